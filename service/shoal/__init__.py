@@ -1,0 +1,1 @@
+"""Shoal: streams and tables of personal records made k-anonymous while they move."""

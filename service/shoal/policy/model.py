@@ -1,0 +1,245 @@
+"""The resolved policy: every default filled in, nothing left to decide. Read it, never change it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from decimal import ROUND_DOWN, Decimal
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from shoal.errors import Fault, PolicyError
+from shoal.policy.reading import FieldPath, Lines, line_of, read_document
+from shoal.policy.rules import broken_rules
+from shoal.policy.sections import AttributeSection, Document, FieldType, KafkaSection, Role, Scale
+
+__all__ = ["Attribute", "Policy", "Stream"]
+
+DEFAULT_MAX_SHARE = 0.5
+DEFAULT_STEPS = 200
+"""A numeric attribute is published on a grid of about this many steps between its bounds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """One declared field.
+
+    ``bounds``, ``clip``, ``integer``, ``resolution`` and ``weight`` speak of quasi-identifiers only;
+    ``type`` of all others. ``resolution`` is what the policy says; None means the default, which differs
+    between streams and tables (`grid`).
+    """
+
+    name: str
+    role: Role
+    subject: bool = False
+    scale: Scale = Scale.NUMERIC
+    bounds: tuple[float, float] | None = None
+    clip: bool = True
+    integer: bool = False
+    resolution: Decimal | None = None
+    weight: float = 1.0
+    type: FieldType = "any"
+
+    def grid(self, *, table: bool = False) -> Decimal:
+        """Step of the published values (original units; 0: the exact mean), from the policy alone."""
+        if self.resolution is not None:
+            return self.resolution
+        if table:
+            return Decimal(0)
+        if self.integer:
+            return Decimal(1)
+        if self.bounds is None:
+            return Decimal(0)
+        low, high = (Decimal(repr(bound)) for bound in self.bounds)
+        return _one_two_five((high - low) / DEFAULT_STEPS)
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """How long a record may wait (``delta`` in records, ``max_delay_s`` in seconds) and the rule."""
+
+    delta: int
+    max_delay_s: float | None
+    rule: Literal["nearest"]
+    release: Literal["cluster"]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What is protected and how strongly.
+
+    Made by `load` or `from_document` only, so that an object of this class has been checked.
+    """
+
+    attributes: tuple[Attribute, ...]
+    undeclared: Literal["quarantine", "drop"]
+    k: int
+    max_share: float
+    stream: Stream | None
+    position: float
+    kafka: KafkaSection | None
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read and check a policy file (YAML, or TOML by its suffix).
+
+        Raises
+        ------
+        PolicyError
+            With every fault at once, each with its line.
+        InputError
+            The file cannot be read.
+        """
+        document, faults, lines = read_document(Path(path))
+        return cls.from_document(document, faults, lines, source=str(path))
+
+    @classmethod
+    def from_document(
+        cls, document: Document, faults: list[Fault] | None = None, lines: Lines | None = None, source: str = "policy"
+    ) -> Self:
+        """Check the rules over a document and resolve it."""
+        found = list(faults or [])
+        known = [fault.path for fault in found]
+        for path, message in broken_rules(document):
+            # A field that was refused already is missing from the document; that it is missing is no news.
+            if not any(_covers(path, other) for other in known):
+                found.append(Fault(path, message, line_of(path, lines or {})))
+        if found:
+            raise PolicyError(found, source)
+        return cls._resolve(document)
+
+    @classmethod
+    def _resolve(cls, document: Document) -> Self:
+        privacy, stream, position = document.privacy, document.stream, document.steering.position
+        if privacy is None or privacy.k is None or isinstance(position, dict):  # refused by the rules
+            raise PolicyError([Fault((), "incomplete")])
+        max_share = DEFAULT_MAX_SHARE if privacy.max_share is None else float(privacy.max_share)
+        return cls(
+            attributes=tuple(_resolved(name, section, document) for name, section in document.attributes.items()),
+            undeclared=document.undeclared,
+            k=privacy.k,
+            max_share=max_share,
+            stream=None
+            if stream is None or stream.delta is None
+            else Stream(stream.delta, _optional_float(stream.max_delay_s), "nearest", "cluster"),
+            position=float(position),
+            kafka=document.kafka,
+        )
+
+    @cached_property
+    def quasi_identifiers(self) -> tuple[Attribute, ...]:
+        """Attributes that are made equal within a cluster, in the policy's order."""
+        return tuple(a for a in self.attributes if a.role is Role.QUASI_IDENTIFIER)
+
+    @cached_property
+    def kept(self) -> tuple[Attribute, ...]:
+        """Attributes published as they are (confidential and other), in the policy's order."""
+        return tuple(a for a in self.attributes if a.role in {Role.CONFIDENTIAL, Role.OTHER})
+
+    @cached_property
+    def published(self) -> tuple[Attribute, ...]:
+        """Attributes of the output, in its order."""
+        return tuple(a for a in self.attributes if a.role is not Role.IDENTIFIER)
+
+    @cached_property
+    def subject(self) -> Attribute | None:
+        """The attribute that names the person; None where every record is a person of its own."""
+        return next((a for a in self.attributes if a.subject), None)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 (hex) over attributes, privacy, stream and steering; not over kafka."""
+        content = {key: value for key, value in self.resolved().items() if key != "kafka"}
+        return hashlib.sha256(json.dumps(content, ensure_ascii=True).encode()).hexdigest()
+
+    def streaming(self, source: str = "policy") -> Stream:
+        """Return the stream section; a policy without one cannot run a stream.
+
+        Raises
+        ------
+        PolicyError
+            If the section is missing.
+        """
+        if self.stream is None:
+            raise PolicyError([Fault(("stream",), "missing: a stream needs at least stream.delta")], source)
+        return self.stream
+
+    def resolved(self) -> dict[str, Any]:
+        """Every setting with its default, as plain values; secrets are left out."""
+        content: dict[str, Any] = {
+            "attributes": {a.name: _described(a, table=self.stream is None) for a in self.attributes},
+            "undeclared": self.undeclared,
+            "privacy": {"k": self.k, "max_share": self.max_share},
+            "steering": {"position": self.position, "dependence": 0.0},
+        }
+        if self.subject is None:
+            content["subject"] = "every_record"
+        if self.stream is not None:
+            content["stream"] = {
+                "delta": self.stream.delta,
+                "max_delay_s": self.stream.max_delay_s,
+                "rule": self.stream.rule,
+                "release": self.stream.release,
+            }
+        if self.kafka is not None:
+            content["kafka"] = self.kafka.model_dump(exclude_none=True, exclude={"sasl_password", "ssl_password"})
+        return content
+
+
+def _covers(path: FieldPath, known: FieldPath) -> bool:
+    """Whether a refused field is the one a rule speaks of, holds it, or is an item of its list."""
+    return path[: len(known)] == known or (path == known[:-1] and known[-1].isdigit())
+
+
+def _optional_float(value: float | None) -> float | None:
+    return None if value is None else float(value)
+
+
+def _resolved(name: str, section: AttributeSection, document: Document) -> Attribute:
+    resolution = section.resolution
+    return Attribute(
+        name=name,
+        role=Role(section.role or ""),
+        subject=section.subject,
+        bounds=None if section.bounds is None else (float(section.bounds[0]), float(section.bounds[1])),
+        clip=(section.out_of_bounds or document.out_of_bounds) == "clip",
+        integer=bool(section.integer),
+        resolution=None if resolution is None else _plain_decimal(Decimal(repr(resolution))),
+        weight=1.0 if section.weight is None else float(section.weight),
+        type=section.type or "any",
+    )
+
+
+def _plain_decimal(number: Decimal) -> Decimal:
+    """The same number without a positive exponent and without trailing zeros after the point."""
+    if number == number.to_integral_value():
+        return number.quantize(Decimal(1))
+    return number.normalize()
+
+
+def _one_two_five(width: Decimal) -> Decimal:
+    """Round down to 1, 2 or 5 times a power of ten."""
+    power = Decimal(1).scaleb(width.adjusted())
+    leading = (width / power).quantize(Decimal(1), rounding=ROUND_DOWN)
+    return _plain_decimal(power * max(step for step in (1, 2, 5) if step <= leading))
+
+
+def _described(attribute: Attribute, *, table: bool) -> dict[str, Any]:
+    if attribute.role is not Role.QUASI_IDENTIFIER:
+        about: dict[str, Any] = {"role": attribute.role.value, "type": attribute.type}
+        if attribute.subject:
+            about["subject"] = True
+        if attribute.role is Role.OTHER:
+            about["publish_unchanged"] = True
+        return about
+    return {
+        "role": attribute.role.value,
+        "scale": attribute.scale.value,
+        "bounds": None if attribute.bounds is None else list(attribute.bounds),
+        "out_of_bounds": "clip" if attribute.clip else "quarantine",
+        "integer": attribute.integer,
+        "resolution": str(attribute.grid(table=table)),
+        "weight": attribute.weight,
+    }

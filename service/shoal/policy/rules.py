@@ -1,0 +1,197 @@
+"""Rules of a policy that one field alone cannot show. Each rule is a generator of (path, message)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from decimal import Decimal, InvalidOperation
+from itertools import chain
+from typing import TypeAlias
+
+from shoal.policy.reading import FieldPath
+from shoal.policy.sections import AttributeSection, Document, KafkaSection, PrivacySection, StreamSection
+
+__all__ = ["broken_rules"]
+
+Finding: TypeAlias = tuple[FieldPath, str]
+
+_QUASI_ONLY = ("scale", "bounds", "out_of_bounds", "integer", "resolution", "weight", "order", "taxonomy")
+_LARGEST_EXACT = 2**53
+
+
+def broken_rules(document: Document) -> Iterator[Finding]:
+    """All that is wrong with a document whose single fields are well formed."""
+    return chain(
+        _attribute_rules(document),
+        _subject_rules(document),
+        _privacy_rules(document.privacy),
+        _stream_rules(document),
+        _steering_rules(document),
+        _kafka_rules(document.kafka),
+    )
+
+
+def _attribute_rules(document: Document) -> Iterator[Finding]:
+    if not document.attributes:
+        yield ("attributes",), "missing: declare every field of the input"
+        return
+    for name, attribute in document.attributes.items():
+        path = ("attributes", name)
+        if attribute.role is None:
+            yield (*path, "role"), "missing: identifier, quasi_identifier, confidential or other"
+            continue
+        if attribute.source != "value":
+            yield (*path, "from"), "not yet: only 'value' can be read so far; leave it out"
+        rules = _quasi_rules if attribute.role == "quasi_identifier" else _kept_rules
+        yield from rules(path, attribute)
+    if all(attribute.role not in {"quasi_identifier", None} for attribute in document.attributes.values()):
+        yield ("attributes",), "no quasi_identifier: there is nothing to make k-anonymous"
+
+
+def _quasi_rules(path: FieldPath, attribute: AttributeSection) -> Iterator[Finding]:
+    if attribute.type is not None:
+        yield (*path, "type"), "a quasi_identifier is a number by its scale; remove type"
+    if attribute.publish_unchanged:
+        yield (*path, "publish_unchanged"), "a quasi_identifier is never published unchanged; remove it"
+    if attribute.scale in {"ordinal", "nominal", "time"}:
+        yield (*path, "scale"), f"not yet: scale '{attribute.scale}' is refused until it exists; use numeric"
+        return
+    for name in ("order", "taxonomy"):
+        if getattr(attribute, name) is not None:
+            yield (*path, name), "only for ordinal or nominal scales; remove it"
+    yield from _bounds_rules(path, attribute.bounds)
+    if attribute.weight is not None and not (attribute.weight > 0 and math.isfinite(attribute.weight)):
+        yield (*path, "weight"), "must be a finite number above 0"
+    yield from _resolution_rules(path, attribute)
+
+
+def _bounds_rules(path: FieldPath, bounds: list[float] | None) -> Iterator[Finding]:
+    if bounds is None:
+        return
+    if len(bounds) != 2:  # noqa: PLR2004 - low and high
+        yield (*path, "bounds"), "must be [low, high]"
+    elif not all(math.isfinite(bound) and abs(bound) <= _LARGEST_EXACT for bound in bounds):
+        yield (*path, "bounds"), "must be finite and within +-2^53"
+    elif not bounds[0] < bounds[1]:
+        yield (*path, "bounds"), "low must be below high"
+
+
+def _resolution_rules(path: FieldPath, attribute: AttributeSection) -> Iterator[Finding]:
+    if attribute.resolution is None:
+        return
+    if isinstance(attribute.resolution, str):
+        yield (*path, "resolution"), "not yet: a resolution in words belongs to scale time; give a number"
+        return
+    try:
+        size = Decimal(repr(attribute.resolution))
+    except InvalidOperation:  # pragma: no cover - repr of a number always parses
+        size = Decimal("nan")
+    if not size.is_finite() or size < 0:
+        yield (*path, "resolution"), "must be 0 (publish the exact mean) or a finite number above 0"
+    elif attribute.bounds is not None and len(attribute.bounds) == 2:  # noqa: PLR2004
+        low, high = attribute.bounds
+        if math.isfinite(high - low) and size > high - low > 0:
+            yield (*path, "resolution"), "is wider than the bounds: every record would look the same"
+
+
+def _kept_rules(path: FieldPath, attribute: AttributeSection) -> Iterator[Finding]:
+    for name in _QUASI_ONLY:
+        if getattr(attribute, name) is not None:
+            yield (*path, name), f"only for quasi_identifiers; remove it, or change role from {attribute.role}"
+    if attribute.role == "other" and not attribute.publish_unchanged:
+        yield (*path, "publish_unchanged"), (
+            "missing: role other publishes the field unchanged, and whoever knows it can link the record: say "
+            "publish_unchanged: true if that is meant, or declare it a quasi_identifier or an identifier"
+        )
+    if attribute.role == "identifier" and attribute.publish_unchanged:
+        yield (*path, "publish_unchanged"), "an identifier is never published; remove it"
+
+
+def _subject_rules(document: Document) -> Iterator[Finding]:
+    marked = [name for name, attribute in document.attributes.items() if attribute.subject]
+    for name in marked:
+        if document.attributes[name].role not in {"identifier", None}:
+            yield ("attributes", name, "subject"), "the subject is never published: its role must be identifier"
+    if len(marked) > 1:
+        for name in marked[1:]:
+            yield ("attributes", name, "subject"), f"a second subject: attributes.{marked[0]} is marked already"
+    if marked and document.subject == "every_record":
+        yield ("subject",), f"every_record contradicts attributes.{marked[0]}.subject: keep one of them"
+    if not marked and document.subject is None:
+        yield ("attributes",), (
+            "whose records are these? mark exactly one attribute with subject: true, "
+            "or say subject: every_record at the top level"
+        )
+
+
+def _privacy_rules(privacy: PrivacySection | None) -> Iterator[Finding]:
+    if privacy is None:
+        yield ("privacy",), "missing: give at least privacy.k"
+        return
+    if privacy.k is None:
+        yield ("privacy", "k"), "missing: the smallest number of people in a cluster"
+    elif privacy.k < 2:  # noqa: PLR2004 - one person alone is no cluster
+        yield ("privacy", "k"), "must be at least 2"
+    if privacy.max_share is not None:
+        if not 0 < privacy.max_share <= 1:
+            yield ("privacy", "max_share"), "must be above 0 and at most 1"
+        elif privacy.k is not None and privacy.k >= 2 and not _share_allows(privacy.max_share, privacy.k):  # noqa: PLR2004
+            yield ("privacy", "max_share"), "must be at least 1/k: k people cannot each own less"
+    for name in ("l", "t"):
+        if getattr(privacy, name) is not None:
+            yield ("privacy", name), f"not yet: privacy.{name} is refused until it can be kept; remove it"
+
+
+def _share_allows(max_share: float, k: int) -> bool:
+    return Decimal(repr(max_share)) * k >= 1 or max_share >= 1 / k
+
+
+def _stream_rules(document: Document) -> Iterator[Finding]:
+    stream = document.stream
+    if stream is None:
+        return
+    yield from _delay_rules(stream, document.privacy)
+    if stream.rule in {"greedy", "awo", "block"}:
+        yield ("stream", "rule"), f"not yet: rule '{stream.rule}' is refused until it exists; use auto or nearest"
+    if stream.release == "ordered":
+        yield ("stream", "release"), "not yet: release 'ordered' is refused until it exists; use cluster"
+    for name, attribute in document.attributes.items():
+        numeric = attribute.role == "quasi_identifier" and attribute.scale in {"numeric", None}
+        if numeric and attribute.bounds is None:
+            yield ("attributes", name, "bounds"), "not yet: a stream cannot learn its scale so far; give bounds: [low, high]"
+
+
+def _delay_rules(stream: StreamSection, privacy: PrivacySection | None) -> Iterator[Finding]:
+    if stream.delta is None:
+        yield ("stream", "delta"), "missing: the largest delay, in records"
+    elif stream.delta < 1:
+        yield ("stream", "delta"), "must be at least 1"
+    elif privacy is not None and privacy.k is not None and stream.delta < privacy.k - 1:
+        yield ("stream", "delta"), "must be at least k - 1, or no cluster could ever be filled"
+    if stream.max_delay_s is not None and not (stream.max_delay_s > 0 and math.isfinite(stream.max_delay_s)):
+        yield ("stream", "max_delay_s"), "must be a finite number of seconds above 0"
+
+
+def _steering_rules(document: Document) -> Iterator[Finding]:
+    steering = document.steering
+    if isinstance(steering.position, dict):
+        yield ("steering", "position"), "not yet: a target_span is refused until it exists; give a weight"
+    elif not (steering.position >= 0 and math.isfinite(steering.position)):
+        yield ("steering", "position"), "must be a finite weight, 0 or more"
+    if steering.dependence != 0:
+        yield ("steering", "dependence"), "not yet: dependence is refused until it exists; leave it at 0"
+
+
+def _kafka_rules(kafka: KafkaSection | None) -> Iterator[Finding]:
+    if kafka is None:
+        return
+    seen: dict[str, str] = {}
+    for name in ("input", "output", "quarantine", "clusters", "evidence"):
+        topic = getattr(kafka, name)
+        if topic is None:
+            continue
+        if not topic:
+            yield ("kafka", name), "must not be empty"
+        elif topic in seen:
+            yield ("kafka", name), f"is the same topic as kafka.{seen[topic]}: each needs its own"
+        seen[topic] = name

@@ -1,0 +1,134 @@
+"""The policy file as written: typed sections in which everything may still be missing.
+
+Defaults, and rules over more than one field, live in `rules` and `model`: here only the shape is checked,
+so that a file with ten faults is read to its end and all ten are told.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
+
+__all__ = [
+    "AttributeSection",
+    "Document",
+    "FieldType",
+    "KafkaSection",
+    "PrivacySection",
+    "Role",
+    "Scale",
+    "SteeringSection",
+    "StreamSection",
+]
+
+
+class Role(StrEnum):
+    """What a field is to somebody who wants to find a person."""
+
+    IDENTIFIER = "identifier"
+    QUASI_IDENTIFIER = "quasi_identifier"
+    CONFIDENTIAL = "confidential"
+    OTHER = "other"
+
+
+class Scale(StrEnum):
+    """How the values of a quasi-identifier are compared."""
+
+    NUMERIC = "numeric"
+    ORDINAL = "ordinal"
+    NOMINAL = "nominal"
+    TIME = "time"
+
+
+FieldType: TypeAlias = Literal["string", "integer", "number", "boolean", "any"]
+Number: TypeAlias = float
+
+
+class Section(BaseModel):
+    """A mapping of the file: unknown keys are faults, numbers and words are taken as written."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
+
+
+class AttributeSection(Section):
+    """One line of ``attributes``."""
+
+    role: Literal["identifier", "quasi_identifier", "confidential", "other"] | None = None
+    subject: bool = False
+    source: str = Field(default="value", alias="from")
+    scale: Literal["numeric", "ordinal", "nominal", "time"] | None = None
+    bounds: list[Number] | None = None
+    out_of_bounds: Literal["clip", "quarantine"] | None = None
+    integer: bool | None = None
+    resolution: Number | str | None = None
+    weight: Number | None = None
+    order: list[str] | None = None
+    taxonomy: str | None = None
+    type: FieldType | None = None
+    publish_unchanged: bool = False
+
+
+class PrivacySection(Section):
+    """``privacy``: how many people, and how much of a cluster one of them may own."""
+
+    k: int | None = None
+    max_share: Number | None = None
+    l: int | None = None  # noqa: E741 - the field's own name
+    t: Number | None = None
+
+
+class StreamSection(Section):
+    """``stream``: how long a record may wait and by which rule its cluster is chosen."""
+
+    delta: int | None = None
+    max_delay_s: Number | None = None
+    rule: Literal["nearest", "greedy", "awo", "block", "auto"] = "auto"
+    release: Literal["cluster", "ordered"] = "cluster"
+
+
+class SteeringSection(Section):
+    """``steering``: weights of the artificial attributes."""
+
+    position: Number | dict[str, Number] = 0.0
+    dependence: Number = 0.0
+
+
+class KafkaSection(Section):
+    """``kafka``: topics, group and connection; every field may come from the environment instead."""
+
+    bootstrap_servers: str | None = None
+    input: str | None = None
+    output: str | None = None
+    group: str | None = None
+    quarantine: str | None = None
+    clusters: str | None = None
+    evidence: str | None = None
+    instance_id: str | None = None
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
+    sasl_username: str | None = None
+    sasl_password: SecretStr | None = Field(default=None, strict=False)
+    ssl_cafile: str | None = None
+    ssl_certfile: str | None = None
+    ssl_keyfile: str | None = None
+    ssl_password: SecretStr | None = Field(default=None, strict=False)
+    commit_interval_ms: int = Field(default=200, ge=1, le=60_000)
+    session_timeout_ms: int = Field(default=10_000, ge=1_000)
+    transaction_timeout_ms: int = Field(default=60_000, ge=1_000)
+    patience_s: Number = Field(default=300, ge=0)
+    max_record_bytes: int = Field(default=900_000, ge=100)
+
+
+class Document(Section):
+    """The whole file."""
+
+    attributes: dict[str, AttributeSection] = Field(default_factory=dict)
+    subject: Literal["every_record"] | None = None
+    undeclared: Literal["quarantine", "drop"] = "quarantine"
+    out_of_bounds: Literal["clip", "quarantine"] = "clip"
+    privacy: PrivacySection | None = None
+    stream: StreamSection | None = None
+    steering: SteeringSection = Field(default_factory=SteeringSection)
+    kafka: KafkaSection | None = None
