@@ -1,0 +1,7 @@
+"""The border: messages and files in, records as arrays; published decimals and kept fields in, bytes out."""
+
+from shoal.records.block import Block, Decoder, Reason
+from shoal.records.encoder import CsvEncoder, Encoder, RecordEncoder
+from shoal.records.json_decoder import JsonDecoder
+
+__all__ = ["Block", "CsvEncoder", "Decoder", "Encoder", "JsonDecoder", "Reason", "RecordEncoder"]

@@ -1,0 +1,106 @@
+"""Records as arrays, and the reasons for which a message never becomes one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Block", "BoolVector", "Decoder", "Float64Matrix", "Int64Vector", "Reason", "in_slices"]
+
+BoolVector: TypeAlias = NDArray[np.bool_]
+Float64Matrix: TypeAlias = NDArray[np.float64]
+Int64Vector: TypeAlias = NDArray[np.int64]
+Message = TypeVar("Message")
+Message_contra = TypeVar("Message_contra", contravariant=True)
+
+SLICE = 512
+"""Messages decoded at once: beyond about a thousand, their objects no longer fit the processor's cache."""
+
+
+class Reason(StrEnum):
+    """Why a record is not released. A closed list of coarse words: a finer one can tell a value."""
+
+    UNDECODABLE = "undecodable"
+    INVALID = "invalid"
+    SUPPRESSED = "suppressed"
+    TOO_LARGE = "too_large"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """The n accepted records of some messages, and what became of the others.
+
+    Attributes
+    ----------
+    values : ndarray of float64, shape (n, d), C-contiguous
+        Quasi-identifiers in the policy's order and in their original units; finite, no negative zero, within
+        the bounds of every attribute that has them.
+    subjects : ndarray of int64, shape (n,)
+        Keyed hash of the normalised subject; a running number where every record is a person of its own.
+        Only equality means anything.
+    tails : list of bytes, length n
+        The kept fields of each record, written once in the form of the output. Opaque: for the encoder that
+        the decoder was given.
+    index : ndarray of int64, shape (n,), strictly increasing
+        Place of each accepted record among the messages.
+    rejected : list of (int, Reason)
+        Place and reason of all the others, in order of place. Every message is in ``index`` or here.
+    clipped : int
+        Number of values that lay outside their bounds and were moved to them.
+    """
+
+    values: Float64Matrix
+    subjects: Int64Vector
+    tails: list[bytes]
+    index: Int64Vector
+    rejected: list[tuple[int, Reason]]
+    clipped: int
+
+    def __len__(self) -> int:
+        return len(self.tails)
+
+
+class Decoder(Protocol[Message_contra]):
+    """Anything that makes records of messages."""
+
+    def take(self, messages: Sequence[Message_contra], /) -> Block:
+        """Decode messages; a bad one costs nothing to the others."""
+        ...
+
+
+def in_slices(decode: Callable[[Sequence[Message]], Block], messages: Sequence[Message]) -> Block:
+    """Decode at most `SLICE` messages at a time and put the blocks together.
+
+    Parameters
+    ----------
+    decode : callable
+        Makes a block of a slice; its places count from the slice's beginning.
+    messages : sequence
+        Any number of messages.
+
+    Returns
+    -------
+    Block
+        As if decoded at once.
+    """
+    if len(messages) <= SLICE:
+        return decode(messages)
+    starts = range(0, len(messages), SLICE)
+    blocks = [decode(messages[start : start + SLICE]) for start in starts]
+    return Block(
+        values=np.concatenate([block.values for block in blocks]),
+        subjects=np.concatenate([block.subjects for block in blocks]),
+        tails=[tail for block in blocks for tail in block.tails],
+        index=np.concatenate([block.index + start for start, block in zip(starts, blocks, strict=True)]),
+        rejected=[
+            (start + place, reason)
+            for start, block in zip(starts, blocks, strict=True)
+            for place, reason in block.rejected
+        ],
+        clipped=sum(block.clipped for block in blocks),
+    )

@@ -1,0 +1,201 @@
+"""Records to bytes: what is equal in a cluster is written once per cluster, what is kept once at intake."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import Any, Protocol, TypeAlias
+
+import msgspec
+
+from shoal.errors import GuaranteeError
+from shoal.policy import Attribute, Policy, Role
+from shoal.records.cells import csv_cells, csv_text, json_cells
+from shoal.records.numerals import JSON_NUMBER
+
+__all__ = ["CsvEncoder", "Encoder", "RecordEncoder"]
+
+_GAP = b"\xff"
+"""Stands between runs of kept fields in a tail: no UTF-8 text holds this byte."""
+
+_LONGEST_PLAIN = 300
+Column: TypeAlias = Sequence[Any]
+
+
+class RecordEncoder(Protocol):
+    """Anything that writes published records."""
+
+    def header(self) -> bytes | None:
+        """Line before the first record, without its end; None where the form has none."""
+        ...
+
+    def tails(self, columns: Sequence[Column], n: int, /) -> list[bytes]:
+        """Write the kept fields of n records."""
+        ...
+
+    def rows(
+        self, centroids: Sequence[Sequence[str]], tails: Sequence[bytes], offsets: Sequence[int], /
+    ) -> list[bytes]:
+        """Write clusters."""
+        ...
+
+
+class _Layout:
+    """Where the policy's order puts quasi-identifiers and runs of kept fields.
+
+    ``template`` holds a ``%b`` for each quasi-identifier and a gap for each run of kept fields; ``tail`` a ``%b``
+    for each kept field and a gap between two runs.
+    """
+
+    def __init__(
+        self, policy: Policy, write: Callable[[Attribute], bytes], cells: Callable[[Column], Sequence[bytes]]
+    ) -> None:
+        runs = [
+            (is_quasi, b",".join(map(write, run)))
+            for is_quasi, run in groupby(policy.published, lambda attribute: attribute.role is Role.QUASI_IDENTIFIER)
+        ]
+        self.template = b",".join(text if is_quasi else _GAP for is_quasi, text in runs)
+        self._tail = _GAP.join(text for is_quasi, text in runs if not is_quasi)
+        self._cells = cells
+        self._d = len(policy.quasi_identifiers)
+        self._numbers = re.compile(",".join([JSON_NUMBER] * self._d))
+
+    def tails(self, columns: Sequence[Column], n: int) -> list[bytes]:
+        """See `Encoder.tails`."""
+        if not columns:
+            return [b""] * n
+        template = self._tail
+        return [template % cells for cells in zip(*map(self._cells, columns), strict=True)]
+
+    def rows(self, centroids: Sequence[Sequence[str]], tails: Sequence[bytes], offsets: Sequence[int]) -> list[bytes]:
+        """See `Encoder.rows`."""
+        if len(offsets) != len(centroids) + 1 or offsets[0] != 0 or offsets[-1] != len(tails):
+            raise GuaranteeError("clusters, centroids and tails do not belong together")
+        rows: list[bytes] = []
+        first = 0
+        for centroid, end in zip(centroids, offsets[1:], strict=True):
+            frame = self._frame(centroid)
+            members = tails[first:end]
+            if len(frame) == 2:  # noqa: PLR2004 - one run of kept fields: the usual case
+                head, foot = frame
+                rows += sorted([head + tail + foot for tail in members])
+            else:
+                rows += sorted([_woven(frame, tail) for tail in members])
+            first = end
+        return rows
+
+    def _frame(self, centroid: Sequence[str]) -> list[bytes]:
+        """Write what all members of a cluster share, cut where their kept fields go."""
+        self._require_numbers(centroid)
+        return (self.template % tuple(text.encode() for text in centroid)).split(_GAP)
+
+    def _require_numbers(self, centroid: Sequence[str]) -> None:
+        joined = ",".join(centroid) if all(isinstance(text, str) for text in centroid) else ""
+        if len(centroid) != self._d or not self._numbers.fullmatch(joined):
+            raise GuaranteeError("a centroid is not a finite number")
+        # Only a long text or an exponent can pass the largest float64.
+        may_overflow = len(joined) > _LONGEST_PLAIN or "e" in joined or "E" in joined
+        if may_overflow and not all(math.isfinite(float(text)) for text in centroid):
+            raise GuaranteeError("a centroid is not a finite number")
+
+
+class Encoder:
+    """Writes published records as JSON: compact, UTF-8, fields in the policy's order.
+
+    Parameters
+    ----------
+    policy : Policy
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self._layout = _Layout(policy, _json_member, json_cells)
+        self._layout.template = b"{" + self._layout.template + b"}"
+
+    def header(self) -> None:
+        """JSON has no header."""
+
+    def tails(self, columns: Sequence[Column], n: int) -> list[bytes]:
+        """Write the kept fields of n records, to be handed back to `rows`.
+
+        Parameters
+        ----------
+        columns : sequence of sequences
+            One column of length n per kept field, in the policy's order: str, int, float (finite), bool or None.
+        n : int
+            Number of records; needed where no field is kept.
+
+        Returns
+        -------
+        list of bytes, length n
+            Opaque. Cost: about 0.05 µs per field.
+        """
+        return self._layout.tails(columns, n)
+
+    def rows(self, centroids: Sequence[Sequence[str]], tails: Sequence[bytes], offsets: Sequence[int]) -> list[bytes]:
+        """Write clusters, the members of each sorted by their published bytes.
+
+        Parameters
+        ----------
+        centroids : sequence of G sequences of d str
+            Published quasi-identifiers of each cluster, as texts of JSON numbers.
+        tails : sequence of bytes, length E
+            Kept fields of the members, cluster by cluster.
+        offsets : sequence of G + 1 int
+            ``tails[offsets[g]:offsets[g + 1]]`` belong to cluster g.
+
+        Returns
+        -------
+        list of bytes, length E
+            Clusters in the order given; no line ends. Within a cluster, a function of its members as a set.
+
+        Raises
+        ------
+        GuaranteeError
+            A text is not that of a finite number, or the three do not belong together. Nothing is written then.
+
+        Notes
+        -----
+        Cost: about 0.3 µs per record in clusters of 10.
+        """
+        return self._layout.rows(centroids, tails, offsets)
+
+
+class CsvEncoder:
+    """Writes published records as CSV: comma separated, quoted only where needed, null as an empty cell.
+
+    Parameters
+    ----------
+    policy : Policy
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self._layout = _Layout(policy, _csv_cell, csv_cells)
+        self._header = b",".join(csv_text(attribute.name) for attribute in policy.published)
+
+    def header(self) -> bytes:
+        """Names of the published attributes, without a line end."""
+        return self._header
+
+    def tails(self, columns: Sequence[Column], n: int) -> list[bytes]:
+        """Write the kept fields of n records; see `Encoder.tails`."""
+        return self._layout.tails(columns, n)
+
+    def rows(self, centroids: Sequence[Sequence[str]], tails: Sequence[bytes], offsets: Sequence[int]) -> list[bytes]:
+        """Write clusters; see `Encoder.rows`."""
+        return self._layout.rows(centroids, tails, offsets)
+
+
+def _json_member(attribute: Attribute) -> bytes:
+    return msgspec.json.encode(attribute.name).replace(b"%", b"%%") + b":%b"
+
+
+def _csv_cell(_: Attribute) -> bytes:
+    return b"%b"
+
+
+def _woven(frame: Sequence[bytes], tail: bytes) -> bytes:
+    """One record: the runs of its tail between the pieces of the frame."""
+    runs = tail.split(_GAP) if len(frame) > 1 else []
+    return b"".join([piece for pair in zip(frame, runs, strict=False) for piece in pair]) + frame[-1]
