@@ -1,0 +1,160 @@
+"""The held records, bounded by delta, oldest first; and the border where a block is checked whole before it enters."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shoal.errors import ParameterError
+from shoal.kernel.arrays import Float64Matrix, Int64Matrix, Int64Vector
+from shoal.kernel.held import HEAD, TAIL, Held, empty_held
+from shoal.kernel.tally import Tally, empty_tally
+
+__all__ = ["Block", "Border", "Buffer"]
+
+SLICE = 1024
+"""Records laid behind the held ones at a time; a longer block is taken slice by slice."""
+
+FARTHEST = 1 << 62
+"""Positions and marks stay within +-2^62, so that their differences fit 64 bits."""
+
+AnyArray: TypeAlias = NDArray[np.generic]
+
+
+class Block(NamedTuple):
+    """n records as they arrive.
+
+    ``coordinates`` (n, d) float64; ``subjects``, ``positions`` (n,) int64; ``marks`` (n, C) int64.
+    """
+
+    coordinates: Float64Matrix
+    subjects: Int64Vector
+    positions: Int64Vector
+    marks: Int64Matrix
+
+
+class Buffer:
+    """Room for the held records and one slice, allocated once.
+
+    Parameters
+    ----------
+    delta : int
+        Largest delay; never are more than ``delta + 1`` records held.
+    dimensions, columns : int
+        Attributes and mark columns of each record.
+
+    Attributes
+    ----------
+    held, tally
+        The arrays that the kernels work on.
+    capacity : int
+        ``delta + 1`` and a slice.
+    """
+
+    def __init__(self, delta: int, dimensions: int, columns: int) -> None:
+        self.capacity = delta + 1 + SLICE
+        self.held: Held = empty_held(self.capacity, dimensions, columns)
+        self.tally: Tally = empty_tally(self.capacity)
+
+    def __len__(self) -> int:
+        return int(self.held.line[TAIL] - self.held.line[HEAD])
+
+    def positions(self) -> Int64Vector:
+        """Return a copy of the held positions, ascending."""
+        return self.held.positions[self.held.line[HEAD] : self.held.line[TAIL]].copy()
+
+    def stage(self, block: Block, start: int) -> int:
+        """Lay the next slice of a block behind the held records, not yet one of them; return its length."""
+        stop = min(start + SLICE, len(block.positions))
+        count = stop - start
+        if self.held.line[TAIL] + count > self.capacity:
+            self._move_to_front()
+        tail = self.held.line[TAIL]
+        room = slice(tail, tail + count)
+        self.held.coordinates[:, room] = block.coordinates[start:stop].T
+        self.held.positions[room] = block.positions[start:stop]
+        self.held.subjects[room] = block.subjects[start:stop]
+        self.held.marks[:, room] = block.marks[start:stop].T
+        return count
+
+    def _move_to_front(self) -> None:
+        head, tail = self.held.line[HEAD], self.held.line[TAIL]
+        for array in (self.held.coordinates, self.held.positions, self.held.owners, self.held.marks):
+            array[..., : tail - head] = array[..., head:tail].copy()
+        self.held.line[:] = 0, tail - head
+
+
+class Border:
+    """Checks blocks against what came before; remembers the last position and the last marks.
+
+    Parameters
+    ----------
+    dimensions, columns : int
+        What a record must have.
+    """
+
+    def __init__(self, dimensions: int, columns: int) -> None:
+        self._dimensions = dimensions
+        self._columns = columns
+        self._marks = np.full(columns, -FARTHEST, np.int64)
+        self._by_subject: bool | None = None
+        self.last = -1
+
+    def check(
+        self, coordinates: AnyArray, subjects: AnyArray | None, positions: AnyArray | None, marks: AnyArray | None
+    ) -> Block:
+        """Return the block if every record of it can be taken; nothing is remembered yet.
+
+        Raises
+        ------
+        ParameterError
+            Naming the array and what it must be, never a value.
+        """
+        _expect(coordinates, "coordinates", np.float64, (None, self._dimensions))
+        count = len(coordinates)
+        if self._by_subject is not None and self._by_subject != (subjects is not None):
+            raise ParameterError("subjects: given in some blocks and left out in others; a stream has them or has not")
+        if positions is None:
+            positions = np.arange(self.last + 1, self.last + 1 + count, dtype=np.int64)
+        if subjects is None:
+            subjects = positions
+        if marks is None and not self._columns:
+            marks = np.zeros((count, 0), np.int64)
+        if marks is None:
+            raise ParameterError(f"marks: missing, {self._columns} columns were announced by reach")
+        _expect(positions, "positions", np.int64, (count,))
+        _expect(subjects, "subjects", np.int64, (count,))
+        _expect(marks, "marks", np.int64, (count, self._columns))
+        block = Block(coordinates, subjects, positions, marks)  # type: ignore[arg-type]  # the dtypes were just checked
+        if count:
+            self._check_content(block)
+        return block
+
+    def _check_content(self, block: Block) -> None:
+        if not np.isfinite(block.coordinates).all():
+            raise ParameterError("coordinates: must be finite")
+        if block.positions[0] <= self.last or block.positions[-1] >= FARTHEST or (np.diff(block.positions) <= 0).any():
+            raise ParameterError("positions: must ascend strictly, from block to block too, and stay below 2^62")
+        if self._columns:
+            falling = (block.marks[0] < self._marks).any() or (block.marks[1:] < block.marks[:-1]).any()
+            if falling or (block.marks[-1] >= FARTHEST).any():
+                raise ParameterError("marks: must not fall, from block to block neither, and stay within +-2^62")
+
+    def remember(self, block: Block, *, by_subject: bool) -> None:
+        """Take a checked block as the one that the next is checked against."""
+        if len(block.positions):
+            self._by_subject = by_subject
+            self.last = int(block.positions[-1])
+            self._marks = block.marks[-1].copy()
+
+
+def _expect(array: object, name: str, dtype: type[np.generic], shape: tuple[int | None, ...]) -> None:
+    wanted = f"({', '.join('n' if size is None else str(size) for size in shape)}{',' if len(shape) == 1 else ''})"
+    if not isinstance(array, np.ndarray) or array.dtype != dtype:
+        raise ParameterError(f"{name}: must be an array of {dtype.__name__}, shape {wanted}")
+    if array.ndim != len(shape) or any(
+        size not in {None, found} for size, found in zip(shape, array.shape, strict=True)
+    ):
+        raise ParameterError(f"{name}: must have shape {wanted}, not {array.shape}")

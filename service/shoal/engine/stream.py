@@ -1,0 +1,210 @@
+"""The stream engine: blocks of records in, decisions out. Composes buffer, rule and guarantee."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from shoal.engine.buffer import Border, Buffer
+from shoal.engine.guarantee import Guarantee
+from shoal.engine.rules import make_rule, rule_faults
+from shoal.engine.steer import position_faults
+from shoal.errors import ParameterError
+from shoal.kernel.arrays import Float64Matrix, Int8Vector, Int64Matrix, Int64Vector
+from shoal.kernel.held import BY_POSITION, FLUSHED, Outcome
+from shoal.kernel.nearest import Demand
+
+__all__ = ["BY_POSITION", "FLUSHED", "Decisions", "Partitioner"]
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """What one call decided. All arrays are new and belong to the caller.
+
+    Attributes
+    ----------
+    positions : int64 (E,)
+        Released records, cluster after cluster in the order of decision; ascending inside a cluster.
+    offsets : int64 (G + 1,)
+        Cluster g is ``positions[offsets[g]:offsets[g + 1]]``.
+    subjects, heaviest : int64 (G,)
+        Distinct subjects of each cluster, at least k; records of its heaviest subject.
+    causes : int8 (G,)
+        Why the decision was taken: `BY_POSITION` (delta), column + 1 of the mark that went out of reach, or `FLUSHED`.
+    newest : int64 (G,)
+        Last position that had arrived at the decision: ``newest - position`` is the delay of a record.
+    suppressed, suppressed_newest : int64 (S,)
+        Records that will never leave, and the same for them.
+    suppressed_causes : int8 (S,)
+        As ``causes``.
+    suppressed_before : int64 (S,)
+        Clusters of this call that were decided before; never descends.
+    """
+
+    positions: Int64Vector
+    offsets: Int64Vector
+    subjects: Int64Vector
+    heaviest: Int64Vector
+    causes: Int8Vector
+    newest: Int64Vector
+    suppressed: Int64Vector
+    suppressed_newest: Int64Vector
+    suppressed_causes: Int8Vector
+    suppressed_before: Int64Vector
+
+
+class Partitioner:
+    """Delta-delay stream microaggregation: tells which records form which cluster, and when.
+
+    Parameters
+    ----------
+    k : int
+        Distinct subjects in a cluster, 2 or more.
+    delta : int
+        Largest delay in positions, k - 1 or more. Memory is reserved for this many records.
+    d : int
+        Coordinates of a record, 1 or more.
+    rule : str
+        ``nearest`` (``auto`` is the same so far).
+    position : float
+        Weight omega_p of the position, in units of the coordinates per position.
+    max_share : float
+        Largest share of one subject in a cluster, from 1/k to 1.
+    reach : sequence of int
+        One per mark column: a record leaves as soon as the mark of an arriving record exceeds its own by more.
+
+    Raises
+    ------
+    ParameterError
+        All parameters that are outside their domain, at once.
+
+    Notes
+    -----
+    Guarantees: each record is in exactly one cluster, or suppressed, or held; a cluster has at least k distinct
+    subjects, none with more than ``max_share`` of its records; a record leaves at the latest with the first arrival
+    that is delta or more positions after it, and is suppressed only if fewer than k subjects are held then.
+    Decisions do not depend on how the stream is cut into blocks. All this is checked before a decision is returned.
+    Cost: O(delta d) memory; time as told by the rule.
+    Source: paper *steered*, Algorithms 2 and 3 and Note 1 (doi:10.1109/ICDMW.2017.141). The end of the stream, which
+    the paper leaves open: see `flush`.
+
+    Examples
+    --------
+    >>> stream = Partitioner(k=2, delta=2, d=1)
+    >>> stream.push(np.array([[0.0], [5.0], [0.1]])).positions.tolist()
+    [0, 2]
+    >>> stream.flush().suppressed.tolist()
+    [1]
+    """
+
+    def __init__(
+        self,
+        k: int,
+        delta: int,
+        d: int,
+        *,
+        rule: str = "nearest",
+        position: float = 0.0,
+        max_share: float = 0.5,
+        reach: Sequence[int] = (),
+    ) -> None:
+        faults = parameter_faults(k, delta, rule, position, max_share)
+        if d < 1:
+            faults.append("d: must be at least 1")
+        if any(not 0 <= width < 1 << 62 for width in reach):
+            faults.append("reach: must be 0 or more")
+        if faults:
+            raise ParameterError("; ".join(faults))
+        buffer = Buffer(delta, d, len(reach))
+        demand = Demand(k, delta, float(position), float(max_share), np.asarray(reach, np.int64))
+        self._buffer = buffer
+        self._border = Border(d, len(reach))
+        self._rule = make_rule(rule, buffer, demand)
+        self._guarantee = Guarantee(k, delta, float(max_share))
+
+    @property
+    def held(self) -> int:
+        """How many records are held."""
+        return len(self._buffer)
+
+    def held_positions(self) -> Int64Vector:
+        """Return the positions of the held records, ascending; a copy."""
+        return self._buffer.positions()
+
+    def push(
+        self,
+        coordinates: Float64Matrix,
+        subjects: Int64Vector | None = None,
+        positions: Int64Vector | None = None,
+        marks: Int64Matrix | None = None,
+    ) -> Decisions:
+        """Take a block of records and return what was decided on the way.
+
+        Parameters
+        ----------
+        coordinates : ndarray of float64, shape (n, d)
+            Scaled and weighted quasi-identifiers; finite; not modified. n may be 0.
+        subjects : ndarray of int64, shape (n,), optional
+            Code of the person of each record. Left out (then always): every record is a person of its own.
+        positions : ndarray of int64, shape (n,), optional
+            Arrival ranks, strictly ascending over all calls; gaps are fine. Left out: numbered from the last on.
+        marks : ndarray of int64, shape (n, C), optional
+            One column per ``reach``, none ever falling: a time, a log offset.
+
+        Raises
+        ------
+        ParameterError
+            The block cannot be taken; nothing has changed.
+        GuaranteeError
+            The promise would be broken; nothing is returned, now or later.
+        """
+        block = self._border.check(coordinates, subjects, positions, marks)
+        self._guarantee.admit(block.positions, block.subjects)
+        self._border.remember(block, by_subject=subjects is not None)
+        return self._sealed(self._rule.take(block))
+
+    def flush(self) -> Decisions:
+        """Decide on all held records, as at the end of the stream; more may be pushed afterwards.
+
+        While 2k distinct subjects are held the oldest record expires as usual. Fewer leave as one cluster around the
+        oldest (what the cap on shares hands back is decided on in turn); fewer than k are suppressed, oldest first.
+
+        Raises
+        ------
+        GuaranteeError
+            As `push`.
+        """
+        nothing = np.zeros(0, np.int64)
+        self._guarantee.admit(nothing, nothing)
+        return self._sealed(self._rule.finish(self._border.last))
+
+    def _sealed(self, outcome: Outcome) -> Decisions:
+        sealed = self._guarantee.seal(outcome)
+        return Decisions(
+            positions=outcome.positions,
+            offsets=outcome.offsets,
+            subjects=sealed.subjects,
+            heaviest=sealed.heaviest,
+            causes=outcome.causes,
+            newest=outcome.newest,
+            suppressed=outcome.suppressed,
+            suppressed_newest=outcome.suppressed_newest,
+            suppressed_causes=outcome.suppressed_causes,
+            suppressed_before=outcome.suppressed_before,
+        )
+
+
+def parameter_faults(k: int, delta: int, rule: str, position: float, max_share: float) -> list[str]:
+    """Say all that is wrong with the parameters of a stream; empty if nothing is."""
+    faults = []
+    if k < 2:  # noqa: PLR2004 - one person alone is no cluster
+        faults.append("k: must be at least 2")
+    if delta < max(k - 1, 1):
+        faults.append("delta: must be at least k - 1, or no cluster could ever be filled")
+    if not 0 < max_share <= 1:
+        faults.append("max_share: must be above 0 and at most 1")
+    elif k >= 2 and max_share * k < 1 - 1e-9:  # noqa: PLR2004
+        faults.append("max_share: must be at least 1/k, or k people could not share a cluster")
+    return [*faults, *position_faults(position), *rule_faults(rule)]

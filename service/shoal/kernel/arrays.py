@@ -1,0 +1,26 @@
+"""Names of the array types; the shapes stand in the docstrings of those who use them."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "BoolVector",
+    "Float64Matrix",
+    "Float64Vector",
+    "Int8Vector",
+    "Int32Vector",
+    "Int64Matrix",
+    "Int64Vector",
+]
+
+Float64Matrix: TypeAlias = NDArray[np.float64]
+Float64Vector: TypeAlias = NDArray[np.float64]
+Int64Matrix: TypeAlias = NDArray[np.int64]
+Int64Vector: TypeAlias = NDArray[np.int64]
+Int32Vector: TypeAlias = NDArray[np.int32]
+Int8Vector: TypeAlias = NDArray[np.int8]
+BoolVector: TypeAlias = NDArray[np.bool_]

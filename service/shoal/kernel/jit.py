@@ -1,0 +1,76 @@
+"""The one place that names numba: a typed `njit`, and where compiled kernels are kept between processes.
+
+Kernels release the lock of the interpreter and keep the order of every sum (no fastmath): replays and published
+tables need the same bits on every run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar, cast
+
+import numba
+from numba.core import config
+
+__all__ = ["njit"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_numba_flags: Any = config  # filled when numba is imported, so no type checker knows its names
+
+
+def njit(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile a function on its first call; for the type checker it stays what it was.
+
+    With ``NUMBA_DISABLE_JIT=1`` the function is left as plain Python.
+    """
+    folder = _cache_folder()
+    with _caching_in(folder):
+        compiled = numba.njit(nogil=True, fastmath=False, cache=folder is not None)(function)
+    return cast("Callable[P, R]", compiled)
+
+
+@cache
+def _cache_folder() -> Path | None:
+    """Return the first writable place for compiled kernels; None (compile in every process) when there is none.
+
+    numba takes a compiled function for fresh as long as the file of that function is unchanged, even if another
+    kernel it calls has changed. So the folder is named by the text of the whole room.
+    """
+    here = Path(__file__).parent
+    text = b"\0".join(path.read_bytes() for path in sorted(here.glob("*.py")))
+    name = f"shoal-{hashlib.sha256(text).hexdigest()[:16]}"
+    chosen = os.environ.get("NUMBA_CACHE_DIR")
+    places = [Path(chosen)] if chosen else [here / "__pycache__", _user_cache()]
+    return next((place / name for place in places if _is_writable(place / name)), None)
+
+
+def _user_cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "numba"
+
+
+def _is_writable(folder: Path) -> bool:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
+
+
+@contextmanager
+def _caching_in(folder: Path | None) -> Iterator[None]:
+    """Let numba choose this folder while one function is decorated, and leave other users of numba alone."""
+    before = _numba_flags.CACHE_DIR
+    _numba_flags.CACHE_DIR = str(folder or before)
+    try:
+        yield
+    finally:
+        _numba_flags.CACHE_DIR = before

@@ -1,0 +1,114 @@
+"""The method in plain Python, one obvious step after the other; imports nothing of what it judges.
+
+Records are dictionaries in a list, oldest first. Distances are summed in the same order as in the paper's formula
+written out: position first, then attribute by attribute, so that ties are ties here and there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Record = dict[str, Any]
+
+FLUSHED = -1
+BY_POSITION = 0
+
+
+@dataclass
+class NaiveDecisions:
+    """Clusters and suppressions in order: ("cluster" | "suppressed", positions, cause, newest)."""
+
+    log: list[tuple[str, tuple[int, ...], int, int]] = field(default_factory=list)
+
+    @property
+    def clusters(self) -> list[tuple[int, ...]]:
+        return [members for kind, members, _, _ in self.log if kind == "cluster"]
+
+    @property
+    def suppressed(self) -> list[int]:
+        return [members[0] for kind, members, _, _ in self.log if kind == "suppressed"]
+
+
+class NaiveStream:
+    """Delta-delay stream microaggregation by the nearest rule."""
+
+    def __init__(
+        self, k: int, delta: int, omega_p: float = 0.0, max_share: float = 0.5, reach: Sequence[int] = ()
+    ) -> None:
+        self.k = k
+        self.delta = delta
+        self.omega_p = omega_p
+        self.max_share = max_share
+        self.reach = list(reach)
+        self.buffer: list[Record] = []
+        self.newest = -1
+        self.decisions = NaiveDecisions()
+
+    def push(self, x: Sequence[float], subject: object, position: int, marks: Iterable[int] = ()) -> None:
+        now = {"x": list(x), "subject": subject, "position": position, "marks": list(marks)}
+        self.buffer.append(now)
+        self.newest = position
+        while self.buffer and (cause := self.why_due(self.buffer[0], now)) is not None:
+            self.expire(cause)
+
+    def flush(self) -> None:
+        while self.buffer:
+            if self.k <= self.subjects_held() < 2 * self.k:
+                self.release(self.cap(self.by_distance(self.buffer[0])), FLUSHED)
+            else:
+                self.expire(FLUSHED)
+
+    def why_due(self, oldest: Record, now: Record) -> int | None:
+        if now["position"] - oldest["position"] >= self.delta:
+            return BY_POSITION
+        for column, reach in enumerate(self.reach):
+            if now["marks"][column] - oldest["marks"][column] > reach:
+                return column + 1
+        return None
+
+    def expire(self, cause: int) -> None:
+        oldest = self.buffer[0]
+        if self.subjects_held() < self.k:
+            self.buffer.remove(oldest)
+            self.decisions.log.append(("suppressed", (oldest["position"],), cause, self.newest))
+            return
+        cluster: list[Record] = []
+        for record in self.by_distance(oldest):
+            cluster.append(record)
+            if len({member["subject"] for member in cluster}) == self.k:
+                break
+        self.release(self.cap(cluster), cause)
+
+    def cap(self, cluster: list[Record]) -> list[Record]:
+        """Hand back the farthest record of a subject above its share, one by one; ``cluster`` is by distance."""
+        cluster = list(cluster)
+        while True:
+            records_of = Counter(member["subject"] for member in cluster)
+            allowed = self.max_share * len(cluster) + 1e-9
+            surplus = [member for member in cluster[1:] if records_of[member["subject"]] > allowed]
+            if not surplus:
+                return cluster
+            cluster.remove(surplus[-1])
+
+    def release(self, cluster: list[Record], cause: int) -> None:
+        for member in cluster:
+            self.buffer.remove(member)
+        members = tuple(sorted(member["position"] for member in cluster))
+        self.decisions.log.append(("cluster", members, cause, self.newest))
+
+    def by_distance(self, s: Record) -> list[Record]:
+        others = [record for record in self.buffer if record is not s]
+        return [s, *sorted(others, key=lambda record: (self.distance(record, s), record["position"]))]
+
+    def distance(self, x: Record, s: Record) -> float:
+        step = self.omega_p * float(x["position"] - s["position"])
+        total = step * step
+        for one, other in zip(x["x"], s["x"], strict=True):
+            total += (one - other) * (one - other)
+        return total
+
+    def subjects_held(self) -> int:
+        return len({record["subject"] for record in self.buffer})
