@@ -1,0 +1,393 @@
+"""A single-node Apache Kafka on a free port of this machine, for tests and the demo.
+
+``up`` prints ``bootstrap=HOST:PORT`` and leaves the broker running in the background, ``down`` stops it and
+removes its data, ``status`` tells, ``with`` runs a command beside it. Where SHOAL_KAFKA__BOOTSTRAP_SERVERS is
+set nothing is started and that cluster is named instead. Standard library only: it runs before anything is installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple, Self
+
+__all__ = ["BUILD", "Broker", "BrokerFailedError", "borrowed", "down", "running", "up"]
+
+HERE = Path(__file__).resolve().parent
+BUILD = HERE.parents[1] / "build" / "kafka"
+INSTALL = "install Java 17 or newer and Maven, on Debian: apt-get install openjdk-17-jre-headless maven"
+READY_S = 60.0
+"""How long a loaded machine may take to start the broker; an idle one needs about five seconds."""
+JVM = (
+    *("-Xms128m", "-Xmx448m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xshare:auto"),
+    *("-Djava.net.preferIPv4Stack=true", "-Djava.awt.headless=true"),
+)
+
+
+class BrokerFailedError(Exception):
+    """The broker cannot be started; the text says what to do."""
+
+
+class Broker(NamedTuple):
+    """A broker process.
+
+    ``began`` is when the process began, so that a reused id is not mistaken for it; ``kept`` tells a broker that
+    stays until ``down`` from one that goes with its last borrower.
+    """
+
+    pid: int
+    began: str
+    bootstrap: str
+    kept: bool
+
+    @classmethod
+    def read(cls, path: Path) -> Self | None:
+        """Return what was noted down at the last start, if anything."""
+        try:
+            return cls(**json.loads(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def is_alive(self, home: Path) -> bool:
+        """Whether that very process still runs."""
+        return process_began(self.pid, str(home / "server.properties")) == self.began
+
+
+def process_began(pid: int, argument: str) -> str | None:
+    """When a process began, in the system's words; None unless it runs with this argument."""
+    proc = Path(f"/proc/{pid}")
+    if Path("/proc/self/stat").exists():
+        try:
+            if argument not in proc.joinpath("cmdline").read_text(errors="replace").split("\0"):  # empty: a zombie
+                return None
+            return proc.joinpath("stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
+        except (OSError, IndexError):
+            return None
+    found = subprocess.run(
+        ["ps", "-ww", "-o", "lstart=", "-o", "args=", "-p", str(pid)], capture_output=True, text=True, check=False
+    )
+    return found.stdout[:24] if argument in found.stdout.split() else None
+
+
+def running(home: Path) -> Broker | None:
+    """Return the broker of this folder if its process is alive."""
+    broker = Broker.read(home / "broker.json")
+    return broker if broker is not None and broker.is_alive(home) else None
+
+
+def up(home: Path, *, kept: bool = True) -> Broker:
+    """Return the running broker of this folder, started if there is none.
+
+    Parameters
+    ----------
+    home
+        Folder of data, log and process id.
+    kept
+        Whether it stays until `down`; a broker that is kept already stays so.
+
+    Raises
+    ------
+    BrokerFailedError
+        Java or Maven is missing, the jars cannot be had, or the broker does not come up.
+    """
+    with _locked(home):
+        broker = running(home)
+        if broker is not None:
+            _wait_until_ready(broker, home)
+            return _noted(broker._replace(kept=broker.kept or kept), home)
+        libraries = _libraries()
+        for attempt in range(3):
+            try:
+                return _start(home, libraries, kept=kept)
+            except _PortTakenError:
+                _say(f"the free port was taken by somebody else, attempt {attempt + 2}")
+        raise BrokerFailedError("no free port could be kept")
+
+
+def down(home: Path) -> bool:
+    """Stop the broker of this folder and remove its data; whether there was one."""
+    if not home.exists():
+        return False
+    with _locked(home):
+        broker = running(home)
+        if broker is not None:
+            _stop(broker, home)
+        _clear(home)
+    return broker is not None
+
+
+@contextlib.contextmanager
+def borrowed(home: Path) -> Iterator[str]:
+    """Address of the broker of this folder for a while; the last borrower stops it, unless ``up`` was asked for."""
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / "borrowers").open("w", encoding="utf-8") as borrowers:
+        fcntl.flock(borrowers, fcntl.LOCK_SH)
+        try:
+            yield up(home, kept=False).bootstrap
+        finally:
+            fcntl.flock(borrowers, fcntl.LOCK_UN)
+            with contextlib.suppress(BlockingIOError):  # somebody else still borrows it
+                fcntl.flock(borrowers, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                broker = running(home)
+                if broker is not None and not broker.kept:
+                    down(home)
+
+
+class _PortTakenError(BrokerFailedError):
+    """Between choosing and binding somebody else came first."""
+
+
+@contextlib.contextmanager
+def _locked(home: Path) -> Iterator[None]:
+    """One command at a time over one folder."""
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / "lock").open("w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _java() -> str:
+    """Path of a Java that can run the broker."""
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=str(Path(home, "bin"))) if home else None
+    java = java or shutil.which("java")
+    if java is None:
+        raise BrokerFailedError(f"no java found: {INSTALL}")
+    return java
+
+
+def _libraries() -> Path:
+    """Folder with the jars of this pom.xml, fetched by Maven where they are not there yet."""
+    pom = HERE / "pom.xml"
+    libraries = BUILD / "libs" / hashlib.sha256(pom.read_bytes()).hexdigest()[:16]
+    if libraries.is_dir():
+        return libraries
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise BrokerFailedError(f"no mvn found: {INSTALL}")
+    _java()
+    _say("fetching Apache Kafka with Maven, once")
+    part = libraries.with_name(f"{libraries.name}.{os.getpid()}")
+    command = [maven, "-B", "-q", "-f", str(pom), "dependency:copy-dependencies"]
+    options = ["-DincludeScope=runtime", f"-DoutputDirectory={part}"]
+    said = ""
+    for again in ([], ["-U"], ["-U"]):
+        done = subprocess.run(
+            [*command, *options, *again], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        )
+        if done.returncode == 0:
+            with contextlib.suppress(OSError):  # somebody else was faster
+                part.rename(libraries)
+            shutil.rmtree(part, ignore_errors=True)
+            return libraries
+        said = (done.stdout + done.stderr)[-2000:]
+    shutil.rmtree(part, ignore_errors=True)
+    raise BrokerFailedError(f"Maven could not fetch Apache Kafka:\n{said}")
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+def _noted(broker: Broker, home: Path) -> Broker:
+    (home / "broker.json").write_text(json.dumps(broker._asdict()), encoding="utf-8")
+    return broker
+
+
+def _start(home: Path, libraries: Path, *, kept: bool) -> Broker:
+    _clear(home)
+    port, controller_port = _free_ports(2)
+    bootstrap = f"127.0.0.1:{port}"
+    properties = home / "server.properties"
+    properties.write_text(
+        (HERE / "server.properties").read_text(encoding="utf-8")
+        + f"\nlisteners=PLAINTEXT://{bootstrap},CONTROLLER://127.0.0.1:{controller_port}"
+        + f"\nadvertised.listeners=PLAINTEXT://{bootstrap}"
+        + f"\ncontroller.quorum.voters=1@127.0.0.1:{controller_port}"
+        + f"\nlog.dirs={home / 'data'}\n",
+        encoding="utf-8",
+    )
+    java = [_java(), *JVM, f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}", "-cp", f"{libraries}/*"]
+    _format(java, properties)
+    with (home / "broker.log").open("ab") as log:
+        process = subprocess.Popen(
+            [*java, "kafka.Kafka", str(properties)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=home,
+            start_new_session=True,
+        )
+    try:
+        broker = _noted(Broker(process.pid, _began(process, str(properties)), bootstrap, kept), home)
+        _wait_until_ready(broker, home)
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    process.returncode = 0  # it stays; the interpreter need not warn of it
+    return broker
+
+
+def _began(process: subprocess.Popen[bytes], argument: str) -> str:
+    """When a process that was just started began; its arguments become visible a moment after it is there."""
+    while process.poll() is None:
+        began = process_began(process.pid, argument)
+        if began is not None:
+            return began
+        time.sleep(0.001)
+    return ""
+
+
+def _format(java: list[str], properties: Path) -> None:
+    done = subprocess.run(
+        [*java, "kafka.tools.StorageTool", "format", "-t", "c2hvYWwtbG9jYWwta2Fma2", "-c", str(properties)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        hint = INSTALL if "UnsupportedClassVersionError" in done.stderr else done.stderr[-2000:]
+        raise BrokerFailedError(f"the storage of Kafka could not be made: {hint}")
+
+
+def _wait_until_ready(broker: Broker, home: Path) -> None:
+    """Wait until the broker answers a metadata request with itself as member and controller."""
+    deadline = time.monotonic() + READY_S
+    while not _answers(broker.bootstrap):
+        late = time.monotonic() > deadline
+        if not broker.is_alive(home) or late:
+            log = (home / "broker.log").read_text(encoding="utf-8", errors="replace")
+            if not late and "Address already in use" in log:
+                raise _PortTakenError("its port was taken by somebody else")
+            what = f"is not ready after {READY_S:.0f} s" if late else "ended"
+            raise BrokerFailedError(f"the broker {what}:\n{log[-2000:]}")
+        time.sleep(0.05)
+
+
+def _answers(bootstrap: str) -> bool:
+    """Whether a Metadata request (version 1, no topic) is answered with at least one broker and a controller."""
+    host, port = bootstrap.split(":")
+    request = struct.pack(">hhih", 3, 1, 1, -1) + struct.pack(">i", 0)
+    try:
+        with socket.create_connection((host, int(port)), timeout=2) as connection:
+            connection.sendall(struct.pack(">i", len(request)) + request)
+            size = struct.unpack(">i", _receive(connection, 4))[0]
+            answer = _receive(connection, size)
+        if struct.unpack_from(">i", answer, 4)[0] < 1:
+            return False
+        # one broker: id, host, port, no rack; then the controller's id
+        host_length = struct.unpack_from(">h", answer, 12)[0]
+        return bool(struct.unpack_from(">i", answer, 12 + 2 + host_length + 4 + 2)[0] >= 0)
+    except (OSError, struct.error):
+        return False
+
+
+def _receive(connection: socket.socket, size: int) -> bytes:
+    content = b""
+    while len(content) < size:
+        part = connection.recv(size - len(content))
+        if not part:
+            raise ConnectionResetError
+        content += part
+    return content
+
+
+def _stop(broker: Broker, home: Path) -> None:
+    """End the process: TERM, and KILL where that is not enough; never a process that is not ours."""
+    for what, patience_s in ((signal.SIGTERM, 10.0), (signal.SIGKILL, 10.0)):
+        with contextlib.suppress(ProcessLookupError):
+            if broker.is_alive(home):
+                os.kill(broker.pid, what)
+        deadline = time.monotonic() + patience_s
+        while broker.is_alive(home) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        if not broker.is_alive(home):
+            return
+
+
+def _clear(home: Path) -> None:
+    shutil.rmtree(home / "data", ignore_errors=True)
+    for name in ("broker.json", "server.properties", "broker.log"):
+        (home / name).unlink(missing_ok=True)
+
+
+def _say(text: str) -> None:
+    print(f"kafka: {text}", file=sys.stderr, flush=True)
+
+
+def _beside(home: Path, command: list[str]) -> int:
+    """Run a command with SHOAL_TEST_BROKER set."""
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, lambda number, _: sys.exit(128 + number))
+    with contextlib.ExitStack() as stack:
+        given = os.environ.get("SHOAL_TEST_BROKER") or os.environ.get("SHOAL_KAFKA__BOOTSTRAP_SERVERS")
+        bootstrap = given or stack.enter_context(borrowed(home))
+        return subprocess.run(command, env={**os.environ, "SHOAL_TEST_BROKER": bootstrap}, check=False).returncode
+
+
+def _up(home: Path) -> int:
+    given = os.environ.get("SHOAL_KAFKA__BOOTSTRAP_SERVERS")
+    print(f"bootstrap={given or up(home).bootstrap}")
+    return 0
+
+
+def _down(home: Path) -> int:
+    _say("stopped" if down(home) else "none was running")
+    return 0
+
+
+def _status(home: Path) -> int:
+    broker = running(home)
+    bootstrap = os.environ.get("SHOAL_KAFKA__BOOTSTRAP_SERVERS") or (broker and broker.bootstrap)
+    if not bootstrap:
+        _say("not running")
+        return 1
+    print(f"bootstrap={bootstrap}")
+    return 0
+
+
+def main() -> int:
+    """Read the command line and obey."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--home", type=Path, default=BUILD / "run", help="folder of data, log and process id")
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, action, meaning in (
+        ("up", _up, "start it and print its address"),
+        ("down", _down, "stop it and remove its data"),
+        ("status", _status, "print its address, or exit 1"),
+    ):
+        commands.add_parser(name, help=meaning).set_defaults(action=action)
+    beside = commands.add_parser("with", help="run a command beside it")
+    beside.add_argument("run", nargs=argparse.REMAINDER, metavar="COMMAND")
+    arguments = parser.parse_args()
+    home = arguments.home.resolve()
+    try:
+        if arguments.command == "with":
+            return _beside(home, arguments.run[arguments.run[:1] == ["--"] :])
+        return int(arguments.action(home))
+    except BrokerFailedError as error:
+        _say(str(error))
+        return 3
+
+
+if __name__ == "__main__":
+    sys.exit(main())

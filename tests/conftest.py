@@ -1,0 +1,65 @@
+"""What every test lives in: hypothesis profiles, markers by folder, the data folder, no skips in CI."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+ROOT = Path(__file__).resolve().parents[1]
+MARKERS = {"properties": "property"}
+"""Markers that are not called like their folder."""
+
+CI = os.environ.get("CI", "").lower() in {"1", "true"}
+
+# Kernels compile within the first example and the machine is shared: no deadlines.
+settings.register_profile("dev", deadline=None)
+settings.register_profile("ci", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("nightly", deadline=None, max_examples=2000, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if CI else "dev"))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark each test by its folder, so that `-m integration` means the folder `integration`."""
+    known = {line.split(":")[0] for line in config.getini("markers")}
+    for item in items:
+        for folder in item.path.relative_to(ROOT).parts[1:-1]:
+            marker = MARKERS.get(folder, folder)
+            if item.path.is_relative_to(ROOT / "tests") and marker in known:
+                item.add_marker(marker)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that does not run in CI is a failure: green must mean that it ran."""
+    report = yield
+    if CI and report.skipped and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"skipped in CI: {report.longrepr}"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """The same for a file that is skipped as a whole."""
+    report = yield
+    if CI and report.outcome == "skipped":
+        report.outcome = "failed"
+        report.longrepr = f"skipped in CI: {report.longrepr}"
+    return report
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """Folder of the published data sets."""
+    folder = Path(os.environ.get("SHOAL_DATA") or ROOT.parent / "shared" / "data").resolve()
+    if not (folder / "census.csv").is_file():
+        pytest.fail(
+            f"no data sets at {folder}: put census.csv, tarragona.csv, eia.csv and adult.csv into a folder "
+            "and name it in SHOAL_DATA",
+            pytrace=False,
+        )
+    return folder
