@@ -1,7 +1,21 @@
 """The border: messages and files in, records as arrays; published decimals and kept fields in, bytes out."""
 
 from shoal.records.block import Block, Decoder, Reason
+from shoal.records.csv_decoder import CsvCells, CsvDecoder
 from shoal.records.encoder import CsvEncoder, Encoder, RecordEncoder
+from shoal.records.files import CsvReader, JsonLines
 from shoal.records.json_decoder import JsonDecoder
 
-__all__ = ["Block", "CsvEncoder", "Decoder", "Encoder", "JsonDecoder", "Reason", "RecordEncoder"]
+__all__ = [
+    "Block",
+    "CsvCells",
+    "CsvDecoder",
+    "CsvEncoder",
+    "CsvReader",
+    "Decoder",
+    "Encoder",
+    "JsonDecoder",
+    "JsonLines",
+    "Reason",
+    "RecordEncoder",
+]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
 from shoal.errors import GuaranteeError
 from shoal.policy import Attribute, Policy, Role
+from shoal.records.block import Int64Vector
 from shoal.records.cells import csv_cells, csv_text, json_cells
 from shoal.records.numerals import JSON_NUMBER
 
@@ -22,6 +23,7 @@ _GAP = b"\xff"
 
 _LONGEST_PLAIN = 300
 Column: TypeAlias = Sequence[Any]
+Offsets: TypeAlias = Sequence[int] | Int64Vector
 
 
 class RecordEncoder(Protocol):
@@ -35,9 +37,7 @@ class RecordEncoder(Protocol):
         """Write the kept fields of n records."""
         ...
 
-    def rows(
-        self, centroids: Sequence[Sequence[str]], tails: Sequence[bytes], offsets: Sequence[int], /
-    ) -> list[bytes]:
+    def rows(self, centroids: Sequence[Sequence[str]], tails: Sequence[bytes], offsets: Offsets, /) -> list[bytes]:
         """Write clusters."""
         ...
 
@@ -69,13 +69,13 @@ class _Layout:
         template = self._tail
         return [template % cells for cells in zip(*map(self._cells, columns), strict=True)]
 
-    def rows(self, centroids: Sequence[Sequence[str]], tails: Sequence[bytes], offsets: Sequence[int]) -> list[bytes]:
+    def rows(self, centroids: Sequence[Sequence[str]], tails: Sequence[bytes], offsets: Offsets) -> list[bytes]:
         """See `Encoder.rows`."""
-        if len(offsets) != len(centroids) + 1 or offsets[0] != 0 or offsets[-1] != len(tails):
+        bounds = [int(offset) for offset in offsets]
+        if len(bounds) != len(centroids) + 1 or bounds[0] != 0 or bounds[-1] != len(tails) or bounds != sorted(bounds):
             raise GuaranteeError("clusters, centroids and tails do not belong together")
         rows: list[bytes] = []
-        first = 0
-        for centroid, end in zip(centroids, offsets[1:], strict=True):
+        for centroid, (first, end) in zip(centroids, pairwise(bounds), strict=True):
             frame = self._frame(centroid)
             members = tails[first:end]
             if len(frame) == 2:  # noqa: PLR2004 - one run of kept fields: the usual case
@@ -83,7 +83,6 @@ class _Layout:
                 rows += sorted([head + tail + foot for tail in members])
             else:
                 rows += sorted([_woven(frame, tail) for tail in members])
-            first = end
         return rows
 
     def _frame(self, centroid: Sequence[str]) -> list[bytes]:
@@ -133,7 +132,7 @@ class Encoder:
         """
         return self._layout.tails(columns, n)
 
-    def rows(self, centroids: Sequence[Sequence[str]], tails: Sequence[bytes], offsets: Sequence[int]) -> list[bytes]:
+    def rows(self, centroids: Sequence[Sequence[str]], tails: Sequence[bytes], offsets: Offsets) -> list[bytes]:
         """Write clusters, the members of each sorted by their published bytes.
 
         Parameters
@@ -142,7 +141,7 @@ class Encoder:
             Published quasi-identifiers of each cluster, as texts of JSON numbers.
         tails : sequence of bytes, length E
             Kept fields of the members, cluster by cluster.
-        offsets : sequence of G + 1 int
+        offsets : ndarray of int64 or sequence of int, shape (G + 1,)
             ``tails[offsets[g]:offsets[g + 1]]`` belong to cluster g.
 
         Returns
@@ -182,7 +181,7 @@ class CsvEncoder:
         """Write the kept fields of n records; see `Encoder.tails`."""
         return self._layout.tails(columns, n)
 
-    def rows(self, centroids: Sequence[Sequence[str]], tails: Sequence[bytes], offsets: Sequence[int]) -> list[bytes]:
+    def rows(self, centroids: Sequence[Sequence[str]], tails: Sequence[bytes], offsets: Offsets) -> list[bytes]:
         """Write clusters; see `Encoder.rows`."""
         return self._layout.rows(centroids, tails, offsets)
 

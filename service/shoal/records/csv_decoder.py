@@ -1,0 +1,107 @@
+"""Cells of a CSV file to records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from shoal.policy import Attribute, Policy
+from shoal.records.block import Block, Reason, in_slices
+from shoal.records.columns import MISFIT, numbers, typed
+from shoal.records.encoder import CsvEncoder
+from shoal.records.intake import Candidates, Column, Intake, TailWriter, mask, refuse
+from shoal.records.json_decoder import DEFAULT_MAX_BYTES
+
+__all__ = ["CsvCells", "CsvDecoder"]
+
+CsvCells: TypeAlias = list[str] | None
+"""The cells of one record as the file has them; None if they could not be told apart."""
+
+
+class CsvDecoder:
+    """Makes records of the cells that a `CsvReader` yields.
+
+    Parameters
+    ----------
+    policy : Policy
+    columns : sequence of str, optional
+        Names in the file's header, all declared ones among them; by default the policy's attributes.
+    hash_key : bytes, optional
+        Key of the subject hash, up to 64 bytes; by default one per process.
+    max_bytes : int
+        Longest tail.
+    encoder : TailWriter, optional
+        Encoder of the output, `CsvEncoder` by default.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        columns: Sequence[str] | None = None,
+        *,
+        hash_key: bytes | None = None,
+        max_bytes: int = DEFAULT_MAX_BYTES,
+        encoder: TailWriter | None = None,
+    ) -> None:
+        names = [attribute.name for attribute in policy.attributes] if columns is None else list(columns)
+        self._intake = Intake(policy, encoder or CsvEncoder(policy), hash_key, max_bytes)
+        self._width = len(names)
+        self._quasi = [names.index(attribute.name) for attribute in policy.quasi_identifiers]
+        self._kept: list[tuple[int, Attribute]] = [(names.index(a.name), a) for a in policy.kept]
+        self._subject = None if policy.subject is None else names.index(policy.subject.name)
+
+    def take(self, messages: Sequence[CsvCells]) -> Block:
+        """Decode the cells of records.
+
+        Parameters
+        ----------
+        messages : sequence of list of str, or None
+            Any number, as `CsvReader` yields them. Not modified.
+
+        Returns
+        -------
+        Block
+            The records, and place and reason of every other: ``undecodable`` if it was None, ``too_large`` if its
+            kept fields are longer than ``max_bytes``, ``invalid`` if it does not fit the policy.
+
+        Notes
+        -----
+        Raises nothing on account of the cells. Cost: about 0.1 µs per cell.
+        """
+        return in_slices(self._slice, messages)
+
+    def _slice(self, messages: Sequence[CsvCells]) -> Block:
+        rejected: list[tuple[int, Reason]] = []
+        index, records = [], []
+        for place, cells in enumerate(messages):
+            if cells is None:
+                rejected.append((place, Reason.UNDECODABLE))
+            elif len(cells) != self._width:
+                rejected.append((place, Reason.INVALID))
+            else:
+                index.append(place)
+                records.append(cells)
+        columns: Sequence[Column] = list(zip(*records, strict=True)) if records else [()] * self._width
+        return self._intake.block(self._candidates(index, columns, rejected), rejected)
+
+    def _candidates(
+        self, index: list[int], columns: Sequence[Column], rejected: list[tuple[int, Reason]]
+    ) -> Candidates:
+        n = len(index)
+        quasi = np.empty((n, len(self._quasi)), dtype=np.float64)
+        for number, place in enumerate(self._quasi):
+            quasi[:, number] = numbers(columns[place])
+        read = [typed(columns[place], attribute.type) for place, attribute in self._kept]
+        candidates = Candidates(
+            index=np.array(index, dtype=np.int64),
+            values=quasi,
+            subjects=None if self._subject is None else columns[self._subject],
+            kept=[values for values, _ in read],
+        )
+        misfits = [values for values, fits in read if not fits]
+        if misfits:
+            whole = mask((MISFIT not in fields for fields in zip(*misfits, strict=True)), n)
+            candidates = refuse(candidates, whole, Reason.INVALID, rejected)
+        return candidates

@@ -1,0 +1,215 @@
+"""Files and pipes to messages, a slice at a time: never the whole file, and never waiting for a full slice."""
+
+from __future__ import annotations
+
+import csv
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import BinaryIO, TypeVar
+
+from shoal.errors import InputError
+from shoal.policy import Policy
+from shoal.records.block import SLICE
+from shoal.records.csv_decoder import CsvCells
+from shoal.records.json_decoder import DEFAULT_MAX_BYTES
+
+__all__ = ["CsvReader", "JsonLines"]
+
+_CHUNK_BYTES = 1 << 16
+_BOM = b"\xef\xbb\xbf"
+_LONGEST_CSV_LINE = 1 << 24
+"""Bytes of memory that a file without line ends may take."""
+
+Item = TypeVar("Item", bytes, CsvCells)
+
+
+class JsonLines:
+    """The lines of a stream as messages.
+
+    Parameters
+    ----------
+    stream : binary file object
+        A file opened in binary mode, or a pipe; read, not closed.
+    max_bytes : int
+        Longest line; of a longer one only so much is kept that a decoder sees that it is too large.
+
+    Yields
+    ------
+    list of bytes
+        1 to 512 lines without their ends, as soon as they have arrived. Messages are identified by the number of
+        their line, from 0: the sum of the lengths so far. Blank lines at the end of the file are no messages.
+    """
+
+    def __init__(self, stream: BinaryIO, *, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
+        self._stream = stream
+        self._max_bytes = max_bytes
+
+    def __iter__(self) -> Iterator[Sequence[bytes]]:
+        return _slices(_lines(self._stream, self._max_bytes), b"")
+
+
+class CsvReader:
+    """The records of a CSV file as lists of cells.
+
+    UTF-8 (a byte order mark is tolerated), comma separated, one header line with the names of the policy.
+
+    Parameters
+    ----------
+    stream : binary file object
+        A file opened in binary mode, or a pipe; read, not closed. The header is read at once.
+    policy : Policy
+    name : str
+        What to call the file in messages.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        The header, for `CsvDecoder`.
+
+    Yields
+    ------
+    list of (list of str, or None)
+        The cells of 1 to 512 records, as soon as they have arrived; None for broken quoting, bytes that are not
+        UTF-8 or a cell of more than 131,072 characters. Records are identified by their number, from 0, not
+        counting the header: the sum of the lengths so far. Blank lines at the end of the file are no records.
+
+    Raises
+    ------
+    InputError
+        The header is missing or does not fit the policy.
+    """
+
+    def __init__(self, stream: BinaryIO, policy: Policy, *, name: str = "input") -> None:
+        self._slices = _lines(stream, _LONGEST_CSV_LINE)
+        self._pending: deque[str] = deque()
+        self._broken_bytes = False
+        self._reader = csv.reader(self._feed(), strict=True)
+        self.columns = _checked_header(self._header(), policy, name)
+
+    def __iter__(self) -> Iterator[Sequence[CsvCells]]:
+        blank: CsvCells = []
+        return _slices(self._records(), blank)
+
+    def _records(self) -> Iterator[Sequence[CsvCells]]:
+        while self._pending or self._refill():
+            yield self._slice()
+
+    def _slice(self) -> Sequence[CsvCells]:
+        """All records that begin in the lines at hand."""
+        records: list[CsvCells] = []
+        while self._pending:
+            try:
+                for cells in self._reader:
+                    records.append(cells)
+                    if not self._pending:  # do not wait for more lines
+                        break
+            except csv.Error:
+                records.append(None)
+        if self._broken_bytes:
+            self._broken_bytes = False
+            return [cells if cells is not None and _is_text(cells) else None for cells in records]
+        return records
+
+    def _feed(self) -> Iterator[str]:
+        """Lines for the csv module, which asks for more than is at hand only inside a quoted cell."""
+        while self._pending or self._refill():
+            yield self._pending.popleft()
+
+    def _refill(self) -> bool:
+        lines = next(self._slices, None)
+        if lines is None:
+            return False
+        block = b"\n".join(lines)
+        try:
+            text = block.decode()
+        except UnicodeDecodeError:
+            self._broken_bytes = True
+            text = block.decode(errors="surrogateescape")
+        self._pending.extend([line + "\n" for line in text.split("\n")])
+        return True
+
+    def _header(self) -> list[str]:
+        """Cells of the first line; empty if there is none that can be read."""
+        if not self._refill():
+            return []
+        try:
+            header = next(self._reader)
+        except csv.Error:
+            return []
+        return header if _is_text(header) else []
+
+
+def _checked_header(header: Sequence[str], policy: Policy, name: str) -> tuple[str, ...]:
+    """Refuse a header that does not fit.
+
+    What the policy declares is named first: in a file without a header, the first line holds somebody's values.
+    """
+    place = f"{name}, line 1: "
+    if not any(header):
+        raise InputError(f"{place}no header that can be read; give the names of the columns, in UTF-8")
+    declared = [attribute.name for attribute in policy.attributes]
+    for column in declared:
+        if column not in header:
+            raise InputError(f"{place}column '{column}' is missing; add it, or remove it from the policy")
+    for column in header:
+        if header.count(column) > 1:
+            raise InputError(f"{place}column '{column}' stands twice; rename or remove one of them")
+        if column not in declared and policy.undeclared == "quarantine":
+            raise InputError(f"{place}column '{column}' is not declared; declare it, or say undeclared: drop")
+    return tuple(header)
+
+
+def _lines(stream: BinaryIO, max_bytes: int) -> Iterator[list[bytes]]:
+    """Lines without their ends as they arrive, in any number at once; overlong ones cut, no byte order mark."""
+    read = getattr(stream, "read1", stream.read)
+    rest, skipping, first = b"", False, True
+    while chunk := read(_CHUNK_BYTES):
+        if skipping:
+            end = chunk.find(b"\n")
+            if end < 0:
+                continue
+            chunk, skipping = chunk[end:], False
+        lines = (rest + chunk).split(b"\n")
+        rest = lines.pop()
+        if len(rest) > max_bytes:
+            rest, skipping = rest[: max_bytes + 1], True
+        if lines:
+            if first:
+                lines[0], first = lines[0].removeprefix(_BOM), False
+            yield lines
+    if rest:
+        yield [rest.removeprefix(_BOM) if first else rest]
+
+
+def _slices(parts: Iterable[Sequence[Item]], blank: Item) -> Iterator[Sequence[Item]]:
+    """Cut into slices; blank items count only once something follows them."""
+    blanks = 0
+    for part in parts:
+        used = _without_blank_end(part)
+        if used:
+            for start in range(0, blanks, SLICE):
+                yield [blank] * min(SLICE, blanks - start)
+            for start in range(0, len(used), SLICE):
+                yield used[start : start + SLICE]
+            blanks = 0
+        blanks += len(part) - len(used)
+
+
+def _without_blank_end(items: Sequence[Item]) -> Sequence[Item]:
+    end = len(items)
+    while end and _is_blank(items[end - 1]):
+        end -= 1
+    return items[:end]
+
+
+def _is_blank(item: bytes | CsvCells) -> bool:
+    return not item.strip() if isinstance(item, bytes) else item == []
+
+
+def _is_text(cells: Iterable[str]) -> bool:
+    """Whether no byte of the cells had to be smuggled in because it is not UTF-8."""
+    try:
+        "".join(cells).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
