@@ -1,0 +1,127 @@
+"""Accounts: every record once, in one place, and a summary that says what the files say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from shoal.audit.originals import Originals
+from shoal.audit.tally import Tally
+from shoal.audit.witness import Reference, Summary
+from shoal.errors import InputError
+
+__all__ = ["Facts", "balance_references", "balance_summary"]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the judge counted itself; None where it could not."""
+
+    records: int
+    blank: int
+    rows: int
+    clusters: int | None
+    smallest: int | None
+    largest: int | None
+    fewest_subjects: int | None
+    largest_share: float | None
+
+
+def balance_references(
+    originals: Originals, used: bytearray, references: Iterable[Reference], *, complete: bool
+) -> list[Tally]:
+    """Judge the quarantine: each record released or referenced, once, and with ``complete`` one of them."""
+    sound = Tally("references", "references name existing records that were not released, each once", "reference")
+    closed = Tally("reasons", "references say where and one of four reasons, nothing else", "reference")
+    seen = bytearray(len(originals))
+    for number, reference in enumerate(references, 1):
+        index = originals.find(reference.partition, reference.offset)
+        sound.expect(index is not None and not used[index] and not seen[index], number)
+        closed.expect(reference.closed, number)
+        if index is not None:
+            seen[index] = 1
+    if not complete:
+        return [sound, closed]
+    whole = Tally("complete", "every record was released or is referenced", "record")
+    for index, (released, referenced) in enumerate(zip(used, seen, strict=True)):
+        whole.expect(bool(released or referenced), index)
+    return [sound, closed, whole]
+
+
+def balance_summary(summary: Summary, facts: Facts) -> Tally:
+    """Compare a summary with what was counted; fields that are null or missing are not compared.
+
+    Raises
+    ------
+    InputError
+        A field is no number, or no field is known: not a summary.
+    """
+    accounts = Tally("accounts", "the summary balances and says what the files say", "field")
+    if not summary.keys() & {"records_in", "records", "released", "clusters"}:
+        raise InputError("the summary: none of its fields is known; give the file written by --summary")
+    told = _Told(summary)
+    parts = [told.total(name) for name in ("released", "suppressed", "quarantined", "held")]
+    whole = told.total("records_in")
+    if whole is not None and None not in parts:
+        accounts.expect(whole == sum(part for part in parts if part is not None), "records_in, the sum")
+    if whole is not None:
+        accounts.expect(facts.records - facts.blank <= whole <= facts.records, "records_in")
+    records = told.total("records")
+    if records is not None:
+        accounts.expect(records in {facts.rows, facts.records}, "records")
+    compared: list[tuple[str, float | None, float | None]] = [
+        ("released", parts[0], facts.rows),
+        ("clusters", told.total("clusters"), facts.clusters),
+        ("cluster_size.min", told.part("cluster_size", "min"), facts.smallest),
+        ("cluster_size.max", told.part("cluster_size", "max"), facts.largest),
+        (
+            "cluster_size.mean",
+            told.part("cluster_size", "mean"),
+            facts.rows / facts.clusters if facts.clusters else None,
+        ),
+        ("subjects.min", told.part("subjects", "min"), facts.fewest_subjects),
+        ("share.max", told.part("share", "max"), facts.largest_share),
+    ]
+    for name, said, counted in compared:
+        if said is not None and counted is not None:
+            accounts.expect(_agree(said, counted), name)
+    return accounts
+
+
+def _agree(said: float, counted: float) -> bool:
+    """Whether two numbers are equal; a fraction may have been rounded to four digits."""
+    if isinstance(said, int) and isinstance(counted, int):
+        return said == counted
+    return abs(said - counted) <= 5e-4 * abs(counted)
+
+
+class _Told:
+    """Reads numbers of a summary."""
+
+    def __init__(self, summary: Summary) -> None:
+        self._summary = summary
+
+    def total(self, name: str) -> int | None:
+        """Read a count, or the sum over its reasons."""
+        value = self._summary.get(name)
+        if isinstance(value, Mapping):
+            return sum(_count(name, part) for part in value.values())
+        return None if value is None else _count(name, value)
+
+    def part(self, name: str, part: str) -> float | None:
+        """Read one number of a group."""
+        group = self._summary.get(name)
+        value = group.get(part) if isinstance(group, Mapping) else None
+        return None if value is None else _number(f"{name}.{part}", value)
+
+
+def _count(name: str, value: object) -> int:
+    if type(value) is not int:
+        raise InputError(f"the summary: {name} must be a whole number; give the file written by --summary")
+    return value
+
+
+def _number(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InputError(f"the summary: {name} must be a number; give the file written by --summary")
+    return value

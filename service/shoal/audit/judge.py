@@ -1,0 +1,167 @@
+"""Composes the rooms of the judge: read, recompute, compare, tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from shoal.audit.accounts import Facts, balance_references, balance_summary
+from shoal.audit.arithmetic import Grid
+from shoal.audit.clusters import Clusters, judge_clusters
+from shoal.audit.measures import measure, warnings_about
+from shoal.audit.originals import Originals, read_originals
+from shoal.audit.reading import form_of
+from shoal.audit.rebuild import judge_blindly, rebuild
+from shoal.audit.releases import Release, read_release
+from shoal.audit.rows import compare_rows, judge_order
+from shoal.audit.tally import Tally
+from shoal.audit.verdict import Verdict
+from shoal.audit.witness import Named, Summary, read_evidence, read_quarantine, read_summary
+from shoal.errors import InputError
+from shoal.policy import Policy
+
+__all__ = ["verify"]
+
+
+def verify(
+    policy: Policy,
+    original: str | Path,
+    released: str | Path,
+    evidence: str | Path | None = None,
+    summary: str | Path | Summary | None = None,
+    *,
+    quarantine: str | Path | None = None,
+    complete: bool = False,
+    wrapped: bool | None = None,
+    table: bool | None = None,
+) -> Verdict:
+    """Judge a release against its original, sharing no arithmetic with those who made it.
+
+    Parameters
+    ----------
+    policy : Policy
+        What was promised.
+    original, released : path
+        ``.csv`` or ``.jsonl`` (``.json`` is read as JSON lines). Exports of topics are JSON lines of exactly
+        ``{"partition", "offset", "value"}`` (value: the record or its raw text) and of
+        ``{"partition", "value"}`` (the raw published text); then every check is made per partition.
+    evidence : path, optional
+        One line per cluster, ``{"partition", "cluster", "offsets"}``; files are partition 0 and count records
+        from 0. Evidence is checked, never believed.
+    summary : path or mapping, optional
+        What the run said of itself.
+    quarantine : path, optional
+        Lines of ``{"topic", "partition", "offset", "reason"}``: records that were not released.
+    complete : bool
+        With ``quarantine``: every record must be released or referenced.
+    wrapped : bool, optional
+        Whether both files are exports; None: they show it themselves.
+    table : bool, optional
+        Whether the default grid is that of tables; None: if the policy has no stream section.
+
+    Returns
+    -------
+    Verdict
+        With ``exit_code`` 0 (all holds), 1 (something is broken) or 2 (it cannot be decided).
+
+    Raises
+    ------
+    InputError
+        A file is not readable or not of the agreed shape: the message names file, line and remedy.
+
+    Notes
+    -----
+    Cost: O(n log n) time, O(n) memory.
+    """
+    original, released = Path(original), Path(released)
+    said = None if summary is None else read_summary(Path(summary) if isinstance(summary, str) else summary)
+    witness = None if evidence is None else list(read_evidence(Path(evidence)))
+    tables = policy.stream is None if table is None else table
+    grids = [Grid(attribute, table=tables) for attribute in policy.quasi_identifiers]
+    release = read_release(policy, released, grids, wrapped=wrapped)
+    originals = read_originals(policy, original, form_of(released), wrapped=wrapped)
+    if len(release) and release.wrapped != originals.wrapped:
+        raise InputError(
+            f"{released}: the export of a topic can only be compared with another; give two exports or none"
+        )
+    case = _Case(policy, originals, release, grids)
+    case.examine(witness, keeps_order=said is not None and said.get("keep_order") is True)
+    if quarantine is not None:
+        case.balance(balance_references(originals, case.used, read_quarantine(Path(quarantine)), complete=complete))
+    if said is not None:
+        case.balance([balance_summary(said, case.facts())])
+    if not len(release) and (said is None or said.get("released") != 0):
+        case.doubts.append("nothing was released: give the summary (--summary) if that is so")
+    return case.verdict()
+
+
+class _Case:
+    """One release before the judge, with all that is found about it."""
+
+    def __init__(self, policy: Policy, originals: Originals, release: Release, grids: list[Grid]) -> None:
+        self._policy, self._originals, self._release, self._grids = policy, originals, release, grids
+        self._tallies = list(release.checks)
+        self._clusters: Clusters | None = None
+        self.doubts: list[str] = []
+
+    @property
+    def used(self) -> bytearray:
+        """Which records were released, as far as it is known."""
+        return bytearray(len(self._originals)) if self._clusters is None else self._clusters.used
+
+    def examine(self, witness: list[Named] | None, *, keeps_order: bool) -> None:
+        """Judge the clusters: as the evidence names them, else as the release shows them."""
+        if witness is not None:
+            self._judge(witness, keeps_order=keeps_order)
+            return
+        rebuilt = rebuild(self._policy, self._originals, self._release)
+        self._tallies.append(rebuilt.traced)
+        self._tallies += judge_blindly(self._policy, self._release)
+        if not rebuilt.doubt:
+            self._judge(rebuilt.named, keeps_order=False)
+            return
+        self.doubts.append(rebuilt.doubt)
+
+    def _judge(self, named: Iterable[Named], *, keeps_order: bool) -> None:
+        clusters = judge_clusters(self._policy, self._originals, named, self._grids)
+        self._clusters = clusters
+        self._tallies += clusters.checks
+        self._tallies += compare_rows(self._release, clusters.found)
+        self._tallies += judge_order(self._release, clusters.found, self._originals, keeps_order=keeps_order)
+
+    def balance(self, tallies: list[Tally]) -> None:
+        """Add what the accounts showed."""
+        self._tallies += tallies
+
+    def facts(self) -> Facts:
+        """Say what was counted, for the summary to agree with."""
+        clusters = self._clusters
+        sizes = [] if clusters is None else [len(cluster.members) for cluster in clusters.found]
+        return Facts(
+            records=len(self._originals),
+            blank=self._originals.blank,
+            rows=len(self._release),
+            clusters=None if clusters is None else clusters.named,
+            smallest=min(sizes, default=None),
+            largest=max(sizes, default=None),
+            fewest_subjects=None if clusters is None else clusters.fewest_subjects,
+            largest_share=None if clusters is None else clusters.largest_share,
+        )
+
+    def verdict(self) -> Verdict:
+        """Close the case."""
+        usable = self._originals.usable
+        clusters = self._clusters
+        return Verdict(
+            checks=tuple(tally.check() for tally in self._tallies),
+            counts={
+                "records": len(self._originals),
+                "usable": usable,
+                "unusable": len(self._originals) - usable,
+                "rows": len(self._release),
+                "clusters": None if clusters is None else clusters.named,
+            },
+            measures={} if clusters is None else measure(self._policy, self._originals, clusters),
+            warnings=tuple(warnings_about(self._policy, self._originals)),
+            undecided=tuple(self.doubts),
+        )

@@ -1,0 +1,125 @@
+"""The original records, as arrays: who, where, what is kept; found by partition and offset."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from shoal.audit.fields import Fields
+from shoal.audit.reading import BLANK, ORIGINAL_EXPORT, Form, form_of, is_wrapped, original_header, original_records
+from shoal.errors import InputError
+from shoal.policy import Policy
+
+__all__ = ["Originals", "is_export", "read_originals"]
+
+NOBODY = -1
+
+
+@dataclass(slots=True)
+class Originals:
+    """All records of the original, in its order.
+
+    ``values`` (n, d) float64 clipped, ``subjects`` (n,) int64 codes of people (-1: unusable), ``kept`` one text
+    per record (None: unusable), ``places`` the index of a record by partition and offset.
+    """
+
+    values: npt.NDArray[np.float64]
+    subjects: npt.NDArray[np.int64]
+    kept: list[str | None]
+    partitions: npt.NDArray[np.int64]
+    offsets: npt.NDArray[np.int64]
+    blank: int
+    wrapped: bool
+    _places: dict[int, dict[int, int]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.kept)
+
+    @property
+    def usable(self) -> int:
+        """Number of records that fit the policy."""
+        return int(np.count_nonzero(self.subjects != NOBODY))
+
+    def find(self, partition: int, offset: int) -> int | None:
+        """Index of a record; None if there is none."""
+        if self.wrapped:
+            return self._places.get(partition, {}).get(offset)
+        return offset if partition == 0 and 0 <= offset < len(self.kept) else None
+
+    def is_usable(self, index: int) -> bool:
+        """Whether a cluster may hold this record."""
+        return self.kept[index] is not None
+
+    def kept_of(self, members: Iterable[int]) -> list[str]:
+        """Kept texts of usable records."""
+        return [text for text in map(self.kept.__getitem__, members) if text is not None]
+
+
+def is_export(policy: Policy, path: Path, keys: frozenset[str]) -> bool:
+    """Whether a file is an export of a topic; not if the policy declares just these fields itself."""
+    if form_of(path) == "csv" or {attribute.name for attribute in policy.attributes} == keys:
+        return False
+    return is_wrapped(path, keys)
+
+
+def read_originals(policy: Policy, path: Path, released: Form, *, wrapped: bool | None = None) -> Originals:
+    """Read the original file.
+
+    Parameters
+    ----------
+    policy : Policy
+        What the fields mean.
+    path : Path
+        CSV, JSON lines or an export of a topic.
+    released : {"csv", "jsonl"}
+        Form of the release the records will be compared with.
+    wrapped : bool, optional
+        Whether it is an export; None: see for yourself.
+
+    Raises
+    ------
+    InputError
+        Not readable, empty, or an export in which an offset stands twice.
+    """
+    form = form_of(path)
+    if form == "csv":
+        original_header(path)
+    exported = is_export(policy, path, ORIGINAL_EXPORT) if wrapped is None else wrapped
+    fields = Fields(policy, form, released)
+    values, subjects, partitions, offsets = array("d"), array("q"), array("q"), array("q")
+    kept: list[str | None] = []
+    nothing = (0.0,) * len(policy.quasi_identifiers)
+    people: dict[str, int] = {}
+    places: dict[int, dict[int, int]] = {}
+    blank = 0
+    for index, (partition, offset, record) in enumerate(original_records(path, wrapped=exported)):
+        if exported and places.setdefault(partition, {}).setdefault(offset, index) != index:
+            raise InputError(f"{path}, line {index + 1}: this partition and offset stand twice; export again")
+        blank += record is BLANK
+        found = fields.take(record)
+        partitions.append(partition)
+        offsets.append(offset)
+        values.extend(nothing if found is None else found.values)
+        kept.append(None if found is None else found.kept)
+        if found is None:
+            subjects.append(NOBODY)
+        else:
+            # Without a declared subject every record is a person of its own.
+            subjects.append(index if found.subject is None else people.setdefault(found.subject, len(people)))
+    if not kept:
+        raise InputError(f"{path}: no records, so there is nothing to compare with; give the original")
+    return Originals(
+        values=np.frombuffer(values, dtype=np.float64).reshape(len(kept), len(nothing)),
+        subjects=np.frombuffer(subjects, dtype=np.int64),
+        kept=kept,
+        partitions=np.frombuffer(partitions, dtype=np.int64),
+        offsets=np.frombuffer(offsets, dtype=np.int64),
+        blank=blank,
+        wrapped=exported,
+        _places=places,
+    )

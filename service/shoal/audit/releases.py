@@ -1,0 +1,133 @@
+"""The released rows: what each shows, and what is wrong with it by itself.
+
+A row is compared by its quasi-identifiers as printed and its kept fields by value; how it is written is judged
+here, row by row, against the one text it may have.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from shoal.audit.arithmetic import Grid
+from shoal.audit.fields import KeptReader, kept_reader
+from shoal.audit.originals import is_export
+from shoal.audit.reading import RELEASED_EXPORT, Form, Record, Token, form_of, released_header, released_records
+from shoal.audit.spelling import CsvSpelling, JsonSpelling
+from shoal.audit.tally import Tally
+from shoal.policy import Policy
+
+__all__ = ["Release", "Rows", "read_release"]
+
+NO_ROW = "\x02"
+"""Equal to no recomputed text: those are JSON."""
+
+
+@dataclass(slots=True)
+class Rows:
+    """The rows of one partition in their order: ``quasi`` and ``kept`` are what they are compared by.
+
+    ``rises[i]`` tells whether row i is not below row i - 1 in byte order; ``lines[i]`` is its number in the
+    file, from 1 (headers do not count).
+    """
+
+    quasi: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
+    rises: bytearray = field(default_factory=bytearray)
+    last: str = ""
+
+    def __len__(self) -> int:
+        return len(self.quasi)
+
+    def add(self, line: int, text: str, quasi: str, kept: str) -> None:
+        """Append one row."""
+        # Code points and UTF-8 bytes have the same order.
+        self.rises.append(self.last <= text)
+        self.last = text
+        self.quasi.append(quasi)
+        self.kept.append(kept)
+        self.lines.append(line)
+
+
+@dataclass(slots=True)
+class Release:
+    """All rows by partition, and the checks that need nothing else."""
+
+    parts: dict[int, Rows]
+    checks: list[Tally]
+    wrapped: bool
+
+    def __len__(self) -> int:
+        return sum(map(len, self.parts.values()))
+
+
+class _RowReader:
+    """Reads one row: columns, spelling, grid and bounds are noted, the texts to compare by returned."""
+
+    def __init__(self, policy: Policy, form: Form, grids: list[Grid]) -> None:
+        self.columns = Tally("columns", "every row has exactly the published fields, in order")
+        self.hidden = Tally("hidden", "no identifier and no undeclared field appears")
+        self.spelling = Tally("spelling", "every value is written in its one spelling")
+        self.grid = Tally("grid", "quasi-identifiers are multiples of their resolution")
+        self.bounds = Tally("bounds", "quasi-identifiers are within their bounds, half a step aside")
+        self._names = [attribute.name for attribute in policy.published]
+        self._quasi = [(a.name, grid) for a, grid in zip(policy.quasi_identifiers, grids, strict=True)]
+        self._kept: list[tuple[str, KeptReader]] = [(a.name, kept_reader(a.type, form, form)) for a in policy.kept]
+        self._spelling = CsvSpelling(policy) if form == "csv" else JsonSpelling(policy)
+        # A JSON number comes as `Token`: one in quotes is none. A cell is always text.
+        self._number = str if form == "csv" else Token
+        self._judged: dict[tuple[str, str], tuple[bool, bool]] = {}
+        self._interned: dict[str, str] = {}
+
+    @property
+    def checks(self) -> list[Tally]:
+        return [self.columns, self.hidden, self.spelling, self.grid, self.bounds]
+
+    def read_header(self, names: list[str]) -> None:
+        self.columns.expect(names == self._names, "header")
+        self.hidden.expect(not set(names) - set(self._names), "header")
+
+    def read(self, line: int, text: str, record: Record | None) -> tuple[str, str]:
+        """Quasi-identifiers and kept fields to compare by."""
+        names = [] if record is None else list(record)
+        self.columns.expect(names == self._names, line)
+        self.hidden.expect(names == self._names or not set(names) - set(self._names), line)
+        if record is None:
+            return NO_ROW, NO_ROW
+        self.spelling.expect(self._spelling.is_kept(text, record), line)
+        if not all(name in record for name in self._names):
+            return NO_ROW, NO_ROW
+        quasi = "\x00".join([self._coordinate(line, name, grid, record[name]) for name, grid in self._quasi])
+        kept = "\x00".join([read(record[name]) or NO_ROW for name, read in self._kept])
+        return self._interned.setdefault(quasi, quasi), kept
+
+    def _coordinate(self, line: int, name: str, grid: Grid, value: object) -> str:
+        text = str(value) if isinstance(value, self._number) else NO_ROW
+        judged = self._judged.get((name, text))
+        if judged is None:
+            judged = self._judged[name, text] = (grid.holds(text), grid.within(text))
+        self.grid.expect(judged[0], line)
+        self.bounds.expect(judged[1], line)
+        return grid.normal(text)
+
+
+def read_release(policy: Policy, path: Path, grids: list[Grid], *, wrapped: bool | None = None) -> Release:
+    """Read the released file and judge every row by itself.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read at all; a row that is none is a broken check, not an error.
+    """
+    form = form_of(path)
+    exported = is_export(policy, path, RELEASED_EXPORT) if wrapped is None else wrapped
+    reader = _RowReader(policy, form, grids)
+    header = released_header(path) if form == "csv" else None
+    if header is not None:
+        # A header alone shows fields too, even if no row follows.
+        reader.read_header(header)
+    parts: dict[int, Rows] = {}
+    for line, (partition, text, record) in enumerate(released_records(path, wrapped=exported), 1):
+        parts.setdefault(partition, Rows()).add(line, text, *reader.read(line, text, record))
+    return Release(parts, reader.checks, exported)
