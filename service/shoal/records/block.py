@@ -31,7 +31,7 @@ class Reason(StrEnum):
     TOO_LARGE = "too_large"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Block:
     """The n accepted records of some messages, and what became of the others.
 
@@ -63,6 +63,10 @@ class Block:
 
     def __len__(self) -> int:
         return len(self.tails)
+
+    def __repr__(self) -> str:
+        """Tell counts only: a block may end up in a traceback."""
+        return f"Block(records={len(self)}, rejected={len(self.rejected)}, clipped={self.clipped})"
 
 
 class Decoder(Protocol[Message_contra]):

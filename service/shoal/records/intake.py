@@ -26,7 +26,7 @@ class TailWriter(Protocol):
         ...
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Candidates:
     """Records whose types are right, column by column.
 

@@ -20,11 +20,12 @@ from shoal.records.block import Reason
 __all__ = ["closer_look", "suspects"]
 
 _DEEPEST = 64
-_STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _QUOTE, _COLON, _SPACE = b'": '
 _BEFORE_VALUES = (b'":', b" :", b"\t:", b"\n:", b"\r:")
 _BRACE, _CASE_BIT = 0x7B, 0x20
 """``[`` and ``{`` differ in this bit only."""
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 _top_level = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
@@ -34,7 +35,7 @@ def suspects(messages: Sequence[bytes], joined: bytes, fields: int) -> Sequence[
 
     A colon between key and value follows a quotation mark or white space, so colons after these are at least as
     many as the keys. Each message is known to hold ``fields`` different keys: where it has exactly as many such
-    colons, no key stands twice. One opening bracket means that nothing is nested.
+    colons, no key stands twice. Few opening brackets cannot nest deeply.
 
     Parameters
     ----------
@@ -59,10 +60,10 @@ def suspects(messages: Sequence[bytes], joined: bytes, fields: int) -> Sequence[
     before = characters[colons - 1]
     colons = colons[(before == _QUOTE) | (before <= _SPACE)]
     brackets = np.flatnonzero((characters | _CASE_BIT) == _BRACE)
-    if len(colons) == len(messages) * fields and len(brackets) == len(messages):
+    if len(colons) == len(messages) * fields and len(brackets) < len(messages) + _DEEPEST:
         return ()
     ends = np.cumsum(np.fromiter(map(len, messages), np.int64, len(messages)))
-    unclear = (_per_message(colons, ends) != fields) | (_per_message(brackets, ends) != 1)
+    unclear = (_per_message(colons, ends) != fields) | (_per_message(brackets, ends) > _DEEPEST)
     suspected: list[int] = np.flatnonzero(unclear).tolist()
     return suspected
 
@@ -96,23 +97,24 @@ def _is_too_deep(message: bytes) -> bool:
     if message.count(b"{") + message.count(b"[") <= _DEEPEST:
         return False
     depth = 0
-    for character in _STRING.sub("", message.decode()):
-        if character in "{[":
-            depth += 1
-            if depth > _DEEPEST:
-                return True
-        elif character in "}]":
-            depth -= 1
+    for bracket in _STRING.sub(b"", message).translate(None, _NO_BRACKETS):
+        depth += 1 if bracket | _CASE_BIT == _BRACE else -1
+        if depth > _DEEPEST:
+            return True
     return False
 
 
 def _repeats_a_key(message: bytes) -> bool:
-    """Whether a key stands twice at the top level; escapes are undone before keys are compared."""
+    """Whether a key stands twice at the top level, or the message is no object.
+
+    Escapes are undone before keys are compared. The second, slower reading converts no number, so that none is
+    too long for it.
+    """
     try:
         different = len(_top_level(message))
-    except msgspec.MsgspecError:  # not an object
-        return False
-    if sum(map(message.count, _BEFORE_VALUES)) == different:
-        return False
-    pairs = json.loads(message.decode(), object_pairs_hook=tuple, parse_int=len, parse_float=len)
+        if sum(map(message.count, _BEFORE_VALUES)) == different:
+            return False
+        pairs = json.loads(message, object_pairs_hook=tuple, parse_int=len, parse_float=len)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return True
     return len({key for key, _ in pairs}) != len(pairs)

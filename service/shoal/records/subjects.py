@@ -65,7 +65,7 @@ class SubjectHash:
             state = fresh()
             state.update(text.encode())
             digests.append(state.digest())
-        return np.frombuffer(b"".join(digests), dtype=np.int64)
+        return np.frombuffer(b"".join(digests), dtype=np.int64).copy()  # a view would be read-only
 
 
 def _trimmed(value: object) -> str:
