@@ -112,7 +112,7 @@ def _integer(text: str) -> object:
 
 
 def _boolean(text: str) -> object:
-    return _TRUTH.get(text, MISFIT)
+    return _TRUTH.get(text.lower(), MISFIT)
 
 
 _CELL: dict[FieldType, Callable[[str], object]] = {"integer": _integer, "number": _number, "boolean": _boolean}

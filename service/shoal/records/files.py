@@ -16,7 +16,7 @@ from shoal.records.json_decoder import DEFAULT_MAX_BYTES
 __all__ = ["CsvReader", "JsonLines"]
 
 _CHUNK_BYTES = 1 << 16
-_BOM = b"\xef\xbb\xbf"
+_BOM = "\ufeff"
 _LONGEST_CSV_LINE = 1 << 24
 """Bytes of memory that a file without line ends may take."""
 
@@ -132,6 +132,7 @@ class CsvReader:
         """Cells of the first line; empty if there is none that can be read."""
         if not self._refill():
             return []
+        self._pending[0] = self._pending[0].removeprefix(_BOM)
         try:
             header = next(self._reader)
         except csv.Error:
@@ -160,9 +161,9 @@ def _checked_header(header: Sequence[str], policy: Policy, name: str) -> tuple[s
 
 
 def _lines(stream: BinaryIO, max_bytes: int) -> Iterator[list[bytes]]:
-    """Lines without their ends as they arrive, in any number at once; overlong ones cut, no byte order mark."""
+    """Lines without their ends as they arrive, in any number at once; overlong ones cut."""
     read = getattr(stream, "read1", stream.read)
-    rest, skipping, first = b"", False, True
+    rest, skipping = b"", False
     while chunk := read(_CHUNK_BYTES):
         if skipping:
             end = chunk.find(b"\n")
@@ -174,11 +175,9 @@ def _lines(stream: BinaryIO, max_bytes: int) -> Iterator[list[bytes]]:
         if len(rest) > max_bytes:
             rest, skipping = rest[: max_bytes + 1], True
         if lines:
-            if first:
-                lines[0], first = lines[0].removeprefix(_BOM), False
             yield lines
     if rest:
-        yield [rest.removeprefix(_BOM) if first else rest]
+        yield [rest]
 
 
 def _slices(parts: Iterable[Sequence[Item]], blank: Item) -> Iterator[Sequence[Item]]:

@@ -6,6 +6,7 @@ utility: where in doubt, spellings are taken together.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
@@ -77,6 +78,8 @@ def _anything(value: object) -> str:
         return _truth(value)
     if isinstance(value, int):
         value = str(value)
+    if isinstance(value, NumberText) and math.isinf(float(value)):
+        return ""
     text = _trimmed(value)
     return canonical(text) or text
 
@@ -95,7 +98,7 @@ def _integral(value: object) -> str:
 def _truth(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    text = _trimmed(value)
+    text = _trimmed(value).lower()
     return text if text in {"true", "false"} else ""
 
 
