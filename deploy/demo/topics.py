@@ -1,0 +1,87 @@
+"""What the demo does with topics: make them, fill the input, and read everything back as an outside reader."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+
+__all__ = ["Line", "count", "create", "export", "produce", "read"]
+
+
+class Line(NamedTuple):
+    """A committed message: where it stands and its text."""
+
+    partition: int
+    offset: int
+    text: str
+
+
+async def create(bootstrap: str, names: Iterable[str], partitions: int) -> None:
+    """Create topics, one partition count for all."""
+    client = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await client.start()
+    try:
+        answer = await client.create_topics([NewTopic(name, partitions, 1) for name in names])
+    finally:
+        await client.close()
+    failed = [error[0] for error in answer.topic_errors if error[1]]
+    if failed:
+        raise SystemExit(f"demo: these topics cannot be created: {', '.join(failed)}")
+
+
+async def produce(bootstrap: str, topic: str, records: Sequence[dict[str, Any]], partition_of: Sequence[int]) -> None:
+    """Send records in order; all of one person go to one partition, as a keyed topic would have it."""
+    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, linger_ms=5, enable_idempotence=True)
+    await producer.start()
+    try:
+        for record, partition in zip(records, partition_of, strict=True):
+            await producer.send(topic, json.dumps(record).encode(), partition=partition)
+        await producer.flush()
+    finally:
+        await producer.stop()
+
+
+async def read(bootstrap: str, topic: str) -> list[Line]:
+    """Everything that a reader of committed data sees now, by partition and offset."""
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=bootstrap, isolation_level="read_committed", auto_offset_reset="earliest"
+    )
+    await consumer.start()
+    try:
+        numbers = consumer.partitions_for_topic(topic)
+        while not numbers:
+            await consumer.topics()
+            numbers = consumer.partitions_for_topic(topic)
+        places = [TopicPartition(topic, number) for number in sorted(numbers)]
+        consumer.assign(places)
+        ends = await consumer.end_offsets(places)
+        lines: list[Line] = []
+        while any([await consumer.position(place) < end for place, end in ends.items()]):
+            for place, messages in (await consumer.getmany(timeout_ms=200)).items():
+                lines += [Line(place.partition, message.offset, message.value.decode()) for message in messages]
+    finally:
+        await consumer.stop()
+    return sorted(lines)
+
+
+async def count(bootstrap: str, *topics: str) -> int:
+    """How many committed messages stand in these topics."""
+    return sum([len(await read(bootstrap, topic)) for topic in topics])
+
+
+def export(lines: Iterable[Line], path: Path, *, kind: str) -> None:
+    """Write a topic down in the form that `shoal verify` reads."""
+    with path.open("w", encoding="utf-8") as file:
+        for line in lines:
+            if kind == "input":
+                wrapped: dict[str, Any] = {"partition": line.partition, "offset": line.offset, "value": line.text}
+                file.write(json.dumps(wrapped) + "\n")
+            elif kind == "output":
+                file.write(json.dumps({"partition": line.partition, "value": line.text}) + "\n")
+            else:
+                file.write(line.text + "\n")
