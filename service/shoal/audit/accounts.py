@@ -10,7 +10,7 @@ from shoal.audit.tally import Tally
 from shoal.audit.witness import Reference, Summary
 from shoal.errors import InputError
 
-__all__ = ["Facts", "balance_references", "balance_summary"]
+__all__ = ["Facts", "balance_references", "balance_summary", "doubts_about_reading"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +86,14 @@ def balance_summary(summary: Summary, facts: Facts) -> Tally:
         if said is not None and counted is not None:
             accounts.expect(_agree(said, counted), name)
     return accounts
+
+
+def doubts_about_reading(summary: Summary, originals: Originals) -> list[str]:
+    """Warn where the run refused more or fewer records than do not fit by the judge's own reading."""
+    told, unusable = _Told(summary).total("quarantined"), len(originals) - originals.usable
+    if told is None or unusable - originals.blank <= told <= unusable:
+        return []
+    return [f"the summary counts {told} quarantined records; {unusable} do not fit the policy by the judge's reading"]
 
 
 def _agree(said: float, counted: float) -> bool:

@@ -1,7 +1,8 @@
 """Fields to what counts: who, where, and what is published unchanged.
 
-In: a record as read. Out: for each kind of field one text or number by which two spellings of one value are
-equal and two values are not. A record that does not fit the policy is unusable: no cluster may hold it.
+In: a record as read, its numbers as written. Out: for each kind of field one text or number by which two
+spellings of one value are equal and two values are not. A record that does not fit the policy is unusable: no
+cluster may hold it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import re
 import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from typing import TypeAlias
 
 from shoal.audit.reading import Form, Record, Token
@@ -23,7 +25,8 @@ KeptReader: TypeAlias = Callable[[object], str | None]
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-_ROUND_NUMBER = re.compile(r"(-?)0*([0-9]+)(?:\.0*)?")
+_LONGEST_INTEGER = 4300
+"""Digits; longer ones are no numbers to anybody."""
 
 quoted = json.JSONEncoder(ensure_ascii=False).encode
 """A string as JSON text with as few escapes as there can be."""
@@ -95,14 +98,7 @@ class _Coordinate:
 
 
 def _json_number(value: object) -> float | None:
-    if type(value) is float:
-        return value
-    if type(value) is not int:
-        return None
-    try:
-        return float(value)
-    except OverflowError:
-        return None
+    return float(value) if isinstance(value, Token) else None
 
 
 def _csv_number(value: object) -> float | None:
@@ -120,19 +116,33 @@ def decimal_number(text: str) -> float | None:
 def _person(value: object, kind: FieldType) -> str | None:
     """One text per person, however the name was spelled; None where there is nobody."""
     if isinstance(value, bool):
-        text = "true" if value else "false"
-    elif isinstance(value, str):
-        text = unicodedata.normalize("NFC", value).strip()
-    elif isinstance(value, int):
-        text = str(value)
-    elif isinstance(value, float) and math.isfinite(value):
-        text = str(int(value)) if value.is_integer() else repr(value)
-    else:
+        return str(value).lower() if kind in {"boolean", "any"} else None
+    if not isinstance(value, str) or not _is_text(value):
         return None
-    if kind in {"any", "integer", "number"} and (round_number := _ROUND_NUMBER.fullmatch(text)):
-        sign, digits = round_number.groups()
-        return digits if digits == "0" else sign + digits
-    return text or None
+    text = unicodedata.normalize("NFC", value).strip()
+    if kind == "string":
+        return None if isinstance(value, Token) else text or None
+    if kind == "boolean":
+        return text if text in {"true", "false"} else None
+    number = _exact(text)
+    if number is None:
+        return text or None if kind == "any" else None
+    return None if kind == "integer" and number[1] < 0 else f"{number[0]}e{number[1]}"
+
+
+def _exact(text: str) -> tuple[str, int] | None:
+    """Digits without zeros at the end and the power of ten they are times of; None if it is no number."""
+    if not _DECIMAL.fullmatch(text):
+        return None
+    try:
+        sign, digits, exponent = Decimal(text).as_tuple()
+    except InvalidOperation:
+        return None
+    whole = "".join(map(str, digits)).lstrip("0")
+    short = whole.rstrip("0")
+    if not short:
+        return "0", 0
+    return "-" * sign + short, int(exponent) + len(whole) - len(short)
 
 
 # ---------------------------------------------------------------- fields published as they are
@@ -141,8 +151,8 @@ def _person(value: object, kind: FieldType) -> str | None:
 def kept_reader(kind: FieldType, original: Form, released: Form) -> KeptReader:
     """Return the function from a value to the text it is compared by (None: not of this type).
 
-    The text is JSON: so 1, 1.0, "1" and true are four values where the type lets them be four, and
-    1e2 and 100.0 are one.
+    The text is JSON: 1, "1" and true are three values where the type lets them be three; 1e2, 100.0 and 100 are
+    one, as numbers go by value.
     """
     if original == "csv":
         return _CSV[kind]
@@ -159,33 +169,35 @@ def _as_cell(text: str | None) -> str | None:
     return '""' if text == "null" else quoted(text)
 
 
+def _is_text(value: str) -> bool:
+    """Whether UTF-8 can hold it: a lone surrogate cannot be published."""
+    if value.isascii():
+        return True
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _any(value: object) -> str | None:
     if value is None:
         return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Token):
-        return _any(_untoken(value))
-    if isinstance(value, str):
-        return quoted(value)
-    if isinstance(value, int):
-        return str(value)
-    return _float(value) if isinstance(value, float) else None
+        return _value_of(value)
+    return quoted(value) if isinstance(value, str) and _is_text(value) else None
 
 
-def _untoken(token: Token) -> object:
-    """Read the number as the standard library would have; NaN if it is too long for it."""
-    if not _INTEGER.fullmatch(token):
-        return float(token)
-    try:
-        return int(token)
-    except ValueError:
-        return math.nan
-
-
-def _float(value: float) -> str | None:
-    # Plus zero: minus zero is no other value.
-    return repr(value + 0.0) if math.isfinite(value) else None
+def _value_of(text: str) -> str | None:
+    """Write a decimal number: integers exactly, others as the shortest text of their float64, whole if it is."""
+    if _INTEGER.fullmatch(text):
+        return str(int(text)) if len(text) <= _LONGEST_INTEGER else None
+    value = float(text)
+    if not math.isfinite(value):
+        return None
+    return str(int(Decimal(repr(value)))) if value.is_integer() else repr(value)
 
 
 def _string(value: object) -> str | None:
@@ -194,12 +206,7 @@ def _string(value: object) -> str | None:
 
 
 def _number(value: object) -> str | None:
-    if isinstance(value, Token):
-        value = _untoken(value)
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    text = _any(value)
-    return text if text is not None and text not in {"true", "false"} and not text.startswith('"') else None
+    return _any(value) if value is None or isinstance(value, Token) else None
 
 
 def _integer(value: object) -> str | None:
@@ -208,8 +215,7 @@ def _integer(value: object) -> str | None:
 
 
 def _boolean(value: object) -> str | None:
-    text = _any(value)
-    return text if text in {"null", "true", "false"} else None
+    return _any(value) if value is None or isinstance(value, bool) else None
 
 
 _JSON: dict[FieldType, KeptReader] = {
@@ -229,7 +235,7 @@ def _cell_number(value: object) -> str | None:
     text = str(value).strip()
     if not text:
         return "null"
-    return _number(Token(text)) if _DECIMAL.fullmatch(text) else None
+    return _value_of(text) if _DECIMAL.fullmatch(text) else None
 
 
 def _cell_integer(value: object) -> str | None:

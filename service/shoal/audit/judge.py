@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from shoal.audit.accounts import Facts, balance_references, balance_summary
+from shoal.audit.accounts import Facts, balance_references, balance_summary, doubts_about_reading
 from shoal.audit.arithmetic import Grid
 from shoal.audit.clusters import Clusters, judge_clusters
 from shoal.audit.measures import measure, warnings_about
@@ -90,6 +90,7 @@ def verify(
         case.balance(balance_references(originals, case.used, read_quarantine(Path(quarantine)), complete=complete))
     if said is not None:
         case.balance([balance_summary(said, case.facts())])
+        case.warnings += doubts_about_reading(said, originals)
     if not len(release) and (said is None or said.get("released") != 0):
         case.doubts.append("nothing was released: give the summary (--summary) if that is so")
     return case.verdict()
@@ -103,6 +104,7 @@ class _Case:
         self._tallies = list(release.checks)
         self._clusters: Clusters | None = None
         self.doubts: list[str] = []
+        self.warnings = [*release.warnings, *warnings_about(policy, originals)]
 
     @property
     def used(self) -> bytearray:
@@ -117,10 +119,14 @@ class _Case:
         rebuilt = rebuild(self._policy, self._originals, self._release)
         self._tallies.append(rebuilt.traced)
         self._tallies += judge_blindly(self._policy, self._release)
-        if not rebuilt.doubt:
+        before = len(self._tallies)
+        if rebuilt.named is not None:
             self._judge(rebuilt.named, keeps_order=False)
-            return
-        self.doubts.append(rebuilt.doubt)
+        if rebuilt.doubt and (rebuilt.named is None or any(tally.failed for tally in self._tallies[before:])):
+            # Clusters that were guessed wrongly prove nothing.
+            del self._tallies[before:]
+            self._clusters = None
+            self.doubts.append(rebuilt.doubt)
 
     def _judge(self, named: Iterable[Named], *, keeps_order: bool) -> None:
         clusters = judge_clusters(self._policy, self._originals, named, self._grids)
@@ -162,6 +168,6 @@ class _Case:
                 "clusters": None if clusters is None else clusters.named,
             },
             measures={} if clusters is None else measure(self._policy, self._originals, clusters),
-            warnings=tuple(warnings_about(self._policy, self._originals)),
+            warnings=tuple(self.warnings),
             undecided=tuple(self.doubts),
         )

@@ -7,6 +7,7 @@ not known here.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import json
 from collections.abc import Iterator, Mapping
@@ -26,9 +27,9 @@ __all__ = [
     "byte_lines",
     "form_of",
     "is_wrapped",
+    "json_value",
     "original_header",
     "original_records",
-    "parse",
     "released_header",
     "released_records",
 ]
@@ -36,10 +37,12 @@ __all__ = [
 Form: TypeAlias = Literal["csv", "jsonl"]
 Record: TypeAlias = Mapping[str, object]
 
+ORIGINAL_EXPORT = frozenset({"partition", "offset", "value"})
+RELEASED_EXPORT = frozenset({"partition", "value"})
 BLANK: Record = {}
 """A line with nothing on it: whether it counts as a record is a matter of taste."""
 
-_FORMS: dict[str, Form] = {".csv": "csv", ".jsonl": "jsonl", ".json": "jsonl"}
+_FORMS: dict[str, Form] = {".csv": "csv", ".jsonl": "jsonl", ".json": "jsonl", ".ndjson": "jsonl"}
 
 
 class Pairs(list[tuple[str, object]]):
@@ -61,7 +64,6 @@ def _refuse(_name: str) -> NoReturn:
 
 _plain = json.JSONDecoder(object_pairs_hook=Pairs, parse_constant=_refuse)
 _literal = json.JSONDecoder(object_pairs_hook=Pairs, parse_constant=_refuse, parse_int=Token, parse_float=Token)
-_encoder = json.JSONEncoder(ensure_ascii=False)
 
 
 def form_of(path: Path) -> Form:
@@ -91,29 +93,25 @@ def _ended_lines(path: Path) -> Iterator[bytes]:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def parse(text: bytes | str, *, literal: bool = False) -> object:
-    """Read one JSON text; objects become `Pairs`, with ``literal`` numbers become `Token`.
+def json_value(text: bytes) -> object:
+    """Read one JSON text with its numbers as numbers; objects become `Pairs`.
 
     Raises
     ------
     ValueError
-        Not UTF-8, not JSON, or a string that no UTF-8 text can hold. Never shown: it holds the text.
+        Not UTF-8 or not JSON. Never shown: it holds the text.
     """
-    # Lone surrogates cannot be written again: bytes bring them by escapes only, texts also as they are.
-    suspect = b"\\u" in text if isinstance(text, bytes) else not text.isascii() or "\\u" in text
     try:
-        value = (_literal if literal else _plain).decode(text.decode() if isinstance(text, bytes) else text)
-        if suspect:
-            _encoder.encode((value, text if isinstance(text, str) else "")).encode()
+        return _plain.decode(text.decode())
     except RecursionError:
         raise ValueError from None
-    return value
 
 
-def _record(text: bytes | str, *, literal: bool = False) -> Record | None:
+def _record(text: bytes | str) -> Record | None:
+    """Read one record, its numbers as written."""
     try:
-        return _as_record(parse(text, literal=literal))
-    except ValueError:
+        return _as_record(_literal.decode(text.decode() if isinstance(text, bytes) else text))
+    except (ValueError, RecursionError):
         return None
 
 
@@ -125,40 +123,29 @@ def _as_record(value: object) -> Record | None:
     return record if len(record) == len(value) else None
 
 
+# ---------------------------------------------------------------- exports of topics
+
+
 def is_wrapped(path: Path, keys: frozenset[str]) -> bool:
     """Whether the first line of a JSON lines file is an export: an object of exactly these keys."""
-    for line in byte_lines(path):
-        record = _loose_record(line)
-        return record is not None and record.keys() == keys
-    return False
-
-
-def _loose_record(line: bytes) -> Record | None:
-    # What an export holds may be any text, also one that UTF-8 cannot hold; the export itself is still one.
-    try:
-        return _as_record(_plain.decode(line.decode()))
-    except (ValueError, RecursionError):
-        return None
+    first = _record(next(byte_lines(path), b""))
+    return first is not None and first.keys() == keys
 
 
 def _export(path: Path, keys: frozenset[str]) -> Iterator[tuple[int, Record]]:
     """Line numbers from 1 and the lines of an export."""
-    for number, line in enumerate(byte_lines(path), 1):
-        record = _loose_record(line)
-        if record is None or record.keys() != keys:
+    for number, text in enumerate(byte_lines(path), 1):
+        line = _record(text)
+        if line is None or line.keys() != keys:
             raise InputError(f"{path}, line {number}: not an export of exactly {', '.join(sorted(keys))}; export again")
-        yield number, record
+        yield number, line
 
 
-def _integer(path: Path, number: int, record: Record, name: str) -> int:
-    value = record[name]
-    if type(value) is not int:
+def _integer(path: Path, number: int, line: Record, name: str) -> int:
+    value = line[name]
+    if not isinstance(value, Token) or not value.removeprefix("-").isdigit():
         raise InputError(f"{path}, line {number}: {name} must be an integer; export again")
-    return value
-
-
-ORIGINAL_EXPORT = frozenset({"partition", "offset", "value"})
-RELEASED_EXPORT = frozenset({"partition", "value"})
+    return int(value)
 
 
 def original_records(path: Path, *, wrapped: bool) -> Iterator[tuple[int, int, Record | None]]:
@@ -166,38 +153,31 @@ def original_records(path: Path, *, wrapped: bool) -> Iterator[tuple[int, int, R
     if wrapped:
         for number, line in _export(path, ORIGINAL_EXPORT):
             partition, offset = (_integer(path, number, line, name) for name in ("partition", "offset"))
-            yield partition, offset, _exported(line["value"])
+            value = line["value"]
+            is_text = isinstance(value, str) and not isinstance(value, Token)
+            yield partition, offset, _record(str(value)) if is_text else _as_record(value)
     elif form_of(path) == "csv":
         for number, (_, cells) in enumerate(_csv_rows(path)):
             yield 0, number, cells
     else:
         for number, text in enumerate(byte_lines(path)):
-            yield 0, number, _record(text) if text.strip() else BLANK
-
-
-def _exported(value: object) -> Record | None:
-    if isinstance(value, str):
-        return _record(value)
-    try:
-        _encoder.encode(value).encode()
-    except (ValueError, RecursionError):
-        return None
-    return _as_record(value)
+            known = text if number else text.removeprefix(codecs.BOM_UTF8)
+            yield 0, number, _record(known) if known.strip() else BLANK
 
 
 def released_records(path: Path, *, wrapped: bool) -> Iterator[tuple[int, str, Record | None]]:
-    """Partition, published text and record, its numbers as written."""
+    """Partition, published text and record."""
     if wrapped:
         for number, line in _export(path, RELEASED_EXPORT):
-            partition, text = _integer(path, number, line, "partition"), line["value"]
-            known = text if isinstance(text, str) else ""
-            yield partition, known, _record(known, literal=True)
+            partition, value = _integer(path, number, line, "partition"), line["value"]
+            text = str(value) if isinstance(value, str) and not isinstance(value, Token) else ""
+            yield partition, text, _record(text)
     elif form_of(path) == "csv":
         for text, cells in _csv_rows(path):
             yield 0, text, cells
     else:
         for row in byte_lines(path):
-            yield 0, row.decode(errors="replace"), _record(row, literal=True)
+            yield 0, row.decode(errors="surrogateescape"), _record(row)
 
 
 # ---------------------------------------------------------------- csv
@@ -211,8 +191,8 @@ def original_header(path: Path) -> list[str]:
     InputError
         No header, or a name stands twice.
     """
-    header = _header(path)
-    if header is None:
+    header = released_header(path)
+    if not header:
         raise InputError(f"{path}, line 1: no header; the first line must name the columns")
     if len(set(header)) != len(header):
         raise InputError(f"{path}, line 1: a column name stands twice; rename one of them")
@@ -220,45 +200,42 @@ def original_header(path: Path) -> list[str]:
 
 
 def released_header(path: Path) -> list[str] | None:
-    """Names of the columns of a release; None for an empty file."""
-    return _header(path)
+    """Names of the columns of a release; None for an empty file.
 
-
-def _header(path: Path) -> list[str] | None:
+    Raises
+    ------
+    InputError
+        The first line is not CSV.
+    """
     for _, cells in _cells(path):
         if cells is None:
-            raise InputError(f"{path}, line 1: the header is not CSV; write it again")
+            raise InputError(f"{path}, line 1: the header is not UTF-8 text in CSV; write it again")
         return cells
     return None
 
 
 def _csv_rows(path: Path) -> Iterator[tuple[str, Record | None]]:
     rows = _cells(path)
-    _, header = next(rows, ("", None))
-    if header is None:
-        return
+    header = next(rows, ("", None))[1] or []
     doubled = len(set(header)) != len(header)
     for text, cells in rows:
-        if not cells:
-            yield text, None if cells is None else BLANK
-        elif len(cells) != len(header) or doubled:
+        if cells == []:
+            yield text, BLANK
+        elif cells is None or len(cells) != len(header) or doubled:
             yield text, None
         else:
             yield text, dict(zip(header, cells, strict=True))
 
 
 def _cells(path: Path) -> Iterator[tuple[str, list[str] | None]]:
-    """Text and cells of each record of a CSV file, header first; None where a record is not CSV."""
+    """Text and cells of each record of a CSV file, header first; None where a record is not CSV in UTF-8."""
     taken: list[str] = []
 
     def feed() -> Iterator[str]:
-        for number, line in enumerate(_ended_lines(path), 1):
-            try:
-                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-            except UnicodeDecodeError:
-                raise InputError(f"{path}, line {number}: not UTF-8 text; convert the file first") from None
-            taken.append(text)
-            yield text
+        for number, line in enumerate(_ended_lines(path)):
+            known = line if number else line.removeprefix(codecs.BOM_UTF8)
+            taken.append(known.decode(errors="surrogateescape"))
+            yield taken[-1]
 
     reader = csv.reader(feed(), strict=True)
     while True:
@@ -269,4 +246,15 @@ def _cells(path: Path) -> Iterator[tuple[str, list[str] | None]]:
             return
         except csv.Error:
             cells = None
-        yield "".join(taken).removesuffix("\n"), cells
+        text = "".join(taken).removesuffix("\n")
+        yield text, cells if _is_utf8(text) else None
+
+
+def _is_utf8(text: str) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

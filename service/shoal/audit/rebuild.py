@@ -27,9 +27,12 @@ REMEDY = "give the evidence file (--evidence)"
 
 @dataclass(slots=True)
 class Rebuilt:
-    """Clusters numbered from 0 in the order of the release, or why they cannot be told."""
+    """Clusters numbered from 0 in the order of the release; None if rows cannot be traced.
 
-    named: list[Named]
+    ``doubt`` says why clusters may not be what they seem, and what would decide it.
+    """
+
+    named: list[Named] | None
     traced: Tally
     doubt: str = ""
 
@@ -40,14 +43,14 @@ def rebuild(policy: Policy, originals: Originals, release: Release) -> Rebuilt:
     Returns
     -------
     Rebuilt
-        With ``doubt`` set if the members cannot be told apart, or if the order of the rows does not show the
+        With a ``doubt`` if the members cannot be told apart, or if the order of the rows need not show the
         clusters (a file sorted as a whole by a kept field, or left in the order of its input).
     """
     traced = Tally("traced", "every row has the kept fields of one record, which no other row has")
     places = _places(originals)
     if places is None:
         _trace_values(originals, release, traced)
-        return Rebuilt([], traced, f"members cannot be told apart by their kept fields: {REMEDY}")
+        return Rebuilt(None, traced, f"members cannot be told apart by their kept fields: {REMEDY}")
     named: list[Named] = []
     in_input_order = True
     for partition, rows in release.parts.items():

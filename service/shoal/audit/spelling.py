@@ -49,7 +49,7 @@ def _is_spelled(text: str) -> bool:
     found = _JSON_NUMBER.fullmatch(text)
     if found is None:
         return False
-    if found.group(1) is None and found.group(2) is None:
+    if found.lastindex is None:
         return text != "-0"
     return text in float_spellings(float(text))
 
@@ -78,8 +78,7 @@ class CsvSpelling:
 
 def csv_line(cells: list[str]) -> str:
     """One record of a CSV file, minimally quoted, without its end."""
-    # One empty cell alone would be an empty line, which is no record.
-    return '""' if cells == [""] else ",".join(map(_quoted_cell, cells))
+    return ",".join(map(_quoted_cell, cells))
 
 
 def _quoted_cell(text: str) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from shoal.audit.reading import Pairs, byte_lines, parse
+from shoal.audit.reading import Pairs, byte_lines, json_value
 from shoal.errors import InputError
 
 __all__ = ["Named", "Reference", "Summary", "read_evidence", "read_quarantine", "read_summary"]
@@ -94,7 +94,7 @@ def read_summary(source: Path | Summary) -> Summary:
 
 def _object(text: bytes, place: str, remedy: str) -> dict[str, object]:
     try:
-        found = parse(text)
+        found = json_value(text)
     except ValueError:
         raise InputError(f"{place}: not JSON; {remedy}") from None
     if not isinstance(found, Pairs) or len(dict(found)) != len(found):
