@@ -1,0 +1,417 @@
+"""What is deployed, checked without an engine to run it: image, compose, alerts, dashboard, local Kafka, demo."""
+
+from __future__ import annotations
+
+import bz2
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from kafka_broker import LOCAL, load_local
+from ruamel.yaml import YAML
+from shoal.policy import KafkaSection, Policy
+from shoal.watch import Metrics
+
+ROOT = Path(__file__).resolve().parents[2]
+DEPLOY = ROOT / "deploy"
+
+METRICS = {
+    "shoal_records_total",
+    "shoal_records_held",
+    "shoal_clusters_released_total",
+    "shoal_cluster_size",
+    "shoal_cluster_subjects",
+    "shoal_reordering_positions",
+    "shoal_delay_positions",
+    "shoal_delay_seconds",
+    "shoal_sse_total",
+    "shoal_sst_total",
+    "shoal_position_weight",
+    "shoal_transaction_seconds",
+    "shoal_transactions_total",
+    "shoal_consumer_lag_records",
+    "shoal_policy_info",
+}
+"""The metrics that other programs may count on."""
+HISTOGRAMS = {
+    "shoal_cluster_size",
+    "shoal_cluster_subjects",
+    "shoal_reordering_positions",
+    "shoal_delay_positions",
+    "shoal_delay_seconds",
+    "shoal_transaction_seconds",
+}
+SERIES = (METRICS - HISTOGRAMS) | {f"{name}_{part}" for name in HISTOGRAMS for part in ("bucket", "sum", "count")}
+OUTCOMES = {"in", "released", "suppressed", "quarantined", "committed", "aborted"}
+
+SERVICE_KEYS = {
+    *("build", "cap_drop", "command", "depends_on", "entrypoint", "environment", "healthcheck", "image", "ports"),
+    *("read_only", "restart", "security_opt", "stop_grace_period", "tmpfs", "ulimits", "volumes"),
+}
+"""Keys of the compose specification in use here: a misspelt one would be an error only where compose runs."""
+CONDITIONS = {"service_started", "service_healthy", "service_completed_successfully"}
+
+
+def yaml(path: Path) -> Any:
+    return YAML(typ="safe").load(path.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def compose() -> Any:
+    return yaml(ROOT / "docker-compose.yml")
+
+
+def workers(compose: Any) -> dict[str, Any]:
+    return {name: service for name, service in compose["services"].items() if service.get("image") == "shoal"}
+
+
+def assert_queries_known_metrics(expression: str) -> None:
+    assert expression.count("(") == expression.count(")")
+    assert set(re.findall(r"\bshoal_\w+", expression)) <= SERIES
+    for outcomes in re.findall(r'outcome=~?"([^"]*)"', expression):
+        assert set(outcomes.split("|")) <= OUTCOMES
+
+
+# ---------------------------------------------------------------- image
+
+
+def dockerfile() -> list[list[str]]:
+    text = (ROOT / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
+    return [line.split() for line in text.splitlines() if line and not line.startswith("#")]
+
+
+def stages() -> dict[str, list[list[str]]]:
+    """Instructions by stage; the last one, nameless, under ''."""
+    found: dict[str, list[list[str]]] = {}
+    name = ""
+    for words in dockerfile():
+        if words[0] == "FROM":
+            name = words[3] if len(words) > 2 else ""
+            found[name] = []
+        found[name].append(words)
+    return found
+
+
+def test_each_stage_of_the_image_stands_on_an_earlier_one() -> None:
+    known: set[str] = set()
+    for name, instructions in stages().items():
+        base = instructions[0][1]
+        assert base in known or re.fullmatch(r"python:3\.\d+-slim", base)
+        copied = [
+            word.removeprefix("--from=") for words in instructions for word in words if word.startswith("--from=")
+        ]
+        assert set(copied) <= known
+        known.add(name)
+    assert stages()[""] == [["FROM", "service"]]
+
+
+def test_the_image_runs_without_root_pip_and_core_dumps() -> None:
+    service = {words[0]: " ".join(words) for words in stages()["service"]}
+    assert service["USER"] == "USER 10001"
+    assert "/livez" in service["HEALTHCHECK"]
+    assert "ulimit -c 0 && exec shoal" in service["ENTRYPOINT"]
+    assert "uninstall --yes pip" in " ".join(word for words in stages()["installed"] for word in words)
+    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    assert set(re.findall(r"https?://([\w.-]+)", text)) == {"127.0.0.1"}
+    assert sum("pip wheel" in " ".join(words) for words in dockerfile()) == 1
+
+
+def test_what_is_copied_into_the_image_reaches_the_builder() -> None:
+    allowed = [
+        line[1:] for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines() if line.startswith("!")
+    ]
+    for words in dockerfile():
+        if words[0] == "COPY" and not words[1].startswith("--from="):
+            for source in words[1:-1]:
+                assert (ROOT / source).exists(), source
+                assert any(source == path or source.startswith(f"{path}/") for path in allowed), source
+
+
+# ---------------------------------------------------------------- compose
+
+
+def test_compose_is_spelt_right(compose: Any) -> None:
+    assert set(compose) <= {"name", "services", "volumes"} | {key for key in compose if key.startswith("x-")}
+    for name, service in compose["services"].items():
+        assert set(service) <= SERVICE_KEYS, name
+        assert re.fullmatch(r"shoal(-demo)?|[a-z]+/[a-z]+:v?\d+\.\d+\.\d+", service["image"]), name
+        assert service.get("build", {}).get("target", "service") in stages(), name
+        needed = service.get("depends_on", {})
+        assert set(needed) <= set(compose["services"]), name
+        if isinstance(needed, dict):
+            assert {how["condition"] for how in needed.values()} <= CONDITIONS, name
+
+
+def test_every_mounted_file_is_there(compose: Any) -> None:
+    for service in compose["services"].values():
+        for mount in service.get("volumes", []):
+            source, target, *mode = mount.split(":")
+            assert target.startswith("/")
+            if source.startswith("."):
+                assert (ROOT / source).exists(), source
+                assert mode == ["ro"], source
+            else:
+                assert source in compose["volumes"]
+
+
+def test_ports_are_open_to_this_machine_only_and_each_once(compose: Any) -> None:
+    ports = [port for service in compose["services"].values() for port in service.get("ports", [])]
+    assert all(port.startswith("127.0.0.1:") for port in ports)
+    assert len({port.rpartition(":")[0] for port in ports}) == len(ports)
+
+
+def test_workers_differ_in_their_instance_and_in_nothing_else(compose: Any) -> None:
+    assert len(workers(compose)) == 2
+    assert {service["environment"]["SHOAL_KAFKA__INSTANCE_ID"] for service in workers(compose).values()} == set(
+        workers(compose)
+    )
+    for service in workers(compose).values():
+        names = {name.removeprefix("SHOAL_KAFKA__").lower() for name in service["environment"]}
+        assert names <= set(KafkaSection.model_fields)
+        assert service["ulimits"] == {"core": 0}
+        assert service["read_only"]
+        assert service["cap_drop"] == ["ALL"]
+
+
+def test_workers_are_started_as_the_command_line_wants_it(compose: Any) -> None:
+    from shoal.cli import _parser
+
+    for service in workers(compose).values():
+        options = _parser().parse_args(service["command"])
+        assert options.policy in {mount.split(":")[1] for mount in service["volumes"]}
+        assert options.http == "0.0.0.0:9464"
+
+
+def test_all_topics_of_the_policy_are_created() -> None:
+    kafka = Policy.load(DEPLOY / "demo" / "policy.yaml").kafka
+    assert kafka is not None
+    script = (DEPLOY / "demo" / "topics.sh").read_text(encoding="utf-8")
+    created = set(re.findall(r"^create (\S+)", script, re.MULTILINE))
+    assert created == {kafka.input, kafka.output, kafka.quarantine, kafka.clusters, kafka.evidence}
+
+
+# ---------------------------------------------------------------- prometheus and grafana
+
+
+def test_the_metrics_that_others_count_on_are_exported() -> None:
+    exported = {f"{family.name}_total" if family.type == "counter" else family.name for family in families()}
+    assert exported >= METRICS
+    assert {family.name for family in families() if family.type == "histogram"} >= HISTOGRAMS
+
+
+def families() -> Iterator[Any]:
+    yield from Metrics().registry.collect()
+
+
+def test_prometheus_asks_the_workers(compose: Any) -> None:
+    (job,) = yaml(DEPLOY / "prometheus" / "prometheus.yml")["scrape_configs"]
+    (group,) = job["static_configs"]
+    assert set(group["targets"]) == {f"{name}:9464" for name in workers(compose)}
+
+
+def test_every_alert_says_how_bad_it_is_and_what_to_do() -> None:
+    (group,) = yaml(DEPLOY / "prometheus" / "rules.yml")["groups"]
+    names = [rule["alert"] for rule in group["rules"]]
+    assert len(set(names)) == len(names)
+    for rule in group["rules"]:
+        assert set(rule) == {"alert", "expr", "for", "labels", "annotations"}, rule["alert"]
+        assert rule["labels"]["severity"] in {"warning", "critical"}
+        assert set(rule["annotations"]) == {"summary", "action"}
+        assert re.fullmatch(r"\d+m", rule["for"])
+        assert_queries_known_metrics(rule["expr"])
+
+
+def dashboard() -> Any:
+    return json.loads((DEPLOY / "grafana" / "dashboards" / "shoal.json").read_text(encoding="utf-8"))
+
+
+def test_the_dashboard_shows_known_metrics_from_the_provisioned_source() -> None:
+    (source,) = yaml(DEPLOY / "grafana" / "provisioning" / "datasources" / "prometheus.yml")["datasources"]
+    panels = dashboard()["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    for panel in panels:
+        for asked in (panel, *panel["targets"]):
+            assert asked["datasource"]["uid"] == source["uid"]
+        for target in panel["targets"]:
+            assert_queries_known_metrics(target["expr"])
+    shown = " ".join(target["expr"] for panel in panels for target in panel["targets"])
+    assert {name for name in METRICS if name not in shown} <= {"shoal_position_weight"}
+
+
+def test_panels_of_the_dashboard_do_not_overlap() -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in dashboard()["panels"]:
+        place = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert all(x < 24 for x, _ in cells)
+        assert not cells & taken, panel["title"]
+        taken |= cells
+
+
+# ---------------------------------------------------------------- demo
+
+
+@pytest.fixture(scope="module")
+def fetch() -> ModuleType:
+    import importlib.util
+
+    spec = importlib.util.spec_from_file_location("deploy_demo_fetch", DEPLOY / "demo" / "fetch.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def wheel_of(folder: Path, table: str) -> None:
+    with zipfile.ZipFile(folder / "linearmodels-7.1-py3-none-any.whl", "w") as archive:
+        archive.writestr("linearmodels/datasets/wage_panel/wage_panel.csv.bz2", bz2.compress(table.encode()))
+
+
+def test_the_demo_s_records_come_in_order_of_year(
+    fetch: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import hashlib
+
+    table = "nr,year,lwage\n17,1981,1\n13,1981,0.5\n17,1980,2.25\n"
+    wheel_of(tmp_path, table)
+    monkeypatch.setattr(fetch, "SHA256", hashlib.sha256(table.encode()).hexdigest())
+    assert list(fetch.records(tmp_path)) == [
+        {"nr": 17, "year": 1980, "lwage": 2.25},
+        {"nr": 13, "year": 1981, "lwage": 0.5},
+        {"nr": 17, "year": 1981, "lwage": 1.0},
+    ]
+
+
+def test_other_data_under_the_same_name_are_refused(fetch: ModuleType, tmp_path: Path) -> None:
+    wheel_of(tmp_path, "nr,year,lwage\n1,1980,0.0\n")
+    with pytest.raises(SystemExit, match="not the one this demo was made for"):
+        list(fetch.records(tmp_path))
+
+
+def test_the_demo_s_policy_declares_every_field_of_its_records() -> None:
+    policy = Policy.load(DEPLOY / "demo" / "policy.yaml")
+    record = {
+        "nr",
+        "year",
+        "black",
+        "exper",
+        "hisp",
+        "hours",
+        "married",
+        "educ",
+        "union",
+        "lwage",
+        "expersq",
+        "occupation",
+    }
+    assert {attribute.name for attribute in policy.attributes} == record
+    assert [attribute.name for attribute in policy.published] == ["educ", "exper", "hours", "lwage", "occupation"]
+    assert policy.subject is not None
+    assert policy.subject.name == "nr"
+
+
+# ---------------------------------------------------------------- local Kafka
+
+
+def local(home: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    names = {"SHOAL_KAFKA__BOOTSTRAP_SERVERS", "SHOAL_TEST_BROKER"}
+    clean = {name: value for name, value in os.environ.items() if name not in names}
+    return subprocess.run(
+        [sys.executable, str(LOCAL), "--home", str(home), *arguments],
+        env=clean | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def test_a_process_that_only_has_the_broker_s_id_is_left_alone(tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "60"]) as stranger:
+        try:
+            note = {"pid": stranger.pid, "began": "1", "bootstrap": "127.0.0.1:1", "kept": True}
+            (tmp_path / "broker.json").write_text(json.dumps(note), encoding="utf-8")
+            assert local(tmp_path, "status").returncode == 1
+            assert local(tmp_path, "down").returncode == 0
+            assert stranger.poll() is None
+            assert not (tmp_path / "broker.json").exists()
+        finally:
+            stranger.kill()
+
+
+def test_a_process_is_known_by_its_argument_and_its_beginning(tmp_path: Path) -> None:
+    began = load_local().process_began
+    script = "import time; print('here', flush=True); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True) as one:
+        try:
+            assert one.stdout is not None
+            assert one.stdout.readline() == "here\n"
+            assert began(one.pid, str(tmp_path)) is not None
+            assert began(one.pid, str(tmp_path)) == began(one.pid, str(tmp_path))
+            assert began(one.pid, "another") is None
+        finally:
+            one.kill()
+    assert began(one.pid, str(tmp_path)) is None
+
+
+def test_a_given_cluster_is_named_and_none_is_started(tmp_path: Path) -> None:
+    given = {"SHOAL_KAFKA__BOOTSTRAP_SERVERS": "kafka.example:9092"}
+    for command in ("up", "status"):
+        done = local(tmp_path, command, **given)
+        assert (done.returncode, done.stdout) == (0, "bootstrap=kafka.example:9092\n")
+    script = "import os; print(os.environ['SHOAL_TEST_BROKER'])"
+    assert local(tmp_path, "with", "--", sys.executable, "-c", script, **given).stdout == "kafka.example:9092\n"
+    assert not (tmp_path / "broker.json").exists()
+
+
+def test_without_java_one_line_says_what_to_install(tmp_path: Path) -> None:
+    empty = tmp_path / "bin"
+    empty.mkdir()
+    done = local(tmp_path / "run", "up", PATH=str(empty), JAVA_HOME="")
+    assert done.returncode == 3
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert "apt-get install openjdk-17-jre-headless maven" in done.stderr
+
+
+# ---------------------------------------------------------------- make
+
+
+def make(*arguments: str) -> subprocess.CompletedProcess[str]:
+    program = shutil.which("make")
+    assert program is not None, "make is needed to build at all: apt-get install make"
+    return subprocess.run(
+        [program, "--no-print-directory", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+
+def test_make_help_lists_what_people_count_on() -> None:
+    listed = {line.split()[0] for line in make("help").stdout.splitlines()}
+    assert listed >= {"demo", "test", "check", "kafka-up", "kafka-down", "bench", "papers", "nightly", "install", "fix"}
+
+
+@pytest.mark.parametrize("target", ["bench", "papers"])
+def test_what_comes_later_says_so(target: str) -> None:
+    done = make(target)
+    assert done.returncode == 2
+    assert f"{target}: comes with a later version" in done.stderr
+
+
+def test_ci_runs_make_check_and_nothing_else() -> None:
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert script.splitlines()[-1] == "exec make check"
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)
