@@ -128,11 +128,12 @@ def parameters(function: Definition) -> list[str]:
 
 
 def fields(owner: ast.ClassDef) -> list[str]:
-    """Parameters of a class: of its __init__, or the fields it declares."""
+    """Parameters of a class: of its __init__, or the public fields it declares."""
     for node in owner.body:
         if isinstance(node, ast.FunctionDef) and node.name == "__init__":
             return parameters(node)
-    return [ast.unparse(node.target) for node in owner.body if isinstance(node, ast.AnnAssign)]
+    names = [ast.unparse(node.target) for node in owner.body if isinstance(node, ast.AnnAssign)]
+    return [name for name in names if not name.startswith("_")]
 
 
 def length(function: Definition) -> int:
