@@ -1,0 +1,215 @@
+"""The commands. The only place where the rooms are put together, and the only one that prints."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NoReturn
+
+from shoal.audit import verify
+from shoal.errors import ConfigError, InputError, ShoalError
+from shoal.kafka import Start, Transformer, export_progress, import_progress, report_progress
+from shoal.pipe import Files, run_pipe, write_text
+from shoal.policy import KafkaSection, Policy
+from shoal.settings import kafka_settings
+from shoal.watch import Health, Metrics, logger, serve, set_up_logs
+
+__all__ = ["main"]
+
+DEFAULT_HTTP = "127.0.0.1:9464"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return the process's exit code: 0 done, 1 a check failed, 2 unusable input, 3 broker."""
+    options = _parser().parse_args(arguments)
+    set_up_logs(options.log)
+    command: Callable[[argparse.Namespace], int] = options.command
+    try:
+        return command(options)
+    except ShoalError as error:
+        _complain(str(error))
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        with contextlib.suppress(OSError):
+            sys.stdout.close()
+        return 2
+
+
+def _complain(text: str) -> None:
+    print(f"shoal: {text}", file=sys.stderr)
+
+
+# ---------------------------------------------------------------------- commands
+
+
+def _check(options: argparse.Namespace) -> int:
+    policy = Policy.load(options.policy)
+    print(json.dumps(policy.resolved() | {"fingerprint": policy.fingerprint}, indent=2, ensure_ascii=False))
+    return 0
+
+
+def _run(options: argparse.Namespace) -> int:
+    policy, settings = _for_kafka(options)
+    policy.streaming(options.policy)
+    start = Start(origin=options.origin, skip_to_end=options.skip_to_end, drain=options.drain)
+    asyncio.run(_serve(policy, settings, start, options.http))
+    return 0
+
+
+async def _serve(policy: Policy, settings: KafkaSection, start: Start, http: str) -> None:
+    metrics, health = Metrics(), Health()
+    transformer = Transformer(policy, settings, metrics, health, start)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, transformer.stop)
+    async with serve(http, metrics, health, metrics.totals) as port:
+        logger("cli").info("started", http_port=port, policy=policy.fingerprint[:16], group=settings.group)
+        await transformer.run()
+    logger("cli").info("stopped", **metrics.totals())
+
+
+def _pipe(options: argparse.Namespace) -> int:
+    if options.follow:
+        raise ConfigError("--follow: not yet; pipe reads to the end of its input so far")
+    policy = Policy.load(options.policy)
+    policy.streaming(options.policy)
+    files = Files(
+        source=options.input,
+        target=options.output,
+        form=options.format,
+        summary=options.summary,
+        evidence=options.evidence,
+    )
+    run_pipe(policy, files)
+    return 0
+
+
+def _verify(options: argparse.Namespace) -> int:
+    policy = Policy.load(options.policy)
+    verdict = verify(
+        policy,
+        original=options.original,
+        released=options.released,
+        evidence=options.evidence,
+        summary=options.summary,
+        quarantine=options.quarantine,
+        complete=options.complete,
+    )
+    if options.json is not None:
+        write_text(options.json, json.dumps(verdict.as_dict(), indent=2) + "\n")
+    print(verdict.text())
+    return verdict.exit_code
+
+
+def _progress(options: argparse.Namespace) -> int:
+    policy, settings = _for_kafka(options)
+    if options.export_to is not None:
+        write_text(options.export_to, asyncio.run(export_progress(settings)) + "\n")
+    elif options.import_from is not None:
+        partitions = asyncio.run(import_progress(_read(options.import_from), policy, settings))
+        print(json.dumps({"imported": partitions}))
+    else:
+        for line in asyncio.run(report_progress(policy, settings)):
+            print(json.dumps(line))
+    return 0
+
+
+def _later(name: str) -> Callable[[argparse.Namespace], int]:
+    def refuse(_: argparse.Namespace) -> NoReturn:
+        raise ConfigError(f"shoal {name}: not yet; it comes with a later version")
+
+    return refuse
+
+
+def _for_kafka(options: argparse.Namespace) -> tuple[Policy, KafkaSection]:
+    policy = Policy.load(options.policy)
+    return policy, kafka_settings(policy)
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise InputError(f"{path}: cannot be read as text") from None
+
+
+# ---------------------------------------------------------------------- arguments
+
+
+def _parser() -> argparse.ArgumentParser:
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--log", choices=("json", "text"), default="text", help="style of the log on standard error")
+    parser = argparse.ArgumentParser(prog="shoal", description="Personal records made k-anonymous while they move.")
+    parser.add_argument("--version", action="version", version=f"shoal {version('shoal')}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    def command(name: str, about: str, work: Callable[[argparse.Namespace], int]) -> argparse.ArgumentParser:
+        sub: argparse.ArgumentParser = commands.add_parser(name, help=about, description=about, parents=[common])
+        sub.add_argument("policy", metavar="POLICY", help="the policy file (YAML or TOML)")
+        sub.set_defaults(command=work)
+        return sub
+
+    command("check", "Print the resolved policy, or all its faults.", _check)
+    _run_arguments(command("run", "The service: Kafka to Kafka, exactly once.", _run))
+    _pipe_arguments(command("pipe", "The stream engine over a file or a pipe, no broker.", _pipe))
+    _verify_arguments(command("verify", "The independent judge of what was released.", _verify))
+    _progress_arguments(command("progress", "How far each partition has come.", _progress))
+    for name, about in (("batch", "Tables (later)."), ("tune", "Parameters from a sample (later).")):
+        later = command(name, about, _later(name))
+        later.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    return parser
+
+
+def _run_arguments(run: Any) -> None:  # noqa: ANN401 - argparse's own
+    run.add_argument(
+        "--from",
+        dest="origin",
+        choices=("earliest", "latest"),
+        help="where a partition begins that has no progress; it never overrides progress",
+    )
+    run.add_argument("--http", default=DEFAULT_HTTP, metavar="HOST:PORT", help="metrics and probes (%(default)s)")
+    run.add_argument("--drain", action="store_true", help="read to the end, let everything held leave, exit")
+    run.add_argument(
+        "--skip-to-end",
+        action="store_true",
+        help="where a partition may not begin otherwise: begin at its end and count the gap",
+    )
+
+
+def _pipe_arguments(pipe: Any) -> None:  # noqa: ANN401
+    pipe.add_argument("-i", "--input", default="-", metavar="FILE", help=".csv or .jsonl; - is standard input")
+    pipe.add_argument("-o", "--output", default="-", metavar="FILE", help=".csv or .jsonl; - is standard output")
+    pipe.add_argument("--format", choices=("csv", "jsonl"), help="of pipes, and of files with another suffix")
+    pipe.add_argument("--follow", action="store_true", help=argparse.SUPPRESS)
+    pipe.add_argument("--summary", metavar="FILE", help="figures of the run, as JSON")
+    pipe.add_argument("--evidence", metavar="FILE", help="which records formed which cluster; protect it")
+    pipe.add_argument("--seed", type=int, default=0, metavar="N", help="no rule so far draws at random")
+
+
+def _verify_arguments(judge: Any) -> None:  # noqa: ANN401
+    judge.add_argument("--original", required=True, metavar="FILE")
+    judge.add_argument("--released", required=True, metavar="FILE")
+    judge.add_argument("--evidence", metavar="FILE")
+    judge.add_argument("--summary", metavar="FILE", help="accounts to balance against")
+    judge.add_argument("--quarantine", metavar="FILE", help="references to records that were not released")
+    judge.add_argument("--complete", action="store_true", help="every record must be released or referenced")
+    judge.add_argument("--json", metavar="FILE", help="the verdict as JSON")
+
+
+def _progress_arguments(progress: Any) -> None:  # noqa: ANN401
+    either = progress.add_mutually_exclusive_group()
+    either.add_argument("--export", dest="export_to", metavar="FILE", help="write all progress to a file")
+    either.add_argument("--import", dest="import_from", metavar="FILE", help="commit it again; never goes back")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,6 @@
+"""One partition's way from bytes to bytes: decode, embed, engine, centroid, encode. No clock, no I/O."""
+
+from shoal.flow.accounts import Accounts
+from shoal.flow.partition import BLOCK_RECORDS, Cluster, Flow, Outcome
+
+__all__ = ["BLOCK_RECORDS", "Accounts", "Cluster", "Flow", "Outcome"]

@@ -1,0 +1,7 @@
+"""Kafka to Kafka, exactly once: source, progress, transactions."""
+
+from shoal.kafka.start import Start
+from shoal.kafka.transfer import export_progress, import_progress, report_progress
+from shoal.kafka.transformer import Transformer
+
+__all__ = ["Start", "Transformer", "export_progress", "import_progress", "report_progress"]

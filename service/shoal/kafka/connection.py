@@ -1,0 +1,113 @@
+"""Clients with the policy's connection settings, and what becomes of their errors.
+
+A client's exception may quote anything; it ends here, and one of ours goes on, with a code and a remedy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import errors as kafka_errors
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.helpers import create_ssl_context
+
+from shoal.errors import BrokerError, BrokerUnavailableError, ConfigError, FencedError
+from shoal.policy import KafkaSection
+
+__all__ = ["CLIENT_ERRORS", "admin", "broker_error", "consumer", "producer"]
+
+CLIENT_ERRORS = (kafka_errors.KafkaError, OSError, asyncio.TimeoutError)
+
+_FENCED = (
+    kafka_errors.ProducerFenced,
+    kafka_errors.InvalidProducerEpoch,
+    kafka_errors.TransactionCoordinatorFenced,
+    kafka_errors.InvalidProducerIdMapping,
+)
+_FINAL = {
+    kafka_errors.TopicAuthorizationFailedError: "the principal may not use one of the topics: grant it in the ACLs",
+    kafka_errors.GroupAuthorizationFailedError: "the principal may not use the group: grant READ in the ACLs",
+    kafka_errors.ClusterAuthorizationFailedError: "the principal may not use the cluster: grant it in the ACLs",
+    kafka_errors.TransactionalIdAuthorizationFailed: "the principal may not use its transactional ids: grant WRITE",
+    kafka_errors.AuthenticationFailedError: "the broker refused the credentials",
+    kafka_errors.SaslAuthenticationFailed: "the broker refused the credentials",
+    kafka_errors.UnsupportedVersionError: "the broker is too old: Kafka 2.5 or later is needed",
+    kafka_errors.InvalidTransactionTimeout: "kafka.transaction_timeout_ms is above the broker's maximum",
+    kafka_errors.InvalidSessionTimeoutError: "kafka.session_timeout_ms is outside the broker's limits",
+}
+
+
+def broker_error(error: BaseException) -> BrokerError:
+    """Our error for a client's, without a word of the client's text."""
+    if isinstance(error, BrokerError):
+        return error
+    if isinstance(error, _FENCED):
+        return FencedError("another instance took the partition over")
+    for kind, words in _FINAL.items():
+        if isinstance(error, kind):
+            return BrokerError(words)
+    return BrokerUnavailableError(f"the broker cannot be reached or refused for now ({type(error).__name__})")
+
+
+def _security(settings: KafkaSection) -> dict[str, Any]:
+    options: dict[str, Any] = {
+        "bootstrap_servers": settings.bootstrap_servers,
+        "security_protocol": settings.security_protocol,
+    }
+    if settings.security_protocol.endswith("SSL"):
+        password = settings.ssl_password.get_secret_value() if settings.ssl_password else None
+        try:
+            options["ssl_context"] = create_ssl_context(
+                cafile=settings.ssl_cafile,
+                certfile=settings.ssl_certfile,
+                keyfile=settings.ssl_keyfile,
+                password=password,
+            )
+        except (OSError, ssl.SSLError):
+            raise ConfigError("kafka.ssl_*: a certificate or key cannot be read; check the files") from None
+    if settings.security_protocol.startswith("SASL"):
+        options["sasl_mechanism"] = settings.sasl_mechanism or "PLAIN"
+        options["sasl_plain_username"] = settings.sasl_username
+        options["sasl_plain_password"] = settings.sasl_password.get_secret_value() if settings.sasl_password else None
+    return options
+
+
+def consumer(settings: KafkaSection, **options: Any) -> AIOKafkaConsumer:  # noqa: ANN401 - the client's own
+    """Build a consumer that reads committed records only and never resets or commits by itself."""
+    return AIOKafkaConsumer(
+        **_security(settings),
+        isolation_level="read_committed",
+        enable_auto_commit=False,
+        auto_offset_reset="none",
+        **options,
+    )
+
+
+def producer(settings: KafkaSection, transactional_id: str) -> AIOKafkaProducer:
+    """Build the transactional producer of one input partition."""
+    return AIOKafkaProducer(
+        **_security(settings),
+        transactional_id=transactional_id,
+        transaction_timeout_ms=settings.transaction_timeout_ms,
+        max_batch_size=1 << 20,
+        acks="all",
+        linger_ms=0,
+    )
+
+
+@asynccontextmanager
+async def admin(settings: KafkaSection) -> AsyncIterator[AIOKafkaAdminClient]:
+    """Open an administration client for the length of the context."""
+    client = AIOKafkaAdminClient(**_security(settings))
+    try:
+        await client.start()
+        yield client
+    except CLIENT_ERRORS as error:
+        raise broker_error(error) from None
+    finally:
+        await client.close()

@@ -1,0 +1,348 @@
+"""One assigned partition: messages in, decisions out, in one order that a restart repeats.
+
+A lane owns the partition's progress, its flow and its outbox. It is driven from outside (`intake`, `tick`) and
+tells when a transaction is due; it never waits for the broker except where a decision came from the wall
+clock: such a decision is committed before it is carried out, because a second try would decide otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+import numpy as np
+
+from shoal.errors import BrokerError, GuaranteeError, InputError
+from shoal.flow import BLOCK_RECORDS, Flow, Outcome
+from shoal.flow.accounts import Figures
+from shoal.kafka.metadata import Commit, encode, largest_span
+from shoal.kafka.progress import UNKNOWN, Fate, Progress
+from shoal.kafka.publisher import Outbox, Reference
+from shoal.policy import Policy
+from shoal.records import Block, Encoder, JsonDecoder, Reason
+from shoal.watch import Metrics
+
+__all__ = ["AHEAD_MS", "Lane", "Message", "Sink"]
+
+AHEAD_MS = 3_600_000
+"""A record that claims to be from further ahead would expire everything: it is invalid."""
+
+FULL_ROWS = 50_000
+"""With so many released records waiting for a transaction no more are taken in."""
+
+
+class Message(Protocol):
+    """What is needed of a consumed message."""
+
+    offset: int
+    timestamp: int
+    value: bytes | None
+
+
+class Sink(Protocol):
+    """Where a lane's decisions go."""
+
+    async def publish(self, outbox: Outbox, watermark: int, metadata: str, at_ms: int) -> None:
+        """Send all of it and the progress in one transaction."""
+
+    async def close(self) -> None:
+        """Let go of the partition."""
+
+
+class Lane:
+    """The state of one partition between assignment and revocation."""
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        policy: Policy,
+        decoder: JsonDecoder,
+        sink: Sink,
+        commit: Commit,
+        metrics: Metrics,
+        interval_s: float,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self.topic, self.partition = topic, partition
+        self.progress = Progress.restore(commit.snapshot)
+        self.cursor = commit.snapshot.watermark
+        """First offset the next message may have."""
+        self._policy, self._decoder, self._sink, self._metrics, self._now = policy, decoder, sink, metrics, now
+        self._anchor = commit.snapshot.anchor
+        self._interval_s = interval_s
+        self._max_delay_ms = policy.streaming().max_delay_s and policy.streaming().max_delay_s * 1000
+        reach = largest_span(policy.streaming().delta, BLOCK_RECORDS)
+        self._flow = Flow(policy, Encoder(policy), reach=reach, clusters=commit.snapshot.clusters)
+        self._outbox = Outbox()
+        self._waiting_rows = 0
+        self._figures: list[tuple[Figures, float, list[float]]] = []
+        self._transaction: asyncio.Task[None] | None = None
+        self._last_commit = now()
+        # The client revokes partitions in a task of its own, while the loop may be in the middle of a block.
+        self._turn = asyncio.Lock()
+        self._is_closed = False
+        self.is_finished = False
+
+    def look_back(self, low: int) -> None:
+        """Begin one record early where nothing is held, to see that the last one read is still there."""
+        if self._anchor is not None and low <= self._anchor.offset < self.cursor:
+            self.cursor = self._anchor.offset
+
+    # ------------------------------------------------------------------ what the loop asks
+
+    @property
+    def is_full(self) -> bool:
+        """Whether reading should wait for a transaction to end."""
+        return self._waiting_rows >= FULL_ROWS
+
+    @property
+    def is_restoring(self) -> bool:
+        """Whether records held at the last commit have not all come again yet."""
+        return self.progress.is_replaying
+
+    @property
+    def held(self) -> int:
+        """Records read and neither released nor referenced in a decision yet."""
+        return self.progress.held
+
+    def check(self) -> None:
+        """Raise what a transaction in the background ended with."""
+        if self._transaction is not None and self._transaction.done():
+            task, self._transaction = self._transaction, None
+            task.result()
+
+    async def tick(self, *, at_end: bool) -> None:
+        """Do what is due by the clock: a transaction, or letting everything leave at the end of the log."""
+        async with self._turn:
+            if not self._is_closed:
+                await self._tick(at_end=at_end)
+
+    async def _tick(self, *, at_end: bool) -> None:
+        self.check()
+        if at_end and self.progress.is_replaying:
+            self._give_up_vanished(self.progress.next_offset)
+        if self.progress.drain is not None and not self.progress.is_replaying:
+            await self._carry_out_drain()
+        elif at_end and self._is_overdue():
+            await self._drain()
+        if self._outbox and self._transaction is None and self._now() - self._last_commit >= self._interval_s:
+            self._transaction = asyncio.create_task(self._commit())
+
+    def _is_overdue(self) -> bool:
+        oldest = self.progress.oldest
+        if self._max_delay_ms is None or oldest is None or self.progress.is_replaying:
+            return False
+        # Of the record's time and the time it was read the later counts: a backlog of old records that still
+        # grows must not be let go each time its end is reached.
+        return self._now() * 1000 - max(oldest.seen, oldest.timestamp) >= self._max_delay_ms
+
+    # ------------------------------------------------------------------ reading
+
+    async def intake(self, messages: Sequence[Message]) -> None:
+        """Take messages in the order of the log; those before the cursor are repeats of a fetch and ignored."""
+        async with self._turn:
+            if not (self._is_closed or self.is_finished):
+                await self._intake([message for message in messages if message.offset >= self.cursor])
+
+    async def _intake(self, todo: Sequence[Message]) -> None:
+        start = 0
+        while start < len(todo):
+            end = min(start + BLOCK_RECORDS, len(todo))
+            if self.progress.drain is not None:
+                unread = next((i for i in range(start, end) if todo[i].offset >= self.progress.next_offset), None)
+                if unread == start:
+                    self._give_up_vanished(self.progress.next_offset)
+                    await self._carry_out_drain()
+                    continue
+                end = end if unread is None else unread
+            await self._block(todo[start:end])
+            start = end
+
+    async def _block(self, messages: Sequence[Message]) -> None:
+        self._check_order(messages)
+        self._check_anchor(messages[0])
+        block = self._decoder.take([message.value for message in messages])
+        rows, fresh, marks, refused = self._sort_out(messages, block)
+        self.cursor = messages[-1].offset + 1
+        self._give_up_vanished(self.cursor)
+        if refused:
+            await self._commit_now()
+        if rows:
+            self._metrics.clipped.labels(self.topic, self.partition).inc(block.clipped)
+            kept = block if len(rows) == len(block.values) else _chosen(block, rows)
+            self._decided(self._flow.push(kept, np.array(marks, np.int64), np.array(fresh)))
+
+    def _sort_out(
+        self, messages: Sequence[Message], block: Block
+    ) -> tuple[list[int], list[bool], list[tuple[int, int]], bool]:
+        """Settle the fate of each message; return the block's rows to push, which are fresh, their marks, ..."""
+        reasons = dict(block.rejected)
+        accepted = iter(range(len(block.values)))
+        now_ms = round(self._now() * 1000)
+        rows: list[int] = []
+        fresh: list[bool] = []
+        marks: list[tuple[int, int]] = []
+        refused = False
+        progress = self.progress
+        for place, message in enumerate(messages):
+            offset, timestamp = message.offset, message.timestamp
+            fate, reason = progress.fate(offset), reasons.get(place)
+            row = next(accepted) if reason is None else -1
+            if fate is Fate.RESOLVED:
+                # Resolved before a restart: it is pushed for the position that it took, if it took one.
+                if reason is not None or progress.is_void(offset):
+                    continue
+            else:
+                self._count("in", "") if fate is Fate.UNREAD else None
+                progress.read(offset, timestamp, progress.clock, now_ms)
+                if reason is None and timestamp > now_ms + AHEAD_MS:
+                    refused = True
+                    progress.refuse_by_clock(offset)
+                    self._refer(offset, Reason.INVALID)
+                    continue
+                if reason is not None:
+                    progress.resolve((offset,))
+                    self._refer(offset, reason)
+                    continue
+            progress.clock = max(progress.clock, timestamp)
+            rows.append(row)
+            fresh.append(fate is not Fate.RESOLVED)
+            marks.append((progress.clock, offset))
+        return rows, fresh, marks, refused
+
+    def _check_order(self, messages: Sequence[Message]) -> None:
+        previous = self.cursor - 1
+        for message in messages:
+            if message.offset <= previous:
+                raise GuaranteeError("messages came out of the log's order; nothing was sent")
+            previous = message.offset
+
+    def _check_anchor(self, message: Message) -> None:
+        """Compare the first record read with the one that stood there at the last commit."""
+        anchor, self._anchor = self._anchor, None
+        if anchor is None or UNKNOWN in (anchor.timestamp, message.timestamp) or message.offset != anchor.offset:
+            return
+        if message.timestamp != anchor.timestamp:
+            raise InputError(
+                f"{self.topic}-{self.partition}: another record stands at the committed offset than before (topic "
+                "made anew, or its log truncated): releasing from here could publish records twice; start with "
+                "--skip-to-end, or use another group and an empty output"
+            )
+
+    def _give_up_vanished(self, before: int) -> None:
+        """Held records that compaction took before they came again can never be released: say so."""
+        gone = self.progress.vanished(before)
+        if gone:
+            self.progress.resolve(gone)
+            for offset in gone:
+                self._refer(offset, Reason.SUPPRESSED)
+
+    # ------------------------------------------------------------------ decisions
+
+    def _decided(self, outcome: Outcome) -> None:
+        progress = self.progress
+        seen = [progress.seen(place) for cluster in outcome.clusters for place in cluster.places]
+        for cluster in outcome.clusters:
+            progress.resolve(cluster.places)
+        progress.clusters += len(outcome.clusters)
+        progress.resolve(outcome.suppressed)
+        for offset in outcome.suppressed:
+            self._refer(offset, Reason.SUPPRESSED)
+        self._outbox.clusters += outcome.clusters
+        self._waiting_rows += len(seen)
+        if outcome.figures is not None:
+            now = self._now()
+            self._figures.append((outcome.figures, outcome.spread, [now - since / 1000 for since in seen]))
+        if outcome.early:
+            self._metrics.early.labels(self.topic, self.partition).inc(outcome.early)
+
+    def _refer(self, offset: int, reason: Reason) -> None:
+        self._outbox.references.append(Reference(offset, reason.value))
+
+    def _count(self, outcome: str, reason: str, count: int = 1) -> None:
+        self._metrics.records.labels(outcome, reason, self.topic, self.partition).inc(count)
+
+    async def finish(self) -> None:
+        """Let everything held leave and take nothing more in: the operator asked for it."""
+        async with self._turn:
+            if not (self._is_closed or self.is_finished or self.progress.is_replaying):
+                await self._drain()
+                await self._commit_now()
+                self.is_finished = True
+
+    async def _drain(self) -> None:
+        # The decision comes from a clock or an operator, and would fall otherwise a second time.
+        if self.progress.held:
+            self.progress.drain = self.progress.next_offset
+            await self._commit_now()
+            await self._carry_out_drain()
+
+    async def _carry_out_drain(self) -> None:
+        self._decided(self._flow.flush())
+        self.progress.drain = None
+        await self._commit_now()
+
+    # ------------------------------------------------------------------ transactions
+
+    async def _commit_now(self) -> None:
+        # Whatever is decided after this is decided on committed ground.
+        if self._transaction is not None:
+            await self._transaction
+            self._transaction = None
+        await self._commit()
+
+    async def _commit(self) -> None:
+        outbox, self._outbox = self._outbox, Outbox()
+        figures, self._figures = self._figures, []
+        rows, self._waiting_rows = self._waiting_rows, 0
+        snapshot = self.progress.snapshot()
+        started = self._now()
+        self._last_commit = started
+        commit = Commit(snapshot, self._policy.fingerprint, round(started * 1000))
+        metadata = encode(commit, self.topic, self.partition)
+        try:
+            await self._sink.publish(outbox, snapshot.watermark, metadata, commit.at)
+        except BrokerError:
+            self._metrics.transactions.labels("aborted").inc()
+            raise
+        self._metrics.transactions.labels("committed").inc()
+        self._metrics.transaction_seconds.observe([self._now() - started])
+        self._account(outbox, rows, figures)
+
+    def _account(self, outbox: Outbox, rows: int, figures: list[tuple[Figures, float, list[float]]]) -> None:
+        """Count what a committed transaction carried: what was not committed has not happened."""
+        if rows:
+            self._count("released", "", rows)
+            self._metrics.clusters.labels(self.topic, self.partition).inc(len(outbox.clusters))
+        for reason, count in Counter(reference.reason for reference in outbox.references).items():
+            self._count("suppressed" if reason == Reason.SUPPRESSED else "quarantined", reason, count)
+        for of_block, spread, seconds in figures:
+            self._metrics.observe(of_block, spread, seconds)
+
+    async def close(self, *, finish: bool) -> None:
+        """Let go of the partition; with ``finish`` commit what is decided first."""
+        async with self._turn:
+            self._is_closed = True
+            try:
+                if finish and (self._outbox or self._transaction is not None):
+                    await self._commit_now()
+                elif self._transaction is not None:
+                    self._transaction.cancel()
+                    await asyncio.wait([self._transaction])
+            finally:
+                await self._sink.close()
+
+
+def _chosen(block: Block, rows: list[int]) -> Block:
+    return replace(
+        block,
+        values=block.values[rows],
+        subjects=block.subjects[rows],
+        tails=[block.tails[row] for row in rows],
+        index=block.index[rows],
+    )

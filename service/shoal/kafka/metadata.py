@@ -1,0 +1,261 @@
+"""A snapshot of progress as the text that Kafka keeps beside a committed offset, and its size limits.
+
+Layout: ``shoal1:`` and base64 of version, fields as varints, fingerprint, held offsets, CRC-32. The held
+offsets are a bitmap or gaps as varints, whichever is smaller. Nothing in it depends on what a record says:
+offsets, broker timestamps and counters only. The checksum also covers topic, partition and offset, so that
+metadata copied to another place is refused.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from shoal.errors import InputError
+from shoal.kafka.progress import VOID_LIMIT, Anchor, Snapshot
+
+__all__ = ["LIMIT_BYTES", "UNLIMITED", "Commit", "decode", "encode", "largest_span"]
+
+LIMIT_BYTES = 4096
+"""Broker default of ``offset.metadata.max.bytes``."""
+
+UNLIMITED = 1 << 60
+
+_PREFIX = "shoal1:"
+_FINGERPRINT_BYTES = 8
+_CRC_BYTES = 4
+_VARINT_BYTES = 10
+# version, coding, seven varints of at most ten bytes, fingerprint, checksum, and the list of void offsets.
+_HEADER_BYTES = 2 + 7 * _VARINT_BYTES + _FINGERPRINT_BYTES + _CRC_BYTES + 1 + VOID_LIMIT * 5
+_BODY_BYTES = (LIMIT_BYTES - len(_PREFIX)) // 4 * 3 - _HEADER_BYTES
+_BITMAP, _GAPS = 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What stands beside a committed offset: the snapshot, the policy's fingerprint (hex) and when (ms)."""
+
+    snapshot: Snapshot
+    fingerprint: str
+    at: int
+
+    def carries(self, fingerprint: str) -> bool:
+        """Whether the commit was made under the policy with this fingerprint (SHA-256, hex)."""
+        return fingerprint[: 2 * _FINGERPRINT_BYTES] == self.fingerprint
+
+
+def encode(commit: Commit, topic: str, partition: int) -> str:
+    """Text to commit beside ``commit.snapshot.watermark``; at most `LIMIT_BYTES` characters.
+
+    Raises
+    ------
+    InputError
+        If it does not fit, which `largest_span` prevents.
+    """
+    state = commit.snapshot
+    coding, held = _pack(state.held)
+    anchor = state.anchor
+    body = bytearray([1, coding])
+    for number in (
+        state.next_offset - state.watermark,
+        state.clock + 1,
+        state.clusters,
+        0 if state.drain is None else state.drain - state.watermark + 1,
+        commit.at,
+        0 if anchor is None else _zigzag(anchor.offset - state.watermark) + 1,
+        0 if anchor is None else _zigzag(anchor.timestamp),
+    ):
+        body += _varint(number)
+    body += bytes.fromhex(commit.fingerprint[: 2 * _FINGERPRINT_BYTES])
+    body += _varint(len(state.void)) + b"".join(map(_varint, _gaps(state.void, state.watermark)))
+    body += held
+    body += _checksum(bytes(body), topic, partition, state.watermark)
+    text = _PREFIX + base64.b64encode(bytes(body)).decode("ascii")
+    if len(text) > LIMIT_BYTES:
+        raise InputError("progress does not fit into the group's metadata: lower stream.delta")
+    return text
+
+
+def decode(text: str, topic: str, partition: int, watermark: int) -> Commit:
+    """Read back what `encode` wrote.
+
+    Raises
+    ------
+    InputError
+        If it was not written by this version of Shoal for this topic, partition and offset, in words that
+        say what to do.
+    """
+    where = f"{topic}-{partition}"
+    if not text.startswith(_PREFIX):
+        raise InputError(
+            f"{where}: the committed offset carries no progress of this version of Shoal (reset by another "
+            "tool?): bring it back with 'shoal progress --import', or start with --skip-to-end"
+        )
+    try:
+        body = base64.b64decode(text[len(_PREFIX) :], validate=True)
+        if _checksum(body[:-_CRC_BYTES], topic, partition, watermark) != body[-_CRC_BYTES:]:
+            raise ValueError  # noqa: TRY301 - one refusal for everything that is broken
+        return _unpack_body(body[:-_CRC_BYTES], watermark)
+    except (ValueError, IndexError, binascii.Error):
+        raise InputError(
+            f"{where}: the progress beside the committed offset is broken or belongs elsewhere: bring it back "
+            "with 'shoal progress --import', or start with --skip-to-end"
+        ) from None
+
+
+def largest_span(delta: int, slack: int) -> int:
+    """Most offsets between the oldest held record and the newest, so that metadata always fits.
+
+    Parameters
+    ----------
+    delta : int
+        Largest delay (records).
+    slack : int
+        Records that may be read and not yet decided on at a commit (one block).
+
+    Returns
+    -------
+    int
+        The span, or `UNLIMITED` when gaps always fit.
+
+    Raises
+    ------
+    InputError
+        If delta alone, without any hole in the log, can pass the limit.
+    """
+    held = delta + 1 + slack
+    if _most_bytes(held, held) > _BODY_BYTES:
+        raise InputError(f"stream.delta: {delta} does not fit into the group's metadata; at most {_largest_delta(slack)}")
+    low, high = held, UNLIMITED
+    if _most_bytes(held, high) <= _BODY_BYTES:
+        return UNLIMITED
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _most_bytes(held, middle) <= _BODY_BYTES else (low, middle)
+    return low - slack
+
+
+def _largest_delta(slack: int) -> int:
+    return _BODY_BYTES * 8 - slack - 2
+
+
+def _most_bytes(held: int, span: int) -> int:
+    """Upper bound on the packed size of ``held`` offsets within ``span``."""
+    bitmap = span // 8 + 1
+    # A gap takes one byte more for each 7 bits; at most span/2^b gaps can be 2^b or more.
+    gaps = held + sum(min(held, span >> bits) for bits in range(7, 63, 7))
+    return min(bitmap, gaps)
+
+
+def _pack(held: tuple[int, ...]) -> tuple[int, bytes]:
+    if not held:
+        return _GAPS, b""
+    gaps = b"".join(map(_varint, _gaps(held, held[0])))
+    if (held[-1] - held[0]) // 8 + 1 >= len(gaps):
+        return _GAPS, gaps
+    bits = bytearray((held[-1] - held[0]) // 8 + 1)
+    for offset in held:
+        place = offset - held[0]
+        bits[place >> 3] |= 1 << (place & 7)
+    return _BITMAP, bytes(bits)
+
+
+def _unpack(coding: int, packed: bytes, watermark: int) -> tuple[int, ...]:
+    if coding == _BITMAP:
+        return tuple(
+            watermark + 8 * place + bit for place, byte in enumerate(packed) for bit in range(8) if byte >> bit & 1
+        )
+    if coding != _GAPS:
+        raise ValueError
+    return tuple(_from_gaps(_varints(packed), watermark))
+
+
+def _unpack_body(body: bytes, watermark: int) -> Commit:
+    if body[0] != 1:
+        raise ValueError
+    numbers = _Numbers(body, 2)
+    ahead, clock, clusters, drain, at, anchor_offset, anchor_time = (numbers.take() for _ in range(7))
+    fingerprint = numbers.take_bytes(_FINGERPRINT_BYTES).hex()
+    void = tuple(_from_gaps([numbers.take() for _ in range(numbers.take())], watermark))
+    held = _unpack(body[1], body[numbers.place :], watermark)
+    if held and (held[0] != watermark or held[-1] >= watermark + ahead):
+        raise ValueError
+    snapshot = Snapshot(
+        watermark=watermark,
+        next_offset=watermark + ahead,
+        held=held,
+        void=void,
+        clock=clock - 1,
+        clusters=clusters,
+        drain=None if drain == 0 else watermark + drain - 1,
+        anchor=None
+        if anchor_offset == 0
+        else Anchor(watermark + _unzigzag(anchor_offset - 1), _unzigzag(anchor_time)),
+    )
+    return Commit(snapshot, fingerprint, at)
+
+
+class _Numbers:
+    """A cursor over varints and raw bytes."""
+
+    def __init__(self, body: bytes, place: int) -> None:
+        self.body, self.place = body, place
+
+    def take(self) -> int:
+        number = shift = 0
+        while True:
+            byte = self.body[self.place]
+            self.place += 1
+            number |= (byte & 127) << shift
+            if byte < 128:  # noqa: PLR2004 - the top bit says that more follow
+                return number
+            shift += 7
+
+    def take_bytes(self, count: int) -> bytes:
+        self.place += count
+        if self.place > len(self.body):
+            raise ValueError
+        return self.body[self.place - count : self.place]
+
+
+def _varints(packed: bytes) -> Iterator[int]:
+    numbers = _Numbers(packed, 0)
+    while numbers.place < len(packed):
+        yield numbers.take()
+
+
+def _varint(number: int) -> bytes:
+    out = bytearray()
+    while number > 127:  # noqa: PLR2004 - seven bits a byte
+        out.append(number & 127 | 128)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def _gaps(offsets: Iterable[int], start: int) -> Iterator[int]:
+    for offset in offsets:
+        yield offset - start
+        start = offset
+
+
+def _from_gaps(gaps: Iterable[int], start: int) -> Iterator[int]:
+    for gap in gaps:
+        start += gap
+        yield start
+
+
+def _zigzag(number: int) -> int:
+    return 2 * number if number >= 0 else -2 * number - 1
+
+
+def _unzigzag(number: int) -> int:
+    return number // 2 if number % 2 == 0 else -(number + 1) // 2
+
+
+def _checksum(body: bytes, topic: str, partition: int, watermark: int) -> bytes:
+    place = f"{topic}\n{partition}\n{watermark}\n".encode()
+    return zlib.crc32(place + body).to_bytes(_CRC_BYTES, "big")

@@ -1,0 +1,214 @@
+"""How far one input partition has come: which offsets are done, which are held. Pure; no broker, no clock.
+
+An offset has exactly one fate. It is *unread* (at or after ``next_offset``), *held* (read, waiting for its
+cluster) or *resolved* (released, suppressed, quarantined, or a hole in the log). Resolving is final, and an
+offset that is not held cannot be resolved: this is where a second release would have to pass, and cannot.
+
+What is committed is the low watermark (the oldest held offset, or the next one to read) and, beside it, the
+held offsets above it. A restart reads again from the watermark and takes only what is unread or held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from shoal.errors import GuaranteeError
+
+__all__ = ["VOID_LIMIT", "Anchor", "Fate", "Held", "Progress", "Snapshot"]
+
+VOID_LIMIT = 64
+"""Most offsets remembered as refused by the clock (`Progress.void`); more than that is an attack."""
+
+UNKNOWN = -1
+"""Timestamp of a record that has not been read again yet."""
+
+
+class Fate(Enum):
+    """What a record that was just read still has before it."""
+
+    UNREAD = "unread"
+    HELD = "held"
+    RESOLVED = "resolved"
+
+
+class Held(NamedTuple):
+    """What is known of a held offset.
+
+    ``timestamp`` (ms) identifies the record without its content; ``clock`` (ms) is the event clock just before
+    it was read, from which a restart computes the same deadlines again; ``seen`` (ms) when this process read it.
+    """
+
+    timestamp: int
+    clock: int
+    seen: int
+
+
+class Anchor(NamedTuple):
+    """A record that must still be where it was: offset and broker timestamp (ms)."""
+
+    offset: int
+    timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What one commit says.
+
+    Attributes
+    ----------
+    watermark : int
+        Offset committed for the group: everything before it is resolved.
+    next_offset : int
+        First offset never read.
+    held : tuple of int
+        Held offsets, ascending; the first one is the watermark (or none is held).
+    void : tuple of int
+        Offsets above the watermark that were well formed and refused by the clock: they took no position.
+    clock : int
+        Event clock (ms) just before the record at the watermark was read.
+    clusters : int
+        Clusters decided so far: the number of the next one.
+    drain : int or None
+        A decision that came from a clock: when ``next_offset`` stands here, all that is held leaves.
+    anchor : Anchor or None
+        The record at the watermark, or the last one read when none is held.
+    """
+
+    watermark: int
+    next_offset: int
+    held: tuple[int, ...] = ()
+    void: tuple[int, ...] = ()
+    clock: int = -1
+    clusters: int = 0
+    drain: int | None = None
+    anchor: Anchor | None = None
+
+
+@dataclass(slots=True)
+class Progress:
+    """State of one partition between two commits.
+
+    Guarantee: under any interleaving of reading, resolving, snapshots and restarts from a snapshot, every
+    offset is handed out for processing until it is resolved, and never again.
+    """
+
+    next_offset: int
+    clock: int = -1
+    clusters: int = 0
+    drain: int | None = None
+    _held: dict[int, Held] = field(default_factory=dict)
+    _void: set[int] = field(default_factory=set)
+    _unseen: dict[int, None] = field(default_factory=dict)
+    _last: Anchor | None = None
+
+    @classmethod
+    def restore(cls, snapshot: Snapshot) -> Progress:
+        """Go on from a commit: read again from the watermark."""
+        progress = cls(
+            next_offset=snapshot.next_offset,
+            clock=snapshot.clock,
+            clusters=snapshot.clusters,
+            drain=snapshot.drain,
+            _void=set(snapshot.void),
+            _unseen=dict.fromkeys(snapshot.held),
+        )
+        # In order of arrival, as reading would have put them: the first key is always the watermark.
+        progress._held = {offset: Held(UNKNOWN, snapshot.clock, UNKNOWN) for offset in snapshot.held}
+        progress._last = snapshot.anchor
+        return progress
+
+    @property
+    def watermark(self) -> int:
+        """Oldest held offset, or the next one to read."""
+        return next(iter(self._held), self.next_offset)
+
+    @property
+    def held(self) -> int:
+        """Number of held offsets."""
+        return len(self._held)
+
+    @property
+    def oldest(self) -> Held | None:
+        """What is known of the oldest held offset."""
+        return next(iter(self._held.values()), None)
+
+    @property
+    def is_replaying(self) -> bool:
+        """Whether records held at the last commit are still to be read again."""
+        return bool(self._unseen)
+
+    def fate(self, offset: int) -> Fate:
+        """Say what a record that was just read still has before it."""
+        if offset >= self.next_offset:
+            return Fate.UNREAD
+        return Fate.HELD if offset in self._held else Fate.RESOLVED
+
+    def seen(self, offset: int) -> int:
+        """When this process read a held offset (ms)."""
+        return self._held[offset].seen
+
+    def is_void(self, offset: int) -> bool:
+        """Whether this offset was refused by the clock and so took no position."""
+        return offset in self._void
+
+    def read(self, offset: int, timestamp: int, clock: int, seen: int) -> None:
+        """Hold a record that was just read, for the first time or again.
+
+        Offsets skipped since the last unread one are holes in the log (control records, compaction) and are
+        resolved by that.
+        """
+        if offset >= self.next_offset:
+            self.next_offset = offset + 1
+        elif offset not in self._held:
+            return
+        self._held[offset] = Held(timestamp, clock, seen)
+        self._unseen.pop(offset, None)
+        if self._last is None or offset >= self._last.offset:
+            self._last = Anchor(offset, timestamp)
+
+    def vanished(self, before: int) -> list[int]:
+        """Held offsets below ``before`` that did not come again: compaction took them. They stay held."""
+        gone = []
+        for offset in self._unseen:
+            if offset >= before:
+                break
+            gone.append(offset)
+        return gone
+
+    def resolve(self, offsets: Iterable[int]) -> None:
+        """Give each of these held offsets its final fate.
+
+        Raises
+        ------
+        GuaranteeError
+            If one of them is not held: it was resolved before, or never read.
+        """
+        for offset in offsets:
+            if self._held.pop(offset, None) is None:
+                raise GuaranteeError("an offset was about to be resolved twice; nothing was sent")
+            self._unseen.pop(offset, None)
+
+    def refuse_by_clock(self, offset: int) -> None:
+        """Resolve a held offset that only the wall clock refused, and remember that it took no position."""
+        self.resolve((offset,))
+        if len(self._void) < VOID_LIMIT:
+            self._void.add(offset)
+
+    def snapshot(self) -> Snapshot:
+        """State to commit now, with every decision taken so far in it."""
+        watermark = self.watermark
+        self._void = {offset for offset in self._void if offset > watermark}
+        oldest = self.oldest
+        return Snapshot(
+            watermark=watermark,
+            next_offset=self.next_offset,
+            held=tuple(self._held),
+            void=tuple(sorted(self._void)),
+            clock=self.clock if oldest is None else oldest.clock,
+            clusters=self.clusters,
+            drain=self.drain,
+            anchor=self._last if oldest is None else Anchor(watermark, oldest.timestamp),
+        )

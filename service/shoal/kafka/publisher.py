@@ -1,0 +1,156 @@
+"""One partition's transactional producer: what leaves and the progress that says so, together or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+from aiokafka import TopicPartition
+from aiokafka.structs import OffsetAndMetadata
+
+from shoal.flow import Cluster
+from shoal.kafka.connection import CLIENT_ERRORS, broker_error, producer
+from shoal.policy import KafkaSection, Policy
+
+__all__ = ["Outbox", "Publisher", "Reference"]
+
+CLOSE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A record that is not published: where it stands in the input, and one of four reasons."""
+
+    offset: int
+    reason: str
+
+
+@dataclass(slots=True)
+class Outbox:
+    """Decisions that wait for the next transaction."""
+
+    clusters: list[Cluster] = field(default_factory=list)
+    references: list[Reference] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        """Whether anything waits."""
+        return bool(self.clusters or self.references)
+
+
+class Publisher:
+    """The only writer of one input partition's output and progress.
+
+    Parameters
+    ----------
+    policy, settings
+        The names of quasi-identifiers; topics, group and timings.
+    partition : int
+        Of the input; output goes to the same number.
+    partitions : dict of str to int
+        Partition counts of the side topics, which may have fewer.
+
+    Notes
+    -----
+    Guarantee: `publish` either commits all of it or raises, after which this object is of no more use: any
+    exception in a transaction is fatal for the producer and for the partition's state.
+    """
+
+    def __init__(self, policy: Policy, settings: KafkaSection, partition: int, partitions: dict[str, int]) -> None:
+        self._settings, self._partition, self._partitions = settings, partition, partitions
+        self._names = [attribute.name for attribute in policy.quasi_identifiers]
+        self._source = TopicPartition(settings.input, partition)
+        self._producer = producer(settings, transactional_id(settings, partition))
+
+    async def open(self) -> None:
+        """Fence whoever held the partition before, and end the transaction it may have left open."""
+        try:
+            await self._producer.start()
+        except CLIENT_ERRORS as error:
+            raise broker_error(error) from None
+
+    async def publish(self, outbox: Outbox, watermark: int, metadata: str, at_ms: int) -> None:
+        """Send everything in the outbox and the progress in one transaction.
+
+        Parameters
+        ----------
+        outbox : Outbox
+            May be empty: progress alone.
+        watermark, metadata
+            What is committed for the group.
+        at_ms : int
+            Time of the commit (ms); messages carry it, floored to the commit interval.
+
+        Raises
+        ------
+        BrokerError
+            The transaction is not committed, or nobody knows: read the progress again.
+        """
+        timestamp = at_ms // self._settings.commit_interval_ms * self._settings.commit_interval_ms
+        try:
+            await self._producer.begin_transaction()
+            for topic, values in self._messages(outbox):
+                await self._send(topic, values, timestamp)
+            offset = {self._source: OffsetAndMetadata(watermark, metadata)}
+            await self._producer.send_offsets_to_transaction(offset, self._settings.group)
+            await self._producer.commit_transaction()
+        except CLIENT_ERRORS as error:
+            raise broker_error(error) from None
+
+    async def close(self) -> None:
+        """Stop the producer; a transaction that is still open is aborted by whoever opens the next one."""
+        with contextlib.suppress(*CLIENT_ERRORS):
+            await asyncio.wait_for(self._producer.stop(), CLOSE_S)
+
+    def _messages(self, outbox: Outbox) -> Iterable[tuple[str, Sequence[bytes]]]:
+        settings, encode = self._settings, msgspec.json.encode
+        # The order of clusters must not tell which was decided first.
+        clusters = sorted(outbox.clusters, key=lambda cluster: cluster.rows[0])
+        if clusters:
+            yield str(settings.output), [row for cluster in clusters for row in cluster.rows]
+        if settings.clusters and clusters:
+            yield settings.clusters, [self._summary(cluster) for cluster in clusters]
+        if settings.evidence and clusters:
+            yield (
+                settings.evidence,
+                [
+                    encode({"partition": self._partition, "cluster": cluster.number, "offsets": cluster.places})
+                    for cluster in sorted(clusters, key=lambda cluster: cluster.number)
+                ],
+            )
+        if settings.quarantine and outbox.references:
+            topic, partition = settings.input, self._partition
+            yield (
+                settings.quarantine,
+                [
+                    encode({"topic": topic, "partition": partition, "offset": one.offset, "reason": one.reason})
+                    for one in outbox.references
+                ],
+            )
+
+    def _summary(self, cluster: Cluster) -> bytes:
+        centroid = {
+            name: msgspec.Raw(text.encode()) for name, text in zip(self._names, cluster.centroid, strict=True)
+        }
+        return msgspec.json.encode({"centroid": centroid, "size": len(cluster.rows), "subjects": cluster.subjects})
+
+    async def _send(self, topic: str, values: Sequence[bytes], timestamp: int) -> None:
+        partition = self._partition % self._partitions[topic]
+        pending = []
+        batch = self._producer.create_batch()
+        for value in values:
+            if batch.append(key=None, value=value, timestamp=timestamp) is None:
+                batch.close()
+                pending.append(await self._producer.send_batch(batch, topic, partition=partition))
+                batch = self._producer.create_batch()
+                batch.append(key=None, value=value, timestamp=timestamp)
+        batch.close()
+        pending.append(await self._producer.send_batch(batch, topic, partition=partition))
+        await asyncio.gather(*pending)
+
+
+def transactional_id(settings: KafkaSection, partition: int) -> str:
+    """One per deployment and input partition: whoever starts it last is the only one who can commit."""
+    return f"{settings.group}-{settings.input}-{partition}"

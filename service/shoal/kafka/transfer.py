@@ -1,0 +1,134 @@
+"""Progress as operators see it: report, export, import."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from aiokafka.admin import AIOKafkaAdminClient
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from shoal.errors import InputError
+from shoal.kafka.connection import admin
+from shoal.kafka.metadata import Commit, decode
+from shoal.kafka.publisher import Outbox, Publisher
+from shoal.kafka.start import committed
+from shoal.policy import KafkaSection, Policy
+
+__all__ = ["export_progress", "import_progress", "report_progress"]
+
+
+class _Saved(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
+    partition: int
+    offset: int
+    metadata: str
+
+
+class _Export(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
+    topic: str
+    group: str
+    partitions: list[_Saved]
+
+
+async def report_progress(policy: Policy, settings: KafkaSection) -> list[dict[str, Any]]:
+    """Per partition: watermark, next offset, held, clusters, last commit, and whether the policy is this one."""
+    async with admin(settings) as client:
+        return [
+            await _report(client, policy, settings, partition) for partition in await _partitions(client, settings)
+        ]
+
+
+async def _report(
+    client: AIOKafkaAdminClient, policy: Policy, settings: KafkaSection, partition: int
+) -> dict[str, Any]:
+    found = await committed(client, settings, partition)
+    about: dict[str, Any] = {"partition": partition, "watermark": None, "held": None, "last_commit": None}
+    if found is None:
+        return about | {"state": "no progress"}
+    about["watermark"] = found.offset
+    try:
+        commit = decode(found.metadata or "", str(settings.input), partition, found.offset)
+    except InputError:
+        return about | {"state": "broken or foreign metadata"}
+    state = commit.snapshot
+    return about | {
+        "held": len(state.held),
+        "last_commit": datetime.fromtimestamp(commit.at / 1000, UTC).isoformat(timespec="milliseconds"),
+        "next_offset": state.next_offset,
+        "clusters": state.clusters,
+        "state": "draining" if state.drain is not None else "ok",
+        "policy": "this" if commit.carries(policy.fingerprint) else "another",
+    }
+
+
+async def export_progress(settings: KafkaSection) -> str:
+    """Everything that is needed to bring the progress back, as JSON text."""
+    async with admin(settings) as client:
+        saved = []
+        for partition in await _partitions(client, settings):
+            found = await committed(client, settings, partition)
+            if found is not None:
+                saved.append(_Saved(partition=partition, offset=found.offset, metadata=found.metadata or ""))
+    export = _Export(topic=str(settings.input), group=str(settings.group), partitions=saved)
+    return export.model_dump_json(indent=1)
+
+
+async def import_progress(text: str, policy: Policy, settings: KafkaSection) -> list[int]:
+    """Commit exported progress and return the partitions it was committed for.
+
+    Each partition is fenced first, so a worker that still runs stops; progress never goes back.
+
+    Raises
+    ------
+    InputError
+        The file is not an export of this topic, or a partition has come further than the file says.
+    """
+    try:
+        export = _Export.model_validate_json(text)
+    except ValidationError:
+        raise InputError("this is no file that 'shoal progress --export' wrote") from None
+    if export.topic != settings.input:
+        raise InputError("the file holds progress of another topic than kafka.input")
+    commits = [(one, decode(one.metadata, export.topic, one.partition, one.offset)) for one in export.partitions]
+    async with admin(settings) as client:
+        known = await _partitions(client, settings)
+        for saved, commit in commits:
+            if saved.partition not in known:
+                raise InputError(f"{settings.input} has no partition {saved.partition}")
+            await _import_one(client, policy, settings, saved, commit)
+    return [saved.partition for saved, _ in commits]
+
+
+async def _import_one(
+    client: AIOKafkaAdminClient, policy: Policy, settings: KafkaSection, saved: _Saved, commit: Commit
+) -> None:
+    publisher = Publisher(policy, settings, saved.partition, {})
+    await publisher.open()
+    try:
+        found = await committed(client, settings, saved.partition)
+        if found is not None and _is_ahead(found.offset, found.metadata or "", settings, saved, commit):
+            raise InputError(
+                f"{settings.input}-{saved.partition}: the committed progress is ahead of the file: going back would "
+                "publish records twice"
+            )
+        await publisher.publish(Outbox(), saved.offset, saved.metadata, commit.at)
+    finally:
+        await publisher.close()
+
+
+def _is_ahead(offset: int, metadata: str, settings: KafkaSection, saved: _Saved, commit: Commit) -> bool:
+    try:
+        current = decode(metadata, str(settings.input), saved.partition, offset)
+    except InputError:
+        # Broken or foreign metadata beside an offset says nothing of what was published.
+        return False
+    return (current.at, current.snapshot.next_offset) > (commit.at, commit.snapshot.next_offset)
+
+
+async def _partitions(client: AIOKafkaAdminClient, settings: KafkaSection) -> list[int]:
+    described = await client.describe_topics([settings.input])
+    if not described or described[0]["error_code"]:
+        raise InputError(f"kafka.input: topic {settings.input} does not exist")
+    return sorted(about["partition"] for about in described[0]["partitions"])

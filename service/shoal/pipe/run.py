@@ -1,0 +1,111 @@
+"""Read, decide, write: `shoal pipe`."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from typing import BinaryIO
+
+import msgspec
+import numpy as np
+from tqdm import tqdm
+
+from shoal.flow import Accounts, Flow, Outcome
+from shoal.pipe.files import PIPE, Files, Form, opened_for_reading, opened_for_writing, write_text
+from shoal.policy import Policy
+from shoal.records import (
+    Block,
+    CsvDecoder,
+    CsvEncoder,
+    CsvReader,
+    Encoder,
+    JsonDecoder,
+    JsonLines,
+    RecordEncoder,
+)
+
+__all__ = ["run_pipe"]
+
+
+def run_pipe(policy: Policy, files: Files) -> None:
+    """Anonymize a file or a pipe as a stream and write what asked for beside it.
+
+    Parameters
+    ----------
+    policy : Policy
+        With a stream section. ``max_delay_s`` has no meaning here: a file has no clock.
+    files : Files
+        Source, target, formats, summary and evidence.
+
+    Raises
+    ------
+    InputError, ConfigError
+        A file cannot be used; nothing is left half written.
+    GuaranteeError
+        Something was about to leave that must not.
+    """
+    began = time.monotonic()
+    form = files.form_of(files.target)
+    encoder: RecordEncoder = CsvEncoder(policy) if form == "csv" else Encoder(policy)
+    flow = Flow(policy, encoder)
+    with ExitStack() as stack:
+        source = stack.enter_context(opened_for_reading(files.source))
+        blocks = _blocks(source, files.form_of(files.source), policy, encoder, files.source)
+        target = stack.enter_context(opened_for_writing(files.target))
+        evidence = None if files.evidence is None else stack.enter_context(opened_for_writing(files.evidence))
+        header = encoder.header()
+        if header is not None:
+            target.write(header + b"\n")
+        for outcome in _decided(flow, blocks, _bar()):
+            _write(outcome, target, evidence)
+    if files.summary is not None:
+        summary = flow.accounts.summary(flow.held, time.monotonic() - began)
+        write_text(files.summary, json.dumps(summary, indent=2) + "\n")
+
+
+def _blocks(
+    source: BinaryIO, form: Form, policy: Policy, encoder: RecordEncoder, name: str
+) -> Iterator[tuple[Block, int]]:
+    """Yield blocks and how many records were read for each, accepted or not."""
+    if form == "csv":
+        reader = CsvReader(source, policy, name="standard input" if name == PIPE else name)
+        cells = CsvDecoder(policy, reader.columns, encoder=encoder)
+        yield from ((cells.take(part), len(part)) for part in reader)
+    else:
+        messages = JsonDecoder(policy, encoder=encoder)
+        yield from ((messages.take(part), len(part)) for part in JsonLines(source))
+
+
+def _decided(flow: Flow, blocks: Iterable[tuple[Block, int]], bar: tqdm[None]) -> Iterator[Outcome]:
+    first = 0
+    with bar:
+        for block, count in blocks:
+            _note(flow.accounts, block, count)
+            places = block.index + first
+            first += count
+            if len(block):
+                yield flow.push(block, np.column_stack([np.zeros_like(places), places]))
+            bar.update(count)
+        yield flow.flush()
+
+
+def _note(accounts: Accounts, block: Block, count: int) -> None:
+    accounts.records_in += count
+    accounts.clipped += block.clipped
+    accounts.quarantined.update(reason.value for _, reason in block.rejected)
+
+
+def _write(outcome: Outcome, target: BinaryIO, evidence: BinaryIO | None) -> None:
+    for cluster in outcome.clusters:
+        target.write(b"\n".join(cluster.rows) + b"\n")
+        if evidence is not None:
+            line = {"partition": 0, "cluster": cluster.number, "offsets": cluster.places}
+            evidence.write(msgspec.json.encode(line) + b"\n")
+
+
+def _bar() -> tqdm[None]:
+    """A progress bar on a terminal, nothing in a pipe."""
+    return tqdm(unit=" records", unit_scale=True, disable=not sys.stderr.isatty(), file=sys.stderr)

@@ -1,0 +1,8 @@
+"""What an operator sees: every metric in one table, health, structured logs."""
+
+from shoal.watch.health import Health
+from shoal.watch.logs import logger, set_up_logs
+from shoal.watch.metrics import Metrics
+from shoal.watch.server import serve
+
+__all__ = ["Health", "Metrics", "logger", "serve", "set_up_logs"]

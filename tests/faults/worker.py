@@ -1,0 +1,64 @@
+"""A worker that can be told to die inside a transaction: `python worker.py run POLICY ...` as `shoal run POLICY ...`.
+
+DIE_AT=STEP:N kills the process with SIGKILL at the N-th transaction that carries records (or, for ``start``, at
+the one that commits the starting point): before the offsets are added, after that, or after the commit.
+Everything is on the broker by then: `publish` waits for its messages before it adds the offsets.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import Any
+
+from aiokafka import AIOKafkaProducer
+from shoal.cli import main
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def arm(step: str, at: int) -> None:
+    count = 0
+    sent = False
+    send_batch = AIOKafkaProducer.send_batch
+    add_offsets = AIOKafkaProducer.send_offsets_to_transaction
+    commit = AIOKafkaProducer.commit_transaction
+
+    async def sending(self: Any, *arguments: Any, **options: Any) -> Any:
+        nonlocal sent
+        sent = True
+        return await send_batch(self, *arguments, **options)
+
+    async def adding(self: Any, *arguments: Any, **options: Any) -> Any:
+        nonlocal count, sent
+        counts = sent or step == "start"
+        count += counts
+        if counts and count == at and step in {"sent", "start"}:
+            die()
+        done = await add_offsets(self, *arguments, **options)
+        if counts and count == at and step == "offsets":
+            die()
+        return done
+
+    async def committing(self: Any) -> Any:
+        nonlocal sent
+        carried, sent = sent, False
+        done = await commit(self)
+        if carried and count == at and step == "committed":
+            die()
+        return done
+
+    AIOKafkaProducer.send_batch = sending
+    AIOKafkaProducer.send_offsets_to_transaction = adding
+    AIOKafkaProducer.commit_transaction = committing
+
+
+if __name__ == "__main__":
+    plan = os.environ.pop("DIE_AT", "")
+    if plan:
+        step, _, at = plan.partition(":")
+        arm(step, int(at))
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,187 @@
+"""A partition under crashes at every step, without a broker: one fate for each offset, and the same clusters again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import pytest
+from shoal.errors import BrokerUnavailableError
+from shoal.flow import Cluster
+from shoal.kafka.lane import AHEAD_MS, Lane
+from shoal.kafka.metadata import Commit, decode, encode
+from shoal.kafka.progress import Snapshot
+from shoal.kafka.publisher import Outbox
+from shoal.policy import Policy
+from shoal.policy.sections import Document
+from shoal.records import JsonDecoder
+from shoal.watch import Metrics
+
+pytestmark = pytest.mark.property
+
+START_S = 1_700_000_000.0
+
+
+@dataclass(frozen=True)
+class Message:
+    offset: int
+    timestamp: int
+    value: bytes | None
+
+
+@dataclass
+class Topic:
+    """What a broker would keep: committed and aborted transactions, and the group's offset."""
+
+    committed: list[Outbox] = field(default_factory=list)
+    aborted: list[Outbox] = field(default_factory=list)
+    offset: tuple[int, str] = (0, "")
+    plan: list[str] = field(default_factory=list)
+
+    async def publish(self, outbox: Outbox, watermark: int, metadata: str, at_ms: int) -> None:
+        assert at_ms > 0
+        step = self.plan.pop(0) if self.plan else "commit"
+        if step == "abort":
+            self.aborted.append(outbox)
+            raise BrokerUnavailableError("before the commit")
+        self.committed.append(outbox)
+        self.offset = (watermark, metadata)
+        if step == "unknown":
+            raise BrokerUnavailableError("after the commit")
+
+    async def close(self) -> None:
+        pass
+
+
+def policy_of(k: int, delta: int, position: float, max_delay_s: float | None, max_share: float) -> Policy:
+    return Policy.from_document(
+        Document.model_validate(
+            {
+                "attributes": {
+                    "who": {"role": "identifier", "subject": True, "type": "integer"},
+                    "x": {"role": "quasi_identifier", "scale": "numeric", "bounds": [0, 100], "integer": True},
+                    "n": {"role": "confidential", "type": "integer"},
+                },
+                "privacy": {"k": k, "max_share": max_share},
+                "stream": {"delta": delta, "max_delay_s": max_delay_s},
+                "steering": {"position": position},
+            }
+        )
+    )
+
+
+def random_log(random: Random) -> list[Message]:
+    offset, time_ms, messages = 0, round(START_S * 1000), []
+    for number in range(random.randint(1, 60)):
+        offset += random.choice([1, 1, 1, 1, 2, 9])
+        time_ms += random.choice([0, 10, 300, 1000, -500])
+        kind = random.choice(["good"] * 8 + ["bad", "null", "future", "edge"])
+        good = json.dumps({"who": random.randint(0, 12), "x": random.randint(0, 100), "n": number}).encode()
+        value = {"null": None, "bad": b"{"}.get(kind, good)
+        # An edge record is refused now and would be accepted some seconds later.
+        ahead = {"future": 3 * AHEAD_MS, "edge": AHEAD_MS + 101_000}.get(kind, 0)
+        messages.append(Message(offset, (round(START_S * 1000) if kind == "edge" else time_ms) + ahead, value))
+    return messages
+
+
+def random_policy(random: Random) -> Policy:
+    k = random.randint(2, 4)
+    return policy_of(
+        k,
+        delta=k - 1 + random.randint(0, 12),
+        position=random.choice([0.0, 0.05]),
+        max_delay_s=random.choice([None, 0.8, 3.0]),
+        max_share=random.choice([0.5, 1.0]),
+    )
+
+
+async def live(policy: Policy, log: list[Message], topic: Topic, steps: Any, now: list[float]) -> None:
+    """Run lanes over a growing log until everything is resolved, dying wherever the plan says so."""
+    snapshot = Snapshot(watermark=0, next_offset=0)
+    topic.offset = (0, encode(Commit(snapshot, policy.fingerprint, 1), "t", 0))
+    visible = 1
+    while True:
+        commit = decode(topic.offset[1], "t", 0, topic.offset[0])
+        metrics = Metrics()
+        lane = Lane("t", 0, policy, JsonDecoder(policy), topic, commit, metrics, 0.2, now=lambda: now[0])
+        lane.look_back(0)
+        try:
+            while True:
+                todo = [message for message in log[:visible] if message.offset >= lane.cursor]
+                await lane.intake(todo[: steps(1, 20)])
+                now[0] += steps(0, 12) / 10
+                is_at_end = lane.cursor > log[visible - 1].offset
+                await lane.tick(at_end=is_at_end)
+                await asyncio.sleep(0)
+                if steps(0, 20) == 0:
+                    raise BrokerUnavailableError("killed")
+                if is_at_end and visible == len(log):
+                    break
+                # The log grows, also while nobody reads it.
+                visible = min(len(log), visible + steps(0, 9))
+            await lane.finish()
+            assert lane.held == 0
+            await lane.close(finish=True)
+        except BrokerUnavailableError:
+            await lane.close(finish=False)
+            now[0] += steps(0, 30) / 10
+            visible = min(len(log), visible + steps(0, 9))
+            continue
+        return
+
+
+def resolved(outboxes: list[Outbox]) -> list[int]:
+    released = [place for outbox in outboxes for cluster in outbox.clusters for place in cluster.places]
+    return released + [reference.offset for outbox in outboxes for reference in outbox.references]
+
+
+def by_number(outboxes: list[Outbox]) -> dict[int, Cluster]:
+    return {cluster.number: cluster for outbox in outboxes for cluster in outbox.clusters}
+
+
+def live_and_judge(seed: int) -> Counter[str]:
+    """One random life of a partition; return how much of what was tried happened in it."""
+    random = Random(seed)
+    log, policy = random_log(random), random_policy(random)
+    topic = Topic(plan=[random.choice(["commit", "commit", "abort", "unknown"]) for _ in range(30)])
+    asyncio.run(live(policy, log, topic, random.randint, [START_S + 100]))
+
+    fates = resolved(topic.committed)
+    assert sorted(fates) == [message.offset for message in log], "an offset is lost or stands twice"
+    people = {message.offset: json.loads(message.value)["who"] for message in log if message.value not in {None, b"{"}}
+    clusters = by_number(topic.committed)
+    assert sorted(clusters) == list(range(len(clusters)))
+    for cluster in clusters.values():
+        assert len({people[place] for place in cluster.places}) >= policy.k
+        assert cluster.rows == sorted(cluster.rows)
+    aborted = by_number(topic.aborted)
+    for number, cluster in aborted.items():
+        again = clusters[number]
+        assert (again.rows, again.places) == (cluster.rows, cluster.places), "a second try decided otherwise"
+    return Counter(clusters=len(clusters), aborted=len(aborted))
+
+
+def test_each_offset_has_one_fate_and_crashes_repeat_the_same_clusters() -> None:
+    happened = sum((told(seed) for seed in range(800)), Counter[str]())
+    assert happened["clusters"] > 3000
+    assert happened["aborted"] > 700, "hardly any crash fell between a decision and its commit"
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+def test_the_same_for_many_more_lives() -> None:
+    happened = sum((told(seed) for seed in range(800, 30_000)), Counter[str]())
+    assert happened["aborted"] > 20_000
+
+
+def told(seed: int) -> Counter[str]:
+    """Say which life failed: the seed is all that is needed to live it again."""
+    try:
+        return live_and_judge(seed)
+    except Exception as error:
+        error.add_note(f"seed {seed}")
+        raise

@@ -1,0 +1,117 @@
+"""Any interleaving of reading, resolving, holes, commits and crashes gives each offset exactly one fate."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from shoal.kafka.metadata import Commit, decode, encode
+from shoal.kafka.progress import Anchor, Fate, Progress, Snapshot
+
+pytestmark = pytest.mark.property
+
+
+class Partition(RuleBasedStateMachine):
+    """A log with holes, a worker that can die at any moment, and the list of what was committed as done."""
+
+    @initialize(start=st.integers(0, 5))
+    def begin(self, start: int) -> None:
+        self.log: list[int] = []
+        self.end = start
+        self.start = start
+        self.done: dict[int, str] = {}
+        self.undecided: dict[int, str] = {}
+        self.committed = self.text(Snapshot(watermark=start, next_offset=start))
+        self.restart()
+
+    def text(self, snapshot: Snapshot) -> tuple[int, str]:
+        return snapshot.watermark, encode(Commit(snapshot, "ab" * 32, 12345), "t", 3)
+
+    def restart(self) -> None:
+        offset, metadata = self.committed
+        self.progress = Progress.restore(decode(metadata, "t", 3, offset).snapshot)
+        self.cursor = offset
+        self.undecided = {}
+
+    @rule(hole=st.integers(0, 40), count=st.integers(1, 5))
+    def append(self, hole: int, count: int) -> None:
+        self.end += hole
+        self.log += range(self.end, self.end + count)
+        self.end += count
+
+    @rule(count=st.integers(1, 8))
+    def read(self, count: int) -> None:
+        for offset in [o for o in self.log if o >= self.cursor][:count]:
+            fate = self.progress.fate(offset)
+            assert (fate is Fate.RESOLVED) == (offset in self.done or offset in self.undecided), "a fate changed"
+            if fate is not Fate.RESOLVED:
+                self.progress.read(offset, offset * 10, offset * 10 - 1, 0)
+            self.cursor = offset + 1
+
+    @precondition(lambda self: self.seen())
+    @rule(data=st.data(), how=st.sampled_from(["released", "suppressed", "quarantined"]))
+    def resolve(self, data: st.DataObject, how: str) -> None:
+        chosen = data.draw(st.lists(st.sampled_from(self.seen()), unique=True, min_size=1))
+        self.progress.resolve(chosen)
+        self.undecided.update(dict.fromkeys(chosen, how))
+
+    @rule()
+    def commit(self) -> None:
+        snapshot = self.progress.snapshot()
+        self.committed = self.text(snapshot)
+        for offset, how in self.undecided.items():
+            assert offset not in self.done, "resolved twice"
+            self.done[offset] = how
+        self.undecided = {}
+
+    @rule()
+    def crash(self) -> None:
+        self.restart()
+
+    @precondition(lambda self: self.seen())
+    @rule(data=st.data())
+    def compact(self, data: st.DataObject) -> None:
+        """A record vanishes from the log; held ones are found missing and given up."""
+        gone = data.draw(st.sampled_from(self.log))
+        self.log.remove(gone)
+        self.progress.resolve(lost := self.progress.vanished(self.cursor))
+        assert all(offset not in self.log for offset in lost)
+        self.undecided.update(dict.fromkeys(lost, "suppressed"))
+
+    def seen(self) -> list[int]:
+        """Held offsets that this incarnation has read."""
+        return [
+            o for o in self.log if o < self.cursor and o not in self.done and o not in self.undecided
+        ]
+
+    @invariant()
+    def nothing_is_lost(self) -> None:
+        if not hasattr(self, "progress"):
+            return
+        snapshot = self.progress.snapshot()
+        for offset in self.log:
+            settled = offset in self.done or offset in self.undecided
+            waiting = offset >= snapshot.next_offset or offset in snapshot.held
+            assert settled != waiting
+
+    @invariant()
+    def watermark_never_passes_a_held_record(self) -> None:
+        if hasattr(self, "progress"):
+            snapshot = self.progress.snapshot()
+            assert snapshot.watermark == (snapshot.held[0] if snapshot.held else snapshot.next_offset)
+            if snapshot.held:
+                assert snapshot.anchor is not None
+                assert snapshot.anchor.offset == snapshot.watermark
+
+
+TestPartition = Partition.TestCase
+
+
+def test_an_anchor_is_the_oldest_held_record() -> None:
+    progress = Progress(7)
+    progress.read(7, 70, -1, 0)
+    progress.read(9, 90, 70, 0)
+    assert progress.snapshot().anchor == Anchor(7, 70)
+    progress.resolve([7, 9])
+    assert progress.snapshot().anchor == Anchor(9, 90)
+    assert progress.snapshot().watermark == 10

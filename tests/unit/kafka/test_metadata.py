@@ -1,0 +1,158 @@
+"""Progress as text: round trips, sizes, and everything that must be refused."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from shoal.errors import GuaranteeError, InputError
+from shoal.kafka.metadata import LIMIT_BYTES, UNLIMITED, Commit, decode, encode, largest_span
+from shoal.kafka.progress import VOID_LIMIT, Anchor, Progress, Snapshot
+
+pytestmark = pytest.mark.unit
+
+FINGERPRINT = "0123456789abcdef" * 4
+
+
+@st.composite
+def snapshots(draw: st.DrawFn) -> Snapshot:
+    start = draw(st.integers(0, 2**40))
+    gaps = draw(st.lists(st.integers(1, 3000), max_size=60))
+    held = tuple(start + sum(gaps[:i]) for i in range(len(gaps)))
+    end = (held[-1] if held else start) + draw(st.integers(1, 10_000))
+    void = tuple(sorted(draw(st.sets(st.integers(start + 1, start + 5000), max_size=VOID_LIMIT))))
+    anchor = draw(st.none() | st.builds(Anchor, st.integers(max(0, start - 5), start), st.integers(-1, 2**42)))
+    return Snapshot(
+        watermark=start,
+        next_offset=end if held else start,
+        held=held,
+        void=void,
+        clock=draw(st.integers(-1, 2**42)),
+        clusters=draw(st.integers(0, 2**50)),
+        drain=draw(st.none() | st.just(end)),
+        anchor=anchor,
+    )
+
+
+@given(snapshots())
+def test_what_is_written_is_read_back(snapshot: Snapshot) -> None:
+    text = encode(Commit(snapshot, FINGERPRINT, 1_790_000_000_000), "t", 5)
+    found = decode(text, "t", 5, snapshot.watermark)
+    assert found.snapshot == snapshot
+    assert found.carries(FINGERPRINT)
+    assert not found.carries("f" * 64)
+    assert found.at == 1_790_000_000_000
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 8, 9, 50, 1000])
+def test_held_offsets_are_packed_either_way(step: int) -> None:
+    held = tuple(range(100, 100 + 400 * step, step))
+    snapshot = Snapshot(watermark=100, next_offset=held[-1] + 1, held=held)
+    assert decode(encode(Commit(snapshot, FINGERPRINT, 0), "t", 0), "t", 0, 100).snapshot.held == held
+
+
+@pytest.mark.parametrize("delta", [2, 100, 600, 1000, 5000, 20_000])
+def test_within_the_span_it_always_fits(delta: int) -> None:
+    slack = 512
+    span = largest_span(delta, slack)
+    count = delta + 1 + slack
+    void = tuple(range(2**40 + 1, 2**40 + 1 + VOID_LIMIT))
+    widest = min(span, 2**44)
+    for held in (
+        tuple(range(2**40, 2**40 + count)),
+        tuple(2**40 + (widest * i) // (count - 1) for i in range(count)) if widest >= count else (),
+        tuple(2**40 + widest + slack - count + 1 + i if i else 2**40 for i in range(count)),
+    ):
+        if not held or len(set(held)) != len(held):
+            continue
+        snapshot = Snapshot(
+            2**40, held[-1] + 1, held, void, 2**42, 2**50, held[-1] + 1, Anchor(2**40, 2**42)
+        )
+        assert len(encode(Commit(snapshot, FINGERPRINT, 2**42), "t", 0)) <= LIMIT_BYTES
+
+
+def test_a_small_delta_needs_no_limit_and_a_huge_one_is_refused() -> None:
+    assert largest_span(10, 512) > 2**30
+    assert largest_span(10, 512) <= UNLIMITED
+    with pytest.raises(InputError, match="at most"):
+        largest_span(25_000, 512)
+
+
+def test_too_much_to_hold_is_an_error_not_a_cut() -> None:
+    held = tuple(range(0, 90_000, 3))
+    with pytest.raises(InputError, match="does not fit"):
+        encode(Commit(Snapshot(0, 90_001, held), FINGERPRINT, 0), "t", 0)
+
+
+def good() -> str:
+    return encode(Commit(Snapshot(5, 9, (5, 7), clusters=3), FINGERPRINT, 17), "t", 0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "something else",
+        "shoal1:",
+        "shoal1:????",
+        "shoal2:" + good()[7:],
+        good()[:-4],
+        good() + "AAAA",
+        good()[:20] + ("A" if good()[20] != "A" else "B") + good()[21:],
+    ],
+)
+def test_foreign_or_broken_metadata_is_refused_with_a_remedy(text: str) -> None:
+    with pytest.raises(InputError, match=r"--import.*--skip-to-end"):
+        decode(text, "t", 0, 5)
+
+
+@pytest.mark.parametrize(("topic", "partition", "offset"), [("u", 0, 5), ("t", 1, 5), ("t", 0, 6)])
+def test_metadata_copied_to_another_place_is_refused(topic: str, partition: int, offset: int) -> None:
+    with pytest.raises(InputError):
+        decode(good(), topic, partition, offset)
+
+
+def test_every_single_flipped_bit_is_noticed() -> None:
+    body = bytearray(base64.b64decode(good()[7:]))
+    for place in range(len(body)):
+        for bit in range(8):
+            body[place] ^= 1 << bit
+            with pytest.raises(InputError):
+                decode("shoal1:" + base64.b64encode(bytes(body)).decode(), "t", 0, 5)
+            body[place] ^= 1 << bit
+
+
+def test_an_offset_is_resolved_once() -> None:
+    progress = Progress(0)
+    progress.read(0, 0, -1, 0)
+    progress.resolve([0])
+    with pytest.raises(GuaranteeError, match="twice"):
+        progress.resolve([0])
+    with pytest.raises(GuaranteeError):
+        progress.resolve([4])
+
+
+def test_bits_beyond_the_next_offset_survive_a_commit_in_mid_replay() -> None:
+    progress = Progress(0)
+    for offset in range(10):
+        progress.read(offset, offset, -1, 0)
+    progress.resolve([1, 2, 8])
+    again = Progress.restore(progress.snapshot())
+    again.read(0, 0, -1, 0)
+    middle = again.snapshot()
+    assert middle.next_offset == 10
+    assert middle.held == (0, 3, 4, 5, 6, 7, 9)
+    assert Progress.restore(middle).fate(8).value == "resolved"
+
+
+def test_offsets_refused_by_the_clock_are_remembered_while_they_matter() -> None:
+    progress = Progress(0)
+    for offset in range(4):
+        progress.read(offset, offset, -1, 0)
+    progress.refuse_by_clock(2)
+    assert progress.snapshot().void == (2,)
+    assert Progress.restore(progress.snapshot()).is_void(2)
+    progress.resolve([0, 1])
+    assert progress.snapshot().void == ()
