@@ -11,7 +11,7 @@ import pytest
 from kafka_broker import broker, wait_until
 from shoal.audit import verify
 from shoal.policy import Policy
-from workers import Deployment, Findings, Worker, export, judge, settle
+from faulty_workers import Deployment, Findings, Worker, export, judge, settle
 
 pytestmark = pytest.mark.faults
 

@@ -146,7 +146,8 @@ class Flow:
 
     def _outcome(self, decided: Decisions) -> Outcome:
         suppressed = self._places[decided.suppressed & (self._slots - 1)].tolist()
-        self.accounts.suppressed["suppressed"] += len(suppressed)
+        if suppressed:
+            self.accounts.suppressed["suppressed"] += len(suppressed)
         if len(decided.offsets) == 1:
             self._next_rank += len(suppressed)
             return Outcome([], suppressed)

@@ -17,7 +17,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka import errors as kafka_errors
 from aiokafka.admin import AIOKafkaAdminClient
 
-from shoal.errors import BrokerError, BrokerUnavailableError, ShoalError
+from shoal.errors import BrokerError, BrokerUnavailableError, FencedError, ShoalError
 from shoal.kafka.checks import check_start
 from shoal.kafka.connection import CLIENT_ERRORS, admin, broker_error, consumer
 from shoal.kafka.lane import Lane
@@ -99,6 +99,8 @@ class Transformer:
 
     def _judge(self, error: ShoalError) -> None:
         self.health.joined = False
+        if isinstance(error, FencedError) and self.start.drain:
+            raise BrokerError("--drain: a worker of this group is running; stop all of them first") from None
         if not error.retriable:
             raise error
         if isinstance(error, BrokerUnavailableError):
@@ -115,28 +117,41 @@ class Transformer:
         async with admin(settings) as client:
             self._partitions = await check_start(client, self.policy, settings)
             self._note_contact()
-            reader = consumer(
-                settings,
-                group_id=settings.group,
-                group_instance_id=settings.instance_id,
-                client_id=f"shoal-{settings.instance_id or settings.group}",
-                session_timeout_ms=settings.session_timeout_ms,
-                heartbeat_interval_ms=settings.session_timeout_ms // 3,
-                fetch_max_wait_ms=200,
-            )
-            listener = _Assignment(self, client, reader)
-            reader.subscribe([settings.input], listener=listener)
+            reader = self._member() if not self.start.drain else consumer(settings)
             probe = None
             finish = False
             try:
-                await reader.start()
+                if self.start.drain:
+                    await self._take_all(client, reader)
+                else:
+                    reader.subscribe([settings.input], listener=_Assignment(self, client, reader))
+                    await reader.start()
                 probe = asyncio.create_task(self._probe(reader))
                 await self._read(reader)
                 finish = True
             except CLIENT_ERRORS as error:
-                    raise broker_error(error) from None
+                raise broker_error(error) from None
             finally:
                 await self._leave(reader, probe, finish=finish)
+
+    def _member(self) -> AIOKafkaConsumer:
+        settings = self.settings
+        return consumer(
+            settings,
+            group_id=settings.group,
+            group_instance_id=settings.instance_id,
+            client_id=f"shoal-{settings.instance_id or settings.group}",
+            session_timeout_ms=settings.session_timeout_ms,
+            heartbeat_interval_ms=settings.session_timeout_ms // 3,
+            fetch_max_wait_ms=200,
+        )
+
+    async def _take_all(self, client: AIOKafkaAdminClient, reader: AIOKafkaConsumer) -> None:
+        """Take every partition without joining the group: who drains must not wait for members that died."""
+        await reader.start()
+        places = [TopicPartition(self.settings.input, number) for number in range(self._partitions[str(self.settings.input)])]
+        reader.assign(places)
+        await self.take_over(places, client, reader)
 
     async def _leave(self, reader: AIOKafkaConsumer, probe: asyncio.Task[None] | None, *, finish: bool) -> None:
         self.health.joined = False

@@ -16,7 +16,7 @@ from typing import Any
 
 from kafka_broker import Message, create_topic, produce, read_all, wait_until
 
-WORKER = Path(__file__).with_name("worker.py")
+WORKER = Path(__file__).parent / "faults" / "worker.py"
 SIDE = ("output", "quarantine", "clusters", "evidence")
 
 
