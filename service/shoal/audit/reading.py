@@ -157,7 +157,7 @@ def original_records(path: Path, *, wrapped: bool) -> Iterator[tuple[int, int, R
             is_text = isinstance(value, str) and not isinstance(value, Token)
             yield partition, offset, _record(str(value)) if is_text else _as_record(value)
     elif form_of(path) == "csv":
-        for number, (_, cells) in enumerate(_csv_rows(path)):
+        for number, (_, cells) in enumerate(_csv_rows(path, marked=True)):
             yield 0, number, cells
     else:
         for number, text in enumerate(byte_lines(path)):
@@ -173,7 +173,7 @@ def released_records(path: Path, *, wrapped: bool) -> Iterator[tuple[int, str, R
             text = str(value) if isinstance(value, str) and not isinstance(value, Token) else ""
             yield partition, text, _record(text)
     elif form_of(path) == "csv":
-        for text, cells in _csv_rows(path):
+        for text, cells in _csv_rows(path, marked=False):
             yield 0, text, cells
     else:
         for row in byte_lines(path):
@@ -191,7 +191,7 @@ def original_header(path: Path) -> list[str]:
     InputError
         No header, or a name stands twice.
     """
-    header = released_header(path)
+    header = _header(path, marked=True)
     if not header:
         raise InputError(f"{path}, line 1: no header; the first line must name the columns")
     if len(set(header)) != len(header):
@@ -207,15 +207,19 @@ def released_header(path: Path) -> list[str] | None:
     InputError
         The first line is not CSV.
     """
-    for _, cells in _cells(path):
+    return _header(path, marked=False)
+
+
+def _header(path: Path, *, marked: bool) -> list[str] | None:
+    for _, cells in _cells(path, marked=marked):
         if cells is None:
             raise InputError(f"{path}, line 1: the header is not UTF-8 text in CSV; write it again")
         return cells
     return None
 
 
-def _csv_rows(path: Path) -> Iterator[tuple[str, Record | None]]:
-    rows = _cells(path)
+def _csv_rows(path: Path, *, marked: bool) -> Iterator[tuple[str, Record | None]]:
+    rows = _cells(path, marked=marked)
     header = next(rows, ("", None))[1] or []
     doubled = len(set(header)) != len(header)
     for text, cells in rows:
@@ -227,13 +231,16 @@ def _csv_rows(path: Path) -> Iterator[tuple[str, Record | None]]:
             yield text, dict(zip(header, cells, strict=True))
 
 
-def _cells(path: Path) -> Iterator[tuple[str, list[str] | None]]:
-    """Text and cells of each record of a CSV file, header first; None where a record is not CSV in UTF-8."""
+def _cells(path: Path, *, marked: bool) -> Iterator[tuple[str, list[str] | None]]:
+    """Text and cells of each record of a CSV file, header first; None where a record is not CSV in UTF-8.
+
+    ``marked``: a byte order mark at the beginning is none of the text.
+    """
     taken: list[str] = []
 
     def feed() -> Iterator[str]:
         for number, line in enumerate(_ended_lines(path)):
-            known = line if number else line.removeprefix(codecs.BOM_UTF8)
+            known = line if number or not marked else line.removeprefix(codecs.BOM_UTF8)
             taken.append(known.decode(errors="surrogateescape"))
             yield taken[-1]
 

@@ -134,7 +134,9 @@ def _judge_runs(rows: Rows, clusters: list[Cluster], together: Tally, ordered: T
     for cluster in clusters:
         waiting[cluster.quasi].add(cluster)
     for start, stop in runs(rows):
-        parted = waiting[rows.quasi[start]].part(rows, start, stop)
+        # Parts in byte order are what is looked for; only if there are none, parts in any order.
+        here = waiting[rows.quasi[start]]
+        parted = here.part(rows, start, stop, rising=True) or here.part(rows, start, stop, rising=False)
         if parted is None:
             together.fail(f"row {rows.lines[start]}")
             continue
@@ -160,7 +162,7 @@ class _Waiting:
         self._by_rows[tuple(sorted(cluster.kept))].append(cluster)
         self._sizes = sorted({*self._sizes, len(cluster.kept)}, reverse=True)
 
-    def part(self, rows: Rows, start: int, stop: int) -> list[tuple[int, Cluster]] | None:
+    def part(self, rows: Rows, start: int, stop: int, *, rising: bool) -> list[tuple[int, Cluster]] | None:
         """Part a run into clusters, each taken out of those waiting; None if it cannot be done."""
         path: list[tuple[int, Cluster]] = []
         options = [iter(self._sizes)]
@@ -169,7 +171,10 @@ class _Waiting:
             cluster = None
             for size in options[-1]:
                 tries -= 1
-                if position + size <= stop and (cluster := self._take(rows.kept[position : position + size])):
+                end = position + size
+                if end > stop or (rising and not all(rows.rises[position + 1 : end])):
+                    continue
+                if cluster := self._take(rows.kept[position:end]):
                     break
             if cluster is not None:
                 path.append((position, cluster))

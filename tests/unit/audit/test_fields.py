@@ -1,0 +1,285 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from shoal.audit.fields import Fields, Usable, kept_reader
+from shoal.audit.reading import Form, Pairs, Token, original_records
+from shoal.policy import FieldType
+from unit.audit.naive_release import load_policy
+
+pytestmark = pytest.mark.unit
+
+POLICY = """
+attributes:
+  who:  {{role: identifier, subject: true, type: {subject}}}
+  id:   {{role: identifier}}
+  age:  {{role: quasi_identifier, bounds: [0, 110], integer: true}}
+  size: {{role: quasi_identifier, bounds: [-1.5, 2.5], out_of_bounds: quarantine}}
+  job:  {{role: other, type: {kept}, publish_unchanged: true}}
+undeclared: {undeclared}
+privacy: {{k: 2}}
+stream: {{delta: 20}}
+"""
+GOOD = {"who": "p", "id": 1, "age": 40, "size": 0.5, "job": "x"}
+
+
+def take(folder: Path, line: str, form: Form = "jsonl", **settings: str) -> Usable | None:
+    settings = {"subject": "any", "kept": "any", "undeclared": "quarantine"} | settings
+    policy = load_policy(folder, POLICY.format(**settings))
+    path = folder / f"original.{form}"
+    path.write_bytes(line.encode("utf-8", "surrogateescape"))
+    (_, _, record) = next(original_records(path, wrapped=False))
+    return Fields(policy, form, "jsonl").take(record)
+
+
+def test_a_record_that_fits_is_read(tmp_path: Path) -> None:
+    assert take(tmp_path, json.dumps(GOOD)) == Usable((40.0, 0.5), '"x"', "p")
+
+
+def test_values_out_of_bounds_are_clipped_where_the_policy_clips(tmp_path: Path) -> None:
+    found = take(tmp_path, json.dumps(GOOD | {"age": 1000}))
+    assert found is not None
+    assert found.values == (110.0, 0.5)
+
+
+@pytest.mark.parametrize(
+    "bent",
+    [
+        {"age": "40"},
+        {"age": True},
+        {"age": None},
+        {"age": [40]},
+        {"age": 40.5},
+        {"size": 2.6},
+        {"size": -1.6},
+        {"who": None},
+        {"who": ""},
+        {"who": " \t"},
+        {"who": ["p"]},
+        {"who": {"p": 1}},
+        {"job": ["x"]},
+        {"job": {}},
+        {"extra": 1},
+        {"job": "\ud800"},
+        {"who": "\ud800"},
+    ],
+)
+def test_a_record_that_does_not_fit_is_unusable(tmp_path: Path, bent: dict[str, Any]) -> None:
+    assert take(tmp_path, json.dumps(GOOD | bent)) is None
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_every_declared_field_must_be_there(tmp_path: Path, name: str) -> None:
+    assert take(tmp_path, json.dumps({key: value for key, value in GOOD.items() if key != name})) is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[]",
+        "7",
+        "null",
+        "{",
+        json.dumps(GOOD)[:-1] + ',"age":40}',
+        json.dumps(GOOD).replace("40", "NaN"),
+        json.dumps(GOOD).replace("40", "Infinity"),
+        json.dumps(GOOD).replace("40", "1e400"),
+        json.dumps(GOOD).replace("40", "1" + "0" * 400),
+        json.dumps(GOOD).replace('"x"', "1e400"),
+        json.dumps(GOOD).replace('"x"', "1" * 5000),
+        json.dumps(GOOD).replace('"x"', '"\udc80"'),
+        json.dumps(GOOD).replace('"x"', "[" * 100_000),
+        json.dumps(GOOD) * 2,
+        "",
+    ],
+)
+def test_what_is_no_record_is_unusable(tmp_path: Path, line: str) -> None:
+    assert take(tmp_path, line + "\n") is None
+
+
+@pytest.mark.parametrize(
+    "line", ["\ufeff" + json.dumps(GOOD), json.dumps(GOOD) + "\r", json.dumps(GOOD, indent=1).replace("\n", " ")]
+)
+def test_what_surrounds_a_record_does_not_matter(tmp_path: Path, line: str) -> None:
+    assert take(tmp_path, line) is not None
+
+
+def test_undeclared_fields_are_dropped_where_the_policy_says_so(tmp_path: Path) -> None:
+    line = json.dumps(GOOD | {"extra": {"a": ["\ud800"]}})
+    assert take(tmp_path, line, undeclared="drop") == Usable((40.0, 0.5), '"x"', "p")
+
+
+def test_numbers_are_floats_of_their_text(tmp_path: Path) -> None:
+    found = take(tmp_path, json.dumps(GOOD).replace("40", "4.2e1").replace("0.5", "0.1000000000000000055"))
+    assert found is not None
+    assert found.values == (42.0, 0.1)
+
+
+# ---------------------------------------------------------------- people
+
+
+@pytest.mark.parametrize(
+    ("kind", "same"),
+    [
+        ("any", [7, 7.0, "7", "7 ", "007", "7.0", "70e-1", "+7"]),
+        ("integer", [7, 7.0, "7", "7 ", "007"]),
+        ("number", [7, 7.0, "7", "7 "]),
+        ("any", [0, -0.0, "0", "000", "-0"]),
+        ("any", ["Ame\u0301lie", "Amélie", " Amélie\n"]),
+        ("string", ["Ame\u0301lie", "Amélie", " Amélie\n"]),
+        ("boolean", [True, "true", " true"]),
+        ("any", [9007199254740993, "9007199254740993.0"]),
+    ],
+)
+def test_spellings_of_one_person(tmp_path: Path, kind: str, same: list[object]) -> None:
+    found = {take(tmp_path, json.dumps(GOOD | {"who": who}), subject=kind) for who in same}
+    assert None not in found
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "different"),
+    [
+        ("any", [7, 70, -7, 0.7, "seven", "٧", "7 0", "0x7", "1e9999999999999999999"]),
+        ("string", ["7", "07", "7.0"]),
+        ("any", [9007199254740993, 9007199254740992]),
+        ("any", ["a", "A", "á"]),
+        ("boolean", [True, False]),
+    ],
+)
+def test_different_people(tmp_path: Path, kind: str, different: list[object]) -> None:
+    found = [take(tmp_path, json.dumps(GOOD | {"who": who}), subject=kind) for who in different]
+    assert len({one.subject for one in found if one is not None}) == len(different)
+
+
+@pytest.mark.parametrize(
+    ("kind", "nobody"),
+    [
+        ("string", [7, True, None, ""]),
+        ("integer", ["seven", 7.5, True, ""]),
+        ("number", ["seven", False]),
+        ("boolean", [1, "yes", 0]),
+    ],
+)
+def test_a_subject_of_another_type_is_nobody(tmp_path: Path, kind: str, nobody: list[object]) -> None:
+    assert {take(tmp_path, json.dumps(GOOD | {"who": who}), subject=kind) for who in nobody} == {None}
+
+
+# ---------------------------------------------------------------- kept fields
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "text"),
+    [
+        ("any", Token("1"), "1"),
+        ("any", Token("1.0"), "1"),
+        ("any", Token("1e2"), "100"),
+        ("any", Token("-0.0"), "0"),
+        ("any", Token("-0"), "0"),
+        ("any", Token("0.10"), "0.1"),
+        ("any", Token("1e23"), "1" + "0" * 23),
+        ("any", Token("123456789012345678901"), "123456789012345678901"),
+        ("any", True, "true"),
+        ("any", "1", '"1"'),
+        ("any", "true", '"true"'),
+        ("any", None, "null"),
+        ("any", 'é"\\\n\x00/', '"é\\"\\\\\\n\\u0000/"'),
+        ("any", Pairs(), None),
+        ("string", "x", '"x"'),
+        ("string", None, "null"),
+        ("string", Token("1"), None),
+        ("string", True, None),
+        ("integer", Token("7"), "7"),
+        ("integer", Token("7.0"), "7"),
+        ("integer", Token("7.5"), None),
+        ("integer", "7", None),
+        ("integer", True, None),
+        ("integer", None, "null"),
+        ("number", Token("7.5"), "7.5"),
+        ("number", "7.5", None),
+        ("number", False, None),
+        ("boolean", False, "false"),
+        ("boolean", "false", None),
+        ("boolean", Token("0"), None),
+        ("boolean", None, "null"),
+    ],
+)
+def test_kept_values_of_json_are_compared_by_type_and_value(kind: FieldType, value: object, text: str | None) -> None:
+    assert kept_reader(kind, "jsonl", "jsonl")(value) == text
+
+
+@pytest.mark.parametrize(
+    ("kind", "cell", "text"),
+    [
+        ("any", "7", '"7"'),
+        ("any", "", '""'),
+        ("string", " x ", '" x "'),
+        ("integer", "007", "7"),
+        ("integer", " 7 ", "7"),
+        ("integer", "", "null"),
+        ("integer", "7.5", None),
+        ("integer", "x", None),
+        ("number", "1e2", "100"),
+        ("number", ".5", "0.5"),
+        ("number", "inf", None),
+        ("number", "1_0", None),
+        ("number", "٧", None),
+        ("number", "", "null"),
+        ("boolean", "true", "true"),
+        ("boolean", "", "null"),
+        ("boolean", "1", None),
+    ],
+)
+def test_kept_values_of_csv_are_texts_until_a_type_is_declared(kind: FieldType, cell: str, text: str | None) -> None:
+    assert kept_reader(kind, "csv", "csv")(cell) == text
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "text"),
+    [
+        ("any", Token("1e2"), '"100"'),
+        ("any", None, '""'),
+        ("any", True, '"true"'),
+        ("string", "x", '"x"'),
+        ("string", Token("1"), None),
+        ("integer", None, "null"),
+    ],
+)
+def test_json_values_are_compared_with_the_cells_they_become(kind: FieldType, value: object, text: str | None) -> None:
+    assert kept_reader(kind, "jsonl", "csv")(value) == text
+
+
+# ---------------------------------------------------------------- CSV
+
+
+CSV = "who,id,age,size,job\n"
+
+
+def test_a_csv_record_is_read(tmp_path: Path) -> None:
+    assert take(tmp_path, CSV + 'p,1, 40 ,.5,"x\ny"\n', "csv") == Usable((40.0, 0.5), '"x\\ny"', "p")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "p,1,40.5,0.5,x",
+        "p,1,forty,0.5,x",
+        "p,1,nan,0.5,x",
+        "p,1,,0.5,x",
+        "p,1,0x28,0.5,x",
+        "p,1,٤٠,0.5,x",
+        "p,1,1e999,0.5,x",
+        "p,1,40,9,x",
+        ",1,40,0.5,x",
+        "p,1,40,0.5",
+        "p,1,40,0.5,x,y",
+        'p,1,40,0.5,"x"y',
+        "p,1,40,0.5,\udcff",
+        "",
+    ],
+)
+def test_a_csv_record_that_does_not_fit_is_unusable(tmp_path: Path, line: str) -> None:
+    assert take(tmp_path, CSV + line + "\n", "csv") is None
