@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from shoal.errors import ParameterError
 from shoal.kernel.arrays import Float64Matrix, Int64Matrix, Int64Vector
 from shoal.kernel.held import HEAD, TAIL, Held, empty_held
-from shoal.kernel.tally import Tally, empty_tally
 
 __all__ = ["Block", "Border", "Buffer"]
 
@@ -21,6 +20,7 @@ FARTHEST = 1 << 62
 """Positions and marks stay within +-2^62, so that their differences fit 64 bits."""
 
 AnyArray: TypeAlias = NDArray[np.generic]
+AnyNumber = TypeVar("AnyNumber", np.float64, np.int64)
 
 
 class Block(NamedTuple):
@@ -47,7 +47,7 @@ class Buffer:
 
     Attributes
     ----------
-    held, tally
+    held
         The arrays that the kernels work on.
     capacity : int
         ``delta + 1`` and a slice.
@@ -56,7 +56,6 @@ class Buffer:
     def __init__(self, delta: int, dimensions: int, columns: int) -> None:
         self.capacity = delta + 1 + SLICE
         self.held: Held = empty_held(self.capacity, dimensions, columns)
-        self.tally: Tally = empty_tally(self.capacity)
 
     def __len__(self) -> int:
         return int(self.held.line[TAIL] - self.held.line[HEAD])
@@ -81,7 +80,7 @@ class Buffer:
 
     def _move_to_front(self) -> None:
         head, tail = self.held.line[HEAD], self.held.line[TAIL]
-        for array in (self.held.coordinates, self.held.positions, self.held.owners, self.held.marks):
+        for array in (self.held.coordinates, self.held.positions, self.held.subjects, self.held.marks):
             array[..., : tail - head] = array[..., head:tail].copy()
         self.held.line[:] = 0, tail - head
 
@@ -112,35 +111,37 @@ class Border:
         ParameterError
             Naming the array and what it must be, never a value.
         """
-        _expect(coordinates, "coordinates", np.float64, (None, self._dimensions))
-        count = len(coordinates)
+        count = len(_expect(coordinates, "coordinates", np.float64, (None, self._dimensions)))
         if self._by_subject is not None and self._by_subject != (subjects is not None):
             raise ParameterError("subjects: given in some blocks and left out in others; a stream has them or has not")
-        if positions is None:
-            positions = np.arange(self.last + 1, self.last + 1 + count, dtype=np.int64)
-        if subjects is None:
-            subjects = positions
-        if marks is None and not self._columns:
-            marks = np.zeros((count, 0), np.int64)
-        if marks is None:
-            raise ParameterError(f"marks: missing, {self._columns} columns were announced by reach")
-        _expect(positions, "positions", np.int64, (count,))
-        _expect(subjects, "subjects", np.int64, (count,))
-        _expect(marks, "marks", np.int64, (count, self._columns))
-        block = Block(coordinates, subjects, positions, marks)  # type: ignore[arg-type]  # the dtypes were just checked
+        numbered = np.arange(self.last + 1, self.last + 1 + count) if positions is None else positions
+        block = Block(
+            _expect(coordinates, "coordinates", np.float64, (count, self._dimensions)),
+            _expect(numbered if subjects is None else subjects, "subjects", np.int64, (count,)),
+            _expect(numbered, "positions", np.int64, (count,)),
+            _expect(self._marks_or_none(marks, count), "marks", np.int64, (count, self._columns)),
+        )
         if count:
-            self._check_content(block)
+            self._check_content(block, numbered=positions is None)
         return block
 
-    def _check_content(self, block: Block) -> None:
+    def _marks_or_none(self, marks: AnyArray | None, count: int) -> AnyArray:
+        if marks is None and self._columns:
+            raise ParameterError(f"marks: missing, {self._columns} columns were announced by reach")
+        return np.zeros((count, 0), np.int64) if marks is None else marks
+
+    def _check_content(self, block: Block, *, numbered: bool) -> None:
         if not np.isfinite(block.coordinates).all():
             raise ParameterError("coordinates: must be finite")
-        if block.positions[0] <= self.last or block.positions[-1] >= FARTHEST or (np.diff(block.positions) <= 0).any():
+        if block.positions[-1] >= FARTHEST or not (numbered or self._ascends(block.positions)):
             raise ParameterError("positions: must ascend strictly, from block to block too, and stay below 2^62")
         if self._columns:
             falling = (block.marks[0] < self._marks).any() or (block.marks[1:] < block.marks[:-1]).any()
             if falling or (block.marks[-1] >= FARTHEST).any():
                 raise ParameterError("marks: must not fall, from block to block neither, and stay within +-2^62")
+
+    def _ascends(self, positions: Int64Vector) -> bool:
+        return bool(positions[0] > self.last and (positions[1:] > positions[:-1]).all())
 
     def remember(self, block: Block, *, by_subject: bool) -> None:
         """Take a checked block as the one that the next is checked against."""
@@ -150,11 +151,13 @@ class Border:
             self._marks = block.marks[-1].copy()
 
 
-def _expect(array: object, name: str, dtype: type[np.generic], shape: tuple[int | None, ...]) -> None:
-    wanted = f"({', '.join('n' if size is None else str(size) for size in shape)}{',' if len(shape) == 1 else ''})"
-    if not isinstance(array, np.ndarray) or array.dtype != dtype:
-        raise ParameterError(f"{name}: must be an array of {dtype.__name__}, shape {wanted}")
-    if array.ndim != len(shape) or any(
-        size not in {None, found} for size, found in zip(shape, array.shape, strict=True)
+def _expect(array: object, name: str, dtype: type[AnyNumber], shape: tuple[int | None, ...]) -> NDArray[AnyNumber]:
+    fits = isinstance(array, np.ndarray) and array.dtype == dtype and array.ndim == len(shape)
+    if (
+        isinstance(array, np.ndarray)
+        and fits
+        and all(size is None or size == found for size, found in zip(shape, array.shape, strict=True))
     ):
-        raise ParameterError(f"{name}: must have shape {wanted}, not {array.shape}")
+        return array
+    wanted = f"({', '.join('n' if size is None else str(size) for size in shape)}{',' if len(shape) == 1 else ''})"
+    raise ParameterError(f"{name}: must be an array of {dtype.__name__}, shape {wanted}")

@@ -9,7 +9,7 @@ import numpy as np
 from shoal.errors import AnonymityViolation, DelayViolation, GuaranteeError
 from shoal.kernel.arrays import Int64Vector
 from shoal.kernel.held import FLUSHED, Outcome
-from shoal.kernel.recount import recount, settle
+from shoal.kernel.recount import Ledger, count_subjects, is_overdue, settle, strike
 
 __all__ = ["Guarantee", "Sealed"]
 
@@ -84,34 +84,29 @@ class Guarantee:
         return sealed
 
     def _settle(self, outcome: Outcome) -> Sealed:
-        gone = np.zeros(len(self._positions), np.bool_)
-        owners = np.empty(len(outcome.positions), np.int64)
-        unread = np.empty(len(outcome.suppressed), np.int64)
-        settled = settle(self._positions, self._subjects, outcome.positions, gone, owners)
-        if not (settled and settle(self._positions, self._subjects, outcome.suppressed, gone, unread)):
+        ledger = Ledger(self._positions, self._subjects, np.zeros(len(self._positions), np.bool_))
+        owners = np.empty(max(len(outcome.positions), len(outcome.suppressed)), np.int64)
+        # The suppressed first: their subjects are of no interest, and are written over.
+        if not (settle(ledger, outcome.suppressed, owners) and settle(ledger, outcome.positions, owners)):
             raise AnonymityViolation("a record that is not held was about to leave")
-        counted = Sealed(np.zeros(len(outcome.causes), np.int64), np.zeros(len(outcome.causes), np.int64))
-        recount(owners, outcome.offsets, counted.subjects, counted.heaviest)
-        if (counted.subjects < self._k).any():
+        sealed = Sealed(np.empty(len(outcome.newest), np.int64), np.empty(len(outcome.newest), np.int64))
+        count_subjects(owners, outcome.offsets, sealed.subjects, sealed.heaviest)
+        if (sealed.subjects < self._k).any():
             raise AnonymityViolation(
-                f"a cluster of {counted.subjects.min()} subjects was about to leave, k is {self._k}"
+                f"a cluster of {sealed.subjects.min()} subjects was about to leave, k is {self._k}"
             )
-        if (counted.heaviest > self._max_share * np.diff(outcome.offsets) + SHARE_TOLERANCE).any():
+        if (sealed.heaviest > self._max_share * np.diff(outcome.offsets) + SHARE_TOLERANCE).any():
             raise AnonymityViolation(f"a subject was about to own more than {self._max_share} of a cluster")
-        self._positions = self._positions[~gone]
-        self._subjects = self._subjects[~gone]
-        return counted
+        kept = strike(ledger)
+        self._positions = self._positions[:kept]
+        self._subjects = self._subjects[:kept]
+        return sealed
 
     def _check_delays(self, outcome: Outcome) -> None:
-        first = outcome.positions[outcome.offsets[:-1]]
-        for oldest, newest, causes in (
-            (first, outcome.newest, outcome.causes),
-            (outcome.suppressed, outcome.suppressed_newest, outcome.suppressed_causes),
-        ):
-            # The arrival at which a record leaves may find it due, the arrival before may not.
-            earlier = self._arrivals[np.searchsorted(self._arrivals, newest) - 1]
-            seen = np.where(causes == FLUSHED, newest, earlier)
-            if (seen - oldest >= self._delta).any():
-                raise DelayViolation(f"a record was held for more than {self._delta} positions")
+        singly = np.arange(len(outcome.suppressed) + 1)
+        released = (outcome.positions, outcome.offsets, outcome.newest, outcome.causes == FLUSHED)
+        suppressed = (outcome.suppressed, singly, outcome.suppressed_newest, outcome.suppressed_causes == FLUSHED)
+        if any(is_overdue(*leaving, self._arrivals, self._delta) for leaving in (released, suppressed)):
+            raise DelayViolation(f"a record was held for more than {self._delta} positions")
         if len(self._positions) and self._arrivals[-1] - self._positions[0] >= self._delta:
             raise DelayViolation(f"a record would be held for more than {self._delta} positions")

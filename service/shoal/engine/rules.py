@@ -68,10 +68,10 @@ class Nearest:
         return _trimmed(outcome)
 
     def _decide(self, outcome: Outcome, staged: int) -> None:
-        nearest.expire_due(self._buffer.held, self._buffer.tally, self._scratch, outcome, self._demand, staged)
+        nearest.expire_due(self._buffer.held, self._scratch, outcome, self._demand, staged)
 
     def _conclude(self, outcome: Outcome, newest: int) -> None:
-        nearest.expire_rest(self._buffer.held, self._buffer.tally, self._scratch, outcome, self._demand, newest)
+        nearest.expire_rest(self._buffer.held, self._scratch, outcome, self._demand, newest)
 
 
 def rule_faults(name: str) -> list[str]:

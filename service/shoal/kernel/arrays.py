@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "BoolMatrix",
     "BoolVector",
     "Float64Matrix",
     "Float64Vector",
@@ -24,3 +25,4 @@ Int64Vector: TypeAlias = NDArray[np.int64]
 Int32Vector: TypeAlias = NDArray[np.int32]
 Int8Vector: TypeAlias = NDArray[np.int8]
 BoolVector: TypeAlias = NDArray[np.bool_]
+BoolMatrix: TypeAlias = NDArray[np.bool_]

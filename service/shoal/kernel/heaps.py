@@ -1,29 +1,27 @@
-"""Binary heaps of records ordered by distance, then by age: the older of two equally far ones is the nearer."""
+"""A binary heap of records, the nearest on top; of two that are equally far the older is the nearer."""
 
 from __future__ import annotations
 
 from shoal.kernel.arrays import Float64Vector, Int64Vector
-from shoal.kernel.jit import njit
+from shoal.kernel.jit import njit_in_place
 
 __all__ = ["build", "sink"]
 
 
-@njit
-def _precedes(distances: Float64Vector, one: int, other: int, farthest: bool) -> bool:  # noqa: FBT001 - numba
-    if distances[one] != distances[other]:
-        return bool((distances[one] > distances[other]) == farthest)
-    return (one > other) == farthest
+@njit_in_place
+def _is_nearer(distances: Float64Vector, one: int, other: int) -> bool:
+    return bool(distances[one] < distances[other] or (distances[one] == distances[other] and one < other))
 
 
-@njit
-def sink(heap: Int64Vector, size: int, place: int, distances: Float64Vector, farthest: bool) -> None:  # noqa: FBT001 - numba
-    """Restore the order below one place of ``heap[:size]``; the top is the farthest record, or the nearest."""
+@njit_in_place
+def sink(heap: Int64Vector, size: int, place: int, distances: Float64Vector) -> None:
+    """Restore the order below one place of ``heap[:size]``."""
     record = heap[place]
     child = 2 * place + 1
     while child < size:
-        if child + 1 < size and _precedes(distances, heap[child + 1], heap[child], farthest):
+        if child + 1 < size and _is_nearer(distances, heap[child + 1], heap[child]):
             child += 1
-        if not _precedes(distances, heap[child], record, farthest):
+        if not _is_nearer(distances, heap[child], record):
             break
         heap[place] = heap[child]
         place = child
@@ -31,8 +29,8 @@ def sink(heap: Int64Vector, size: int, place: int, distances: Float64Vector, far
     heap[place] = record
 
 
-@njit
-def build(heap: Int64Vector, distances: Float64Vector, farthest: bool) -> None:  # noqa: FBT001 - numba
-    """Order a heap of arbitrary records, in place."""
+@njit_in_place
+def build(heap: Int64Vector, distances: Float64Vector) -> None:
+    """Order arbitrary records, in place."""
     for place in range(heap.size // 2 - 1, -1, -1):
-        sink(heap, heap.size, place, distances, farthest)
+        sink(heap, heap.size, place, distances)

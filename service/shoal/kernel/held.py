@@ -10,10 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoal.kernel import tally as owners_of
 from shoal.kernel.arrays import Float64Matrix, Float64Vector, Int8Vector, Int64Matrix, Int64Vector
-from shoal.kernel.jit import njit
-from shoal.kernel.tally import Tally
+from shoal.kernel.jit import njit_in_place
 
 __all__ = [
     "BY_POSITION",
@@ -26,7 +24,6 @@ __all__ = [
     "due",
     "empty_held",
     "empty_outcome",
-    "forget",
     "release",
     "suppress",
 ]
@@ -34,6 +31,9 @@ __all__ = [
 HEAD, TAIL = 0, 1
 CLUSTERS, RELEASED, SUPPRESSED = 0, 1, 2
 NOT_DUE = -2
+LONG = 16
+"""Records between two members, on average, from which on runs are copied and not single values."""
+
 FLUSHED = -1
 BY_POSITION = 0
 """Causes of a decision: the end of the stream, delta; mark column c (from 0) is cause c + 1."""
@@ -42,18 +42,20 @@ BY_POSITION = 0
 class Held(NamedTuple):
     """Held records, one column each.
 
-    ``coordinates`` (d, capacity) float64; ``positions`` (capacity,); ``marks`` (C, capacity); ``subjects`` (capacity,)
-    codes, read on arrival only; ``owners`` (capacity,) their numbers in the tally; ``line`` (2,) head and tail;
-    ``latest`` (C,) marks of the last arrival, which may have left already.
+    ``coordinates`` (d, capacity) float64; ``positions`` and ``subjects`` (capacity,); ``marks`` (C, capacity);
+    ``line`` (2,) head and tail; ``latest`` (C,) marks of the last arrival, which may have left already;
+    ``staying``, ``moved_numbers``, ``moved_coordinates`` (capacity,) scratch.
     """
 
     coordinates: Float64Matrix
     positions: Int64Vector
-    marks: Int64Matrix
     subjects: Int64Vector
-    owners: Int64Vector
+    marks: Int64Matrix
     line: Int64Vector
     latest: Int64Vector
+    staying: Int64Vector
+    moved_numbers: Int64Vector
+    moved_coordinates: Float64Vector
 
 
 class Outcome(NamedTuple):
@@ -79,11 +81,13 @@ def empty_held(capacity: int, dimensions: int, columns: int) -> Held:
     return Held(
         coordinates=np.zeros((dimensions, capacity)),
         positions=np.zeros(capacity, np.int64),
-        marks=np.zeros((columns, capacity), np.int64),
         subjects=np.zeros(capacity, np.int64),
-        owners=np.zeros(capacity, np.int64),
+        marks=np.zeros((columns, capacity), np.int64),
         line=np.zeros(2, np.int64),
         latest=np.zeros(columns, np.int64),
+        staying=np.zeros(capacity, np.int64),
+        moved_numbers=np.zeros(capacity, np.int64),
+        moved_coordinates=np.zeros(capacity),
     )
 
 
@@ -102,17 +106,17 @@ def empty_outcome(capacity: int) -> Outcome:
     )
 
 
-@njit
-def arrive(held: Held, tally: Tally) -> int:
+@njit_in_place
+def arrive(held: Held) -> int:
     """Move the tail over the next record of the block and return its position."""
     tail = held.line[TAIL]
-    held.owners[tail] = owners_of.take(tally, held.subjects[tail])
-    held.latest[:] = held.marks[:, tail]
+    for column in range(held.latest.size):
+        held.latest[column] = held.marks[column, tail]
     held.line[TAIL] = tail + 1
     return int(held.positions[tail])
 
 
-@njit
+@njit_in_place
 def due(held: Held, newest: int, delta: int, reach: Int64Vector) -> int:
     """Return the cause for which the oldest held record must leave now that ``newest`` is here, or `NOT_DUE`."""
     head, tail = held.line[HEAD], held.line[TAIL]
@@ -126,8 +130,8 @@ def due(held: Held, newest: int, delta: int, reach: Int64Vector) -> int:
     return NOT_DUE
 
 
-@njit
-def suppress(held: Held, tally: Tally, outcome: Outcome, newest: int, cause: int) -> None:
+@njit_in_place
+def suppress(held: Held, outcome: Outcome, newest: int, cause: int) -> None:
     """Write the oldest held record down as suppressed and forget it."""
     head, index = held.line[HEAD], outcome.counts[SUPPRESSED]
     outcome.suppressed[index] = held.positions[head]
@@ -135,43 +139,78 @@ def suppress(held: Held, tally: Tally, outcome: Outcome, newest: int, cause: int
     outcome.suppressed_newest[index] = newest
     outcome.suppressed_before[index] = outcome.counts[CLUSTERS]
     outcome.counts[SUPPRESSED] = index + 1
-    owners_of.drop(tally, held.owners[head])
     held.line[HEAD] = head + 1
 
 
-@njit
-def release(held: Held, tally: Tally, outcome: Outcome, members: Int64Vector, newest: int, cause: int) -> None:
+@njit_in_place
+def release(held: Held, outcome: Outcome, members: Int64Vector, newest: int, cause: int) -> None:
     """Write a cluster down and forget its members, given by their ascending distance from the head."""
     head, index, start = held.line[HEAD], outcome.counts[CLUSTERS], outcome.counts[RELEASED]
+    positions = held.positions[head:]
     for i in range(members.size):
-        outcome.positions[start + i] = held.positions[head + members[i]]
-        owners_of.drop(tally, held.owners[head + members[i]])
+        outcome.positions[start + i] = positions[members[i]]
     outcome.offsets[index + 1] = start + members.size
     outcome.causes[index] = cause
     outcome.newest[index] = newest
     outcome.counts[CLUSTERS] = index + 1
     outcome.counts[RELEASED] = start + members.size
-    forget(held, members)
+    _forget(held, members)
 
 
-@njit
-def forget(held: Held, members: Int64Vector) -> None:
-    """Close the gaps that the members leave: older records move up, since the oldest record always leaves."""
-    head = held.line[HEAD]
+@njit_in_place
+def _forget(held: Held, members: Int64Vector) -> None:
+    """Close the gaps that members leave: older records move up, since the oldest of all is always a member."""
+    head, moving = held.line[HEAD], members[-1] + 1 - members.size
     stop = head + members[-1] + 1
-    _close(held.positions[head:stop], members)
-    _close(held.owners[head:stop], members)
-    for row in range(held.coordinates.shape[0]):
-        _close(held.coordinates[row, head:stop], members)
-    for row in range(held.marks.shape[0]):
-        _close(held.marks[row, head:stop], members)
+    if moving > LONG * members.size:
+        _slide(held.positions[head:stop], members, held.moved_numbers)
+        _slide(held.subjects[head:stop], members, held.moved_numbers)
+        for row in range(held.marks.shape[0]):
+            _slide(held.marks[row, head:stop], members, held.moved_numbers)
+        for row in range(held.coordinates.shape[0]):
+            _slide(held.coordinates[row, head:stop], members, held.moved_coordinates)
+    else:
+        staying = held.staying[: moving + 1]
+        _list_staying(members, staying)
+        staying = staying[:moving]
+        _pick(held.positions[head:stop], staying, held.moved_numbers)
+        _pick(held.subjects[head:stop], staying, held.moved_numbers)
+        for row in range(held.marks.shape[0]):
+            _pick(held.marks[row, head:stop], staying, held.moved_numbers)
+        for row in range(held.coordinates.shape[0]):
+            _pick(held.coordinates[row, head:stop], staying, held.moved_coordinates)
     held.line[HEAD] = head + members.size
 
 
-@njit
-def _close(column: Float64Vector | Int64Vector, members: Int64Vector) -> None:
-    """Move what stands between two members up by the number of members behind it."""
+@njit_in_place
+def _list_staying(members: Int64Vector, staying: Int64Vector) -> None:
+    """List the records before the youngest member that are none; one place more than needed is written."""
+    kept, next_member = 0, 0
+    for x in range(members[-1]):
+        staying[kept] = x
+        leaves = members[next_member] == x  # no branch: which records leave cannot be guessed
+        next_member += leaves
+        kept += not leaves
+
+
+@njit_in_place
+def _pick(column: Float64Vector | Int64Vector, staying: Int64Vector, moved: Float64Vector | Int64Vector) -> None:
+    """Bring the staying values of a column to its end, one by one."""
+    for i in range(staying.size):
+        moved[i] = column[staying[i]]
+    target = column[column.size - staying.size :]
+    for i in range(staying.size):
+        target[i] = moved[i]
+
+
+@njit_in_place
+def _slide(column: Float64Vector | Int64Vector, members: Int64Vector, moved: Float64Vector | Int64Vector) -> None:
+    """Bring the staying values of a column to its end, run by run from the youngest: copies of long runs are fast."""
     for i in range(members.size - 2, -1, -1):
-        step = members.size - 1 - i
-        for x in range(members[i + 1] - 1, members[i], -1):
-            column[x + step] = column[x]
+        start, step = members[i] + 1, members.size - 1 - i
+        run = column[start : members[i + 1]]
+        target = column[start + step : members[i + 1] + step]
+        for x in range(run.size):
+            moved[x] = run[x]
+        for x in range(run.size):
+            target[x] = moved[x]

@@ -18,7 +18,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 import numba
 from numba.core import config
 
-__all__ = ["njit"]
+__all__ = ["njit", "njit_in_place"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -31,9 +31,26 @@ def njit(function: Callable[P, R]) -> Callable[P, R]:
 
     With ``NUMBA_DISABLE_JIT=1`` the function is left as plain Python.
     """
+    return _compiled(function)
+
+
+def njit_in_place(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile as `njit` does a function that makes no array, only views; one that does is refused on its first call.
+
+    Without new arrays nobody need count references to them, which in small kernels costs as much as the arithmetic.
+    What it calls must be decorated likewise.
+    """
+    try:
+        return _compiled(function, _nrt=False)
+    except KeyError:  # pragma: no cover - a numba to come may not know the option: the same results, later
+        return _compiled(function)
+
+
+def _compiled(function: Callable[P, R], **options: bool) -> Callable[P, R]:
     folder = _cache_folder()
     with _caching_in(folder):
-        compiled = numba.njit(nogil=True, fastmath=False, cache=folder is not None)(function)
+        flags: dict[str, Any] = {"nogil": True, "fastmath": False, "cache": folder is not None, **options}
+        compiled = numba.njit(**flags)(function)
     return cast("Callable[P, R]", compiled)
 
 

@@ -16,8 +16,8 @@ from shoal.kernel import held as records
 from shoal.kernel.arrays import Float64Vector, Int64Vector
 from shoal.kernel.heaps import build, sink
 from shoal.kernel.held import HEAD, TAIL, Held, Outcome
-from shoal.kernel.jit import njit
-from shoal.kernel.tally import DISTINCT, Tally
+from shoal.kernel.jit import njit_in_place
+from shoal.kernel.subjects import Numbering, clear, count_up_to, empty_numbering, number
 
 __all__ = ["Demand", "Scratch", "empty_scratch", "expire_due", "expire_rest"]
 
@@ -36,83 +36,90 @@ class Demand(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Arrays that live for one decision; all of the buffer's capacity.
+    """Arrays that live for one decision, all as long as the buffer; records are named by their distance from the head.
 
-    ``distances`` to the expiring record; ``order`` and ``heap`` hold records by their distance from the head;
-    ``counts`` per owner, zero between decisions; ``who`` owners in the cluster; ``last`` per owner and ``before`` per
-    place in ``order`` chain the records of one owner from the farthest to the nearest; ``book`` (1,) length of ``who``.
+    ``distances`` to the expiring record; ``reached`` the k - 1 smallest of them; ``order`` the cluster; ``heap``;
+    ``owners`` by place in the cluster: number of the subject; ``before``: place of the next nearer record of the same
+    subject, or -1; ``counts`` and ``last`` by number: records in the cluster, place of the farthest.
     """
 
     distances: Float64Vector
+    reached: Float64Vector
     order: Int64Vector
     heap: Int64Vector
-    counts: Int64Vector
-    who: Int64Vector
-    last: Int64Vector
+    owners: Int64Vector
     before: Int64Vector
-    book: Int64Vector
+    counts: Int64Vector
+    last: Int64Vector
+    numbering: Numbering
 
 
 def empty_scratch(capacity: int) -> Scratch:
     """Allocate the scratch arrays once."""
-    order, heap, counts, who, last, before = np.zeros((6, capacity), np.int64)
-    return Scratch(np.zeros(capacity), order, heap, counts, who, last, before, np.zeros(1, np.int64))
+    order, heap, owners, before, counts, last = np.zeros((6, capacity), np.int64)
+    distances, reached = np.zeros((2, capacity))
+    numbering = empty_numbering(capacity)
+    return Scratch(distances, reached, order, heap, owners, before, counts, last, numbering)
 
 
-@njit
-def expire_due(held: Held, tally: Tally, scratch: Scratch, outcome: Outcome, demand: Demand, arriving: int) -> None:
+@njit_in_place
+def expire_due(held: Held, scratch: Scratch, outcome: Outcome, demand: Demand, arriving: int) -> None:
     """Let the next ``arriving`` records of the block in, one by one, and decide on all that becomes due."""
     for _ in range(arriving):
-        newest = records.arrive(held, tally)
+        newest = records.arrive(held)
         cause = records.due(held, newest, demand.delta, demand.reach)
         while cause != records.NOT_DUE:
-            _expire(held, tally, scratch, outcome, demand, newest, cause, demand.k)
+            _expire(held, scratch, outcome, demand, newest, cause)
             cause = records.due(held, newest, demand.delta, demand.reach)
 
 
-@njit
-def expire_rest(held: Held, tally: Tally, scratch: Scratch, outcome: Outcome, demand: Demand, newest: int) -> None:
+@njit_in_place
+def expire_rest(held: Held, scratch: Scratch, outcome: Outcome, demand: Demand, newest: int) -> None:
     """Decide on all held records: the stream has ended.
 
     Fewer than 2k subjects leave as one cluster, for two could not be filled; fewer than k are suppressed.
     """
     while held.line[HEAD] < held.line[TAIL]:
-        wanted = demand.k
-        if tally.book[DISTINCT] < 2 * demand.k:
-            wanted = held.line[TAIL] - held.line[HEAD] + 1  # never reached: all records are taken
-        _expire(held, tally, scratch, outcome, demand, newest, records.FLUSHED, wanted)
+        subjects = held.subjects[held.line[HEAD] : held.line[TAIL]]
+        if demand.k <= count_up_to(scratch.numbering, subjects, 2 * demand.k) < 2 * demand.k:
+            _release_grown(held, scratch, outcome, demand, newest, records.FLUSHED, subjects.size + 1)
+        else:
+            _expire(held, scratch, outcome, demand, newest, records.FLUSHED)
 
 
-@njit
-def _expire(
-    held: Held,
-    tally: Tally,
-    scratch: Scratch,
-    outcome: Outcome,
-    demand: Demand,
-    newest: int,
-    cause: int,
-    wanted: int,
-) -> None:
-    """Release the oldest record in a cluster of ``wanted`` subjects, or suppress it if fewer than k are held."""
-    if tally.book[DISTINCT] < demand.k:
-        records.suppress(held, tally, outcome, newest, cause)
-        return
+@njit_in_place
+def _expire(held: Held, scratch: Scratch, outcome: Outcome, demand: Demand, newest: int, cause: int) -> None:
+    """Release the oldest record in a cluster of k subjects, or suppress it if fewer are held."""
     head, tail = held.line[HEAD], held.line[TAIL]
-    distances, owners = scratch.distances[: tail - head], held.owners[head:tail]
+    if tail - head >= demand.k:
+        distances, subjects = scratch.distances[: tail - head], held.subjects[head:tail]
+        _measure(held, demand.omega_p, distances)
+        nearest = scratch.order[: demand.k]
+        _select(distances, scratch.reached[: demand.k - 1], scratch.heap, nearest)
+        if _all_differ(subjects, nearest, scratch):
+            records.release(held, outcome, nearest, newest, cause)
+            return
+        if count_up_to(scratch.numbering, subjects, demand.k) == demand.k:
+            _release_grown(held, scratch, outcome, demand, newest, cause, demand.k)
+            return
+    records.suppress(held, outcome, newest, cause)
+
+
+@njit_in_place
+def _release_grown(
+    held: Held, scratch: Scratch, outcome: Outcome, demand: Demand, newest: int, cause: int, wanted: int
+) -> None:
+    """Release the oldest record with its nearest until ``wanted`` subjects are in, less what is above the cap."""
+    head, tail = held.line[HEAD], held.line[TAIL]
+    distances, subjects = scratch.distances[: tail - head], held.subjects[head:tail]
     _measure(held, demand.omega_p, distances)
-    size = 0
-    if wanted == demand.k:
-        size = _select(distances, owners, scratch, demand.k)
-    if size == 0:
-        size = _grow(distances, owners, scratch, wanted)
-        size = _hand_back(owners, scratch, size, demand.max_share)
-    members = scratch.order[:size]
-    members.sort()
-    records.release(held, tally, outcome, members, newest, cause)
+    size = _grow(distances, subjects, scratch, wanted)
+    left = _hand_back(scratch, size, demand.max_share)
+    _order_by_age(scratch.order[:size], scratch.heap[: tail - head])
+    records.release(held, outcome, scratch.order[:left], newest, cause)
 
 
-@njit
+@njit_in_place
 def _measure(held: Held, omega_p: float, distances: Float64Vector) -> None:
     """Write the squared distance of every held record from the oldest: position first, then attribute by attribute."""
     head, count = held.line[HEAD], distances.size
@@ -139,101 +146,121 @@ def _measure(held: Held, omega_p: float, distances: Float64Vector) -> None:
             distances[x] = distances[x] + e * e
 
 
-@njit
-def _select(distances: Float64Vector, owners: Int64Vector, scratch: Scratch, k: int) -> int:
-    """Write the oldest record and the k - 1 nearest to ``order``; return k, or 0 if a subject occurs twice.
+@njit_in_place
+def _select(distances: Float64Vector, reached: Float64Vector, tried: Int64Vector, nearest: Int64Vector) -> None:
+    """Write the oldest record and its ``reached.size`` nearest others to ``nearest``, from old to young.
 
-    The heap holds the best so far, worst on top. Records come from old to young, so an equal one never displaces.
+    One pass keeps the smallest distances in order, and lists in ``tried`` all records that were among the nearest for
+    a while. Of these, all are taken that are nearer than the last one, and the oldest of those that are just as far.
     """
-    if distances.size < k:
-        return 0
-    order, counts = scratch.order, scratch.counts
-    near = order[1:k]
-    for x in range(1, k):
-        near[x - 1] = x
-    build(near, distances, True)
-    worst = distances[near[0]]
-    for x in range(k, distances.size):
-        if distances[x] < worst:
-            near[0] = x
-            sink(near, near.size, 0, distances, True)
-            worst = distances[near[0]]
-    order[0] = 0
-    repeated = False
-    for i in range(k):
-        counts[owners[order[i]]] += 1
-    for i in range(k):
-        repeated = repeated or counts[owners[order[i]]] > 1
-    for i in range(k):
-        counts[owners[order[i]]] = 0
-    return 0 if repeated else k
+    reached[:] = np.inf
+    last, count = reached.size - 1, 0
+    for x in range(1, distances.size):
+        distance = distances[x]
+        # Infinite distances are those of coordinates that are no neighbours by any measure; they must fill up, too.
+        if distance < reached[last] or x <= reached.size:
+            tried[count] = x
+            count += 1
+            for i in range(last, 0, -1):
+                reached[i] = min(reached[i], max(distance, reached[i - 1]))
+            reached[0] = min(reached[0], distance)
+    farthest, nearer = reached[last], 0
+    for x in tried[:count]:
+        nearer += distances[x] < farthest
+    equal = reached.size - nearer
+    nearest[0] = 0
+    taken = 1
+    for x in tried[:count]:
+        if taken == nearest.size:
+            break
+        fits = distances[x] == farthest and equal > 0
+        equal -= fits
+        nearest[taken] = x
+        taken += fits or distances[x] < farthest
 
 
-@njit
-def _grow(distances: Float64Vector, owners: Int64Vector, scratch: Scratch, wanted: int) -> int:
+@njit_in_place
+def _all_differ(subjects: Int64Vector, nearest: Int64Vector, scratch: Scratch) -> bool:
+    """Whether no subject occurs twice."""
+    for x in nearest:
+        number(scratch.numbering, subjects[x])
+    differ = scratch.numbering.size[0] == nearest.size
+    clear(scratch.numbering)
+    return bool(differ)
+
+
+@njit_in_place
+def _grow(distances: Float64Vector, subjects: Int64Vector, scratch: Scratch, wanted: int) -> int:
     """Write records to ``order`` from the nearest on until ``wanted`` subjects are in; return how many.
 
-    ``counts`` and ``who`` are left filled for `_hand_back`, which clears them.
+    Fills ``owners``, ``before``, ``counts`` and ``last`` on the way; the numbering stays filled.
     """
-    order, counts, who = scratch.order, scratch.counts, scratch.who
     heap = scratch.heap[: distances.size - 1]
     for x in range(heap.size):
         heap[x] = x + 1
-    build(heap, distances, False)
-    record, size, subjects, remaining = 0, 0, 0, heap.size
+    build(heap, distances)
+    record, size, remaining = 0, 0, heap.size
     while True:
-        owner = owners[record]
-        if counts[owner] == 0:
-            who[subjects] = owner
-            subjects += 1
-        counts[owner] += 1
-        order[size] = record
+        owner = number(scratch.numbering, subjects[record])
+        if scratch.counts[owner] == 0:
+            scratch.last[owner] = -1
+        scratch.order[size] = record
+        scratch.owners[size] = owner
+        scratch.before[size] = scratch.last[owner]
+        scratch.last[owner] = size
+        scratch.counts[owner] += 1
         size += 1
-        if subjects >= wanted or remaining == 0:
-            break
+        if scratch.numbering.size[0] >= wanted or remaining == 0:
+            return size
         record = heap[0]
         remaining -= 1
         heap[0] = heap[remaining]
-        sink(heap, remaining, 0, distances, False)
-    scratch.book[0] = subjects
-    return size
+        sink(heap, remaining, 0, distances)
 
 
-@njit
-def _hand_back(owners: Int64Vector, scratch: Scratch, size: int, max_share: float) -> int:
-    """Take the farthest record of a subject above its share out of ``order`` until there is none; return the new size.
+@njit_in_place
+def _hand_back(scratch: Scratch, size: int, max_share: float) -> int:
+    """Take the farthest record of a subject above its share out of ``order``; return how many stay.
 
-    Ends with every subject still in: one record of k or more subjects is never above a share of 1/k.
+    Goes on until none is above, and leaves -1 in the places. Every subject stays in: one record among k or more
+    subjects is never above a share of 1/k. Clears what `_grow` filled.
     """
-    order, counts, who, last, before = scratch.order, scratch.counts, scratch.who, scratch.last, scratch.before
-    who = who[: scratch.book[0]]
-    for owner in who:
-        last[owner] = -1
-    for i in range(size):
-        before[i] = last[owners[order[i]]]
-        last[owners[order[i]]] = i
+    order, owners, before, last = scratch.order, scratch.owners, scratch.before, scratch.last
+    counts = scratch.counts[: scratch.numbering.size[0]]
     left = size
     while True:
-        farthest = _farthest_surplus(who, counts, last, max_share * left + SHARE_TOLERANCE)
+        farthest = _farthest_surplus(counts, last, max_share * left + SHARE_TOLERANCE)
         if farthest < 0:
             break
-        owner = owners[order[farthest]]
+        owner = owners[farthest]
         last[owner] = before[farthest]
         counts[owner] -= 1
         order[farthest] = -1
         left -= 1
-    for owner in who:
-        counts[owner] = 0
-    kept = order[:size][order[:size] >= 0]
-    order[:left] = kept
+    counts[:] = 0
+    clear(scratch.numbering)
     return left
 
 
-@njit
-def _farthest_surplus(who: Int64Vector, counts: Int64Vector, last: Int64Vector, allowed: float) -> int:
+@njit_in_place
+def _farthest_surplus(counts: Int64Vector, last: Int64Vector, allowed: float) -> int:
     """Return the place of the farthest record among subjects with more than ``allowed`` records, or -1."""
     farthest = -1
-    for owner in who:
+    for owner in range(counts.size):
         if counts[owner] > allowed:
             farthest = max(farthest, last[owner])
     return farthest
+
+
+@njit_in_place
+def _order_by_age(order: Int64Vector, marks: Int64Vector) -> None:
+    """Bring the records in ``order`` (-1: none) to its front, from old to young; ``marks`` is one per held record."""
+    marks[:] = 0
+    for x in order:
+        if x >= 0:
+            marks[x] = 1
+    found = 0
+    for x in range(marks.size):
+        if marks[x]:
+            order[found] = x
+            found += 1

@@ -1,0 +1,231 @@
+"""Between attributes and coordinates: raw values to what distances are taken on, member values to what is published.
+
+Centroids are computed here only, from raw values in original units, whatever the coordinates were.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from shoal.errors import ParameterError
+from shoal.kernel.arrays import BoolMatrix, BoolVector, Float64Matrix, Float64Vector, Int64Vector
+from shoal.kernel.sums import sum_clusters
+from shoal.policy.model import Policy
+
+__all__ = ["Embedding", "Grid", "Published", "exact_means"]
+
+SMALLEST, LARGEST = Decimal("1e-300"), Decimal("1e300")
+"""Resolutions a float can divide by; wider than any unit of measure."""
+
+MANY_STEPS = 1e13
+"""So many steps from zero a float no longer tells on which side of a tie a mean lies."""
+
+
+class Published(NamedTuple):
+    """What is published for G clusters.
+
+    ``texts``: for each cluster its d numbers as written; ``values`` float64 (G, d): the same, rounded to floats.
+    """
+
+    texts: list[list[str]]
+    values: Float64Matrix
+
+
+class Embedding:
+    """How a policy's quasi-identifiers enter the engine, and how they leave it.
+
+    Parameters
+    ----------
+    low, high : ndarray of float64, shape (d,)
+        Bounds, in original units, low below high.
+    weights : ndarray of float64, shape (d,)
+        What the coordinates are multiplied with.
+    grid : Grid
+        Where published values lie.
+    """
+
+    def __init__(self, low: Float64Vector, high: Float64Vector, weights: Float64Vector, grid: Grid) -> None:
+        self._low = low
+        self._span = high - low
+        self._weights = weights
+        self._grid = grid
+
+    @classmethod
+    def of(cls, policy: Policy) -> Self:
+        """Return the embedding of a stream's policy.
+
+        Raises
+        ------
+        ParameterError
+            A quasi-identifier has no bounds: a stream cannot learn its scale so far.
+        """
+        attributes = policy.quasi_identifiers
+        missing = [attribute.name for attribute in attributes if attribute.bounds is None]
+        if missing:
+            raise ParameterError(f"bounds: missing for {', '.join(missing)}")
+        bounds = np.array([attribute.bounds for attribute in attributes])
+        weights = np.array([attribute.weight for attribute in attributes])
+        return cls(bounds[:, 0], bounds[:, 1], weights, Grid([attribute.grid() for attribute in attributes]))
+
+    def coordinates(self, values: Float64Matrix) -> Float64Matrix:
+        """Scale raw values to [0, 1] by their bounds, times their weight.
+
+        Parameters
+        ----------
+        values : ndarray of float64, shape (n, d)
+            Within the bounds (the border clips or refuses), original units; not modified.
+
+        Returns
+        -------
+        ndarray of float64, shape (n, d)
+            New; dimensionless.
+        """
+        return (values - self._low) / self._span * self._weights
+
+    def published(self, values: Float64Matrix, offsets: Int64Vector) -> Published:
+        """Return what is published for clusters of raw values; see `Grid.published`."""
+        return self._grid.published(values, offsets)
+
+
+class Grid:
+    """Where published values lie: multiples of one resolution per attribute.
+
+    Parameters
+    ----------
+    resolutions : list of Decimal
+        One per attribute, in its units, 0 or more. 0: the exact mean, on no grid.
+    """
+
+    def __init__(self, resolutions: list[Decimal]) -> None:
+        if any(resolution and not SMALLEST <= resolution <= LARGEST for resolution in resolutions):
+            raise ParameterError(f"resolution: must be 0 or within {SMALLEST} and {LARGEST}")
+        self._steps = [_Step.of(resolution) if resolution else None for resolution in resolutions]
+
+    def published(self, values: Float64Matrix, offsets: Int64Vector) -> Published:
+        """Return the published numbers of clusters.
+
+        Parameters
+        ----------
+        values : ndarray of float64, shape (E, d)
+            Raw values of the members, cluster after cluster; finite; not modified.
+        offsets : ndarray of int64, shape (G + 1,)
+            Cluster g is ``values[offsets[g]:offsets[g + 1]]``, and not empty.
+
+        Returns
+        -------
+        Published
+            Texts of JSON numbers and the floats nearest to them.
+
+        Notes
+        -----
+        Definition: on a resolution r, the exact rational mean of the members' floats is divided by r, rounded to a
+        whole number with ties to even, multiplied by r and written with the decimals of r; zero has no sign. With r = 0
+        it is ``math.fsum(values) / n``, written by ``repr``. Neither depends on the order of the members.
+        Cost: 2 ns per value and 0.5 µs per number; some µs more where the mean is too near to a tie to be sure of.
+        """
+        values, totals, exact = _totals(values, offsets)
+        published = np.empty_like(totals)
+        columns = []
+        for column, step in enumerate(self._steps):
+            members, total, trusted = values[:, column], totals[:, column], exact[:, column]
+            if step is None:
+                published[:, column] = _means(members, offsets, total, trusted)
+                columns.append([repr(mean) for mean in published[:, column].tolist()])
+            else:
+                multiples = step.multiples(members, offsets, total, trusted)
+                columns.append([step.text(multiple) for multiple in multiples])
+                published[:, column] = [step.value(multiple) for multiple in multiples]
+        return Published([list(row) for row in zip(*columns, strict=True)], published)
+
+
+class _Step(NamedTuple):
+    """A resolution above 0 as ``whole`` * 10 ** -``decimals``, both whole numbers."""
+
+    whole: int
+    decimals: int
+
+    @classmethod
+    def of(cls, resolution: Decimal) -> Self:
+        above, below = resolution.as_integer_ratio()
+        decimals = max(0, -int(resolution.as_tuple().exponent))
+        return cls(above * 10**decimals // below, decimals)
+
+    def multiples(
+        self, members: Float64Vector, offsets: Int64Vector, totals: Float64Vector, exact: BoolVector
+    ) -> list[int]:
+        """Divide the means by the resolution and round half to even: by floats where there is no doubt."""
+        per_unit = float(Fraction(10**self.decimals, self.whole))
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is in doubt
+            quotients = totals / np.diff(offsets) * per_unit
+            nearest = np.rint(quotients)
+            # Four roundings are off by less than 1e-15 of the quotient; the margins are far wider.
+            from_tie = 0.5 - np.abs(quotients - nearest)
+            sure = exact & (np.abs(quotients) < MANY_STEPS) & (from_tie > 1e-6 + 1e-14 * np.abs(quotients))
+        multiples: list[int] = np.where(sure, nearest, 0.0).astype(np.int64).tolist()
+        for cluster in np.flatnonzero(~sure).tolist():
+            mean = _exact_mean(members[offsets[cluster] : offsets[cluster + 1]])
+            multiples[cluster] = round(mean * Fraction(10**self.decimals, self.whole))
+        return multiples
+
+    def text(self, multiple: int) -> str:
+        """Write a multiple of the resolution with its decimals."""
+        number = multiple * self.whole
+        if not self.decimals:
+            return str(number)
+        digits = str(abs(number)).zfill(self.decimals + 1)
+        return f"{'-' if number < 0 else ''}{digits[: -self.decimals]}.{digits[-self.decimals :]}"
+
+    def value(self, multiple: int) -> float:
+        """Return the float nearest to a multiple of the resolution."""
+        return float(multiple * self.whole / 10**self.decimals)
+
+
+def exact_means(values: Float64Matrix, offsets: Int64Vector) -> Float64Matrix:
+    """Return the means of clusters: ``math.fsum(members) / n`` per attribute, whatever their order.
+
+    Parameters
+    ----------
+    values : ndarray of float64, shape (E, d)
+        Members, cluster after cluster; finite; not modified.
+    offsets : ndarray of int64, shape (G + 1,)
+        Cluster g is ``values[offsets[g]:offsets[g + 1]]``, and not empty.
+
+    Returns
+    -------
+    ndarray of float64, shape (G, d)
+        New; in the units of ``values``. Where the sum would overflow, the float nearest to the exact mean.
+    """
+    values, totals, exact = _totals(values, offsets)
+    means = np.empty_like(totals)
+    for column in range(totals.shape[1]):
+        means[:, column] = _means(values[:, column], offsets, totals[:, column], exact[:, column])
+    return means
+
+
+def _totals(values: Float64Matrix, offsets: Int64Vector) -> tuple[Float64Matrix, Float64Matrix, BoolMatrix]:
+    """Return the values as kernels take them, their sums by cluster, and which of these are exact."""
+    values = np.require(values, np.float64, ["C", "W"])
+    totals = np.empty((len(offsets) - 1, values.shape[1]))
+    exact = np.empty(totals.shape, np.bool_)
+    sum_clusters(values, offsets, totals, exact)
+    return values, totals, exact
+
+
+def _means(members: Float64Vector, offsets: Int64Vector, totals: Float64Vector, exact: BoolVector) -> Float64Vector:
+    means = totals / np.diff(offsets) + 0.0  # no minus zero
+    for cluster in np.flatnonzero(~exact).tolist():
+        values = members[offsets[cluster] : offsets[cluster + 1]]
+        try:
+            means[cluster] = math.fsum(values) / len(values) + 0.0
+        except OverflowError:
+            means[cluster] = float(_exact_mean(values))
+    return means
+
+
+def _exact_mean(values: Float64Vector) -> Fraction:
+    return sum(map(Fraction, values.tolist()), Fraction()) / len(values)
