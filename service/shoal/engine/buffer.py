@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from shoal.errors import ParameterError
 from shoal.kernel.arrays import Float64Matrix, Int64Matrix, Int64Vector
 from shoal.kernel.held import HEAD, TAIL, Held, empty_held
 
-__all__ = ["Block", "Border", "Buffer"]
+__all__ = ["Block", "Border", "Buffer", "Names"]
 
 SLICE = 1024
 """Records laid behind the held ones at a time; a longer block is taken slice by slice."""
@@ -149,6 +149,65 @@ class Border:
             self._by_subject = by_subject
             self.last = int(block.positions[-1])
             self._marks = block.marks[-1].copy()
+
+
+class Names:
+    """Codes of subjects: integers stand for themselves, strings are numbered as they come.
+
+    Parameters
+    ----------
+    delta : int
+        Records for which a string keeps its code after it was last seen, at least.
+
+    Notes
+    -----
+    A stream has one of the two. Codes are never used again. Memory: the strings of 2 delta records and two blocks.
+    """
+
+    def __init__(self, delta: int) -> None:
+        self._delta = delta
+        self._recent: dict[str, int] = {}
+        self._older: dict[str, int] = {}
+        self._seen = 0
+        self._next = 0
+        self._kind = self._offered = ""
+
+    def codes(self, subjects: ArrayLike, count: int) -> Int64Vector:
+        """Return one code per subject; call `keep` once the records have been taken.
+
+        Raises
+        ------
+        ParameterError
+            Not ``count`` integers or strings, or strings where there were integers before.
+        """
+        given = np.asarray(subjects)
+        if given.dtype == object and all(isinstance(name, str) for name in given.ravel()):
+            given = given.astype(np.str_)
+        kind = {"i": "integers", "u": "integers", "U": "strings"}.get(given.dtype.kind)
+        if kind is None or given.shape != (count,):
+            raise ParameterError(f"subjects: must be integers or strings, shape ({count},)")
+        if self._kind not in {"", kind}:
+            raise ParameterError(f"subjects: {kind} in this block, {self._kind} before")
+        self._offered = kind
+        if kind == "integers":
+            return given.astype(np.int64)
+        return np.array([self._code(name) for name in given.tolist()], np.int64)
+
+    def keep(self, count: int) -> None:
+        """Count records as taken; strings that none of the last delta of them bore are forgotten in time."""
+        if count:
+            self._kind = self._offered
+        self._seen += count
+        if self._seen > self._delta:
+            self._recent, self._older, self._seen = {}, self._recent, 0
+
+    def _code(self, name: str) -> int:
+        code = self._recent.get(name)
+        if code is None:
+            code = self._older.get(name, self._next)
+            self._next += code == self._next
+            self._recent[name] = code
+        return code
 
 
 def _expect(array: object, name: str, dtype: type[AnyNumber], shape: tuple[int | None, ...]) -> NDArray[AnyNumber]:

@@ -1,13 +1,17 @@
-"""The stream engine: blocks of records in, decisions out. Composes buffer, rule and guarantee."""
+"""The stream engine: blocks of records in, decisions out. Composes buffer, rule, guarantee and centroids."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from shoal.engine.buffer import Border, Buffer
+from shoal.engine.buffer import Border, Buffer, Names
+from shoal.engine.embed import exact_means
 from shoal.engine.guarantee import Guarantee
 from shoal.engine.rules import make_rule, rule_faults
 from shoal.engine.steer import position_faults
@@ -16,7 +20,7 @@ from shoal.kernel.arrays import Float64Matrix, Int8Vector, Int64Matrix, Int64Vec
 from shoal.kernel.held import BY_POSITION, FLUSHED, Outcome
 from shoal.kernel.nearest import Demand
 
-__all__ = ["BY_POSITION", "FLUSHED", "Decisions", "Partitioner"]
+__all__ = ["BY_POSITION", "FLUSHED", "Decisions", "Partitioner", "Released", "StreamAggregator"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +133,11 @@ class Partitioner:
         """How many records are held."""
         return len(self._buffer)
 
+    @property
+    def next_position(self) -> int:
+        """The position that the next record gets if none is given."""
+        return self._border.last + 1
+
     def held_positions(self) -> Int64Vector:
         """Return the positions of the held records, ascending; a copy."""
         return self._buffer.positions()
@@ -196,9 +205,148 @@ class Partitioner:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Released:
+    """What one call of a `StreamAggregator` let out. All arrays are new and belong to the caller.
+
+    Attributes
+    ----------
+    positions : int64 (E,)
+        Released records by their number in the stream, from 0; cluster after cluster, ascending inside a cluster.
+    offsets : int64 (G + 1,)
+        Cluster g is ``positions[offsets[g]:offsets[g + 1]]``.
+    centroids : float64 (G, d)
+        Means of the values as they were pushed.
+    suppressed : int64 (S,)
+        Records that will never leave: fewer than k subjects were there to hide them among.
+    """
+
+    positions: Int64Vector
+    offsets: Int64Vector
+    centroids: Float64Matrix
+    suppressed: Int64Vector
+
+
+class StreamAggregator:
+    """Delta-delay stream microaggregation for users: values in, clusters with their centroids out.
+
+    Parameters
+    ----------
+    k : int
+        Distinct subjects in a cluster, 2 or more.
+    delta : int
+        Largest delay in records, k - 1 or more.
+    rule : str
+        ``auto`` or ``nearest``, which are the same so far.
+    position : float
+        Weight omega_p of the position of a record, in units of the weighted values per record; 0 or more.
+    weights : sequence of float, optional
+        One per attribute, above 0; multiply the values for the distance only.
+    max_share : float
+        Largest share of one subject in a cluster, from 1/k to 1.
+
+    Raises
+    ------
+    ParameterError
+        All parameters that are outside their domain, at once.
+
+    Notes
+    -----
+    Values are never rescaled: give attributes of comparable ranges, or weights. Guarantees, cost and source are those
+    of `Partitioner`, which this class feeds; memory also holds the values of delta records.
+
+    Examples
+    --------
+    >>> stream = StreamAggregator(k=2, delta=2)
+    >>> out = stream.push([[0.0], [5.0], [1.0]])
+    >>> out.positions.tolist(), out.centroids.tolist()
+    ([0, 2], [[0.5]])
+    >>> stream.flush().suppressed.tolist()
+    [1]
+    """
+
+    def __init__(
+        self,
+        k: int,
+        delta: int,
+        rule: str = "auto",
+        position: float = 0.0,
+        weights: Sequence[float] | None = None,
+        max_share: float = 0.5,
+    ) -> None:
+        faults = parameter_faults(k, delta, rule, position, max_share)
+        if weights is not None and not all(math.isfinite(weight) and weight > 0 for weight in weights):
+            faults.append("weights: must be finite numbers above 0")
+        if faults:
+            raise ParameterError("; ".join(faults))
+        self._make = partial(Partitioner, k, delta, rule=rule, position=position, max_share=max_share)
+        self._weights = None if weights is None else np.asarray(weights, np.float64)
+        self._partitioner: Partitioner | None = None
+        self._names = Names(delta)
+        self._values = np.zeros((0, 0))
+        self._positions = np.zeros(0, np.int64)
+
+    def push(
+        self, values: ArrayLike, subjects: ArrayLike | None = None, confidential: ArrayLike | None = None
+    ) -> Released:
+        """Take records and return what left on the way.
+
+        Parameters
+        ----------
+        values : array_like of float64, shape (n, d)
+            Quasi-identifiers, finite; d is that of the first call. Not modified.
+        subjects : array_like of int or str, shape (n,), optional
+            The person of each record. Left out (then always): every record is a person of its own.
+        confidential : array_like, length n, optional
+            Taken for later rules; so far only its length is looked at.
+
+        Raises
+        ------
+        ParameterError
+            The records cannot be taken; nothing has changed.
+        GuaranteeError
+            The promise would be broken; nothing is returned, now or later.
+        """
+        matrix = self._matrix(values)
+        count, width = matrix.shape
+        if confidential is not None and np.shape(confidential)[:1] != (count,):
+            raise ParameterError(f"confidential: must have length {count}")
+        partitioner = self._partitioner or self._make(width)
+        codes = None if subjects is None else self._names.codes(subjects, count)
+        first = partitioner.next_position
+        decided = partitioner.push(matrix if self._weights is None else matrix * self._weights, codes)
+        self._partitioner = partitioner
+        self._names.keep(count)
+        self._values = np.concatenate((self._values.reshape(-1, width), matrix))
+        self._positions = np.concatenate((self._positions, np.arange(first, first + count)))
+        return self._released(decided, partitioner)
+
+    def flush(self) -> Released:
+        """Let everything held leave, as at the end of the stream; see `Partitioner.flush`."""
+        partitioner = self._partitioner or self._make(1)
+        return self._released(partitioner.flush(), partitioner)
+
+    def _matrix(self, values: ArrayLike) -> Float64Matrix:
+        given = np.asarray(values)
+        if given.ndim != 2 or given.dtype.kind not in "iuf" or not given.shape[1]:  # noqa: PLR2004 - rows and columns
+            raise ParameterError("values: must be numbers, shape (n, d)")
+        if self._weights is not None and given.shape[1] != len(self._weights):
+            raise ParameterError(f"values: must have {len(self._weights)} columns, one per weight")
+        return np.ascontiguousarray(given, np.float64)
+
+    def _released(self, decided: Decisions, partitioner: Partitioner) -> Released:
+        members = self._values[np.searchsorted(self._positions, decided.positions)]
+        held = partitioner.held_positions()
+        self._values = self._values[np.searchsorted(self._positions, held)]
+        self._positions = held
+        return Released(decided.positions, decided.offsets, exact_means(members, decided.offsets), decided.suppressed)
+
+
 def parameter_faults(k: int, delta: int, rule: str, position: float, max_share: float) -> list[str]:
     """Say all that is wrong with the parameters of a stream; empty if nothing is."""
-    faults = []
+    faults = [f"{name}: must be a whole number" for name, value in (("k", k), ("delta", delta)) if not _is_whole(value)]
+    if faults:
+        return [*faults, *position_faults(position), *rule_faults(rule)]
     if k < 2:  # noqa: PLR2004 - one person alone is no cluster
         faults.append("k: must be at least 2")
     if delta < max(k - 1, 1):
@@ -208,3 +356,7 @@ def parameter_faults(k: int, delta: int, rule: str, position: float, max_share: 
     elif k >= 2 and max_share * k < 1 - 1e-9:  # noqa: PLR2004
         faults.append("max_share: must be at least 1/k, or k people could not share a cluster")
     return [*faults, *position_faults(position), *rule_faults(rule)]
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
