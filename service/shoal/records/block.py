@@ -31,7 +31,7 @@ class Reason(StrEnum):
     TOO_LARGE = "too_large"
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Block:
     """The n accepted records of some messages, and what became of the others.
 

@@ -88,8 +88,7 @@ def _integers(cells: Cells) -> list[Any] | None:
 
 
 def _is_plain(cells: Cells) -> bool:
-    text = ",".join(cells)
-    return text.isascii() and not text.encode().translate(None, _PLAIN)
+    return not ",".join(cells).encode().translate(None, _PLAIN)
 
 
 def _finite(cell: str) -> float:

@@ -1,0 +1,312 @@
+"""JSON messages: whatever their spelling, the same bytes; whatever their content, no exception."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+from shoal.errors import GuaranteeError
+from shoal.records import CsvEncoder, Encoder, JsonDecoder, Reason
+from shoal.records.numerals import canonical
+from shoal.records.scan import closer_look, suspects
+from unit.records.making import KEY, SUBJECT, kept, policy_of, quasi
+
+pytestmark = pytest.mark.property
+
+POLICY = policy_of(
+    {
+        "who": SUBJECT,
+        "note": kept("string"),
+        "age": quasi(0, 110, integer=True),
+        "größe": quasi(-1, 1),
+        "ticket": {"role": "identifier"},
+        "amount": kept("number"),
+        "count": kept("integer"),
+        "ok": kept("boolean"),
+        "any %": kept("any"),
+    }
+)
+NAMES = [attribute.name for attribute in POLICY.attributes]
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+WHOLE = st.integers(-(2**53) + 1, 2**53 - 1)
+FRACTIONS = st.floats(-1e15, 1e15, allow_nan=False).filter(lambda x: not x.is_integer())
+NUMBERS = WHOLE | FRACTIONS
+SCALARS = st.none() | st.booleans() | NUMBERS | TEXT
+NESTED = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3))
+RECORDS = st.fixed_dictionaries(
+    {
+        "who": st.booleans() | WHOLE | FRACTIONS | TEXT.filter(str.strip),
+        "note": st.none() | TEXT,
+        "age": st.integers(-5, 120),
+        "größe": st.floats(-2, 2),
+        "ticket": NESTED,
+        "amount": st.none() | NUMBERS,
+        "count": st.none() | WHOLE,
+        "ok": st.none() | st.booleans(),
+        "any %": SCALARS,
+    }
+)
+
+
+def published(policy_encoder: Encoder | CsvEncoder, messages: Sequence[bytes | None]) -> tuple[object, ...]:
+    """All that leaves the border for some messages."""
+    block = JsonDecoder(POLICY, hash_key=KEY, encoder=policy_encoder).take(messages)
+    rows = policy_encoder.rows([["1", "0.5"]], block.tails, [0, len(block)])
+    return rows, block.values.tolist(), block.subjects.tolist(), block.index.tolist(), block.rejected, block.clipped
+
+
+# ---------------------------------------------------------------- spelling
+
+
+def spelled_number(draw: st.DrawFn, value: float) -> str:
+    """Write a number in one of the many ways in which JSON can."""
+    text = canonical(repr(value)) or ""
+    assert float(text) == value
+    if draw(st.booleans()):
+        return json.dumps(value)
+    if value == 0:
+        return draw(st.sampled_from(["0", "-0", "0.0", "-0.00", "0e9", "0E-9", "0.0e+1"]))
+    sign, digits = ("-", text[1:]) if text.startswith("-") else ("", text)
+    mantissa, _, exponent_text = digits.partition("e")
+    exponent = int(exponent_text or 0)
+    zeros = draw(st.integers(0, 5))
+    shift = draw(st.integers(-3, 3))
+    letter, plus = draw(st.sampled_from(["e", "E"])), draw(st.sampled_from(["", "+"]))
+    spelled = mantissa + "0" * zeros
+    exponent -= zeros
+    if shift > 0:  # move the point to the left
+        spelled = spelled.rjust(shift + 1, "0")
+        spelled = f"{spelled[:-shift]}.{spelled[-shift:]}"
+        exponent += shift
+    return f"{sign}{spelled}{letter}{plus if exponent >= 0 else ''}{exponent}" if exponent else sign + spelled
+
+
+def spelled_text(draw: st.DrawFn, value: str) -> str:
+    """Write a string with any of its characters escaped."""
+    escapes = draw(st.lists(st.booleans(), min_size=len(value), max_size=len(value)))
+    plain = [json.dumps(sign, ensure_ascii=escape)[1:-1] for sign, escape in zip(value, escapes, strict=True)]
+    for place, (sign, escape) in enumerate(zip(value, escapes, strict=True)):
+        if escape and sign < "\x80":
+            plain[place] = f"\\u{ord(sign):04{draw(st.sampled_from('xX'))}}"
+        elif escape and sign == "/":
+            plain[place] = "\\/"
+    return '"' + "".join(plain) + '"'
+
+
+def spelled(draw: st.DrawFn, value: Any) -> str:
+    blank = st.sampled_from(["", "", " ", "\n", "\t \r\n"])
+    if isinstance(value, str):
+        text = spelled_text(draw, value)
+    elif isinstance(value, dict):
+        members = [f"{spelled(draw, key)}:{spelled(draw, inner)}" for key, inner in value.items()]
+        text = "{" + ",".join(draw(st.permutations(members))) + "}"
+    elif isinstance(value, list):
+        text = "[" + ",".join(spelled(draw, inner) for inner in value) + "]"
+    elif isinstance(value, bool) or value is None:
+        text = json.dumps(value)
+    else:
+        text = spelled_number(draw, value)
+    return draw(blank) + text + draw(blank)
+
+
+@st.composite
+def spellings(draw: st.DrawFn) -> tuple[bytes, bytes]:
+    """One record in its usual spelling and in another."""
+    record = draw(RECORDS)
+    return json.dumps(record).encode(), spelled(draw, record).encode()
+
+
+@given(st.lists(spellings(), max_size=5))
+@example([(b'{"who":7}', b'{"who":7.0}')])
+def test_respelling_the_input_leaves_the_published_bytes_unchanged(pairs: list[tuple[bytes, bytes]]) -> None:
+    for encoder in (Encoder(POLICY), CsvEncoder(POLICY)):
+        usual = published(encoder, [one for one, _ in pairs])
+        other = published(encoder, [other for _, other in pairs])
+        assert usual == other
+
+
+@given(st.lists(RECORDS, min_size=1, max_size=5))
+def test_published_fields_keep_their_value(records: list[dict[str, Any]]) -> None:
+    encoder = Encoder(POLICY)
+    block = JsonDecoder(POLICY).take([json.dumps(record).encode() for record in records])
+    assert block.index.tolist() == list(range(len(records)))
+    rows = [json.loads(encoder.rows([["1", "0.5"]], [tail], [0, 1])[0]) for tail in block.tails]
+    order = [attribute.name for attribute in POLICY.published]
+    for record, row in zip(records, rows, strict=True):
+        assert list(row) == order
+        assert row == {**{name: record[name] for name in order}, "age": 1, "größe": 0.5}
+        same_type = [type(row[name]) is type(record[name]) for name in ("note", "ok", "count")]
+        assert all(same_type)
+    expected = [[min(max(r["age"], 0), 110), min(max(r["größe"], -1), 1)] for r in records]
+    assert block.values.tolist() == expected
+
+
+# ---------------------------------------------------------------- a naive twin
+
+
+def object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    return dict(pairs) if len(dict(pairs)) == len(pairs) else {"\0twice": True, **dict(pairs)}
+
+
+def is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def fits(record: Any) -> bool:
+    """The policy above in plain Python, for values without extremes."""
+    if not isinstance(record, dict) or set(record) != set(NAMES):
+        return False
+    who, scalar = record["who"], (str, int, float, bool, type(None))
+    return (
+        (is_number(who) or isinstance(who, bool) or (isinstance(who, str) and who.strip() != ""))
+        and isinstance(record["note"], str | None)
+        and is_number(record["age"])
+        and float(record["age"]).is_integer()
+        and is_number(record["größe"])
+        and (record["amount"] is None or is_number(record["amount"]))
+        and (record["count"] is None or (is_number(record["count"]) and float(record["count"]).is_integer()))
+        and isinstance(record["ok"], bool | None)
+        and isinstance(record["any %"], scalar)
+    )
+
+
+ODD = st.sampled_from(['"', ",", ":", "{", "}", "[", "]", "1", "null", '"who":1,', '"age" :', "\\", "\x00", "é", " "])
+
+
+@st.composite
+def nearly_right(draw: st.DrawFn) -> bytes:
+    """A message with one thing wrong, or none, or with anything at all."""
+    record = draw(RECORDS)
+    kind = draw(st.sampled_from(["value", "missing", "more", "twice", "cut", "odd", "right"]))
+    name = draw(st.sampled_from(NAMES))
+    if kind == "value":
+        record[name] = draw(NESTED)
+    elif kind == "missing":
+        del record[name]
+    elif kind == "more":
+        record[draw(TEXT)] = draw(SCALARS)
+    text = json.dumps(record, ensure_ascii=draw(st.booleans()))
+    if kind == "twice":
+        text = (
+            f"{text[:-1]}{draw(st.sampled_from([', ', ',']))}{json.dumps(name)}{draw(st.sampled_from([':', ' :']))}1}}"
+        )
+    elif kind == "cut":
+        text = text[: draw(st.integers(0, len(text) - 1))]
+    elif kind == "odd":
+        place = draw(st.integers(0, len(text)))
+        text = text[:place] + draw(ODD) + text[place:]
+    return text.encode()
+
+
+@given(st.lists(nearly_right() | st.binary(max_size=20), max_size=12))
+@settings(max_examples=200)
+def test_messages_are_judged_as_by_a_naive_reader(messages: list[bytes]) -> None:
+    block = JsonDecoder(POLICY).take(messages)
+    verdicts = dict(block.rejected)
+    for place, message in enumerate(messages):
+        try:
+            record = json.loads(message.decode(), object_pairs_hook=object_of)
+            json.dumps(record, ensure_ascii=False).encode()
+        except (ValueError, RecursionError):
+            assert verdicts.get(place) is Reason.UNDECODABLE
+        else:
+            nested_twice = isinstance(record, dict) and "\0twice" not in record and "\0twice" in repr(record)
+            if not nested_twice:
+                assert verdicts.get(place) == (None if fits(record) else Reason.INVALID)
+
+
+# ---------------------------------------------------------------- hostile input
+
+
+HOSTILE = st.none() | st.binary(max_size=60) | nearly_right()
+
+
+@given(st.lists(HOSTILE, max_size=30), st.integers(1, 400))
+@settings(max_examples=200)
+def test_every_message_is_either_a_record_or_refused(messages: list[bytes | None], max_bytes: int) -> None:
+    decoder = JsonDecoder(POLICY, hash_key=KEY, max_bytes=max_bytes)
+    block = decoder.take(messages)
+    assert sorted([*block.index.tolist(), *(place for place, _ in block.rejected)]) == list(range(len(messages)))
+    assert block.rejected == sorted(block.rejected)
+    assert block.values.shape == (len(block), 2)
+    assert block.values.flags.c_contiguous
+    assert np.isfinite(block.values).all()
+    assert block.subjects.shape == block.index.shape == (len(block.tails),)
+    alone = [decoder.take([message]) for message in messages]
+    assert block.tails == [tail for one in alone for tail in one.tails]
+    assert block.values.tolist() == [value for one in alone for value in one.values.tolist()]
+    assert block.subjects.tolist() == [subject for one in alone for subject in one.subjects.tolist()]
+    assert [reason for _, reason in block.rejected] == [reason for one in alone for _, reason in one.rejected]
+
+
+KEYS = st.sampled_from(["a", "b", "", '"', '":', "\\", "é", "a:b"]) | TEXT
+MEMBERS = st.lists(st.tuples(KEYS, NESTED), max_size=6)
+
+
+@given(st.lists(MEMBERS, min_size=1, max_size=4), st.data())
+@settings(max_examples=200)
+def test_no_key_that_stands_twice_is_overlooked(objects: list[list[tuple[str, Any]]], data: st.DataObject) -> None:
+    # The count assumes that each message has all declared keys: here, as many as it has different ones.
+    for members in objects:
+        different = len({key for key, _ in members})
+        blank = st.sampled_from(["", " ", "\n", "\t"])
+        text = ",".join(
+            f"{json.dumps(key)}{data.draw(blank)}:{data.draw(blank)}{json.dumps(value)}" for key, value in members
+        )
+        message = f"{{{text}}}".encode()
+        refused = bool(suspects([message], message, different)) and closer_look(message) is Reason.INVALID
+        assert refused == (different < len(members))
+
+
+# ---------------------------------------------------------------- output
+
+
+CELLS = st.none() | st.booleans() | TEXT | NUMBERS | st.integers()
+
+
+@given(st.lists(st.tuples(CELLS, CELLS, CELLS), max_size=8), st.data())
+def test_a_cluster_is_written_as_a_function_of_its_members(
+    members: list[tuple[Any, Any, Any]], data: st.DataObject
+) -> None:
+    policy = policy_of({"a": kept(), "x": quasi(), "b": kept(), "c": kept(), "y": quasi()})
+    for encoder in (Encoder(policy), CsvEncoder(policy)):
+        written = []
+        for order in (members, data.draw(st.permutations(members))):
+            columns = [list(column) for column in zip(*order, strict=True)] or [[], [], []]
+            written.append(encoder.rows([["1", "2.50"]], encoder.tails(columns, len(order)), [0, len(order)]))
+        assert written[0] == written[1] == sorted(written[0])
+        if isinstance(encoder, Encoder):
+            expected = [{"a": a, "x": 1, "b": b, "c": c, "y": 2.5} for a, b, c in members]
+            assert sorted(map(repr, map(json.loads, written[0]))) == sorted(map(repr, map(settled, expected)))
+
+
+def settled(record: dict[str, Any]) -> dict[str, Any]:
+    return {name: settled_number(value) if name != "y" else value for name, value in record.items()}
+
+
+def settled_number(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+@given(st.text(max_size=12) | st.from_regex(r"-?[0-9.eE+-]{1,12}", fullmatch=True))
+@example("1e999")
+@example("9" * 310)
+def test_no_text_passes_as_a_centroid_unless_json_reads_a_finite_number(text: str) -> None:
+    policy = policy_of({"x": quasi()})
+    try:
+        value = json.loads(text)
+        finite = is_number(value) and math.isfinite(float(text)) and text == text.strip()
+    except (ValueError, OverflowError):
+        finite = False
+    assume(len(text) < 400)
+    if finite:
+        assert Encoder(policy).rows([[text]], [b""], [0, 1]) == [b'{"x":%b}' % text.encode()]
+    else:
+        with pytest.raises(GuaranteeError):
+            Encoder(policy).rows([[text]], [b""], [0, 1])

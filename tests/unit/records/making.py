@@ -1,0 +1,63 @@
+"""Policies and messages for the tests of the border."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from shoal.policy import Policy
+from shoal.policy.sections import Document
+
+__all__ = ["KEY", "encoded", "kept", "message", "policy_of", "quasi", "usual_policy"]
+
+KEY = b"of these tests"
+SUBJECT = {"role": "identifier", "subject": True}
+
+
+def quasi(low: float | None = 0, high: float | None = 100, **more: Any) -> dict[str, Any]:
+    bounds = {} if low is None else {"bounds": [low, high]}
+    return {"role": "quasi_identifier", **bounds, **more}
+
+
+def kept(kind: str = "any") -> dict[str, Any]:
+    return {"role": "confidential", "type": kind}
+
+
+def policy_of(attributes: dict[str, dict[str, Any]], **more: Any) -> Policy:
+    """Make a policy; where no attribute is the subject, every record is a person of its own."""
+    content: dict[str, Any] = {"attributes": attributes, "privacy": {"k": 2}, **more}
+    if not any(attribute.get("subject") for attribute in attributes.values()):
+        content["subject"] = "every_record"
+    return Policy.from_document(Document.model_validate(content))
+
+
+def usual_policy(**more: Any) -> Policy:
+    """One field of each sort; the kept ones in one run at the end."""
+    return policy_of(
+        {
+            "patient": SUBJECT,
+            "ticket": {"role": "identifier"},
+            "age": quasi(0, 110, integer=True),
+            "income": quasi(0, 1e6),
+            "diagnosis": kept("string"),
+            "ward": {"role": "other", "type": "any", "publish_unchanged": True},
+        },
+        **more,
+    )
+
+
+def message(**changes: Any) -> dict[str, Any]:
+    """Return a record that the usual policy accepts, with changes."""
+    return {
+        "patient": "p1",
+        "ticket": "t1",
+        "age": 42,
+        "income": 1234.5,
+        "diagnosis": "flu",
+        "ward": 7,
+        **changes,
+    }
+
+
+def encoded(*records: dict[str, Any]) -> list[bytes | None]:
+    return [json.dumps(record).encode() for record in records]

@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from shoal.errors import InputError
+from shoal.records import CsvDecoder, CsvReader, JsonLines
+from unit.records.making import kept, policy_of, quasi
+
+pytestmark = pytest.mark.unit
+
+
+class Trickle(io.RawIOBase):
+    """A pipe that hands out what it was given, piece by piece, and counts how often it was asked."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self.pieces = list(pieces)
+        self.asked = 0
+
+    def read(self, size: int = -1) -> bytes:
+        assert size > 0
+        self.asked += 1
+        return self.pieces.pop(0) if self.pieces else b""
+
+
+def lines(text: bytes, **more: Any) -> list[bytes]:
+    return [message for part in JsonLines(io.BytesIO(text), **more) for message in part]
+
+
+def policy() -> Any:
+    return policy_of({"x": quasi(), "y": kept()})
+
+
+def cells(text: bytes) -> list[list[str] | None]:
+    return [record for part in CsvReader(io.BytesIO(text), policy()) for record in part]
+
+
+# ---------------------------------------------------------------- json lines
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (b"", []),
+        (b"\n\n", []),
+        (b"a", [b"a"]),
+        (b"a\n", [b"a"]),
+        (b"a\nb", [b"a", b"b"]),
+        (b"a\r\nb\r\n", [b"a\r", b"b\r"]),
+        (b"a\n\nb\n", [b"a", b"", b"b"]),
+        (b"\n\na\n \n\t\r\n", [b"", b"", b"a"]),
+        (b"a\x0bb\x0cc\xe2\x80\xa8d\xc2\x85e\rf", [b"a\x0bb\x0cc\xe2\x80\xa8d\xc2\x85e\rf"]),
+    ],
+)
+def test_lines_are_messages(text: bytes, expected: list[bytes]) -> None:
+    assert lines(text) == expected
+
+
+def test_slices_are_short_and_lose_nothing() -> None:
+    text = [b"%d" % number for number in range(100_000)]
+    parts = list(JsonLines(io.BytesIO(b"\n".join(text))))
+    assert [message for part in parts for message in part] == text
+    assert max(map(len, parts)) <= 512
+    assert min(map(len, parts)) >= 1
+
+
+def test_blank_lines_count_only_before_others() -> None:
+    parts = list(JsonLines(io.BytesIO(b"a\n" + b"\n" * 200_000 + b"b" + b"\n" * 200_000)))
+    assert sum(map(len, parts)) == 200_002
+    assert max(map(len, parts)) <= 512
+    assert parts[-1][-1] == b"b"
+
+
+def test_lines_are_handed_on_as_they_arrive() -> None:
+    pipe = Trickle([b"a\nb\nc", b"c\n", b"d", b"\n"])
+    seen = iter(JsonLines(pipe))  # type: ignore[arg-type]  # all that is asked of a stream is read()
+    assert (next(seen), pipe.asked) == ([b"a", b"b"], 1)
+    assert (next(seen), pipe.asked) == ([b"cc"], 2)
+    assert list(seen) == [[b"d"]]
+
+
+def test_an_overlong_line_is_cut_but_seen_to_be_too_large() -> None:
+    text = b"a\n" + b"x" * 1_000_000 + b"\nb\n" + b"y" * 500_000
+    found = lines(text, max_bytes=1000)
+    assert [len(message) for message in found] == [1, 1001, 1, 1001]
+    assert found[2] == b"b"
+
+
+# ---------------------------------------------------------------- csv
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (b"x,y\n", []),
+        (b"x,y", []),
+        (b"x,y\n1,a\n2,b", [["1", "a"], ["2", "b"]]),
+        (b"x,y\r\n1,a\r\n\r\n2,b\r\n\r\n", [["1", "a"], [], ["2", "b"]]),
+        (b"\xef\xbb\xbfx,y\n1,a\n", [["1", "a"]]),
+        (b'\xef\xbb\xbf"x","y"\n"1","a"\n', [["1", "a"]]),
+        (b'x,y\n1,"two\nlines, ""quoted"""\n2,b\n', [["1", 'two\nlines, "quoted"'], ["2", "b"]]),
+        (b"x,y\n1\n1,2,3\n", [["1"], ["1", "2", "3"]]),
+        (b'x,y\n1,"a"b\n2,b\n', [None, ["2", "b"]]),
+        (b'x,y\n1,a"b\n2,b\n', [["1", 'a"b'], ["2", "b"]]),
+        (b'x,y\n1,a\n2,"never closed\n3,c\n', [["1", "a"], None]),
+        (b"x,y\n1,\xff\n2,b\n3,\xc3\n", [None, ["2", "b"], None]),
+        (b"x,y\n1,a\rb\n2,b\n", [None, ["2", "b"]]),
+        (b"x,y\n1,\x00\n", [["1", "\x00"]]),
+        (b"x,y\n1,a\xe2\x80\xa8b\n", [["1", "a\u2028b"]]),
+        (b"x,y\n1," + b"z" * 200_000 + b"\n2,b\n", [None, ["2", "b"]]),
+    ],
+)
+def test_records_of_a_csv_file(text: bytes, expected: list[list[str] | None]) -> None:
+    assert cells(text) == expected
+
+
+def test_the_header_is_kept_in_the_order_of_the_file() -> None:
+    reader = CsvReader(io.BytesIO(b"y,more,x\nkept,?,5\n"), policy_of({"x": quasi(), "y": kept()}, undeclared="drop"))
+    assert reader.columns == ("y", "more", "x")
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        (b"", "no header"),
+        (b"\n1,2\n", "no header"),
+        (b"\xff,y\n", "no header"),
+        (b'"x,y', "no header"),
+        (b"x\n1\n", "column 'y' is missing; add it, or remove it from the policy"),
+        (b"x, y\n", "column 'y' is missing"),
+        (b"X,Y\n", "column 'x' is missing"),
+        (b"x,y,x\n", "column 'x' stands twice; rename or remove one of them"),
+        (b"x,y,z\n", "column 'z' is not declared; declare it, or say undeclared: drop"),
+        (b"x;y\n", "column 'x' is missing"),
+        ("x,y\n".encode("utf-16"), "no header"),
+    ],
+)
+def test_a_header_that_does_not_fit_is_refused(header: bytes, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        CsvReader(io.BytesIO(header), policy(), name="visits.csv")
+    assert str(caught.value).startswith("visits.csv, line 1: ")
+    assert message in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+def test_values_are_not_told_where_a_header_is_missing() -> None:
+    with pytest.raises(InputError) as caught:
+        CsvReader(io.BytesIO(b"canary1,canary2\n1,2\n"), policy())
+    assert "canary" not in str(caught.value)
+
+
+def test_undeclared_columns_may_be_dropped_but_none_may_stand_twice() -> None:
+    lenient = policy_of({"x": quasi(), "y": kept()}, undeclared="drop")
+    assert CsvReader(io.BytesIO(b"z,y,x"), lenient).columns == ("z", "y", "x")
+    with pytest.raises(InputError, match="'z' stands twice"):
+        CsvReader(io.BytesIO(b"z,y,x,z"), lenient)
+
+
+def test_large_files_are_read_in_slices() -> None:
+    n = 30_000
+    text = b"x,y\n" + b"".join(b'%d,"a\n%d"\n' % (number % 100, number) for number in range(n))
+    reader = CsvReader(io.BytesIO(text), policy())
+    decoder = CsvDecoder(policy(), reader.columns)
+    parts = list(reader)
+    assert sum(map(len, parts)) == n
+    assert max(map(len, parts)) <= 512
+    assert [tail for part in parts for tail in decoder.take(part).tails] == [b'"a\n%d"' % number for number in range(n)]
+
+
+def test_records_are_handed_on_as_they_arrive() -> None:
+    pipe = Trickle([b"x,y\n1,a\n2,", b'"b\n', b'"\n3,c\n', b"4"])
+    reader = CsvReader(pipe, policy())  # type: ignore[arg-type]
+    seen = iter(reader)
+    assert (next(seen), pipe.asked) == ([["1", "a"]], 1)
+    assert (next(seen), pipe.asked) == ([["2", "b\n"], ["3", "c"]], 3)
+    assert list(seen) == [[["4"]]]
+
+
+def test_bad_bytes_spoil_no_later_slice() -> None:
+    pipe = Trickle([b"x,y\n1,\xff\n2,b\n", b"3,c\n"])
+    assert list(CsvReader(pipe, policy())) == [[None, ["2", "b"]], [["3", "c"]]]  # type: ignore[arg-type]

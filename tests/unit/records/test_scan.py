@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from shoal.records import Reason
+from shoal.records.scan import closer_look, suspects
+
+pytestmark = pytest.mark.unit
+
+CLEAN = b'{"a":1,"b":"x"}'
+
+
+def suspected(*messages: bytes, fields: int = 2) -> list[int]:
+    return list(suspects(messages, b"".join(messages), fields))
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        CLEAN,
+        b'{"a": 1, "b": "x"}',
+        b'{"a" :1,"b"\t:\n"x"}',
+        b' {\r\n "a"\r\n:1,"b":"12:30:00"} \n',
+        '{"a":1,"b":"é: ü"}'.encode(),
+        b'{"a":[[{}]],"b":"[["}',
+    ],
+)
+def test_usual_messages_are_cleared_at_once(message: bytes) -> None:
+    assert suspected(message) == []
+    assert suspected(CLEAN, message, CLEAN) == []
+    assert closer_look(message) is None
+
+
+def test_nothing_is_suspected_among_no_messages() -> None:
+    assert suspected() == []
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b'{"a":1,"b":2,"a":1}',
+        b'{"a":1,"b":2,"\\u0061":1}',
+        b'{"a" :1,"a" : 2,"b":3}',
+        b'{"a":1,"a":2,"b" :3}',
+        b'{"a":1,"a":2,"b"\n:"\\":"}',
+        b'{"a":{"x":1},"b":2,"a":{"x":1}}',
+        b'{"a":1,"b":2,"c":3,"c":4}',
+        b'{"a":1,"b":2,"":3,"":4}',
+        b'{"a":1,"b":"\\":","b":2}',
+    ],
+)
+def test_a_key_that_stands_twice_is_found(message: bytes) -> None:
+    assert suspected(CLEAN, message, CLEAN) == [1]
+    assert closer_look(message) is Reason.INVALID
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b'{"a":1,"b":"\\":\\":"}',
+        b'{"a":1,"b":"x :y"}',
+        b'{"a":{"x":1,"y":{"x":2}},"b":2}',
+        b'{"a":1,"b":2,"c":3}',
+        b'{"a":{"x":1,"x":1},"b":2}',
+        b'{"a":1,"b":2,"x\\":y":3}',
+        b'{"a":' + b"1" * 5000 + b',"b":2,"c\\":":1}',
+        b'{"a":1e999999,"b":-0.0,"c\\":":1}',
+    ],
+)
+def test_unusual_but_sound_messages_pass_the_closer_look(message: bytes) -> None:
+    assert suspected(CLEAN, message, CLEAN) == [1]
+    assert closer_look(message) is None
+
+
+def test_bytes_that_are_not_utf8_are_found_wherever_they_are() -> None:
+    broken = b'{"a":"\xff","b":1}'
+    assert 1 in suspected(CLEAN, broken)
+    assert closer_look(broken) is Reason.UNDECODABLE
+    assert closer_look(CLEAN) is None
+
+
+@pytest.mark.parametrize(
+    ("depth", "reason"), [(63, None), (64, None), (65, Reason.UNDECODABLE), (500, Reason.UNDECODABLE)]
+)
+def test_depth_is_limited_alike_on_every_stack(depth: int, reason: Reason | None) -> None:
+    inner = b"[" * (depth - 1) + b"]" * (depth - 1)
+    message = b'{"a":' + inner + b',"b":"]]]]{{{{\\"[["}'
+    assert suspected(CLEAN, message, CLEAN) == [1]
+    assert closer_look(message) is reason
+
+
+def test_brackets_in_text_and_side_by_side_are_not_depth() -> None:
+    assert closer_look(b'{"a":"' + b"[" * 1000 + b'","b":1}') is None
+    assert closer_look(json.dumps({"a": [[]] * 500, "b": 1}).encode()) is None
+
+
+@pytest.mark.parametrize("message", [b"", b"[1,2]", b"7", b'{"a":1', b"\x00"])
+def test_what_is_no_object_is_refused_without_an_exception(message: bytes) -> None:
+    assert closer_look(message) is Reason.INVALID
