@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import TypeAlias
 
+from shoal.audit.arithmetic import float_spellings
 from shoal.audit.reading import Form, Record, Token
 from shoal.policy import Attribute, FieldType, Policy
 
-__all__ = ["Fields", "KeptReader", "Usable", "decimal_number", "kept_reader", "quoted"]
+__all__ = ["Fields", "KeptReader", "Usable", "decimal_number", "kept_reader", "quoted", "released_reader"]
 
 KeptReader: TypeAlias = Callable[[object], str | None]
 
@@ -156,17 +157,36 @@ def kept_reader(kind: FieldType, original: Form, released: Form) -> KeptReader:
     """
     if original == "csv":
         return _CSV[kind]
-    read = _JSON[kind]
     if released == "csv" and kind in {"string", "any"}:
-        return lambda value: _as_cell(read(value))
-    return read
+        return _string_as_cell if kind == "string" else _any_as_cell
+    return _JSON[kind]
 
 
-def _as_cell(text: str | None) -> str | None:
+def released_reader(kind: FieldType, original: Form, released: Form) -> KeptReader:
+    """Return the same for the rows of a release; the texts of both are equal where the values are."""
+    if original == "jsonl" and released == "csv" and kind == "any":
+        return lambda cell: _number_or_text(str(cell))
+    return kept_reader(kind, released, released)
+
+
+def _string_as_cell(value: object) -> str | None:
+    text = _string(value)
+    return '""' if text == "null" else text
+
+
+def _any_as_cell(value: object) -> str | None:
     """Turn into text, as every cell is; null is the empty one."""
-    if text is None or text.startswith('"'):
-        return text
-    return '""' if text == "null" else quoted(text)
+    text = _any(value)
+    if text is None or text == "null":
+        return text and '""'
+    return _number_or_text(str(value)) if text.startswith('"') else quoted(text)
+
+
+def _number_or_text(cell: str) -> str:
+    """Read a cell that may have been a number: then its spelling does not matter, as long as it is a short one."""
+    number = decimal_number(cell)
+    is_number = number is not None and cell in float_spellings(number)
+    return quoted((is_number and _value_of(cell)) or cell)
 
 
 def _is_text(value: str) -> bool:

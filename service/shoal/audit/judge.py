@@ -78,7 +78,7 @@ def verify(
     witness = None if evidence is None else list(read_evidence(Path(evidence)))
     tables = policy.stream is None if table is None else table
     grids = [Grid(attribute, table=tables) for attribute in policy.quasi_identifiers]
-    release = read_release(policy, released, grids, wrapped=wrapped)
+    release = read_release(policy, released, grids, original=form_of(original), wrapped=wrapped)
     originals = read_originals(policy, original, form_of(released), wrapped=wrapped)
     if len(release) and release.wrapped != originals.wrapped:
         raise InputError(

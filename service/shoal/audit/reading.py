@@ -161,8 +161,7 @@ def original_records(path: Path, *, wrapped: bool) -> Iterator[tuple[int, int, R
             yield 0, number, cells
     else:
         for number, text in enumerate(byte_lines(path)):
-            known = text if number else text.removeprefix(codecs.BOM_UTF8)
-            yield 0, number, _record(known) if known.strip() else BLANK
+            yield 0, number, _record(text) if text.strip() else BLANK
 
 
 def released_records(path: Path, *, wrapped: bool) -> Iterator[tuple[int, str, Record | None]]:

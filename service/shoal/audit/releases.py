@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from shoal.audit.arithmetic import Grid
-from shoal.audit.fields import KeptReader, kept_reader
+from shoal.audit.fields import KeptReader, released_reader
 from shoal.audit.originals import is_export
 from shoal.audit.reading import RELEASED_EXPORT, Form, Record, Token, form_of, released_header, released_records
 from shoal.audit.spelling import CsvSpelling, JsonSpelling
@@ -66,7 +66,7 @@ class Release:
 class _RowReader:
     """Reads one row: columns, spelling, grid and bounds are noted, the texts to compare by returned."""
 
-    def __init__(self, policy: Policy, form: Form, grids: list[Grid]) -> None:
+    def __init__(self, policy: Policy, form: Form, original: Form, grids: list[Grid]) -> None:
         self.columns = Tally("columns", "every row has exactly the published fields, in order")
         self.hidden = Tally("hidden", "no identifier and no undeclared field appears")
         self.spelling = Tally("spelling", "every value is written in its one spelling")
@@ -74,7 +74,7 @@ class _RowReader:
         self.bounds = Tally("bounds", "quasi-identifiers are within their bounds, half a step aside")
         self._names = [attribute.name for attribute in policy.published]
         self._quasi = [(a.name, grid) for a, grid in zip(policy.quasi_identifiers, grids, strict=True)]
-        self._kept: list[tuple[str, KeptReader]] = [(a.name, kept_reader(a.type, form, form)) for a in policy.kept]
+        self._kept = [(a.name, released_reader(a.type, original, form)) for a in policy.kept]
         self._spelling = CsvSpelling(policy) if form == "csv" else JsonSpelling(policy)
         # A JSON number comes as `Token`: one in quotes is none. A cell is always text.
         self._number = str if form == "csv" else Token
@@ -130,8 +130,10 @@ class _RowReader:
         return grid.normal(text)
 
 
-def read_release(policy: Policy, path: Path, grids: list[Grid], *, wrapped: bool | None = None) -> Release:
-    """Read the released file and judge every row by itself.
+def read_release(
+    policy: Policy, path: Path, grids: list[Grid], *, original: Form, wrapped: bool | None = None
+) -> Release:
+    """Read the released file and judge every row by itself; ``original`` is the form of what it was made of.
 
     Raises
     ------
@@ -140,7 +142,7 @@ def read_release(policy: Policy, path: Path, grids: list[Grid], *, wrapped: bool
     """
     form = form_of(path)
     exported = is_export(policy, path, RELEASED_EXPORT) if wrapped is None else wrapped
-    reader = _RowReader(policy, form, grids)
+    reader = _RowReader(policy, form, original, grids)
     header = released_header(path) if form == "csv" else None
     if header is not None:
         # A header alone shows fields too, even if no row follows.

@@ -164,10 +164,8 @@ def test_an_empty_csv_release_without_a_header_shows_nothing(tmp_path: Path) -> 
     assert verify(load_policy(tmp_path), paths["original"], paths["released"]).exit_code == 2
 
 
-@pytest.mark.parametrize("csv", [False, True])
-def test_a_byte_order_mark_is_read_but_never_published(tmp_path: Path, *, csv: bool) -> None:
-    world = make_world(tmp_path, csv=csv)
-    paths = world.write()
+def test_a_byte_order_mark_of_a_table_is_read_but_never_published(tmp_path: Path) -> None:
+    paths = make_world(tmp_path, csv=True).write()
     files = load_policy(tmp_path), paths["original"], paths["released"], paths["evidence"]
     paths["original"].write_bytes(b"\xef\xbb\xbf" + paths["original"].read_bytes())
     assert verify(*files).exit_code == 0
