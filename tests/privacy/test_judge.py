@@ -363,6 +363,7 @@ def test_a_cheat_is_seen_without_evidence_where_rows_can_be_traced(tmp_path: Pat
         '{"partition":0,"cluster":null,"offsets":[1]}',
         '{"partition":0,"partition":0,"cluster":0,"offsets":[1]}',
         "",
+        "[" * 100_000,
     ],
 )
 def test_evidence_of_another_shape_is_refused_with_its_line(tmp_path: Path, line: str) -> None:
@@ -476,15 +477,20 @@ def quarantined(tmp_path: Path) -> tuple[World, list[dict[str, object]]]:
     return world, [{"topic": "t", "partition": 0, "offset": index, "reason": "suppressed"} for index in out]
 
 
-def judged_with(world: World, references: list[dict[str, object]]) -> set[str]:
+def judged_with(world: World, references: list[dict[str, object]], *, complete: bool = True) -> set[str]:
     path = world.folder / "quarantine.jsonl"
     path.write_text("".join(json.dumps(reference) + "\n" for reference in references))
-    return broken(world.judge(quarantine=path, complete=True))
+    return broken(world.judge(quarantine=path, complete=complete))
 
 
 def test_released_and_referenced_records_are_all_records(tmp_path: Path) -> None:
     world, references = quarantined(tmp_path)
     assert judged_with(world, references) == set()
+
+
+def test_what_is_still_held_is_not_missed(tmp_path: Path) -> None:
+    world, references = quarantined(tmp_path)
+    assert judged_with(world, references[1:], complete=False) == set()
 
 
 def test_a_record_neither_released_nor_referenced_is_missed(tmp_path: Path) -> None:

@@ -269,9 +269,8 @@ def test_json_values_are_compared_with_the_cells_they_become(kind: FieldType, va
 def test_a_number_that_became_a_cell_may_have_either_short_spelling(value: object, cells: list[str]) -> None:
     expected = kept_reader("any", "jsonl", "csv")(value)
     assert {released_reader("any", "jsonl", "csv")(cell) for cell in cells} == {expected}
-    assert expected not in {
-        released_reader("any", "jsonl", "csv")(cell) for cell in ("x", "1.50e-7", "0100", " 7", "1E2")
-    }
+    others = ["x", "1.50e-7", "0100", " 7", "1E2"]
+    assert expected not in {released_reader("any", "jsonl", "csv")(cell) for cell in others}
 
 
 # ---------------------------------------------------------------- CSV
