@@ -445,9 +445,18 @@ def test_a_row_in_another_partition_is_nothing_of_its_cluster(tmp_path: Path) ->
     lines[0]["partition"] = 1 - lines[0]["partition"]
     paths["released"].write_text("".join(json.dumps(line) + "\n" for line in lines))
     policy = Policy.load(_policy(tmp_path))
-    assert {"nothing_else", "nothing_missing"} <= broken(
-        verify(policy, paths["original"], paths["released"], paths["evidence"])
-    )
+    verdict = verify(policy, paths["original"], paths["released"], paths["evidence"])
+    assert {"nothing_else", "nothing_missing"} <= broken(verdict)
+
+
+def test_a_cluster_is_called_by_its_partition_too(tmp_path: Path) -> None:
+    world = make_world(tmp_path)
+    paths = export(world, raw=True)
+    lines = [json.loads(line) for line in paths["released"].read_text().splitlines()]
+    kept = [line for line in lines if line["value"] not in world.rows[3]]
+    paths["released"].write_text("".join(json.dumps(line) + "\n" for line in kept))
+    verdict = verify(Policy.load(_policy(tmp_path)), paths["original"], paths["released"], paths["evidence"])
+    assert verdict["nothing_missing"].places == ("1/1",)
 
 
 def test_a_cluster_torn_apart_in_a_topic_does_not_stand_together(tmp_path: Path) -> None:
@@ -491,6 +500,25 @@ def test_released_and_referenced_records_are_all_records(tmp_path: Path) -> None
 def test_what_is_still_held_is_not_missed(tmp_path: Path) -> None:
     world, references = quarantined(tmp_path)
     assert judged_with(world, references[1:], complete=False) == set()
+
+
+def test_without_references_a_complete_release_has_every_record(tmp_path: Path) -> None:
+    world, _ = quarantined(tmp_path)
+    assert broken(world.judge(complete=True)) == {"complete"}
+    assert make_world(tmp_path).judge(complete=True).exit_code == 0
+
+
+def test_references_are_not_balanced_with_what_is_not_known(tmp_path: Path) -> None:
+    world, references = quarantined(tmp_path)
+    for record in world.records:
+        record |= {"diagnosis": "flu", "ward": None}
+    world.release()
+    path = tmp_path / "quarantine.jsonl"
+    for lines, status in ((references, "not examined"), (references * 2, "broken")):
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        verdict = world.judge(evidence=False, quarantine=path, complete=True)
+        assert verdict["references"].status == status
+        assert verdict["complete"].status == "not examined"
 
 
 def test_a_record_neither_released_nor_referenced_is_missed(tmp_path: Path) -> None:

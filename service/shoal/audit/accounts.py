@@ -28,24 +28,30 @@ class Facts:
 
 
 def balance_references(
-    originals: Originals, used: bytearray, references: Iterable[Reference], *, complete: bool
+    originals: Originals, used: bytearray | None, references: Iterable[Reference], *, complete: bool
 ) -> list[Tally]:
-    """Judge the quarantine: each record released or referenced, once, and with ``complete`` one of them."""
+    """Judge the quarantine: each record released or referenced, once, and with ``complete`` one of them.
+
+    ``used`` marks the released records; None if they are not known.
+    """
     sound = Tally("references", "references name existing records that were not released, each once", "reference")
     closed = Tally("reasons", "references say where and one of four reasons, nothing else", "reference")
     seen = bytearray(len(originals))
+    released = seen if used is None else used
     for number, reference in enumerate(references, 1):
         index = originals.find(reference.partition, reference.offset)
-        sound.expect(index is not None and not used[index] and not seen[index], number)
+        sound.expect(index is not None and not released[index] and not seen[index], number)
         closed.expect(reference.closed, number)
         if index is not None:
             seen[index] = 1
-    if not complete:
-        return [sound, closed]
     whole = Tally("complete", "every record was released or is referenced", "record")
-    for index, (released, referenced) in enumerate(zip(used, seen, strict=True)):
-        whole.expect(bool(released or referenced), index)
-    return [sound, closed, whole]
+    if used is None:
+        sound.leave("which records were released is not known without evidence")
+        whole.leave(sound.open)
+    elif complete:
+        for index, places in enumerate(zip(used, seen, strict=True)):
+            whole.expect(any(places), index)
+    return [sound, closed, whole] if complete else [sound, closed]
 
 
 def balance_summary(summary: Summary, facts: Facts) -> Tally:

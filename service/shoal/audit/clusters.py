@@ -28,7 +28,7 @@ class Cluster:
     """Its members (indices of usable originals) and their rows: one text of quasi-identifiers, kept texts."""
 
     partition: int
-    number: int
+    place: int | str
     members: tuple[int, ...]
     quasi: str
     kept: list[str]
@@ -57,16 +57,16 @@ def judge_clusters(policy: Policy, originals: Originals, named: Iterable[Named],
     for name in named:
         clusters.named += 1
         members = _members(originals, name, existing)
-        once.expect(_take(clusters.used, members), name.number)
+        once.expect(_take(clusters.used, members), name.place)
         people = Counter(originals.subjects[list(members)].tolist())
-        subjects.expect(len(people) >= policy.k, name.number)
+        subjects.expect(len(people) >= policy.k, name.place)
         heaviest = max(people.values(), default=0)
-        shares.expect(not members or Fraction(heaviest, len(members)) <= cap, name.number)
+        shares.expect(not members or Fraction(heaviest, len(members)) <= cap, name.place)
         _note_extremes(clusters, len(people), heaviest / max(len(members), 1))
         if members:
             quasi = _centroid(originals, members, grids)
             kept = originals.kept_of(members)
-            clusters.found.append(Cluster(name.partition, name.number, members, quasi, kept))
+            clusters.found.append(Cluster(name.partition, name.place, members, quasi, kept))
     subjects.worst, shares.worst = clusters.fewest_subjects, clusters.largest_share
     return clusters
 
@@ -76,7 +76,7 @@ def _members(originals: Originals, named: Named, existing: Tally) -> tuple[int, 
     found = [originals.find(named.partition, offset) for offset in named.offsets]
     members = tuple(index for index in found if index is not None and originals.is_usable(index))
     # A record named twice stays twice: it claims two rows, and the release will not have them.
-    existing.expect(len(members) == len(found), named.number)
+    existing.expect(len(members) == len(found), named.place)
     return members
 
 

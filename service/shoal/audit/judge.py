@@ -53,7 +53,7 @@ def verify(
     quarantine : path, optional
         Lines of ``{"topic", "partition", "offset", "reason"}``: records that were not released.
     complete : bool
-        With ``quarantine``: every record must be released or referenced.
+        Whether every record must be released or referenced.
     wrapped : bool, optional
         Whether both files are exports; None: they show it themselves.
     table : bool, optional
@@ -86,8 +86,9 @@ def verify(
         )
     case = _Case(policy, originals, release, grids)
     case.examine(witness, keeps_order=said is not None and said.get("keep_order") is True)
-    if quarantine is not None:
-        case.balance(balance_references(originals, case.used, read_quarantine(Path(quarantine)), complete=complete))
+    if quarantine is not None or complete:
+        references = iter(()) if quarantine is None else read_quarantine(Path(quarantine))
+        case.balance(balance_references(originals, case.used, references, complete=complete))
     if said is not None:
         case.balance([balance_summary(said, case.facts())])
         case.warnings += doubts_about_reading(said, originals)
@@ -107,9 +108,9 @@ class _Case:
         self.warnings = [*release.warnings, *warnings_about(policy, originals)]
 
     @property
-    def used(self) -> bytearray:
-        """Which records were released, as far as it is known."""
-        return bytearray(len(self._originals)) if self._clusters is None else self._clusters.used
+    def used(self) -> bytearray | None:
+        """Which records were released, if it is known."""
+        return None if self._clusters is None else self._clusters.used
 
     def examine(self, witness: list[Named] | None, *, keeps_order: bool) -> None:
         """Judge the clusters: as the evidence names them, else as the release shows them."""

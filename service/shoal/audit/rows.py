@@ -41,7 +41,7 @@ def compare_rows(release: Release, clusters: list[Cluster]) -> list[Tally]:
                 part[row] -= 1
             else:
                 whole = False
-        missing.expect(whole, cluster.number)
+        missing.expect(whole, cluster.place)
     for partition, rows in release.parts.items():
         part = left[partition]
         for line, row in zip(rows.lines, zip(rows.quasi, rows.kept, strict=True), strict=True):
@@ -96,7 +96,7 @@ def _judge_in_turn(rows: Rows, clusters: list[Cluster], together: Tally, ordered
     for cluster in clusters:
         stop = start + len(cluster.kept)
         placed = _is_run(rows, start, stop, cluster)
-        together.expect(placed, cluster.number)
+        together.expect(placed, cluster.place)
         if not placed:
             together.note = "what follows the first cluster in a wrong place was not examined"
             return
@@ -145,7 +145,7 @@ def _judge_runs(rows: Rows, clusters: list[Cluster], together: Tally, ordered: T
             _judge_bytes(rows, begin, begin + len(cluster.kept), ordered)
     for rest in waiting.values():
         for cluster in rest:
-            together.expect(False, cluster.number)
+            together.expect(False, cluster.place)
 
 
 class _Waiting:

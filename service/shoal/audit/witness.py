@@ -29,6 +29,11 @@ class Named:
     number: int
     offsets: tuple[int, ...]
 
+    @property
+    def place(self) -> int | str:
+        """What to call it: its number, in a topic of many partitions after that of the partition."""
+        return f"{self.partition}/{self.number}" if self.partition else self.number
+
 
 @dataclass(frozen=True, slots=True)
 class Reference:
