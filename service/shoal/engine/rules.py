@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-import numpy as np
-
 from shoal.engine.buffer import Block, Buffer
 from shoal.kernel import nearest
-from shoal.kernel.held import CLUSTERS, RELEASED, SUPPRESSED, Outcome, empty_outcome
+from shoal.kernel.held import Outcome, empty_outcome
 from shoal.kernel.nearest import Demand
 
 __all__ = ["Nearest", "Rule", "make_rule", "rule_faults"]
@@ -90,15 +88,10 @@ def make_rule(name: str, buffer: Buffer, demand: Demand) -> Rule:
 
 
 def _trimmed(outcome: Outcome) -> Outcome:
-    clusters, released, suppressed = (int(outcome.counts[i]) for i in (CLUSTERS, RELEASED, SUPPRESSED))
+    clusters, released, suppressed = outcome.counts.tolist()
     return Outcome(
-        positions=outcome.positions[:released].copy(),
-        offsets=outcome.offsets[: clusters + 1].copy(),
-        causes=outcome.causes[:clusters].copy(),
-        newest=outcome.newest[:clusters].copy(),
-        suppressed=outcome.suppressed[:suppressed].copy(),
-        suppressed_causes=outcome.suppressed_causes[:suppressed].copy(),
-        suppressed_newest=outcome.suppressed_newest[:suppressed].copy(),
-        suppressed_before=outcome.suppressed_before[:suppressed].copy(),
-        counts=np.asarray([clusters, released, suppressed], np.int64),
+        outcome.positions[:released].copy(),
+        outcome.clusters[:, :clusters].copy(),
+        outcome.suppressed[:, :suppressed].copy(),
+        outcome.counts,
     )

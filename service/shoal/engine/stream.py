@@ -22,6 +22,8 @@ from shoal.kernel.nearest import Demand
 
 __all__ = ["BY_POSITION", "FLUSHED", "Decisions", "Partitioner", "Released", "StreamAggregator"]
 
+_ZERO = np.zeros(1, np.int64)
+
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
@@ -190,18 +192,20 @@ class Partitioner:
         return self._sealed(self._rule.finish(self._border.last))
 
     def _sealed(self, outcome: Outcome) -> Decisions:
-        sealed = self._guarantee.seal(outcome)
+        subjects, heaviest = self._guarantee.seal(outcome)
+        ends, causes, newest = outcome.clusters
+        suppressed, suppressed_causes, suppressed_newest, suppressed_before = outcome.suppressed
         return Decisions(
             positions=outcome.positions,
-            offsets=outcome.offsets,
-            subjects=sealed.subjects,
-            heaviest=sealed.heaviest,
-            causes=outcome.causes,
-            newest=outcome.newest,
-            suppressed=outcome.suppressed,
-            suppressed_newest=outcome.suppressed_newest,
-            suppressed_causes=outcome.suppressed_causes,
-            suppressed_before=outcome.suppressed_before,
+            offsets=np.concatenate((_ZERO, ends)),
+            subjects=subjects,
+            heaviest=heaviest,
+            causes=causes.astype(np.int8),
+            newest=newest,
+            suppressed=suppressed,
+            suppressed_newest=suppressed_newest,
+            suppressed_causes=suppressed_causes.astype(np.int8),
+            suppressed_before=suppressed_before,
         )
 
 

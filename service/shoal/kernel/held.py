@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoal.kernel.arrays import Float64Matrix, Float64Vector, Int8Vector, Int64Matrix, Int64Vector
+from shoal.kernel.arrays import Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
 from shoal.kernel.jit import njit_in_place
 
 __all__ = [
@@ -30,6 +30,10 @@ __all__ = [
 
 HEAD, TAIL = 0, 1
 CLUSTERS, RELEASED, SUPPRESSED = 0, 1, 2
+"""Places in `Outcome.counts`."""
+END = POSITION = 0
+CAUSE, NEWEST, BEFORE = 1, 2, 3
+"""Rows of `Outcome.clusters` and `Outcome.suppressed`."""
 NOT_DUE = -2
 LONG = 16
 """Records between two members, on average, from which on runs are copied and not single values."""
@@ -59,20 +63,16 @@ class Held(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Decisions of one call; the first ``counts`` entries are filled.
+    """Decisions of one call; ``counts`` (3,) tells how far each array is filled.
 
-    ``positions`` cluster after cluster, ascending inside each, cut by ``offsets``; ``causes`` and ``newest`` per
-    cluster; the same for ``suppressed``, with the number of clusters decided before it.
+    ``positions`` of the released records, cluster after cluster, ascending inside each. ``clusters`` (3, G): where a
+    cluster ends in ``positions``, its `CAUSE` and the `NEWEST` position at the decision. ``suppressed`` (4, S): the
+    same of suppressed records, with their `POSITION` and the number of clusters decided `BEFORE`.
     """
 
     positions: Int64Vector
-    offsets: Int64Vector
-    causes: Int8Vector
-    newest: Int64Vector
-    suppressed: Int64Vector
-    suppressed_causes: Int8Vector
-    suppressed_newest: Int64Vector
-    suppressed_before: Int64Vector
+    clusters: Int64Matrix
+    suppressed: Int64Matrix
     counts: Int64Vector
 
 
@@ -92,16 +92,11 @@ def empty_held(capacity: int, dimensions: int, columns: int) -> Held:
 
 
 def empty_outcome(capacity: int) -> Outcome:
-    """Allocate room for the decisions over at most ``capacity`` records."""
+    """Make room for the decisions over at most ``capacity`` records."""
     return Outcome(
-        positions=np.zeros(capacity, np.int64),
-        offsets=np.zeros(capacity + 1, np.int64),
-        causes=np.zeros(capacity, np.int8),
-        newest=np.zeros(capacity, np.int64),
-        suppressed=np.zeros(capacity, np.int64),
-        suppressed_causes=np.zeros(capacity, np.int8),
-        suppressed_newest=np.zeros(capacity, np.int64),
-        suppressed_before=np.zeros(capacity, np.int64),
+        positions=np.empty(capacity, np.int64),
+        clusters=np.empty((3, capacity), np.int64),
+        suppressed=np.empty((4, capacity), np.int64),
         counts=np.zeros(3, np.int64),
     )
 
@@ -134,10 +129,10 @@ def due(held: Held, newest: int, delta: int, reach: Int64Vector) -> int:
 def suppress(held: Held, outcome: Outcome, newest: int, cause: int) -> None:
     """Write the oldest held record down as suppressed and forget it."""
     head, index = held.line[HEAD], outcome.counts[SUPPRESSED]
-    outcome.suppressed[index] = held.positions[head]
-    outcome.suppressed_causes[index] = cause
-    outcome.suppressed_newest[index] = newest
-    outcome.suppressed_before[index] = outcome.counts[CLUSTERS]
+    outcome.suppressed[POSITION, index] = held.positions[head]
+    outcome.suppressed[CAUSE, index] = cause
+    outcome.suppressed[NEWEST, index] = newest
+    outcome.suppressed[BEFORE, index] = outcome.counts[CLUSTERS]
     outcome.counts[SUPPRESSED] = index + 1
     held.line[HEAD] = head + 1
 
@@ -149,9 +144,9 @@ def release(held: Held, outcome: Outcome, members: Int64Vector, newest: int, cau
     positions = held.positions[head:]
     for i in range(members.size):
         outcome.positions[start + i] = positions[members[i]]
-    outcome.offsets[index + 1] = start + members.size
-    outcome.causes[index] = cause
-    outcome.newest[index] = newest
+    outcome.clusters[END, index] = start + members.size
+    outcome.clusters[CAUSE, index] = cause
+    outcome.clusters[NEWEST, index] = newest
     outcome.counts[CLUSTERS] = index + 1
     outcome.counts[RELEASED] = start + members.size
     _forget(held, members)

@@ -37,11 +37,11 @@ def njit(function: Callable[P, R]) -> Callable[P, R]:
 def njit_in_place(function: Callable[P, R]) -> Callable[P, R]:
     """Compile as `njit` does a function that makes no array, only views; one that does is refused on its first call.
 
-    Without new arrays nobody need count references to them, which in small kernels costs as much as the arithmetic.
-    What it calls must be decorated likewise.
+    Without new arrays nobody need count references to them, and put into its caller it need not be handed dozens of
+    pointers: in small kernels both cost as much as the arithmetic. What it calls must be decorated likewise.
     """
     try:
-        return _compiled(function, _nrt=False)
+        return _compiled(function, _nrt=False, forceinline=True)
     except KeyError:  # pragma: no cover - a numba to come may not know the option: the same results, later
         return _compiled(function)
 

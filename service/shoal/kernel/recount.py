@@ -1,13 +1,20 @@
-"""What the last check counts, from the records as they came in; it shares nothing with the rule it checks."""
+"""The last check: who leaves is counted from the records as they came in. It shares nothing with the rule it checks."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from shoal.kernel.arrays import BoolVector, Int64Vector
+from shoal.kernel.arrays import BoolVector, Int64Matrix, Int64Vector
+from shoal.kernel.held import CAUSE, END, FLUSHED, NEWEST, POSITION, Outcome
 from shoal.kernel.jit import njit_in_place
 
-__all__ = ["Ledger", "count_subjects", "is_overdue", "settle", "strike"]
+__all__ = ["KEPT", "OVERDUE", "TOO_FEW", "TOO_MUCH", "UNKNOWN", "Ledger", "Promise", "examine"]
+
+KEPT, UNKNOWN, TOO_FEW, TOO_MUCH, OVERDUE = range(5)
+"""Verdicts: the promise is kept; a record is not held, k is missed, a share is exceeded, a record was held too long."""
+
+SHARE_TOLERANCE = 1e-9
+"""Rounding of a share times a whole number is no excess."""
 
 
 class Ledger(NamedTuple):
@@ -18,8 +25,50 @@ class Ledger(NamedTuple):
     gone: BoolVector
 
 
+class Promise(NamedTuple):
+    """At least ``k`` subjects in a cluster, each with ``max_share`` of it at most; at most ``delta`` positions held."""
+
+    k: int
+    delta: int
+    max_share: float
+
+
 @njit_in_place
-def settle(ledger: Ledger, leaving: Int64Vector, owners: Int64Vector) -> bool:
+def examine(
+    ledger: Ledger,
+    arrivals: Int64Vector,
+    outcome: Outcome,
+    promise: Promise,
+    counted: Int64Matrix,
+    owners: Int64Vector,
+) -> tuple[int, int]:
+    """Check decisions; return the verdict, and how many records stay, which then stand in front in the ledger.
+
+    ``arrivals`` are the positions of the block and the one before it. Writes the subjects of each cluster and the
+    records of its heaviest one to the rows of ``counted`` (2, G); ``owners`` (E,) is scratch.
+    """
+    if not _settle(ledger, outcome.suppressed[POSITION], owners) or not _settle(ledger, outcome.positions, owners):
+        return UNKNOWN, 0
+    ends, start = outcome.clusters[END], 0
+    for cluster in range(ends.size):
+        subjects, heaviest = _count_subjects(owners[start : ends[cluster]])
+        counted[0, cluster], counted[1, cluster] = subjects, heaviest
+        if subjects < promise.k:
+            return TOO_FEW, 0
+        if heaviest > promise.max_share * (ends[cluster] - start) + SHARE_TOLERANCE:
+            return TOO_MUCH, 0
+        start = ends[cluster]
+    stay = _strike(ledger)
+    overdue = (
+        _is_overdue(outcome.positions, ends, outcome.clusters, arrivals, promise.delta)
+        or _is_overdue(outcome.suppressed[POSITION], ends[:0], outcome.suppressed, arrivals, promise.delta)
+        or (stay > 0 and arrivals[arrivals.size - 1] - ledger.positions[0] >= promise.delta)
+    )
+    return (OVERDUE if overdue else KEPT), stay
+
+
+@njit_in_place
+def _settle(ledger: Ledger, leaving: Int64Vector, owners: Int64Vector) -> bool:
     """Mark leaving records as gone and write their subjects to ``owners``.
 
     Returns False as soon as one is unknown or leaves a second time.
@@ -51,7 +100,7 @@ def _place(positions: Int64Vector, wanted: int) -> int:
 
 
 @njit_in_place
-def strike(ledger: Ledger) -> int:
+def _strike(ledger: Ledger) -> int:
     """Bring what is not gone to the front, in order; return how many."""
     positions, subjects, kept = ledger.positions, ledger.subjects, 0
     for i in range(positions.size):
@@ -62,18 +111,15 @@ def strike(ledger: Ledger) -> int:
 
 
 @njit_in_place
-def count_subjects(owners: Int64Vector, offsets: Int64Vector, subjects: Int64Vector, heaviest: Int64Vector) -> None:
-    """Count the subjects of each cluster, and the records of its heaviest one; sorts ``owners`` within clusters."""
-    for cluster in range(subjects.size):
-        members = owners[offsets[cluster] : offsets[cluster + 1]]
-        _sort(members)
-        run, most, different = 0, 0, 0
-        for i in range(members.size):
-            run = run + 1 if i > 0 and members[i] == members[i - 1] else 1
-            different += run == 1
-            most = max(most, run)
-        subjects[cluster] = different
-        heaviest[cluster] = most
+def _count_subjects(owners: Int64Vector) -> tuple[int, int]:
+    """Return how many differ, and how often the most frequent one occurs; sorts them."""
+    _sort(owners)
+    different, run, most = 0, 0, 0
+    for i in range(owners.size):
+        run = run + 1 if i > 0 and owners[i] == owners[i - 1] else 1
+        different += run == 1
+        most = max(most, run)
+    return different, most
 
 
 @njit_in_place
@@ -93,24 +139,22 @@ def _sort(values: Int64Vector) -> None:
 
 
 @njit_in_place
-def is_overdue(
-    positions: Int64Vector,
-    offsets: Int64Vector,
-    newest: Int64Vector,
-    flushed: BoolVector,
-    arrivals: Int64Vector,
-    delta: int,
+def _is_overdue(
+    positions: Int64Vector, ends: Int64Vector, decisions: Int64Matrix, arrivals: Int64Vector, delta: int
 ) -> bool:
     """Whether a record that leaves was due already at the arrival before the one at which it leaves.
 
-    At the end of the stream nothing arrives, and what is due has left before. ``newest`` never descends.
+    At the end of the stream nothing arrives, and what is due has left before. Without ``ends`` each leaves alone.
     """
-    arrival = 0
-    for decision in range(newest.size):
-        while arrival + 1 < arrivals.size and arrivals[arrival + 1] < newest[decision]:
+    arrival, start = 0, 0
+    for decision in range(decisions.shape[1]):
+        newest = decisions[NEWEST, decision]  # never descends
+        while arrival + 1 < arrivals.size and arrivals[arrival + 1] < newest:
             arrival += 1
-        seen = newest[decision] if flushed[decision] else arrivals[arrival]
-        for i in range(offsets[decision], offsets[decision + 1]):
+        seen = newest if decisions[CAUSE, decision] == FLUSHED else arrivals[arrival]
+        end = ends[decision] if ends.size else decision + 1
+        for i in range(start, end):
             if seen - positions[i] >= delta:
                 return True
+        start = end
     return False
