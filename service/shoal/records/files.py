@@ -51,7 +51,8 @@ class JsonLines:
 class CsvReader:
     """The records of a CSV file as lists of cells.
 
-    UTF-8 (a byte order mark is tolerated), comma separated, one header line with the names of the policy.
+    UTF-8 (a byte order mark is tolerated), comma separated, one header line with the names of the policy. A quoted
+    cell that is never closed takes up to 131,072 characters of what follows with it, as one record.
 
     Parameters
     ----------
@@ -99,10 +100,7 @@ class CsvReader:
         records: list[CsvCells] = []
         while self._pending:
             try:
-                for cells in self._reader:
-                    records.append(cells)
-                    if not self._pending:  # do not wait for more lines
-                        break
+                records.append(next(self._reader))
             except csv.Error:
                 records.append(None)
         if self._broken_bytes:
