@@ -43,7 +43,11 @@ class Worker:
         command = [sys.executable, str(WORKER), "run", str(self.policy), "--http", "127.0.0.1:0", "--log", "json"]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [*command, "--from", "earliest", *extra], env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL
+                [*command, "--from", "earliest", *extra],
+                env=environment,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
             )
 
     @property
@@ -117,7 +121,9 @@ class Deployment:
             values.append(json.dumps(record).encode())
         self.serial += count
         where = [number % partitions for number in range(count)]
-        await produce(self.bootstrap, self.topics["input"], values, partitions=where, linger_ms=5, max_batch_size=1 << 18)
+        await produce(
+            self.bootstrap, self.topics["input"], values, partitions=where, linger_ms=5, max_batch_size=1 << 18
+        )
 
     async def resolved(self) -> int:
         """How many records a reader of committed data can account for."""

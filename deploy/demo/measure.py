@@ -52,8 +52,7 @@ def summary(
 
 
 def _subject(policy: Policy) -> str:
-    assert policy.subject is not None
-    return policy.subject.name
+    return policy.subject.name if policy.subject else ""
 
 
 def _decided(line: Line) -> tuple[int, int]:
@@ -123,4 +122,6 @@ def _losses(
 
 
 def _on_grid(centroid: NDArray[np.float64], steps: Sequence[float]) -> NDArray[np.float64]:
-    return np.array([value if step == 0 else round(value / step) * step for value, step in zip(centroid, steps, strict=True)])
+    return np.array(
+        [value if step == 0 else round(value / step) * step for value, step in zip(centroid, steps, strict=True)]
+    )

@@ -25,7 +25,9 @@ def kafka_settings(policy: Policy, environment: Mapping[str, str] | None = None)
         With every variable that does not fit and every required field that stands nowhere; never with a value.
     """
     environment = os.environ if environment is None else environment
-    overrides = {key.removeprefix(PREFIX).lower(): value for key, value in environment.items() if key.startswith(PREFIX)}
+    overrides = {
+        key.removeprefix(PREFIX).lower(): value for key, value in environment.items() if key.startswith(PREFIX)
+    }
     written = {} if policy.kafka is None else policy.kafka.model_dump(exclude_unset=True)
     faults: list[Fault] = []
     try:
@@ -37,9 +39,11 @@ def kafka_settings(policy: Policy, environment: Mapping[str, str] | None = None)
             unknown = detail["type"] == "extra_forbidden"
             faults.append(Fault(where, "unknown setting; check its spelling" if unknown else detail["msg"]))
         raise PolicyError(faults, "settings") from None
-    for name in REQUIRED:
-        if not getattr(settings, name):
-            faults.append(Fault(("kafka", name), f"missing: say it in the policy or as {PREFIX}{name.upper()}"))
+    faults += [
+        Fault(("kafka", name), f"missing: say it in the policy or as {PREFIX}{name.upper()}")
+        for name in REQUIRED
+        if not getattr(settings, name)
+    ]
     topics = [settings.input, settings.output, settings.quarantine, settings.clusters, settings.evidence]
     named = [topic for topic in topics if topic]
     if len(set(named)) != len(named):

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from faulty_workers import Deployment, Findings, Worker, export, judge, settle
 from kafka_broker import broker, wait_until
 from shoal.audit import verify
 from shoal.policy import Policy
-from faulty_workers import Deployment, Findings, Worker, export, judge, settle
 
 pytestmark = pytest.mark.faults
 

@@ -56,6 +56,10 @@ class Topic:
     async def close(self) -> None:
         pass
 
+    def perhaps_dies(self, die: int) -> None:
+        if die == 0:
+            raise BrokerUnavailableError("killed")
+
 
 def policy_of(k: int, delta: int, position: float, max_delay_s: float | None, max_share: float) -> Policy:
     return Policy.from_document(
@@ -117,8 +121,7 @@ async def live(policy: Policy, log: list[Message], topic: Topic, steps: Any, now
                 is_at_end = lane.cursor > log[visible - 1].offset
                 await lane.tick(at_end=is_at_end)
                 await asyncio.sleep(0)
-                if steps(0, 20) == 0:
-                    raise BrokerUnavailableError("killed")
+                topic.perhaps_dies(steps(0, 20))
                 if is_at_end and visible == len(log):
                     break
                 # The log grows, also while nobody reads it.

@@ -38,9 +38,17 @@ FULL_ROWS = 50_000
 class Message(Protocol):
     """What is needed of a consumed message."""
 
-    offset: int
-    timestamp: int
-    value: bytes | None
+    @property
+    def offset(self) -> int:
+        """Place in the log."""
+
+    @property
+    def timestamp(self) -> int:
+        """Broker timestamp (ms)."""
+
+    @property
+    def value(self) -> bytes | None:
+        """The record, or None."""
 
 
 class Sink(Protocol):
@@ -75,7 +83,8 @@ class Lane:
         self._policy, self._decoder, self._sink, self._metrics, self._now = policy, decoder, sink, metrics, now
         self._anchor = commit.snapshot.anchor
         self._interval_s = interval_s
-        self._max_delay_ms = policy.streaming().max_delay_s and policy.streaming().max_delay_s * 1000
+        delay_s = policy.streaming().max_delay_s
+        self._max_delay_ms = None if delay_s is None else delay_s * 1000
         reach = largest_span(policy.streaming().delta, BLOCK_RECORDS)
         self._flow = Flow(policy, Encoder(policy), reach=reach, clusters=commit.snapshot.clusters)
         self._outbox = Outbox()

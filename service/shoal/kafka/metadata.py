@@ -128,7 +128,9 @@ def largest_span(delta: int, slack: int) -> int:
     """
     held = delta + 1 + slack
     if _most_bytes(held, held) > _BODY_BYTES:
-        raise InputError(f"stream.delta: {delta} does not fit into the group's metadata; at most {_largest_delta(slack)}")
+        raise InputError(
+            f"stream.delta: {delta} does not fit into the group's metadata; at most {_largest_delta(slack)}"
+        )
     low, high = held, UNLIMITED
     if _most_bytes(held, high) <= _BODY_BYTES:
         return UNLIMITED
@@ -191,9 +193,7 @@ def _unpack_body(body: bytes, watermark: int) -> Commit:
         clock=clock - 1,
         clusters=clusters,
         drain=None if drain == 0 else watermark + drain - 1,
-        anchor=None
-        if anchor_offset == 0
-        else Anchor(watermark + _unzigzag(anchor_offset - 1), _unzigzag(anchor_time)),
+        anchor=None if anchor_offset == 0 else Anchor(watermark + _unzigzag(anchor_offset - 1), _unzigzag(anchor_time)),
     )
     return Commit(snapshot, fingerprint, at)
 

@@ -131,9 +131,7 @@ class Publisher:
             )
 
     def _summary(self, cluster: Cluster) -> bytes:
-        centroid = {
-            name: msgspec.Raw(text.encode()) for name, text in zip(self._names, cluster.centroid, strict=True)
-        }
+        centroid = {name: msgspec.Raw(text.encode()) for name, text in zip(self._names, cluster.centroid, strict=True)}
         return msgspec.json.encode({"centroid": centroid, "size": len(cluster.rows), "subjects": cluster.subjects})
 
     async def _send(self, topic: str, values: Sequence[bytes], timestamp: int) -> None:

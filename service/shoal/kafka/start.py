@@ -45,9 +45,7 @@ class Beginning:
     skipped: int = 0
 
 
-async def committed(
-    client: AIOKafkaAdminClient, settings: KafkaSection, partition: int
-) -> OffsetAndMetadata | None:
+async def committed(client: AIOKafkaAdminClient, settings: KafkaSection, partition: int) -> OffsetAndMetadata | None:
     """Committed offset and metadata of one partition, read until two answers agree.
 
     The producer has been fenced before: whatever transaction was open is ended. A classic group coordinator

@@ -35,9 +35,7 @@ class _Export(BaseModel):
 async def report_progress(policy: Policy, settings: KafkaSection) -> list[dict[str, Any]]:
     """Per partition: watermark, next offset, held, clusters, last commit, and whether the policy is this one."""
     async with admin(settings) as client:
-        return [
-            await _report(client, policy, settings, partition) for partition in await _partitions(client, settings)
-        ]
+        return [await _report(client, policy, settings, partition) for partition in await _partitions(client, settings)]
 
 
 async def _report(

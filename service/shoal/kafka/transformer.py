@@ -149,7 +149,9 @@ class Transformer:
     async def _take_all(self, client: AIOKafkaAdminClient, reader: AIOKafkaConsumer) -> None:
         """Take every partition without joining the group: who drains must not wait for members that died."""
         await reader.start()
-        places = [TopicPartition(self.settings.input, number) for number in range(self._partitions[str(self.settings.input)])]
+        places = [
+            TopicPartition(self.settings.input, number) for number in range(self._partitions[str(self.settings.input)])
+        ]
         reader.assign(places)
         await self.take_over(places, client, reader)
 
@@ -231,7 +233,9 @@ class Transformer:
 
     # ------------------------------------------------------------------ assignment
 
-    async def take_over(self, places: Iterable[TopicPartition], client: AIOKafkaAdminClient, reader: AIOKafkaConsumer) -> None:
+    async def take_over(
+        self, places: Iterable[TopicPartition], client: AIOKafkaAdminClient, reader: AIOKafkaConsumer
+    ) -> None:
         """Open lanes: fence, read the progress, seek; only then may records come in."""
         decoder = JsonDecoder(self.policy, max_bytes=self.settings.max_record_bytes)
         self.health.restoring = {place.partition for place in places}
@@ -283,7 +287,7 @@ class Transformer:
         self._failure = error
 
 
-class _Assignment(ConsumerRebalanceListener):
+class _Assignment(ConsumerRebalanceListener):  # type: ignore[misc] # the client has no types
     """Called by the client in its own task, while the loop may be in the middle of a block."""
 
     def __init__(self, transformer: Transformer, client: AIOKafkaAdminClient, reader: AIOKafkaConsumer) -> None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import BinaryIO, Literal
+from typing import BinaryIO, Literal, cast
 
 from shoal.errors import ConfigError, InputError
 
@@ -62,7 +62,7 @@ def opened_for_reading(path: str) -> Iterator[BinaryIO]:
         yield sys.stdin.buffer
         return
     try:
-        file = Path(path).open("rb")
+        file = Path(path).open("rb")  # noqa: SIM115 - only opening may fail this way
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     with file:
@@ -94,7 +94,7 @@ def opened_for_writing(path: str) -> Iterator[BinaryIO]:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from None
     try:
         with draft:
-            yield draft.file
+            yield cast("BinaryIO", draft)
             draft.flush()
             os.fsync(draft.fileno())
         _publish(Path(draft.name), target)

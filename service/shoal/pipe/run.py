@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from typing import BinaryIO
+from typing import BinaryIO, NoReturn
 
 import msgspec
 import numpy as np
@@ -79,7 +79,7 @@ def _blocks(
         yield from ((messages.take(part), len(part)) for part in JsonLines(source))
 
 
-def _decided(flow: Flow, blocks: Iterable[tuple[Block, int]], bar: tqdm[None]) -> Iterator[Outcome]:
+def _decided(flow: Flow, blocks: Iterable[tuple[Block, int]], bar: tqdm[NoReturn]) -> Iterator[Outcome]:
     first = 0
     with bar:
         for block, count in blocks:
@@ -106,6 +106,6 @@ def _write(outcome: Outcome, target: BinaryIO, evidence: BinaryIO | None) -> Non
             evidence.write(msgspec.json.encode(line) + b"\n")
 
 
-def _bar() -> tqdm[None]:
+def _bar() -> tqdm[NoReturn]:
     """A progress bar on a terminal, nothing in a pipe."""
     return tqdm(unit=" records", unit_scale=True, disable=not sys.stderr.isatty(), file=sys.stderr)

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from pydantic import ValidationError
-from ruamel.yaml import YAML, YAMLError
+from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.constructor import DuplicateKeyError
+from ruamel.yaml.error import YAMLError
 
 from shoal.errors import Fault, InputError, PolicyError
 from shoal.policy.sections import Document
@@ -97,7 +98,7 @@ def _note_lines(tree: object, path: FieldPath, lines: Lines) -> None:
             _note_lines(value, here, lines)
 
 
-def _plain(tree: object) -> Any:
+def _plain(tree: object) -> object:
     """The same values as plain Python objects: the round-trip reader's own classes end here."""
     if isinstance(tree, Mapping):
         return {str(key): _plain(value) for key, value in tree.items()}
@@ -170,7 +171,7 @@ def _true_path(location: FieldPath, tree: object) -> FieldPath:
     return tuple(path)
 
 
-def _take_out(tree: Any, path: FieldPath) -> None:
+def _take_out(tree: object, path: FieldPath) -> None:
     """Remove a field; one item of a list takes the whole list with it, half a list means something else."""
     for depth, step in enumerate(path):
         last = depth == len(path) - 1

@@ -99,9 +99,12 @@ def _kept_rules(path: FieldPath, attribute: AttributeSection) -> Iterator[Findin
         if getattr(attribute, name) is not None:
             yield (*path, name), f"only for quasi_identifiers; remove it, or change role from {attribute.role}"
     if attribute.role == "other" and not attribute.publish_unchanged:
-        yield (*path, "publish_unchanged"), (
-            "missing: role other publishes the field unchanged, and whoever knows it can link the record: say "
-            "publish_unchanged: true if that is meant, or declare it a quasi_identifier or an identifier"
+        yield (
+            (*path, "publish_unchanged"),
+            (
+                "missing: role other publishes the field unchanged, and whoever knows it can link the record: say "
+                "publish_unchanged: true if that is meant, or declare it a quasi_identifier or an identifier"
+            ),
         )
     if attribute.role == "identifier" and attribute.publish_unchanged:
         yield (*path, "publish_unchanged"), "an identifier is never published; remove it"
@@ -118,9 +121,12 @@ def _subject_rules(document: Document) -> Iterator[Finding]:
     if marked and document.subject == "every_record":
         yield ("subject",), f"every_record contradicts attributes.{marked[0]}.subject: keep one of them"
     if not marked and document.subject is None:
-        yield ("attributes",), (
-            "whose records are these? mark exactly one attribute with subject: true, "
-            "or say subject: every_record at the top level"
+        yield (
+            ("attributes",),
+            (
+                "whose records are these? mark exactly one attribute with subject: true, "
+                "or say subject: every_record at the top level"
+            ),
         )
 
 
@@ -132,18 +138,20 @@ def _privacy_rules(privacy: PrivacySection | None) -> Iterator[Finding]:
         yield ("privacy", "k"), "missing: the smallest number of people in a cluster"
     elif privacy.k < 2:  # noqa: PLR2004 - one person alone is no cluster
         yield ("privacy", "k"), "must be at least 2"
-    if privacy.max_share is not None:
-        if not 0 < privacy.max_share <= 1:
-            yield ("privacy", "max_share"), "must be above 0 and at most 1"
-        elif privacy.k is not None and privacy.k >= 2 and not _share_allows(privacy.max_share, privacy.k):  # noqa: PLR2004
-            yield ("privacy", "max_share"), "must be at least 1/k: k people cannot each own less"
+    yield from _share_rules(privacy.max_share, privacy.k)
     for name in ("l", "t"):
         if getattr(privacy, name) is not None:
             yield ("privacy", name), f"not yet: privacy.{name} is refused until it can be kept; remove it"
 
 
-def _share_allows(max_share: float, k: int) -> bool:
-    return Decimal(repr(max_share)) * k >= 1 or max_share >= 1 / k
+def _share_rules(max_share: float | None, k: int | None) -> Iterator[Finding]:
+    path = ("privacy", "max_share")
+    if max_share is None:
+        return
+    if not 0 < max_share <= 1:
+        yield path, "must be above 0 and at most 1"
+    elif k is not None and k >= 2 and Decimal(repr(max_share)) * k < 1 and max_share < 1 / k:  # noqa: PLR2004
+        yield path, "must be at least 1/k: k people cannot each own less"
 
 
 def _stream_rules(document: Document) -> Iterator[Finding]:
@@ -158,7 +166,10 @@ def _stream_rules(document: Document) -> Iterator[Finding]:
     for name, attribute in document.attributes.items():
         numeric = attribute.role == "quasi_identifier" and attribute.scale in {"numeric", None}
         if numeric and attribute.bounds is None:
-            yield ("attributes", name, "bounds"), "not yet: a stream cannot learn its scale so far; give bounds: [low, high]"
+            yield (
+                ("attributes", name, "bounds"),
+                "not yet: a stream cannot learn its scale so far; give bounds: [low, high]",
+            )
 
 
 def _delay_rules(stream: StreamSection, privacy: PrivacySection | None) -> Iterator[Finding]:

@@ -126,8 +126,10 @@ class Metrics:
         """
         self.size.observe(figures.size)
         self.subjects.observe(figures.subjects)
-        for histogram, numbers in zip(self._waiting, (figures.displacement, figures.delay, seconds), strict=True):
-            histogram.observe(numbers)
+        reordering, delay, delay_seconds = self._waiting
+        reordering.observe(figures.displacement)
+        delay.observe(figures.delay)
+        delay_seconds.observe(seconds)
         self._loss[0] += float(figures.squared.sum())
         self._loss[1] += spread
         self._waiting_clusters += len(figures.size)
