@@ -80,9 +80,7 @@ class Partition(RuleBasedStateMachine):
 
     def seen(self) -> list[int]:
         """Held offsets that this incarnation has read."""
-        return [
-            o for o in self.log if o < self.cursor and o not in self.done and o not in self.undecided
-        ]
+        return [o for o in self.log if o < self.cursor and o not in self.done and o not in self.undecided]
 
     @invariant()
     def nothing_is_lost(self) -> None:

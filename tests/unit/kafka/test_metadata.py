@@ -67,9 +67,7 @@ def test_within_the_span_it_always_fits(delta: int) -> None:
     ):
         if not held or len(set(held)) != len(held):
             continue
-        snapshot = Snapshot(
-            2**40, held[-1] + 1, held, void, 2**42, 2**50, held[-1] + 1, Anchor(2**40, 2**42)
-        )
+        snapshot = Snapshot(2**40, held[-1] + 1, held, void, 2**42, 2**50, held[-1] + 1, Anchor(2**40, 2**42))
         assert len(encode(Commit(snapshot, FINGERPRINT, 2**42), "t", 0)) <= LIMIT_BYTES
 
 
