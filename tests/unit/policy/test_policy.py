@@ -1,0 +1,302 @@
+"""Policies: everything that is read, every fault at once with its line, and what is resolved."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from shoal.errors import InputError, PolicyError
+from shoal.policy import Policy, Role
+
+pytestmark = pytest.mark.unit
+
+GOOD = """\
+attributes:
+  patient: {role: identifier, subject: true}
+  age: {role: quasi_identifier, scale: numeric, bounds: [0, 110], integer: true}
+  income: {role: quasi_identifier, bounds: [0, 1000000], resolution: 500, weight: 2.0}
+  diagnosis: {role: confidential, type: string}
+  ward: {role: other, type: string, publish_unchanged: true}
+privacy: {k: 10}
+stream: {delta: 100}
+"""
+
+
+def load(text: str, folder: Path, name: str = "policy.yaml") -> Policy:
+    path = folder / name
+    path.write_text(text)
+    return Policy.load(path)
+
+
+def faults(text: str, folder: Path, name: str = "policy.yaml") -> dict[str, tuple[int | None, str]]:
+    with pytest.raises(PolicyError) as caught:
+        load(text, folder, name)
+    return {".".join(fault.path): (fault.line, fault.message) for fault in caught.value.faults}
+
+
+def test_a_policy_is_resolved_with_its_defaults(tmp_path: Path) -> None:
+    policy = load(GOOD, tmp_path)
+    assert [a.name for a in policy.quasi_identifiers] == ["age", "income"]
+    assert [a.name for a in policy.kept] == ["diagnosis", "ward"]
+    assert [a.name for a in policy.published] == ["age", "income", "diagnosis", "ward"]
+    assert policy.subject is not None
+    assert (policy.subject.name, policy.subject.role) == ("patient", Role.IDENTIFIER)
+    assert (policy.k, policy.max_share, policy.position) == (10, 0.5, 0.0)
+    assert policy.stream is not None
+    assert (policy.stream.delta, policy.stream.rule, policy.stream.max_delay_s) == (100, "nearest", None)
+    assert policy.quasi_identifiers[1].weight == 2.0
+
+
+def test_toml_says_the_same(tmp_path: Path) -> None:
+    toml = """\
+[attributes]
+patient = {role = "identifier", subject = true}
+diagnosis = {role = "confidential", type = "string"}
+[attributes.age]
+role = "quasi_identifier"
+bounds = [0, 110]
+integer = true
+[privacy]
+k = 10
+[stream]
+delta = 100
+"""
+    assert load(toml, tmp_path, "p.toml").quasi_identifiers[0].bounds == (0.0, 110.0)
+    found = faults(toml.replace("k = 10", "k = 1").replace("delta = 100", "delta = 'x'"), tmp_path, "p.toml")
+    assert found["privacy.k"][0] == 9
+    assert found["stream.delta"][0] == 11
+
+
+@pytest.mark.parametrize(
+    ("about", "expected"),
+    [
+        ("bounds: [0, 110], integer: true", "1"),
+        ("bounds: [0, 110]", "0.5"),
+        ("bounds: [0, 1000000]", "5000"),
+        ("bounds: [-4, 5]", "0.02"),
+        ("bounds: [0, 1]", "0.005"),
+        ("bounds: [0, 0.003]", "0.00001"),
+        ("bounds: [0, 200]", "1"),
+        ("bounds: [0, 399]", "1"),
+        ("bounds: [0, 110], resolution: 0", "0"),
+        ("bounds: [0, 110], resolution: 0.25", "0.25"),
+        ("bounds: [0, 1000], resolution: 500", "500"),
+        ("bounds: [0, 1000], resolution: 1e2", "100"),
+        ("bounds: [0, 110], integer: true, resolution: 0.5", "0.5"),
+    ],
+)
+def test_the_grid_comes_from_the_policy_alone(about: str, expected: str, tmp_path: Path) -> None:
+    policy = load(GOOD.replace("scale: numeric, bounds: [0, 110], integer: true", about), tmp_path)
+    grid = policy.quasi_identifiers[0].grid()
+    assert grid == Decimal(expected)
+    assert "E" not in str(grid) or grid < Decimal("1e-6")
+    assert policy.quasi_identifiers[0].grid(table=True) == (Decimal(expected) if "resolution" in about else 0)
+
+
+def test_every_fault_is_told_at_once_with_its_line(tmp_path: Path) -> None:
+    found = faults(
+        """\
+attributes:
+  patient: {role: identifier, subject: true, from: key}
+  other: {role: identifier, subject: true}
+  age: {role: quasi_identifer, bounds: [0, 110]}
+  income: {role: quasi_identifier, bounds: [10, 1], weight: -1, resolution: -5}
+  school: {role: quasi_identifier, scale: ordinal, order: [a, b]}
+  job: {role: quasi_identifier, scale: nominal, taxonomy: job.csv}
+  seen: {role: quasi_identifier, scale: time, resolution: 15min}
+  free: {role: quasi_identifier}
+  ward: {role: other}
+  note: {role: confidential, bounds: [0, 1]}
+  typo: {role: confidential, typ: string}
+privacy: {k: 1, max_share: 2, l: 3, t: 0.1}
+stream:
+  delta: 0
+  rule: awo
+  release: ordered
+  max_delay_s: -1
+steering:
+  position: {target_span: 20}
+  dependence: 0.5
+kafka: {input: a, output: a, retries: 3}
+extra: 1
+""",
+        tmp_path,
+    )
+    lines = {path: line for path, (line, _) in found.items()}
+    assert lines == {
+        "attributes.patient.from": 2,
+        "attributes.other.subject": 3,
+        "attributes.age.role": 4,
+        "attributes.income.bounds": 5,
+        "attributes.income.weight": 5,
+        "attributes.income.resolution": 5,
+        "attributes.school.scale": 6,
+        "attributes.job.scale": 7,
+        "attributes.seen.scale": 8,
+        "attributes.free.bounds": 9,
+        "attributes.ward.publish_unchanged": 10,
+        "attributes.note.bounds": 11,
+        "attributes.typo.typ": 12,
+        "privacy.k": 13,
+        "privacy.max_share": 13,
+        "privacy.l": 13,
+        "privacy.t": 13,
+        "stream.delta": 15,
+        "stream.rule": 16,
+        "stream.release": 17,
+        "stream.max_delay_s": 18,
+        "steering.position": 20,
+        "steering.dependence": 21,
+        "kafka.output": 22,
+        "kafka.retries": 22,
+        "extra": 23,
+    }
+    later = {"from", "scale", "l", "t", "rule", "release", "position", "dependence"}
+    for path, (_, message) in found.items():
+        if path.split(".")[-1] in later:
+            assert message.startswith("not yet"), path
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "path", "words"),
+    [
+        (", subject: true", "", "attributes", "every_record"),
+        ("privacy: {k: 10}\n", "privacy: {k: 10}\nsubject: every_record\n", "subject", "contradicts"),
+        (
+            "role: identifier, subject: true",
+            "role: confidential, subject: true",
+            "attributes.patient.subject",
+            "identifier",
+        ),
+        ("privacy: {k: 10}\n", "", "privacy", "missing"),
+        ("{k: 10}", "{max_share: 0.5}", "privacy.k", "missing"),
+        ("{k: 10}", "{k: 10, max_share: 0.09}", "privacy.max_share", "1/k"),
+        ("{k: 10}", "{k: true}", "privacy.k", "integer"),
+        ("{k: 10}", "{k: '10'}", "privacy.k", "integer"),
+        ("{delta: 100}", "{delta: 8}", "stream.delta", "k - 1"),
+        ("{delta: 100}", "{}", "stream.delta", "missing"),
+        ("bounds: [0, 110]", "bounds: [0]", "attributes.age.bounds", "low, high"),
+        ("bounds: [0, 110]", "bounds: [0, .inf]", "attributes.age.bounds", "finite"),
+        ("bounds: [0, 110]", "bounds: [0, .nan]", "attributes.age.bounds", "finite"),
+        ("resolution: 500", "resolution: 2000000", "attributes.income.resolution", "wider"),
+        ("resolution: 500", "resolution: .nan", "attributes.income.resolution", "finite"),
+        ("weight: 2.0", "weight: 0", "attributes.income.weight", "above 0"),
+        ("type: string}\n  ward", "type: text}\n  ward", "attributes.diagnosis.type", "string"),
+        ("subject: true", "subject: true, publish_unchanged: true", "attributes.patient.publish_unchanged", "never"),
+        ("integer: true", "integer: true, publish_unchanged: true", "attributes.age.publish_unchanged", "never"),
+        ("integer: true", "integer: true, type: number", "attributes.age.type", "scale"),
+        ("integer: true", "integer: true, order: [a]", "attributes.age.order", "ordinal"),
+        ("stream:", "steering: {position: -1}\nstream:", "steering.position", "0 or more"),
+        ("stream:", "undeclared: pass\nstream:", "undeclared", "quarantine"),
+    ],
+)
+def test_a_single_fault_is_named(old: str, new: str, path: str, words: str, tmp_path: Path) -> None:
+    assert old in GOOD
+    found = faults(GOOD.replace(old, new, 1), tmp_path)
+    assert list(found) == [path]
+    assert words in found[path][1]
+
+
+def test_a_policy_without_quasi_identifiers_protects_nothing(tmp_path: Path) -> None:
+    lines = [line for line in GOOD.splitlines() if "quasi" not in line]
+    assert "nothing to make" in faults("\n".join(lines), tmp_path)["attributes"][1]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a: [", "not valid YAML"),
+        ("", "must be a mapping"),
+        ("- a", "must be a mapping"),
+        ("attributes: {}\nattributes: {}", "stands twice"),
+        (GOOD.replace("income", "age"), "stands twice"),
+        ("attributes: 3\nprivacy: {k: 3}\nsubject: every_record", "must be a mapping"),
+    ],
+)
+def test_text_that_is_no_policy(text: str, words: str, tmp_path: Path) -> None:
+    with pytest.raises(PolicyError, match=words):
+        load(text, tmp_path)
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be read"):
+        Policy.load(tmp_path / "absent.yaml")
+    (tmp_path / "bytes.yaml").write_bytes(b"\xff\xfe")
+    with pytest.raises(PolicyError, match="UTF-8"):
+        Policy.load(tmp_path / "bytes.yaml")
+
+
+def test_words_stay_words(tmp_path: Path) -> None:
+    policy = load(GOOD.replace("diagnosis", "no").replace("ward", "2020-01-01"), tmp_path)
+    assert [a.name for a in policy.kept] == ["no", "2020-01-01"]
+
+
+def test_the_fingerprint_covers_what_decides_and_nothing_else(tmp_path: Path) -> None:
+    def fingerprint(text: str) -> str:
+        return load(text, tmp_path).fingerprint
+
+    plain = fingerprint(GOOD)
+    assert fingerprint(GOOD + "kafka: {input: a, output: b, group: c}\n") == plain
+    assert fingerprint(GOOD + "# a remark\n") == plain
+    assert fingerprint(GOOD.replace("bounds: [0, 110]", "bounds: [0.0, 110.0]")) == plain
+    for old, new in [
+        ("{k: 10}", "{k: 11}"),
+        ("{k: 10}", "{k: 10, max_share: 0.4}"),
+        ("{delta: 100}", "{delta: 101}"),
+        ("{delta: 100}", "{delta: 100, max_delay_s: 9}"),
+        ("[0, 110]", "[0, 111]"),
+        ("weight: 2.0", "weight: 3.0"),
+        ("stream:", "steering: {position: 0.1}\nstream:"),
+        ("stream:", "out_of_bounds: quarantine\nstream:"),
+        ("diagnosis", "illness"),
+    ]:
+        assert fingerprint(GOOD.replace(old, new)) != plain, new
+    swapped = GOOD.splitlines(keepends=True)
+    swapped[2], swapped[3] = swapped[3], swapped[2]
+    assert fingerprint("".join(swapped)) != plain, "the order of attributes is the output's order"
+
+
+def test_secrets_do_not_show(tmp_path: Path) -> None:
+    text = GOOD + "kafka: {input: a, output: b, group: c, sasl_password: hunter2, ssl_password: hunter3}\n"
+    policy = load(text, tmp_path)
+    assert "hunter" not in json.dumps(policy.resolved())
+    assert "hunter" not in repr(policy)
+    assert policy.kafka is not None
+    assert policy.kafka.sasl_password is not None
+    assert policy.kafka.sasl_password.get_secret_value() == "hunter2"
+
+
+def test_a_table_needs_neither_stream_nor_bounds(tmp_path: Path) -> None:
+    text = GOOD.replace("stream: {delta: 100}\n", "").replace("bounds: [0, 110], ", "")
+    policy = load(text, tmp_path)
+    assert policy.quasi_identifiers[0].bounds is None
+    with pytest.raises(PolicyError, match="stream"):
+        policy.streaming()
+
+
+def test_out_of_bounds_can_be_said_for_all_or_for_one(tmp_path: Path) -> None:
+    policy = load(GOOD.replace("integer: true", "integer: true, out_of_bounds: quarantine"), tmp_path)
+    assert [a.clip for a in policy.quasi_identifiers] == [False, True]
+    policy = load(
+        GOOD.replace("integer: true", "integer: true, out_of_bounds: clip") + "out_of_bounds: quarantine\n", tmp_path
+    )
+    assert [a.clip for a in policy.quasi_identifiers] == [True, False]
+
+
+def resolved_example(tmp_path: Path) -> dict[str, Any]:
+    return load(GOOD, tmp_path).resolved()
+
+
+def test_what_is_resolved_is_plain(tmp_path: Path) -> None:
+    assert json.loads(json.dumps(resolved_example(tmp_path)))["attributes"]["income"] == {
+        "role": "quasi_identifier",
+        "scale": "numeric",
+        "bounds": [0.0, 1000000.0],
+        "out_of_bounds": "clip",
+        "integer": False,
+        "resolution": "500",
+        "weight": 2.0,
+    }

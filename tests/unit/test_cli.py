@@ -1,0 +1,233 @@
+"""The commands as a user calls them: output, exit codes, messages, files."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.unit
+
+SHOAL = [sys.executable, "-m", "shoal.cli"]
+
+POLICY = {
+    "attributes": {
+        "who": {"role": "identifier", "subject": True},
+        "age": {"role": "quasi_identifier", "scale": "numeric", "bounds": [0, 110], "integer": True},
+        "income": {"role": "quasi_identifier", "bounds": [0, 1000], "resolution": 0.5},
+        "ill": {"role": "confidential", "type": "string"},
+    },
+    "privacy": {"k": 3},
+    "stream": {"delta": 10},
+}
+
+
+def shoal(*arguments: str, stdin: bytes = b"", **environment: str) -> subprocess.CompletedProcess[bytes]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("SHOAL_")}
+    return subprocess.run(
+        [*SHOAL, *arguments], input=stdin, capture_output=True, check=False, env={**clean, **environment}, timeout=120
+    )
+
+
+def records(count: int) -> list[dict[str, Any]]:
+    return [{"who": f"p{i % 40}", "age": i * 7 % 111, "income": i * 13 % 1001, "ill": f"i{i}"} for i in range(count)]
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> str:
+    path = tmp_path / "policy.yaml"
+    path.write_text(json.dumps(POLICY))
+    return str(path)
+
+
+@pytest.fixture
+def visits(tmp_path: Path) -> Path:
+    path = tmp_path / "visits.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, ["who", "age", "income", "ill"], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(records(200))
+    return path
+
+
+def test_check_prints_the_resolved_policy(policy: str) -> None:
+    done = shoal("check", policy)
+    assert done.returncode == 0
+    told = json.loads(done.stdout)
+    assert told["privacy"] == {"k": 3, "max_share": 0.5}
+    assert len(told["fingerprint"]) == 64
+
+
+def test_check_tells_all_faults_and_exits_with_2(tmp_path: Path) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text("attributes:\n  a: {role: nobody}\nprivacy: {k: 1}\n")
+    done = shoal("check", str(path))
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"line 2: attributes.a.role" in done.stderr
+    assert b"line 3: privacy.k" in done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("target", ["csv", "jsonl"])
+@pytest.mark.parametrize("source", ["csv", "jsonl"])
+def test_pipe_and_verify_agree(policy: str, visits: Path, tmp_path: Path, source: str, target: str) -> None:
+    original = visits
+    if source == "jsonl":
+        original = tmp_path / "visits.jsonl"
+        original.write_text("".join(json.dumps(record) + "\n" for record in records(200)))
+    out, evidence, summary = tmp_path / f"out.{target}", tmp_path / "evidence.jsonl", tmp_path / "summary.json"
+    done = shoal(
+        "pipe", policy, "-i", str(original), "-o", str(out), "--evidence", str(evidence), "--summary", str(summary)
+    )
+    assert (done.returncode, done.stdout) == (0, b""), done.stderr
+    told = json.loads(summary.read_text())
+    assert told["records_in"] == told["released"] == 200
+    assert told["held"] == 0
+    assert set(told) == {
+        *("records_in", "released", "suppressed", "quarantined", "clipped", "held", "clusters", "cluster_size"),
+        *("subjects", "share", "mse", "mae", "sse", "sst", "information_loss", "displacement", "excess_span", "delay"),
+        *("elapsed_s", "records_per_s"),
+    }
+    judged = shoal(
+        *("verify", policy, "--original", str(original), "--released", str(out), "--evidence", str(evidence)),
+        *("--summary", str(summary), "--json", str(tmp_path / "verdict.json")),
+    )
+    assert judged.returncode == 0, judged.stdout
+    assert json.loads((tmp_path / "verdict.json").read_text())
+
+
+def test_a_pipe_between_pipes(policy: str) -> None:
+    lines = b"".join(json.dumps(record).encode() + b"\n" for record in records(50))
+    done = shoal("pipe", policy, "--format", "jsonl", stdin=lines)
+    assert done.returncode == 0
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(rows) == 50
+    assert list(rows[0]) == ["age", "income", "ill"]
+    assert {row["ill"] for row in rows} == {f"i{i}" for i in range(50)}
+    assert done.stderr == b"", "nothing on standard error in a pipe"
+
+
+def test_bad_records_are_counted_and_the_good_ones_go_on(policy: str, tmp_path: Path) -> None:
+    lines = [json.dumps(record).encode() for record in records(30)]
+    lines[3] = b"{"
+    lines[7] = json.dumps({**records(8)[7], "age": "canary-77"}).encode()
+    lines[9] = json.dumps({**records(10)[9], "age": 200}).encode()
+    summary = tmp_path / "summary.json"
+    done = shoal("pipe", policy, "--format", "jsonl", "--summary", str(summary), stdin=b"\n".join(lines))
+    told = json.loads(summary.read_text())
+    assert done.returncode == 0
+    assert told["quarantined"] == {"undecodable": 1, "invalid": 1}
+    assert (told["records_in"], told["released"], told["clipped"]) == (30, 28, 1)
+    assert b"canary" not in done.stderr + done.stdout
+
+
+def test_fewer_than_k_people_are_suppressed(policy: str, tmp_path: Path) -> None:
+    lines = b"".join(json.dumps({**record, "who": "same"}).encode() + b"\n" for record in records(30))
+    summary = tmp_path / "summary.json"
+    done = shoal("pipe", policy, "--format", "jsonl", "--summary", str(summary), stdin=lines)
+    told = json.loads(summary.read_text())
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert (told["released"], told["suppressed"], told["mse"]) == (0, {"suppressed": 30}, None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["-i", "absent.csv", "-o", "out.csv"], b"absent.csv: cannot be read"),
+        (["-i", "visits.csv", "-o", "no/such/folder/out.csv"], b"cannot be written"),
+        (["-i", "visits.csv", "-o", "out.parquet"], b"not yet"),
+        (["-i", "visits.csv", "-o", "out.txt"], b"--format"),
+        (["-i", "visits.csv"], b"--format"),
+        (["-i", "wrong.csv", "-o", "out.csv"], b"line 1"),
+        (["-i", "visits.csv", "-o", "out.csv", "--follow"], b"not yet"),
+    ],
+)
+def test_files_that_cannot_be_used_leave_nothing_behind(
+    policy: str, visits: Path, tmp_path: Path, arguments: list[str], words: bytes
+) -> None:
+    (tmp_path / "wrong.csv").write_text("who,age\n1,2\n")
+    before = sorted(path.name for path in tmp_path.iterdir())
+    full = [str(tmp_path / word) if "." in word and not word.startswith("-") else word for word in arguments]
+    done = shoal("pipe", policy, *full)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert b"Traceback" not in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+    assert visits.exists()
+
+
+def test_an_existing_output_survives_a_failed_run(policy: str, tmp_path: Path) -> None:
+    out = tmp_path / "out.csv"
+    out.write_text("precious\n")
+    assert shoal("pipe", policy, "-i", str(tmp_path / "absent.csv"), "-o", str(out)).returncode == 2
+    assert out.read_text() == "precious\n"
+
+
+def test_pipe_needs_a_stream_section(tmp_path: Path, visits: Path) -> None:
+    path = tmp_path / "table.yaml"
+    path.write_text(json.dumps({key: value for key, value in POLICY.items() if key != "stream"}))
+    done = shoal("pipe", str(path), "-i", str(visits), "-o", str(tmp_path / "o.csv"))
+    assert done.returncode == 2
+    assert b"stream.delta" in done.stderr
+
+
+def test_run_says_what_is_missing(policy: str) -> None:
+    done = shoal("run", policy)
+    assert done.returncode == 2
+    assert b"kafka.bootstrap_servers" in done.stderr
+    assert b"kafka.group" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["batch", "tune"])
+def test_later_commands_say_so(command: str, policy: str) -> None:
+    done = shoal(command, policy, "-i", "x.csv", "-o", "y.csv")
+    assert done.returncode == 2
+    assert b"not yet" in done.stderr
+
+
+def test_wrong_words_on_the_command_line_exit_with_2(policy: str) -> None:
+    assert shoal("fly", policy).returncode == 2
+    assert shoal("run", policy, "--from", "somewhere").returncode == 2
+    assert shoal().returncode == 2
+
+
+def test_verify_finds_a_changed_value(policy: str, visits: Path, tmp_path: Path) -> None:
+    out, evidence = tmp_path / "out.csv", tmp_path / "evidence.jsonl"
+    shoal("pipe", policy, "-i", str(visits), "-o", str(out), "--evidence", str(evidence))
+    rows = list(csv.reader(io.StringIO(out.read_text())))
+    rows[5][0] = str(int(rows[5][0]) + 1)
+    out.write_text("\n".join(",".join(row) for row in rows) + "\n")
+    done = shoal("verify", policy, "--original", str(visits), "--released", str(out), "--evidence", str(evidence))
+    assert done.returncode == 1
+
+
+def test_a_closed_pipe_is_no_traceback(policy: str) -> None:
+    lines = b"".join(json.dumps(record).encode() + b"\n" for record in records(20_000))
+    with subprocess.Popen(
+        [*SHOAL, "pipe", policy, "--format", "jsonl"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        _, errors = process.communicate(lines) if process.stdout.closed is False else (b"", _feed(process, lines))
+    assert b"Traceback" not in errors
+
+
+def _feed(process: subprocess.Popen[bytes], lines: bytes) -> bytes:
+    assert process.stdin is not None
+    assert process.stderr is not None
+    try:
+        process.stdin.write(lines)
+        process.stdin.close()
+    except BrokenPipeError:
+        pass
+    return process.stderr.read()

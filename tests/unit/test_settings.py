@@ -1,0 +1,71 @@
+"""Settings: the policy's kafka section with the environment laid over it."""
+
+from __future__ import annotations
+
+import pytest
+from shoal.errors import PolicyError
+from shoal.policy import Policy
+from shoal.policy.sections import Document
+from shoal.settings import kafka_settings
+
+pytestmark = pytest.mark.unit
+
+KAFKA = {"bootstrap_servers": "a:1", "input": "in", "output": "out", "group": "g"}
+
+
+def policy(kafka: dict[str, object] | None) -> Policy:
+    return Policy.from_document(
+        Document.model_validate(
+            {
+                "attributes": {"x": {"role": "quasi_identifier", "bounds": [0, 1]}},
+                "subject": "every_record",
+                "privacy": {"k": 2},
+                "kafka": kafka,
+            }
+        )
+    )
+
+
+def test_the_environment_overrules_the_file() -> None:
+    settings = kafka_settings(
+        policy(KAFKA),
+        {"SHOAL_KAFKA__BOOTSTRAP_SERVERS": "b:2", "SHOAL_KAFKA__SESSION_TIMEOUT_MS": "6000", "OTHER": "x"},
+    )
+    assert settings.bootstrap_servers == "b:2"
+    assert settings.session_timeout_ms == 6000
+    assert settings.input == "in"
+
+
+def test_everything_may_come_from_the_environment() -> None:
+    named = {f"SHOAL_KAFKA__{name.upper()}": value for name, value in KAFKA.items()}
+    assert kafka_settings(policy(None), named).group == "g"
+
+
+def test_what_is_missing_is_told_at_once() -> None:
+    with pytest.raises(PolicyError) as caught:
+        kafka_settings(policy({"input": "in"}), {})
+    assert {fault.path[-1] for fault in caught.value.faults} == {"bootstrap_servers", "output", "group"}
+    assert "SHOAL_KAFKA__GROUP" in str(caught.value)
+
+
+def test_a_bad_variable_is_named_and_its_value_is_not() -> None:
+    with pytest.raises(PolicyError) as caught:
+        kafka_settings(
+            policy(KAFKA), {"SHOAL_KAFKA__SESSION_TIMEOUT_MS": "canary-7", "SHOAL_KAFKA__PASWORD": "canary-8"}
+        )
+    text = str(caught.value)
+    assert "SHOAL_KAFKA__SESSION_TIMEOUT_MS" in text
+    assert "SHOAL_KAFKA__PASWORD" in text
+    assert "canary" not in text
+
+
+def test_topics_must_differ_also_when_the_environment_names_them() -> None:
+    with pytest.raises(PolicyError, match="twice"):
+        kafka_settings(policy(KAFKA), {"SHOAL_KAFKA__EVIDENCE": "out"})
+
+
+def test_secrets_come_from_the_environment_and_are_not_shown() -> None:
+    settings = kafka_settings(policy(KAFKA), {"SHOAL_KAFKA__SASL_PASSWORD": "hunter2"})
+    assert settings.sasl_password is not None
+    assert settings.sasl_password.get_secret_value() == "hunter2"
+    assert "hunter2" not in repr(settings)
