@@ -44,7 +44,8 @@ class Commit:
 
     def carries(self, fingerprint: str) -> bool:
         """Whether the commit was made under the policy with this fingerprint (SHA-256, hex)."""
-        return fingerprint[: 2 * _FINGERPRINT_BYTES] == self.fingerprint
+        kept = 2 * _FINGERPRINT_BYTES
+        return fingerprint[:kept] == self.fingerprint[:kept]
 
 
 def encode(commit: Commit, topic: str, partition: int) -> str:
