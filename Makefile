@@ -35,7 +35,7 @@ test: install ## every test but the nightly ones, against a real broker that it 
 	$(BESIDE_KAFKA) -m "not nightly"
 
 demo: install ## the main job on real input against a real broker; the summary is the last line
-	@$(BIN)/python deploy/demo/run.py
+	@$(KAFKA) with -- $(BIN)/python deploy/demo/run.py
 
 kafka-up: ## start a local Kafka in the background and print bootstrap=HOST:PORT
 	@$(KAFKA) up
