@@ -1,0 +1,98 @@
+"""When progress would not fit beside the offset, the oldest leave early: counted, the same at any cut, never lost."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+
+import pytest
+from shoal.flow import BLOCK_RECORDS, Cluster
+from shoal.kafka.lane import Lane
+from shoal.kafka.metadata import LIMIT_BYTES, Commit, largest_span
+from shoal.kafka.progress import Snapshot
+from shoal.kafka.publisher import Outbox
+from shoal.policy import Policy
+from shoal.policy.sections import Document
+from shoal.records import JsonDecoder
+from shoal.watch import Metrics
+
+pytestmark = pytest.mark.unit
+
+DELTA = 2000
+COUNT = 5000
+
+
+@dataclass(frozen=True)
+class Message:
+    offset: int
+    timestamp: int
+    value: bytes | None
+
+
+@dataclass
+class Topic:
+    clusters: list[Cluster] = field(default_factory=list)
+    longest: int = 0
+
+    async def publish(self, outbox: Outbox, watermark: int, metadata: str, at_ms: int) -> None:
+        assert watermark >= 0
+        assert at_ms > 0
+        self.clusters += outbox.clusters
+        self.longest = max(self.longest, len(metadata))
+
+    async def close(self) -> None:
+        pass
+
+
+def policy() -> Policy:
+    return Policy.from_document(
+        Document.model_validate(
+            {
+                "attributes": {"x": {"role": "quasi_identifier", "bounds": [0, 1000], "integer": True}},
+                "subject": "every_record",
+                "privacy": {"k": 3},
+                "stream": {"delta": DELTA},
+            }
+        )
+    )
+
+
+def live(gap: int, cut: int) -> tuple[Topic, Metrics]:
+    topic, metrics = Topic(), Metrics()
+    commit = Commit(Snapshot(0, 0), policy().fingerprint, 1)
+    now = [1e9]
+    lane = Lane("t", 0, policy(), JsonDecoder(policy()), topic, commit, metrics, 0.2, now=lambda: now[0])
+    log = [Message(i * gap, 1, json.dumps({"x": i * 7919 % 1001}).encode()) for i in range(COUNT)]
+
+    async def run() -> None:
+        for start in range(0, COUNT, cut):
+            await lane.intake(log[start : start + cut])
+            now[0] += 1
+            await lane.tick(at_end=False)
+            await asyncio.sleep(0)
+        await lane.finish()
+
+    asyncio.run(run())
+    return topic, metrics
+
+
+def early(metrics: Metrics) -> float:
+    return metrics.registry.get_sample_value("shoal_records_early_total", {"topic": "t", "partition": "0"}) or 0
+
+
+def test_a_log_full_of_holes_makes_the_oldest_leave_early() -> None:
+    gap = 2 * largest_span(DELTA, BLOCK_RECORDS) // DELTA
+    topic, metrics = live(gap, 100)
+    assert early(metrics) > 0
+    assert topic.longest <= LIMIT_BYTES
+    places = sorted(place for cluster in topic.clusters for place in cluster.places)
+    assert places == [i * gap for i in range(COUNT)]
+    again, _ = live(gap, 333)
+    assert [c.rows for c in again.clusters] == [c.rows for c in topic.clusters]
+
+
+def test_without_holes_nobody_leaves_early() -> None:
+    topic, metrics = live(1, 500)
+    assert early(metrics) == 0
+    assert topic.longest <= LIMIT_BYTES
