@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 from shoal.audit import verify
 from shoal.errors import ConfigError, InputError, ShoalError
+from shoal.flow import warm_up
 from shoal.kafka import Start, Transformer, export_progress, import_progress, report_progress
 from shoal.pipe import Files, run_pipe, write_text
 from shoal.policy import KafkaSection, Policy
@@ -60,6 +61,7 @@ def _check(options: argparse.Namespace) -> int:
 def _run(options: argparse.Namespace) -> int:
     policy, settings = _for_kafka(options)
     policy.streaming(options.policy)
+    warm_up(policy)
     start = Start(origin=options.origin, skip_to_end=options.skip_to_end, drain=options.drain)
     asyncio.run(_serve(policy, settings, start, options.http))
     return 0

@@ -2,5 +2,6 @@
 
 from shoal.flow.accounts import Accounts
 from shoal.flow.partition import BLOCK_RECORDS, Cluster, Flow, Outcome
+from shoal.flow.warm import warm_up
 
-__all__ = ["BLOCK_RECORDS", "Accounts", "Cluster", "Flow", "Outcome"]
+__all__ = ["BLOCK_RECORDS", "Accounts", "Cluster", "Flow", "Outcome", "warm_up"]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from shoal.errors import GuaranteeError
-from shoal.flow import BLOCK_RECORDS, Cluster, Flow
+from shoal.flow import BLOCK_RECORDS, Cluster, Flow, warm_up
 from shoal.policy import Policy
 from shoal.policy.sections import Document
 from shoal.records import Encoder, JsonDecoder
@@ -147,3 +147,8 @@ def test_a_block_larger_than_its_room_stops_everything() -> None:
 def test_without_a_release_there_are_no_figures() -> None:
     told = Flow(make_policy(), Encoder(make_policy())).accounts.summary(0, 0.0)
     assert (told["mse"], told["information_loss"], told["cluster_size"]["min"], told["records_per_s"]) == (None,) * 4
+
+
+def test_warming_up_suits_every_policy() -> None:
+    warm_up(make_policy())
+    warm_up(make_policy(privacy={"k": 2, "max_share": 1.0}, stream={"delta": 1, "max_delay_s": 3}))
