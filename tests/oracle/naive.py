@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import pairwise
+from typing import Any, TypeAlias
 
-Record = dict[str, Any]
+Record: TypeAlias = dict[str, Any]
+Entry: TypeAlias = tuple[str, tuple[int, ...], int, int]
+"""What was decided ("cluster" or "suppressed"), the positions, the cause, the newest position at that moment."""
 
 FLUSHED = -1
 BY_POSITION = 0
@@ -19,9 +22,9 @@ BY_POSITION = 0
 
 @dataclass
 class NaiveDecisions:
-    """Clusters and suppressions in order: ("cluster" | "suppressed", positions, cause, newest)."""
+    """Clusters and suppressions in the order in which they were decided."""
 
-    log: list[tuple[str, tuple[int, ...], int, int]] = field(default_factory=list)
+    log: list[Entry] = field(default_factory=list)
 
     @property
     def clusters(self) -> list[tuple[int, ...]]:
@@ -112,3 +115,24 @@ class NaiveStream:
 
     def subjects_held(self) -> int:
         return len({record["subject"] for record in self.buffer})
+
+
+def log_of(calls: Iterable[Any]) -> list[Entry]:
+    """Read the decisions of several calls of an engine as one log like the naive stream's own."""
+    log: list[Entry] = []
+    for decided in calls:
+        told = zip(
+            decided.suppressed.tolist(),
+            decided.suppressed_causes.tolist(),
+            decided.suppressed_newest.tolist(),
+            decided.suppressed_before.tolist(),
+            strict=True,
+        )
+        alone = [(before, ("suppressed", (position,), cause, newest)) for position, cause, newest, before in told]
+        offsets = decided.offsets.tolist()
+        for cluster, (start, end) in enumerate(pairwise(offsets)):
+            log += [entry for before, entry in alone if before == cluster]
+            members = tuple(decided.positions[start:end].tolist())
+            log.append(("cluster", members, int(decided.causes[cluster]), int(decided.newest[cluster])))
+        log += [entry for before, entry in alone if before == len(offsets) - 1]
+    return log

@@ -77,8 +77,8 @@ def rule_faults(name: str) -> list[str]:
     if name in {"nearest", "auto"}:
         return []
     if name in PLANNED:
-        return [f"rule: '{name}' is not yet available; use 'auto' or 'nearest'"]
-    return [f"rule: unknown; use one of auto, nearest, {', '.join(PLANNED)} (the last {len(PLANNED)} not yet)"]
+        return [f"rule: '{name}' is not yet available, use 'auto' or 'nearest'"]
+    return [f"rule: unknown, use one of auto, nearest, {', '.join(PLANNED)} (the last {len(PLANNED)} not yet)"]
 
 
 def make_rule(name: str, buffer: Buffer, demand: Demand) -> Rule:

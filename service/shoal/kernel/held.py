@@ -14,9 +14,18 @@ from shoal.kernel.arrays import Float64Matrix, Float64Vector, Int64Matrix, Int64
 from shoal.kernel.jit import njit_in_place
 
 __all__ = [
+    "BEFORE",
     "BY_POSITION",
+    "CAUSE",
+    "CLUSTERS",
+    "END",
     "FLUSHED",
     "HEAD",
+    "NEWEST",
+    "NOT_DUE",
+    "POSITION",
+    "RELEASED",
+    "SUPPRESSED",
     "TAIL",
     "Held",
     "Outcome",

@@ -157,7 +157,7 @@ def _select(distances: Float64Vector, reached: Float64Vector, tried: Int64Vector
     last, count = reached.size - 1, 0
     for x in range(1, distances.size):
         distance = distances[x]
-        # Infinite distances are those of coordinates that are no neighbours by any measure; they must fill up, too.
+        # The first ones are listed even at an infinite distance (their squares overflow): somebody must fill up.
         if distance < reached[last] or x <= reached.size:
             tried[count] = x
             count += 1
@@ -170,9 +170,7 @@ def _select(distances: Float64Vector, reached: Float64Vector, tried: Int64Vector
     equal = reached.size - nearer
     nearest[0] = 0
     taken = 1
-    for x in tried[:count]:
-        if taken == nearest.size:
-            break
+    for x in tried[:count]:  # the last of them is always taken, so that none is written behind the end
         fits = distances[x] == farthest and equal > 0
         equal -= fits
         nearest[taken] = x

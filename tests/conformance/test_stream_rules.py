@@ -1,0 +1,191 @@
+"""Every rule of the stream engine × every check: edges at which a rule once failed, or easily could."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from oracle.naive import NaiveStream, log_of
+from shoal.engine import Decisions, Partitioner
+from shoal.engine.steer import order_keeping_weight
+from shoal.errors import ParameterError
+from shoal.kernel.arrays import Float64Matrix
+
+pytestmark = pytest.mark.conformance
+
+RULES = ["nearest"]
+
+
+@pytest.fixture(params=RULES)
+def rule(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def uniform(n: int, d: int = 2, seed: int = 0) -> Float64Matrix:
+    return np.random.default_rng(seed).random((n, d))
+
+
+def clusters_of(calls: list[Decisions]) -> list[list[int]]:
+    return [
+        decided.positions[start:end].tolist() for decided in calls for start, end in pairwise(decided.offsets.tolist())
+    ]
+
+
+def run(
+    rule: str, k: int, delta: int, coordinates: Float64Matrix, cut: int = 64, position: float = 0.0
+) -> list[Decisions]:
+    stream = Partitioner(k, delta, coordinates.shape[1], rule=rule, position=position)
+    calls = [stream.push(coordinates[start : start + cut]) for start in range(0, len(coordinates), cut)]
+    return [*calls, stream.flush()]
+
+
+def suppressed_of(calls: list[Decisions]) -> list[int]:
+    return [position for decided in calls for position in decided.suppressed.tolist()]
+
+
+def test_a_delta_in_which_no_cluster_could_be_filled_is_refused(rule: str) -> None:
+    with pytest.raises(ParameterError, match="delta"):
+        Partitioner(10, 8, 2, rule=rule)
+
+
+def test_the_smallest_delta_gives_consecutive_clusters_of_k(rule: str) -> None:
+    calls = run(rule, 5, 4, uniform(50))
+    assert clusters_of(calls) == [list(range(start, start + 5)) for start in range(0, 50, 5)]
+    assert suppressed_of(calls) == []
+
+
+@pytest.mark.parametrize("n", range(25))
+def test_the_end_of_a_stream_leaves_as_one_cluster_below_2k_and_not_at_all_below_k(rule: str, n: int) -> None:
+    calls = run(rule, 5, 100, uniform(n))
+    sizes = [len(members) for members in clusters_of(calls)]
+    if n < 5:
+        assert (sizes, suppressed_of(calls)) == ([], list(range(n)))
+    else:
+        assert sizes == [5] * (n // 5 - 1) + [5 + n % 5]
+        assert suppressed_of(calls) == []
+
+
+def test_identical_records_leave_in_order(rule: str) -> None:
+    assert clusters_of(run(rule, 4, 10, np.ones((40, 3)))) == [
+        list(range(start, start + 4)) for start in range(0, 40, 4)
+    ]
+
+
+def test_copies_of_a_record_leave_together_the_older_first(rule: str) -> None:
+    coordinates = np.tile(np.arange(6.0), 10).reshape(-1, 1)
+    first, *_ = clusters_of(run(rule, 3, 40, coordinates))
+    assert first == [0, 6, 12]
+
+
+def test_a_constant_attribute_changes_nothing(rule: str) -> None:
+    coordinates = uniform(300)
+    widened = np.column_stack((coordinates[:, 0], np.full(300, 1e12), coordinates[:, 1]))
+    assert clusters_of(run(rule, 5, 50, coordinates)) == clusters_of(run(rule, 5, 50, widened))
+
+
+@pytest.mark.parametrize("cut", [1, 7, 1023, 1024, 1025, 4096])
+def test_blocks_of_any_length_give_the_same_clusters(rule: str, cut: int) -> None:
+    coordinates = uniform(2600, 3)
+    assert clusters_of(run(rule, 5, 40, coordinates, cut)) == clusters_of(run(rule, 5, 40, coordinates, 100))
+
+
+def test_a_delay_longer_than_a_slice_and_a_block_longer_than_both(rule: str) -> None:
+    coordinates = uniform(6000)
+    short = run(rule, 40, 1500, coordinates, 512)
+    assert clusters_of(short) == clusters_of(run(rule, 40, 1500, coordinates, 6000))
+    assert sorted(sum(clusters_of(short), suppressed_of(short))) == list(range(6000))
+
+
+def test_long_runs_between_members_are_moved_like_short_ones(rule: str) -> None:
+    coordinates = uniform(1500)
+    naive = NaiveStream(3, 700)
+    for position, x in enumerate(coordinates.tolist()):
+        naive.push(x, position, position)
+    stream = Partitioner(3, 700, 2, rule=rule)
+    assert log_of([stream.push(coordinates)]) == naive.decisions.log
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_distances_beyond_the_range_of_floats_are_ties(rule: str) -> None:
+    coordinates = np.array([[-1e300], [1e300], [2e300], [-1e300], [1e300], [1e300]])
+    assert clusters_of(run(rule, 3, 3, coordinates)) == [[0, 1, 3], [2, 4, 5]]
+
+
+@pytest.mark.parametrize("omega_p", [0.4, 1e6, 1e200])
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_above_its_bound_the_weight_of_the_position_keeps_the_order(rule: str, omega_p: float) -> None:
+    assert omega_p > order_keeping_weight(10, [1.0, 1.0])
+    calls = run(rule, 10, 60, uniform(300), position=omega_p)
+    assert clusters_of(calls) == [list(range(start, start + 10)) for start in range(0, 300, 10)]
+
+
+def test_positions_stay_exact_where_floats_would_not(rule: str) -> None:
+    coordinates = uniform(200)
+    far = Partitioner(5, 30, 2, rule=rule, position=0.01)
+    near = Partitioner(5, 30, 2, rule=rule, position=0.01)
+    offset = 2**61
+    expected = clusters_of([near.push(coordinates), near.flush()])
+    shifted = clusters_of([far.push(coordinates, positions=np.arange(200) + offset), far.flush()])
+    assert [[position - offset for position in members] for members in shifted] == expected
+
+
+def test_a_subject_that_floods_the_buffer_is_capped_and_harms_nobody(rule: str) -> None:
+    coordinates = uniform(400)
+    subjects = np.where(np.arange(400) % 4 == 0, np.arange(400), 0)  # three of four records are subject 0
+    stream = Partitioner(4, 60, 2, rule=rule)
+    calls = [stream.push(coordinates, subjects), stream.flush()]
+    shares = np.concatenate([decided.heaviest / np.diff(decided.offsets) for decided in calls])
+    assert len(shares) > 20
+    assert shares.max() <= 0.5
+    assert np.concatenate([decided.subjects for decided in calls]).min() >= 4
+
+
+def test_a_single_subject_is_suppressed_record_by_record(rule: str) -> None:
+    stream = Partitioner(3, 20, 2, rule=rule)
+    decided = stream.push(uniform(100), np.zeros(100, np.int64))
+    assert decided.suppressed.tolist() == list(range(80))
+    assert decided.suppressed_newest.tolist() == list(range(20, 100))
+    assert stream.flush().suppressed.tolist() == list(range(80, 100))
+
+
+def test_marks_let_records_leave_before_delta(rule: str) -> None:
+    stream = Partitioner(2, 50, 1, rule=rule, reach=[10, 1000])
+    times = np.array([0, 0, 5, 10, 11, 11])
+    offsets = np.array([0, 1, 2, 3, 4, 1003])
+    decided = stream.push(np.zeros((6, 1)), marks=np.column_stack((times, offsets)))
+    assert clusters_of([decided]) == [[0, 1], [2, 3]]
+    assert (decided.causes.tolist(), decided.newest.tolist()) == ([1, 2], [4, 5])
+    assert stream.held_positions().tolist() == [4, 5]
+
+
+PROGRAM = """
+import json, sys
+import numpy as np
+sys.path.insert(0, sys.argv[1])
+from oracle.naive import log_of
+from shoal.engine import Partitioner
+random = np.random.default_rng(5)
+n = 160
+stream = Partitioner(4, 30, 3, position=0.01, reach=[25])
+coordinates = random.integers(0, 5, (n, 3)) / 4
+subjects = random.integers(0, 9, n)
+marks = np.cumsum(random.integers(0, 3, (n, 1)), axis=0)
+print(json.dumps(log_of([stream.push(coordinates, subjects, None, marks), stream.flush()])))
+"""
+
+
+def test_compiled_and_plain_python_decide_alike() -> None:
+    logs = []
+    for disabled in ("0", "1"):
+        command = [sys.executable, "-c", PROGRAM, str(Path(__file__).parents[1])]
+        environment = {**os.environ, "NUMBA_DISABLE_JIT": disabled}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        logs.append(json.loads(done.stdout))
+    assert len(logs[0]) > 20
+    assert logs[0] == logs[1]

@@ -1,0 +1,203 @@
+"""The engine against its naive twin, and what must hold whatever the stream is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from oracle.naive import NaiveStream, log_of
+from shoal.engine import Decisions, Partitioner
+from shoal.errors import ParameterError
+from shoal.kernel.arrays import Float64Matrix, Int64Matrix, Int64Vector
+
+pytestmark = pytest.mark.property
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A stream and how to run it; ``cuts`` are the ends of its blocks."""
+
+    k: int
+    delta: int
+    omega_p: float
+    max_share: float
+    reach: list[int]
+    coordinates: Float64Matrix
+    subjects: Int64Vector
+    positions: Int64Vector
+    marks: Int64Matrix
+    cuts: list[int]
+
+    def partitioner(self) -> Partitioner:
+        return Partitioner(
+            self.k,
+            self.delta,
+            self.coordinates.shape[1],
+            position=self.omega_p,
+            max_share=self.max_share,
+            reach=self.reach,
+        )
+
+    def push(self, stream: Partitioner, start: int, end: int) -> Decisions:
+        part = slice(start, end)
+        return stream.push(self.coordinates[part], self.subjects[part], self.positions[part], self.marks[part])
+
+    def run(self, cuts: list[int]) -> list[Decisions]:
+        stream = self.partitioner()
+        calls = [self.push(stream, start, end) for start, end in pairwise([0, *cuts, len(self.positions)])]
+        return [*calls, stream.flush()]
+
+    def naive(self) -> NaiveStream:
+        naive = NaiveStream(self.k, self.delta, self.omega_p, self.max_share, self.reach)
+        for x, subject, position, marks in zip(
+            self.coordinates.tolist(), self.subjects.tolist(), self.positions.tolist(), self.marks.tolist(), strict=True
+        ):
+            naive.push(x, subject, position, marks)
+        return naive
+
+
+@st.composite
+def settings(draw: st.DrawFn, *, gaps: bool = True, largest: int = 80) -> Setting:
+    """Streams with ties, constants, tiny and huge values, subjects that come often, and marks that jump."""
+    k = draw(st.integers(2, 6))
+    d = draw(st.integers(1, 3))
+    columns = draw(st.integers(0, 2))
+    n = draw(st.integers(0, largest))
+    lattice = st.integers(0, draw(st.sampled_from([0, 1, 3, 50])))
+    value = draw(st.sampled_from([lattice, st.floats(-1, 1), st.floats(-1e12, 1e12)]))
+    scale = draw(st.sampled_from([1.0, 1e-12, 1e12]))
+    steps = st.integers(1, draw(st.sampled_from([1, 3])) if gaps else 1)
+
+    def table(element: st.SearchStrategy[float] | st.SearchStrategy[int], width: int) -> list[list[float]]:
+        row = st.lists(element, min_size=width, max_size=width)
+        return draw(st.lists(row, min_size=n, max_size=n))
+
+    subject = st.integers(0, draw(st.sampled_from([0, k - 1, 2 * k, 10**6])))
+    shares = [1 / k, 0.5, 1.0]
+    return Setting(
+        k=k,
+        delta=draw(st.integers(k - 1, 30)),
+        omega_p=draw(st.sampled_from([0.0, 0.01, 1.0])),
+        max_share=draw(st.sampled_from(shares)),
+        reach=draw(st.lists(st.integers(0, 40), min_size=columns, max_size=columns)),
+        coordinates=np.array(table(value, d), np.float64).reshape(n, d) * scale,
+        subjects=np.array(draw(st.lists(subject, min_size=n, max_size=n)), np.int64)
+        * draw(st.sampled_from([1, -(2**40)])),
+        positions=np.cumsum(draw(st.lists(steps, min_size=n, max_size=n)), dtype=np.int64),
+        marks=np.cumsum(np.array(table(st.integers(0, 9), columns), np.int64).reshape(n, columns), axis=0),
+        cuts=sorted(draw(st.lists(st.integers(0, n), max_size=5))),
+    )
+
+
+@given(settings())
+def test_the_kernel_decides_as_its_naive_twin_however_the_stream_is_cut(setting: Setting) -> None:
+    naive = setting.naive()
+    naive.flush()
+    assert log_of(setting.run(setting.cuts)) == naive.decisions.log
+    assert log_of(setting.run(list(range(len(setting.positions))))) == naive.decisions.log
+
+
+@given(settings())
+def test_what_is_held_between_two_blocks_is_what_the_twin_holds(setting: Setting) -> None:
+    stream = setting.partitioner()
+    setting.push(stream, 0, len(setting.positions))
+    held = [record["position"] for record in setting.naive().buffer]
+    assert stream.held_positions().tolist() == held
+    assert stream.held == len(held)
+
+
+@given(settings(gaps=False))
+def test_the_promise_holds(setting: Setting) -> None:
+    calls = setting.run(setting.cuts)
+    subject_of = dict(zip(setting.positions.tolist(), setting.subjects.tolist(), strict=True))
+    seen: list[int] = []
+    for decided in calls:
+        for cluster, (start, end) in enumerate(pairwise(decided.offsets.tolist())):
+            members = decided.positions[start:end].tolist()
+            owners = [subject_of[position] for position in members]
+            most = max(owners.count(owner) for owner in owners)
+            assert members == sorted(members)
+            assert len(set(owners)) == decided.subjects[cluster] >= setting.k
+            assert most == decided.heaviest[cluster] <= setting.max_share * len(owners) + 1e-9
+            assert decided.newest[cluster] - members[0] <= setting.delta
+            seen += members
+        assert (decided.suppressed_newest - decided.suppressed <= setting.delta).all()
+        assert (np.diff(decided.suppressed_before) >= 0).all()
+        seen += decided.suppressed.tolist()
+    assert sorted(seen) == setting.positions.tolist()
+
+
+@given(settings())
+def test_only_the_oldest_is_suppressed_and_only_among_fewer_than_k_subjects(setting: Setting) -> None:
+    subject_of = dict(zip(setting.positions.tolist(), setting.subjects.tolist(), strict=True))
+    left: set[int] = set()
+    for kind, members, _, newest in log_of(setting.run(setting.cuts)):
+        held = [position for position in subject_of if position <= newest and position not in left]
+        assert members[0] == min(held)
+        assert (len({subject_of[position] for position in held}) < setting.k) == (kind == "suppressed")
+        left.update(members)
+
+
+@given(settings(), st.data())
+def test_a_restart_with_what_is_held_goes_on_as_if_nothing_had_happened(setting: Setting, data: st.DataObject) -> None:
+    n = len(setting.positions)
+    stop = data.draw(st.integers(0, n))
+    before = setting.partitioner()
+    setting.push(before, 0, stop)
+    held = np.isin(setting.positions, before.held_positions())
+    after = setting.partitioner()
+    replayed = after.push(
+        setting.coordinates[held], setting.subjects[held], setting.positions[held], setting.marks[held]
+    )
+    assert log_of([replayed]) == []
+    expected = [setting.push(before, stop, n), before.flush()]
+    assert log_of([setting.push(after, stop, n), after.flush()]) == log_of(expected)
+
+
+@given(
+    st.integers(2, 5),
+    st.lists(st.lists(st.integers(0, 7), min_size=3, max_size=3), max_size=60),
+    st.permutations(range(3)),
+)
+def test_the_order_of_attributes_changes_nothing(k: int, rows: list[list[int]], order: list[int]) -> None:
+    coordinates = np.array(rows, np.float64).reshape(-1, 3)  # whole numbers: their sums are exact in any order
+    logs = []
+    for values in (coordinates, coordinates[:, order]):
+        stream = Partitioner(k, 15, 3)
+        logs.append(log_of([stream.push(values), stream.flush()]))
+    assert logs[0] == logs[1]
+
+
+@given(settings(largest=30), st.sampled_from(["nan", "inf", "shape", "dtype", "backwards", "falling", "missing"]))
+def test_a_block_that_is_refused_leaves_no_trace(setting: Setting, fault: str) -> None:
+    clean, stream = setting.partitioner(), setting.partitioner()
+    n = len(setting.positions)
+    expected = [setting.push(clean, 0, n), clean.flush()]
+    first = setting.push(stream, 0, n)
+    next_position = stream.next_position
+    block = {
+        "coordinates": np.ones((3, setting.coordinates.shape[1])),
+        "subjects": np.arange(3),
+        "positions": np.arange(3) + next_position,
+        "marks": np.full((3, len(setting.reach)), 10**6),
+    }
+    if fault in {"nan", "inf"}:
+        block["coordinates"][2, 0] = float(fault)
+    elif fault == "shape":
+        block["subjects"] = np.arange(2)
+    elif fault == "dtype":
+        block["positions"] = block["positions"].astype(np.float64)
+    elif fault == "falling" and setting.reach:
+        block["marks"][1] = -1
+    elif fault == "missing" and setting.reach:
+        del block["marks"]
+    else:
+        block["positions"] = block["positions"][::-1].copy()
+    with pytest.raises(ParameterError):
+        stream.push(**block)
+    assert stream.next_position == next_position
+    assert log_of([first, stream.flush()]) == log_of(expected)

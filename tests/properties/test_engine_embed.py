@@ -1,0 +1,67 @@
+"""Published centroids against exact rational arithmetic."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from shoal.engine.embed import Grid, exact_means
+
+pytestmark = pytest.mark.property
+
+RESOLUTIONS = ["0", "0.001", "0.05", "0.25", "1", "2.5", "500", "1e-9"]
+
+NUMBERS = st.one_of(
+    st.floats(allow_nan=False, allow_infinity=False, min_value=-1e300, max_value=1e300),
+    st.floats(-1e5, 1e5),
+    st.integers(-40, 40).map(lambda n: n / 4),  # ties
+    st.integers(-2000, 2000).map(lambda n: n * 0.05),  # nearly ties
+    st.sampled_from([1e16, -1e16, 1e300, -1e300, 5e-324, -5e-324, 0.0, -0.0]),  # cancellation
+)
+CLUSTERS = st.lists(st.lists(NUMBERS, min_size=1, max_size=12), min_size=1, max_size=5)
+
+
+def spelled(members: list[float], resolution: Decimal) -> str:
+    """The definition: exact mean, one rounding with ties to even, the decimals of the resolution, no minus zero."""
+    if not resolution:
+        return repr(math.fsum(members) / len(members) + 0.0)
+    steps = round(sum(map(Fraction, members), Fraction()) / len(members) / Fraction(resolution))
+    exact = Fraction(resolution) * steps
+    decimals = max(0, -int(resolution.as_tuple().exponent))
+    digits = str(abs(exact * 10**decimals)).zfill(decimals + 1)
+    text = f"{digits[:-decimals]}.{digits[-decimals:]}" if decimals else digits
+    return f"-{text}" if exact < 0 else text
+
+
+def flat(
+    clusters: list[list[float]],
+) -> tuple[np.ndarray[tuple[int, int], np.dtype[np.float64]], np.ndarray[tuple[int], np.dtype[np.int64]]]:
+    values = np.array([[value] for members in clusters for value in members])
+    return values, np.cumsum([0, *map(len, clusters)])
+
+
+@given(CLUSTERS, st.sampled_from(RESOLUTIONS))
+def test_published_numbers_are_the_definition(clusters: list[list[float]], resolution: str) -> None:
+    step = Decimal(resolution)
+    texts, values = Grid([step]).published(*flat(clusters))
+    assert texts == [[spelled(members, step)] for members in clusters]
+    assert values.tolist() == [[float(text)] for (text,) in texts]
+
+
+@given(st.lists(NUMBERS, min_size=1, max_size=12), st.sampled_from(RESOLUTIONS), st.randoms(use_true_random=False))
+def test_the_order_of_members_changes_nothing(members: list[float], resolution: str, random: Random) -> None:
+    shuffled = random.sample(members, len(members))
+    texts, _ = Grid([Decimal(resolution)]).published(*flat([members, shuffled]))
+    assert texts[0] == texts[1]
+
+
+@given(CLUSTERS)
+def test_means_are_those_of_fsum(clusters: list[list[float]]) -> None:
+    means = exact_means(*flat(clusters))
+    assert means.tolist() == [[math.fsum(members) / len(members)] for members in clusters]

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from shoal.engine import Partitioner
+from shoal.errors import AnonymityViolation, DelayViolation, GuaranteeError
+from shoal.kernel.held import Outcome
+
+pytestmark = pytest.mark.unit
+
+
+def twice(outcome: Outcome) -> Outcome:
+    outcome.positions[1] = outcome.positions[0]
+    return outcome
+
+
+def invented(outcome: Outcome) -> Outcome:
+    outcome.positions[0] = 10**6
+    return outcome
+
+
+def alone(outcome: Outcome) -> Outcome:
+    ends = np.concatenate(([1], outcome.clusters[0]))
+    return outcome._replace(clusters=np.array([ends, np.zeros_like(ends), np.full_like(ends, outcome.clusters[2, 0])]))
+
+
+def crowded(outcome: Outcome) -> Outcome:
+    whole = np.array([[4], *outcome.clusters[1:, :1].tolist()])
+    return outcome._replace(positions=np.array([0, 1, 2, 4]), clusters=whole)  # three of the four are subject 0
+
+
+def late(outcome: Outcome) -> Outcome:
+    outcome.clusters[2] += 1
+    return outcome
+
+
+def forgotten(outcome: Outcome) -> Outcome:
+    return outcome._replace(positions=outcome.positions[:0], clusters=outcome.clusters[:, :0])
+
+
+@pytest.mark.parametrize(
+    ("tampered", "violation", "message"),
+    [
+        (twice, AnonymityViolation, "not held"),
+        (invented, AnonymityViolation, "not held"),
+        (alone, AnonymityViolation, "fewer than 2 subjects"),
+        (crowded, AnonymityViolation, "own more than 0.5"),
+        (late, DelayViolation, "more than 4 positions"),
+        (forgotten, DelayViolation, "more than 4 positions"),
+    ],
+)
+def test_a_rule_that_breaks_the_promise_closes_the_stream(
+    monkeypatch: pytest.MonkeyPatch,
+    tampered: Callable[[Outcome], Outcome],
+    violation: type[GuaranteeError],
+    message: str,
+) -> None:
+    stream = Partitioner(2, 4, 1, max_share=0.5)
+    subjects = np.array([0, 0, 0, 1, 2, 3])
+    coordinates = np.array([[0.0], [0.0], [0.0], [0.0], [9.0], [9.0]])
+    take = stream._rule.take
+    monkeypatch.setattr(stream._rule, "take", lambda block: tampered(take(block)))
+    with pytest.raises(violation, match=message) as raised:
+        stream.push(coordinates, subjects)
+    assert raised.value.exit_code == 1
+    with pytest.raises(GuaranteeError, match="closed"):
+        stream.push(coordinates, subjects)
+    with pytest.raises(GuaranteeError, match="closed"):
+        stream.flush()
+
+
+def test_a_gap_in_positions_is_no_delay() -> None:
+    stream = Partitioner(2, 4, 1)
+    stream.push(np.zeros((3, 1)), positions=np.array([0, 1, 2]))
+    decided = stream.push(np.zeros((1, 1)), positions=np.array([1000]))
+    assert decided.positions.tolist() == [0, 1, 2, 1000]
+    assert decided.suppressed.tolist() == []
