@@ -10,9 +10,11 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+import urllib.request
 import uuid
 import zlib
 from collections.abc import Callable
@@ -45,6 +47,7 @@ class Demo:
     bootstrap: str
     names: dict[str, str]
     workers: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    ports: dict[str, int] = field(default_factory=dict)
 
     def environment(self, worker: str) -> dict[str, str]:
         """Where the workers find broker and topics; everything else is in the policy."""
@@ -60,7 +63,9 @@ class Demo:
 
     def start(self, worker: str, *extra: str) -> subprocess.Popen[bytes]:
         """Start a worker; its log goes to build/demo."""
-        command = [SHOAL, "run", str(POLICY), "--from", "earliest", "--http", "127.0.0.1:0", "--log", "json", *extra]
+        self.ports[worker] = free_port()
+        http = f"127.0.0.1:{self.ports[worker]}"
+        command = [SHOAL, "run", str(POLICY), "--from", "earliest", "--http", http, "--log", "json", *extra]
         with (BUILD / f"{worker}.log").open("ab") as log:
             process = subprocess.Popen(
                 command, env=self.environment(worker), stdin=subprocess.DEVNULL, stdout=log, stderr=log
@@ -79,6 +84,14 @@ class Demo:
             except subprocess.TimeoutExpired:
                 process.kill()
 
+    async def wait_ready(self, worker: str, seconds: float = 120) -> None:
+        """Wait until a worker says that it is ready: a member, restored, the broker reached."""
+        deadline = time.monotonic() + seconds
+        while not await asyncio.to_thread(is_ready, self.ports[worker]):
+            if time.monotonic() > deadline or self.workers[worker].poll() is not None:
+                raise SystemExit(f"demo: worker {worker} did not become ready; see {BUILD}/{worker}.log")
+            await asyncio.sleep(0.2)
+
     async def resolved(self) -> int:
         """Records that a reader of committed data can account for."""
         return await topics.count(self.bootstrap, PARTITIONS, self.names["output"], self.names["quarantine"])
@@ -96,24 +109,43 @@ class Demo:
             await asyncio.sleep(0.5)
 
 
-async def show(demo: Demo, records: list[dict[str, Any]]) -> float:
+def free_port() -> int:
+    """Return a port that nobody listens on now."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def is_ready(port: int) -> bool:
+    """Ask a worker's readiness probe."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+async def show(demo: Demo, records: list[dict[str, Any]], held_at_most: int) -> float:
     """Feed the topic, kill a worker, let the rest finish; return how long it took (s)."""
     home = [zlib.crc32(str(record["nr"]).encode()) % PARTITIONS for record in records]
-    half = len(records) // 2
     say(
         f"two workers, {PARTITIONS} partitions, {len(records)} person-years of {len({r['nr'] for r in records})} people"
     )
-    demo.start("one")
-    demo.start("two")
+    for name in ("one", "two"):
+        demo.start(name)
+    for name in ("one", "two"):
+        await demo.wait_ready(name)
     began = time.monotonic()
-    await topics.produce(demo.bootstrap, demo.names["input"], records[:half], home[:half])
-    await demo.wait_for("the first half", lambda done: done > half // 3)
+    producing = asyncio.create_task(topics.produce(demo.bootstrap, demo.names["input"], records, home))
+    await demo.wait_for("the first part", lambda done: done > len(records) * 0.3)
     say("worker one is killed with SIGKILL, in the middle of its work, and started again")
     demo.workers["one"].kill()
     demo.workers["one"].wait()
-    await topics.produce(demo.bootstrap, demo.names["input"], records[half:], home[half:])
     demo.start("one")
-    await demo.wait_for("the second half", lambda done: done > len(records) * 0.8)
+    await producing
+    await demo.wait_ready("one")
+    # What is left is held: fewer than delta records a partition, which wait for company.
+    await demo.wait_for("the rest", lambda done: done > len(records) - PARTITIONS * held_at_most)
     say("both workers stop; a last one releases what is still held (--drain)")
     for name in ("one", "two"):
         demo.workers[name].send_signal(signal.SIGTERM)
@@ -184,7 +216,7 @@ def main() -> int:
     records = list(fetch.records())
     try:
         asyncio.run(topics.create(bootstrap, demo.names.values(), PARTITIONS))
-        elapsed_s = asyncio.run(show(demo, records))
+        elapsed_s = asyncio.run(show(demo, records, policy.streaming().delta + 1))
         figures = asyncio.run(judge(demo, policy, elapsed_s))
     finally:
         demo.stop_all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -11,6 +12,10 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 __all__ = ["Line", "count", "create", "export", "produce", "read"]
+
+
+TOGETHER, PAUSE_S = 40, 0.05
+"""A stream, not a file: so many records at once, then a moment of silence."""
 
 
 class Line(NamedTuple):
@@ -35,12 +40,14 @@ async def create(bootstrap: str, names: Iterable[str], partitions: int) -> None:
 
 
 async def produce(bootstrap: str, topic: str, records: Sequence[dict[str, Any]], partition_of: Sequence[int]) -> None:
-    """Send records in order; all of one person go to one partition, as a keyed topic would have it."""
+    """Send records in order, a few at a time; all of one person go to one partition, as keys would have it."""
     producer = AIOKafkaProducer(bootstrap_servers=bootstrap, linger_ms=5, enable_idempotence=True)
     await producer.start()
     try:
-        for record, partition in zip(records, partition_of, strict=True):
+        for number, (record, partition) in enumerate(zip(records, partition_of, strict=True), 1):
             await producer.send(topic, json.dumps(record).encode(), partition=partition)
+            if number % TOGETHER == 0:
+                await asyncio.sleep(PAUSE_S)
         await producer.flush()
     finally:
         await producer.stop()

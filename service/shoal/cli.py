@@ -61,7 +61,6 @@ def _check(options: argparse.Namespace) -> int:
 def _run(options: argparse.Namespace) -> int:
     policy, settings = _for_kafka(options)
     policy.streaming(options.policy)
-    warm_up(policy)
     start = Start(origin=options.origin, skip_to_end=options.skip_to_end, drain=options.drain)
     asyncio.run(_serve(policy, settings, start, options.http))
     return 0
@@ -75,6 +74,8 @@ async def _serve(policy: Policy, settings: KafkaSection, start: Start, http: str
         loop.add_signal_handler(number, transformer.stop)
     async with serve(http, metrics, health, metrics.totals) as port:
         logger("cli").info("started", http_port=port, policy=policy.fingerprint[:16], group=settings.group)
+        # In a thread: probes are answered and signals are heard while kernels compile.
+        await asyncio.to_thread(warm_up, policy)
         await transformer.run()
     logger("cli").info("stopped", **metrics.totals())
 
