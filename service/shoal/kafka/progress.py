@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from shoal.errors import GuaranteeError
 
-__all__ = ["VOID_LIMIT", "Anchor", "Fate", "Held", "Progress", "Snapshot"]
+__all__ = ["UNKNOWN", "VOID_LIMIT", "Anchor", "Fate", "Held", "Progress", "Snapshot"]
 
 VOID_LIMIT = 64
 """Most offsets remembered as refused by the clock (`Progress.void`); more than that is an attack."""

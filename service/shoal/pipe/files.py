@@ -13,7 +13,7 @@ from typing import BinaryIO, Literal, cast
 
 from shoal.errors import ConfigError, InputError
 
-__all__ = ["Files", "Form", "opened_for_reading", "opened_for_writing", "write_text"]
+__all__ = ["PIPE", "Files", "Form", "opened_for_reading", "opened_for_writing", "write_text"]
 
 Form = Literal["csv", "jsonl"]
 

@@ -10,7 +10,7 @@ from typing import Protocol, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Block", "BoolVector", "Decoder", "Float64Matrix", "Int64Vector", "Reason", "in_slices"]
+__all__ = ["SLICE", "Block", "BoolVector", "Decoder", "Float64Matrix", "Int64Vector", "Reason", "in_slices"]
 
 BoolVector: TypeAlias = NDArray[np.bool_]
 Float64Matrix: TypeAlias = NDArray[np.float64]
