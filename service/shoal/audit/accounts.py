@@ -103,8 +103,8 @@ def doubts_about_reading(summary: Summary, originals: Originals) -> list[str]:
 
 
 def _agree(said: float, counted: float) -> bool:
-    """Whether two numbers are equal; a fraction may have been rounded to four digits."""
-    if isinstance(said, int) and isinstance(counted, int):
+    """Whether two numbers are equal; a fraction may have been rounded to four digits, a count may not."""
+    if isinstance(counted, int):
         return said == counted
     return abs(said - counted) <= 5e-4 * abs(counted)
 

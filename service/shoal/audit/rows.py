@@ -51,9 +51,7 @@ def compare_rows(release: Release, clusters: list[Cluster]) -> list[Tally]:
     return [extra, missing]
 
 
-def judge_order(
-    release: Release, clusters: list[Cluster], originals: Originals, *, keeps_order: bool = False
-) -> list[Tally]:
+def judge_order(release: Release, clusters: list[Cluster], originals: Originals, *, keeps_order: bool) -> list[Tally]:
     """Judge where rows stand: members of a cluster together and in byte order, clusters as they were decided.
 
     A file that is in byte order as a whole tells no more about arrival; one in the order of its input does, and
@@ -85,9 +83,9 @@ def judge_order(
 
 
 def _stands_in_turn(rows: Rows, clusters: list[Cluster]) -> bool:
-    together, ordered = Tally("", ""), Tally("", "")
-    _judge_in_turn(rows, clusters, together, ordered)
-    return not together.failed and not ordered.failed
+    together = Tally("", "")
+    _judge_in_turn(rows, clusters, together, Tally("", ""))
+    return not together.failed
 
 
 def _judge_in_turn(rows: Rows, clusters: list[Cluster], together: Tally, ordered: Tally) -> None:

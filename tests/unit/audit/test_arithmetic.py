@@ -122,6 +122,12 @@ def test_bounds_are_kept_half_a_step_aside(text: str, within: bool) -> None:  # 
     assert grid("0.05").within(text) is within
 
 
+def test_half_a_step_aside_is_within() -> None:
+    assert grid("1", (0.5, 9.5)).within("0")
+    assert grid("1", (0.5, 9.5)).within("10")
+    assert not grid("1", (0.5, 9.5)).within("-1")
+
+
 def test_without_bounds_every_number_is_within() -> None:
     assert grid("1", None).within("-1e300")
     assert not grid("1", None).within("1e999")

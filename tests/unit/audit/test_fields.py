@@ -181,6 +181,8 @@ def test_a_subject_of_another_type_is_nobody(tmp_path: Path, kind: str, nobody: 
         ("any", Token("0.10"), "0.1"),
         ("any", Token("1e23"), "1" + "0" * 23),
         ("any", Token("123456789012345678901"), "123456789012345678901"),
+        ("any", Token("1" * 4300), "1" * 4300),
+        ("any", Token("1" * 4301), None),
         ("any", True, "true"),
         ("any", "1", '"1"'),
         ("any", "true", '"true"'),

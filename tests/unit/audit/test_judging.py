@@ -70,6 +70,18 @@ def test_a_cluster_ends_where_the_byte_order_falls(tmp_path: Path) -> None:
     assert world.judge(evidence=False).exit_code == 0
 
 
+def test_a_run_is_cut_wherever_it_falls(tmp_path: Path) -> None:
+    records = make_records(11)
+    for number, record in enumerate(records):
+        record |= {"age": 40, "income": 1000.0, "dose": 0.5, "patient": f"p{number}", "diagnosis": f"d{number:02}"}
+    # One row, then a fall: the first of them is alone.
+    world = World(tmp_path, records, [[10], [*range(10)]])
+    verdict = world.judge(evidence=False)
+    assert verdict.counts["clusters"] == 2
+    assert verdict["subjects"].worst == 1
+    assert broken(verdict) == {"subjects", "share"}
+
+
 def test_a_file_sorted_as_a_whole_needs_evidence_if_kept_fields_come_first(tmp_path: Path) -> None:
     world = make_world(tmp_path)
     world.rows = [sorted((row for rows in world.rows for row in rows), key=str.encode)]
@@ -238,6 +250,30 @@ def test_a_summary_that_is_none_is_refused(tmp_path: Path, summary: str) -> None
         verify(load_policy(tmp_path), paths["original"], paths["released"], paths["evidence"], paths["summary"])
 
 
+@pytest.mark.parametrize(
+    ("bent", "agrees"),
+    [
+        ({"subjects": {"min": 5.002}}, False),
+        ({"subjects": {"min": 5.0}}, True),
+        ({"cluster_size": {"mean": 5.455}}, True),
+        ({"cluster_size": {"mean": 5.46}}, False),
+        ({"suppressed": None, "records_in": 60, "quarantined": {"invalid": 3}}, True),
+    ],
+)
+def test_counts_agree_exactly_and_fractions_to_four_digits(tmp_path: Path, bent: Any, agrees: bool) -> None:  # noqa: FBT001
+    world = make_world(tmp_path)
+    world.summary |= bent
+    assert (world.judge(summary=True)["accounts"].status == "holds") is agrees
+
+
+@pytest.mark.parametrize("line", ["x", "7", '{"partition":0}', '{"partition":0,"offset":"1"}'])
+def test_a_quarantine_of_another_shape_is_refused_with_its_line(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "quarantine.jsonl"
+    path.write_text('{"topic":"t","partition":0,"offset":1,"reason":"invalid"}\n' + line)
+    with pytest.raises(InputError, match=r"quarantine\.jsonl, line 2: .*; export the quarantine again"):
+        make_world(tmp_path).judge(quarantine=path)
+
+
 def test_fields_that_are_null_are_not_compared(tmp_path: Path) -> None:
     world = make_world(tmp_path)
     world.summary = dict.fromkeys(world.summary) | {"released": 60}
@@ -286,6 +322,9 @@ def test_releases_per_subject_and_agreeing_clusters_are_measured(tmp_path: Path)
     for number, members in enumerate(world.clusters):
         for place, index in enumerate(members):
             world.records[index]["patient"] = "often" if place == 0 and number < 7 else f"p{index}"
+    # Somebody who is never released does not count.
+    world.records.insert(0, {**world.records[0], "patient": "never"})
+    world.clusters = [[index + 1 for index in members] for members in world.clusters]
     world.release()
     verdict = world.judge()
     assert verdict.exit_code == 0
@@ -357,6 +396,9 @@ def test_a_broken_verdict_names_clusters_and_counts(tmp_path: Path) -> None:
     assert text.startswith("broken: ")
     assert "BROKEN: every recomputed row of a cluster was released (11 examined, 11 failed); cluster 0, 1, " in text
     assert ", ..." in text
+    world.release()
+    world.rows = [rows[1:] if number < 10 else rows for number, rows in enumerate(world.rows)]
+    assert "(11 examined, 10 failed); cluster 0, 1, 2, 3, 4, 5, 6, 7, 8, 9\n" in world.judge().text()
 
 
 def test_an_undecided_verdict_says_what_would_decide(tmp_path: Path) -> None:

@@ -83,6 +83,12 @@ def test_a_file_in_byte_order_as_a_whole_may_mix_its_clusters() -> None:
     assert "as a whole" in found["together"].note
 
 
+def test_a_file_in_byte_order_whose_clusters_stand_together_is_examined() -> None:
+    found = checks("A:ab B:cd", ("A", "ab"), ("B", "cd"), wrapped=False)
+    assert found["together"].status == found["byte_order"].status == "holds"
+    assert found["together"].examined == 2
+
+
 def test_a_topic_in_byte_order_must_not_mix_its_clusters() -> None:
     assert broken(checks("A:aabbcd", ("A", "abc"), ("A", "abd"))) == {"together"}
 
