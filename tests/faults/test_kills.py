@@ -39,7 +39,7 @@ async def torture(deployment: Deployment, kills: int, wave: int) -> tuple[int, i
         await wait_until(lambda: workers[0].is_dead, 60, "death in the first transaction")
         workers[0].start(die_at="sent:1")
         await deployment.put(wave, PARTITIONS)
-        await wait_until(lambda: workers[0].is_dead, 60, "death in the first transaction with records")
+        await until_dead(workers[0], deployment, "death in the first transaction with records")
         by_plan += 2
         for worker in workers:
             worker.start()
@@ -50,8 +50,7 @@ async def torture(deployment: Deployment, kills: int, wave: int) -> tuple[int, i
             victim = workers[turn % 2]
             plan = victim.plans[-1]
             if plan:
-                await deployment.put(wave // 4, PARTITIONS)
-                await wait_until(lambda victim=victim: victim.is_dead, 60, f"death at {plan}")  # type: ignore[misc]
+                await until_dead(victim, deployment, f"death at {plan}")
                 by_plan += 1
             else:
                 victim.kill()
@@ -62,6 +61,18 @@ async def torture(deployment: Deployment, kills: int, wave: int) -> tuple[int, i
         for worker in workers:
             worker.kill()
     return by_plan, by_hand
+
+
+async def until_dead(victim: Worker, deployment: Deployment, what: str) -> None:
+    """Give a worker that is to die in some transaction as many of them as it needs."""
+
+    async def is_dead() -> bool:
+        if not victim.is_dead:
+            await deployment.put(40, PARTITIONS)
+            await asyncio.sleep(0.3)
+        return victim.is_dead
+
+    await wait_until(is_dead, 60, what)
 
 
 async def zombie(deployment: Deployment, wave: int) -> None:

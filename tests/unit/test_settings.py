@@ -13,7 +13,7 @@ pytestmark = pytest.mark.unit
 KAFKA = {"bootstrap_servers": "a:1", "input": "in", "output": "out", "group": "g"}
 
 
-def policy(kafka: dict[str, object] | None) -> Policy:
+def policy(kafka: dict[str, str] | None) -> Policy:
     return Policy.from_document(
         Document.model_validate(
             {

@@ -197,6 +197,7 @@ class Lane:
         fresh: list[bool] = []
         marks: list[tuple[int, int]] = []
         refused = False
+        arrived = 0
         progress = self.progress
         for place, message in enumerate(messages):
             offset, timestamp = message.offset, message.timestamp
@@ -207,7 +208,7 @@ class Lane:
                 if reason is not None or progress.is_void(offset):
                     continue
             else:
-                self._count("in", "") if fate is Fate.UNREAD else None
+                arrived += fate is Fate.UNREAD
                 progress.read(offset, timestamp, progress.clock, now_ms)
                 if reason is None and timestamp > now_ms + AHEAD_MS:
                     refused = True
@@ -222,6 +223,7 @@ class Lane:
             rows.append(row)
             fresh.append(fate is not Fate.RESOLVED)
             marks.append((progress.clock, offset))
+        self._count("in", "", arrived)
         return rows, fresh, marks, refused
 
     def _check_order(self, messages: Sequence[Message]) -> None:
