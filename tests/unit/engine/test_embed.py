@@ -5,6 +5,7 @@ from decimal import Decimal
 
 import numpy as np
 import pytest
+from shoal.engine import embed
 from shoal.engine.embed import Embedding, Grid, exact_means
 from shoal.errors import ParameterError
 from shoal.policy.model import Policy
@@ -98,3 +99,14 @@ def test_values_of_any_layout_are_read_and_left_alone() -> None:
 def test_a_resolution_is_a_step_a_float_can_take(resolution: str) -> None:
     with pytest.raises(ParameterError, match="resolution"):
         Grid([Decimal(resolution)])
+
+
+def test_texts_are_remembered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embed, "REMEMBERED", 3)
+    grid = Grid([Decimal("0.5")])
+    for start in range(0, 40, 2):
+        texts, _ = grid.published(np.array([[start], [start + 1.0]]), np.array([0, 1, 2]))
+        assert texts == [[f"{start}.0"], [f"{start + 1}.0"]]
+    (step,) = grid._steps
+    assert step is not None
+    assert len(step._written) <= 3 + 2
