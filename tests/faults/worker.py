@@ -21,34 +21,33 @@ def die() -> None:
 
 
 def arm(step: str, at: int) -> None:
+    """Wrap the client's steps. Producers of several partitions work at the same time: each is followed by itself."""
     count = 0
-    sent = False
+    carrying: set[int] = set()
     send_batch = AIOKafkaProducer.send_batch
     add_offsets = AIOKafkaProducer.send_offsets_to_transaction
     commit = AIOKafkaProducer.commit_transaction
 
     async def sending(self: Any, *arguments: Any, **options: Any) -> Any:
-        nonlocal sent
-        sent = True
+        carrying.add(id(self))
         return await send_batch(self, *arguments, **options)
 
     async def adding(self: Any, *arguments: Any, **options: Any) -> Any:
-        nonlocal count, sent
-        counts = sent or step == "start"
+        nonlocal count
+        counts = id(self) in carrying or step == "start"
         count += counts
-        if counts and count == at and step in {"sent", "start"}:
+        if counts and count >= at and step in {"sent", "start"}:
             die()
         done = await add_offsets(self, *arguments, **options)
-        if counts and count == at and step == "offsets":
+        if counts and count >= at and step == "offsets":
             die()
         return done
 
     async def committing(self: Any) -> Any:
-        nonlocal sent
-        carried, sent = sent, False
         done = await commit(self)
-        if carried and count == at and step == "committed":
+        if id(self) in carrying and count >= at and step == "committed":
             die()
+        carrying.discard(id(self))
         return done
 
     AIOKafkaProducer.send_batch = sending

@@ -276,7 +276,9 @@ class Transformer:
         lanes = [(place, self._lanes.pop(place)) for place in places if place in self._lanes]
         results = await asyncio.gather(*(lane.close(finish=finish) for _, lane in lanes), return_exceptions=True)
         for place, _ in lanes:
-            self.metrics.held.labels(place.topic, place.partition).set(0)
+            # What another worker holds from now on is not ours to tell: a stale number would look like one.
+            for gauge in (self.metrics.held, self.metrics.lag):
+                gauge.remove(place.topic, str(place.partition))
             self.health.restoring.discard(place.partition)
         for result in results:
             if isinstance(result, BaseException) and finish:

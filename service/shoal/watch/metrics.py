@@ -83,6 +83,7 @@ class Metrics:
         self.lag = gauge("shoal_consumer_lag_records", "Offsets from the next one to read to the end of the log", place)
         self.transactions = counter("shoal_transactions_total", "Transactions by outcome", ("outcome",))
         self.policy_changes = counter("shoal_policy_changes_total", "Partitions that went on under a changed policy")
+        self.ready = gauge("shoal_ready_info", "1 when the worker can take and release records, as /readyz says")
         self.position_weight = gauge("shoal_position_weight", "Weight of the position attribute")
         self.policy = gauge("shoal_policy_info", "Fingerprint of the policy in force", ("fingerprint",))
         self.sse = counter("shoal_sse_total", "Squared error of released records, scaled to [0, 1]; stepped")

@@ -70,6 +70,7 @@ async def serve(
 
 def _application(metrics: Metrics, health: Health, counts: Callable[[], dict[str, int]]) -> web.Application:
     async def show_metrics(_: web.Request) -> web.Response:
+        metrics.ready.set(health.ready)
         return web.Response(body=generate_latest(metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def livez(_: web.Request) -> web.Response:
