@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shoal.audit.originals import Originals
+from shoal.audit.parting import runs
 from shoal.audit.releases import Release, Rows
-from shoal.audit.rows import runs
 from shoal.audit.tally import Tally
 from shoal.audit.witness import Named
 from shoal.policy import Policy

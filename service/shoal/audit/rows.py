@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
-from itertools import chain
 from operator import eq
 
 from shoal.audit.clusters import Cluster
 from shoal.audit.originals import Originals
+from shoal.audit.parting import part, runs
 from shoal.audit.releases import Release, Rows
 from shoal.audit.tally import Tally
 
-__all__ = ["compare_rows", "judge_order", "runs"]
-
-MOST_TRIES = 64
-"""Ways tried to part a run that several clusters with equal centroids may share, per row."""
+__all__ = ["compare_rows", "judge_order"]
 
 
 def compare_rows(release: Release, clusters: list[Cluster]) -> list[Tally]:
@@ -123,83 +119,19 @@ def _follows_input(rows: Rows, clusters: list[Cluster], originals: Originals) ->
 
 
 def _judge_runs(rows: Rows, clusters: list[Cluster], together: Tally, ordered: Tally) -> None:
-    """Search each run of equal quasi-identifiers for whole clusters.
-
-    Clusters of one transaction stand in byte order, not in that of the evidence, and neighbours may have equal
-    centroids: so a run is parted into clusters by their content.
-    """
-    waiting: dict[str, _Waiting] = defaultdict(_Waiting)
+    """Look for whole clusters wherever rows are equal on all quasi-identifiers."""
+    waiting: dict[str, list[Cluster]] = defaultdict(list)
     for cluster in clusters:
-        waiting[cluster.quasi].add(cluster)
+        waiting[cluster.quasi].append(cluster)
+    places: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for start, stop in runs(rows):
-        # Parts in byte order are what is looked for; only if there are none, parts in any order.
-        here = waiting[rows.quasi[start]]
-        parted = here.part(rows, start, stop, rising=True) or here.part(rows, start, stop, rising=False)
-        if parted is None:
-            together.fail(f"row {rows.lines[start]}")
-            continue
-        for begin, cluster in parted:
-            together.examined += 1
+        places[rows.quasi[start]].append((start, stop))
+    for quasi, here in places.items():
+        together.examined += len(waiting[quasi])
+        parted = part(rows, here, waiting[quasi])
+        if parted.is_open:
+            together.leave("too many clusters with equal centroids look alike to tell where each stands")
+        elif parted.stuck is not None:
+            together.fail(f"row {rows.lines[parted.stuck]}")
+        for begin, cluster in parted.found:
             _judge_bytes(rows, begin, begin + len(cluster.kept), ordered)
-    for rest in waiting.values():
-        for cluster in rest:
-            together.expect(False, cluster.place)
-
-
-class _Waiting:
-    """Clusters with one and the same centroid that have not been found in the release yet."""
-
-    def __init__(self) -> None:
-        self._by_rows: dict[tuple[str, ...], list[Cluster]] = defaultdict(list)
-        self._sizes: list[int] = []
-
-    def __iter__(self) -> Iterator[Cluster]:
-        return chain.from_iterable(self._by_rows.values())
-
-    def add(self, cluster: Cluster) -> None:
-        self._by_rows[tuple(sorted(cluster.kept))].append(cluster)
-        self._sizes = sorted({*self._sizes, len(cluster.kept)}, reverse=True)
-
-    def part(self, rows: Rows, start: int, stop: int, *, rising: bool) -> list[tuple[int, Cluster]] | None:
-        """Part a run into clusters, each taken out of those waiting; None if it cannot be done."""
-        path: list[tuple[int, Cluster]] = []
-        options = [iter(self._sizes)]
-        position, tries = start, MOST_TRIES * (stop - start)
-        while position < stop:
-            cluster = None
-            for size in options[-1]:
-                tries -= 1
-                end = position + size
-                if end > stop or (rising and not all(rows.rises[position + 1 : end])):
-                    continue
-                if cluster := self._take(rows.kept[position:end]):
-                    break
-            if cluster is not None:
-                path.append((position, cluster))
-                options.append(iter(self._sizes))
-                position += len(cluster.kept)
-            elif path and tries > 0:
-                options.pop()
-                position, wrong = path.pop()
-                self._by_rows[tuple(sorted(wrong.kept))].append(wrong)
-            else:
-                self._put_back(path)
-                return None
-        return path
-
-    def _take(self, kept: list[str]) -> Cluster | None:
-        found = self._by_rows.get(tuple(sorted(kept)))
-        return found.pop() if found else None
-
-    def _put_back(self, path: list[tuple[int, Cluster]]) -> None:
-        for _, cluster in path:
-            self._by_rows[tuple(sorted(cluster.kept))].append(cluster)
-
-
-def runs(rows: Rows) -> Iterator[tuple[int, int]]:
-    """Stretches of neighbouring rows that are equal on all quasi-identifiers: first, and one after the last."""
-    start = 0
-    for index in range(1, len(rows) + 1):
-        if index == len(rows) or rows.quasi[index] != rows.quasi[start]:
-            yield start, index
-            start = index

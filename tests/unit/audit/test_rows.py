@@ -119,10 +119,21 @@ def test_members_of_a_cluster_torn_apart_do_not_stand_together() -> None:
     assert broken(checks("A:ab B:c A:d", ("A", "abd"), ("B", "c"), wrapped=False)) == {"together"}
 
 
-def test_the_search_gives_up_before_it_takes_for_ever() -> None:
-    # Nineteen rows of clusters of four and six: an odd number cannot be made of even ones.
-    parts = [("A", "x" * size) for size in (4, 6) * 200]
-    assert "together" in broken(checks("A:" + "x" * 1999, *parts))
+def test_clusters_that_look_alike_are_laid_along_all_runs_together() -> None:
+    # Taking the six first would leave nothing for the last run.
+    parts = [("A", "x" * size) for size in (6, 4, 2)] + [("B", "y")]
+    assert broken(checks("A:" + "x" * 6 + " B:y A:" + "x" * 6, *parts)) == set()
+    assert broken(checks("A:" + "x" * 6 + " B:y A:" + "x" * 6, *reversed(parts))) == set()
+    assert broken(checks("A:" + "x" * 5 + " B:y A:" + "x" * 7, *parts)) == {"together"}
+
+
+def test_the_search_gives_up_before_it_takes_for_ever_and_says_so() -> None:
+    # No odd number is made of fours and sixes, but there are many ways to try.
+    parts = [("A", "x" * size) for size in (4, 6) * 200] + [("B", "y")]
+    found = checks("A:" + "x" * 999 + " B:y A:" + "x" * 1001, *parts)
+    assert broken(found) == set()
+    assert found["together"].status == "not examined"
+    assert "look alike" in found["together"].note
 
 
 PARTS = st.lists(st.tuples(st.sampled_from("AB"), st.text("xyz", min_size=1, max_size=5)), min_size=1, max_size=8)
