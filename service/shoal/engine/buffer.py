@@ -11,7 +11,7 @@ from shoal.errors import ParameterError
 from shoal.kernel.arrays import Float64Matrix, Int64Matrix, Int64Vector
 from shoal.kernel.held import HEAD, TAIL, Held, empty_held
 
-__all__ = ["Block", "Border", "Buffer", "Names"]
+__all__ = ["Block", "Border", "Buffer", "Names", "as_array"]
 
 SLICE = 1024
 """Records laid behind the held ones at a time; a longer block is taken slice by slice."""
@@ -47,7 +47,7 @@ class Buffer:
 
     Attributes
     ----------
-    held
+    held : Held
         The arrays that the kernels work on.
     capacity : int
         ``delta + 1`` and a slice.
@@ -180,7 +180,7 @@ class Names:
         ParameterError
             Not ``count`` integers or strings, or strings where there were integers before.
         """
-        given = np.asarray(subjects)
+        given = as_array(subjects, "subjects")
         if given.dtype == object and all(isinstance(name, str) for name in given.ravel()):
             given = given.astype(np.str_)
         kind = {"i": "integers", "u": "integers", "U": "strings"}.get(given.dtype.kind)
@@ -208,6 +208,20 @@ class Names:
             self._next += code == self._next
             self._recent[name] = code
         return code
+
+
+def as_array(given: ArrayLike, name: str) -> AnyArray:
+    """Return any array-like as an array.
+
+    Raises
+    ------
+    ParameterError
+        Rows of unequal length.
+    """
+    try:
+        return np.asarray(given)
+    except ValueError:
+        raise ParameterError(f"{name}: rows must have the same length") from None
 
 
 def _expect(array: object, name: str, dtype: type[AnyNumber], shape: tuple[int | None, ...]) -> NDArray[AnyNumber]:

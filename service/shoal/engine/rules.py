@@ -38,7 +38,8 @@ class Nearest:
     -----
     Deviation from the paper: records of a subject that is in already come along as they are met (the paper leaves it
     open), and what a subject owns above ``max_share`` is handed back, the farthest first.
-    Cost: O(held (d + log k)) per cluster; O(held (d + log held)) where a subject occurs twice among the nearest.
+    Cost per cluster: O(held d + k^2 log(held / k)); O(held d + members log held) more where a subject occurs twice
+    among the nearest.
     """
 
     def __init__(self, buffer: Buffer, demand: Demand) -> None:

@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shoal.engine.buffer import Border, Buffer, Names
+from shoal.engine.buffer import Border, Buffer, Names, as_array
 from shoal.engine.embed import exact_means
 from shoal.engine.guarantee import Guarantee
 from shoal.engine.rules import make_rule, rule_faults
@@ -117,18 +117,18 @@ class Partitioner:
         reach: Sequence[int] = (),
     ) -> None:
         faults = parameter_faults(k, delta, rule, position, max_share)
-        if d < 1:
-            faults.append("d: must be at least 1")
+        if not _is_whole(d) or d < 1:
+            faults.append("d: must be a whole number, 1 or more")
         if any(not 0 <= width < 1 << 62 for width in reach):
             faults.append("reach: must be 0 or more")
         if faults:
             raise ParameterError("; ".join(faults))
-        buffer = Buffer(delta, d, len(reach))
-        demand = Demand(k, delta, float(position), float(max_share), np.asarray(reach, np.int64))
+        buffer = Buffer(int(delta), d, len(reach))
+        demand = Demand(int(k), int(delta), float(position), float(max_share), np.asarray(reach, np.int64))
         self._buffer = buffer
         self._border = Border(d, len(reach))
         self._rule = make_rule(rule, buffer, demand)
-        self._guarantee = Guarantee(k, delta, float(max_share))
+        self._guarantee = Guarantee(int(k), int(delta), float(max_share))
 
     @property
     def held(self) -> int:
@@ -313,7 +313,7 @@ class StreamAggregator:
         """
         matrix = self._matrix(values)
         count, width = matrix.shape
-        if confidential is not None and np.shape(confidential)[:1] != (count,):
+        if confidential is not None and as_array(confidential, "confidential").shape[:1] != (count,):
             raise ParameterError(f"confidential: must have length {count}")
         partitioner = self._partitioner or self._make(width)
         codes = None if subjects is None else self._names.codes(subjects, count)
@@ -331,7 +331,7 @@ class StreamAggregator:
         return self._released(partitioner.flush(), partitioner)
 
     def _matrix(self, values: ArrayLike) -> Float64Matrix:
-        given = np.asarray(values)
+        given = as_array(values, "values")
         if given.ndim != 2 or given.dtype.kind not in "iuf" or not given.shape[1]:  # noqa: PLR2004 - rows and columns
             raise ParameterError("values: must be numbers, shape (n, d)")
         if self._weights is not None and given.shape[1] != len(self._weights):

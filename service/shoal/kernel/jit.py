@@ -17,6 +17,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
 from numba.core import config
+from numba.core.cpu import CPUTargetOptions
 
 __all__ = ["njit", "njit_in_place"]
 
@@ -24,6 +25,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _numba_flags: Any = config  # filled when numba is imported, so no type checker knows its names
+
+_UNCOUNTED = {"_nrt": False} if hasattr(CPUTargetOptions, "_nrt") else {}
+"""No counting of references. A numba to come may not know the option: the same results, later."""
 
 
 def njit(function: Callable[P, R]) -> Callable[P, R]:
@@ -40,10 +44,7 @@ def njit_in_place(function: Callable[P, R]) -> Callable[P, R]:
     Without new arrays nobody need count references to them, and put into its caller it need not be handed dozens of
     pointers: in small kernels both cost as much as the arithmetic. What it calls must be decorated likewise.
     """
-    try:
-        return _compiled(function, _nrt=False, forceinline=True)
-    except KeyError:  # pragma: no cover - a numba to come may not know the option: the same results, later
-        return _compiled(function)
+    return _compiled(function, forceinline=True, **_UNCOUNTED)
 
 
 def _compiled(function: Callable[P, R], **options: bool) -> Callable[P, R]:
@@ -65,12 +66,14 @@ def _cache_folder() -> Path | None:
     text = b"\0".join(path.read_bytes() for path in sorted(here.glob("*.py")))
     name = f"shoal-{hashlib.sha256(text).hexdigest()[:16]}"
     chosen = os.environ.get("NUMBA_CACHE_DIR")
-    places = [Path(chosen)] if chosen else [here / "__pycache__", _user_cache()]
+    places = [Path(chosen)] if chosen else [here / "__pycache__", *_user_caches()]
     return next((place / name for place in places if _is_writable(place / name)), None)
 
 
-def _user_cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "numba"
+def _user_caches() -> list[Path]:
+    """Return the user's folder for what can be made again; none for a user without a home, as in some containers."""
+    chosen, home = os.environ.get("XDG_CACHE_HOME"), os.environ.get("HOME")
+    return [Path(chosen) / "numba"] if chosen else [Path(home) / ".cache" / "numba"] if home else []
 
 
 def _is_writable(folder: Path) -> bool:

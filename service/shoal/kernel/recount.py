@@ -1,4 +1,4 @@
-"""The last check: who leaves is counted from the records as they came in. It shares nothing with the rule it checks."""
+"""The last check: who leaves is counted from the records as they came in. It counts apart from the rule it checks."""
 
 from __future__ import annotations
 

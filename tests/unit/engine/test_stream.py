@@ -132,6 +132,7 @@ def test_names_and_numbers_of_subjects_are_the_same_people() -> None:
         ({"values": [[1.0, np.nan]]}, "finite"),
         ({"values": [1.0, 2.0]}, "values: must be numbers"),
         ({"values": [["a", "b"]]}, "values: must be numbers"),
+        ({"values": [[1.0, 2.0], [1.0]]}, "values: rows must have the same length"),
         ({"values": np.zeros((2, 0))}, "values: must be numbers"),
         ({"values": [[1.0, 2.0, 3.0]]}, "values: must have 2 columns"),
         ({"values": [[1.0, 2.0]], "subjects": ["a", "b"]}, "subjects"),
@@ -151,3 +152,9 @@ def test_records_that_cannot_be_taken_leave_no_trace(arguments: dict[str, Any], 
 def test_a_stream_that_never_began_ends_with_nothing() -> None:
     out = StreamAggregator(2, 3).flush()
     assert (len(out.positions), out.offsets.tolist(), len(out.suppressed)) == (0, [0], 0)
+
+
+@pytest.mark.parametrize("integer", [np.int32, np.int64, np.uint8])
+def test_parameters_may_be_whole_numbers_of_numpy(integer: type[np.integer[Any]]) -> None:
+    stream = Partitioner(integer(2), integer(3), 1)  # type: ignore[arg-type]  # users take them from arrays
+    assert stream.push(np.zeros((4, 1))).positions.tolist() == [0, 1]

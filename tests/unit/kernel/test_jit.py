@@ -83,6 +83,18 @@ def test_a_folder_of_the_user_is_the_second_choice(monkeypatch: pytest.MonkeyPat
     assert folder.parent == tmp_path / "user" / "numba"
 
 
+def test_a_user_without_a_home_has_no_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "__pycache__").write_text("in the way")
+    for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(jit, "__file__", str(tmp_path / "jit.py"))
+    assert jit._cache_folder.__wrapped__() is None
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    folder = jit._cache_folder.__wrapped__()
+    assert folder is not None
+    assert folder.parent == tmp_path / "home" / ".cache" / "numba"
+
+
 def test_a_compiled_function_is_still_a_function() -> None:
     @jit.njit
     def total(values: Float64Vector) -> float:
