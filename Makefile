@@ -8,7 +8,7 @@ BIN := .venv/bin
 KAFKA := $(PYTHON) deploy/kafka/local.py
 PYTEST := $(BIN)/pytest
 BESIDE_KAFKA := $(KAFKA) with -- $(PYTEST)
-CODE := service tests deploy
+CODE := service tests deploy benchmarks
 
 .PHONY: help install fix check test demo kafka-up kafka-down bench papers nightly \
         format-check lint types imports unit unit-nojit properties golden conformance doctest integration faults privacy
@@ -43,8 +43,9 @@ kafka-up: ## start a local Kafka in the background and print bootstrap=HOST:PORT
 kafka-down: ## stop it and remove its data
 	@$(KAFKA) down
 
-bench: ## ratios to the best there is elsewhere
-	@echo "bench: comes with a later version" >&2; exit 2
+bench: install ## ratios to the best there is elsewhere
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --group bench
+	$(KAFKA) with -- $(BIN)/python benchmarks/bench.py
 
 papers: ## every table and figure of the papers
 	@echo "papers: comes with a later version" >&2; exit 2

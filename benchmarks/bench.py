@@ -1,0 +1,110 @@
+"""`make bench`: measure, compare with the limits, and write docs/benchmarks.md with its figure. Ratios of one run."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import uuid
+from collections import Counter
+from pathlib import Path
+from statistics import median
+
+import matplotlib as mpl
+from engine import engine_rows
+from kafka_to_kafka import PARTITIONS, RECORDS, fill, measure_copy, measure_shoal, new_topic
+from sampling import sampled
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+FIGURE = DOCS / "figures" / "kafka-profile.svg"
+ROUNDS = 5
+LIMITS = {"kafka": 0.3, "engine": 8.0}
+"""Below these the run fails."""
+
+
+async def kafka() -> tuple[list[tuple[float, float]], Counter[str]]:
+    """Return (copy, Shoal) in records a second of each round, and the profile of one more."""
+    bootstrap = os.environ.get("SHOAL_TEST_BROKER") or os.environ.get("SHOAL_KAFKA__BOOTSTRAP_SERVERS")
+    if not bootstrap:
+        raise SystemExit("bench: no broker; run it with 'make bench'")
+    run = uuid.uuid4().hex[:8]
+    source = await new_topic(bootstrap, f"bench-{run}")
+    await fill(bootstrap, source)
+    rounds = []
+    for number in range(ROUNDS):
+        copied = await new_topic(bootstrap, f"bench-{run}-copy-{number}")
+        released = await new_topic(bootstrap, f"bench-{run}-shoal-{number}")
+        rounds.append((await measure_copy(bootstrap, source, copied), await measure_shoal(bootstrap, source, released)))
+        print(f"copy {rounds[-1][0]:,.0f}/s, shoal {rounds[-1][1]:,.0f}/s", file=sys.stderr)
+    with sampled() as counts:
+        await measure_shoal(bootstrap, source, await new_topic(bootstrap, f"bench-{run}-profile"))
+    return rounds, counts
+
+
+def draw(counts: Counter[str]) -> None:
+    """Write the profile as a figure."""
+    mpl.use("svg")
+    from matplotlib import pyplot as plt  # noqa: PLC0415 - after the backend is chosen
+
+    mpl.rcParams["svg.hashsalt"] = "shoal"
+    names, numbers = zip(*reversed(counts.most_common()), strict=True)
+    total = sum(numbers)
+    figure, axes = plt.subplots(figsize=(8, 0.45 * len(names) + 1))
+    axes.barh(names, [100 * number / total for number in numbers], color="#2a6f97")
+    axes.set_xlabel("processor time of the worker, %")
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.tight_layout()
+    FIGURE.parent.mkdir(exist_ok=True)
+    figure.savefig(FIGURE, metadata={"Date": None})
+
+
+def write(engine: list[tuple[int, int, int, float, float]], rounds: list[tuple[float, float]], ratio: float) -> None:
+    """Write the page."""
+    lines = [
+        "# Benchmarks",
+        "",
+        "Written by `make bench`. Ratios of one run on one machine; absolute speeds are that machine's and its load's.",
+        "",
+        "## Kafka to Kafka, exactly once, one process",
+        "",
+        f"{RECORDS:,} JSON records of about 200 bytes, {PARTITIONS} partitions, 4 quasi-identifiers, k = 10, δ = 100;",
+        "beside it a copy by the same client: read_committed, create_batch/send_batch, the same transactions every",
+        "200 ms, nothing decoded.",
+        "",
+        "| round | copy, records/s | Shoal, records/s | ratio |",
+        "|---|---|---|---|",
+        *(f"| {n} | {copy:,.0f} | {shoal:,.0f} | {shoal / copy:.2f} |" for n, (copy, shoal) in enumerate(rounds, 1)),
+        "",
+        f"Median ratio **{ratio:.2f}** (limit {LIMITS['kafka']}).",
+        "",
+        "![processor time by room](figures/kafka-profile.svg)",
+        "",
+        "## Engine alone, one core",
+        "",
+        "Rule `nearest` against the same rule in plain numpy (`benchmarks/numpy_twin.py`), float64, blocks of 512.",
+        "",
+        "| δ | attributes | k | rule, x numpy | StreamAggregator with centroids, x numpy |",
+        "|---|---|---|---|---|",
+        *(f"| {delta} | {m} | {k} | {rule:.1f} | {whole:.1f} |" for delta, m, k, rule, whole in engine),
+        "",
+        f"Limit at δ = 100, 5 attributes, k = 10: {LIMITS['engine']:.0f}.",
+        "",
+    ]
+    (DOCS / "benchmarks.md").write_text("\n".join(lines))
+
+
+def main() -> int:
+    """Measure and write; 1 if a limit is not reached."""
+    engine = engine_rows()
+    rounds, counts = asyncio.run(kafka())
+    ratio = median(shoal / copy for copy, shoal in rounds)
+    draw(counts)
+    write(engine, rounds, ratio)
+    best = next(rule for delta, m, k, rule, _ in engine if (delta, m, k) == (100, 5, 10))
+    print(f"kafka to kafka {ratio:.2f} of the copy; engine {best:.1f} x numpy")
+    return 0 if ratio >= LIMITS["kafka"] and best >= LIMITS["engine"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,113 @@
+"""Kafka to Kafka in one process: Shoal beside a copy that does not look inside, in one run, on the same topic."""
+
+from __future__ import annotations
+
+import json
+import time
+from random import Random
+from typing import Any
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from passthrough import pass_through
+from shoal.flow import warm_up
+from shoal.kafka import Start, Transformer
+from shoal.policy import Policy
+from shoal.policy.sections import Document
+from shoal.settings import kafka_settings
+from shoal.watch import Health, Metrics
+
+__all__ = ["PARTITIONS", "RECORDS", "fill", "measure_copy", "measure_shoal", "new_topic"]
+
+PARTITIONS = 4
+RECORDS = 200_000
+
+
+def policy(bootstrap: str, source: str, target: str) -> Policy:
+    """Four quasi-identifiers, a subject, two kept fields: about 200 bytes a record."""
+    numeric: dict[str, Any] = {"role": "quasi_identifier", "scale": "numeric"}
+    return Policy.from_document(
+        Document.model_validate(
+            {
+                "attributes": {
+                    "who": {"role": "identifier", "subject": True, "type": "string"},
+                    "age": {**numeric, "bounds": [0, 110], "integer": True},
+                    "income": {**numeric, "bounds": [0, 100_000]},
+                    "latitude": {**numeric, "bounds": [-90, 90]},
+                    "longitude": {**numeric, "bounds": [-180, 180]},
+                    "note": {"role": "other", "type": "string", "publish_unchanged": True},
+                    "serial": {"role": "confidential", "type": "integer"},
+                },
+                "privacy": {"k": 10},
+                "stream": {"delta": 100},
+                "kafka": {
+                    "bootstrap_servers": bootstrap,
+                    "group": f"{target}-group",
+                    "input": source,
+                    "output": target,
+                },
+            }
+        )
+    )
+
+
+def messages(count: int) -> list[bytes]:
+    """Made-up records of 50,000 people."""
+    random = Random(1)  # noqa: S311 - made-up records
+    return [
+        json.dumps(
+            {
+                "who": f"person-{random.randrange(50_000)}",
+                "age": random.randrange(110),
+                "income": random.randrange(100_000),
+                "latitude": random.uniform(-90, 90),
+                "longitude": random.uniform(-180, 180),
+                "note": "x" * 40,
+                "serial": number,
+            }
+        ).encode()
+        for number in range(count)
+    ]
+
+
+async def new_topic(bootstrap: str, name: str) -> str:
+    """Create a topic."""
+    client = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await client.start()
+    try:
+        await client.create_topics([NewTopic(name, PARTITIONS, 1)])
+    finally:
+        await client.close()
+    return name
+
+
+async def fill(bootstrap: str, topic: str) -> None:
+    """Write the records, in turn over the partitions."""
+    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, linger_ms=5, max_batch_size=1 << 18)
+    await producer.start()
+    try:
+        for number, value in enumerate(messages(RECORDS)):
+            await producer.send(topic, value, partition=number % PARTITIONS)
+        await producer.flush()
+    finally:
+        await producer.stop()
+
+
+async def measure_copy(bootstrap: str, source: str, target: str) -> float:
+    """Records a second of the copy."""
+    return RECORDS / await pass_through(bootstrap, source, target, PARTITIONS, RECORDS)
+
+
+async def measure_shoal(bootstrap: str, source: str, target: str) -> float:
+    """Records a second of Shoal, from opening the partitions to the last commit of `--drain`."""
+    one = policy(bootstrap, source, target)
+    warm_up(one)
+    metrics = Metrics()
+    transformer = Transformer(one, kafka_settings(one, {}), metrics, Health(), Start(origin="earliest", drain=True))
+    began = time.monotonic()
+    await transformer.run()
+    elapsed = time.monotonic() - began
+    totals = metrics.totals()
+    if totals["released"] + totals["suppressed"] != RECORDS:
+        raise SystemExit("bench: records are missing")
+    return RECORDS / elapsed
