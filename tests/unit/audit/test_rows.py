@@ -75,6 +75,12 @@ def test_clusters_of_a_file_stand_in_the_order_of_the_evidence() -> None:
     assert broken(checks("B:cd A:ab", ("B", "cd"), ("A", "ab"), wrapped=False)) == set()
 
 
+def test_members_of_a_cluster_must_show_the_same_quasi_identifiers() -> None:
+    # The kept fields stand as they should; the centroids are exchanged between two of the rows.
+    assert broken(checks("B:a A:b A:a B:b", ("A", "ab"), ("B", "ab"), wrapped=False)) == {"together"}
+    assert broken(checks("B:a A:b A:a B:b", ("A", "ab"), ("B", "ab"))) == {"together", "byte_order"}
+
+
 def test_a_file_in_byte_order_as_a_whole_may_mix_its_clusters() -> None:
     found = checks("A:aabbcc", ("A", "abc"), ("A", "abc"), wrapped=False)
     assert broken(found) == set()
