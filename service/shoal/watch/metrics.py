@@ -8,6 +8,7 @@ otherwise give its members' values to whoever knows the others.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from math import floor, log10
 
 import numpy as np
@@ -77,7 +78,7 @@ class Metrics:
         self.records = counter("shoal_records_total", "Records by what became of them", ("outcome", "reason", *place))
         self.held = gauge("shoal_records_held", "Records read and waiting for their cluster", place)
         self.clusters = counter("shoal_clusters_released_total", "Clusters released", place)
-        self.clipped = counter("shoal_values_clipped_total", "Values put to a bound", place)
+        self.clipped = counter("shoal_values_clipped_total", "Values put to a bound; stepped", place)
         self.early = counter("shoal_records_early_total", "Clusters released early so that progress fits", place)
         self.skipped = counter("shoal_records_skipped_total", "Offsets left out by --skip-to-end", place)
         self.lag = gauge("shoal_consumer_lag_records", "Offsets from the next one to read to the end of the log", place)
@@ -97,6 +98,7 @@ class Metrics:
         self._stepped = [self.reordering, self.delay, self.delay_seconds]
         self._waiting = [BulkHistogram(h.name, h.about, h.edges.tolist()) for h in self._stepped]
         self._loss = [0.0, 0.0]
+        self._clipped: dict[tuple[str, int], int] = {}
         self._waiting_clusters = 0
 
     def _histogram(self, name: str, about: str, edges: Sequence[float]) -> BulkHistogram:
@@ -112,6 +114,16 @@ class Metrics:
                 if sample.name.endswith("_total"):
                     totals[sample.labels["outcome"]] += int(sample.value)
         return totals
+
+    def clip(self, topic: str, partition: int, count: int) -> None:
+        """Count values put to a bound, to be shown with the next step: whose value it was must not be seen."""
+        self._clipped[topic, partition] = self._clipped.get((topic, partition), 0) + count
+
+    def forget(self, topic: str, partition: int) -> None:
+        """Show no more of a partition that somebody else holds now: a stale number would look like his."""
+        for gauge in (self.held, self.lag):
+            with suppress(KeyError):
+                gauge.remove(topic, str(partition))
 
     def observe(self, figures: Figures, spread: float, seconds: Sequence[float]) -> None:
         """Count committed clusters in.
@@ -142,6 +154,9 @@ class Metrics:
             shown.take_over(waiting)
         self.sse.inc(three_digits(self._loss[0]))
         self.sst.inc(three_digits(self._loss[1]))
+        for place, count in self._clipped.items():
+            self.clipped.labels(*place).inc(count)
+        self._clipped.clear()
         self._loss = [0.0, 0.0]
         self._waiting_clusters = 0
 

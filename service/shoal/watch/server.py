@@ -15,6 +15,8 @@ from shoal.watch.metrics import Metrics
 
 __all__ = ["serve"]
 
+GOODBYE_S = 1.0
+
 _PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="5">
 <title>Shoal</title><style>body{{font:16px/1.5 system-ui;margin:3rem auto;max-width:40rem}}
 td{{padding:.1rem 1rem .1rem 0}}td+td{{text-align:right}}</style></head><body><h1>Shoal</h1><p>{state}</p>
@@ -55,7 +57,8 @@ async def serve(
     host, _, port = address.rpartition(":")
     if not port.isdigit():
         raise ConfigError("--http: give HOST:PORT, for example 127.0.0.1:9464")
-    runner = web.AppRunner(_application(metrics, health, counts), access_log=None)
+    # Somebody who asks and does not read the answer must not keep the process from ending.
+    runner = web.AppRunner(_application(metrics, health, counts), access_log=None, shutdown_timeout=GOODBYE_S)
     await runner.setup()
     try:
         site = web.TCPSite(runner, host.strip("[]") or "127.0.0.1", int(port))
