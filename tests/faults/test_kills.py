@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -46,7 +46,7 @@ async def torture(deployment: Deployment, kills: int, wave: int) -> tuple[int, i
         for turn in range(kills - 2):
             before = await deployment.resolved()
             await deployment.put(wave, PARTITIONS)
-            await deployment.wait_for(before + STEP)
+            await until_more(workers, deployment, before + STEP)
             victim = workers[turn % 2]
             plan = victim.plans[-1]
             if plan:
@@ -61,6 +61,15 @@ async def torture(deployment: Deployment, kills: int, wave: int) -> tuple[int, i
         for worker in workers:
             worker.kill()
     return by_plan, by_hand
+
+
+async def until_more(workers: Sequence[Worker], deployment: Deployment, count: int) -> None:
+    """Wait for progress, or for the death of everybody who could make some: two may die at their own hand at once."""
+
+    async def is_so() -> bool:
+        return all(worker.is_dead for worker in workers) or await deployment.resolved() >= count
+
+    await wait_until(is_so, 90, f"{count} resolved records")
 
 
 async def until_dead(victim: Worker, deployment: Deployment, what: str) -> None:

@@ -3,58 +3,126 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
-from shoal.errors import Fault, PolicyError
+from shoal.errors import Fault, InputError, PolicyError
 from shoal.flow import BLOCK_RECORDS
-from shoal.kafka.metadata import largest_span
+from shoal.kafka.metadata import LIMIT_BYTES, largest_span
 from shoal.policy import KafkaSection, Policy
 
-__all__ = ["check_start"]
+__all__ = ["BATCH_BYTES", "Layout", "check_start", "partitions_of"]
+
+BATCH_BYTES = 1 << 20
+"""Most bytes sent to a topic at once, where it takes so many."""
+
+AROUND_BYTES = 1 << 14
+"""Room for what stands around a record's kept fields: published numbers, names, the batch itself."""
 
 
-async def check_start(client: AIOKafkaAdminClient, policy: Policy, settings: KafkaSection) -> dict[str, int]:
-    """Check the topics and return their partition counts.
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Topics as they were found: partitions of each, and how many bytes all of them take at once."""
+
+    partitions: dict[str, int]
+    batch_bytes: int = BATCH_BYTES
+
+
+async def check_start(client: AIOKafkaAdminClient, policy: Policy, settings: KafkaSection) -> Layout:
+    """Check topics and limits, all of them before saying what is wrong.
 
     Raises
     ------
     PolicyError
         With everything that stands in the way, and the remedy of each.
-    InputError
-        ``stream.delta`` cannot be kept in the group's metadata.
     """
-    largest_span(policy.streaming().delta, BLOCK_RECORDS)
     named = {name: getattr(settings, name) for name in ("input", "output", "quarantine", "clusters", "evidence")}
     topics = {name: topic for name, topic in named.items() if topic}
-    described = await client.describe_topics(list(topics.values()))
-    counts = {about["topic"]: len(about["partitions"]) for about in described if not about["error_code"]}
-    configs = await _configs(client, [topic for topic in topics.values() if topic in counts])
-    faults = [Fault(("kafka", name), words) for name, words in _findings(topics, counts, configs)]
+    found = await partitions_of(client)
+    counts = {topic: len(found[topic]) for topic in topics.values() if topic in found}
+    configs = await _configs(client, ConfigResourceType.TOPIC, list(counts))
+    limits = {topic: int(config.get("max.message.bytes") or BATCH_BYTES) for topic, config in configs.items()}
+    faults = [
+        *_about_policy(policy),
+        *_about_topics(topics, counts, configs),
+        *_about_sizes(topics, limits, settings),
+        *_about_broker(await _broker(client), settings),
+    ]
     if faults:
         raise PolicyError(faults, "start")
-    return counts
+    written = [limits[topic] for name, topic in topics.items() if name != "input" and topic in limits]
+    return Layout(counts, min([BATCH_BYTES, *written]))
 
 
-def _findings(
+async def partitions_of(client: AIOKafkaAdminClient) -> dict[str, list[int]]:
+    """Partitions of every topic there is to see; asking for one by its name could create it."""
+    described = await client.describe_topics()
+    return {
+        about["topic"]: sorted(one["partition"] for one in about["partitions"])
+        for about in described
+        if not about["error_code"]
+    }
+
+
+def _about_policy(policy: Policy) -> Iterator[Fault]:
+    try:
+        largest_span(policy.streaming().delta, BLOCK_RECORDS)
+    except InputError as error:
+        yield Fault((), str(error))
+
+
+def _about_topics(
     topics: dict[str, str], counts: dict[str, int], configs: dict[str, dict[str, str]]
-) -> Iterator[tuple[str, str]]:
+) -> Iterator[Fault]:
     for name, topic in topics.items():
         if topic not in counts:
-            yield name, f"topic {topic} does not exist; create it"
+            yield Fault(("kafka", name), f"topic {topic} does not exist or may not be seen; create it")
         elif name != "input" and "compact" in configs.get(topic, {}).get("cleanup.policy", ""):
-            yield name, f"topic {topic} is compacted: records without keys do not survive that; use delete"
+            words = f"topic {topic} is compacted: records without keys do not survive that; use delete"
+            yield Fault(("kafka", name), words)
     source, target = topics["input"], topics["output"]
     if source in counts and target in counts and counts[target] < counts[source]:
-        yield "output", f"topic {target} has {counts[target]} partitions, the input {counts[source]}: add partitions"
+        words = f"topic {target} has {counts[target]} partitions, the input {counts[source]}: add partitions"
+        yield Fault(("kafka", "output"), words)
 
 
-async def _configs(client: AIOKafkaAdminClient, topics: list[str]) -> dict[str, dict[str, str]]:
-    if not topics:
+def _about_sizes(topics: dict[str, str], limits: dict[str, int], settings: KafkaSection) -> Iterator[Fault]:
+    needed = settings.max_record_bytes + AROUND_BYTES
+    topic = topics["output"]
+    if limits.get(topic, needed) < needed:
+        words = (
+            f"topic {topic} takes {limits[topic]} bytes at once, a record can have {needed}: raise its "
+            "max.message.bytes, or lower kafka.max_record_bytes"
+        )
+        yield Fault(("kafka", "output"), words)
+
+
+def _about_broker(config: dict[str, str], settings: KafkaSection) -> Iterator[Fault]:
+    longest = int(config.get("transaction.max.timeout.ms") or settings.transaction_timeout_ms)
+    if longest < settings.transaction_timeout_ms:
+        words = f"{settings.transaction_timeout_ms} is above the broker's maximum, {longest}: lower it"
+        yield Fault(("kafka", "transaction_timeout_ms"), words)
+    if int(config.get("offset.metadata.max.bytes") or LIMIT_BYTES) < LIMIT_BYTES:
+        words = f"the broker's offset.metadata.max.bytes is below {LIMIT_BYTES}, in which progress is kept: raise it"
+        yield Fault(("kafka", "bootstrap_servers"), words)
+
+
+async def _broker(client: AIOKafkaAdminClient) -> dict[str, str]:
+    """Settings of one broker; nothing where the principal may not see them."""
+    brokers = (await client.describe_cluster())["brokers"]
+    node = str(brokers[0]["node_id"])
+    return (await _configs(client, ConfigResourceType.BROKER, [node])).get(node, {})
+
+
+async def _configs(
+    client: AIOKafkaAdminClient, kind: ConfigResourceType, names: list[str]
+) -> dict[str, dict[str, str]]:
+    if not names:
         return {}
-    responses = await client.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic) for topic in topics])
+    responses = await client.describe_configs([ConfigResource(kind, name) for name in names])
     found: dict[str, dict[str, str]] = {}
     for response in responses:
         for resource in response.resources:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -19,7 +19,7 @@ from aiokafka.helpers import create_ssl_context
 from shoal.errors import BrokerError, BrokerUnavailableError, ConfigError, FencedError
 from shoal.policy import KafkaSection
 
-__all__ = ["CLIENT_ERRORS", "admin", "broker_error", "consumer", "producer"]
+__all__ = ["CLIENT_ERRORS", "admin", "broker_error", "consumer", "producer", "stop"]
 
 CLIENT_ERRORS = (kafka_errors.KafkaError, OSError, asyncio.TimeoutError)
 
@@ -39,6 +39,14 @@ _FINAL = {
     kafka_errors.UnsupportedVersionError: "the broker is too old: Kafka 2.5 or later is needed",
     kafka_errors.InvalidTransactionTimeout: "kafka.transaction_timeout_ms is above the broker's maximum",
     kafka_errors.InvalidSessionTimeoutError: "kafka.session_timeout_ms is outside the broker's limits",
+    kafka_errors.InconsistentGroupProtocolError: (
+        "the group has members of another kind: stop them, or give kafka.group a name of its own"
+    ),
+    kafka_errors.MessageSizeTooLargeError: (
+        "a topic takes no message of this size: raise its max.message.bytes, or lower kafka.max_record_bytes"
+    ),
+    kafka_errors.RecordListTooLargeError: "a topic takes no batch of this size: raise its max.message.bytes",
+    kafka_errors.OffsetMetadataTooLargeError: "the broker's offset.metadata.max.bytes is too small: 4096 is needed",
 }
 
 
@@ -46,12 +54,15 @@ def broker_error(error: BaseException) -> BrokerError:
     """Our error for a client's, without a word of the client's text."""
     if isinstance(error, BrokerError):
         return error
-    if isinstance(error, _FENCED):
-        return FencedError("another instance took the partition over")
-    for kind, words in _FINAL.items():
-        if isinstance(error, kind):
-            return BrokerError(words)
-    return BrokerUnavailableError(f"the broker cannot be reached or refused for now ({type(error).__name__})")
+    # The client wraps what its background tasks die of.
+    for known in (error, error.__cause__):
+        if isinstance(known, _FENCED):
+            return FencedError("another instance took the partition over")
+        for kind, words in _FINAL.items():
+            if isinstance(known, kind):
+                return BrokerError(words)
+    names = " from ".join(type(known).__name__ for known in (error, error.__cause__) if known is not None)
+    return BrokerUnavailableError(f"the broker cannot be reached or refused for now ({names})")
 
 
 def _security(settings: KafkaSection) -> dict[str, Any]:
@@ -88,13 +99,13 @@ def consumer(settings: KafkaSection, **options: Any) -> AIOKafkaConsumer:  # noq
     )
 
 
-def producer(settings: KafkaSection, transactional_id: str) -> AIOKafkaProducer:
+def producer(settings: KafkaSection, transactional_id: str, batch_bytes: int) -> AIOKafkaProducer:
     """Build the transactional producer of one input partition."""
     return AIOKafkaProducer(
         **_security(settings),
         transactional_id=transactional_id,
         transaction_timeout_ms=settings.transaction_timeout_ms,
-        max_batch_size=1 << 20,
+        max_batch_size=batch_bytes,
         acks="all",
         linger_ms=0,
     )
@@ -111,3 +122,41 @@ async def admin(settings: KafkaSection) -> AsyncIterator[AIOKafkaAdminClient]:
         raise broker_error(error) from None
     finally:
         await client.close()
+
+
+async def stop(client: AIOKafkaConsumer | AIOKafkaProducer, patience_s: float) -> None:
+    """Stop a client, or cut it off where its broker does not answer in time.
+
+    A client left to itself goes on behind our back: a consumer would keep its membership, and its partitions with
+    it; a producer would go on sending.
+    """
+    stopped = False
+    try:
+        with suppress(*CLIENT_ERRORS):
+            await asyncio.wait_for(client.stop(), patience_s)
+            stopped = True
+    finally:
+        if not stopped:
+            for task in _tasks(client):
+                task.cancel()
+            for connection in list(_network(client)._conns.values()):  # noqa: SLF001 - the client waits where this must not
+                connection.close()
+
+
+def _network(client: AIOKafkaConsumer | AIOKafkaProducer) -> Any:  # noqa: ANN401 - the client has no types
+    return client.client if isinstance(client, AIOKafkaProducer) else client._client  # noqa: SLF001
+
+
+def _tasks(client: AIOKafkaConsumer | AIOKafkaProducer) -> Iterator[asyncio.Task[Any]]:
+    """Tasks that a client keeps in the background, as far as they still run."""
+    places = (
+        (_network(client), ("_sync_task",)),
+        (getattr(client, "_sender", None), ("_sender_task",)),
+        (getattr(client, "_coordinator", None), ("_coordination_task", "_heartbeat_task", "_commit_refresh_task")),
+        (getattr(client, "_fetcher", None), ("_fetch_task",)),
+    )
+    for owner, names in places:
+        for name in names:
+            task = getattr(owner, name, None)
+            if isinstance(task, asyncio.Task) and not task.done():
+                yield task

@@ -16,11 +16,11 @@ from typing import Protocol
 
 import numpy as np
 
-from shoal.errors import BrokerError, GuaranteeError, InputError
+from shoal.errors import BrokerError, GuaranteeError
 from shoal.flow import BLOCK_RECORDS, Flow, Outcome
 from shoal.flow.accounts import Figures
 from shoal.kafka.metadata import Commit, encode, largest_span
-from shoal.kafka.progress import UNKNOWN, Fate, Progress
+from shoal.kafka.progress import AnotherLogError, Fate, Progress
 from shoal.kafka.publisher import Outbox, Reference
 from shoal.policy import Policy
 from shoal.records import Block, Encoder, JsonDecoder, Reason
@@ -31,8 +31,8 @@ __all__ = ["AHEAD_MS", "Lane", "Message", "Sink"]
 AHEAD_MS = 3_600_000
 """A record that claims to be from further ahead would expire everything: it is invalid."""
 
-FULL_ROWS = 50_000
-"""With so many released records waiting for a transaction no more are taken in."""
+FULL_ROWS, FULL_BYTES = 50_000, 1 << 25
+"""With so many released records, or bytes of them, waiting for a transaction no more are taken in."""
 
 
 class Message(Protocol):
@@ -82,13 +82,14 @@ class Lane:
         """First offset the next message may have."""
         self._policy, self._decoder, self._sink, self._metrics, self._now = policy, decoder, sink, metrics, now
         self._anchor = commit.snapshot.anchor
+        self._committed = commit.snapshot.watermark
         self._interval_s = interval_s
         delay_s = policy.streaming().max_delay_s
         self._max_delay_ms = None if delay_s is None else delay_s * 1000
         reach = largest_span(policy.streaming().delta, BLOCK_RECORDS)
         self._flow = Flow(policy, Encoder(policy), reach=reach, clusters=commit.snapshot.clusters)
         self._outbox = Outbox()
-        self._waiting_rows = 0
+        self._waiting_rows = self._waiting_bytes = 0
         self._figures: list[tuple[Figures, float, list[float]]] = []
         self._transaction: asyncio.Task[None] | None = None
         self._last_commit = now()
@@ -102,12 +103,18 @@ class Lane:
         if self._anchor is not None and low <= self._anchor.offset < self.cursor:
             self.cursor = self._anchor.offset
 
+    def reached(self, position: int) -> None:
+        """Note that all there is before this offset was delivered: marks of transactions are passed unseen."""
+        if not (self._is_closed or self.is_finished):
+            self.cursor = max(self.cursor, position)
+            self.progress.pass_holes(position)
+
     # ------------------------------------------------------------------ what the loop asks
 
     @property
     def is_full(self) -> bool:
         """Whether reading should wait for a transaction to end."""
-        return self._waiting_rows >= FULL_ROWS
+        return self._waiting_rows >= FULL_ROWS or self._waiting_bytes >= FULL_BYTES
 
     @property
     def is_restoring(self) -> bool:
@@ -139,8 +146,14 @@ class Lane:
             await self._carry_out_drain()
         elif at_end and self._is_overdue():
             await self._drain()
-        if self._outbox and self._transaction is None and self._now() - self._last_commit >= self._interval_s:
+        # The watermark alone is worth a commit when it passes what is no record: else lag would never be nothing.
+        has_news = bool(self._outbox) or self.progress.watermark > self._committed
+        if has_news and self._transaction is None and self._is_time_to_commit():
             self._transaction = asyncio.create_task(self._commit())
+
+    def _is_time_to_commit(self) -> bool:
+        passed_s = self._now() - self._last_commit
+        return passed_s >= self._interval_s or passed_s < 0  # somebody set the clock back
 
     def _is_overdue(self) -> bool:
         oldest = self.progress.oldest
@@ -182,7 +195,7 @@ class Lane:
         if refused:
             await self._commit_now()
         if rows:
-            self._metrics.clipped.labels(self.topic, self.partition).inc(block.clipped)
+            self._metrics.clip(self.topic, self.partition, block.clipped)
             kept = block if len(rows) == len(block.values) else _chosen(block, rows)
             self._decided(self._flow.push(kept, np.array(marks, np.int64), np.array(fresh)))
 
@@ -236,14 +249,9 @@ class Lane:
     def _check_anchor(self, message: Message) -> None:
         """Compare the first record read with the one that stood there at the last commit."""
         anchor, self._anchor = self._anchor, None
-        if anchor is None or UNKNOWN in (anchor.timestamp, message.timestamp) or message.offset != anchor.offset:
-            return
-        if message.timestamp != anchor.timestamp:
-            raise InputError(
-                f"{self.topic}-{self.partition}: another record stands at the committed offset than before (topic "
-                "made anew, or its log truncated): releasing from here could publish records twice; start with "
-                "--skip-to-end, or use another group and an empty output"
-            )
+        if anchor is not None and anchor.is_contradicted(message.offset, message.timestamp):
+            words = f"another record stands at offset {anchor.offset} than before"
+            raise AnotherLogError(f"{self.topic}-{self.partition}", words)
 
     def _give_up_vanished(self, before: int) -> None:
         """Held records that compaction took before they came again can never be released: say so."""
@@ -266,6 +274,7 @@ class Lane:
             self._refer(offset, Reason.SUPPRESSED)
         self._outbox.clusters += outcome.clusters
         self._waiting_rows += len(seen)
+        self._waiting_bytes += sum(len(row) for cluster in outcome.clusters for row in cluster.rows)
         if outcome.figures is not None:
             now = self._now()
             self._figures.append((outcome.figures, outcome.spread, [now - since / 1000 for since in seen]))
@@ -310,7 +319,7 @@ class Lane:
     async def _commit(self) -> None:
         outbox, self._outbox = self._outbox, Outbox()
         figures, self._figures = self._figures, []
-        rows, self._waiting_rows = self._waiting_rows, 0
+        rows, self._waiting_rows, self._waiting_bytes = self._waiting_rows, 0, 0
         snapshot = self.progress.snapshot()
         started = self._now()
         self._last_commit = started
@@ -321,8 +330,9 @@ class Lane:
         except BrokerError:
             self._metrics.transactions.labels("aborted").inc()
             raise
+        self._committed = snapshot.watermark
         self._metrics.transactions.labels("committed").inc()
-        self._metrics.transaction_seconds.observe([self._now() - started])
+        self._metrics.transaction_seconds.observe([max(0.0, self._now() - started)])
         self._account(outbox, rows, figures)
 
     def _account(self, outbox: Outbox, rows: int, figures: list[tuple[Figures, float, list[float]]]) -> None:

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from shoal.errors import GuaranteeError
+from shoal.errors import GuaranteeError, InputError
 
-__all__ = ["UNKNOWN", "VOID_LIMIT", "Anchor", "Fate", "Held", "Progress", "Snapshot"]
+__all__ = ["UNKNOWN", "VOID_LIMIT", "Anchor", "AnotherLogError", "Fate", "Held", "Progress", "Snapshot"]
 
 VOID_LIMIT = 64
 """Most offsets remembered as refused by the clock (`Progress.void`); more than that is an attack."""
@@ -52,6 +52,21 @@ class Anchor(NamedTuple):
     offset: int
     timestamp: int
 
+    def is_contradicted(self, offset: int, timestamp: int) -> bool:
+        """Whether a record that was read cannot be the one that stood there, or one after it."""
+        return offset == self.offset and timestamp != self.timestamp and UNKNOWN not in (timestamp, self.timestamp)
+
+
+class AnotherLogError(InputError):
+    """The log is not the one of which the progress speaks: its offsets mean other records now."""
+
+    def __init__(self, where: str, found: str) -> None:
+        super().__init__(
+            f"{where}: {found} (topic made anew, or its log truncated): releasing from here could publish records "
+            "twice; use another group and an empty output, or start with --skip-to-end to go on at the end and "
+            "count the gap"
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
@@ -85,6 +100,13 @@ class Snapshot:
     clusters: int = 0
     drain: int | None = None
     anchor: Anchor | None = None
+
+    def covers(self, other: Snapshot) -> bool:
+        """Whether everything that the other has resolved is resolved here too."""
+        if self.next_offset < other.watermark:
+            return False
+        still_open = [offset for offset in self.held if offset < other.next_offset]
+        return set(other.held).issuperset([*still_open, *range(self.next_offset, other.next_offset)])
 
 
 @dataclass(slots=True)
@@ -168,6 +190,11 @@ class Progress:
         self._unseen.pop(offset, None)
         if self._last is None or offset >= self._last.offset:
             self._last = Anchor(offset, timestamp)
+
+    def pass_holes(self, before: int) -> None:
+        """Go on to ``before``: everything up to there was delivered, so that what was not read is no record."""
+        if not self._unseen and self.drain is None:
+            self.next_offset = max(self.next_offset, before)
 
     def vanished(self, before: int) -> list[int]:
         """Held offsets below ``before`` that did not come again: compaction took them. They stay held."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -11,13 +10,15 @@ import msgspec
 from aiokafka import TopicPartition
 from aiokafka.structs import OffsetAndMetadata
 
+from shoal.errors import BrokerUnavailableError
 from shoal.flow import Cluster
-from shoal.kafka.connection import CLIENT_ERRORS, broker_error, producer
+from shoal.kafka.checks import Layout
+from shoal.kafka.connection import CLIENT_ERRORS, broker_error, producer, stop
 from shoal.policy import KafkaSection, Policy
 
 __all__ = ["Outbox", "Publisher", "Reference"]
 
-CLOSE_S = 5.0
+CLOSE_S = 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +50,8 @@ class Publisher:
         The names of quasi-identifiers; topics, group and timings.
     partition : int
         Of the input; output goes to the same number.
-    partitions : dict of str to int
-        Partition counts of the side topics, which may have fewer.
+    layout : Layout
+        Partition counts of the topics, of which side topics may have fewer, and how much they take at once.
 
     Notes
     -----
@@ -58,11 +59,12 @@ class Publisher:
     exception in a transaction is fatal for the producer and for the partition's state.
     """
 
-    def __init__(self, policy: Policy, settings: KafkaSection, partition: int, partitions: dict[str, int]) -> None:
-        self._settings, self._partition, self._partitions = settings, partition, partitions
+    def __init__(self, policy: Policy, settings: KafkaSection, partition: int, layout: Layout) -> None:
+        self._settings, self._partition, self._partitions = settings, partition, layout.partitions
         self._names = [attribute.name for attribute in policy.quasi_identifiers]
         self._source = TopicPartition(settings.input, partition)
-        self._producer = producer(settings, transactional_id(settings, partition))
+        self._producer = producer(settings, transactional_id(settings, partition), layout.batch_bytes)
+        self._is_spent = False
 
     async def open(self) -> None:
         """Fence whoever held the partition before, and end the transaction it may have left open."""
@@ -89,20 +91,27 @@ class Publisher:
             The transaction is not committed, or nobody knows: read the progress again.
         """
         timestamp = at_ms // self._settings.commit_interval_ms * self._settings.commit_interval_ms
+        if self._is_spent:
+            raise BrokerUnavailableError("a transaction failed before: what was committed must be read again")
+        self._is_spent = True
         try:
-            await self._producer.begin_transaction()
-            for topic, values in self._messages(outbox):
-                await self._send(topic, values, timestamp)
-            offset = {self._source: OffsetAndMetadata(watermark, metadata)}
-            await self._producer.send_offsets_to_transaction(offset, self._settings.group)
-            await self._producer.commit_transaction()
+            # When this is over the broker ends the transaction by itself: there is nothing more to wait for.
+            async with asyncio.timeout(self._settings.transaction_timeout_ms / 1000):
+                await self._transact(outbox, OffsetAndMetadata(watermark, metadata), timestamp)
         except CLIENT_ERRORS as error:
             raise broker_error(error) from None
+        self._is_spent = False
+
+    async def _transact(self, outbox: Outbox, offset: OffsetAndMetadata, timestamp: int) -> None:
+        await self._producer.begin_transaction()
+        for topic, values in self._messages(outbox):
+            await self._send(topic, values, timestamp)
+        await self._producer.send_offsets_to_transaction({self._source: offset}, self._settings.group)
+        await self._producer.commit_transaction()
 
     async def close(self) -> None:
         """Stop the producer; a transaction that is still open is aborted by whoever opens the next one."""
-        with contextlib.suppress(*CLIENT_ERRORS):
-            await asyncio.wait_for(self._producer.stop(), CLOSE_S)
+        await stop(self._producer, CLOSE_S)
 
     def _messages(self, outbox: Outbox) -> Iterable[tuple[str, Sequence[bytes]]]:
         settings, encode = self._settings, msgspec.json.encode
@@ -135,7 +144,8 @@ class Publisher:
         return msgspec.json.encode({"centroid": centroid, "size": len(cluster.rows), "subjects": cluster.subjects})
 
     async def _send(self, topic: str, values: Sequence[bytes], timestamp: int) -> None:
-        partition = self._partition % self._partitions[topic]
+        # Side topics may have fewer partitions than the input; the output has not, and keeps the number.
+        partition = self._partition if topic == self._settings.output else self._partition % self._partitions[topic]
         pending = []
         batch = self._producer.create_batch()
         for value in values:

@@ -8,23 +8,27 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.structs import OffsetAndMetadata
 
 from shoal.errors import BrokerUnavailableError, InputError
-from shoal.kafka.connection import consumer
+from shoal.kafka.connection import consumer, stop
 from shoal.kafka.metadata import Commit, decode, encode
-from shoal.kafka.progress import Snapshot
+from shoal.kafka.progress import AnotherLogError, Snapshot
 from shoal.kafka.publisher import Outbox, Publisher
 from shoal.policy import KafkaSection
 
-__all__ = ["Start", "begin", "committed", "first_visible"]
+__all__ = ["Beginning", "Start", "begin", "committed", "visible"]
 
 READ_S = 10.0
+CLOSE_S = 2.0
+POLL_RECORDS = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,29 +42,36 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """Where to go on, where the log begins now, and how many offsets were left out on request."""
+    """Where to go on, where the log begins now, and how many offsets were left out if that was asked for."""
 
     commit: Commit
     low: int
-    skipped: int = 0
+    skipped: int | None = None
 
 
 async def committed(client: AIOKafkaAdminClient, settings: KafkaSection, partition: int) -> OffsetAndMetadata | None:
-    """Committed offset and metadata of one partition, read until two answers agree.
+    """Committed offset and metadata of one partition, read until two answers agree; None if there is none.
 
     The producer has been fenced before: whatever transaction was open is ended. A classic group coordinator
     may still be writing its offsets down for a moment.
+
+    Raises
+    ------
+    BrokerUnavailableError
+        The coordinator did not say. Silence is not the answer that there is no progress.
     """
     place = TopicPartition(settings.input, partition)
-    previous: OffsetAndMetadata | None = None
+    answer: OffsetAndMetadata | None = None
     for _ in range(20):
-        found = await client.list_consumer_group_offsets(str(settings.group), partitions=[place])
-        answer = found.get(place)
+        previous = answer
+        answer = (await client.list_consumer_group_offsets(str(settings.group), partitions=[place])).get(place)
         if answer is not None and answer == previous:
             break
-        previous = answer
         await asyncio.sleep(0.01)
-    return None if previous is None or previous.offset < 0 else previous
+    if answer is None:
+        words = f"the coordinator of group {settings.group} does not tell its progress for now"
+        raise BrokerUnavailableError(f"{settings.input}-{partition}: {words}")
+    return None if answer.offset < 0 else answer
 
 
 async def begin(
@@ -79,23 +90,28 @@ async def begin(
     InputError
         It cannot be trusted, or there is none and nobody said where to begin.
     """
-    place = TopicPartition(settings.input, partition)
+    place, where = TopicPartition(settings.input, partition), f"{settings.input}-{partition}"
     low = (await reader.beginning_offsets([place]))[place]
     high = (await reader.end_offsets([place]))[place]
     found = await committed(client, settings, partition)
     try:
         if found is not None:
             commit = decode(found.metadata or "", str(settings.input), partition, found.offset)
-            _check_log(commit.snapshot, f"{settings.input}-{partition}", low, high)
-            _check_policy(commit, fingerprint, f"{settings.input}-{partition}", drain=start.drain)
+            _check_log(commit.snapshot, where, low, high)
+            if start.skip_to_end:
+                # Otherwise the lane sees it in the first record, and refuses; here it is not too late to skip.
+                await _check_anchor(settings, commit.snapshot, place, low)
+            _check_policy(commit, fingerprint, where, drain=start.drain)
             return Beginning(commit, low)
         offset = await _first_offset(settings, partition, start, low, high)
-        skipped = 0
-    except InputError:
+        skipped = None
+    except InputError as refusal:
         if not start.skip_to_end:
             raise
-        behind = low if found is None else min(found.offset, high)
-        offset, skipped = high, high - behind
+        if found is None or found.offset > high or isinstance(refusal, AnotherLogError):
+            offset, skipped = high, high - low
+        else:
+            offset, skipped = high, high - found.offset
     now_ms = time.time_ns() // 1_000_000
     commit = Commit(Snapshot(watermark=offset, next_offset=offset), fingerprint, now_ms)
     # Alone in its transaction: if this commit is lost, nothing else was done.
@@ -111,10 +127,20 @@ def _check_log(state: Snapshot, where: str, low: int, high: int) -> None:
             "--skip-to-end to go on at the end and count the gap"
         )
     if high < state.next_offset:
-        raise InputError(
-            f"{where}: the log ends at {high}, before offset {state.next_offset} that was read already (topic made "
-            "anew, or its log truncated): use another group and an empty output, or start with --skip-to-end"
-        )
+        raise AnotherLogError(where, f"the log ends at {high}, before offset {state.next_offset} that was read already")
+
+
+async def _check_anchor(settings: KafkaSection, state: Snapshot, place: TopicPartition, low: int) -> None:
+    """Compare the record at the anchor with the one that stood there, where it is still retained."""
+    anchor = state.anchor
+    if anchor is None or anchor.offset < low:
+        return
+    async with aclosing(visible(settings, place, anchor.offset)) as records:
+        async for record in records:
+            if anchor.is_contradicted(record.offset, record.timestamp):
+                words = f"another record stands at offset {anchor.offset} than before"
+                raise AnotherLogError(f"{place.topic}-{place.partition}", words)
+            return
 
 
 def _check_policy(commit: Commit, fingerprint: str, where: str, *, drain: bool) -> None:
@@ -127,41 +153,48 @@ def _check_policy(commit: Commit, fingerprint: str, where: str, *, drain: bool) 
 
 async def _first_offset(settings: KafkaSection, partition: int, start: Start, low: int, high: int) -> int:
     where = f"{settings.input}-{partition}"
-    visible = await first_visible(settings, str(settings.output), partition)
-    if visible is not None:
-        raise InputError(
-            f"{where}: no progress is committed for group {settings.group}, but {settings.output}-{partition} holds "
-            "records already: starting over would publish them a second time. Bring the progress back with "
-            "'shoal progress POLICY --import FILE', or start with --skip-to-end, or use an empty output"
-        )
+    async with aclosing(visible(settings, TopicPartition(settings.output, partition))) as records:
+        async for _ in records:
+            raise InputError(
+                f"{where}: no progress is committed for group {settings.group}, but {settings.output}-{partition} "
+                "holds records already: starting over would publish them a second time. Bring the progress back with "
+                "'shoal progress POLICY --import FILE', or start with --skip-to-end to go on at the end and count the "
+                "gap, or use an empty output"
+            )
     if start.origin is None:
         raise InputError(
             f"{where}: no progress is committed for group {settings.group}: say where to begin with --from earliest "
-            "or --from latest"
+            "or --from latest, bring it back with 'shoal progress POLICY --import FILE', or start with --skip-to-end"
         )
     return low if start.origin == "earliest" else high
 
 
-async def first_visible(settings: KafkaSection, topic: str, partition: int) -> int | None:
-    """Offset of the first record that a reader of committed data sees, or None.
+async def visible(
+    settings: KafkaSection, place: TopicPartition, begin: int = 0, since_ms: int | None = None
+) -> AsyncGenerator[Any, None]:
+    """Records that a reader of committed data sees up to the present end, from an offset and a time on.
 
     Aborted data and control records are no records: a worker killed inside its very first transaction may
     start again.
     """
-    place = TopicPartition(topic, partition)
     reader = consumer(settings)
     await reader.start()
     try:
         reader.assign([place])
         low = (await reader.beginning_offsets([place]))[place]
         high = (await reader.end_offsets([place]))[place]
-        reader.seek(place, low)
+        if since_ms is not None:
+            later = (await reader.offsets_for_times({place: since_ms}))[place]
+            low = high if later is None else later.offset
+        reader.seek(place, max(low, begin))
         deadline = time.monotonic() + READ_S
         while await reader.position(place) < high:
-            for records in (await reader.getmany(place, timeout_ms=200, max_records=1)).values():
-                return int(records[0].offset)
+            for records in (await reader.getmany(place, timeout_ms=200, max_records=POLL_RECORDS)).values():
+                for record in records:
+                    if record.offset < high:
+                        yield record
+                deadline = time.monotonic() + READ_S
             if time.monotonic() > deadline:
-                raise BrokerUnavailableError(f"{topic}-{partition}: cannot be read to its end for now")
+                raise BrokerUnavailableError(f"{place.topic}-{place.partition}: cannot be read to its end for now")
     finally:
-        await reader.stop()
-    return None
+        await stop(reader, CLOSE_S)

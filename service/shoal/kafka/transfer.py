@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Any
 
+from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.structs import OffsetAndMetadata
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from shoal.errors import InputError
+from shoal.kafka.checks import Layout, partitions_of
 from shoal.kafka.connection import admin
 from shoal.kafka.metadata import Commit, decode
 from shoal.kafka.publisher import Outbox, Publisher
-from shoal.kafka.start import committed
+from shoal.kafka.start import committed, visible
 from shoal.policy import KafkaSection, Policy
 
 __all__ = ["export_progress", "import_progress", "report_progress"]
+
+APPEND_TIME = 1
+"""Type of a timestamp that the broker gave (``message.timestamp.type=LogAppendTime``)."""
 
 
 class _Saved(BaseModel):
@@ -81,7 +88,8 @@ async def import_progress(text: str, policy: Policy, settings: KafkaSection) -> 
     Raises
     ------
     InputError
-        The file is not an export of this topic, or a partition has come further than the file says.
+        The file is not an export of this topic, a partition has come further than the file says, or its output
+        holds records that were published after the export.
     """
     try:
         export = _Export.model_validate_json(text)
@@ -102,31 +110,49 @@ async def import_progress(text: str, policy: Policy, settings: KafkaSection) -> 
 async def _import_one(
     client: AIOKafkaAdminClient, policy: Policy, settings: KafkaSection, saved: _Saved, commit: Commit
 ) -> None:
-    publisher = Publisher(policy, settings, saved.partition, {})
+    publisher = Publisher(policy, settings, saved.partition, Layout({}))
+    where = f"{settings.input}-{saved.partition}"
     await publisher.open()
     try:
         found = await committed(client, settings, saved.partition)
-        if found is not None and _is_ahead(found.offset, found.metadata or "", settings, saved, commit):
+        if found is not None and not _covers(saved, commit, found, settings):
             raise InputError(
-                f"{settings.input}-{saved.partition}: the committed progress is ahead of the file: going back would "
-                "publish records twice"
+                f"{where}: the committed progress is ahead of the file: going back would publish records twice"
+            )
+        if await _has_published_since(settings, saved.partition, commit.at):
+            raise InputError(
+                f"{where}: {settings.output}-{saved.partition} holds records that were published after the export: "
+                "going back would publish them twice; use a later export, or start with --skip-to-end"
             )
         await publisher.publish(Outbox(), saved.offset, saved.metadata, commit.at)
     finally:
         await publisher.close()
 
 
-def _is_ahead(offset: int, metadata: str, settings: KafkaSection, saved: _Saved, commit: Commit) -> bool:
+def _covers(saved: _Saved, commit: Commit, found: OffsetAndMetadata, settings: KafkaSection) -> bool:
+    """Whether nothing that is resolved now would be open again. By offsets: the clocks of two workers may differ."""
     try:
-        current = decode(metadata, str(settings.input), saved.partition, offset)
+        current = decode(found.metadata or "", str(settings.input), saved.partition, found.offset)
     except InputError:
         # Broken or foreign metadata beside an offset says nothing of what was published.
-        return False
-    return (current.at, current.snapshot.next_offset) > (commit.at, commit.snapshot.next_offset)
+        return True
+    return commit.snapshot.covers(current.snapshot)
+
+
+async def _has_published_since(settings: KafkaSection, partition: int, at_ms: int) -> bool:
+    """Whether the output shows records of a later commit: they carry its time, floored to the commit interval."""
+    place = TopicPartition(settings.output, partition)
+    async with aclosing(visible(settings, place, since_ms=at_ms + 1)) as records:
+        async for record in records:
+            # Where the broker puts its own time on records, those of the exported commit are later than it, too.
+            slack = settings.transaction_timeout_ms if record.timestamp_type == APPEND_TIME else 0
+            if record.timestamp > at_ms + slack:
+                return True
+    return False
 
 
 async def _partitions(client: AIOKafkaAdminClient, settings: KafkaSection) -> list[int]:
-    described = await client.describe_topics([settings.input])
-    if not described or described[0]["error_code"]:
-        raise InputError(f"kafka.input: topic {settings.input} does not exist")
-    return sorted(about["partition"] for about in described[0]["partitions"])
+    found = await partitions_of(client)
+    if settings.input not in found:
+        raise InputError(f"kafka.input: topic {settings.input} does not exist or may not be seen")
+    return found[settings.input]

@@ -1,0 +1,382 @@
+"""One membership in the group: hold lanes for assigned partitions, read, decide, commit.
+
+Whatever goes wrong in a lane ends the session: its producers are closed, its state is dropped, and the next session
+reads the committed progress again. There is nothing to repair.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+import traceback
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka import errors as kafka_errors
+from aiokafka.admin import AIOKafkaAdminClient
+
+from shoal.errors import BrokerUnavailableError, GuaranteeError, InputError, ShoalError
+from shoal.kafka.checks import Layout, check_start
+from shoal.kafka.connection import CLIENT_ERRORS, admin, broker_error, consumer, stop
+from shoal.kafka.lane import Lane
+from shoal.kafka.publisher import Publisher
+from shoal.kafka.start import Beginning, Start, begin
+from shoal.policy import KafkaSection, Policy
+from shoal.records import JsonDecoder
+from shoal.watch import Health, Metrics, logger
+
+__all__ = ["Contact", "Session"]
+
+POLL_S = 0.05
+POLL_RECORDS = 4 * 512
+PROBE_S = 2.0
+OPENED_AT_ONCE = 8
+FINISH_S = 4.0
+"""What a session may take to finish its transactions when it is to stop; with what follows less than ten seconds."""
+LEAVE_S = 2.0
+
+log = logger("kafka")
+
+
+@dataclass(slots=True)
+class Contact:
+    """When the broker answered last, over all sessions of the process."""
+
+    health: Health
+    patience_s: float
+    _last: float = field(default_factory=time.monotonic)
+
+    def made(self) -> None:
+        """It answered."""
+        self._last = time.monotonic()
+        self.health.broker_reached = True
+
+    def lost(self) -> None:
+        """It did not."""
+        self.health.broker_reached = False
+
+    @property
+    def away_s(self) -> float:
+        """How long it has not answered."""
+        return time.monotonic() - self._last
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether that is longer than the operator wants to wait."""
+        return self.away_s > self.patience_s
+
+
+class Session:
+    """One membership in the group, or with ``start.drain`` one turn over all partitions.
+
+    Parameters
+    ----------
+    policy, settings, metrics, health, start
+        As of the transformer.
+    contact : Contact
+        With the broker.
+    stopping : asyncio.Event
+        Set when the work shall end.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        settings: KafkaSection,
+        metrics: Metrics,
+        health: Health,
+        start: Start,
+        contact: Contact,
+        stopping: asyncio.Event,
+    ) -> None:
+        self._policy, self._settings, self._metrics, self._health = policy, settings, metrics, health
+        self._start, self._contact, self._stopping = start, contact, stopping
+        self._lanes: dict[TopicPartition, Lane] = {}
+        self._layout = Layout({})
+        self._opening: asyncio.Task[None] | None = None
+        self._failure: ShoalError | None = None
+        self._failed = asyncio.Event()
+        self._is_over = False
+
+    async def run(self) -> None:
+        """Work until stopped or drained.
+
+        Raises
+        ------
+        ShoalError
+            What ended the session before that.
+        """
+        work = asyncio.create_task(self._work())
+        stopping, failed = (asyncio.create_task(event.wait()) for event in (self._stopping, self._failed))
+        try:
+            await asyncio.wait({work, stopping, failed}, return_when=asyncio.FIRST_COMPLETED)
+            if self._stopping.is_set():
+                # The work sees that by itself, unless it waits for a broker that does not answer.
+                await asyncio.wait({work, failed}, timeout=FINISH_S, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (work, stopping, failed):
+                task.cancel()
+            await asyncio.wait({work})
+        if self._failure is not None:
+            raise self._failure
+        if not work.cancelled() and (error := work.exception()) is not None:
+            raise _ours(error) from None
+
+    def fail(self, error: BaseException) -> None:
+        """End the session with this error."""
+        if self._failure is None:
+            self._failure = _ours(error)
+            self._failed.set()
+
+    def _notice(self, task: asyncio.Task[None]) -> None:
+        """See what a task in the background ended with."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.fail(error)
+
+    # ------------------------------------------------------------------ from joining to leaving
+
+    async def _work(self) -> None:
+        settings = self._settings
+        async with admin(settings) as client:
+            self._layout = await check_start(client, self._policy, settings)
+            self._contact.made()
+            reader = consumer(settings) if self._start.drain else self._member()
+            probe = asyncio.create_task(self._probe(client, reader))
+            probe.add_done_callback(self._notice)
+            finish = False
+            try:
+                if self._start.drain:
+                    await self._take_all(client, reader)
+                else:
+                    reader.subscribe([settings.input], listener=_Assignment(self, client, reader))
+                    await reader.start()
+                self._health.joined = True
+                await self._read(reader)
+                finish = True
+            finally:
+                probe.cancel()
+                await self._leave(reader, finish=finish)
+
+    def _member(self) -> AIOKafkaConsumer:
+        settings = self._settings
+        return consumer(
+            settings,
+            group_id=settings.group,
+            group_instance_id=settings.instance_id,
+            client_id=f"shoal-{settings.instance_id or settings.group}",
+            session_timeout_ms=settings.session_timeout_ms,
+            heartbeat_interval_ms=settings.session_timeout_ms // 3,
+            fetch_max_wait_ms=200,
+        )
+
+    async def _take_all(self, client: AIOKafkaAdminClient, reader: AIOKafkaConsumer) -> None:
+        """Take every partition without joining the group: who drains must not wait for members that died."""
+        await reader.start()
+        topic = str(self._settings.input)
+        places = [TopicPartition(topic, number) for number in range(self._layout.partitions[topic])]
+        reader.assign(places)
+        self.assigned(places, client, reader)
+
+    async def _leave(self, reader: AIOKafkaConsumer, *, finish: bool) -> None:
+        self._is_over = True
+        self._health.joined = False
+        try:
+            await self._stop_opening()
+            await self._release(list(self._lanes), finish=finish)
+        finally:
+            await stop(reader, LEAVE_S)
+
+    async def _probe(self, client: AIOKafkaAdminClient, reader: AIOKafkaConsumer) -> None:
+        """Ask the broker something every two seconds: an idle connection does not tell that it is gone."""
+        while True:
+            places = list(self._lanes)
+            question = reader.end_offsets(places) if places else client.find_coordinator(str(self._settings.group))
+            try:
+                await asyncio.wait_for(question, 3 * PROBE_S)
+                self._contact.made()
+            except CLIENT_ERRORS:
+                self._contact.lost()
+                if self._contact.is_hopeless:
+                    self.fail(BrokerUnavailableError("the broker cannot be reached"))
+            await asyncio.sleep(PROBE_S)
+
+    # ------------------------------------------------------------------ reading
+
+    async def _read(self, reader: AIOKafkaConsumer) -> None:
+        while not self._stopping.is_set():
+            polled = await self._poll(reader)
+            # Before anything else happens: records are for the lanes there are now. Those read before a lane was
+            # open are dropped; it seeks to where they begin.
+            todo = [(self._lanes[place], messages) for place, messages in polled.items() if place in self._lanes]
+            for lane, messages in todo:
+                await lane.intake(messages)
+            for place, lane in list(self._lanes.items()):
+                # A rebalance may have come in between.
+                if self._lanes.get(place) is lane:
+                    await self._tick(reader, place, lane)
+            if self._is_drained():
+                return
+
+    async def _tick(self, reader: AIOKafkaConsumer, place: TopicPartition, lane: Lane) -> None:
+        lane.reached(await reader.position(place))
+        end = reader.last_stable_offset(place)
+        at_end = end is not None and 0 <= end <= lane.cursor
+        await lane.tick(at_end=at_end)
+        if self._start.drain and at_end:
+            await lane.finish()
+        if self._lanes.get(place) is lane:
+            self._metrics.held.labels(place.topic, place.partition).set(lane.held)
+            if end is not None and end >= 0:
+                self._metrics.lag.labels(place.topic, place.partition).set(max(0, end - lane.cursor))
+            if not lane.is_restoring:
+                self._health.restoring.discard(place.partition)
+
+    def _is_drained(self) -> bool:
+        is_open = self._opening is not None and self._opening.done()
+        return self._start.drain and is_open and all(lane.is_finished for lane in self._lanes.values())
+
+    async def _poll(self, reader: AIOKafkaConsumer) -> dict[TopicPartition, list[Any]]:
+        full = [place for place, lane in self._lanes.items() if lane.is_full]
+        if full:
+            reader.pause(*full)
+        try:
+            found: dict[TopicPartition, list[Any]] = await reader.getmany(
+                timeout_ms=round(POLL_S * 1000), max_records=POLL_RECORDS
+            )
+        except kafka_errors.NoOffsetForPartitionError:
+            # The client looked for a position before the lane had put it there.
+            found = {}
+        except kafka_errors.OffsetOutOfRangeError:
+            raise BrokerUnavailableError("records were removed before they could be read; the start judges") from None
+        finally:
+            if full:
+                reader.resume(*(place for place in full if place in reader.assignment()))
+        return found
+
+    # ------------------------------------------------------------------ partitions come and go
+
+    def assigned(self, places: list[TopicPartition], client: AIOKafkaAdminClient, reader: AIOKafkaConsumer) -> None:
+        """Begin to open lanes, in the background: the client sends no heartbeats before this has returned."""
+        if self._is_over:
+            return
+        self._health.restoring = {place.partition for place in places}
+        for place in places:
+            # Nothing is to be fetched before the lane says from where.
+            reader.pause(place)
+            reader.seek(place, 0)
+        self._opening = asyncio.create_task(self._open_all(places, client, reader))
+        self._opening.add_done_callback(self._notice)
+
+    async def revoked(self, places: Iterable[TopicPartition]) -> None:
+        """Commit what the lanes have decided and close them."""
+        if not self._is_over:
+            await self._stop_opening()
+            try:
+                await self._release(places, finish=True)
+            except ShoalError as error:
+                self.fail(error)
+
+    async def _stop_opening(self) -> None:
+        if self._opening is not None and not self._opening.done():
+            self._opening.cancel()
+            await asyncio.wait({self._opening})
+
+    async def _open_all(
+        self, places: list[TopicPartition], client: AIOKafkaAdminClient, reader: AIOKafkaConsumer
+    ) -> None:
+        decoder = JsonDecoder(self._policy, max_bytes=self._settings.max_record_bytes)
+        gate = asyncio.Semaphore(OPENED_AT_ONCE)
+
+        async def open_one(place: TopicPartition) -> None:
+            async with gate:
+                await self._open(place, client, reader, decoder)
+
+        results = await asyncio.gather(*map(open_one, places), return_exceptions=True)
+        errors = [_ours(result) for result in results if isinstance(result, Exception)]
+        refusals = [str(error) for error in errors if isinstance(error, InputError)]
+        if refusals:
+            # All of them, so that one look at them is enough.
+            raise InputError("\n".join(refusals))
+        if errors:
+            raise errors[0]
+
+    async def _open(
+        self, place: TopicPartition, client: AIOKafkaAdminClient, reader: AIOKafkaConsumer, decoder: JsonDecoder
+    ) -> None:
+        """Open a lane: fence, read the progress, seek; only then may records come in."""
+        if place.partition >= self._layout.partitions[str(self._settings.input)]:
+            raise BrokerUnavailableError("the input has got more partitions: checking the other topics again")
+        async with contextlib.AsyncExitStack() as opened:
+            publisher = Publisher(self._policy, self._settings, place.partition, self._layout)
+            opened.push_async_callback(publisher.close)
+            await publisher.open()
+            fingerprint = self._policy.fingerprint
+            found = await begin(client, reader, publisher, self._settings, fingerprint, place.partition, self._start)
+            self._tell(place, found)
+            lane = Lane(
+                place.topic,
+                place.partition,
+                self._policy,
+                decoder,
+                publisher,
+                found.commit,
+                self._metrics,
+                self._settings.commit_interval_ms / 1000,
+            )
+            opened.pop_all()
+        lane.look_back(found.low)
+        reader.seek(place, lane.cursor)
+        reader.resume(place)
+        self._lanes[place] = lane
+
+    def _tell(self, place: TopicPartition, found: Beginning) -> None:
+        state = found.commit.snapshot
+        about = {"topic": place.topic, "partition": place.partition, "watermark": state.watermark}
+        if not found.commit.carries(self._policy.fingerprint):
+            self._metrics.policy_changes.inc()
+            log.warning("policy changed; going on from the watermark", **about)
+        if found.skipped is not None:
+            self._metrics.skipped.labels(place.topic, place.partition).inc(found.skipped)
+            log.warning("skipped to the end", skipped=found.skipped, **about)
+        log.info("took over", held=len(state.held), **about)
+
+    async def _release(self, places: Iterable[TopicPartition], *, finish: bool) -> None:
+        """Close lanes; with ``finish`` commit what they have decided."""
+        lanes = [(place, self._lanes.pop(place)) for place in places if place in self._lanes]
+        results = await asyncio.gather(*(lane.close(finish=finish) for _, lane in lanes), return_exceptions=True)
+        for place, lane in lanes:
+            self._metrics.forget(place.topic, place.partition)
+            self._health.restoring.discard(place.partition)
+            watermark = lane.progress.watermark
+            log.info("handed back", topic=place.topic, partition=place.partition, watermark=watermark, held=lane.held)
+        for result in results:
+            if isinstance(result, Exception) and finish:
+                raise _ours(result) from None
+
+
+class _Assignment(ConsumerRebalanceListener):  # type: ignore[misc] # the client has no types
+    """Called by the client in its own task, while the loop may be in the middle of a block."""
+
+    def __init__(self, session: Session, client: AIOKafkaAdminClient, reader: AIOKafkaConsumer) -> None:
+        self._session, self._client, self._reader = session, client, reader
+
+    async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+        await self._session.revoked(revoked)
+
+    async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        self._session.assigned(sorted(assigned), self._client, self._reader)
+
+
+def _ours(error: BaseException) -> ShoalError:
+    """An error of ours for whatever ended a task: its name and place, never its text."""
+    if isinstance(error, ShoalError):
+        return error
+    if isinstance(error, CLIENT_ERRORS):
+        return broker_error(error)
+    frame = traceback.extract_tb(error.__traceback__)[-1:]
+    where = f" at {Path(frame[0].filename).name}:{frame[0].lineno}" if frame else ""
+    return GuaranteeError(f"unexpected {type(error).__name__}{where}: nothing more is sent")
