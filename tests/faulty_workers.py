@@ -31,23 +31,34 @@ class Worker:
     process: subprocess.Popen[bytes] | None = None
     plans: list[str] = field(default_factory=list)
 
-    def start(self, *extra: str, die_at: str = "") -> None:
-        environment = {
+    def command(self, *extra: str, origin: bool = True) -> list[str]:
+        command = [sys.executable, str(WORKER), "run", str(self.policy), "--log", "json"]
+        return [*command, "--http", "127.0.0.1:0", *(("--from", "earliest") if origin else ()), *extra]
+
+    def environment(self, die_at: str, instance: str | None = None, patience_s: str = "300") -> dict[str, str]:
+        named = {} if instance == "" else {"SHOAL_KAFKA__INSTANCE_ID": instance or self.name}
+        return {
             **os.environ,
+            **named,
             "SHOAL_KAFKA__BOOTSTRAP_SERVERS": self.bootstrap,
-            "SHOAL_KAFKA__INSTANCE_ID": self.name,
             "SHOAL_KAFKA__SESSION_TIMEOUT_MS": "6000",
+            "SHOAL_KAFKA__PATIENCE_S": patience_s,
             "DIE_AT": die_at,
         }
+
+    def start(
+        self,
+        *extra: str,
+        die_at: str = "",
+        origin: bool = True,
+        instance: str | None = None,
+        patience_s: str = "300",
+    ) -> None:
         self.plans.append(die_at)
-        command = [sys.executable, str(WORKER), "run", str(self.policy), "--http", "127.0.0.1:0", "--log", "json"]
+        environment = self.environment(die_at, instance, patience_s)
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [*command, "--from", "earliest", *extra],
-                env=environment,
-                stdout=log,
-                stderr=log,
-                stdin=subprocess.DEVNULL,
+                self.command(*extra, origin=origin), env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL
             )
 
     @property
