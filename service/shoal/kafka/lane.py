@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -61,6 +61,16 @@ class Sink(Protocol):
         """Let go of the partition."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Parcel:
+    """What goes into one transaction, and what is counted when it is committed."""
+
+    outbox: Outbox
+    commit: Commit
+    rows: int
+    figures: list[tuple[Figures, float, list[float]]]
+
+
 class Lane:
     """The state of one partition between assignment and revocation."""
 
@@ -82,7 +92,7 @@ class Lane:
         """First offset the next message may have."""
         self._policy, self._decoder, self._sink, self._metrics, self._now = policy, decoder, sink, metrics, now
         self._anchor = commit.snapshot.anchor
-        self._committed = commit.snapshot.watermark
+        self._begin = self._committed = commit.snapshot.watermark
         self._interval_s = interval_s
         delay_s = policy.streaming().max_delay_s
         self._max_delay_ms = None if delay_s is None else delay_s * 1000
@@ -149,11 +159,13 @@ class Lane:
         # The watermark alone is worth a commit when it passes what is no record: else lag would never be nothing.
         has_news = bool(self._outbox) or self.progress.watermark > self._committed
         if has_news and self._transaction is None and self._is_time_to_commit():
-            self._transaction = asyncio.create_task(self._commit())
+            # Packed now: when the task begins, more may have been read.
+            self._transaction = asyncio.create_task(self._send(self._pack()))
 
     def _is_time_to_commit(self) -> bool:
         passed_s = self._now() - self._last_commit
-        return passed_s >= self._interval_s or passed_s < 0  # somebody set the clock back
+        is_due = passed_s >= self._interval_s or passed_s < 0  # somebody set the clock back
+        return is_due and self.progress.is_fit_to_commit
 
     def _is_overdue(self) -> bool:
         oldest = self.progress.oldest
@@ -217,8 +229,9 @@ class Lane:
             fate, reason = progress.fate(offset), reasons.get(place)
             row = next(accepted) if reason is None else -1
             if fate is Fate.RESOLVED:
-                # Resolved before a restart: it is pushed for the position that it took, if it took one.
-                if reason is not None or progress.is_void(offset):
+                # Resolved before a restart: it is pushed for the position that it took, if it took one. What lies
+                # before the watermark counts no more; the clock may have refused it, and nobody remembers that.
+                if reason is not None or offset < self._begin or progress.is_void(offset):
                     continue
             else:
                 arrived += fate is Fate.UNREAD
@@ -314,26 +327,28 @@ class Lane:
         if self._transaction is not None:
             await self._transaction
             self._transaction = None
-        await self._commit()
+        await self._send(self._pack())
 
-    async def _commit(self) -> None:
-        outbox, self._outbox = self._outbox, Outbox()
-        figures, self._figures = self._figures, []
-        rows, self._waiting_rows, self._waiting_bytes = self._waiting_rows, 0, 0
-        snapshot = self.progress.snapshot()
-        started = self._now()
-        self._last_commit = started
-        commit = Commit(snapshot, self._policy.fingerprint, round(started * 1000))
-        metadata = encode(commit, self.topic, self.partition)
+    def _pack(self) -> _Parcel:
+        """Take what waits, and the progress that goes with it."""
+        self._last_commit = self._now()
+        commit = Commit(self.progress.snapshot(), self._policy.fingerprint, round(self._last_commit * 1000))
+        parcel = _Parcel(self._outbox, commit, self._waiting_rows, self._figures)
+        self._outbox, self._figures, self._waiting_rows, self._waiting_bytes = Outbox(), [], 0, 0
+        return parcel
+
+    async def _send(self, parcel: _Parcel) -> None:
+        outbox, commit, started = parcel.outbox, parcel.commit, self._now()
+        watermark = commit.snapshot.watermark
         try:
-            await self._sink.publish(outbox, snapshot.watermark, metadata, commit.at)
+            await self._sink.publish(outbox, watermark, encode(commit, self.topic, self.partition), commit.at)
         except BrokerError:
             self._metrics.transactions.labels("aborted").inc()
             raise
-        self._committed = snapshot.watermark
+        self._committed = watermark
         self._metrics.transactions.labels("committed").inc()
         self._metrics.transaction_seconds.observe([max(0.0, self._now() - started)])
-        self._account(outbox, rows, figures)
+        self._account(outbox, parcel.rows, parcel.figures)
 
     def _account(self, outbox: Outbox, rows: int, figures: list[tuple[Figures, float, list[float]]]) -> None:
         """Count what a committed transaction carried: what was not committed has not happened."""
@@ -350,7 +365,7 @@ class Lane:
         async with self._turn:
             self._is_closed = True
             try:
-                if finish and (self._outbox or self._transaction is not None):
+                if finish and (self._outbox or self._transaction is not None) and self.progress.is_fit_to_commit:
                     await self._commit_now()
                 elif self._transaction is not None:
                     self._transaction.cancel()

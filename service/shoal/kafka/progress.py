@@ -162,6 +162,11 @@ class Progress:
         """Whether records held at the last commit are still to be read again."""
         return bool(self._unseen)
 
+    @property
+    def is_fit_to_commit(self) -> bool:
+        """Whether the record at the watermark was read: until then nobody knows the event clock just before it."""
+        return not self._unseen or next(iter(self._held)) not in self._unseen
+
     def fate(self, offset: int) -> Fate:
         """Say what a record that was just read still has before it."""
         if offset >= self.next_offset:

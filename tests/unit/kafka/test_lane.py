@@ -1,0 +1,259 @@
+"""One partition without a broker: what crashes, clocks, marks of transactions and large records must not do to it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from shoal.errors import BrokerUnavailableError, GuaranteeError, InputError
+from shoal.kafka import lane as lane_module
+from shoal.kafka.lane import AHEAD_MS, Lane
+from shoal.kafka.metadata import Commit, decode, encode
+from shoal.kafka.progress import Anchor, Snapshot
+from shoal.kafka.publisher import Outbox
+from shoal.policy import Policy
+from shoal.policy.sections import Document
+from shoal.records import JsonDecoder
+from shoal.watch import Metrics
+
+pytestmark = pytest.mark.unit
+
+START_MS = 1_700_000_000_000
+BEGINNING = Snapshot(watermark=0, next_offset=0)
+
+
+@dataclass(frozen=True)
+class Message:
+    offset: int
+    value: bytes | None
+    timestamp: int = START_MS
+
+
+@dataclass
+class Sink:
+    """Remembers what was published; `errors` are raised first, one a time."""
+
+    published: list[tuple[Outbox, Snapshot]] = field(default_factory=list)
+    errors: list[Exception] = field(default_factory=list)
+    gate: asyncio.Event | None = None
+    is_closed: bool = False
+
+    async def publish(self, outbox: Outbox, watermark: int, metadata: str, at_ms: int) -> None:
+        assert at_ms > 0
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.errors:
+            raise self.errors.pop(0)
+        self.published.append((outbox, decode(metadata, "t", 0, watermark).snapshot))
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.s = START_MS / 1000 + 1
+
+    def __call__(self) -> float:
+        return self.s
+
+
+def policy_of(k: int = 2, delta: int = 4, **stream: Any) -> Policy:
+    return Policy.from_document(
+        Document.model_validate(
+            {
+                "attributes": {
+                    "who": {"role": "identifier", "subject": True, "type": "integer"},
+                    "x": {"role": "quasi_identifier", "scale": "numeric", "bounds": [0, 100], "integer": True},
+                    "note": {"role": "confidential", "type": "string"},
+                },
+                "privacy": {"k": k},
+                "stream": {"delta": delta, **stream},
+            }
+        )
+    )
+
+
+def lane_of(policy: Policy, sink: Sink, snapshot: Snapshot = BEGINNING, clock: Clock | None = None) -> Lane:
+    commit = Commit(snapshot, policy.fingerprint, 1)
+    return Lane("t", 0, policy, JsonDecoder(policy), sink, commit, Metrics(), 0.2, now=clock or Clock())
+
+
+def record(offset: int, timestamp: int = START_MS, note: str = "") -> Message:
+    value = {"who": offset, "x": offset * 7 % 101, "note": note}
+    return Message(offset, json.dumps(value).encode(), timestamp)
+
+
+async def turn(lane: Lane, clock: Clock, *, at_end: bool = False) -> None:
+    """Let the commit interval pass, and the transaction it leads to."""
+    clock.s += 1
+    await lane.tick(at_end=at_end)
+    await asyncio.sleep(0)
+    lane.check()
+
+
+async def test_a_record_that_the_clock_refused_does_not_move_the_event_clock_when_it_is_looked_at_again() -> None:
+    policy, clock, sink = policy_of(max_delay_s=3.0), Clock(), Sink()
+    lane = lane_of(policy, sink, clock=clock)
+    await lane.intake([record(0, START_MS + 3 * AHEAD_MS)])
+    assert [reference.reason for reference in sink.published[0][0].references] == ["invalid"]
+    again = lane_of(policy, sink, sink.published[-1][1], clock)
+    again.look_back(0)
+    assert again.cursor == 0
+    await again.intake([record(0, START_MS + 3 * AHEAD_MS), record(1), record(2)])
+    assert again.progress.clock == START_MS
+    assert again.held == 2
+
+
+async def test_nothing_is_committed_in_a_replay_before_the_record_at_the_watermark_has_come_again() -> None:
+    policy, clock, sink = policy_of(), Clock(), Sink()
+    # Offsets 0 and 1 are released in the replay, 2 and 3 are still to come: nobody knows the clock before 2 yet.
+    lane = lane_of(policy, sink, Snapshot(watermark=0, next_offset=9, held=(0, 1, 7, 8), clock=-1), clock)
+    await lane.intake([record(offset) for offset in range(6)])
+    assert lane.is_restoring
+    await turn(lane, clock)
+    assert sink.published == []
+    await lane.intake([record(7)])
+    await turn(lane, clock)
+    ((outbox, snapshot),) = sink.published
+    assert [cluster.places for cluster in outbox.clusters] == [[0, 1]]
+    assert (snapshot.watermark, snapshot.held, snapshot.clock) == (7, (7, 8), START_MS)
+
+
+async def test_a_lane_that_is_closed_in_mid_replay_commits_nothing_it_does_not_know() -> None:
+    policy, sink = policy_of(), Sink()
+    lane = lane_of(policy, sink, Snapshot(watermark=0, next_offset=9, held=(0, 1, 7, 8), clock=-1))
+    await lane.intake([record(offset) for offset in range(6)])
+    await lane.close(finish=True)
+    assert sink.published == []
+    assert sink.is_closed
+
+
+async def test_the_watermark_passes_what_is_no_record_and_is_committed_alone_once() -> None:
+    clock, sink = Clock(), Sink()
+    lane = lane_of(policy_of(), sink, clock=clock)
+    await lane.intake([Message(0, b"{"), Message(1, None)])
+    await turn(lane, clock)
+    lane.reached(5)
+    for _ in range(3):
+        await turn(lane, clock)
+    assert [snapshot.watermark for _, snapshot in sink.published] == [2, 5]
+    assert not sink.published[-1][0]
+    assert lane.cursor == 5
+
+
+async def test_what_is_held_is_not_passed_and_neither_is_anything_in_a_replay() -> None:
+    lane = lane_of(policy_of(), Sink())
+    await lane.intake([record(0)])
+    lane.reached(4)
+    assert (lane.progress.watermark, lane.progress.next_offset) == (0, 4)
+    restored = lane_of(policy_of(), Sink(), Snapshot(watermark=3, next_offset=9, held=(3, 8)))
+    restored.reached(20)
+    assert restored.progress.next_offset == 9
+
+
+async def test_a_clock_that_was_set_back_does_not_stop_commits() -> None:
+    clock, sink = Clock(), Sink()
+    lane = lane_of(policy_of(), sink, clock=clock)
+    await lane.intake([Message(0, b"{")])
+    await turn(lane, clock)
+    clock.s -= 7200
+    await lane.intake([Message(1, b"{")])
+    await lane.tick(at_end=False)
+    await asyncio.sleep(0)
+    assert len(sink.published) == 2
+
+
+async def test_reading_waits_when_too_many_bytes_wait_for_a_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lane_module, "FULL_BYTES", 10_000)
+    lane = lane_of(policy_of(), Sink(gate=asyncio.Event()))
+    await lane.intake([record(offset, note="n" * 4000) for offset in range(4)])
+    assert not lane.is_full
+    await lane.intake([record(offset, note="n" * 4000) for offset in range(4, 9)])
+    assert lane.is_full
+
+
+async def test_a_transaction_takes_what_there_was_when_it_was_begun() -> None:
+    clock, sink = Clock(), Sink()
+    lane = lane_of(policy_of(), sink, clock=clock)
+    await lane.intake([Message(0, b"{")])
+    clock.s += 1
+    await lane.tick(at_end=False)
+    # No other task has run since: the transaction has not begun to run either.
+    await lane.intake([Message(1, b"{"), record(2)])
+    await asyncio.sleep(0)
+    ((outbox, snapshot),) = sink.published
+    assert [reference.offset for reference in outbox.references] == [0]
+    assert (snapshot.watermark, snapshot.held) == (1, ())
+
+
+@pytest.mark.parametrize("held", [(), (5,)])
+async def test_another_record_at_the_anchor_is_refused_with_both_remedies(held: tuple[int, ...]) -> None:
+    anchor = Anchor(5 if held else 4, START_MS - 1)
+    lane = lane_of(policy_of(), Sink(), Snapshot(watermark=5, next_offset=6 if held else 5, held=held, anchor=anchor))
+    lane.look_back(0)
+    with pytest.raises(InputError, match=r"t-0.*another group.*--skip-to-end"):
+        await lane.intake([record(4), record(5)][len(held) :])
+
+
+async def test_messages_out_of_order_stop_everything() -> None:
+    lane = lane_of(policy_of(), Sink())
+    with pytest.raises(GuaranteeError, match="order"):
+        await lane.intake([record(2), record(1)])
+
+
+async def test_repeats_of_a_fetch_are_ignored() -> None:
+    lane = lane_of(policy_of(), Sink())
+    await lane.intake([record(0), record(1)])
+    await lane.intake([record(0), record(1), record(2)])
+    assert lane.held == 3
+
+
+async def test_a_failed_transaction_shows_at_the_next_turn_and_is_counted() -> None:
+    clock, sink = Clock(), Sink(errors=[BrokerUnavailableError("away")])
+    lane = lane_of(policy_of(), sink, clock=clock)
+    await lane.intake([Message(0, b"{")])
+    with pytest.raises(BrokerUnavailableError):
+        await turn(lane, clock)
+    assert lane._metrics.registry.get_sample_value("shoal_transactions_total", {"outcome": "aborted"}) == 1
+    assert lane._metrics.totals()["quarantined"] == 0, "what was not committed has not happened"
+
+
+async def test_held_records_that_did_not_come_again_are_referenced_at_the_end() -> None:
+    clock, sink = Clock(), Sink()
+    lane = lane_of(policy_of(), sink, Snapshot(watermark=0, next_offset=4, held=(0, 2, 3)), clock)
+    await lane.intake([record(0), record(3)])
+    await turn(lane, clock, at_end=True)
+    assert [(one.offset, one.reason) for one in sink.published[0][0].references] == [(2, "suppressed")]
+
+
+async def test_what_the_clock_decides_is_committed_before_it_is_carried_out() -> None:
+    clock, sink = Clock(), Sink()
+    lane = lane_of(policy_of(delta=10, max_delay_s=2.0), sink, clock=clock)
+    await lane.intake([record(offset) for offset in range(4)])
+    clock.s += 1.5
+    await lane.tick(at_end=True)
+    assert sink.published == []
+    clock.s += 1
+    await lane.tick(at_end=True)
+    decision, deed = sink.published
+    assert (decision[1].drain, len(decision[0].clusters), decision[1].held) == (4, 0, (0, 1, 2, 3))
+    assert (deed[1].drain, len(deed[0].clusters), deed[1].held) == (None, 2, ())
+
+
+async def test_a_decision_to_drain_is_carried_out_after_a_crash_exactly_where_it_fell() -> None:
+    policy, sink = policy_of(delta=10, max_delay_s=2.0), Sink()
+    lane = lane_of(policy, sink, Snapshot(watermark=0, next_offset=4, held=(0, 1, 2, 3), drain=4))
+    await lane.intake([record(offset) for offset in range(9)])
+    ((outbox, snapshot),) = sink.published
+    assert sorted(place for cluster in outbox.clusters for place in cluster.places) == [0, 1, 2, 3]
+    assert (snapshot.next_offset, snapshot.drain, lane.held) == (4, None, 5)
+
+
+def test_metadata_of_a_lane_can_be_read_back() -> None:
+    lane = lane_of(policy_of(), Sink())
+    text = encode(Commit(lane.progress.snapshot(), lane._policy.fingerprint, 1), "t", 0)
+    assert decode(text, "t", 0, 0).snapshot == lane.progress.snapshot()

@@ -1,0 +1,268 @@
+"""What is asked of a client, and what becomes of its answers and errors."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+from aiokafka import errors as kafka_errors
+from aiokafka.structs import OffsetAndMetadata, TopicPartition
+from hypothesis import given
+from hypothesis import strategies as st
+from shoal.errors import BrokerError, BrokerUnavailableError, FencedError, GuaranteeError
+from shoal.flow import Cluster
+from shoal.kafka import connection, publisher, session
+from shoal.kafka.checks import Layout
+from shoal.kafka.connection import broker_error
+from shoal.kafka.progress import Snapshot
+from shoal.kafka.publisher import Outbox, Publisher, Reference
+from shoal.kafka.start import committed
+from shoal.policy import KafkaSection, Policy
+from shoal.policy.sections import Document
+
+pytestmark = pytest.mark.unit
+
+SETTINGS = KafkaSection(
+    input="in", output="out", group="g", quarantine="bad", evidence="proof", clusters="sums", commit_interval_ms=200
+)
+LAYOUT = Layout({"in": 6, "out": 6, "bad": 4, "proof": 4, "sums": 4})
+
+
+class Batch:
+    def __init__(self, limit: int) -> None:
+        self.values: list[bytes] = []
+        self.limit = limit
+        self.stamps: set[int] = set()
+
+    def append(self, *, key: bytes | None, value: bytes, timestamp: int) -> object | None:
+        assert key is None
+        if self.values and sum(map(len, self.values)) + len(value) > self.limit:
+            return None
+        self.values.append(value)
+        self.stamps.add(timestamp)
+        return object()
+
+    def close(self) -> None:
+        pass
+
+
+class Producer:
+    """The client as far as a publisher uses it; writes down what it is asked for."""
+
+    def __init__(self, fail_at: str = "", error: Exception | None = None) -> None:
+        self.calls: list[Any] = []
+        self.fail_at, self.error = fail_at, error or kafka_errors.KafkaError("x")
+        self.client = self
+        self._conns: dict[int, Any] = {}
+
+    def _call(self, name: str, *about: Any) -> None:
+        self.calls.append((name, *about))
+        if name == self.fail_at:
+            raise self.error
+
+    async def begin_transaction(self) -> None:
+        self._call("begin")
+
+    def create_batch(self) -> Batch:
+        return Batch(100)
+
+    async def send_batch(self, batch: Batch, topic: str, *, partition: int) -> asyncio.Future[None]:
+        self._call("send", topic, partition, list(batch.values), set(batch.stamps))
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        done.set_result(None)
+        return done
+
+    async def send_offsets_to_transaction(self, offsets: Any, group: str) -> None:
+        self._call("offsets", offsets, group)
+
+    async def commit_transaction(self) -> None:
+        self._call("commit")
+
+    async def stop(self) -> None:
+        self._call("stop")
+
+
+def policy() -> Policy:
+    return Policy.from_document(
+        Document.model_validate(
+            {
+                "attributes": {
+                    "x": {"role": "quasi_identifier", "scale": "numeric", "bounds": [0, 100], "integer": True},
+                },
+                "subject": "every_record",
+                "privacy": {"k": 2},
+                "stream": {"delta": 4},
+            }
+        )
+    )
+
+
+def made(monkeypatch: pytest.MonkeyPatch, producer: Producer, partition: int = 5, **changes: Any) -> Publisher:
+    monkeypatch.setattr(publisher, "producer", lambda *_: producer)
+    return Publisher(policy(), SETTINGS.model_copy(update=changes), partition, LAYOUT)
+
+
+def clusters() -> list[Cluster]:
+    return [
+        Cluster(0, [3, 7], [b'{"x":9}', b'{"x":9}'], ("9",), 2),
+        Cluster(1, [4, 9], [b'{"x":1}', b'{"x":1}'], ("1",), 2),
+    ]
+
+
+async def test_one_transaction_carries_everything_in_this_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    producer = Producer()
+    await made(monkeypatch, producer).publish(Outbox(clusters(), [Reference(1, "invalid")]), 10, "meta", 1_234_567)
+    assert [call[0] for call in producer.calls] == ["begin", "send", "send", "send", "send", "offsets", "commit"]
+    sent = {call[1]: call[2:] for call in producer.calls if call[0] == "send"}
+    stamps = {1_234_400}
+    assert sent["out"] == (5, [b'{"x":1}', b'{"x":1}', b'{"x":9}', b'{"x":9}'], stamps)
+    assert sent["sums"][:2] == (
+        5 % 4,
+        [b'{"centroid":{"x":1},"size":2,"subjects":2}', b'{"centroid":{"x":9},"size":2,"subjects":2}'],
+    )
+    assert sent["proof"] == (
+        5 % 4,
+        [b'{"partition":5,"cluster":0,"offsets":[3,7]}', b'{"partition":5,"cluster":1,"offsets":[4,9]}'],
+        stamps,
+    )
+    assert sent["bad"] == (5 % 4, [b'{"topic":"in","partition":5,"offset":1,"reason":"invalid"}'], stamps)
+    assert producer.calls[-2][1:] == ({TopicPartition("in", 5): OffsetAndMetadata(10, "meta")}, "g")
+
+
+async def test_what_does_not_fit_into_one_batch_stays_in_one_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    producer = Producer()
+    large = Cluster(0, [0, 1, 2], [b"a" * 90, b"b" * 90, b"c" * 90], ("1",), 3)
+    await made(monkeypatch, producer, evidence=None, clusters=None).publish(Outbox([large]), 3, "meta", 1)
+    assert [call[0] for call in producer.calls] == ["begin", "send", "send", "send", "offsets", "commit"]
+    assert [value[:1] for call in producer.calls if call[0] == "send" for value in call[3]] == [b"a", b"b", b"c"]
+
+
+@pytest.mark.parametrize("step", ["begin", "send", "offsets", "commit"])
+async def test_after_any_error_a_publisher_is_of_no_more_use(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    producer = Producer(step)
+    one = made(monkeypatch, producer)
+    with pytest.raises(BrokerError):
+        await one.publish(Outbox(clusters()), 10, "meta", 1)
+    producer.fail_at = ""
+    before = list(producer.calls)
+    with pytest.raises(BrokerUnavailableError, match="read again"):
+        await one.publish(Outbox(), 10, "meta", 1)
+    assert producer.calls == before
+    await one.close()
+
+
+async def test_a_transaction_is_given_up_when_the_broker_has_ended_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    producer = Producer()
+
+    async def hang() -> None:
+        await asyncio.Event().wait()
+
+    producer.commit_transaction = hang  # type: ignore[method-assign]
+    one = made(monkeypatch, producer, transaction_timeout_ms=50)
+    with pytest.raises(BrokerUnavailableError, match="TimeoutError"):
+        await one.publish(Outbox(), 10, "meta", 1)
+
+
+async def test_a_client_that_does_not_stop_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stuck(Producer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.closed = False
+            self._conns = {1: self}
+            self._coordinator = self
+            self._heartbeat_task = asyncio.create_task(asyncio.Event().wait())
+
+        async def stop(self) -> None:
+            await asyncio.Event().wait()
+
+        def close(self) -> None:
+            self.closed = True
+
+    stuck = Stuck()
+    monkeypatch.setattr(connection, "_network", lambda client: client)
+    await connection.stop(cast("Any", stuck), 0.01)
+    assert stuck.closed
+    await asyncio.wait({stuck._heartbeat_task})
+    assert stuck._heartbeat_task.cancelled()
+
+
+def wrapped(cause: Exception) -> Exception:
+    error: Exception = kafka_errors.KafkaError("Unexpected error during batch delivery")
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "words"),
+    [
+        (kafka_errors.ProducerFenced(), FencedError, "another instance"),
+        (wrapped(kafka_errors.InvalidProducerEpoch()), FencedError, "another instance"),
+        (wrapped(kafka_errors.OffsetMetadataTooLargeError()), BrokerError, "offset.metadata.max.bytes"),
+        (kafka_errors.MessageSizeTooLargeError(), BrokerError, "max.message.bytes"),
+        (kafka_errors.InconsistentGroupProtocolError(), BrokerError, "another kind"),
+        (kafka_errors.TopicAuthorizationFailedError("secret"), BrokerError, "ACL"),
+        (kafka_errors.NodeNotReadyError("10.0.0.1"), BrokerUnavailableError, "NodeNotReadyError"),
+        (TimeoutError("secret"), BrokerUnavailableError, "TimeoutError"),
+    ],
+)
+def test_a_client_s_error_becomes_one_of_ours_without_its_text(
+    error: Exception, kind: type[BrokerError], words: str
+) -> None:
+    ours = broker_error(error)
+    assert type(ours) is kind
+    assert words in str(ours)
+    assert "secret" not in str(ours)
+    assert "10.0.0.1" not in str(ours)
+
+
+def test_what_nobody_foresaw_stops_the_process_by_name_and_place_without_its_text() -> None:
+    with pytest.raises(ValueError, match="secret") as caught:
+        int("secret")
+    ours = session._ours(caught.value)
+    assert isinstance(ours, GuaranteeError)
+    assert "ValueError at test_publisher.py:" in str(ours)
+    assert "secret" not in str(ours)
+
+
+class Coordinator:
+    """Answers of an admin client, one after the other."""
+
+    def __init__(self, *answers: dict[Any, Any]) -> None:
+        self.answers = list(answers)
+
+    async def list_consumer_group_offsets(self, group: str, partitions: list[TopicPartition]) -> dict[Any, Any]:
+        assert (group, partitions) == ("g", [TopicPartition("in", 3)])
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+
+PLACE = TopicPartition("in", 3)
+
+
+async def test_progress_is_read_until_two_answers_agree() -> None:
+    first, second = OffsetAndMetadata(5, "a"), OffsetAndMetadata(6, "b")
+    client = Coordinator({PLACE: first}, {}, {PLACE: first}, {PLACE: second}, {PLACE: second})
+    assert await committed(cast("Any", client), SETTINGS, 3) == second
+
+
+async def test_no_progress_is_what_the_coordinator_says_and_not_its_silence() -> None:
+    assert await committed(cast("Any", Coordinator({PLACE: OffsetAndMetadata(-1, "")})), SETTINGS, 3) is None
+    # A coordinator that is still loading, or has moved, answers without partitions.
+    with pytest.raises(BrokerUnavailableError, match=r"in-3.*group g"):
+        await committed(cast("Any", Coordinator({})), SETTINGS, 3)
+
+
+@st.composite
+def snapshots(draw: st.DrawFn) -> Snapshot:
+    next_offset = draw(st.integers(0, 8))
+    held = tuple(sorted(draw(st.sets(st.integers(0, max(0, next_offset - 1)), max_size=next_offset))))
+    return Snapshot(watermark=held[0] if held else next_offset, next_offset=next_offset, held=held)
+
+
+def resolved(snapshot: Snapshot) -> set[int]:
+    return set(range(snapshot.next_offset)) - set(snapshot.held)
+
+
+@given(snapshots(), snapshots())
+def test_a_snapshot_covers_another_if_all_that_is_resolved_there_is_resolved_here(a: Snapshot, b: Snapshot) -> None:
+    assert a.covers(b) == (resolved(b) <= resolved(a))
