@@ -1,0 +1,411 @@
+"""Where a partition begins, and everything that a start must refuse, with its remedy."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from aiokafka.admin import NewTopic, RecordsToDelete
+from kafka_broker import admin, create_topic, end_offsets, produce, read_all, wait_until
+from running import EARLIEST, Stage
+from shoal.errors import InputError, PolicyError
+from shoal.kafka import Start
+from shoal.kafka.metadata import Commit, encode
+from shoal.kafka.progress import Snapshot
+from shoal.policy import Policy
+
+pytestmark = pytest.mark.integration
+
+SKIP = Start(skip_to_end=True)
+
+
+async def refusal(stage: Stage, start: Start = EARLIEST, **kafka: Any) -> str:
+    """What a start ends with, having done nothing: exit code 2 and these words."""
+    before = [await stage.committed(partition) for partition in range(1)]
+    with pytest.raises((InputError, PolicyError)) as caught:
+        async with stage.run(start, **kafka) as run:
+            await run.ended()
+    assert caught.value.exit_code == 2
+    assert [await stage.committed(partition) for partition in range(1)] == before, "a refused start left a mark"
+    return str(caught.value)
+
+
+async def forget_progress(stage: Stage) -> None:
+    """Lose the group's metadata: as after a week without members, or with another group."""
+    stage.document["kafka"]["group"] += "-again"
+
+
+async def released(stage: Stage, count: int = 30) -> list[tuple[int, int]]:
+    """Put records in and let all of them leave."""
+    places = await stage.put(count)
+    await stage.drained()
+    await stage.until_resolved(places)
+    return places
+
+
+async def recreate(stage: Stage, *, keep: bool) -> None:
+    """Make the input anew; Kafka forgets the group's offsets with it, `keep` brings them back as another tool would."""
+    topic = stage.topics["input"]
+    progress = await stage.committed()
+    assert progress is not None
+    async with admin(stage.bootstrap) as client:
+        await client.delete_topics([topic])
+
+        async def is_made() -> bool:
+            answer = await client.create_topics([NewTopic(topic, 1, 1)])
+            return bool(answer.topic_errors[0][1] == 0)
+
+        await wait_until(is_made, what="the topic made anew")
+
+        async def is_led() -> bool:
+            (found,) = await client.describe_topics([topic])
+            return any(one["leader"] >= 0 and not one["error_code"] for one in found["partitions"])
+
+        await wait_until(is_led)
+    await wait_until(lambda: _is_forgotten(stage), what="forgotten offsets")
+    if keep:
+        await stage.commit(progress.offset, progress.metadata)
+
+
+async def _is_forgotten(stage: Stage) -> bool:
+    return await stage.committed() is None
+
+
+async def delete_before(stage: Stage, offset: int) -> None:
+    async with admin(stage.bootstrap) as client:
+        await client.delete_records({stage.place(): RecordsToDelete(offset)})
+
+
+# ---------------------------------------------------------------- no progress
+
+
+async def test_without_progress_and_without_from_the_start_exits_2_names_partitions_and_remedies_and_commits_nothing(
+    bootstrap: str, tmp_path: Path
+) -> None:
+    stage = await Stage.create(bootstrap, tmp_path, partitions=2)
+    await stage.put(10)
+    async with stage.process() as process:
+        assert await process.ended() == 2
+        for word in (f"{stage.topics['input']}-0", f"{stage.topics['input']}-1", "--import", "--skip-to-end", "--from"):
+            assert word in process.said
+        (line,) = process.lines("giving up")
+        assert (line["code"], line["level"]) == ("input", "error")
+        assert "--skip-to-end" in line["reason"]
+    assert await stage.committed(0) is None
+    assert await stage.committed(1) is None
+    assert await stage.read() == []
+
+
+async def test_from_never_overrides_progress(bootstrap: str, tmp_path: Path) -> None:
+    stage = await Stage.create(bootstrap, tmp_path)
+    places = await released(stage)
+    origins: tuple[Literal["earliest"], Literal["latest"]] = ("earliest", "latest")
+    for origin in origins:
+        places += await stage.put(30)
+        # Were `latest` taken, what was just put in would never leave; were `earliest`, the first would leave twice.
+        async with stage.run(Start(origin=origin)) as run:
+            await run.until_read(30)
+        await stage.drained()
+        await stage.until_resolved(places)
+
+
+async def test_from_latest_begins_at_the_end_and_commits_that_alone(bootstrap: str, tmp_path: Path) -> None:
+    stage = await Stage.create(bootstrap, tmp_path)
+    early = await stage.put(30)
+    async with stage.run(Start(origin="latest")) as run:
+        await run.until_ready()
+        assert (await stage.progress()).snapshot == Snapshot(watermark=30, next_offset=30)
+        late = await stage.put(30)
+        await run.until_read(30)
+    await stage.drained()
+    await stage.until_resolved(late)
+    assert not set(early) & set(await stage.fates())
+
+
+async def test_lost_progress_beside_a_filled_output_is_refused_even_with_from_earliest(
+    bootstrap: str, tmp_path: Path
+) -> None:
+    stage = await Stage.create(bootstrap, tmp_path)
+    await released(stage)
+    await forget_progress(stage)
+    words = await refusal(stage)
+    for word in (f"{stage.topics['input']}-0", f"{stage.topics['output']}-0", "--import", "--skip-to-end"):
+        assert word in words
+
+
+async def test_lost_progress_and_skip_to_end_goes_on_at_the_end_and_counts_the_gap(
+    bootstrap: str, tmp_path: Path
+) -> None:
+    stage = await Stage.create(bootstrap, tmp_path)
+    places = await released(stage)
+    gap = await stage.put(7)
+    await forget_progress(stage)
+    async with stage.run(SKIP) as run:
+        await run.until_ready()
+        assert run.total("shoal_records_skipped_total", partition="0") == 37
+        places += await stage.put(30)
+        await run.until_read(30)
+    await stage.drained()
+    await stage.until_resolved(places)
+    assert not set(gap) & set(await stage.fates())
+
+
+async def test_aborted_records_and_marks_on_the_output_are_no_records(bootstrap: str, tmp_path: Path) -> None:
+    stage = await Stage.create(bootstrap, tmp_path)
+    stray = [b'{"age":1,"serial":-1}'] * 3
+    for _ in range(2):
+        await produce(
+            bootstrap, stage.topics["output"], stray, partitions=0, transactional_id=f"{stage.group}-t", abort=True
+        )
+    assert len(await read_all(bootstrap, stage.topics["output"], "read_uncommitted")) == 6
+    await released(stage)
+
+
+# ---------------------------------------------------------------- the log and the progress do not fit
+
+
+async def test_a_watermark_that_is_no_longer_retained_is_refused_and_can_be_skipped(
+    bootstrap: str, tmp_path: Path
+) -> None:
+    stage = await Stage.create(bootstrap, tmp_path)
+    places = await released(stage)
+    await stage.put(20)
+    await delete_before(stage, 40)
+    words = await refusal(stage)
+    assert "begins at 40, after the committed offset 30" in words
+    assert "retention" in words
+    assert "--skip-to-end" in words
+    async with stage.run(SKIP) as run:
+        await run.until_ready()
+        assert run.total("shoal_records_skipped_total") == 20
+        late = await stage.put(30)
+        await run.until_read(30)
+    await stage.drained()
+    await stage.until_resolved(late)
+    assert len(await stage.read()) == len(places) + len(late)
+
+
+async def test_a_log_that_expired_up_to_its_last_mark_has_lost_no_record_and_goes_on(
+    bootstrap: str, tmp_path: Path
+) -> None:
+    stage = await Stage.create(bootstrap, tmp_path)
+    await stage.put(30, transactional_id=f"{stage.group}-t")
+    await stage.drained()
+    end = (await end_offsets(bootstrap, stage.topics["input"]))[0]
+    assert end == 31
+    async with stage.run(EARLIEST) as run:
+
+        async def is_passed() -> bool:
+            return (await stage.progress()).snapshot.watermark == end
+
+        await wait_until(is_passed, what="a watermark behind the mark of the last transaction")
+    await delete_before(stage, end)
+    async with stage.run(EARLIEST) as run:
+        await run.until_ready()
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        "",
+        "reset by somebody",
+        "shoal2:AAAA",
+        "shoal1:AAAA",
+        encode(Commit(Snapshot(10, 10), "0" * 16, 1), "another-topic", 0),
+    ],
+    ids=["none", "foreign", "other version", "broken", "of another topic"],
+)
+async def test_a_committed_offset_without_progress_of_ours_is_refused_and_can_be_skipped(
+    bootstrap: str, tmp_path: Path, metadata: str
+) -> None:
+    stage = await Stage.create(bootstrap, tmp_path)
+    await stage.put(20)
+    await stage.commit(10, metadata)
+    words = await refusal(stage)
+    for word in (f"{stage.topics['input']}-0", "--import", "--skip-to-end"):
+        assert word in words
+    async with stage.run(SKIP) as run:
+        await run.until_ready()
+        assert run.total("shoal_records_skipped_total") == 10
+    assert (await stage.progress()).snapshot.watermark == 20
+
+
+async def test_a_topic_made_anew_takes_the_progress_with_it_and_is_refused_beside_the_filled_output(
+    bootstrap: str, tmp_path: Path
+) -> None:
+    stage = await Stage.create(bootstrap, tmp_path)
+    await released(stage)
+    await recreate(stage, keep=False)
+    await stage.put(40)
+    words = await refusal(stage)
+    assert "no progress" in words
+    assert "--skip-to-end" in words
+
+
+async def test_a_shorter_log_is_another_one_and_is_refused_and_can_be_skipped(bootstrap: str, tmp_path: Path) -> None:
+    stage = await Stage.create(bootstrap, tmp_path)
+    await released(stage)
+    await recreate(stage, keep=True)
+    await stage.put(12)
+    words = await refusal(stage)
+    assert "ends at 12, before offset 30" in words
+    assert "--skip-to-end" in words
+    async with stage.run(SKIP) as run:
+        await run.until_ready()
+        assert run.total("shoal_records_skipped_total") == 12, "the gap is all of the new log"
+    assert len(await stage.read()) == 30
+
+
+@pytest.mark.parametrize("held", [0, 8])
+async def test_a_log_as_long_with_other_timestamps_is_refused_and_can_be_skipped(
+    bootstrap: str, tmp_path: Path, held: int
+) -> None:
+    stage = await Stage.create(bootstrap, tmp_path)
+    await released(stage)
+    if held:
+        await stage.put(held)
+        async with stage.run() as run:
+            await run.until_read(held)
+            # Something that is committed beside what is held.
+            await produce(bootstrap, stage.topics["input"], [b"{"], partitions=0)
+            await run.until(lambda: run.total("shoal_records_total", outcome="quarantined") == 1)
+    before = len(await stage.read())
+    end = (await end_offsets(bootstrap, stage.topics["input"]))[0]
+    await recreate(stage, keep=True)
+    await stage.put(end + 5, timestamps_ms=[1_600_000_000_000 + number for number in range(end + 5)])
+    words = await refusal(stage)
+    assert "another record stands at offset" in words
+    assert "--skip-to-end" in words
+    async with stage.run(SKIP) as run:
+        await run.until_ready()
+        assert run.total("shoal_records_skipped_total") == end + 5
+    assert len(await stage.read()) == before
+
+
+# ---------------------------------------------------------------- checks before the first record
+
+
+async def test_everything_that_stands_in_the_way_is_told_at_once(bootstrap: str, tmp_path: Path) -> None:
+    stage = await Stage.create(bootstrap, tmp_path, partitions=3, stream={"delta": 50_000})
+    narrow = await create_topic(bootstrap, 2)
+    compacted = await create_topic(bootstrap, 1, {"cleanup.policy": "compact"})
+    small: dict[str, Any] = {
+        "output": narrow,
+        "quarantine": compacted,
+        "clusters": "no-such-topic",
+        "evidence": "nor-this",
+    }
+    words = await refusal(stage, EARLIEST, **small, transaction_timeout_ms=901_000)
+    assert words.splitlines()[0] == "start: 6 faults"
+    for word in (
+        "stream.delta: 50000 does not fit",
+        f"kafka.output: topic {narrow} has 2 partitions, the input 3",
+        f"kafka.quarantine: topic {compacted} is compacted",
+        "kafka.clusters: topic no-such-topic does not exist",
+        "kafka.evidence: topic nor-this does not exist",
+        "kafka.transaction_timeout_ms: 901000 is above the broker's maximum, 900000",
+    ):
+        assert word in words
+
+
+async def test_a_compacted_output_is_refused_whatever_else_its_policy_says(bootstrap: str, tmp_path: Path) -> None:
+    stage = await Stage.create(bootstrap, tmp_path)
+    compacted = await create_topic(bootstrap, 1, {"cleanup.policy": "compact,delete"})
+    assert "compacted" in await refusal(stage, output=compacted)
+
+
+async def test_an_output_that_takes_no_such_messages_is_refused_with_both_remedies(
+    bootstrap: str, tmp_path: Path
+) -> None:
+    stage = await Stage.create(bootstrap, tmp_path)
+    small = await create_topic(bootstrap, 1, {"max.message.bytes": "100000"})
+    words = await refusal(stage, output=small)
+    assert "takes 100000 bytes at once" in words
+    assert "max.message.bytes" in words
+    assert "kafka.max_record_bytes" in words
+    stage.document["kafka"] |= {"output": small, "max_record_bytes": 80_000}
+    stage.topics["output"] = small
+    # One batch of all of them would be more than the topic takes.
+    places = await stage.send([stage.record(who="p" * 10_000 + str(n)) for n in range(600)])
+    await stage.drained()
+    await stage.until_resolved(places)
+
+
+async def test_a_missing_input_is_told_by_every_command(bootstrap: str, tmp_path: Path) -> None:
+    stage = await Stage.create(bootstrap, tmp_path)
+    stage.document["kafka"]["input"] = stage.topics["input"] + "-not"
+    assert "kafka.input: topic" in await refusal(stage)
+    async with stage.command("progress") as progress:
+        assert await progress.ended() == 2
+        assert "does not exist" in progress.said
+
+
+# ---------------------------------------------------------------- a changed policy
+
+
+async def changed(stage: Stage, k: int) -> None:
+    stage.document["privacy"] = {"k": k}
+
+
+async def test_a_changed_policy_goes_on_from_the_watermark_never_back_and_says_so(
+    bootstrap: str, tmp_path: Path
+) -> None:
+    stage = await Stage.create(bootstrap, tmp_path)
+    places = await released(stage)
+    places += await stage.put(25)
+    async with stage.run() as run:
+        await run.until_read(25)
+        assert run.total("shoal_policy_changes_total") == 0
+    old = len(await stage.read())
+    await changed(stage, 4)
+    places += await stage.put(30)
+    async with stage.process() as process:
+        await process.until_ready()
+        (line,) = process.lines("policy changed; going on from the watermark")
+        watermark = (await stage.progress()).snapshot.watermark
+        assert line["partition"] == 0
+        assert line["watermark"] <= watermark
+        assert "shoal_policy_changes_total 1.0" in (await process.get("/metrics"))[1]
+        assert await process.terminated() == 0
+    await stage.drained()
+    await stage.until_resolved(places)
+    clusters = [json.loads(message.value or b"") for message in await stage.read("evidence")]
+    later = [cluster for cluster in clusters if min(cluster["offsets"]) >= 55]
+    assert later
+    assert all(len(cluster["offsets"]) >= 4 for cluster in later)
+    assert len(await stage.read()) > old
+
+
+async def test_a_changed_policy_with_a_drain_decided_and_not_carried_out_is_refused_until_drained(
+    bootstrap: str, tmp_path: Path
+) -> None:
+    stage = await Stage.create(bootstrap, tmp_path)
+    places = await stage.put(6)
+    policy = Policy.load(stage.policy_file())
+    decided = Snapshot(watermark=0, next_offset=6, held=(0, 1, 2, 3, 4, 5), drain=6)
+    text = encode(Commit(decided, policy.fingerprint, 1_790_000_000_000), stage.topics["input"], 0)
+    await stage.commit(0, text)
+    await changed(stage, 2)
+    words = await refusal(stage)
+    assert "policy has changed" in words
+    assert "--drain" in words
+    await stage.drained()
+    await stage.until_resolved(places)
+    async with stage.run() as run:
+        await run.until_ready()
+        assert run.total("shoal_policy_changes_total") == 0, "the drain has committed under this policy"
+
+
+async def test_the_same_policy_carries_a_decided_drain_out(bootstrap: str, tmp_path: Path) -> None:
+    stage = await Stage.create(bootstrap, tmp_path)
+    places = await stage.put(9)
+    policy = Policy.load(stage.policy_file())
+    decided = Snapshot(watermark=0, next_offset=6, held=(0, 1, 2, 3, 4, 5), drain=6)
+    await stage.commit(0, encode(Commit(decided, policy.fingerprint, 1), stage.topics["input"], 0))
+    async with stage.run() as run:
+        await run.until_read(3)
+    await stage.until_resolved(places[:6])
+    evidence = [json.loads(message.value or b"") for message in await stage.read("evidence")]
+    assert sorted(offset for cluster in evidence for offset in cluster["offsets"]) == [0, 1, 2, 3, 4, 5]
