@@ -6,8 +6,10 @@ import argparse
 import asyncio
 import contextlib
 import json
+import os
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -32,6 +34,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     set_up_logs(options.log)
     command: Callable[[argparse.Namespace], int] = options.command
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # Ends by unwinding, so that drafts of files are taken away; `run` listens in its own way.
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
     try:
         return command(options)
     except ShoalError as error:
@@ -40,9 +45,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        with contextlib.suppress(OSError):
-            sys.stdout.close()
+        _forget_output()
         return 2
+    except OSError as error:
+        _forget_output()
+        _complain(f"{error.filename or 'a file or stream'}: {error.strerror}")
+        return 2
+    except Exception as error:  # noqa: BLE001 - the last border: a text of whatever this is could hold values
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        _complain(
+            f"unexpected {type(error).__name__} at {Path(frame.filename).name}:{frame.lineno}: nothing was written"
+        )
+        return 2
+
+
+def _forget_output() -> None:
+    """Leave nothing for the interpreter to flush into a pipe or device that does not take it."""
+    with contextlib.suppress(OSError):
+        if sys.stdout is not None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _complain(text: str) -> None:
@@ -91,7 +112,9 @@ def _pipe(options: argparse.Namespace) -> int:
         form=options.format,
         summary=options.summary,
         evidence=options.evidence,
+        quarantine=options.quarantine,
     )
+    files.check(options.policy)
     run_pipe(policy, files)
     return 0
 
@@ -195,6 +218,7 @@ def _pipe_arguments(pipe: Any) -> None:  # noqa: ANN401
     pipe.add_argument("--follow", action="store_true", help=argparse.SUPPRESS)
     pipe.add_argument("--summary", metavar="FILE", help="figures of the run, as JSON")
     pipe.add_argument("--evidence", metavar="FILE", help="which records formed which cluster; protect it")
+    pipe.add_argument("--quarantine", metavar="FILE", help="references to records that are not published")
     pipe.add_argument("--seed", type=int, default=0, metavar="N", help="no rule so far draws at random")
 
 

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -231,3 +232,79 @@ def _feed(process: subprocess.Popen[bytes], lines: bytes) -> bytes:
     except BrokenPipeError:
         pass
     return process.stderr.read()
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        ["-o", "out.csv", "--evidence", "out.csv"],
+        ["-o", "out.csv", "--summary", "out.csv"],
+        ["-o", "visits.csv"],
+        ["-o", "out.csv", "--evidence", "visits.csv"],
+        ["-o", "policy.yaml", "--format", "csv"],
+        ["-o", "out.csv", "--quarantine", "./out.csv"],
+    ],
+)
+def test_no_file_is_written_over_another(policy: str, visits: Path, tmp_path: Path, named: list[str]) -> None:
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    full = [str(tmp_path / word) if "." in word else word for word in named]
+    done = shoal("pipe", policy, "-i", str(visits), *full)
+    assert done.returncode == 2
+    assert b"named twice" in done.stderr
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    "named", [["-o", "/dev/full", "--format", "csv"], ["-o", "."], ["-o", "out.csv", "--summary", "/dev/full"]]
+)
+def test_places_that_take_nothing_are_said_in_one_line(
+    policy: str, visits: Path, tmp_path: Path, named: list[str]
+) -> None:
+    full = [str(tmp_path / word) if word in {".", "out.csv"} else word for word in named]
+    done = shoal("pipe", policy, "-i", str(visits), *full)
+    assert done.returncode == 2
+    assert b"Traceback" not in done.stderr
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_evidence_is_its_owners_alone_and_rights_are_kept(policy: str, visits: Path, tmp_path: Path) -> None:
+    out, evidence = tmp_path / "out.csv", tmp_path / "evidence.jsonl"
+    out.touch(0o600)
+    assert shoal("pipe", policy, "-i", str(visits), "-o", str(out), "--evidence", str(evidence)).returncode == 0
+    assert out.stat().st_mode & 0o777 == 0o600
+    assert evidence.stat().st_mode & 0o777 == 0o600
+
+
+def test_sigterm_takes_drafts_away(policy: str, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    with subprocess.Popen(
+        [*SHOAL, "pipe", policy, "--format", "jsonl", "-o", str(out)], stdin=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        deadline = time.monotonic() + 60
+        while not list(tmp_path.glob(".out.jsonl.*")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.terminate()
+        assert process.wait(30) == 143
+    assert not list(tmp_path.glob(".out.jsonl.*"))
+    assert not out.exists()
+
+
+def test_references_balance_the_accounts_of_a_file(policy: str, tmp_path: Path) -> None:
+    original = tmp_path / "visits.jsonl"
+    lines = [json.dumps(record) for record in records(60)]
+    lines[4] = "{"
+    original.write_text("\n".join(lines) + "\n")
+    names = {name: str(tmp_path / f"{name}.jsonl") for name in ("out", "evidence", "quarantine")}
+    done = shoal(
+        *("pipe", policy, "-i", str(original), "-o", names["out"]),
+        *("--evidence", names["evidence"], "--quarantine", names["quarantine"]),
+    )
+    assert done.returncode == 0
+    told = json.loads(Path(names["quarantine"]).read_text())
+    assert told == {"topic": "visits.jsonl", "partition": 0, "offset": 4, "reason": "undecodable"}
+    judged = shoal(
+        *("verify", policy, "--original", str(original), "--released", names["out"]),
+        *("--evidence", names["evidence"], "--quarantine", names["quarantine"], "--complete"),
+    )
+    assert judged.returncode == 0, judged.stdout

@@ -124,7 +124,7 @@ def _person(value: object, kind: FieldType) -> str | None:
     if kind == "string":
         return None if isinstance(value, Token) else text or None
     if kind == "boolean":
-        return text if text in {"true", "false"} else None
+        return text.lower() if text.lower() in {"true", "false"} else None
     number = _exact(text)
     if number is None:
         return text or None if kind == "any" else None

@@ -62,7 +62,8 @@ class Originals:
 
 def is_export(policy: Policy, path: Path, keys: frozenset[str]) -> bool:
     """Whether a file is an export of a topic; not if the policy declares just these fields itself."""
-    if form_of(path) == "csv" or {attribute.name for attribute in policy.attributes} == keys:
+    own = ({attribute.name for attribute in declared} for declared in (policy.attributes, policy.published))
+    if form_of(path) == "csv" or any(keys == names for names in own):
         return False
     return is_wrapped(path, keys)
 

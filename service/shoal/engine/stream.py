@@ -22,6 +22,9 @@ from shoal.kernel.nearest import Demand
 
 __all__ = ["BY_POSITION", "FLUSHED", "Decisions", "Partitioner", "Released", "StreamAggregator"]
 
+LARGEST_DELTA = 10_000_000
+"""The buffer is allocated at once: more would rather be a mistake."""
+
 _ZERO = np.zeros(1, np.int64)
 
 
@@ -353,6 +356,8 @@ def parameter_faults(k: int, delta: int, rule: str, position: float, max_share: 
         return [*faults, *position_faults(position), *rule_faults(rule)]
     if k < 2:  # noqa: PLR2004 - one person alone is no cluster
         faults.append("k: must be at least 2")
+    if max(k, delta) > LARGEST_DELTA:
+        faults.append(f"k, delta: must be at most {LARGEST_DELTA}")
     if delta < max(k - 1, 1):
         faults.append("delta: must be at least k - 1, or no cluster could ever be filled")
     if not 0 < max_share <= 1:

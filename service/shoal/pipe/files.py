@@ -30,6 +30,21 @@ class Files:
     form: Form | None = None
     summary: str | None = None
     evidence: str | None = None
+    quarantine: str | None = None
+
+    def check(self, policy: str) -> None:
+        """Refuse to write over the input, the policy, or another output.
+
+        Raises
+        ------
+        ConfigError
+            Two of the names mean one file.
+        """
+        outputs = [name for name in (self.target, self.summary, self.evidence, self.quarantine) if name is not None]
+        named = [os.path.realpath(name) for name in (self.source, policy, *outputs) if name not in {PIPE, os.devnull}]
+        twice = sorted({name for name in named if named.count(name) > 1})
+        if twice or outputs.count(PIPE) > 1:
+            raise ConfigError(f"{twice[0] if twice else 'standard output'}: named twice; give each its own file")
 
     def form_of(self, path: str) -> Form:
         """Format of a file: by its suffix, else as told.
@@ -59,6 +74,8 @@ def opened_for_reading(path: str) -> Iterator[BinaryIO]:
         It cannot be opened.
     """
     if path == PIPE:
+        if sys.stdin is None:
+            raise InputError("standard input is closed; give -i FILE")
         yield sys.stdin.buffer
         return
     try:
@@ -70,8 +87,10 @@ def opened_for_reading(path: str) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def opened_for_writing(path: str) -> Iterator[BinaryIO]:
+def opened_for_writing(path: str, *, private: bool = False) -> Iterator[BinaryIO]:
     """Open a file that appears under its name when the context ends well, and never half; or standard output.
+
+    With ``private`` a new file is for its owner alone. A file that exists keeps its permissions, a link its place.
 
     Raises
     ------
@@ -79,10 +98,14 @@ def opened_for_writing(path: str) -> Iterator[BinaryIO]:
         It cannot be written there.
     """
     if path == PIPE:
+        if sys.stdout is None:
+            raise InputError("standard output is closed; give -o FILE")
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    target = Path(path)
+    target = Path(path).resolve()
+    if target.is_dir():
+        raise InputError(f"{path}: is a folder; name a file in it")
     if target.exists() and not target.is_file():
         # A device or a pipe is written to as it is; it cannot be put in place whole.
         with target.open("wb") as file:
@@ -97,17 +120,20 @@ def opened_for_writing(path: str) -> Iterator[BinaryIO]:
             yield cast("BinaryIO", draft)
             draft.flush()
             os.fsync(draft.fileno())
-        _publish(Path(draft.name), target)
+        _publish(Path(draft.name), target, private=private)
     except BaseException:
         Path(draft.name).unlink(missing_ok=True)
         raise
 
 
-def _publish(draft: Path, target: Path) -> None:
-    # A temporary file is its owner's alone; the finished one gets the rights of any new file.
+def _publish(draft: Path, target: Path, *, private: bool) -> None:
+    # A temporary file is its owner's alone; a finished one that is not private gets the rights of any new file.
     mask = os.umask(0)
     os.umask(mask)
-    draft.chmod(0o666 & ~mask)
+    if target.exists():
+        draft.chmod(target.stat().st_mode & 0o777)
+    elif not private:
+        draft.chmod(0o666 & ~mask)
     draft.replace(target)
 
 

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import BinaryIO, NoReturn
 
 import msgspec
@@ -14,7 +15,7 @@ import numpy as np
 from tqdm import tqdm
 
 from shoal.flow import Accounts, Flow, Outcome
-from shoal.pipe.files import PIPE, Files, Form, opened_for_reading, opened_for_writing, write_text
+from shoal.pipe.files import PIPE, Files, Form, opened_for_reading, opened_for_writing
 from shoal.policy import Policy
 from shoal.records import (
     Block,
@@ -24,6 +25,7 @@ from shoal.records import (
     Encoder,
     JsonDecoder,
     JsonLines,
+    Reason,
     RecordEncoder,
 )
 
@@ -55,15 +57,22 @@ def run_pipe(policy: Policy, files: Files) -> None:
         source = stack.enter_context(opened_for_reading(files.source))
         blocks = _blocks(source, files.form_of(files.source), policy, encoder, files.source)
         target = stack.enter_context(opened_for_writing(files.target))
-        evidence = None if files.evidence is None else stack.enter_context(opened_for_writing(files.evidence))
+        evidence, quarantine, summary = (
+            None if name is None else stack.enter_context(opened_for_writing(name, private=private))
+            for name, private in ((files.evidence, True), (files.quarantine, True), (files.summary, False))
+        )
         header = encoder.header()
         if header is not None:
             target.write(header + b"\n")
-        for outcome in _decided(flow, blocks, _bar()):
+        topic = Path(files.source).name
+        for outcome, refused in _decided(flow, blocks, _bar()):
             _write(outcome, target, evidence)
-    if files.summary is not None:
-        summary = flow.accounts.summary(flow.held, time.monotonic() - began)
-        write_text(files.summary, json.dumps(summary, indent=2) + "\n")
+            if quarantine is not None:
+                lines = [{"topic": topic, "partition": 0, "offset": place, "reason": why} for place, why in refused]
+                quarantine.write(msgspec.json.Encoder().encode_lines(lines))
+        if summary is not None:
+            told = flow.accounts.summary(flow.held, time.monotonic() - began)
+            summary.write(json.dumps(told, indent=2).encode() + b"\n")
 
 
 def _blocks(
@@ -79,17 +88,27 @@ def _blocks(
         yield from ((messages.take(part), len(part)) for part in JsonLines(source))
 
 
-def _decided(flow: Flow, blocks: Iterable[tuple[Block, int]], bar: tqdm[NoReturn]) -> Iterator[Outcome]:
+def _decided(
+    flow: Flow, blocks: Iterable[tuple[Block, int]], bar: tqdm[NoReturn]
+) -> Iterator[tuple[Outcome, list[tuple[int, str]]]]:
+    """Yield what each block led to, and which records are not published and why."""
     first = 0
     with bar:
         for block, count in blocks:
             _note(flow.accounts, block, count)
             places = block.index + first
+            refused = [(first + place, reason.value) for place, reason in block.rejected]
             first += count
-            if len(block):
-                yield flow.push(block, np.column_stack([np.zeros_like(places), places]))
+            marks = np.column_stack([np.zeros_like(places), places])
+            outcome = flow.push(block, marks) if len(block) else Outcome([], [])
+            yield outcome, refused + _suppressed(outcome)
             bar.update(count)
-        yield flow.flush()
+        outcome = flow.flush()
+        yield outcome, _suppressed(outcome)
+
+
+def _suppressed(outcome: Outcome) -> list[tuple[int, str]]:
+    return [(place, Reason.SUPPRESSED.value) for place in outcome.suppressed]
 
 
 def _note(accounts: Accounts, block: Block, count: int) -> None:

@@ -14,9 +14,8 @@ from typing import Any, TypeAlias
 
 from pydantic import ValidationError
 from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap, CommentedSeq
-from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import YAMLError
+from ruamel.yaml.nodes import MappingNode, SequenceNode
 
 from shoal.errors import Fault, InputError, PolicyError
 from shoal.policy.sections import Document
@@ -25,6 +24,9 @@ __all__ = ["FieldPath", "Lines", "line_of", "read_document"]
 
 FieldPath: TypeAlias = tuple[str, ...]
 Lines: TypeAlias = dict[FieldPath, int]
+
+LARGEST_TEXT, LARGEST_NODES = 1 << 20, 100_000
+"""More characters, or more values with aliases put in, are no policy but an attack on whoever reads it."""
 
 _WORDS = {
     "extra_forbidden": "unknown field; remove it or check its spelling",
@@ -55,11 +57,18 @@ def read_document(path: Path) -> tuple[Document, list[Fault], Lines]:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise PolicyError([Fault((), "not UTF-8 text")], str(path)) from None
-    tree, lines = _parse_toml(text, path) if path.suffix == ".toml" else _parse_yaml(text, path)
+    if len(text) > LARGEST_TEXT:
+        raise PolicyError([Fault((), "too long for a policy")], str(path))
+    try:
+        parse = _parse_toml if path.suffix.lower() == ".toml" else _parse_yaml
+        tree, lines, faults = parse(text.removeprefix("\ufeff"), path)
+    except (ValueError, RecursionError, OverflowError):
+        raise PolicyError([Fault((), "too deep, too large, or a number out of all bounds")], str(path)) from None
     if not isinstance(tree, dict):
         raise PolicyError([Fault((), "must be a mapping with 'attributes' and 'privacy'", 1)], str(path))
-    document, faults = _fit(tree, lines)
-    return document, faults, lines
+    document, misfits = _fit(tree, lines)
+    known = {fault.path for fault in faults}
+    return document, [*faults, *(fault for fault in misfits if fault.path not in known)], lines
 
 
 def line_of(path: FieldPath, lines: Lines) -> int | None:
@@ -70,32 +79,48 @@ def line_of(path: FieldPath, lines: Lines) -> int | None:
     return None
 
 
-def _parse_yaml(text: str, path: Path) -> tuple[Any, Lines]:
+def _parse_yaml(text: str, path: Path) -> tuple[object, Lines, list[Fault]]:
     try:
-        tree = YAML(typ="rt").load(text)
-    except DuplicateKeyError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else None
-        raise PolicyError([Fault((), "this key stands twice", line)], str(path)) from None
+        lines: Lines = {}
+        faults: list[Fault] = []
+        _walk(YAML().compose(text), (), lines, faults, [LARGEST_NODES])
+        reader = YAML(typ="rt")
+        reader.allow_duplicate_keys = True
+        return _plain(reader.load(text)), lines, faults
     except YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = mark.line + 1 if mark else None
         raise PolicyError([Fault((), "not valid YAML", line)], str(path)) from None
-    lines: Lines = {}
-    _note_lines(tree, (), lines)
-    return _plain(tree), lines
 
 
-def _note_lines(tree: object, path: FieldPath, lines: Lines) -> None:
-    if isinstance(tree, CommentedMap):
-        for key, value in tree.items():
-            here = (*path, str(key))
-            lines[here] = tree.lc.key(key)[0] + 1
-            _note_lines(value, here, lines)
-    elif isinstance(tree, CommentedSeq):
-        for index, value in enumerate(tree):
-            here = (*path, str(index))
-            lines[here] = tree.lc.item(index)[0] + 1
-            _note_lines(value, here, lines)
+def _walk(node: object, path: FieldPath, lines: Lines, faults: list[Fault], left: list[int]) -> None:
+    """Note the line of every field, and keys that stand twice or are no text; aliases are walked where they stand."""
+    left[0] -= 1
+    if left[0] < 0:
+        raise ValueError
+    if isinstance(node, MappingNode):
+        _walk_mapping(node, path, lines, faults, left)
+    elif isinstance(node, SequenceNode):
+        for index, value in enumerate(node.value):
+            lines[*path, str(index)] = value.start_mark.line + 1
+            _walk(value, (*path, str(index)), lines, faults, left)
+
+
+def _walk_mapping(node: MappingNode, path: FieldPath, lines: Lines, faults: list[Fault], left: list[int]) -> None:
+    seen: set[str] = set()
+    for key, value in node.value:
+        line, name = key.start_mark.line + 1, str(key.value)
+        if name == "<<":
+            _walk(value, path, {}, faults, left)
+            continue
+        here = (*path, name)
+        if str(key.tag) != "tag:yaml.org,2002:str":
+            faults.append(Fault(here, "a name must be text: put it in quotes", line))
+        elif name in seen:
+            faults.append(Fault(here, "this key stands twice", line))
+        seen.add(name)
+        lines.setdefault(here, line)
+        _walk(value, here, lines, faults, left)
 
 
 def _plain(tree: object) -> object:
@@ -114,14 +139,14 @@ _TOML_TABLE = re.compile(r"^\s*\[([^\[\]]+)\]\s*(#.*)?$")
 _TOML_KEY = re.compile(r"""^\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""")
 
 
-def _parse_toml(text: str, path: Path) -> tuple[Any, Lines]:
+def _parse_toml(text: str, path: Path) -> tuple[object, Lines, list[Fault]]:
     try:
         tree = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         found = re.search(r"at line (\d+)", str(error))
         line = int(found.group(1)) if found else None
         raise PolicyError([Fault((), "not valid TOML, or a key stands twice", line)], str(path)) from None
-    return tree, dict(_toml_lines(text))
+    return tree, dict(_toml_lines(text)), []
 
 
 def _toml_lines(text: str) -> Iterator[tuple[FieldPath, int]]:

@@ -17,6 +17,8 @@ Finding: TypeAlias = tuple[FieldPath, str]
 
 _QUASI_ONLY = ("scale", "bounds", "out_of_bounds", "integer", "resolution", "weight", "order", "taxonomy")
 _LARGEST_EXACT = 2**53
+_LARGEST_DELTA = 10_000_000
+_FINEST, _COARSEST = Decimal("1e-15"), Decimal("1e15")
 
 
 def broken_rules(document: Document) -> Iterator[Finding]:
@@ -37,6 +39,8 @@ def _attribute_rules(document: Document) -> Iterator[Finding]:
         return
     for name, attribute in document.attributes.items():
         path = ("attributes", name)
+        if not name or not name.isprintable():
+            yield path, "a name must not be empty, and of characters that can be printed"
         if attribute.role is None:
             yield (*path, "role"), "missing: identifier, quasi_identifier, confidential or other"
             continue
@@ -74,6 +78,8 @@ def _bounds_rules(path: FieldPath, bounds: list[float] | None) -> Iterator[Findi
         yield (*path, "bounds"), "must be finite and within +-2^53"
     elif not bounds[0] < bounds[1]:
         yield (*path, "bounds"), "low must be below high"
+    elif bounds[1] - bounds[0] < float(_FINEST) * 1000:
+        yield (*path, "bounds"), "are closer together than 1e-12: give the attribute in another unit"
 
 
 def _resolution_rules(path: FieldPath, attribute: AttributeSection) -> Iterator[Finding]:
@@ -88,6 +94,8 @@ def _resolution_rules(path: FieldPath, attribute: AttributeSection) -> Iterator[
         size = Decimal("nan")
     if not size.is_finite() or size < 0:
         yield (*path, "resolution"), "must be 0 (publish the exact mean) or a finite number above 0"
+    elif size != 0 and not _FINEST <= size <= _COARSEST:
+        yield (*path, "resolution"), "must be 0, or between 1e-15 and 1e15"
     elif attribute.bounds is not None and len(attribute.bounds) == 2:  # noqa: PLR2004
         low, high = attribute.bounds
         if math.isfinite(high - low) and size > high - low > 0:
@@ -136,8 +144,8 @@ def _privacy_rules(privacy: PrivacySection | None) -> Iterator[Finding]:
         return
     if privacy.k is None:
         yield ("privacy", "k"), "missing: the smallest number of people in a cluster"
-    elif privacy.k < 2:  # noqa: PLR2004 - one person alone is no cluster
-        yield ("privacy", "k"), "must be at least 2"
+    elif not 2 <= privacy.k <= _LARGEST_DELTA:  # noqa: PLR2004 - one person alone is no cluster
+        yield ("privacy", "k"), f"must be at least 2, and at most {_LARGEST_DELTA}"
     yield from _share_rules(privacy.max_share, privacy.k)
     for name in ("l", "t"):
         if getattr(privacy, name) is not None:
@@ -175,8 +183,8 @@ def _stream_rules(document: Document) -> Iterator[Finding]:
 def _delay_rules(stream: StreamSection, privacy: PrivacySection | None) -> Iterator[Finding]:
     if stream.delta is None:
         yield ("stream", "delta"), "missing: the largest delay, in records"
-    elif stream.delta < 1:
-        yield ("stream", "delta"), "must be at least 1"
+    elif not 1 <= stream.delta <= _LARGEST_DELTA:
+        yield ("stream", "delta"), f"must be from 1 to {_LARGEST_DELTA}"
     elif privacy is not None and privacy.k is not None and stream.delta < privacy.k - 1:
         yield ("stream", "delta"), "must be at least k - 1, or no cluster could ever be filled"
     if stream.max_delay_s is not None and not (stream.max_delay_s > 0 and math.isfinite(stream.max_delay_s)):

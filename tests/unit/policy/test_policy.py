@@ -230,7 +230,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_words_stay_words(tmp_path: Path) -> None:
-    policy = load(GOOD.replace("diagnosis", "no").replace("ward", "2020-01-01"), tmp_path)
+    policy = load(GOOD.replace("diagnosis", "no").replace("ward", "'2020-01-01'"), tmp_path)
     assert [a.name for a in policy.kept] == ["no", "2020-01-01"]
 
 
@@ -300,3 +300,54 @@ def test_what_is_resolved_is_plain(tmp_path: Path) -> None:
         "resolution": "500",
         "weight": 2.0,
     }
+
+
+def test_doubled_keys_are_told_with_all_other_faults(tmp_path: Path) -> None:
+    found = faults(
+        GOOD.replace("income", "age").replace("{k: 10}", "{k: 1}").replace("role: other", "role: nobody"), tmp_path
+    )
+    assert set(found) == {"attributes.age", "attributes.ward.role", "privacy.k"}
+
+
+def test_merge_keys_and_aliases_are_read(tmp_path: Path) -> None:
+    text = "attributes:\n  a: &b {role: quasi_identifier, bounds: [0, 1]}\n  b:\n    <<: *b\n    weight: 2\n  c: *b\n"
+    policy = load(text + "subject: every_record\nprivacy: {k: 2}\nstream: {delta: 3}\n", tmp_path)
+    assert [(a.name, a.weight) for a in policy.quasi_identifiers] == [("a", 1.0), ("b", 2.0), ("c", 1.0)]
+
+
+@pytest.mark.parametrize("key", ["true", "null", "1", "1.50", "0x10", "2020-01-01"])
+def test_names_that_are_no_text_are_refused(key: str, tmp_path: Path) -> None:
+    assert "quotes" in faults(GOOD.replace("diagnosis", key), tmp_path)[f"attributes.{key}"][1]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: " + "[" * 5000 + "]" * 5000,
+        "a: " + "9" * 5000,
+        "a: &a [x, x, x, x, x, x, x, x, x, x]\n"
+        + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}' if n else '*a'] * 10)}]\n" for n in range(7)),
+        "x" * (1 << 21),
+    ],
+)
+def test_text_made_to_break_the_reader(text: str, tmp_path: Path) -> None:
+    with pytest.raises(PolicyError):
+        load(text, tmp_path)
+    with pytest.raises(PolicyError):
+        load(text.replace("a: ", "a = "), tmp_path, "p.toml")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("{delta: 100}", "{delta: 1000000000000}"),
+        ("{k: 10}", "{k: 100000000000000000000}"),
+        ("resolution: 500", "resolution: 1.0e-310"),
+        ("resolution: 500", "resolution: 1.0e+30"),
+        ("bounds: [0, 110]", "bounds: [0, 1.0e-300]"),
+        ("diagnosis", '"\\ud800"'),
+        ("diagnosis", '""'),
+    ],
+)
+def test_numbers_and_names_out_of_all_bounds_are_refused(old: str, new: str, tmp_path: Path) -> None:
+    assert faults(GOOD.replace(old, new), tmp_path)
