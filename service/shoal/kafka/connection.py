@@ -89,13 +89,10 @@ def _security(settings: KafkaSection) -> dict[str, Any]:
 
 
 def consumer(settings: KafkaSection, **options: Any) -> AIOKafkaConsumer:  # noqa: ANN401 - the client's own
-    """Build a consumer that reads committed records only and never resets or commits by itself."""
+    """Build a consumer of committed records (unless told otherwise) that never resets or commits by itself."""
     return AIOKafkaConsumer(
         **_security(settings),
-        isolation_level="read_committed",
-        enable_auto_commit=False,
-        auto_offset_reset="none",
-        **options,
+        **{"isolation_level": "read_committed", "enable_auto_commit": False, "auto_offset_reset": "none"} | options,
     )
 
 

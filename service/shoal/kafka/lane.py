@@ -92,7 +92,8 @@ class Lane:
         """First offset the next message may have."""
         self._policy, self._decoder, self._sink, self._metrics, self._now = policy, decoder, sink, metrics, now
         self._anchor = commit.snapshot.anchor
-        self._begin = self._committed = commit.snapshot.watermark
+        self._begin = self.committed = commit.snapshot.watermark
+        """Watermark of the last commit."""
         self._interval_s = interval_s
         delay_s = policy.streaming().max_delay_s
         self._max_delay_ms = None if delay_s is None else delay_s * 1000
@@ -157,7 +158,7 @@ class Lane:
         elif at_end and self._is_overdue():
             await self._drain()
         # The watermark alone is worth a commit when it passes what is no record: else lag would never be nothing.
-        has_news = bool(self._outbox) or self.progress.watermark > self._committed
+        has_news = bool(self._outbox) or self.progress.watermark > self.committed
         if has_news and self._transaction is None and self._is_time_to_commit():
             # Packed now: when the task begins, more may have been read.
             self._transaction = asyncio.create_task(self._send(self._pack()))
@@ -345,7 +346,7 @@ class Lane:
         except BrokerError:
             self._metrics.transactions.labels("aborted").inc()
             raise
-        self._committed = watermark
+        self.committed = watermark
         self._metrics.transactions.labels("committed").inc()
         self._metrics.transaction_seconds.observe([max(0.0, self._now() - started)])
         self._account(outbox, parcel.rows, parcel.figures)

@@ -351,8 +351,7 @@ class Session:
         for place, lane in lanes:
             self._metrics.forget(place.topic, place.partition)
             self._health.restoring.discard(place.partition)
-            watermark = lane.progress.watermark
-            log.info("handed back", topic=place.topic, partition=place.partition, watermark=watermark, held=lane.held)
+            log.info("handed back", topic=place.topic, partition=place.partition, watermark=lane.committed)
         for result in results:
             if isinstance(result, Exception) and finish:
                 raise _ours(result) from None

@@ -24,7 +24,7 @@ from shoal.kafka.progress import AnotherLogError, Snapshot
 from shoal.kafka.publisher import Outbox, Publisher
 from shoal.policy import KafkaSection
 
-__all__ = ["Beginning", "Start", "begin", "committed", "visible"]
+__all__ = ["Beginning", "Start", "begin", "check_settled", "committed", "visible"]
 
 READ_S = 10.0
 CLOSE_S = 2.0
@@ -152,8 +152,9 @@ def _check_policy(commit: Commit, fingerprint: str, where: str, *, drain: bool) 
 
 
 async def _first_offset(settings: KafkaSection, partition: int, start: Start, low: int, high: int) -> int:
-    where = f"{settings.input}-{partition}"
-    async with aclosing(visible(settings, TopicPartition(settings.output, partition))) as records:
+    where, target = f"{settings.input}-{partition}", TopicPartition(settings.output, partition)
+    await check_settled(settings, target)
+    async with aclosing(visible(settings, target)) as records:
         async for _ in records:
             raise InputError(
                 f"{where}: no progress is committed for group {settings.group}, but {settings.output}-{partition} "
@@ -167,6 +168,29 @@ async def _first_offset(settings: KafkaSection, partition: int, start: Start, lo
             "or --from latest, bring it back with 'shoal progress POLICY --import FILE', or start with --skip-to-end"
         )
     return low if start.origin == "earliest" else high
+
+
+async def check_settled(settings: KafkaSection, place: TopicPartition) -> None:
+    """See that no open transaction hides from readers of committed data what stands behind it.
+
+    Raises
+    ------
+    BrokerUnavailableError
+        There is one. It ends by itself, at the latest with its timeout.
+    """
+    ends = []
+    for isolation in ("read_uncommitted", "read_committed"):
+        reader = consumer(settings, isolation_level=isolation)
+        await reader.start()
+        try:
+            ends.append((await reader.end_offsets([place]))[place])
+        finally:
+            await stop(reader, CLOSE_S)
+    if ends[0] > ends[1]:
+        raise BrokerUnavailableError(
+            f"{place.topic}-{place.partition}: an open transaction hides what stands behind offset {ends[1]}; waiting "
+            "for its end"
+        )
 
 
 async def visible(

@@ -16,7 +16,7 @@ from shoal.kafka.checks import Layout, partitions_of
 from shoal.kafka.connection import admin
 from shoal.kafka.metadata import Commit, decode
 from shoal.kafka.publisher import Outbox, Publisher
-from shoal.kafka.start import committed, visible
+from shoal.kafka.start import check_settled, committed, visible
 from shoal.policy import KafkaSection, Policy
 
 __all__ = ["export_progress", "import_progress", "report_progress"]
@@ -142,6 +142,7 @@ def _covers(saved: _Saved, commit: Commit, found: OffsetAndMetadata, settings: K
 async def _has_published_since(settings: KafkaSection, partition: int, at_ms: int) -> bool:
     """Whether the output shows records of a later commit: they carry its time, floored to the commit interval."""
     place = TopicPartition(settings.output, partition)
+    await check_settled(settings, place)
     async with aclosing(visible(settings, place, since_ms=at_ms + 1)) as records:
         async for record in records:
             # Where the broker puts its own time on records, those of the exported commit are later than it, too.
