@@ -405,7 +405,7 @@ def test_make_help_lists_what_people_count_on() -> None:
     assert listed >= {"demo", "test", "check", "kafka-up", "kafka-down", "bench", "papers", "nightly", "install", "fix"}
 
 
-@pytest.mark.parametrize("target", ["bench", "papers"])
+@pytest.mark.parametrize("target", ["papers"])
 def test_what_comes_later_says_so(target: str) -> None:
     done = make(target)
     assert done.returncode == 2
