@@ -39,8 +39,8 @@ def _attribute_rules(document: Document) -> Iterator[Finding]:
         return
     for name, attribute in document.attributes.items():
         path = ("attributes", name)
-        if not name or not name.isprintable():
-            yield path, "a name must not be empty, and of characters that can be printed"
+        if any("\ud800" <= letter <= "\udfff" for letter in name):
+            yield path, "holds half a character (a lone surrogate): no message can have such a name"
         if attribute.role is None:
             yield (*path, "role"), "missing: identifier, quasi_identifier, confidential or other"
             continue
