@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 from typing import Literal
 
 import structlog
@@ -16,6 +17,8 @@ from structlog.types import EventDict, Processor
 from shoal.errors import ShoalError
 
 __all__ = ["code_of", "logger", "set_up_logs"]
+
+QUIET_S = 30.0
 
 _QUIET = ("aiokafka", "aiohttp", "asyncio", "numba", "kafka")
 
@@ -38,6 +41,7 @@ def set_up_logs(style: Literal["json", "text"]) -> None:
         cache_logger_on_first_use=False,
     )
     handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(_Repeats())
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[_bare_foreign, *shared],
@@ -49,6 +53,24 @@ def set_up_logs(style: Literal["json", "text"]) -> None:
     root.setLevel(logging.INFO)
     for name in _QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)
+
+
+class _Repeats(logging.Filter):
+    """Lets a client's line pass once in a while: one that waits for a lost broker says the same for ever."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last: dict[tuple[str, str], float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Say whether this line is to be written; the lines of the service itself always are."""
+        if not record.name.startswith(_QUIET):
+            return True
+        line = (record.name, str(record.msg))
+        is_due = time.monotonic() - self._last.get(line, -QUIET_S) >= QUIET_S
+        if is_due:
+            self._last[line] = time.monotonic()
+        return is_due
 
 
 def logger(room: str) -> structlog.stdlib.BoundLogger:

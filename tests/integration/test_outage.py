@@ -1,0 +1,249 @@
+"""A broker that is not there, stops answering, goes away and comes back: nothing twice, nothing lost, no false yes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka_broker import admin, load_local, wait_until
+from running import Stage
+
+pytestmark = pytest.mark.integration
+
+QUICK = ("broker.session.timeout.ms=1000", "broker.heartbeat.interval.ms=200")
+
+
+@dataclass
+class Private:
+    """A broker of a test's own, which may be paused, stopped, and started again where it was."""
+
+    home: Path
+    bootstrap: str
+    pid: int
+    process: subprocess.Popen[bytes] | None = None
+
+    def pause(self) -> None:
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+        if self.process is not None:
+            self.process.wait(30)
+
+    def is_gone(self) -> bool:
+        if self.process is not None:
+            return self.process.poll() is not None
+        return load_local().process_began(self.pid, str(self.home / "server.properties")) is None
+
+    async def start_again(self, *settings: str) -> None:
+        """Start it with the same data on the same port, which the local broker itself never does."""
+        await wait_until(self.is_gone, what="the end of the broker")
+        local = load_local()
+        properties = self.home / "server.properties"
+        with properties.open("a") as file:
+            # Its former self is waited for as long as that.
+            file.writelines(f"\n{setting}" for setting in (*QUICK, *settings))
+        command = [local._java(), *local.JVM, f"-Dlog4j2.configurationFile={local.HERE / 'log4j2.properties'}"]
+        with (self.home / "broker.log").open("ab") as log:
+            self.process = subprocess.Popen(  # noqa: ASYNC220 - it takes no time
+                [*command, "-cp", f"{local._libraries()}/*", "kafka.Kafka", str(properties)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.home,
+                start_new_session=True,
+            )
+        self.pid = self.process.pid
+        await wait_until(lambda: local._answers(self.bootstrap), 60, "the broker")
+
+
+@pytest.fixture(scope="module")
+def private(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Private]:
+    local = load_local()
+    home = tmp_path_factory.mktemp("kafka") / "run"
+    found = local.up(home)
+    one = Private(home, found.bootstrap, found.pid)
+    try:
+        yield one
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            one.resume()
+        one.stop(signal.SIGKILL)
+        local.down(home)
+
+
+def dead_address() -> str:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{one.getsockname()[1]}"
+
+
+def stage_at(address: str, folder: Path, **kafka: Any) -> Stage:
+    """A policy for a broker that nobody can ask for topics."""
+    topics = {"input": "in", "output": "out"}
+    document = {
+        "attributes": {"age": {"role": "quasi_identifier", "scale": "numeric", "bounds": [0, 110], "integer": True}},
+        "subject": "every_record",
+        "privacy": {"k": 3},
+        "stream": {"delta": 20},
+        "kafka": {"group": "g", **topics, **kafka},
+    }
+    return Stage(address, folder, topics, document)
+
+
+# ---------------------------------------------------------------- never there
+
+
+async def test_a_start_against_a_dead_address_ends_with_3_and_a_message_when_patience_is_over(tmp_path: Path) -> None:
+    address = dead_address()
+    stage = stage_at(address, tmp_path, patience_s=1.5)
+    began = time.monotonic()
+    async with stage.process("--from", "earliest") as process:
+        assert (await process.get("/livez"))[0] == 200
+        assert (await process.get("/readyz")) == (503, "not ready: broker not reached, not a member of the group yet\n")
+        assert await process.ended(15) == 3
+        assert time.monotonic() - began > 1.5
+        assert f"the broker at {address} could not be reached" in process.said
+        assert process.lines("session ended")[0]["retry_s"] == 0.1
+        (line,) = process.lines("giving up")
+        assert "kafka.patience_s" in line["reason"]
+
+
+async def test_a_start_against_a_dead_address_can_be_stopped(tmp_path: Path) -> None:
+    async with stage_at(dead_address(), tmp_path).process() as process:
+        await wait_until(lambda: process.lines("session ended"), what="a first try")
+        assert await process.terminated() == 0
+
+
+async def test_an_address_that_takes_connections_and_never_answers_is_no_broker(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        address = f"127.0.0.1:{deaf.getsockname()[1]}"
+        async with stage_at(address, tmp_path).process() as process:
+            assert (await process.get("/readyz"))[0] == 503
+            assert await process.terminated() == 0
+        async with stage_at(address, tmp_path).command("progress") as progress:
+            assert progress.code is None, "it waits for as long as the client does"
+
+
+# ---------------------------------------------------------------- gone for a while
+
+
+async def test_a_broker_that_stops_answering_for_a_while_is_told_and_costs_nothing(
+    private: Private, tmp_path: Path
+) -> None:
+    stage = await Stage.create(private.bootstrap, tmp_path, partitions=2, kafka={"session_timeout_ms": 6000})
+    async with stage.process("--from", "earliest") as process:
+        await process.until_ready()
+        places = await stage.put(200) + await stage.put(200, 1)
+        await wait_until(lambda: _has_read(process, 300), what="reading")
+        private.pause()
+        try:
+
+            async def is_told() -> bool:
+                assert (await process.get("/livez"))[0] == 200
+                status, words = await process.get("/readyz")
+                return status == 503 and "broker not reached" in words
+
+            await wait_until(is_told, 30, "the truth about the broker")
+            # Longer than the session lasts: the membership is lost as well.
+            await asyncio.sleep(4)
+            assert process.code is None
+        finally:
+            private.resume()
+        await process.until_ready(60)
+        places += await stage.put(200) + await stage.put(200, 1)
+        await stage.until_resolved(places[:300])
+        assert await process.terminated() == 0
+    await stage.drained()
+    await stage.until_resolved(places)
+    assert set(await stage.fates()) == set(places)
+
+
+async def _has_read(process: Any, count: int) -> bool:
+    from running import sample
+
+    return sample((await process.get("/metrics"))[1], "shoal_records_total", outcome="in") >= count
+
+
+@pytest.mark.parametrize("load", ["idle", "in the middle of a commit"])
+async def test_a_worker_whose_broker_does_not_answer_still_ends_when_told(
+    private: Private, tmp_path: Path, load: str
+) -> None:
+    stage = await Stage.create(private.bootstrap, tmp_path, stream={"delta": 20})
+    places = []
+    async with stage.process("--from", "earliest") as process:
+        await process.until_ready()
+        if load != "idle":
+            places = await stage.put(3000)
+        private.pause()
+        try:
+            began = time.monotonic()
+            assert await process.terminated() == 0
+            assert time.monotonic() - began < 10
+        finally:
+            private.resume()
+    await stage.drained()
+    await stage.until_resolved(places)
+
+
+async def test_patience_ends_while_the_broker_does_not_answer(private: Private, tmp_path: Path) -> None:
+    stage = await Stage.create(private.bootstrap, tmp_path, kafka={"patience_s": 3})
+    async with stage.process("--from", "earliest") as process:
+        await process.until_ready()
+        await stage.put(100)
+        private.pause()
+        try:
+            assert await process.ended(40) == 3
+            assert "kafka.patience_s" in process.said
+        finally:
+            private.resume()
+
+
+async def test_a_broker_that_was_stopped_and_started_again_is_found_again(private: Private, tmp_path: Path) -> None:
+    stage = await Stage.create(private.bootstrap, tmp_path, partitions=2)
+    async with stage.process("--from", "earliest") as process:
+        await process.until_ready()
+        places = await stage.put(100) + await stage.put(100, 1)
+        private.stop(signal.SIGKILL)
+
+        async def is_unready() -> bool:
+            return (await process.get("/readyz"))[0] == 503
+
+        await wait_until(is_unready, 30, "the truth about the broker")
+        await private.start_again()
+        await process.until_ready(60)
+        places += await stage.put(100) + await stage.put(100, 1)
+        await wait_until(lambda: _has_read(process, 400), what="reading")
+        assert (await process.get("/livez"))[0] == 200
+        # What the client says again and again, ten times a second, is not said again and again in the log.
+        assert len(process.said.splitlines()) < 150
+        assert await process.terminated() == 0
+    await stage.drained()
+    await stage.until_resolved(places)
+    assert set(await stage.fates()) == set(places)
+
+
+async def test_checks_do_not_create_the_topics_they_miss(private: Private, tmp_path: Path) -> None:
+    private.stop()
+    await private.start_again("auto.create.topics.enable=true")
+    stage = stage_at(private.bootstrap, tmp_path, quarantine="bad", evidence="proof")
+    for command in (["run"], ["progress"]):
+        async with stage.command(*command) as process:
+            assert await process.ended() == 2
+            assert "does not exist" in process.said
+    async with admin(private.bootstrap) as client:
+        assert not {"in", "out", "bad", "proof"} & set(await client.list_topics())

@@ -1,0 +1,391 @@
+"""The service among others: members of its group, strangers in it, drains beside it, storms of restarts, full speed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+import socket
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer
+from aiokafka.admin import NewPartitions
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka_broker import admin, create_topic, wait_until
+from running import EARLIEST, Process, Stage
+from shoal.errors import BrokerError, InputError, PolicyError
+from shoal.kafka import Start
+from shoal.kafka.connection import consumer
+from shoal.kafka.lane import Lane
+
+pytestmark = pytest.mark.integration
+
+DRAIN = Start(origin="earliest", drain=True)
+
+
+async def put_everywhere(stage: Stage, count: int, partitions: int) -> list[tuple[int, int]]:
+    return [place for partition in range(partitions) for place in await stage.put(count, partition)]
+
+
+def shares(processes: list[Process]) -> list[set[int]]:
+    """Which partitions each process holds, by its log."""
+    held: list[set[int]] = []
+    for process in processes:
+        mine: set[int] = set()
+        for line in process.said.splitlines():
+            event = json.loads(line) if line.startswith("{") else {}
+            if event.get("event") == "took over":
+                mine.add(event["partition"])
+            if event.get("event") == "handed back":
+                mine.discard(event["partition"])
+        held.append(mine)
+    return held
+
+
+async def until_shared(processes: list[Process], partitions: int) -> None:
+    def is_shared() -> bool:
+        held = shares(processes)
+        return all(held) and sum(map(len, held)) == partitions == len(set().union(*held))
+
+    await wait_until(is_shared, 30, "a share of the partitions for everybody")
+
+
+# ---------------------------------------------------------------- members of the group
+
+
+@pytest.mark.parametrize("kind", ["dynamic", "static"])
+async def test_two_workers_share_the_partitions_and_one_takes_over_what_the_other_hands_back(
+    bootstrap: str, tmp_path: Path, kind: str
+) -> None:
+    stage = await Stage.create(bootstrap, tmp_path, partitions=4, kafka={"session_timeout_ms": 3000})
+    names = [{"INSTANCE_ID": f"{stage.group}-{number}"} if kind == "static" else {} for number in range(2)]
+    async with (
+        stage.process("--from", "earliest", name="one", **names[0]) as one,
+        stage.process("--from", "earliest", name="two", **names[1]) as two,
+    ):
+        await until_shared([one, two], 4)
+        places = await put_everywhere(stage, 60, 4)
+        began = time.monotonic()
+        assert await one.terminated() == 0
+        assert time.monotonic() - began < 10
+        assert one.lines("stopped")
+        # Its transactions are finished: whoever reads the output is not held back by them for a moment.
+        places += await put_everywhere(stage, 60, 4)
+        await wait_until(lambda: shares([two]) == [{0, 1, 2, 3}], 30, "all partitions on the other one")
+        assert await two.terminated() == 0
+    await stage.drained()
+    await stage.until_resolved(places)
+
+
+async def test_two_deployments_under_one_group_by_accident_release_nothing_twice(
+    bootstrap: str, tmp_path: Path
+) -> None:
+    stage = await Stage.create(bootstrap, tmp_path, partitions=2)
+    places = await put_everywhere(stage, 100, 2)
+    # Even one with an output of its own cannot release what the other has released: progress is the group's.
+    other = Stage(bootstrap, tmp_path / "other", stage.topics | {"output": await create_topic(bootstrap, 2)}, {})
+    other.folder.mkdir()
+    other.document = stage.document | {"kafka": stage.document["kafka"] | {"output": other.topics["output"]}}
+    async with stage.run() as one, other.run() as two:
+        for _ in range(4):
+            places += await put_everywhere(stage, 50, 2)
+            await asyncio.sleep(0.1)
+        await one.until(lambda: sum(run.total("shoal_records_total", outcome="released") for run in (one, two)) > 300)
+    await stage.drained()
+    released = [
+        json.loads(message.value or b"")["serial"]
+        for stage_ in (stage, other)
+        for message in await stage_.read("output")
+    ]
+    assert sorted(released) == list(range(len(places)))
+
+
+@pytest.mark.parametrize("kind", ["the same static name", "dynamic"])
+async def test_a_storm_of_restarts_loses_nothing(bootstrap: str, tmp_path: Path, kind: str) -> None:
+    stage = await Stage.create(bootstrap, tmp_path, partitions=3, kafka={"session_timeout_ms": 2000})
+    environment = {} if kind == "dynamic" else {"INSTANCE_ID": f"{stage.group}-0"}
+    places = await put_everywhere(stage, 200, 3)
+    for number in range(6):
+        # Each next one comes while the last one starts, joins, restores, works or leaves.
+        process = stage.process("--from", "earliest", name=f"storm{number}", **environment)
+        await asyncio.sleep(0.3 + 0.25 * number)
+        process.process.send_signal(signal.SIGTERM if number % 2 else signal.SIGKILL)
+        if number == 3:
+            process.process.send_signal(signal.SIGTERM)
+        code = await process.ended(10)
+        assert code in {0, -signal.SIGTERM, -signal.SIGKILL}, process.said
+    async with stage.run() as run:
+        await run.until_ready()
+    await stage.drained()
+    await stage.until_resolved(places)
+
+
+async def test_who_stops_in_the_middle_of_a_rebalance_or_of_opening_ends_in_time(
+    bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = await Stage.create(bootstrap, tmp_path, partitions=2)
+
+    async def hang(*_: Any) -> Any:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("shoal.kafka.session.begin", hang)
+    async with stage.run() as run:
+        await run.until(lambda: run.service.health.joined)
+        assert run.service.health.reasons() == ["partitions are being restored"]
+        began = time.monotonic()
+    assert time.monotonic() - began < 10
+    # A member that does not come to the rebalance: the group waits for it, and so does who joins.
+    lazy = AIOKafkaConsumer(
+        stage.topics["input"],
+        bootstrap_servers=bootstrap,
+        group_id=stage.group,
+        enable_auto_commit=False,
+        rebalance_timeout_ms=20_000,
+    )
+    await lazy.start()
+    try:
+        monkeypatch.setattr(lazy._coordinator, "_on_join_prepare", hang)
+        async with stage.run() as run:
+            await asyncio.sleep(1)
+            assert not run.service.health.ready
+            began = time.monotonic()
+        assert time.monotonic() - began < 10
+    finally:
+        lazy._coordinator._coordination_task.cancel()
+        await asyncio.wait({lazy._coordinator._coordination_task})
+        await asyncio.wait_for(asyncio.shield(lazy._client.close()), 5)
+        lazy._closed = True
+
+
+# ---------------------------------------------------------------- strangers in the group
+
+
+async def test_a_stranger_of_another_kind_in_the_group_is_told_with_a_remedy(bootstrap: str, tmp_path: Path) -> None:
+    stage = await Stage.create(bootstrap, tmp_path)
+    stranger = AIOKafkaConsumer(
+        stage.topics["input"],
+        bootstrap_servers=bootstrap,
+        group_id=stage.group,
+        enable_auto_commit=False,
+        partition_assignment_strategy=[RangePartitionAssignor],
+    )
+    await stranger.start()
+    try:
+        with pytest.raises(BrokerError, match=r"members of another kind.*kafka\.group"):
+            async with stage.run() as run:
+                await run.ended()
+    finally:
+        await stranger.stop()
+
+
+async def test_a_stranger_that_commits_for_the_group_is_noticed_at_the_next_start_and_not_before(
+    bootstrap: str, tmp_path: Path
+) -> None:
+    stage = await Stage.create(bootstrap, tmp_path, partitions=2, kafka={"session_timeout_ms": 2000})
+    places = await put_everywhere(stage, 40, 2)
+    async with stage.run() as run:
+        await run.until_read(80)
+        # It takes a partition away, reads it, and leaves its offset: 40 without a word of ours beside it.
+        stranger = AIOKafkaConsumer(
+            stage.topics["input"],
+            bootstrap_servers=bootstrap,
+            group_id=stage.group,
+            enable_auto_commit=False,
+            auto_offset_reset="latest",
+        )
+        await stranger.start()
+        try:
+            (taken,) = await wait_until(stranger.assignment, what="a partition for the stranger")
+            await stranger.commit({taken: 40})
+        finally:
+            await stranger.stop()
+        with pytest.raises(InputError, match=rf"{taken.topic}-{taken.partition}.*--import.*--skip-to-end"):
+            await run.ended()
+    fates = await stage.fates()
+    assert set(fates) <= set(places)
+    assert max(fates.values()) == 1
+
+
+async def test_an_input_that_gets_more_partitions_is_checked_again(
+    bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = await Stage.create(bootstrap, tmp_path, partitions=1)
+    # The client looks at the cluster every five minutes.
+    hurried = partial(consumer, metadata_max_age_ms=300)
+    monkeypatch.setattr("shoal.kafka.session.consumer", hurried)
+    async with stage.run() as run:
+        await run.until_ready()
+        await add_partitions(bootstrap, stage.topics["input"], 3)
+        with pytest.raises(PolicyError, match="has 1 partitions, the input 3: add partitions"):
+            await run.ended()
+    await add_partitions(bootstrap, stage.topics["output"], 3)
+    async with stage.run() as run:
+        await run.until_ready()
+        await add_partitions(bootstrap, stage.topics["output"], 4)
+        await add_partitions(bootstrap, stage.topics["input"], 4)
+        places = await wait_until(lambda: _put(stage, 3), what="the new partition")
+        await run.until_read(len(places))
+        await run.until_ready()
+    await stage.drained()
+    await stage.until_resolved(places)
+    assert {message.partition for message in await stage.read()} == {3}
+
+
+async def add_partitions(bootstrap: str, topic: str, count: int) -> None:
+    async with admin(bootstrap) as client:
+        await client.create_partitions({topic: NewPartitions(count)})
+
+
+async def _put(stage: Stage, partition: int) -> list[tuple[int, int]]:
+    """Put records into a partition as soon as a producer knows of it."""
+    with contextlib.suppress(AssertionError):
+        return await stage.put(30, partition)
+    return []
+
+
+# ---------------------------------------------------------------- waiting by the clock
+
+
+async def test_at_the_end_of_the_log_everything_held_leaves_by_the_clock(bootstrap: str, tmp_path: Path) -> None:
+    stage = await Stage.create(
+        bootstrap, tmp_path, privacy={"k": 5}, stream={"delta": 100, "max_delay_s": 1.5}, kafka={}
+    )
+    async with stage.run() as run:
+        await run.until_ready()
+        began = time.monotonic()
+        places = await stage.put(25)
+        await run.until_read(25)
+        assert run.held == 25, "something left before its time"
+        await stage.until_resolved(places)
+        assert 1.2 < time.monotonic() - began < 10
+        await run.until(lambda: run.held == 0)
+        evidence = [json.loads(message.value or b"") for message in await stage.read("evidence")]
+        assert all(len(cluster["offsets"]) >= 5 for cluster in evidence)
+        # Too few people for a cluster: they are suppressed, and told apart from what is released.
+        few = await stage.put(4)
+        await stage.until_resolved(few)
+        assert len(await stage.read()) == 25
+
+
+async def test_while_catching_up_records_leave_by_event_time(
+    bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drains: list[int] = []
+    real = Lane._drain
+
+    async def drain(self: Lane) -> None:
+        drains.append(self.progress.held)
+        await real(self)
+
+    monkeypatch.setattr(Lane, "_drain", drain)
+    stage = await Stage.create(bootstrap, tmp_path, stream={"delta": 1000, "max_delay_s": 60.0})
+    began = round(time.time() * 1000) - 3_600_000
+    # One every ten seconds: six or seven of them within max_delay_s, and k of them within that.
+    places = await stage.put(300, timestamps_ms=[began + 10_000 * number for number in range(300)])
+    async with stage.run() as run:
+        await run.until_read(300)
+        await stage.until_resolved(places[:290])
+        assert run.held <= 7
+    assert drains == [], "the wall clock decided what event time should have"
+    evidence = [json.loads(message.value or b"") for message in await stage.read("evidence")]
+    assert max(max(one["offsets"]) - min(one["offsets"]) for one in evidence) <= 7
+    await stage.drained()
+    await stage.until_resolved(places)
+
+
+# ---------------------------------------------------------------- drains
+
+
+async def test_a_drain_alone_lets_everything_leave_and_exits_0(bootstrap: str, tmp_path: Path) -> None:
+    stage = await Stage.create(bootstrap, tmp_path, partitions=2)
+    places = await put_everywhere(stage, 35, 2)
+    async with stage.process("--drain", "--from", "earliest") as process:
+        assert await process.ended() == 0
+        assert process.lines("stopped")[0]["released"] == 70
+    for partition in range(2):
+        snapshot = (await stage.progress(partition)).snapshot
+        assert (snapshot.held, snapshot.watermark, snapshot.drain) == ((), 35, None)
+    await stage.until_resolved(places)
+
+
+@pytest.mark.parametrize("marks", [False, True], ids=["never written", "only aborted records"])
+async def test_a_drain_of_an_empty_topic_exits_0(bootstrap: str, tmp_path: Path, *, marks: bool) -> None:
+    stage = await Stage.create(bootstrap, tmp_path, partitions=2)
+    if marks:
+        await stage.put(5, transactional_id=f"{stage.group}-t", abort=True)
+    async with stage.run(DRAIN) as run:
+        await run.ended(15)
+    assert await stage.read() == []
+    assert (await stage.progress(1)).snapshot.held == ()
+
+
+async def test_a_drain_beside_a_running_worker_is_safe_and_ends_either_done_or_with_clear_words(
+    bootstrap: str, tmp_path: Path
+) -> None:
+    stage = await Stage.create(bootstrap, tmp_path, partitions=2)
+    async with stage.run() as worker:
+        await worker.until_ready()
+        places = await put_everywhere(stage, 60, 2)
+        await worker.until_read(120)
+        for number in range(4):
+            feeding = asyncio.create_task(put_everywhere(stage, 40 * (number % 2), 2))
+            drain = stage.run(DRAIN)
+            async with drain:
+                assert drain.task is not None
+                await asyncio.wait({drain.task}, timeout=30)
+                refusal = drain.task.exception()
+            assert refusal is None or "a worker of this group is running" in str(refusal)
+            assert refusal is None or isinstance(refusal, BrokerError)
+            places += await feeding
+        # The worker goes on where the drain has left.
+        places += await put_everywhere(stage, 40, 2)
+        await worker.until(lambda: worker.total("shoal_consumer_lag_records") == 0)
+        await worker.until_ready()
+    await stage.drained()
+    await stage.until_resolved(places)
+
+
+# ---------------------------------------------------------------- ends and speed
+
+
+async def test_a_scraper_that_does_not_read_its_answer_does_not_keep_the_process(
+    bootstrap: str, tmp_path: Path
+) -> None:
+    stage = await Stage.create(bootstrap, tmp_path)
+    async with stage.process("--from", "earliest") as process:
+        await process.until_ready()
+        with socket.create_connection(("127.0.0.1", await process.port())) as idle:
+            idle.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n")
+            with socket.create_connection(("127.0.0.1", await process.port())) as deaf:
+                deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+                deaf.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 100)
+                assert await process.terminated() == 0
+
+
+async def test_a_port_that_is_taken_is_told(bootstrap: str, tmp_path: Path) -> None:
+    stage = await Stage.create(bootstrap, tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        async with stage.command("run", "--http", address) as process:
+            assert await process.ended() == 2
+            assert f"--http: {address} cannot be bound" in process.said
+
+
+@pytest.mark.parametrize("partitions", [1, 16])
+async def test_a_backlog_is_worked_off_fast(bootstrap: str, tmp_path: Path, partitions: int) -> None:
+    stage = await Stage.create(bootstrap, tmp_path, partitions=partitions, stream={"delta": 100}, privacy={"k": 10})
+    count = 32_000 // partitions
+    for partition in range(partitions):
+        await stage.put(count, partition, linger_ms=5, max_batch_size=1 << 18)
+    began = time.monotonic()
+    async with stage.run(EARLIEST) as run:
+        await run.until(lambda: run.total("shoal_records_total", outcome="released") > 0.9 * 32_000)
+        rate = 0.9 * 32_000 / (time.monotonic() - began)
+    print(f"{partitions} partitions: {rate:,.0f} records/s")
+    # Far below what one core does: what is meant is that nothing waits for anything.
+    assert rate > 4000
