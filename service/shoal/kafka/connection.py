@@ -39,6 +39,7 @@ _FINAL = {
     kafka_errors.UnsupportedVersionError: "the broker is too old: Kafka 2.5 or later is needed",
     kafka_errors.InvalidTransactionTimeout: "kafka.transaction_timeout_ms is above the broker's maximum",
     kafka_errors.InvalidSessionTimeoutError: "kafka.session_timeout_ms is outside the broker's limits",
+    kafka_errors.InvalidTimestampError: "a topic refuses records of this machine's time: set its clock",
     kafka_errors.InconsistentGroupProtocolError: (
         "the group has members of another kind: stop them, or give kafka.group a name of its own"
     ),
@@ -133,11 +134,20 @@ async def stop(client: AIOKafkaConsumer | AIOKafkaProducer, patience_s: float) -
             await asyncio.wait_for(client.stop(), patience_s)
             stopped = True
     finally:
+        _hear_out(client)
         if not stopped:
             for task in _tasks(client):
                 task.cancel()
             for connection in list(_network(client)._conns.values()):  # noqa: SLF001 - the client waits where this must not
                 connection.close()
+
+
+def _hear_out(client: AIOKafkaConsumer | AIOKafkaProducer) -> None:
+    """Take note of what the last transaction ended with, which was told before: unheard, it is logged as lost."""
+    manager = getattr(client, "_txn_manager", None)
+    waiter = None if manager is None else manager.wait_for_transaction_end()
+    if isinstance(waiter, asyncio.Future) and waiter.done() and not waiter.cancelled():
+        waiter.exception()
 
 
 def _network(client: AIOKafkaConsumer | AIOKafkaProducer) -> Any:  # noqa: ANN401 - the client has no types

@@ -7,6 +7,7 @@ partition and the remedies; nothing is guessed.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import errors as kafka_errors
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.structs import OffsetAndMetadata
 
@@ -26,6 +28,8 @@ from shoal.policy import KafkaSection
 
 __all__ = ["Beginning", "Start", "begin", "check_settled", "committed", "visible"]
 
+MANY_ANSWERS = 20
+SILENCE_S = 5.0
 READ_S = 10.0
 CLOSE_S = 2.0
 POLL_RECORDS = 500
@@ -62,16 +66,30 @@ async def committed(client: AIOKafkaAdminClient, settings: KafkaSection, partiti
     """
     place = TopicPartition(settings.input, partition)
     answer: OffsetAndMetadata | None = None
-    for _ in range(20):
-        previous = answer
-        answer = (await client.list_consumer_group_offsets(str(settings.group), partitions=[place])).get(place)
-        if answer is not None and answer == previous:
+    silent_s = 0.0
+    for number in itertools.count():
+        previous, answer = answer, await _told(client, settings, place)
+        if answer is not None and (answer == previous or number > MANY_ANSWERS):
+            return None if answer.offset < 0 else answer
+        if answer is None and silent_s >= SILENCE_S:
             break
-        await asyncio.sleep(0.01)
-    if answer is None:
-        words = f"the coordinator of group {settings.group} does not tell its progress for now"
-        raise BrokerUnavailableError(f"{settings.input}-{partition}: {words}")
-    return None if answer.offset < 0 else answer
+        silent_s += 0.0 if answer is not None else 0.1
+        await asyncio.sleep(0.01 if answer is not None else 0.1)
+    words = f"the coordinator of group {settings.group} does not tell its progress for now"
+    raise BrokerUnavailableError(f"{settings.input}-{partition}: {words}")
+
+
+async def _told(client: AIOKafkaAdminClient, settings: KafkaSection, place: TopicPartition) -> OffsetAndMetadata | None:
+    """What the coordinator says: an offset of -1 for no progress; None where it does not answer for this partition."""
+    try:
+        found = await client.list_consumer_group_offsets(str(settings.group), partitions=[place])
+    except kafka_errors.KafkaError as error:
+        # A cluster without any group yet makes its coordinator now; others move and load.
+        if not error.retriable:
+            raise
+        return None
+    answer: OffsetAndMetadata | None = found.get(place)
+    return answer
 
 
 async def begin(

@@ -66,7 +66,7 @@ class _Repeats(logging.Filter):
         """Say whether this line is to be written; the lines of the service itself always are."""
         if not record.name.startswith(_QUIET):
             return True
-        line = (record.name, str(record.msg))
+        line = (record.name, _bare(record))
         is_due = time.monotonic() - self._last.get(line, -QUIET_S) >= QUIET_S
         if is_due:
             self._last[line] = time.monotonic()
@@ -98,6 +98,11 @@ def _bare_foreign(_: object, __: str, event: EventDict) -> EventDict:
     """A client's log line: its arguments may hold anything, so only the template and its place remain."""
     record = event.get("_record")
     if isinstance(record, logging.LogRecord):
-        event["event"] = record.msg if isinstance(record.msg, str) else "message"
+        event["event"] = _bare(record)
         event["client"] = record.name
     return event
+
+
+def _bare(record: logging.LogRecord) -> str:
+    # Asyncio writes exceptions of lost tasks into the template, from its second line on.
+    return record.msg.partition("\n")[0] if isinstance(record.msg, str) else "message"

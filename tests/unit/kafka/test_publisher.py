@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from shoal.errors import BrokerError, BrokerUnavailableError, FencedError, GuaranteeError
 from shoal.flow import Cluster
-from shoal.kafka import connection, publisher, session
+from shoal.kafka import connection, publisher, session, start
 from shoal.kafka.checks import Layout
 from shoal.kafka.connection import broker_error
 from shoal.kafka.progress import Snapshot
@@ -228,12 +228,15 @@ def test_what_nobody_foresaw_stops_the_process_by_name_and_place_without_its_tex
 class Coordinator:
     """Answers of an admin client, one after the other."""
 
-    def __init__(self, *answers: dict[Any, Any]) -> None:
+    def __init__(self, *answers: dict[Any, Any] | Exception) -> None:
         self.answers = list(answers)
 
     async def list_consumer_group_offsets(self, group: str, partitions: list[TopicPartition]) -> dict[Any, Any]:
         assert (group, partitions) == ("g", [TopicPartition("in", 3)])
-        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
 
 PLACE = TopicPartition("in", 3)
@@ -241,11 +244,18 @@ PLACE = TopicPartition("in", 3)
 
 async def test_progress_is_read_until_two_answers_agree() -> None:
     first, second = OffsetAndMetadata(5, "a"), OffsetAndMetadata(6, "b")
-    client = Coordinator({PLACE: first}, {}, {PLACE: first}, {PLACE: second}, {PLACE: second})
+    moving = kafka_errors.GroupCoordinatorNotAvailableError()
+    client = Coordinator({PLACE: first}, {}, moving, {PLACE: first}, {PLACE: second}, {PLACE: second})
     assert await committed(cast("Any", client), SETTINGS, 3) == second
 
 
-async def test_no_progress_is_what_the_coordinator_says_and_not_its_silence() -> None:
+async def test_an_error_that_stays_is_not_waited_out() -> None:
+    with pytest.raises(kafka_errors.GroupAuthorizationFailedError):
+        await committed(cast("Any", Coordinator(kafka_errors.GroupAuthorizationFailedError())), SETTINGS, 3)
+
+
+async def test_no_progress_is_what_the_coordinator_says_and_not_its_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(start, "SILENCE_S", 0.1)
     assert await committed(cast("Any", Coordinator({PLACE: OffsetAndMetadata(-1, "")})), SETTINGS, 3) is None
     # A coordinator that is still loading, or has moved, answers without partitions.
     with pytest.raises(BrokerUnavailableError, match=r"in-3.*group g"):

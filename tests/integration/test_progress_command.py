@@ -1,0 +1,242 @@
+"""`shoal progress`: what it reports, and that an import never takes anything back."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka_broker import create_topic, produce, wait_until
+from running import EARLIEST, Stage
+from shoal.errors import InputError
+from shoal.kafka import export_progress, import_progress, report_progress
+from shoal.policy import KafkaSection, Policy
+
+pytestmark = pytest.mark.integration
+
+
+def parts(stage: Stage) -> tuple[Policy, KafkaSection]:
+    run = stage.run()
+    return run.service.policy, run.service.settings
+
+
+async def report(stage: Stage) -> list[dict[str, Any]]:
+    return await report_progress(*parts(stage))
+
+
+async def export(stage: Stage) -> str:
+    return await export_progress(parts(stage)[1])
+
+
+async def bring_back(stage: Stage, text: str) -> list[int]:
+    return await import_progress(text, *parts(stage))
+
+
+async def refused(stage: Stage, text: str) -> str:
+    before = [await stage.committed(partition) for partition in range(2)]
+    with pytest.raises(InputError) as caught:
+        await bring_back(stage, text)
+    assert [await stage.committed(partition) for partition in range(2)] == before
+    return str(caught.value)
+
+
+async def worked(stage: Stage, count: int = 60) -> list[tuple[int, int]]:
+    """Put records into both partitions and work on them until some are released and some are held."""
+    before = len(await stage.read())
+    places = await stage.put(count) + await stage.put(count, 1)
+    async with stage.run(EARLIEST) as run:
+        await run.until_read(2 * count)
+        await run.until(lambda: run.total("shoal_records_total", outcome="released") > count)
+    assert len(await stage.read()) > before
+    return places
+
+
+@pytest.fixture
+async def stage(bootstrap: str, tmp_path: Path) -> Stage:
+    return await Stage.create(bootstrap, tmp_path, partitions=2)
+
+
+async def test_the_command_reports_each_partition_on_a_line(stage: Stage) -> None:
+    async with stage.command("progress", name="before") as process:
+        assert await process.ended() == 0
+        lines = [json.loads(line) for line in process.out.read_text().splitlines()]
+    assert [(one["partition"], one["state"], one["watermark"]) for one in lines] == [
+        (0, "no progress", None),
+        (1, "no progress", None),
+    ]
+    await worked(stage)
+    began = datetime.now(UTC)
+    async with stage.command("progress", name="after") as process:
+        assert await process.ended() == 0
+        lines = [json.loads(line) for line in process.out.read_text().splitlines()]
+    for partition, line in enumerate(lines):
+        snapshot = (await stage.progress(partition)).snapshot
+        assert line["partition"] == partition
+        assert line["watermark"] == snapshot.watermark
+        assert line["held"] == len(snapshot.held) > 0
+        assert line["next_offset"] == snapshot.next_offset
+        assert line["clusters"] == snapshot.clusters > 0
+        assert (line["state"], line["policy"]) == ("ok", "this")
+        assert 0 <= (began - datetime.fromisoformat(line["last_commit"])).total_seconds() < 60
+
+
+async def test_a_report_tells_foreign_progress_another_policy_and_a_drain_that_is_due(stage: Stage) -> None:
+    await worked(stage)
+    stage.document["privacy"] = {"k": 4}
+    await stage.commit(3, "by hand", 1)
+    first, second = await report(stage)
+    assert (first["state"], first["policy"]) == ("ok", "another")
+    assert (second["state"], second["watermark"], second["held"]) == ("broken or foreign metadata", 3, None)
+
+
+async def test_what_is_exported_can_be_brought_back_after_the_group_was_lost(stage: Stage, tmp_path: Path) -> None:
+    places = await worked(stage)
+    file = tmp_path / "progress.json"
+    async with stage.command("progress", "--export", str(file), name="export") as process:
+        assert await process.ended() == 0, process.said
+    stage.document["kafka"]["group"] += "-again"
+    async with stage.process("--from", "earliest") as process:
+        assert await process.ended() == 2
+    async with stage.command("progress", "--import", str(file), name="import") as process:
+        assert await process.ended() == 0, process.said
+        assert json.loads(process.out.read_text()) == {"imported": [0, 1]}
+    await stage.drained()
+    await stage.until_resolved(places)
+
+
+async def test_an_import_over_foreign_metadata_mends_it(stage: Stage) -> None:
+    places = await worked(stage)
+    text = await export(stage)
+    for partition in range(2):
+        await stage.commit(0, "", partition)
+    assert await bring_back(stage, text) == [0, 1]
+    await stage.drained()
+    await stage.until_resolved(places)
+
+
+async def test_the_same_progress_may_be_imported_again(stage: Stage) -> None:
+    await worked(stage)
+    text = await export(stage)
+    assert await bring_back(stage, text) == [0, 1]
+    assert await export(stage) == text
+
+
+async def test_an_import_never_goes_back(stage: Stage) -> None:
+    await worked(stage)
+    text = await export(stage)
+    places = await worked(stage)
+    words = await refused(stage, text)
+    assert f"{stage.topics['input']}-0: the committed progress is ahead of the file" in words
+    await stage.drained()
+    await stage.until_resolved(places)
+
+
+async def test_progress_is_ahead_by_its_offsets_whatever_the_clocks_of_workers_say(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The exporting worker's clock is half an hour ahead of that of the one that goes on.
+    real = time.time
+    with monkeypatch.context() as patch:
+        patch.setattr("shoal.kafka.lane.Lane.__init__.__defaults__", (lambda: real() + 1800,))
+        await worked(stage)
+    text = await export(stage)
+    await worked(stage)
+    assert "ahead of the file" in await refused(stage, text)
+
+
+async def test_an_import_is_refused_beside_records_that_were_published_after_the_export(stage: Stage) -> None:
+    await worked(stage)
+    text = await export(stage)
+    places = await worked(stage)
+    # With the progress lost, only the output tells that the export is old.
+    stage.document["kafka"]["group"] += "-again"
+    fresh = text.replace(json.loads(text)["group"], stage.group)
+    words = await refused(stage, fresh)
+    assert f"{stage.topics['output']}-0 holds records that were published after the export" in words
+    assert "--skip-to-end" in words
+    assert places
+
+
+async def test_what_an_aborted_transaction_left_after_the_export_is_no_publication(stage: Stage) -> None:
+    places = await worked(stage)
+    text = await export(stage)
+    await produce(
+        stage.bootstrap,
+        stage.topics["output"],
+        [b"{}"],
+        partitions=0,
+        transactional_id=f"{stage.group}-x",
+        abort=True,
+    )
+    stage.document["kafka"]["group"] += "-again"
+    assert await bring_back(stage, text.replace(json.loads(text)["group"], stage.group)) == [0, 1]
+    await stage.drained()
+    await stage.until_resolved(places)
+
+
+async def test_where_the_broker_writes_the_time_the_export_s_own_records_are_not_later_ones(stage: Stage) -> None:
+    stage.topics["output"] = await create_topic(stage.bootstrap, 2, {"message.timestamp.type": "LogAppendTime"})
+    stage.document["kafka"] |= {"output": stage.topics["output"], "transaction_timeout_ms": 5000}
+    places = await worked(stage)
+    text = await export(stage)
+    stage.document["kafka"]["group"] += "-again"
+    assert await bring_back(stage, text) == [0, 1]
+    await stage.drained()
+    await stage.until_resolved(places)
+
+
+async def test_an_import_stops_a_worker_that_still_runs_from_committing_over_it(stage: Stage) -> None:
+    places = await stage.put(40) + await stage.put(40, 1)
+    async with stage.run() as run:
+        await run.until_read(80)
+
+        async def is_quiet() -> bool:
+            first = await export(stage)
+            return bool(first) and first == await export(stage)
+
+        await wait_until(is_quiet, what="no more commits")
+        text = await export(stage)
+        assert await bring_back(stage, text) == [0, 1]
+        # It is fenced at its next commit, reads the progress again and goes on.
+        places += await stage.put(40) + await stage.put(40, 1)
+        await run.until(lambda: run.total("shoal_transactions_total", outcome="aborted") > 0, "a fenced worker")
+        await run.until(lambda: run.total("shoal_consumer_lag_records") == 0 and run.service.health.ready)
+    await stage.drained()
+    await stage.until_resolved(places)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        '{"topic":"t","group":"g"}',
+        '{"topic":"t","group":"g","partitions":[{"partition":0,"offset":"7","metadata":""}]}',
+        '{"topic":"t","group":"g","partitions":[],"more":1}',
+    ],
+)
+async def test_a_file_that_is_no_export_is_refused_without_a_word_of_it(stage: Stage, text: str) -> None:
+    assert await refused(stage, text) == "this is no file that 'shoal progress --export' wrote"
+
+
+async def test_an_export_of_another_topic_or_with_touched_numbers_is_refused(stage: Stage) -> None:
+    await worked(stage)
+    text = await export(stage)
+    saved = json.loads(text)
+    assert "another topic" in await refused(stage, json.dumps(saved | {"topic": "other"}))
+    touched = json.loads(text)
+    touched["partitions"][0]["offset"] += 1
+    assert "broken or belongs elsewhere" in await refused(stage, json.dumps(touched))
+    beyond = json.loads(text)
+    beyond["partitions"][0]["partition"] = 7
+    assert "broken or belongs elsewhere" in await refused(stage, json.dumps(beyond))
+
+
+async def test_a_file_that_is_not_there_is_told(stage: Stage) -> None:
+    async with stage.command("progress", "--import", str(stage.folder / "nothing.json")) as process:
+        assert await process.ended() == 2
+        assert "nothing.json" in process.said
