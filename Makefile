@@ -11,7 +11,7 @@ BESIDE_KAFKA := $(KAFKA) with -- $(PYTEST)
 CODE := service tests deploy benchmarks
 
 .PHONY: help install fix check test demo kafka-up kafka-down bench papers nightly \
-        format-check lint types imports unit unit-nojit properties golden conformance doctest integration faults privacy
+        format-check lint types imports unit unit-nojit properties golden conformance doctest integration faults privacy privacy-table
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -91,3 +91,6 @@ faults: install ## kills and hostile input
 
 privacy: install ## attacks and canaries
 	$(BESIDE_KAFKA) -m "privacy and not nightly"
+
+privacy-table: install ## docs/privacy.md: how far each attack comes
+	$(KAFKA) with -- $(BIN)/python tests/privacy/table.py

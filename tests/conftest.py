@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from kafka_broker import broker
+from privacy.ledger import collected
 
 ROOT = Path(__file__).resolve().parents[1]
 MARKERS = {"properties": "property"}
@@ -50,6 +52,22 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
         report.outcome = "failed"
         report.longrepr = f"skipped in CI: {report.longrepr}"
     return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show how far attackers came, each against its bound."""
+    rows = [row for row in collected() if row.success]
+    if rows:
+        terminalreporter.section("attacks")
+    for row in sorted(rows, key=lambda row: (int(row.attack[1:]), row.name)):
+        terminalreporter.write_line(f"{row.attack:4} {row.success:>15} <= {row.bound:17} {row.name}")
+
+
+@pytest.fixture(scope="session")
+def bootstrap() -> Iterator[str]:
+    """Address of a real broker."""
+    with broker() as address:
+        yield address
 
 
 @pytest.fixture(scope="session")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from faulty_workers import Deployment, Findings, Worker, export, judge, settle
-from kafka_broker import broker, wait_until
+from kafka_broker import wait_until
 from shoal.audit import verify
 from shoal.policy import Policy
 
@@ -21,12 +21,6 @@ STEP = 500
 
 PLANS = ["", "sent:2", "offsets:2", "", "committed:2", "sent:1", "", "offsets:1"]
 """How a worker that was just restarted dies next: at its own hand inside a transaction, or from outside."""
-
-
-@pytest.fixture(scope="module")
-def bootstrap() -> Iterator[str]:
-    with broker() as address:
-        yield address
 
 
 async def torture(deployment: Deployment, kills: int, wave: int) -> tuple[int, int]:

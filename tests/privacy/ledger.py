@@ -1,0 +1,136 @@
+"""Through here every attack that a test carries out says how far it came, and what it may reach at most.
+
+Three things happen to a row: the bound is asserted; the figure is compared with the one printed in docs/privacy.md, if
+it stands there; and the row is put into ``build/privacy``, from where ``make privacy-table`` writes the page anew.
+A test calls `measured` when it has a figure, and `closed` when it shows that there is nothing to measure.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from privacy.attacks import ATTACKS
+
+__all__ = ["PAGE", "ROOT", "ROWS", "Row", "closed", "collected", "measured", "printed_rows"]
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "privacy.md"
+ROWS = ROOT / "build" / "privacy"
+WRITING = "SHOAL_PRIVACY_TABLE"
+"""Set while the page is written: the figures printed there are not binding then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one test has found about one attack. ``success`` and ``bound`` are as printed; both empty if closed."""
+
+    attack: str
+    name: str
+    knows: str
+    success: str
+    bound: str
+    source: str
+    test: str
+
+
+_collected: list[Row] = []
+
+
+def measured(
+    attack: str,
+    name: str,
+    *,
+    knows: str,
+    success: float,
+    bound: float,
+    source: str,
+    error: float = 0.0,
+    tolerance: float = 0.0,
+) -> None:
+    """Enter what a simulated attacker reached, and assert that it is not above the bound.
+
+    Parameters
+    ----------
+    attack : str
+        ``R1`` to ``R39``.
+    name : str
+        What was attacked and how, in a few words that are the same every time: with the attack, the row's key.
+    knows : str
+        What the attacker knows beside the output, the code and the policy.
+    success, bound : float
+        Share of targets (or whatever ``name`` says); asserted: success <= bound + 3 error.
+    source : str
+        Where the bound comes from.
+    error : float
+        One standard error of the success, printed beside it; 0 for what is counted and not sampled.
+    tolerance : float
+        By how much the figure may differ from the printed one: 0 where seeds make it the same each time.
+    """
+    shown = f"{success:.3f}" + (f" ± {error:.3f}" if error else "")
+    limit = f"{bound:.3f}" + (" + 3 s.e." if error else "")
+    row = _enter(Row(attack, name, knows, shown, limit, source, _test()))
+    assert success <= bound + 3 * error, f"{attack} {name}: {shown} is above {limit}"
+    if WRITING in os.environ:
+        return
+    before = [one for one in printed_rows() if (one.attack, one.name) == (row.attack, row.name)]
+    for one in before:
+        was = float(one.success.split()[0])
+        assert abs(was - success) <= tolerance + 0.0005, (
+            f"{attack} {name}: {shown} measured, {was} printed; if that is meant: make privacy-table"
+        )
+
+
+def closed(attack: str, how: str) -> None:
+    """Say, at the end of a test that has shown it, why the attack has nothing to work on.
+
+    Parameters
+    ----------
+    attack : str
+        ``R1`` to ``R39``.
+    how : str
+        What holds by construction, in one line.
+    """
+    _enter(Row(attack, how, "", "", "", "", _test()))
+
+
+def collected() -> list[Row]:
+    """Return the rows of this run of pytest."""
+    return list(_collected)
+
+
+def printed_rows() -> list[Row]:
+    """Return the rows that stand in the page; none before it was written."""
+    if not PAGE.is_file():
+        return []
+    found = []
+    for line in PAGE.read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split(" | ")] if line.startswith("| R") else []
+        test = re.fullmatch(r"`(\S+)`", cells[-1]) if cells else None
+        if test and len(cells) == 7:
+            attack, name, knows, success, bound, source = cells[:6]
+            found.append(Row(attack, name, knows, success, bound, source, test[1]))
+        elif test and len(cells) == 3:
+            found.append(Row(cells[0], cells[1], "", "", "", "", test[1]))
+    return found
+
+
+def _enter(row: Row) -> Row:
+    assert row.attack in ATTACKS, f"{row.attack} is none of the attacks"
+    assert not any("|" in cell or "\n" in cell for cell in asdict(row).values()), "a bar or a line end in a cell"
+    print(" · ".join(cell for cell in asdict(row).values() if cell))
+    _collected.append(row)
+    ROWS.mkdir(parents=True, exist_ok=True)
+    key = hashlib.sha256(f"{row.attack} {row.name} {row.test}".encode()).hexdigest()[:16]
+    (ROWS / f"{row.attack}-{key}.json").write_text(json.dumps(asdict(row), ensure_ascii=False), encoding="utf-8")
+    return row
+
+
+def _test() -> str:
+    """File and name of the running test, without its parameters."""
+    running = os.environ["PYTEST_CURRENT_TEST"].rsplit(" ", 1)[0]
+    return running.split("[")[0]

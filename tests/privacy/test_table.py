@@ -1,0 +1,71 @@
+"""docs/privacy.md says something about every attack, and names tests that exist."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+from privacy.attacks import ATTACKS
+from privacy.ledger import PAGE, ROOT, Row, closed, measured, printed_rows
+from privacy.table import files_of_attacks, page
+
+pytestmark = pytest.mark.privacy
+
+
+def names_in(path: Path) -> set[str]:
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    return {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+
+
+def test_the_page_is_what_its_rows_and_the_list_of_attacks_make() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(printed_rows())
+
+
+def test_every_test_that_the_page_names_is_there_and_uses_the_ledger() -> None:
+    for row in printed_rows():
+        file, name = row.test.split("::")[0], row.test.split("::")[-1]
+        assert file in files_of_attacks(), file
+        assert name in names_in(ROOT / file), row.test
+
+
+def test_the_lines_of_the_promise_that_the_page_names_are_there() -> None:
+    promised = re.findall(r"^(\d+)\. ", (ROOT / "SECURITY.md").read_text(encoding="utf-8"), re.MULTILINE)
+    named = {number for attack in ATTACKS.values() for number in re.findall(r"lines? ([\d, ]+)\)", attack.outside)}
+    assert named
+    assert {number for numbers in named for number in re.split(", ", numbers)} <= set(promised)
+
+
+def test_a_page_gives_back_the_rows_it_was_written_from() -> None:
+    rows = [
+        Row("R1", "a name", "a clock", "0.100 ± 0.010", "0.100 + 3 s.e.", "1/k", "tests/x.py::test_y"),
+        Row("R9", "a reason", "", "", "", "", "tests/x.py::test_z"),
+    ]
+    text = page(rows)
+    for row in rows:
+        assert row.test in text
+
+
+def test_an_attacker_above_his_bound_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("privacy.ledger.ROWS", tmp_path)
+    monkeypatch.setattr("privacy.ledger._collected", [])
+    with pytest.raises(AssertionError, match="above"):
+        measured("R1", "x", knows="all", success=0.2, bound=0.1, source="here", error=0.03)
+    measured("R1", "x", knows="all", success=0.2, bound=0.1, source="here", error=0.04)
+    with pytest.raises(AssertionError, match="none of the attacks"):
+        closed("R40", "never")
+
+
+def test_a_figure_that_is_not_the_printed_one_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("SHOAL_PRIVACY_TABLE", raising=False)
+    monkeypatch.setattr("privacy.ledger._collected", [])
+    monkeypatch.setattr("privacy.ledger.ROWS", tmp_path)
+    monkeypatch.setattr("privacy.ledger.PAGE", tmp_path / "page.md")
+    row = Row("R1", "x", "all", "0.200", "0.300", "here", "tests/x.py::test_y")
+    (tmp_path / "page.md").write_text(page([row]))
+    assert printed_rows() == [row]
+    measured("R1", "x", knows="all", success=0.2004, bound=0.3, source="here")
+    measured("R1", "x", knows="all", success=0.22, bound=0.3, source="here", tolerance=0.05)
+    with pytest.raises(AssertionError, match="make privacy-table"):
+        measured("R1", "x", knows="all", success=0.22, bound=0.3, source="here")
