@@ -17,7 +17,7 @@ from faulty_workers import Worker
 from kafka_broker import end_offsets, produce, read_all, wait_until
 from running import EARLIEST, Run, Stage
 from shoal.kafka import Start, session, start
-from shoal.kafka.lane import AHEAD_MS
+from shoal.kafka.fates import AHEAD_MS
 
 pytestmark = pytest.mark.integration
 

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from shoal.errors import BrokerUnavailableError
 from shoal.flow import Cluster
-from shoal.kafka.lane import AHEAD_MS, Lane
+from shoal.kafka.fates import AHEAD_MS
+from shoal.kafka.lane import Lane
 from shoal.kafka.metadata import Commit, decode, encode
 from shoal.kafka.progress import Snapshot
 from shoal.kafka.publisher import Outbox

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from shoal.kafka.metadata import Commit, decode, encode
-from shoal.kafka.progress import Anchor, Fate, Progress, Snapshot
+from shoal.kafka.progress import Anchor, Progress, Snapshot
 
 pytestmark = pytest.mark.property
 
@@ -41,12 +42,13 @@ class Partition(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 8))
     def read(self, count: int) -> None:
-        for offset in [o for o in self.log if o >= self.cursor][:count]:
-            fate = self.progress.fate(offset)
-            assert (fate is Fate.RESOLVED) == (offset in self.done or offset in self.undecided), "a fate changed"
-            if fate is not Fate.RESOLVED:
-                self.progress.read(offset, offset * 10, offset * 10 - 1, 0)
-            self.cursor = offset + 1
+        todo = [o for o in self.log if o >= self.cursor][:count]
+        offsets = np.array(todo, np.int64)
+        is_open = (offsets >= self.progress.next_offset) | self.progress.are_held(offsets)
+        assert is_open.tolist() == [o not in self.done and o not in self.undecided for o in todo], "a fate changed"
+        unresolved = offsets[is_open]
+        self.progress.read(unresolved.tolist(), (unresolved * 10).tolist(), (unresolved * 10 - 1).tolist(), 0)
+        self.cursor = max(self.cursor, *(o + 1 for o in todo), 0)
 
     @precondition(lambda self: self.seen())
     @rule(data=st.data(), how=st.sampled_from(["released", "suppressed", "quarantined"]))
@@ -107,8 +109,7 @@ TestPartition = Partition.TestCase
 
 def test_an_anchor_is_the_oldest_held_record() -> None:
     progress = Progress(7)
-    progress.read(7, 70, -1, 0)
-    progress.read(9, 90, 70, 0)
+    progress.read([7, 9], [70, 90], [-1, 70], 0)
     assert progress.snapshot().anchor == Anchor(7, 70)
     progress.resolve([7, 9])
     assert progress.snapshot().anchor == Anchor(9, 90)

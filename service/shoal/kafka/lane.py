@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -19,36 +19,19 @@ import numpy as np
 from shoal.errors import BrokerError, GuaranteeError
 from shoal.flow import BLOCK_RECORDS, Flow, Outcome
 from shoal.flow.accounts import Figures
+from shoal.kafka.fates import Message, Stamps, settle
 from shoal.kafka.metadata import Commit, encode, largest_span
-from shoal.kafka.progress import AnotherLogError, Fate, Progress
+from shoal.kafka.progress import AnotherLogError, Progress
 from shoal.kafka.publisher import Outbox, Reference
+from shoal.kernel.arrays import Int64Vector
 from shoal.policy import Policy
-from shoal.records import Block, Encoder, JsonDecoder, Reason
+from shoal.records import Encoder, JsonDecoder, Reason
 from shoal.watch import Metrics
 
-__all__ = ["AHEAD_MS", "Lane", "Message", "Sink"]
-
-AHEAD_MS = 3_600_000
-"""A record that claims to be from further ahead would expire everything: it is invalid."""
+__all__ = ["Lane", "Sink"]
 
 FULL_ROWS, FULL_BYTES = 50_000, 1 << 25
 """With so many released records, or bytes of them, waiting for a transaction no more are taken in."""
-
-
-class Message(Protocol):
-    """What is needed of a consumed message."""
-
-    @property
-    def offset(self) -> int:
-        """Place in the log."""
-
-    @property
-    def timestamp(self) -> int:
-        """Broker timestamp (ms)."""
-
-    @property
-    def value(self) -> bytes | None:
-        """The record, or None."""
 
 
 class Sink(Protocol):
@@ -181,8 +164,11 @@ class Lane:
     async def intake(self, messages: Sequence[Message]) -> None:
         """Take messages in the order of the log; those before the cursor are repeats of a fetch and ignored."""
         async with self._turn:
-            if not (self._is_closed or self.is_finished):
-                await self._intake([message for message in messages if message.offset >= self.cursor])
+            if self._is_closed or self.is_finished or not messages:
+                return
+            if messages[0].offset < self.cursor:
+                messages = [message for message in messages if message.offset >= self.cursor]
+            await self._intake(messages)
 
     async def _intake(self, todo: Sequence[Message]) -> None:
         start = 0
@@ -199,66 +185,26 @@ class Lane:
             start = end
 
     async def _block(self, messages: Sequence[Message]) -> None:
-        self._check_order(messages)
+        stamps = Stamps.of(messages)
+        self._check_order(stamps.offsets)
         self._check_anchor(messages[0])
         block = self._decoder.take([message.value for message in messages])
-        rows, fresh, marks, refused = self._sort_out(messages, block)
+        fates = settle(self.progress, stamps, block, self._begin, round(self._now() * 1000))
+        for offset, reason in fates.refused:
+            self._refer(offset, reason)
+        self._count("in", "", fates.unread)
         self.cursor = messages[-1].offset + 1
         self._give_up_vanished(self.cursor)
-        if refused:
+        if fates.is_by_clock:
             await self._commit_now()
-        if rows:
+        if len(fates.marks):
             self._metrics.clip(self.topic, self.partition, block.clipped)
-            kept = block if len(rows) == len(block.values) else _chosen(block, rows)
-            self._decided(self._flow.push(kept, np.array(marks, np.int64), np.array(fresh)))
+            kept = block if fates.chosen.all() else block.only(fates.chosen)
+            self._decided(self._flow.push(kept, fates.marks, fates.fresh))
 
-    def _sort_out(
-        self, messages: Sequence[Message], block: Block
-    ) -> tuple[list[int], list[bool], list[tuple[int, int]], bool]:
-        """Settle the fate of each message; return the block's rows to push, which are fresh, their marks, ..."""
-        reasons = dict(block.rejected)
-        accepted = iter(range(len(block.values)))
-        now_ms = round(self._now() * 1000)
-        rows: list[int] = []
-        fresh: list[bool] = []
-        marks: list[tuple[int, int]] = []
-        refused = False
-        arrived = 0
-        progress = self.progress
-        for place, message in enumerate(messages):
-            offset, timestamp = message.offset, message.timestamp
-            fate, reason = progress.fate(offset), reasons.get(place)
-            row = next(accepted) if reason is None else -1
-            if fate is Fate.RESOLVED:
-                # Resolved before a restart: it is pushed for the position that it took, if it took one. What lies
-                # before the watermark counts no more; the clock may have refused it, and nobody remembers that.
-                if reason is not None or offset < self._begin or progress.is_void(offset):
-                    continue
-            else:
-                arrived += fate is Fate.UNREAD
-                progress.read(offset, timestamp, progress.clock, now_ms)
-                if reason is None and timestamp > now_ms + AHEAD_MS:
-                    refused = True
-                    progress.refuse_by_clock(offset)
-                    self._refer(offset, Reason.INVALID)
-                    continue
-                if reason is not None:
-                    progress.resolve((offset,))
-                    self._refer(offset, reason)
-                    continue
-            progress.clock = max(progress.clock, timestamp)
-            rows.append(row)
-            fresh.append(fate is not Fate.RESOLVED)
-            marks.append((progress.clock, offset))
-        self._count("in", "", arrived)
-        return rows, fresh, marks, refused
-
-    def _check_order(self, messages: Sequence[Message]) -> None:
-        previous = self.cursor - 1
-        for message in messages:
-            if message.offset <= previous:
-                raise GuaranteeError("messages came out of the log's order; nothing was sent")
-            previous = message.offset
+    def _check_order(self, offsets: Int64Vector) -> None:
+        if offsets[0] < self.cursor or (np.diff(offsets) <= 0).any():
+            raise GuaranteeError("messages came out of the log's order; nothing was sent")
 
     def _check_anchor(self, message: Message) -> None:
         """Compare the first record read with the one that stood there at the last commit."""
@@ -279,9 +225,8 @@ class Lane:
 
     def _decided(self, outcome: Outcome) -> None:
         progress = self.progress
-        seen = [progress.seen(place) for cluster in outcome.clusters for place in cluster.places]
-        for cluster in outcome.clusters:
-            progress.resolve(cluster.places)
+        places = [place for cluster in outcome.clusters for place in cluster.places]
+        seen = progress.resolve(places)
         progress.clusters += len(outcome.clusters)
         progress.resolve(outcome.suppressed)
         for offset in outcome.suppressed:
@@ -373,13 +318,3 @@ class Lane:
                     await asyncio.wait([self._transaction])
             finally:
                 await self._sink.close()
-
-
-def _chosen(block: Block, rows: list[int]) -> Block:
-    return replace(
-        block,
-        values=block.values[rows],
-        subjects=block.subjects[rows],
-        tails=[block.tails[row] for row in rows],
-        index=block.index[rows],
-    )

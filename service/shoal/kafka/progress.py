@@ -10,28 +10,23 @@ held offsets above it. A restart reads again from the watermark and takes only w
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
+from itertools import repeat
 from typing import NamedTuple
 
-from shoal.errors import GuaranteeError, InputError
+import numpy as np
 
-__all__ = ["UNKNOWN", "VOID_LIMIT", "Anchor", "AnotherLogError", "Fate", "Held", "Progress", "Snapshot"]
+from shoal.errors import GuaranteeError, InputError
+from shoal.kernel.arrays import BoolVector, Int64Vector
+
+__all__ = ["UNKNOWN", "VOID_LIMIT", "Anchor", "AnotherLogError", "Held", "Progress", "Snapshot"]
 
 VOID_LIMIT = 64
 """Most offsets remembered as refused by the clock (`Progress.void`); more than that is an attack."""
 
 UNKNOWN = -1
 """Timestamp of a record that has not been read again yet."""
-
-
-class Fate(Enum):
-    """What a record that was just read still has before it."""
-
-    UNREAD = "unread"
-    HELD = "held"
-    RESOLVED = "resolved"
 
 
 class Held(NamedTuple):
@@ -121,7 +116,7 @@ class Progress:
     clock: int = -1
     clusters: int = 0
     drain: int | None = None
-    _held: dict[int, Held] = field(default_factory=dict)
+    _held: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     _void: set[int] = field(default_factory=set)
     _unseen: dict[int, None] = field(default_factory=dict)
     _last: Anchor | None = None
@@ -138,7 +133,7 @@ class Progress:
             _unseen=dict.fromkeys(snapshot.held),
         )
         # In order of arrival, as reading would have put them: the first key is always the watermark.
-        progress._held = {offset: Held(UNKNOWN, snapshot.clock, UNKNOWN) for offset in snapshot.held}
+        progress._held = dict.fromkeys(snapshot.held, (UNKNOWN, snapshot.clock, UNKNOWN))
         progress._last = snapshot.anchor
         return progress
 
@@ -155,7 +150,8 @@ class Progress:
     @property
     def oldest(self) -> Held | None:
         """What is known of the oldest held offset."""
-        return next(iter(self._held.values()), None)
+        first = next(iter(self._held.values()), None)
+        return None if first is None else Held(*first)
 
     @property
     def is_replaying(self) -> bool:
@@ -167,34 +163,47 @@ class Progress:
         """Whether the record at the watermark was read: until then nobody knows the event clock just before it."""
         return not self._unseen or next(iter(self._held)) not in self._unseen
 
-    def fate(self, offset: int) -> Fate:
-        """Say what a record that was just read still has before it."""
-        if offset >= self.next_offset:
-            return Fate.UNREAD
-        return Fate.HELD if offset in self._held else Fate.RESOLVED
+    def are_held(self, offsets: Int64Vector) -> BoolVector:
+        """Tell for each offset whether it is held."""
+        return np.fromiter((offset in self._held for offset in offsets.tolist()), np.bool_, len(offsets))
 
-    def seen(self, offset: int) -> int:
-        """When this process read a held offset (ms)."""
-        return self._held[offset].seen
+    def are_void(self, offsets: Int64Vector) -> BoolVector:
+        """Tell for each offset whether it was refused by the clock and so took no position."""
+        return np.fromiter((offset in self._void for offset in offsets.tolist()), np.bool_, len(offsets))
 
-    def is_void(self, offset: int) -> bool:
-        """Whether this offset was refused by the clock and so took no position."""
-        return offset in self._void
-
-    def read(self, offset: int, timestamp: int, clock: int, seen: int) -> None:
-        """Hold a record that was just read, for the first time or again.
+    def read(self, offsets: Sequence[int], timestamps: Sequence[int], clocks: Sequence[int], seen: int) -> None:
+        """Hold records that were just read, for the first time or again.
 
         Offsets skipped since the last unread one are holes in the log (control records, compaction) and are
         resolved by that.
+
+        Parameters
+        ----------
+        offsets : sequence of int
+            Ascending; each one unread or held.
+        timestamps, clocks : sequence of int
+            Of each (ms): its broker timestamp, and the event clock just before it was read.
+        seen : int
+            When they were read (ms).
+
+        Raises
+        ------
+        GuaranteeError
+            If one of them is resolved.
         """
-        if offset >= self.next_offset:
-            self.next_offset = offset + 1
-        elif offset not in self._held:
+        if not offsets:
             return
-        self._held[offset] = Held(timestamp, clock, seen)
-        self._unseen.pop(offset, None)
-        if self._last is None or offset >= self._last.offset:
-            self._last = Anchor(offset, timestamp)
+        held, unread = self._held, self.next_offset
+        if offsets[0] < unread and any(offset < unread and offset not in held for offset in offsets):
+            raise GuaranteeError("an offset was about to be read again that is resolved; nothing was sent")
+        held.update(zip(offsets, zip(timestamps, clocks, repeat(seen)), strict=False))
+        if self._unseen:
+            for offset in offsets:
+                self._unseen.pop(offset, None)
+        last = offsets[-1]
+        self.next_offset = max(self.next_offset, last + 1)
+        if self._last is None or last >= self._last.offset:
+            self._last = Anchor(last, timestamps[-1])
 
     def pass_holes(self, before: int) -> None:
         """Go on to ``before``: everything up to there was delivered, so that what was not read is no record."""
@@ -210,18 +219,27 @@ class Progress:
             gone.append(offset)
         return gone
 
-    def resolve(self, offsets: Iterable[int]) -> None:
+    def resolve(self, offsets: Collection[int]) -> list[int]:
         """Give each of these held offsets its final fate.
+
+        Returns
+        -------
+        list of int
+            When this process read each of them (ms).
 
         Raises
         ------
         GuaranteeError
             If one of them is not held: it was resolved before, or never read.
         """
-        for offset in offsets:
-            if self._held.pop(offset, None) is None:
-                raise GuaranteeError("an offset was about to be resolved twice; nothing was sent")
-            self._unseen.pop(offset, None)
+        pop = self._held.pop
+        gone = [pop(offset, None) for offset in offsets]
+        if None in gone:
+            raise GuaranteeError("an offset was about to be resolved twice; nothing was sent")
+        if self._unseen:
+            for offset in offsets:
+                self._unseen.pop(offset, None)
+        return [held[2] for held in gone if held is not None]
 
     def refuse_by_clock(self, offset: int) -> None:
         """Resolve a held offset that only the wall clock refused, and remember that it took no position."""

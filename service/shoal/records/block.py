@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import compress
 from typing import Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -63,6 +64,16 @@ class Block:
 
     def __len__(self) -> int:
         return len(self.tails)
+
+    def only(self, chosen: BoolVector) -> Block:
+        """Those records for which the mask, of shape (n,), is true; what is told of the others stays."""
+        return replace(
+            self,
+            values=self.values[chosen],
+            subjects=self.subjects[chosen],
+            tails=list(compress(self.tails, chosen.tolist())),
+            index=self.index[chosen],
+        )
 
     def __repr__(self) -> str:
         """Tell counts only: a block may end up in a traceback."""

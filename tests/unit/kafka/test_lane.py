@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from shoal.errors import BrokerUnavailableError, GuaranteeError, InputError
 from shoal.kafka import lane as lane_module
-from shoal.kafka.lane import AHEAD_MS, Lane
+from shoal.kafka.fates import AHEAD_MS
+from shoal.kafka.lane import Lane
 from shoal.kafka.metadata import Commit, decode, encode
 from shoal.kafka.progress import Anchor, Snapshot
 from shoal.kafka.publisher import Outbox

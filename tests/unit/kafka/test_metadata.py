@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -124,7 +125,7 @@ def test_every_single_flipped_bit_is_noticed() -> None:
 
 def test_an_offset_is_resolved_once() -> None:
     progress = Progress(0)
-    progress.read(0, 0, -1, 0)
+    progress.read([0], [0], [-1], 0)
     progress.resolve([0])
     with pytest.raises(GuaranteeError, match="twice"):
         progress.resolve([0])
@@ -134,23 +135,23 @@ def test_an_offset_is_resolved_once() -> None:
 
 def test_bits_beyond_the_next_offset_survive_a_commit_in_mid_replay() -> None:
     progress = Progress(0)
-    for offset in range(10):
-        progress.read(offset, offset, -1, 0)
+    progress.read(range(10), range(10), [-1] * 10, 0)
     progress.resolve([1, 2, 8])
     again = Progress.restore(progress.snapshot())
-    again.read(0, 0, -1, 0)
+    again.read([0], [0], [-1], 0)
     middle = again.snapshot()
     assert middle.next_offset == 10
     assert middle.held == (0, 3, 4, 5, 6, 7, 9)
-    assert Progress.restore(middle).fate(8).value == "resolved"
+    assert Progress.restore(middle).are_held(np.array([7, 8, 9])).tolist() == [True, False, True]
+    with pytest.raises(GuaranteeError, match="read again"):
+        Progress.restore(middle).read([7, 8], [7, 8], [-1, -1], 0)
 
 
 def test_offsets_refused_by_the_clock_are_remembered_while_they_matter() -> None:
     progress = Progress(0)
-    for offset in range(4):
-        progress.read(offset, offset, -1, 0)
+    progress.read(range(4), range(4), [-1] * 4, 0)
     progress.refuse_by_clock(2)
     assert progress.snapshot().void == (2,)
-    assert Progress.restore(progress.snapshot()).is_void(2)
+    assert Progress.restore(progress.snapshot()).are_void(np.arange(4)).tolist() == [False, False, True, False]
     progress.resolve([0, 1])
     assert progress.snapshot().void == ()
