@@ -9,7 +9,6 @@ import json
 import os
 import signal
 import sys
-import traceback
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -22,7 +21,7 @@ from shoal.kafka import Start, Transformer, export_progress, import_progress, re
 from shoal.pipe import Files, run_pipe, write_text
 from shoal.policy import KafkaSection, Policy
 from shoal.settings import kafka_settings
-from shoal.watch import Health, Metrics, logger, serve, set_up_logs
+from shoal.watch import Health, Metrics, guard, guard_loop, logger, place_of, serve, set_up_logs
 
 __all__ = ["main"]
 
@@ -33,14 +32,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the process's exit code: 0 done, 1 a check failed, 2 unusable input, 3 broker."""
     options = _parser().parse_args(arguments)
     set_up_logs(options.log)
-    command: Callable[[argparse.Namespace], int] = options.command
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        # Ends by unwinding, so that drafts of files are taken away; `run` listens in its own way.
-        signal.signal(number, lambda number, _: sys.exit(128 + number))
+    guard()
     try:
-        return command(options)
+        return _obey(options)
     except ShoalError as error:
-        _complain(str(error))
+        _complain(options, error.code, str(error))
         return error.exit_code
     except KeyboardInterrupt:
         return 130
@@ -49,14 +45,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except OSError as error:
         _forget_output()
-        _complain(f"{error.filename or 'a file or stream'}: {error.strerror}")
+        _complain(options, "input", f"{error.filename or 'a file or stream'}: {error.strerror}")
         return 2
     except Exception as error:  # noqa: BLE001 - the last border: a text of whatever this is could hold values
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        _complain(
-            f"unexpected {type(error).__name__} at {Path(frame.filename).name}:{frame.lineno}: nothing was written"
-        )
+        _complain(options, "unexpected", f"unexpected {place_of(error)}: nothing was written")
         return 2
+
+
+def _obey(options: argparse.Namespace) -> int:
+    command: Callable[[argparse.Namespace], int] = options.command
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # Ends by unwinding, so that drafts of files are taken away; `run` listens in its own way.
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
+    if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    return command(options)
 
 
 def _forget_output() -> None:
@@ -66,8 +69,12 @@ def _forget_output() -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _complain(text: str) -> None:
-    print(f"shoal: {text}", file=sys.stderr)
+def _complain(options: argparse.Namespace, code: str, text: str) -> None:
+    """Say on standard error why the command ends, in the style that was asked for."""
+    if options.log == "json":
+        logger("cli").error("stopped", code=code, reason=text)
+    else:
+        print(f"shoal: {text}", file=sys.stderr)
 
 
 # ---------------------------------------------------------------------- commands
@@ -91,6 +98,7 @@ async def _serve(policy: Policy, settings: KafkaSection, start: Start, http: str
     metrics, health = Metrics(), Health()
     transformer = Transformer(policy, settings, metrics, health, start)
     loop = asyncio.get_running_loop()
+    guard_loop(loop)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, transformer.stop)
     async with serve(http, metrics, health, metrics.totals) as port:

@@ -34,11 +34,26 @@ __all__ = [
 
 
 class ShoalError(Exception):
-    """Root of the tree."""
+    """Root of the tree.
+
+    It leads to no other exception: whatever it was raised in place of may quote a value.
+    """
 
     code: ClassVar[str] = "error"
     exit_code: ClassVar[int] = 1
     retriable: ClassVar[bool] = False
+
+    def __init__(self, *words: object) -> None:
+        super().__init__(*words)
+        self.__suppress_context__ = True  # for printers that do not ask the property below
+
+    @property
+    def __context__(self) -> None:
+        return None
+
+    @__context__.setter
+    def __context__(self, _: object) -> None:
+        """Forget it."""
 
 
 class ConfigError(ShoalError):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import NoReturn
 
 from shoal.audit.originals import Originals
+from shoal.audit.reading import FARTHEST
 from shoal.audit.tally import Tally
-from shoal.audit.witness import Reference, Summary
+from shoal.audit.witness import Reference, Summary, is_whole
 from shoal.errors import InputError
 
 __all__ = ["Facts", "balance_references", "balance_summary", "doubts_about_reading"]
@@ -54,8 +56,8 @@ def balance_references(
     return [sound, closed, whole] if complete else [sound, closed]
 
 
-def balance_summary(summary: Summary, facts: Facts) -> Tally:
-    """Compare a summary with what was counted; fields that are null or missing are not compared.
+def balance_summary(summary: Summary, facts: Facts, name: str = "the summary") -> Tally:
+    """Compare a summary, called ``name`` in errors, with what was counted; what is null or missing is not compared.
 
     Raises
     ------
@@ -64,8 +66,8 @@ def balance_summary(summary: Summary, facts: Facts) -> Tally:
     """
     accounts = Tally("accounts", "the summary balances and says what the files say", "field")
     if not summary.keys() & {"records_in", "records", "released", "clusters"}:
-        raise InputError("the summary: none of its fields is known; give the file written by --summary")
-    told = _Told(summary)
+        raise InputError(f"{name}: none of its fields is known; give the file written by --summary")
+    told = _Told(summary, name)
     parts = [told.total(name) for name in ("released", "suppressed", "quarantined", "held")]
     whole = told.total("records_in")
     if whole is not None and None not in parts:
@@ -88,15 +90,15 @@ def balance_summary(summary: Summary, facts: Facts) -> Tally:
         ("subjects.min", told.part("subjects", "min"), facts.fewest_subjects),
         ("share.max", told.part("share", "max"), facts.largest_share),
     ]
-    for name, said, counted in compared:
+    for field, said, counted in compared:
         if said is not None and counted is not None:
-            accounts.expect(_agree(said, counted), name)
+            accounts.expect(_agree(said, counted), field)
     return accounts
 
 
-def doubts_about_reading(summary: Summary, originals: Originals) -> list[str]:
+def doubts_about_reading(summary: Summary, originals: Originals, name: str = "the summary") -> list[str]:
     """Warn where the run refused more or fewer records than do not fit by the judge's own reading."""
-    told, unusable = _Told(summary).total("quarantined"), len(originals) - originals.usable
+    told, unusable = _Told(summary, name).total("quarantined"), len(originals) - originals.usable
     if told is None or unusable - originals.blank <= told <= unusable:
         return []
     return [f"the summary counts {told} quarantined records; {unusable} do not fit the policy by the judge's reading"]
@@ -112,30 +114,31 @@ def _agree(said: float, counted: float) -> bool:
 class _Told:
     """Reads numbers of a summary."""
 
-    def __init__(self, summary: Summary) -> None:
-        self._summary = summary
+    def __init__(self, summary: Summary, name: str) -> None:
+        self._summary, self._name = summary, name
 
     def total(self, name: str) -> int | None:
         """Read a count, or the sum over its reasons."""
         value = self._summary.get(name)
         if isinstance(value, Mapping):
-            return sum(_count(name, part) for part in value.values())
-        return None if value is None else _count(name, value)
+            return sum(self._count(name, part) for part in value.values())
+        return None if value is None else self._count(name, value)
 
     def part(self, name: str, part: str) -> float | None:
         """Read one number of a group."""
         group = self._summary.get(name)
         value = group.get(part) if isinstance(group, Mapping) else None
-        return None if value is None else _number(f"{name}.{part}", value)
+        return None if value is None else self._number(f"{name}.{part}", value)
 
+    def _count(self, field: str, value: object) -> int:
+        if not is_whole(value):
+            self._refuse(f"{field} must be a whole number")
+        return value
 
-def _count(name: str, value: object) -> int:
-    if type(value) is not int:
-        raise InputError(f"the summary: {name} must be a whole number; give the file written by --summary")
-    return value
+    def _number(self, field: str, value: object) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) >= FARTHEST:
+            self._refuse(f"{field} must be a number")
+        return value
 
-
-def _number(name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InputError(f"the summary: {name} must be a number; give the file written by --summary")
-    return value
+    def _refuse(self, words: str) -> NoReturn:
+        raise InputError(f"{self._name}: {words}; give the file written by --summary")

@@ -90,8 +90,9 @@ def verify(
         references = iter(()) if quarantine is None else read_quarantine(Path(quarantine))
         case.balance(balance_references(originals, case.used, references, complete=complete))
     if said is not None:
-        case.balance([balance_summary(said, case.facts())])
-        case.warnings += doubts_about_reading(said, originals)
+        called = str(summary) if isinstance(summary, str | Path) else "the summary"
+        case.balance([balance_summary(said, case.facts(), called)])
+        case.warnings += doubts_about_reading(said, originals, called)
     if not len(release) and (said is None or said.get("released") != 0):
         case.doubts.append("nothing was released: give the summary (--summary) if that is so")
     return case.verdict()

@@ -18,6 +18,7 @@ from shoal.errors import InputError
 
 __all__ = [
     "BLANK",
+    "FARTHEST",
     "ORIGINAL_EXPORT",
     "RELEASED_EXPORT",
     "Form",
@@ -39,6 +40,8 @@ Record: TypeAlias = Mapping[str, object]
 
 ORIGINAL_EXPORT = frozenset({"partition", "offset", "value"})
 RELEASED_EXPORT = frozenset({"partition", "value"})
+FARTHEST = 1 << 62
+"""Partitions, offsets and counts stay within it."""
 BLANK: Record = {}
 """A line with nothing on it: whether it counts as a record is a matter of taste."""
 
@@ -143,9 +146,10 @@ def _export(path: Path, keys: frozenset[str]) -> Iterator[tuple[int, Record]]:
 
 def _integer(path: Path, number: int, line: Record, name: str) -> int:
     value = line[name]
-    if not isinstance(value, Token) or not value.removeprefix("-").isdigit():
+    is_short = isinstance(value, Token) and len(value) < len(str(FARTHEST))
+    if not is_short or not str(value).removeprefix("-").isdigit():
         raise InputError(f"{path}, line {number}: {name} must be an integer; export again")
-    return int(value)
+    return int(str(value))
 
 
 def original_records(path: Path, *, wrapped: bool) -> Iterator[tuple[int, int, Record | None]]:

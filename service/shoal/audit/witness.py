@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
-from shoal.audit.reading import Pairs, byte_lines, json_value
+from shoal.audit.reading import FARTHEST, Pairs, byte_lines, json_value
 from shoal.errors import InputError
 
-__all__ = ["Named", "Reference", "Summary", "read_evidence", "read_quarantine", "read_summary"]
+__all__ = ["Named", "Reference", "Summary", "is_whole", "read_evidence", "read_quarantine", "read_summary"]
 
 Summary: TypeAlias = Mapping[str, Any]
 
@@ -59,7 +59,7 @@ def read_evidence(path: Path) -> Iterator[Named]:
         offsets = found.get("offsets")
         if not isinstance(offsets, list) or isinstance(offsets, Pairs):
             raise InputError(f"{place}: offsets must be a list of integers; {_AGAIN}")
-        if not all(type(offset) is int for offset in offsets):
+        if not all(is_whole(offset) for offset in offsets):
             raise InputError(f"{place}: offsets must be integers; {_AGAIN}")
         partition, cluster = (_integer(found, name, place, _AGAIN) for name in ("partition", "cluster"))
         yield Named(partition, cluster, tuple(offsets))
@@ -77,9 +77,9 @@ def read_quarantine(path: Path) -> Iterator[Reference]:
         place, again = f"{path}, line {number}", "export the quarantine again"
         found = _object(line, place, again)
         partition, offset = (_integer(found, name, place, again) for name in ("partition", "offset"))
-        reason = found.get("reason")
+        reason = str(found.get("reason"))
         closed = set(found) == set(_REFERENCE) and reason in {"undecodable", "invalid", "suppressed", "too_large"}
-        yield Reference(partition, offset, str(reason), closed)
+        yield Reference(partition, offset, reason, closed)
 
 
 def read_summary(source: Path | Summary) -> Summary:
@@ -109,9 +109,14 @@ def _object(text: bytes, place: str, remedy: str) -> dict[str, object]:
 
 def _integer(found: Mapping[str, object], name: str, place: str, remedy: str) -> int:
     value = found.get(name)
-    if type(value) is not int:
+    if not is_whole(value):
         raise InputError(f"{place}: {name} must be an integer; {remedy}")
     return value
+
+
+def is_whole(value: object) -> TypeGuard[int]:
+    """Whether a value is an integer, and none so large that only a mistake can have written it."""
+    return type(value) is int and abs(value) < FARTHEST
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - any JSON

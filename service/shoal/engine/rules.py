@@ -73,8 +73,10 @@ class Nearest:
         nearest.expire_rest(self._buffer.held, self._scratch, outcome, self._demand, newest)
 
 
-def rule_faults(name: str) -> list[str]:
+def rule_faults(name: object) -> list[str]:
     """Say what is wrong with the name of a rule; empty if nothing is."""
+    if not isinstance(name, str):
+        return ["rule: must be a name"]
     if name in {"nearest", "auto"}:
         return []
     if name in PLANNED:

@@ -13,14 +13,24 @@ References
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 
-__all__ = ["order_keeping_weight", "position_faults"]
+import numpy as np
+
+__all__ = ["is_finite_number", "order_keeping_weight", "position_faults"]
 
 
 def position_faults(omega_p: float) -> list[str]:
     """Say what is wrong with a weight of the position; empty if nothing is."""
-    return [] if math.isfinite(omega_p) and omega_p >= 0 else ["position: must be a finite weight, 0 or more"]
+    return [] if is_finite_number(omega_p) and omega_p >= 0 else ["position: must be a finite weight, 0 or more"]
+
+
+def is_finite_number(value: object) -> bool:
+    """Whether a parameter, whatever its kind, is a number that float64 can hold."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        return False
+    return bool(-sys.float_info.max <= value <= sys.float_info.max)
 
 
 def order_keeping_weight(k: int, ranges: Sequence[float]) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +13,7 @@ from shoal.engine.buffer import Border, Buffer, Names, as_array
 from shoal.engine.embed import exact_means
 from shoal.engine.guarantee import Guarantee
 from shoal.engine.rules import make_rule, rule_faults
-from shoal.engine.steer import position_faults
+from shoal.engine.steer import is_finite_number, position_faults
 from shoal.errors import ParameterError
 from shoal.kernel.arrays import Float64Matrix, Int8Vector, Int64Matrix, Int64Vector
 from shoal.kernel.held import BY_POSITION, FLUSHED, Outcome
@@ -23,6 +22,7 @@ from shoal.kernel.nearest import Demand
 __all__ = ["BY_POSITION", "FLUSHED", "Decisions", "Partitioner", "Released", "StreamAggregator"]
 
 LARGEST_DELTA = 10_000_000
+MOST_COLUMNS = 10_000
 """The buffer is allocated at once: more would rather be a mistake."""
 
 _ZERO = np.zeros(1, np.int64)
@@ -120,10 +120,10 @@ class Partitioner:
         reach: Sequence[int] = (),
     ) -> None:
         faults = parameter_faults(k, delta, rule, position, max_share)
-        if not _is_whole(d) or d < 1:
-            faults.append("d: must be a whole number, 1 or more")
-        if any(not 0 <= width < 1 << 62 for width in reach):
-            faults.append("reach: must be 0 or more")
+        if not _is_whole(d) or not 1 <= d <= MOST_COLUMNS:
+            faults.append(f"d: must be a whole number from 1 to {MOST_COLUMNS}")
+        if not _are_widths(reach):
+            faults.append("reach: must be whole numbers, 0 or more")
         if faults:
             raise ParameterError("; ".join(faults))
         buffer = Buffer(int(delta), d, len(reach))
@@ -282,8 +282,8 @@ class StreamAggregator:
         max_share: float = 0.5,
     ) -> None:
         faults = parameter_faults(k, delta, rule, position, max_share)
-        if weights is not None and not all(math.isfinite(weight) and weight > 0 for weight in weights):
-            faults.append("weights: must be finite numbers above 0")
+        if weights is not None and not _are_weights(weights):
+            faults.append("weights: must be finite numbers above 0, one per attribute")
         if faults:
             raise ParameterError("; ".join(faults))
         self._make = partial(Partitioner, k, delta, rule=rule, position=position, max_share=max_share)
@@ -360,12 +360,26 @@ def parameter_faults(k: int, delta: int, rule: str, position: float, max_share: 
         faults.append(f"k, delta: must be at most {LARGEST_DELTA}")
     if delta < max(k - 1, 1):
         faults.append("delta: must be at least k - 1, or no cluster could ever be filled")
-    if not 0 < max_share <= 1:
+    if not is_finite_number(max_share) or not 0 < max_share <= 1:
         faults.append("max_share: must be above 0 and at most 1")
-    elif k >= 2 and max_share * k < 1 - 1e-9:  # noqa: PLR2004
+    elif k >= 2 and max_share * min(k, LARGEST_DELTA) < 1 - 1e-9:  # noqa: PLR2004
         faults.append("max_share: must be at least 1/k, or k people could not share a cluster")
     return [*faults, *position_faults(position), *rule_faults(rule)]
 
 
 def _is_whole(value: object) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _are_widths(reach: object) -> bool:
+    if not isinstance(reach, Sequence) or isinstance(reach, bytes):
+        return False
+    return all(_is_whole(width) and 0 <= width < 1 << 62 for width in reach)
+
+
+def _are_weights(weights: object) -> bool:
+    if isinstance(weights, np.ndarray) and weights.ndim == 1:
+        weights = weights.tolist()
+    if not isinstance(weights, Sequence) or isinstance(weights, bytes):
+        return False
+    return all(is_finite_number(weight) and weight > 0 for weight in weights)

@@ -9,10 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
@@ -27,7 +25,7 @@ from shoal.kafka.publisher import Publisher
 from shoal.kafka.start import Beginning, Start, begin
 from shoal.policy import KafkaSection, Policy
 from shoal.records import JsonDecoder
-from shoal.watch import Health, Metrics, logger
+from shoal.watch import Health, Metrics, logger, place_of
 
 __all__ = ["Contact", "Session"]
 
@@ -376,6 +374,4 @@ def _ours(error: BaseException) -> ShoalError:
         return error
     if isinstance(error, CLIENT_ERRORS):
         return broker_error(error)
-    frame = traceback.extract_tb(error.__traceback__)[-1:]
-    where = f" at {Path(frame[0].filename).name}:{frame[0].lineno}" if frame else ""
-    return GuaranteeError(f"unexpected {type(error).__name__}{where}: nothing more is sent")
+    return GuaranteeError(f"unexpected {place_of(error)}: nothing more is sent")

@@ -11,8 +11,7 @@ from shoal.errors import BrokerError, BrokerUnavailableError, FencedError, Shoal
 from shoal.kafka.session import Contact, Session
 from shoal.kafka.start import Start
 from shoal.policy import KafkaSection, Policy
-from shoal.watch import Health, Metrics, logger
-from shoal.watch.logs import code_of
+from shoal.watch import Health, Metrics, code_of, logger
 
 __all__ = ["Transformer"]
 

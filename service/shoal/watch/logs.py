@@ -1,22 +1,27 @@
 """Structured logs on standard error: an event, a code, coordinates and counts; never a value, never a traceback.
 
-Tracebacks of foreign exceptions can hold record values in their messages. `code_of` is what may be logged of an
-exception; clients' own loggers pass at WARNING and above, with their exceptions cut off.
+Tracebacks of foreign exceptions can hold record values in their messages. `code_of` and `place_of` are what may be
+told of an exception; clients' own loggers pass at WARNING and above, with their exceptions cut off. What nobody
+catches, in any thread or task, ends in `guard`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
+import threading
 import time
-from typing import Literal
+import traceback
+from pathlib import Path
+from typing import Any, Literal
 
 import structlog
 from structlog.types import EventDict, Processor
 
 from shoal.errors import ShoalError
 
-__all__ = ["code_of", "logger", "set_up_logs"]
+__all__ = ["code_of", "guard", "guard_loop", "logger", "place_of", "set_up_logs"]
 
 QUIET_S = 30.0
 
@@ -48,6 +53,7 @@ def set_up_logs(style: Literal["json", "text"]) -> None:
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _no_traceback, renderer],
         )
     )
+    logging.raiseExceptions = False  # or a line that cannot be written is printed with all that it holds
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(logging.INFO)
@@ -82,6 +88,35 @@ def logger(room: str) -> structlog.stdlib.BoundLogger:
 def code_of(error: BaseException) -> str:
     """What may be said of an exception in a log: its code, or the name of its class."""
     return error.code if isinstance(error, ShoalError) else type(error).__name__
+
+
+def place_of(error: BaseException) -> str:
+    """Class of an exception and where it was raised, for one that nobody foresaw; never its text."""
+    frame = traceback.extract_tb(error.__traceback__)[-1:]
+    return type(error).__name__ + (f" at {Path(frame[0].filename).name}:{frame[0].lineno}" if frame else "")
+
+
+def guard() -> None:
+    """Let the interpreter tell no more than a place of what nobody catches."""
+
+    def tell(error: BaseException | None) -> None:
+        if error is not None and not isinstance(error, KeyboardInterrupt | SystemExit):
+            logger("process").error("unexpected", code=code_of(error), place=place_of(error))
+
+    sys.excepthook = lambda _, error, __: tell(error)
+    threading.excepthook = lambda lost: tell(lost.exc_value)
+    sys.unraisablehook = lambda lost: tell(lost.exc_value)
+
+
+def guard_loop(loop: asyncio.AbstractEventLoop) -> None:
+    """Do the same for what is lost in a loop: callbacks, tasks that nobody asks."""
+
+    def tell(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        told = {} if error is None else {"code": code_of(error), "place": place_of(error)}
+        logger("process").error("lost in the background", **told)
+
+    loop.set_exception_handler(tell)
 
 
 def _no_traceback(_: object, __: str, event: EventDict) -> EventDict:
