@@ -14,7 +14,7 @@ import numpy as np
 
 from shoal.kafka.progress import Progress
 from shoal.kernel.arrays import BoolVector, Int64Matrix, Int64Vector
-from shoal.records import Block, Reason
+from shoal.records import Block, Envelope, Reason
 
 __all__ = ["AHEAD_MS", "Fates", "Message", "Stamps", "settle"]
 
@@ -25,16 +25,12 @@ _EARLIEST = np.iinfo(np.int64).min
 _offset, _timestamp = attrgetter("offset"), attrgetter("timestamp")
 
 
-class Message(Protocol):
+class Message(Envelope, Protocol):
     """What is needed of a consumed message."""
 
     @property
     def offset(self) -> int:
         """Place in the log."""
-
-    @property
-    def timestamp(self) -> int:
-        """Broker timestamp (ms)."""
 
     @property
     def value(self) -> bytes | None:

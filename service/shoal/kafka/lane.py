@@ -188,7 +188,7 @@ class Lane:
         stamps = Stamps.of(messages)
         self._check_order(stamps.offsets)
         self._check_anchor(messages[0])
-        block = self._decoder.take([message.value for message in messages])
+        block = self._decoder.take([message.value for message in messages], messages)
         fates = settle(self.progress, stamps, block, self._begin, round(self._now() * 1000))
         for offset, reason in fates.refused:
             self._refer(offset, reason)

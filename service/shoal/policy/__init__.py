@@ -2,5 +2,6 @@
 
 from shoal.policy.model import Attribute, Policy, Stream
 from shoal.policy.sections import FieldType, KafkaSection, Role, Scale
+from shoal.policy.sources import Place, Source
 
-__all__ = ["Attribute", "FieldType", "KafkaSection", "Policy", "Role", "Scale", "Stream"]
+__all__ = ["Attribute", "FieldType", "KafkaSection", "Place", "Policy", "Role", "Scale", "Source", "Stream"]

@@ -14,6 +14,7 @@ from shoal.errors import Fault, PolicyError
 from shoal.policy.reading import FieldPath, Lines, line_of, read_document
 from shoal.policy.rules import broken_rules
 from shoal.policy.sections import AttributeSection, Document, FieldType, KafkaSection, Role, Scale
+from shoal.policy.sources import VALUE, Place, Source
 
 __all__ = ["Attribute", "Policy", "Stream"]
 
@@ -27,8 +28,8 @@ class Attribute:
     """One declared field.
 
     ``bounds``, ``clip``, ``integer``, ``resolution`` and ``weight`` speak of quasi-identifiers only;
-    ``type`` of all others. ``resolution`` is what the policy says; None means the default, which differs
-    between streams and tables (`grid`).
+    ``type`` of all others. ``source`` is the part of a message it is read from. ``resolution`` is what the
+    policy says; None means the default, which differs between streams and tables (`grid`).
     """
 
     name: str
@@ -41,6 +42,7 @@ class Attribute:
     resolution: Decimal | None = None
     weight: float = 1.0
     type: FieldType = "any"
+    source: Source = VALUE
 
     def grid(self, *, table: bool = False) -> Decimal:
         """Step of the published values (original units; 0: the exact mean), from the policy alone."""
@@ -144,6 +146,16 @@ class Policy:
         return tuple(a for a in self.attributes if a.role is not Role.IDENTIFIER)
 
     @cached_property
+    def from_value(self) -> tuple[Attribute, ...]:
+        """Attributes that are fields of the message's value, in the policy's order."""
+        return tuple(a for a in self.attributes if a.source.place is Place.VALUE)
+
+    @cached_property
+    def from_envelope(self) -> tuple[Attribute, ...]:
+        """Attributes read from what stands around the value: key, headers, timestamp; in the policy's order."""
+        return tuple(a for a in self.attributes if a.source.place is not Place.VALUE)
+
+    @cached_property
     def subject(self) -> Attribute | None:
         """The attribute that names the person; None where every record is a person of its own."""
         return next((a for a in self.attributes if a.subject), None)
@@ -209,6 +221,7 @@ def _resolved(name: str, section: AttributeSection, document: Document) -> Attri
         resolution=None if resolution is None else _plain_decimal(Decimal(repr(resolution))),
         weight=1.0 if section.weight is None else float(section.weight),
         type=section.type or "any",
+        source=Source.parse(section.source) or VALUE,
     )
 
 
@@ -227,8 +240,10 @@ def _one_two_five(width: Decimal) -> Decimal:
 
 
 def _described(attribute: Attribute, *, table: bool) -> dict[str, Any]:
+    # Left out where it is the usual one, so that older fingerprints stay what they are.
+    source = {} if attribute.source.place is Place.VALUE else {"from": str(attribute.source)}
     if attribute.role is not Role.QUASI_IDENTIFIER:
-        about: dict[str, Any] = {"role": attribute.role.value, "type": attribute.type}
+        about: dict[str, Any] = {"role": attribute.role.value, "type": attribute.type, **source}
         if attribute.subject:
             about["subject"] = True
         if attribute.role is Role.OTHER:
@@ -236,6 +251,7 @@ def _described(attribute: Attribute, *, table: bool) -> dict[str, Any]:
         return about
     return {
         "role": attribute.role.value,
+        **source,
         "scale": attribute.scale.value,
         "bounds": None if attribute.bounds is None else list(attribute.bounds),
         "out_of_bounds": "clip" if attribute.clip else "quarantine",

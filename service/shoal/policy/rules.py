@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from shoal.policy.reading import FieldPath
 from shoal.policy.sections import AttributeSection, Document, KafkaSection, PrivacySection, StreamSection
+from shoal.policy.sources import source_rules
 
 __all__ = ["broken_rules"]
 
@@ -25,6 +26,7 @@ def broken_rules(document: Document) -> Iterator[Finding]:
     """All that is wrong with a document whose single fields are well formed."""
     return chain(
         _attribute_rules(document),
+        source_rules(document),
         _subject_rules(document),
         _privacy_rules(document.privacy),
         _stream_rules(document),
@@ -44,8 +46,6 @@ def _attribute_rules(document: Document) -> Iterator[Finding]:
         if attribute.role is None:
             yield (*path, "role"), "missing: identifier, quasi_identifier, confidential or other"
             continue
-        if attribute.source != "value":
-            yield (*path, "from"), "not yet: only 'value' can be read so far; leave it out"
         rules = _quasi_rules if attribute.role == "quasi_identifier" else _kept_rules
         yield from rules(path, attribute)
     if all(attribute.role not in {"quasi_identifier", None} for attribute in document.attributes.values()):

@@ -3,6 +3,7 @@
 from shoal.records.block import Block, Decoder, Reason
 from shoal.records.csv_decoder import CsvCells, CsvDecoder
 from shoal.records.encoder import CsvEncoder, Encoder, RecordEncoder
+from shoal.records.envelope import Envelope
 from shoal.records.files import CsvReader, JsonLines
 from shoal.records.json_decoder import JsonDecoder
 
@@ -14,6 +15,7 @@ __all__ = [
     "CsvReader",
     "Decoder",
     "Encoder",
+    "Envelope",
     "JsonDecoder",
     "JsonLines",
     "Reason",

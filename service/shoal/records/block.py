@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import compress
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,7 +88,7 @@ class Decoder(Protocol[Message_contra]):
         ...
 
 
-def in_slices(decode: Callable[[Sequence[Message]], Block], messages: Sequence[Message]) -> Block:
+def in_slices(decode: Callable[..., Block], messages: Sequence[Message], *beside: Sequence[Any]) -> Block:
     """Decode at most `SLICE` messages at a time and put the blocks together.
 
     Parameters
@@ -97,6 +97,8 @@ def in_slices(decode: Callable[[Sequence[Message]], Block], messages: Sequence[M
         Makes a block of a slice; its places count from the slice's beginning.
     messages : sequence
         Any number of messages.
+    *beside : sequence
+        As long as ``messages``; cut in the same places and handed on with them.
 
     Returns
     -------
@@ -104,9 +106,9 @@ def in_slices(decode: Callable[[Sequence[Message]], Block], messages: Sequence[M
         As if decoded at once.
     """
     if len(messages) <= SLICE:
-        return decode(messages)
+        return decode(messages, *beside)
     starts = range(0, len(messages), SLICE)
-    blocks = [decode(messages[start : start + SLICE]) for start in starts]
+    blocks = [decode(*(part[start : start + SLICE] for part in (messages, *beside))) for start in starts]
     return Block(
         values=np.concatenate([block.values for block in blocks]),
         subjects=np.concatenate([block.subjects for block in blocks]),

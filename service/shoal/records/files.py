@@ -146,6 +146,11 @@ def _checked_header(header: Sequence[str], policy: Policy, name: str) -> tuple[s
     place = f"{name}, line 1: "
     if not any(header):
         raise InputError(f"{place}no header that can be read; give the names of the columns, in UTF-8")
+    for attribute in policy.from_envelope:
+        raise InputError(
+            f"{place}attributes.{attribute.name} is read from {attribute.source}, which no CSV file has: give messages "
+            "as JSON lines with key, headers, timestamp and value, or leave 'from' out"
+        )
     declared = [attribute.name for attribute in policy.attributes]
     for column in declared:
         if column not in header:

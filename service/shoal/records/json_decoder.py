@@ -9,9 +9,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from shoal.errors import ParameterError
 from shoal.policy import Attribute, FieldType, Policy, Role
 from shoal.records.block import Block, Reason, in_slices
 from shoal.records.encoder import Encoder
+from shoal.records.envelope import Columns, Envelope, EnvelopeReader
 from shoal.records.intake import Candidates, Intake, TailWriter, mask, refuse
 from shoal.records.numerals import NumberText
 from shoal.records.scan import closer_look, suspects
@@ -37,6 +39,9 @@ _by_name = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 class JsonDecoder:
     """Makes records of JSON messages: one flat object each, with every field that the policy declares.
 
+    An attribute with ``from: key``, ``header:NAME`` or ``timestamp`` is read from the envelope, as a cell of CSV would
+    be; a field of its name in the object is undeclared.
+
     Parameters
     ----------
     policy : Policy
@@ -50,7 +55,7 @@ class JsonDecoder:
     Notes
     -----
     Numbers with a point or an exponent are read as float64, integers exactly. Fields that are dropped are
-    checked for their syntax only.
+    checked for their syntax only. ``reads_envelopes`` tells whether `take` needs them.
     """
 
     def __init__(
@@ -63,36 +68,49 @@ class JsonDecoder:
     ) -> None:
         self._intake = Intake(policy, encoder or Encoder(policy), hash_key, max_bytes)
         self._max_bytes = max_bytes
-        self._fields = len(policy.attributes)
+        self._fields = len(policy.from_value)
         self._decode = _typed_decode(policy)
-        place = {attribute.name: f"f{number}" for number, attribute in enumerate(policy.attributes)}
-        self._quasi = [attrgetter(place[attribute.name]) for attribute in policy.quasi_identifiers]
-        self._kept = [attrgetter(place[attribute.name]) for attribute in policy.kept]
+        self._get = {a.name: attrgetter(f"f{number}") for number, a in enumerate(policy.from_value)}
+        self._quasi = [attribute.name for attribute in policy.quasi_identifiers]
+        self._kept = [attribute.name for attribute in policy.kept]
         self._integers = [number for number, attribute in enumerate(policy.kept) if attribute.type == "integer"]
-        self._subject = None if policy.subject is None else attrgetter(place[policy.subject.name])
+        self._subject = None if policy.subject is None else policy.subject.name
+        self._envelopes = EnvelopeReader(policy.from_envelope, max_bytes)
+        self.reads_envelopes = bool(policy.from_envelope)
 
-    def take(self, messages: Sequence[bytes | None]) -> Block:
+    def take(self, messages: Sequence[bytes | None], envelopes: Sequence[Envelope] | None = None) -> Block:
         """Decode messages.
 
         Parameters
         ----------
         messages : sequence of bytes or None
             Any number; None is a message without a value. Not modified, not kept.
+        envelopes : sequence of Envelope, optional
+            As many, for a policy that reads keys, headers or timestamps; else they are not looked at.
 
         Returns
         -------
         Block
             The records, and place and reason of every other message: ``undecodable`` if it is not JSON (or nested
             more than 64 deep), ``too_large`` if it is longer than ``max_bytes`` or its kept fields are,
-            ``invalid`` if it does not fit the policy.
+            ``invalid`` if it does not fit the policy. What is wrong with the value is told first.
+
+        Raises
+        ------
+        ParameterError
+            The policy reads envelopes, and there are none.
 
         Notes
         -----
         Raises nothing on account of the messages. Cost: about half of what `json.loads` takes.
         """
-        return in_slices(self._slice, messages)
+        if not self.reads_envelopes:
+            return in_slices(self._slice, messages)
+        if envelopes is None:
+            raise ParameterError("the policy reads keys, headers or timestamps: values alone are not enough")
+        return in_slices(self._slice, messages, envelopes)
 
-    def _slice(self, messages: Sequence[bytes | None]) -> Block:
+    def _slice(self, messages: Sequence[bytes | None], envelopes: Sequence[Envelope] = ()) -> Block:
         rejected: list[tuple[int, Reason]] = []
         index, texts = self._sized(messages, rejected)
         records, refused = _decoded(self._decode, texts)
@@ -106,7 +124,14 @@ class JsonDecoder:
                 rejected.append((index[place], reason))
         if twice:
             index, records = _without(index, twice), _without(records, twice)
-        return self._intake.block(self._columns(index, records, rejected), rejected)
+        columns: Columns = {}
+        if self.reads_envelopes:
+            columns, unfit = self._envelopes.read([envelopes[place] for place in index])
+            if unfit:
+                rejected += [(index[place], reason) for place, reason in unfit.items()]
+                index, records = _without(index, list(unfit)), _without(records, list(unfit))
+                columns = {name: _without(column, list(unfit)) for name, column in columns.items()}
+        return self._intake.block(self._candidates(index, records, columns, rejected), rejected)
 
     def _sized(
         self, messages: Sequence[bytes | None], rejected: list[tuple[int, Reason]]
@@ -125,16 +150,23 @@ class JsonDecoder:
                 texts.append(message)
         return index, texts
 
-    def _columns(self, index: Sequence[int], records: Sequence[Any], rejected: list[tuple[int, Reason]]) -> Candidates:
+    def _candidates(
+        self, index: Sequence[int], records: Sequence[Any], columns: Columns, rejected: list[tuple[int, Reason]]
+    ) -> Candidates:
         n = len(records)
+
+        def column(name: str) -> Iterable[Any]:
+            get = self._get.get(name)
+            return columns[name] if get is None else map(get, records)
+
         values = np.empty((n, len(self._quasi)), dtype=np.float64)
-        for column, get in enumerate(self._quasi):
-            values[:, column] = np.fromiter(map(get, records), np.float64, n)
-        kept = [list(map(get, records)) for get in self._kept]
+        for number, name in enumerate(self._quasi):
+            values[:, number] = np.fromiter(column(name), np.float64, n)
+        kept = [list(column(name)) for name in self._kept]
         candidates = Candidates(
             index=np.array(index, dtype=np.int64),
             values=values,
-            subjects=None if self._subject is None else list(map(self._subject, records)),
+            subjects=None if self._subject is None else list(column(self._subject)),
             kept=kept,
         )
         fractional = [number for number in self._integers if float in set(map(type, kept[number]))]
@@ -146,8 +178,8 @@ class JsonDecoder:
 
 def _typed_decode(policy: Policy) -> Callable[[bytes], Any]:
     """Compile the policy: fields f0, f1, … in its order, whatever their JSON names are."""
-    fields = [(f"f{number}", _typed(attribute)) for number, attribute in enumerate(policy.attributes)]
-    names = {f"f{number}": attribute.name for number, attribute in enumerate(policy.attributes)}
+    fields = [(f"f{number}", _typed(attribute)) for number, attribute in enumerate(policy.from_value)]
+    names = {f"f{number}": attribute.name for number, attribute in enumerate(policy.from_value)}
     strict = policy.undeclared == "quarantine"
     if any(character in '"\\' or character < " " for name in names.values() for character in name):
         return _decode_renamed(fields, names, strict=strict)

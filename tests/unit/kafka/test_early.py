@@ -28,6 +28,8 @@ class Message:
     offset: int
     timestamp: int
     value: bytes | None
+    key: bytes | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
 @dataclass

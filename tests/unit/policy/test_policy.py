@@ -100,7 +100,7 @@ def test_every_fault_is_told_at_once_with_its_line(tmp_path: Path) -> None:
     found = faults(
         """\
 attributes:
-  patient: {role: identifier, subject: true, from: key}
+  patient: {role: identifier, subject: true, from: body}
   other: {role: identifier, subject: true}
   age: {role: quasi_identifer, bounds: [0, 110]}
   income: {role: quasi_identifier, bounds: [10, 1], weight: -1, resolution: -5}
@@ -154,7 +154,7 @@ extra: 1
         "kafka.retries": 22,
         "extra": 23,
     }
-    later = {"from", "scale", "l", "t", "rule", "release", "position", "dependence"}
+    later = {"scale", "l", "t", "rule", "release", "position", "dependence"}
     for path, (_, message) in found.items():
         if path.split(".")[-1] in later:
             assert message.startswith("not yet"), path
@@ -350,3 +350,68 @@ def test_text_made_to_break_the_reader(text: str, tmp_path: Path) -> None:
 )
 def test_numbers_and_names_out_of_all_bounds_are_refused(old: str, new: str, tmp_path: Path) -> None:
     assert faults(GOOD.replace(old, new), tmp_path)
+
+
+SOURCES = """\
+attributes:
+  patient: {{role: identifier, subject: true, from: key}}
+  age: {{role: quasi_identifier, bounds: [0, 110], {age}}}
+  ward: {{role: other, publish_unchanged: true, {ward}}}
+privacy: {{k: 3}}
+"""
+
+
+def with_sources(tmp_path: Path, age: str = "integer: true", ward: str = "type: any") -> Path:
+    path = tmp_path / "policy.yaml"
+    path.write_text(SOURCES.format(age=age, ward=ward))
+    return path
+
+
+def test_attributes_are_read_from_the_parts_of_a_message(tmp_path: Path) -> None:
+    policy = Policy.load(with_sources(tmp_path, "from: 'header:age: of'", "from: timestamp"))
+    assert [str(a.source) for a in policy.attributes] == ["key", "header:age: of", "timestamp"]
+    assert [a.name for a in policy.from_envelope] == ["patient", "age", "ward"]
+    assert policy.from_value == ()
+    assert [about.get("from") for about in policy.resolved()["attributes"].values()] == [
+        "key",
+        "header:age: of",
+        "timestamp",
+    ]
+
+
+def test_where_an_attribute_is_read_is_part_of_the_fingerprint(tmp_path: Path) -> None:
+    usual = Policy.load(with_sources(tmp_path))
+    assert usual.fingerprint == Policy.load(with_sources(tmp_path, "integer: true, from: value")).fingerprint
+    assert usual.fingerprint != Policy.load(with_sources(tmp_path, "integer: true, from: timestamp")).fingerprint
+
+
+@pytest.mark.parametrize(
+    ("age", "ward", "path", "words"),
+    [
+        ("from: headers", "type: any", "attributes.age.from", "key, timestamp or header:NAME"),
+        ("from: 'header:'", "type: any", "attributes.age.from", "key, timestamp or header:NAME"),
+        ("from: 7", "type: any", "attributes.age.from", ""),
+        ("from: key", "type: any", "attributes.age.from", "attributes.patient already"),
+        ("from: 'header:a'", "from: 'header:a'", "attributes.ward.from", "attributes.age already"),
+        ('from: "header:\\ud800"', "type: any", "attributes.age.from", "surrogate"),
+        ("integer: true", "from: timestamp, type: string", "attributes.ward.type", "milliseconds"),
+    ],
+)
+def test_places_that_cannot_be_read_are_refused(age: str, ward: str, path: str, words: str, tmp_path: Path) -> None:
+    with pytest.raises(PolicyError) as caught:
+        Policy.load(with_sources(tmp_path, age, ward))
+    (fault,) = caught.value.faults
+    assert (".".join(fault.path), fault.line) == (path, 3 if "age" in path else 4)
+    assert words in fault.message
+
+
+def test_a_timestamp_is_neither_a_person_nor_confidential(tmp_path: Path) -> None:
+    text = SOURCES.replace("from: key", "from: timestamp").format(age="integer: true", ward="type: any")
+    found = faults(text, tmp_path)
+    assert set(found) == {"attributes.patient.from"}
+    text = SOURCES.format(age="integer: true", ward="from: timestamp").replace(
+        "role: other, publish_unchanged: true", "role: confidential"
+    )
+    found = faults(text, tmp_path)
+    assert set(found) == {"attributes.ward.role"}
+    assert "quasi_identifier" in found["attributes.ward.role"][1]

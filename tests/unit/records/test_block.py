@@ -25,7 +25,7 @@ class Even:
 @pytest.mark.parametrize("n", [0, 1, SLICE, SLICE + 1, 3 * SLICE + 7])
 def test_slices_are_put_together_in_order(n: int) -> None:
     even = Even()
-    block = in_slices(even.take, list(range(n)))  # type: ignore[arg-type]
+    block = in_slices(even.take, list(range(n)))
     evens = list(range(0, n, 2))
     assert max(even.lengths) <= SLICE
     assert block.index.tolist() == block.subjects.tolist() == block.values[:, 0].tolist() == evens
