@@ -77,15 +77,22 @@ class Accounts:
         self._add_loss(values, published)
         self.released += released
         self.clusters += len(figures.size)
-        for name in ("size", "subjects", "excess_span", "delay", "displacement", "squared", "absolute"):
-            self._note(name, getattr(figures, name))
-        self._note("share", figures.heaviest / figures.size)
+        self._note(size=figures.size, subjects=figures.subjects, excess_span=figures.excess_span)
+        self._note(share=figures.heaviest / figures.size)
+        self._note(delay=figures.delay, displacement=figures.displacement)
+        self._note(squared=figures.squared, absolute=figures.absolute)
         return self._spread - before
 
-    def _note(self, name: str, numbers: Int64Vector | Float64Vector) -> None:
-        self._sums[name] += numbers.sum().item()
-        self._lowest[name] = min(self._lowest.get(name, float("inf")), numbers.min().item())
-        self._highest[name] = max(self._highest.get(name, float("-inf")), numbers.max().item())
+    def _note(self, **columns: Int64Vector | Float64Vector) -> None:
+        """Add columns of one length and type."""
+        rows = np.array(list(columns.values()))
+        of_each = zip(
+            columns, rows.sum(axis=1).tolist(), rows.min(axis=1).tolist(), rows.max(axis=1).tolist(), strict=True
+        )
+        for name, total, lowest, highest in of_each:
+            self._sums[name] += total
+            self._lowest[name] = min(self._lowest.get(name, lowest), lowest)
+            self._highest[name] = max(self._highest.get(name, highest), highest)
 
     def _add_loss(self, values: Float64Matrix, published: Float64Matrix) -> None:
         # Means and sums of squares of two parts are put together without a second pass (Chan et al. 1983).

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,8 +27,7 @@ _BY_PLACE = 2
 """Cause of a decision: the second mark, a record's offset, went out of reach."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cluster:
+class Cluster(NamedTuple):
     """A cluster that has been decided on.
 
     ``places`` are the members' offsets (or line numbers), ascending; ``rows`` their published bytes, sorted:
@@ -96,7 +96,7 @@ class Flow:
         self._slots = 1 << (stream.delta + 2 * BLOCK_RECORDS).bit_length()
         self._values = np.empty((self._slots, width))
         self._places = np.full(self._slots, -1, np.int64)
-        self._tails: list[bytes] = [b""] * self._slots
+        self._tails = np.full(self._slots, b"", np.object_)
         self._next_position = 0
         self._next_rank = 0
         bounds = [a.bounds or (0.0, 1.0) for a in policy.quasi_identifiers]
@@ -132,9 +132,9 @@ class Flow:
         slots = positions & (self._slots - 1)
         self._values[slots] = values
         self._places[slots] = marks[chosen, 1]
-        rows = range(count) if isinstance(chosen, slice) else chosen.tolist()
-        for slot, row in zip(slots.tolist(), rows, strict=True):
-            self._tails[slot] = block.tails[row]
+        tails = np.empty(count, np.object_)
+        tails[:] = block.tails
+        self._tails[slots] = tails[chosen]
         decided = self._partitioner.push(
             self._embedding.coordinates(values), block.subjects[chosen], positions, marks[chosen]
         )
@@ -154,9 +154,8 @@ class Flow:
         slots = decided.positions & (self._slots - 1)
         values = self._values[slots]
         texts, published = self._embedding.published(values, decided.offsets)
-        tails = self._tails
         bounds = decided.offsets.tolist()
-        rows = self._encoder.rows(texts, [tails[slot] for slot in slots.tolist()], bounds)
+        rows = self._encoder.rows(texts, self._tails[slots].tolist(), bounds)
         places = self._places[slots].tolist()
         clusters = [
             Cluster(self.clusters + number, places[start:end], rows[start:end], tuple(texts[number]), subjects)

@@ -23,7 +23,7 @@ from shoal.kafka.fates import Message, Stamps, settle
 from shoal.kafka.metadata import Commit, encode, largest_span
 from shoal.kafka.progress import AnotherLogError, Progress
 from shoal.kafka.publisher import Outbox, Reference
-from shoal.kernel.arrays import Int64Vector
+from shoal.kernel.arrays import Float64Vector, Int64Vector
 from shoal.policy import Policy
 from shoal.records import Encoder, JsonDecoder, Reason
 from shoal.watch import Metrics
@@ -51,7 +51,7 @@ class _Parcel:
     outbox: Outbox
     commit: Commit
     rows: int
-    figures: list[tuple[Figures, float, list[float]]]
+    figures: list[tuple[Figures, float, Float64Vector]]
 
 
 class Lane:
@@ -84,7 +84,7 @@ class Lane:
         self._flow = Flow(policy, Encoder(policy), reach=reach, clusters=commit.snapshot.clusters)
         self._outbox = Outbox()
         self._waiting_rows = self._waiting_bytes = 0
-        self._figures: list[tuple[Figures, float, list[float]]] = []
+        self._figures: list[tuple[Figures, float, Float64Vector]] = []
         self._transaction: asyncio.Task[None] | None = None
         self._last_commit = now()
         # The client revokes partitions in a task of its own, while the loop may be in the middle of a block.
@@ -140,11 +140,14 @@ class Lane:
             await self._carry_out_drain()
         elif at_end and self._is_overdue():
             await self._drain()
-        # The watermark alone is worth a commit when it passes what is no record: else lag would never be nothing.
-        has_news = bool(self._outbox) or self.progress.watermark > self.committed
-        if has_news and self._transaction is None and self._is_time_to_commit():
+        if self._has_news and self._transaction is None and self._is_time_to_commit():
             # Packed now: when the task begins, more may have been read.
             self._transaction = asyncio.create_task(self._send(self._pack()))
+
+    @property
+    def _has_news(self) -> bool:
+        # The watermark alone is worth a commit when it passes what is no record: else lag would never be nothing.
+        return bool(self._outbox) or self.progress.watermark > self.committed
 
     def _is_time_to_commit(self) -> bool:
         passed_s = self._now() - self._last_commit
@@ -233,10 +236,10 @@ class Lane:
             self._refer(offset, Reason.SUPPRESSED)
         self._outbox.clusters += outcome.clusters
         self._waiting_rows += len(seen)
-        self._waiting_bytes += sum(len(row) for cluster in outcome.clusters for row in cluster.rows)
+        self._waiting_bytes += sum(sum(map(len, cluster.rows)) for cluster in outcome.clusters)
         if outcome.figures is not None:
-            now = self._now()
-            self._figures.append((outcome.figures, outcome.spread, [now - since / 1000 for since in seen]))
+            held_s = self._now() - np.array(seen) / 1000
+            self._figures.append((outcome.figures, outcome.spread, held_s))
         if outcome.early:
             self._metrics.early.labels(self.topic, self.partition).inc(outcome.early)
 
@@ -251,7 +254,8 @@ class Lane:
         async with self._turn:
             if not (self._is_closed or self.is_finished or self.progress.is_replaying):
                 await self._drain()
-                await self._commit_now()
+                if self._has_news or self._transaction is not None:
+                    await self._commit_now()
                 self.is_finished = True
 
     async def _drain(self) -> None:
@@ -296,7 +300,7 @@ class Lane:
         self._metrics.transaction_seconds.observe([max(0.0, self._now() - started)])
         self._account(outbox, parcel.rows, parcel.figures)
 
-    def _account(self, outbox: Outbox, rows: int, figures: list[tuple[Figures, float, list[float]]]) -> None:
+    def _account(self, outbox: Outbox, rows: int, figures: list[tuple[Figures, float, Float64Vector]]) -> None:
         """Count what a committed transaction carried: what was not committed has not happened."""
         if rows:
             self._count("released", "", rows)

@@ -212,14 +212,22 @@ class Session:
             todo = [(self._lanes[place], messages) for place, messages in polled.items() if place in self._lanes]
             for lane, messages in todo:
                 await lane.intake(messages)
-            for place, lane in list(self._lanes.items()):
-                # A rebalance may have come in between.
-                if self._lanes.get(place) is lane:
-                    await self._tick(reader, place, lane)
+            await self._tick_all(reader)
             if self._is_drained():
                 return
 
+    async def _tick_all(self, reader: AIOKafkaConsumer) -> None:
+        # Side by side: a lane that lets everything leave waits for some transactions.
+        ticks = [asyncio.create_task(self._tick(reader, place, lane)) for place, lane in self._lanes.items()]
+        try:
+            await asyncio.gather(*ticks)
+        finally:
+            for tick in ticks:
+                tick.cancel()
+
     async def _tick(self, reader: AIOKafkaConsumer, place: TopicPartition, lane: Lane) -> None:
+        if self._lanes.get(place) is not lane:
+            return  # a rebalance came in between
         lane.reached(await reader.position(place))
         end = reader.last_stable_offset(place)
         at_end = end is not None and 0 <= end <= lane.cursor

@@ -9,12 +9,14 @@ __all__ = ["sum_clusters"]
 
 
 @njit_in_place
-def sum_clusters(values: Float64Matrix, offsets: Int64Vector, totals: Float64Matrix, exact: BoolMatrix) -> None:
+def sum_clusters(
+    values: Float64Matrix, offsets: Int64Vector, totals: Float64Matrix, rests: Float64Matrix, exact: BoolMatrix
+) -> None:
     """Sum ``values`` (E, d), cluster after cluster, into ``totals`` (G, d).
 
-    ``exact`` (G, d) tells where the total is the exact sum, rounded once. The sum is carried as two numbers without
-    loss (Knuth's two-sum, twice); when the second cannot take what the first leaves over, or anything overflows, the
-    total is not to be trusted.
+    ``exact`` (G, d) tells where the total is the exact sum, rounded once; ``rests`` (G, d) takes what the rounding left
+    over. The sum is carried as two numbers without loss (Knuth's two-sum, twice); when the second cannot take what
+    the first leaves over, or anything overflows, the total is not to be trusted.
     """
     for cluster in range(totals.shape[0]):
         for column in range(totals.shape[1]):
@@ -30,5 +32,8 @@ def sum_clusters(values: Float64Matrix, offsets: Int64Vector, totals: Float64Mat
                 rest = (low - (below - part)) + (over - part)
                 low = below
                 trusted = trusted and rest == 0.0
-            totals[cluster, column] = high + low
+            above = high + low
+            part = above - high
+            rests[cluster, column] = (high - (above - part)) + (low - part)
+            totals[cluster, column] = above
             exact[cluster, column] = trusted

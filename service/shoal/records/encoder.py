@@ -88,10 +88,13 @@ class _Layout:
     def _frame(self, centroid: Sequence[str]) -> list[bytes]:
         """Write what all members of a cluster share, cut where their kept fields go."""
         self._require_numbers(centroid)
-        return (self.template % tuple(text.encode() for text in centroid)).split(_GAP)
+        return (self.template % tuple(map(str.encode, centroid))).split(_GAP)
 
     def _require_numbers(self, centroid: Sequence[str]) -> None:
-        joined = ",".join(centroid) if all(isinstance(text, str) for text in centroid) else ""
+        try:
+            joined = ",".join(centroid)
+        except TypeError:
+            joined = ""
         if len(centroid) != self._d or not self._numbers.fullmatch(joined):
             raise GuaranteeError("a centroid is not a finite number")
         # Only a long text or an exponent can pass the largest float64.

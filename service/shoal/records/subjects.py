@@ -7,7 +7,6 @@ utility: where in doubt, spellings are taken together.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from unicodedata import normalize
@@ -20,7 +19,6 @@ from shoal.records.numerals import NumberText, canonical, is_integral
 
 __all__ = ["SubjectHash", "normaliser"]
 
-_PROCESS_KEY = os.urandom(32)
 _STARTS_NUMBER = frozenset("+-.0123456789")
 
 
@@ -52,14 +50,18 @@ class SubjectHash:
     Parameters
     ----------
     key : bytes or None
-        Up to 64 bytes; None: random, one per process, so that hashes mean nothing outside it.
+        Up to 64 bytes, for BLAKE2b; None: Python's own keyed hash of texts (SipHash), whose key is random and one per
+        process, so that hashes mean nothing outside it. Whoever finds texts of equal hash makes two people count
+        as one: that costs utility, never anonymity.
     """
 
     def __init__(self, key: bytes | None = None) -> None:
-        self._keyed = blake2b(digest_size=8, key=_PROCESS_KEY if key is None else key)
+        self._keyed = None if key is None else blake2b(digest_size=8, key=key)
 
     def __call__(self, texts: Sequence[str]) -> Int64Vector:
-        """Hash texts: int64, shape (n,). About 0.3 µs each; equal texts, equal hashes."""
+        """Hash texts: int64, shape (n,). About 0.03 µs each, 0.3 µs with a key given; equal texts, equal hashes."""
+        if self._keyed is None:
+            return np.fromiter(map(hash, texts), np.int64, len(texts))
         digests = []
         fresh = self._keyed.copy
         for text in texts:

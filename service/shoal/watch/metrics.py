@@ -125,7 +125,7 @@ class Metrics:
             with suppress(KeyError):
                 gauge.remove(topic, str(partition))
 
-    def observe(self, figures: Figures, spread: float, seconds: Sequence[float]) -> None:
+    def observe(self, figures: Figures, spread: float, seconds: Float64Vector) -> None:
         """Count committed clusters in.
 
         Parameters
@@ -134,7 +134,7 @@ class Metrics:
             Of the clusters.
         spread : float
             Their records' part of the total sum of squares, scaled like ``figures.squared``.
-        seconds : sequence of float
+        seconds : ndarray of float64
             How long each record was held.
         """
         self.size.observe(figures.size)

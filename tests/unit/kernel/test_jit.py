@@ -19,7 +19,7 @@ before = config.CACHE_DIR
 from shoal.kernel.jit import njit, njit_in_place
 from shoal.kernel.sums import sum_clusters
 totals, exact = np.empty((1, 1)), np.empty((1, 1), np.bool_)
-sum_clusters(np.array([[1.0], [2.0]]), np.array([0, 2]), totals, exact)
+sum_clusters(np.array([[1.0], [2.0]]), np.array([0, 2]), totals, np.empty((1, 1)), exact)
 assert totals[0, 0] == 3.0 and exact[0, 0]
 assert config.CACHE_DIR == before
 

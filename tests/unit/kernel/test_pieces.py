@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -81,16 +82,17 @@ def test_a_suppressed_record_is_told_with_its_place_among_the_clusters() -> None
     ],
 )
 def test_a_sum_is_exact_or_says_that_it_is_not(values: list[float], exact: bool) -> None:  # noqa: FBT001
-    totals, trusted = np.empty((1, 1)), np.empty((1, 1), np.bool_)
-    sum_clusters(np.array(values).reshape(-1, 1), np.array([0, len(values)]), totals, trusted)
+    totals, rests, trusted = np.empty((1, 1)), np.empty((1, 1)), np.empty((1, 1), np.bool_)
+    sum_clusters(np.array(values).reshape(-1, 1), np.array([0, len(values)]), totals, rests, trusted)
     assert trusted[0, 0] == exact
     if exact:
         assert totals[0, 0] == math.fsum(values)
+        assert Fraction(totals[0, 0]) + Fraction(rests[0, 0]) == sum(map(Fraction, values))
         assert math.copysign(1.0, totals[0, 0]) == 1.0 or totals[0, 0] < 0
 
 
 @pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
 def test_a_sum_that_overflows_is_not_trusted() -> None:
     totals, trusted = np.empty((1, 1)), np.empty((1, 1), np.bool_)
-    sum_clusters(np.full((2, 1), 1.7e308), np.array([0, 2]), totals, trusted)
+    sum_clusters(np.full((2, 1), 1.7e308), np.array([0, 2]), totals, np.empty((1, 1)), trusted)
     assert not trusted[0, 0]
