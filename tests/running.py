@@ -159,15 +159,22 @@ class Stage:
         """Start ``shoal run`` with these arguments."""
         return self.command("run", *arguments, "--http", "127.0.0.1:0", name=name, **environment)
 
-    def command(self, command: str, *arguments: str, name: str = "command", **environment: str) -> Process:
-        """Start a command of the service over the stage's policy."""
+    def command(
+        self,
+        command: str,
+        *arguments: str,
+        name: str = "command",
+        program: Sequence[str] = (str(SHOAL),),
+        **environment: str,
+    ) -> Process:
+        """Start a command of the service over the stage's policy; ``program`` stands for ``shoal``."""
         kafka = {"BOOTSTRAP_SERVERS": self.bootstrap} | environment
         given = {key: value for key, value in os.environ.items() if not key.startswith("SHOAL_KAFKA__")}
         out, log = self.folder / f"{name}.out", self.folder / f"{name}.log"
         with out.open("ab") as stdout, log.open("ab") as stderr:
             begun = log.stat().st_size
             process = subprocess.Popen(
-                [str(SHOAL), command, str(self.policy_file()), "--log", "json", *arguments],
+                [*program, command, str(self.policy_file()), "--log", "json", *arguments],
                 env=given | {f"SHOAL_KAFKA__{key}": value for key, value in kafka.items()},
                 stdin=subprocess.DEVNULL,
                 stdout=stdout,
