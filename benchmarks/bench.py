@@ -12,7 +12,7 @@ from statistics import median
 
 import matplotlib as mpl
 from engine import engine_rows
-from kafka_to_kafka import PARTITIONS, RECORDS, fill, measure_copy, measure_shoal, new_topic
+from kafka_to_kafka import PARTITIONS, RECORDS, Speed, fill, measure_copy, measure_shoal, new_topic
 from sampling import sampled
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -23,7 +23,7 @@ LIMITS = {"kafka": 0.3, "engine": 8.0}
 """Below these the run fails."""
 
 
-async def kafka() -> tuple[list[tuple[float, float]], Counter[str]]:
+async def kafka() -> tuple[list[tuple[Speed, Speed]], Counter[str]]:
     """Return (copy, Shoal) in records a second of each round, and the profile of one more."""
     bootstrap = os.environ.get("SHOAL_TEST_BROKER") or os.environ.get("SHOAL_KAFKA__BOOTSTRAP_SERVERS")
     if not bootstrap:
@@ -36,7 +36,7 @@ async def kafka() -> tuple[list[tuple[float, float]], Counter[str]]:
         copied = await new_topic(bootstrap, f"bench-{run}-copy-{number}")
         released = await new_topic(bootstrap, f"bench-{run}-shoal-{number}")
         rounds.append((await measure_copy(bootstrap, source, copied), await measure_shoal(bootstrap, source, released)))
-        print(f"copy {rounds[-1][0]:,.0f}/s, shoal {rounds[-1][1]:,.0f}/s", file=sys.stderr)
+        print(f"copy {rounds[-1][0].per_s:,.0f}/s, shoal {rounds[-1][1].per_s:,.0f}/s", file=sys.stderr)
     with sampled() as counts:
         await measure_shoal(bootstrap, source, await new_topic(bootstrap, f"bench-{run}-profile"))
     return rounds, counts
@@ -59,7 +59,7 @@ def draw(counts: Counter[str]) -> None:
     figure.savefig(FIGURE, metadata={"Date": None})
 
 
-def write(engine: list[tuple[int, int, int, float, float]], rounds: list[tuple[float, float]], ratio: float) -> None:
+def write(engine: list[tuple[int, int, int, float, float]], rounds: list[tuple[Speed, Speed]], ratio: float) -> None:
     """Write the page."""
     lines = [
         "# Benchmarks",
@@ -72,9 +72,13 @@ def write(engine: list[tuple[int, int, int, float, float]], rounds: list[tuple[f
         "beside it a copy by the same client: read_committed, create_batch/send_batch, the same transactions every",
         "200 ms, nothing decoded.",
         "",
-        "| round | copy, records/s | Shoal, records/s | ratio |",
-        "|---|---|---|---|",
-        *(f"| {n} | {copy:,.0f} | {shoal:,.0f} | {shoal / copy:.2f} |" for n, (copy, shoal) in enumerate(rounds, 1)),
+        "| round | copy, records/s | Shoal, records/s | ratio | copy, µs of processor a record | Shoal | ratio |",
+        "|---|---|---|---|---|---|---|",
+        *(
+            f"| {number} | {copy.per_s:,.0f} | {shoal.per_s:,.0f} | {shoal.per_s / copy.per_s:.2f} "
+            f"| {copy.cpu_us:.1f} | {shoal.cpu_us:.1f} | {copy.cpu_us / shoal.cpu_us:.2f} |"
+            for number, (copy, shoal) in enumerate(rounds, 1)
+        ),
         "",
         f"Median ratio **{ratio:.2f}** (limit {LIMITS['kafka']}).",
         "",
@@ -98,7 +102,7 @@ def main() -> int:
     """Measure and write; 1 if a limit is not reached."""
     engine = engine_rows()
     rounds, counts = asyncio.run(kafka())
-    ratio = median(shoal / copy for copy, shoal in rounds)
+    ratio = median(shoal.per_s / copy.per_s for copy, shoal in rounds)
     draw(counts)
     write(engine, rounds, ratio)
     best = next(rule for delta, m, k, rule, _ in engine if (delta, m, k) == (100, 5, 10))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
@@ -17,10 +18,10 @@ from shoal.policy.sections import Document
 from shoal.settings import kafka_settings
 from shoal.watch import Health, Metrics
 
-__all__ = ["PARTITIONS", "RECORDS", "fill", "measure_copy", "measure_shoal", "new_topic"]
+__all__ = ["PARTITIONS", "RECORDS", "Speed", "fill", "measure_copy", "measure_shoal", "new_topic"]
 
 PARTITIONS = 4
-RECORDS = 200_000
+RECORDS = 600_000
 
 
 def policy(bootstrap: str, source: str, target: str) -> Policy:
@@ -93,21 +94,31 @@ async def fill(bootstrap: str, topic: str) -> None:
         await producer.stop()
 
 
-async def measure_copy(bootstrap: str, source: str, target: str) -> float:
-    """Records a second of the copy."""
-    return RECORDS / await pass_through(bootstrap, source, target, PARTITIONS, RECORDS)
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """What one run took: records a second, and processor time of the process in microseconds a record."""
+
+    per_s: float
+    cpu_us: float
 
 
-async def measure_shoal(bootstrap: str, source: str, target: str) -> float:
-    """Records a second of Shoal, from opening the partitions to the last commit of `--drain`."""
+async def measure_copy(bootstrap: str, source: str, target: str) -> Speed:
+    """Measure the copy, from the first fetch to the last commit."""
+    cpu = time.process_time()
+    elapsed = await pass_through(bootstrap, source, target, PARTITIONS, RECORDS)
+    return Speed(RECORDS / elapsed, (time.process_time() - cpu) / RECORDS * 1e6)
+
+
+async def measure_shoal(bootstrap: str, source: str, target: str) -> Speed:
+    """Measure Shoal, from opening the partitions to the last commit of `--drain`."""
     one = policy(bootstrap, source, target)
     warm_up(one)
     metrics = Metrics()
     transformer = Transformer(one, kafka_settings(one, {}), metrics, Health(), Start(origin="earliest", drain=True))
-    began = time.monotonic()
+    began, cpu = time.monotonic(), time.process_time()
     await transformer.run()
-    elapsed = time.monotonic() - began
+    elapsed, cpu = time.monotonic() - began, time.process_time() - cpu
     totals = metrics.totals()
     if totals["released"] + totals["suppressed"] != RECORDS:
         raise SystemExit("bench: records are missing")
-    return RECORDS / elapsed
+    return Speed(RECORDS / elapsed, cpu / RECORDS * 1e6)
