@@ -1,7 +1,18 @@
 """What is protected and how strongly: attributes, guarantees, steering, delays."""
 
-from shoal.policy.model import Attribute, Policy, Stream
+from shoal.policy.model import Attribute, PerSubject, Policy, Stream
 from shoal.policy.sections import FieldType, KafkaSection, Role, Scale
 from shoal.policy.sources import Place, Source
 
-__all__ = ["Attribute", "FieldType", "KafkaSection", "Place", "Policy", "Role", "Scale", "Source", "Stream"]
+__all__ = [
+    "Attribute",
+    "FieldType",
+    "KafkaSection",
+    "PerSubject",
+    "Place",
+    "Policy",
+    "Role",
+    "Scale",
+    "Source",
+    "Stream",
+]

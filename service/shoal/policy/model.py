@@ -13,10 +13,18 @@ from typing import Any, Literal, Self
 from shoal.errors import Fault, PolicyError
 from shoal.policy.reading import FieldPath, Lines, line_of, read_document
 from shoal.policy.rules import broken_rules
-from shoal.policy.sections import AttributeSection, Document, FieldType, KafkaSection, Role, Scale
+from shoal.policy.sections import (
+    AttributeSection,
+    Document,
+    FieldType,
+    KafkaSection,
+    PerSubjectSection,
+    Role,
+    Scale,
+)
 from shoal.policy.sources import VALUE, Place, Source
 
-__all__ = ["Attribute", "Policy", "Stream"]
+__all__ = ["Attribute", "PerSubject", "Policy", "Stream"]
 
 DEFAULT_MAX_SHARE = 0.5
 DEFAULT_STEPS = 200
@@ -28,8 +36,9 @@ class Attribute:
     """One declared field.
 
     ``bounds``, ``clip``, ``integer``, ``resolution`` and ``weight`` speak of quasi-identifiers only;
-    ``type`` of all others. ``source`` is the part of a message it is read from. ``resolution`` is what the
-    policy says; None means the default, which differs between streams and tables (`grid`).
+    ``type`` of all others; ``publish_unchanged`` of what is kept: its owner knows that a record can be found by it.
+    ``source`` is the part of a message it is read from. ``resolution`` is what the policy says; None means the
+    default, which differs between streams and tables (`grid`).
     """
 
     name: str
@@ -43,6 +52,7 @@ class Attribute:
     weight: float = 1.0
     type: FieldType = "any"
     source: Source = VALUE
+    publish_unchanged: bool = False
 
     def grid(self, *, table: bool = False) -> Decimal:
         """Step of the published values (original units; 0: the exact mean), from the policy alone."""
@@ -68,6 +78,18 @@ class Stream:
     release: Literal["cluster"]
 
 
+@dataclass(frozen=True, slots=True)
+class PerSubject:
+    """At most ``max`` records of one subject leave per window.
+
+    Window j of a partition are its offsets from ``j * window`` to ``(j + 1) * window - 1`` (in files: numbers of
+    records).
+    """
+
+    max: int
+    window: int
+
+
 @dataclass(frozen=True)
 class Policy:
     """What is protected and how strongly.
@@ -82,6 +104,9 @@ class Policy:
     stream: Stream | None
     position: float
     kafka: KafkaSection | None
+    dominance: float | None = None
+    per_subject: PerSubject | None = None
+    min_population: int | None = None
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -128,6 +153,9 @@ class Policy:
             else Stream(stream.delta, _optional_float(stream.max_delay_s), "nearest", "cluster"),
             position=float(position),
             kafka=document.kafka,
+            dominance=_optional_float(privacy.dominance),
+            per_subject=_per_subject(privacy.per_subject),
+            min_population=privacy.min_population,
         )
 
     @cached_property
@@ -183,7 +211,7 @@ class Policy:
         content: dict[str, Any] = {
             "attributes": {a.name: _described(a, table=self.stream is None) for a in self.attributes},
             "undeclared": self.undeclared,
-            "privacy": {"k": self.k, "max_share": self.max_share},
+            "privacy": self._privacy(),
             "steering": {"position": self.position, "dependence": 0.0},
         }
         if self.subject is None:
@@ -199,6 +227,17 @@ class Policy:
             content["kafka"] = self.kafka.model_dump(exclude_none=True, exclude={"sasl_password", "ssl_password"})
         return content
 
+    def _privacy(self) -> dict[str, Any]:
+        """``privacy`` as plain values; options that are not asked for are left out."""
+        about: dict[str, Any] = {"k": self.k, "max_share": self.max_share}
+        if self.dominance is not None:
+            about["dominance"] = self.dominance
+        if self.per_subject is not None:
+            about["per_subject"] = {"max": self.per_subject.max, "window": self.per_subject.window}
+        if self.min_population is not None:
+            about["min_population"] = self.min_population
+        return about
+
 
 def _covers(path: FieldPath, known: FieldPath) -> bool:
     """Whether a refused field is the one a rule speaks of, holds it, or is an item of its list."""
@@ -207,6 +246,12 @@ def _covers(path: FieldPath, known: FieldPath) -> bool:
 
 def _optional_float(value: float | None) -> float | None:
     return None if value is None else float(value)
+
+
+def _per_subject(section: PerSubjectSection | None) -> PerSubject | None:
+    if section is None or section.max is None or section.window is None:  # refused by the rules if half of it
+        return None
+    return PerSubject(section.max, section.window)
 
 
 def _resolved(name: str, section: AttributeSection, document: Document) -> Attribute:
@@ -222,6 +267,7 @@ def _resolved(name: str, section: AttributeSection, document: Document) -> Attri
         weight=1.0 if section.weight is None else float(section.weight),
         type=section.type or "any",
         source=Source.parse(section.source) or VALUE,
+        publish_unchanged=section.publish_unchanged,
     )
 
 
@@ -246,7 +292,7 @@ def _described(attribute: Attribute, *, table: bool) -> dict[str, Any]:
         about: dict[str, Any] = {"role": attribute.role.value, "type": attribute.type, **source}
         if attribute.subject:
             about["subject"] = True
-        if attribute.role is Role.OTHER:
+        if attribute.publish_unchanged:
             about["publish_unchanged"] = True
         return about
     return {

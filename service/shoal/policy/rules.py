@@ -8,6 +8,7 @@ from decimal import Decimal, InvalidOperation
 from itertools import chain
 from typing import TypeAlias
 
+from shoal.policy.options import option_rules
 from shoal.policy.reading import FieldPath
 from shoal.policy.sections import AttributeSection, Document, KafkaSection, PrivacySection, StreamSection
 from shoal.policy.sources import source_rules
@@ -29,6 +30,7 @@ def broken_rules(document: Document) -> Iterator[Finding]:
         source_rules(document),
         _subject_rules(document),
         _privacy_rules(document.privacy),
+        option_rules(document),
         _stream_rules(document),
         _steering_rules(document),
         _kafka_rules(document.kafka),

@@ -16,6 +16,7 @@ __all__ = [
     "Document",
     "FieldType",
     "KafkaSection",
+    "PerSubjectSection",
     "PrivacySection",
     "Role",
     "Scale",
@@ -70,11 +71,21 @@ class AttributeSection(Section):
     publish_unchanged: bool = False
 
 
+class PerSubjectSection(Section):
+    """``privacy.per_subject``: how many records of one person may leave."""
+
+    max: int | None = None
+    window: int | None = None
+
+
 class PrivacySection(Section):
-    """``privacy``: how many people, and how much of a cluster one of them may own."""
+    """``privacy``: how many people, how much of a cluster one of them may own, and how often one may be seen."""
 
     k: int | None = None
     max_share: Number | None = None
+    dominance: Number | None = None
+    per_subject: PerSubjectSection | None = None
+    min_population: int | None = None
     l: int | None = None  # noqa: E741 - the field's own name
     t: Number | None = None
 
