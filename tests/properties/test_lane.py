@@ -17,7 +17,7 @@ from shoal.kafka.lane import Lane
 from shoal.kafka.metadata import Commit, decode, encode
 from shoal.kafka.progress import Snapshot
 from shoal.kafka.publisher import Outbox
-from shoal.policy import Policy
+from shoal.policy import PerSubject, Policy
 from shoal.policy.sections import Document
 from shoal.records import JsonDecoder
 from shoal.watch import Metrics
@@ -64,7 +64,9 @@ class Topic:
             raise BrokerUnavailableError("killed")
 
 
-def policy_of(k: int, delta: int, position: float, max_delay_s: float | None, max_share: float) -> Policy:
+def policy_of(
+    k: int, delta: int, position: float, max_delay_s: float | None, max_share: float, **options: object
+) -> Policy:
     return Policy.from_document(
         Document.model_validate(
             {
@@ -73,7 +75,7 @@ def policy_of(k: int, delta: int, position: float, max_delay_s: float | None, ma
                     "x": {"role": "quasi_identifier", "scale": "numeric", "bounds": [0, 100], "integer": True},
                     "n": {"role": "confidential", "type": "integer"},
                 },
-                "privacy": {"k": k, "max_share": max_share},
+                "privacy": {"k": k, "max_share": max_share, **options},
                 "stream": {"delta": delta, "max_delay_s": max_delay_s},
                 "steering": {"position": position},
             }
@@ -103,6 +105,7 @@ def random_policy(random: Random) -> Policy:
         position=random.choice([0.0, 0.05]),
         max_delay_s=random.choice([None, 0.8, 3.0]),
         max_share=random.choice([0.5, 1.0]),
+        per_subject=random.choice([None, {"max": 1, "window": 7}, {"max": 2, "window": 25}]),
     )
 
 
@@ -164,17 +167,35 @@ def live_and_judge(seed: int) -> Counter[str]:
     for cluster in clusters.values():
         assert len({people[place] for place in cluster.places}) >= policy.k
         assert cluster.rows == sorted(cluster.rows)
+    rule = policy.per_subject
+    if rule is not None:
+        places = [place for cluster in clusters.values() for place in cluster.places]
+        assert not set(places).intersection(too_many(log, rule)), "a subject was released too often within a window"
     aborted = by_number(topic.aborted)
     for number, cluster in aborted.items():
         again = clusters[number]
         assert (again.rows, again.places) == (cluster.rows, cluster.places), "a second try decided otherwise"
-    return Counter(clusters=len(clusters), aborted=len(aborted))
+    surplus = 0 if rule is None else len(too_many(log, rule))
+    return Counter(clusters=len(clusters), aborted=len(aborted), surplus=surplus)
+
+
+def too_many(log: list[Message], rule: PerSubject) -> list[int]:
+    """Offsets that may not leave, found the slow way."""
+    seen: Counter[tuple[int, int]] = Counter()
+    found = []
+    for message in log:
+        if message.value not in {None, b"{"}:
+            place = json.loads(message.value or b"")["who"], message.offset // rule.window
+            seen[place] += 1
+            found += [message.offset] * (seen[place] > rule.max)
+    return found
 
 
 def test_each_offset_has_one_fate_and_crashes_repeat_the_same_clusters() -> None:
     happened = sum((told(seed) for seed in range(800)), Counter[str]())
     assert happened["clusters"] > 3000
     assert happened["aborted"] > 700, "hardly any crash fell between a decision and its commit"
+    assert happened["surplus"] > 600, "hardly anybody came too often"
 
 
 @pytest.mark.nightly

@@ -1,7 +1,8 @@
 """One partition's way from bytes to bytes: decode, embed, engine, centroid, encode. No clock, no I/O."""
 
 from shoal.flow.accounts import Accounts
+from shoal.flow.admission import Admission
 from shoal.flow.partition import BLOCK_RECORDS, Cluster, Flow, Outcome
 from shoal.flow.warm import warm_up
 
-__all__ = ["BLOCK_RECORDS", "Accounts", "Cluster", "Flow", "Outcome", "warm_up"]
+__all__ = ["BLOCK_RECORDS", "Accounts", "Admission", "Cluster", "Flow", "Outcome", "warm_up"]

@@ -1,11 +1,14 @@
-"""How often one person may be seen: the first records of a subject in each window are let in, the others never leave."""
+"""How often one person may be seen: the first records of a subject in a window are let in, the others never leave."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 
 from shoal.kernel.arrays import BoolVector, Int64Vector
 from shoal.policy import PerSubject
+from shoal.records import Block, Reason
 
 __all__ = ["Admission"]
 
@@ -39,6 +42,27 @@ class Admission:
     def give_up(self, place: int) -> None:
         """Let nobody else in until the window of this place is over: its beginning cannot be counted any more."""
         self._lost = place // self._rule.window
+
+    def admit(self, block: Block, places: Int64Vector) -> Block:
+        """Refuse the records of a block that are too many of their subject.
+
+        Parameters
+        ----------
+        block : Block
+            Decoded records.
+        places : ndarray of int64
+            Offset or number of each record of the block; ascending over all calls.
+
+        Returns
+        -------
+        Block
+            Without these records; they are among the rejected, as suppressed.
+        """
+        surplus = self.surplus(block.subjects, places)
+        if not surplus.any():
+            return block
+        refused = [(place, Reason.SUPPRESSED) for place in block.index[surplus].tolist()]
+        return replace(block.only(~surplus), rejected=sorted([*block.rejected, *refused]))
 
     def surplus(self, subjects: Int64Vector, places: Int64Vector) -> BoolVector:
         """Count accepted records in the order of their places, and tell which are too many.

@@ -17,7 +17,7 @@ from typing import Protocol
 import numpy as np
 
 from shoal.errors import BrokerError, GuaranteeError
-from shoal.flow import BLOCK_RECORDS, Flow, Outcome
+from shoal.flow import BLOCK_RECORDS, Admission, Flow, Outcome
 from shoal.flow.accounts import Figures
 from shoal.kafka.fates import Message, Stamps, settle
 from shoal.kafka.metadata import Commit, encode, largest_span
@@ -75,6 +75,8 @@ class Lane:
         """First offset the next message may have."""
         self._policy, self._decoder, self._sink, self._metrics, self._now = policy, decoder, sink, metrics, now
         self._anchor = commit.snapshot.anchor
+        per_subject = policy.per_subject
+        self._admission = None if per_subject is None else Admission(per_subject)
         self._begin = self.committed = commit.snapshot.watermark
         """Watermark of the last commit."""
         self._interval_s = interval_s
@@ -92,10 +94,20 @@ class Lane:
         self._is_closed = False
         self.is_finished = False
 
-    def look_back(self, low: int) -> None:
-        """Begin one record early where nothing is held, to see that the last one read is still there."""
+    def look_back(self, low: int) -> bool:
+        """Begin early: at the last record read, to see that it is still there; at a window's beginning, to count again.
+
+        ``low`` is where the log begins. Returns whether all is there that has to be counted.
+        """
         if self._anchor is not None and low <= self._anchor.offset < self.cursor:
             self.cursor = self._anchor.offset
+        if self._admission is None:
+            return True
+        start = max(self._admission.start_of(self._begin), self.progress.origin)
+        if start < low:
+            self._admission.give_up(self._begin)
+        self.cursor = min(self.cursor, max(start, low))
+        return start >= low
 
     def reached(self, position: int) -> None:
         """Note that all there is before this offset was delivered: marks of transactions are passed unseen."""
@@ -190,8 +202,10 @@ class Lane:
     async def _block(self, messages: Sequence[Message]) -> None:
         stamps = Stamps.of(messages)
         self._check_order(stamps.offsets)
-        self._check_anchor(messages[0])
+        self._check_anchor(stamps)
         block = self._decoder.take([message.value for message in messages], messages)
+        if self._admission is not None:
+            block = self._admission.admit(block, stamps.offsets[block.index])
         fates = settle(self.progress, stamps, block, self._begin, round(self._now() * 1000))
         for offset, reason in fates.refused:
             self._refer(offset, reason)
@@ -209,10 +223,14 @@ class Lane:
         if offsets[0] < self.cursor or (np.diff(offsets) <= 0).any():
             raise GuaranteeError("messages came out of the log's order; nothing was sent")
 
-    def _check_anchor(self, message: Message) -> None:
-        """Compare the first record read with the one that stood there at the last commit."""
-        anchor, self._anchor = self._anchor, None
-        if anchor is not None and anchor.is_contradicted(message.offset, message.timestamp):
+    def _check_anchor(self, stamps: Stamps) -> None:
+        """Compare the record at the anchor, when it comes, with the one that stood there at the last commit."""
+        anchor = self._anchor
+        if anchor is None or stamps.offsets[-1] < anchor.offset:
+            return
+        self._anchor = None
+        place = int(np.searchsorted(stamps.offsets, anchor.offset))
+        if anchor.is_contradicted(int(stamps.offsets[place]), int(stamps.timestamps[place])):
             words = f"another record stands at offset {anchor.offset} than before"
             raise AnotherLogError(f"{self.topic}-{self.partition}", words)
 

@@ -28,10 +28,11 @@ _PREFIX = "shoal1:"
 _FINGERPRINT_BYTES = 8
 _CRC_BYTES = 4
 _VARINT_BYTES = 10
-# version, coding, seven varints of at most ten bytes, fingerprint, checksum, and the list of void offsets.
-_HEADER_BYTES = 2 + 7 * _VARINT_BYTES + _FINGERPRINT_BYTES + _CRC_BYTES + 1 + VOID_LIMIT * 5
+# version, coding, eight varints of at most ten bytes, fingerprint, checksum, and the list of void offsets.
+_HEADER_BYTES = 2 + 8 * _VARINT_BYTES + _FINGERPRINT_BYTES + _CRC_BYTES + 1 + VOID_LIMIT * 5
 _BODY_BYTES = (LIMIT_BYTES - len(_PREFIX)) // 4 * 3 - _HEADER_BYTES
 _BITMAP, _GAPS = 0, 1
+_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ def encode(commit: Commit, topic: str, partition: int) -> str:
     state = commit.snapshot
     coding, held = _pack(state.held)
     anchor = state.anchor
-    body = bytearray([1, coding])
+    body = bytearray([_VERSION, coding])
     for number in (
         state.next_offset - state.watermark,
         state.clock + 1,
@@ -68,6 +69,7 @@ def encode(commit: Commit, topic: str, partition: int) -> str:
         commit.at,
         0 if anchor is None else _zigzag(anchor.offset - state.watermark) + 1,
         0 if anchor is None else _zigzag(anchor.timestamp),
+        state.watermark - state.origin,
     ):
         body += _varint(number)
     body += bytes.fromhex(commit.fingerprint[: 2 * _FINGERPRINT_BYTES])
@@ -177,10 +179,10 @@ def _unpack(coding: int, packed: bytes, watermark: int) -> tuple[int, ...]:
 
 
 def _unpack_body(body: bytes, watermark: int) -> Commit:
-    if body[0] != 1:
+    if body[0] != _VERSION:
         raise ValueError
     numbers = _Numbers(body, 2)
-    ahead, clock, clusters, drain, at, anchor_offset, anchor_time = (numbers.take() for _ in range(7))
+    ahead, clock, clusters, drain, at, anchor_offset, anchor_time, since = (numbers.take() for _ in range(8))
     fingerprint = numbers.take_bytes(_FINGERPRINT_BYTES).hex()
     void = tuple(_from_gaps([numbers.take() for _ in range(numbers.take())], watermark))
     held = _unpack(body[1], body[numbers.place :], watermark)
@@ -195,6 +197,7 @@ def _unpack_body(body: bytes, watermark: int) -> Commit:
         clusters=clusters,
         drain=None if drain == 0 else watermark + drain - 1,
         anchor=None if anchor_offset == 0 else Anchor(watermark + _unzigzag(anchor_offset - 1), _unzigzag(anchor_time)),
+        origin=watermark - since,
     )
     return Commit(snapshot, fingerprint, at)
 

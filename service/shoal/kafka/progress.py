@@ -85,6 +85,8 @@ class Snapshot:
         A decision that came from a clock: when ``next_offset`` stands here, all that is held leaves.
     anchor : Anchor or None
         The record at the watermark, or the last one read when none is held.
+    origin : int
+        No record before this offset was ever released by this group; 0 if that is not known.
     """
 
     watermark: int
@@ -95,6 +97,7 @@ class Snapshot:
     clusters: int = 0
     drain: int | None = None
     anchor: Anchor | None = None
+    origin: int = 0
 
     def covers(self, other: Snapshot) -> bool:
         """Whether everything that the other has resolved is resolved here too."""
@@ -116,6 +119,7 @@ class Progress:
     clock: int = -1
     clusters: int = 0
     drain: int | None = None
+    origin: int = 0
     _held: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     _void: set[int] = field(default_factory=set)
     _unseen: dict[int, None] = field(default_factory=dict)
@@ -129,6 +133,7 @@ class Progress:
             clock=snapshot.clock,
             clusters=snapshot.clusters,
             drain=snapshot.drain,
+            origin=snapshot.origin,
             _void=set(snapshot.void),
             _unseen=dict.fromkeys(snapshot.held),
         )
@@ -261,4 +266,5 @@ class Progress:
             clusters=self.clusters,
             drain=self.drain,
             anchor=self._last if oldest is None else Anchor(watermark, oldest.timestamp),
+            origin=self.origin,
         )

@@ -334,7 +334,8 @@ class Session:
                 self._settings.commit_interval_ms / 1000,
             )
             opened.pop_all()
-        lane.look_back(found.low)
+        if not lane.look_back(found.low):
+            log.warning("the log has lost the beginning of a window: its records are suppressed", topic=place.topic)
         reader.seek(place, lane.cursor)
         reader.resume(place)
         self._lanes[place] = lane

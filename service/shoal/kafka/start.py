@@ -131,7 +131,9 @@ async def begin(
         else:
             offset, skipped = high, high - found.offset
     now_ms = time.time_ns() // 1_000_000
-    commit = Commit(Snapshot(watermark=offset, next_offset=offset), fingerprint, now_ms)
+    # What was released before a skip is not known.
+    origin = offset if skipped is None else 0
+    commit = Commit(Snapshot(watermark=offset, next_offset=offset, origin=origin), fingerprint, now_ms)
     # Alone in its transaction: if this commit is lost, nothing else was done.
     await publisher.publish(Outbox(), offset, encode(commit, str(settings.input), partition), now_ms)
     return Beginning(commit, low, skipped)

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from tqdm import tqdm
 
-from shoal.flow import Accounts, Flow, Outcome
+from shoal.flow import Accounts, Admission, Flow, Outcome
 from shoal.pipe.files import PIPE, Files, Form, opened_for_reading, opened_for_writing
 from shoal.policy import Policy
 from shoal.records import (
@@ -93,8 +93,11 @@ def _decided(
 ) -> Iterator[tuple[Outcome, list[tuple[int, str]]]]:
     """Yield what each block led to, and which records are not published and why."""
     first = 0
+    per_subject = flow.policy.per_subject
+    admission = None if per_subject is None else Admission(per_subject)
     with bar:
-        for block, count in blocks:
+        for decoded, count in blocks:
+            block = decoded if admission is None else admission.admit(decoded, decoded.index + first)
             _note(flow.accounts, block, count)
             places = block.index + first
             refused = [(first + place, reason.value) for place, reason in block.rejected]
@@ -114,7 +117,8 @@ def _suppressed(outcome: Outcome) -> list[tuple[int, str]]:
 def _note(accounts: Accounts, block: Block, count: int) -> None:
     accounts.records_in += count
     accounts.clipped += block.clipped
-    accounts.quarantined.update(reason.value for _, reason in block.rejected)
+    for _, reason in block.rejected:
+        (accounts.suppressed if reason is Reason.SUPPRESSED else accounts.quarantined)[reason.value] += 1
 
 
 def _write(outcome: Outcome, target: BinaryIO, evidence: BinaryIO | None) -> None:

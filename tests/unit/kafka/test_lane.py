@@ -13,7 +13,7 @@ from shoal.kafka import lane as lane_module
 from shoal.kafka.fates import AHEAD_MS
 from shoal.kafka.lane import Lane
 from shoal.kafka.metadata import Commit, decode, encode
-from shoal.kafka.progress import Anchor, Snapshot
+from shoal.kafka.progress import Anchor, AnotherLogError, Snapshot
 from shoal.kafka.publisher import Outbox
 from shoal.policy import Policy
 from shoal.policy.sections import Document
@@ -64,7 +64,7 @@ class Clock:
         return self.s
 
 
-def policy_of(k: int = 2, delta: int = 4, **stream: Any) -> Policy:
+def policy_of(k: int = 2, delta: int = 4, privacy: dict[str, Any] | None = None, **stream: Any) -> Policy:
     return Policy.from_document(
         Document.model_validate(
             {
@@ -73,7 +73,7 @@ def policy_of(k: int = 2, delta: int = 4, **stream: Any) -> Policy:
                     "x": {"role": "quasi_identifier", "scale": "numeric", "bounds": [0, 100], "integer": True},
                     "note": {"role": "confidential", "type": "string"},
                 },
-                "privacy": {"k": k},
+                "privacy": {"k": k, **(privacy or {})},
                 "stream": {"delta": delta, **stream},
             }
         )
@@ -260,3 +260,45 @@ def test_metadata_of_a_lane_can_be_read_back() -> None:
     lane = lane_of(policy_of(), Sink())
     text = encode(Commit(lane.progress.snapshot(), lane._policy.fingerprint, 1), "t", 0)
     assert decode(text, "t", 0, 0).snapshot == lane.progress.snapshot()
+
+
+LIMITED = {"per_subject": {"max": 1, "window": 10}}
+
+
+def by_one(offset: int, who: int) -> Message:
+    return Message(offset, json.dumps({"who": who, "x": offset, "note": ""}).encode(), START_MS)
+
+
+async def test_a_restart_counts_the_window_again_that_it_is_in() -> None:
+    policy, clock, sink = policy_of(privacy=LIMITED), Clock(), Sink()
+    log = [by_one(offset, who) for offset, who in enumerate([0, 1, 2, 3, 4, 5, 0, 6, 7, 0, 0])]
+    # Offsets 10 and on are the next window; everything before 6 is resolved.
+    lane = lane_of(policy, sink, Snapshot(watermark=6, next_offset=6), clock)
+    assert lane.look_back(0)
+    assert lane.cursor == 0
+    await lane.intake(log)
+    await turn(lane, clock)
+    ((outbox, snapshot),) = sink.published
+    assert [(reference.offset, reference.reason) for reference in outbox.references] == [
+        (6, "suppressed"),
+        (9, "suppressed"),
+    ]
+    assert snapshot.held == (7, 8, 10)
+
+
+@pytest.mark.parametrize(("origin", "low", "found"), [(0, 0, True), (4, 4, True), (0, 4, False), (4, 5, False)])
+async def test_a_window_whose_beginning_the_log_has_lost_lets_nobody_in(origin: int, low: int, found: bool) -> None:  # noqa: FBT001
+    lane = lane_of(policy_of(privacy=LIMITED), Sink(), Snapshot(watermark=6, next_offset=6, origin=origin))
+    assert lane.look_back(low) is found
+    assert lane.cursor == low
+    await lane.intake([by_one(offset, offset) for offset in range(low, 12)])
+    assert lane.held == (4 if found else 2)
+
+
+async def test_the_anchor_is_looked_at_although_reading_begins_before_it() -> None:
+    snapshot = Snapshot(watermark=6, next_offset=6, anchor=Anchor(5, START_MS - 1))
+    lane = lane_of(policy_of(privacy=LIMITED), Sink(), snapshot)
+    lane.look_back(0)
+    await lane.intake([by_one(offset, offset) for offset in range(5)])
+    with pytest.raises(AnotherLogError, match="another record stands at offset 5"):
+        await lane.intake([by_one(5, 5)])

@@ -34,6 +34,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
         clusters=draw(st.integers(0, 2**50)),
         drain=draw(st.none() | st.just(end)),
         anchor=anchor,
+        origin=draw(st.integers(0, start)),
     )
 
 

@@ -50,6 +50,27 @@ def test_a_policy_is_resolved_with_its_defaults(tmp_path: Path) -> None:
     assert policy.quasi_identifiers[1].weight == 2.0
 
 
+def test_options_are_resolved_and_change_the_fingerprint(tmp_path: Path) -> None:
+    plain = load(GOOD, tmp_path)
+    assert (plain.dominance, plain.per_subject, plain.min_population) == (None, None, None)
+    assert plain.resolved()["privacy"] == {"k": 10, "max_share": 0.5}
+    prints = {plain.fingerprint}
+    for option, resolved in (
+        ("per_subject: {max: 3, window: 1000}", {"per_subject": {"max": 3, "window": 1000}}),
+    ):
+        policy = load(GOOD.replace("{k: 10}", f"{{k: 10, {option}}}"), tmp_path)
+        assert policy.resolved()["privacy"] == {"k": 10, "max_share": 0.5, **resolved}
+        prints.add(policy.fingerprint)
+    assert len(prints) == 2
+
+
+def test_releases_of_a_subject_cannot_be_limited_where_there_is_none(tmp_path: Path) -> None:
+    text = GOOD.replace(", subject: true", "").replace("{k: 10}", "{k: 10, per_subject: {max: 1, window: 9}}")
+    found = faults(text + "subject: every_record\n", tmp_path)
+    assert list(found) == ["privacy.per_subject"]
+    assert "person of its own" in found["privacy.per_subject"][1]
+
+
 def test_toml_says_the_same(tmp_path: Path) -> None:
     toml = """\
 [attributes]
@@ -189,6 +210,13 @@ extra: 1
         ("integer: true", "integer: true, publish_unchanged: true", "attributes.age.publish_unchanged", "never"),
         ("integer: true", "integer: true, type: number", "attributes.age.type", "scale"),
         ("integer: true", "integer: true, order: [a]", "attributes.age.order", "ordinal"),
+        ("{k: 10}", "{k: 10, per_subject: {max: 2}}", "privacy.per_subject.window", "missing"),
+        ("{k: 10}", "{k: 10, per_subject: {window: 2}}", "privacy.per_subject.max", "missing"),
+        ("{k: 10}", "{k: 10, per_subject: {max: 0, window: 9}}", "privacy.per_subject.max", "at least 1"),
+        ("{k: 10}", "{k: 10, per_subject: {max: 9, window: 9}}", "privacy.per_subject.window", "longer"),
+        ("{k: 10}", "{k: 10, per_subject: {max: 1, window: 1000001}}", "privacy.per_subject.window", "1000000"),
+        ("{k: 10}", "{k: 10, per_subject: {max: 1, window: 1h}}", "privacy.per_subject.window", "integer"),
+        ("{k: 10}", "{k: 10, per_subject: 3}", "privacy.per_subject", "mapping"),
         ("stream:", "steering: {position: -1}\nstream:", "steering.position", "0 or more"),
         ("stream:", "undeclared: pass\nstream:", "undeclared", "quarantine"),
     ],
