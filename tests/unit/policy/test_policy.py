@@ -55,9 +55,7 @@ def test_options_are_resolved_and_change_the_fingerprint(tmp_path: Path) -> None
     assert (plain.dominance, plain.per_subject, plain.min_population) == (None, None, None)
     assert plain.resolved()["privacy"] == {"k": 10, "max_share": 0.5}
     prints = {plain.fingerprint}
-    for option, resolved in (
-        ("per_subject: {max: 3, window: 1000}", {"per_subject": {"max": 3, "window": 1000}}),
-    ):
+    for option, resolved in (("per_subject: {max: 3, window: 1000}", {"per_subject": {"max": 3, "window": 1000}}),):
         policy = load(GOOD.replace("{k: 10}", f"{{k: 10, {option}}}"), tmp_path)
         assert policy.resolved()["privacy"] == {"k": 10, "max_share": 0.5, **resolved}
         prints.add(policy.fingerprint)
