@@ -1,0 +1,158 @@
+"""Attackers who know when a record arrived, or in which order records did."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from privacy.attacking import ADULT, Release, Transaction, adult, policy_of, quasi, released, standard_error, tagged
+from privacy.ledger import closed, measured
+from shoal.flow import Cluster, Flow
+from shoal.records import Encoder, JsonDecoder
+
+pytestmark = pytest.mark.privacy
+
+COUNT, DELTA = 6000, 100
+TARGETS = 3000
+QUASI = {name: quasi(*bounds, integer=True) for name, bounds in ADULT.items()}
+
+
+def release_of(folder: Path, k: int, position: float = 0.0, step: int = 1) -> Release:
+    policy = policy_of(QUASI, k, delta=DELTA, position=position)
+    return released(policy, tagged(adult(folder, COUNT)), step=step)
+
+
+def by_place(release: Release, cluster: Cluster) -> list[int]:
+    """The members as a careless writer would write them."""
+    return sorted(release.members(cluster))
+
+
+def targets_of(release: Release) -> list[int]:
+    # Not from the end, where the stream is flushed and a clock tells nothing.
+    chosen = np.random.default_rng(1).permutation(np.arange(DELTA, len(release.records) - 2 * DELTA))[:TARGETS]
+    return [int(place) for place in chosen]
+
+
+def nearest_cluster(release: Release, target: int, span: float) -> tuple[Cluster, int]:
+    """The cluster nearest to the target in values and place, among those that left while it was held; and when."""
+    low = np.array([bounds[0] for bounds in ADULT.values()])
+    width = np.array([bounds[1] - bounds[0] for bounds in ADULT.values()])
+    wanted = (np.array([release.records[target][name] for name in ADULT]) - low) / width
+    open_ones = [
+        (cluster, transaction.newest)
+        for transaction in release.transactions
+        if target <= transaction.newest <= target + DELTA
+        for cluster in transaction.clusters
+    ]
+    distances = [
+        np.square((np.array([float(text) for text in cluster.centroid]) - low) / width - wanted).sum()
+        # The oldest member came delta before the cluster left, the others after it.
+        + (release.policy.position * (target - (newest - DELTA + span / 2))) ** 2
+        for cluster, newest in open_ones
+    ]
+    return open_ones[int(np.argmin(distances))]
+
+
+@pytest.mark.parametrize(("k", "position"), [(5, 0.0), (10, 0.0), (10, 0.05)])
+def test_values_and_time_of_a_record_do_not_find_it_inside_its_cluster(data_dir: Path, k: int, position: float) -> None:
+    release = release_of(data_dir, k, position)
+    # How far clusters reach he can see by letting records of his own through the same policy.
+    span = float(np.mean([cluster.places[-1] - cluster.places[0] for cluster in release.clusters]))
+    hits, control, found = [], [], []
+    for target in targets_of(release):
+        cluster, left_at = nearest_cluster(release, target, span)
+        size = len(cluster.rows)
+        slot = round(min(1.0, max(0.0, (target - (left_at - DELTA)) / span)) * (size - 1))
+        hits.append(float(release.members(cluster)[slot] == target))
+        control.append(float(by_place(release, cluster)[slot] == target))
+        found.append(float(target in cluster.places))
+    assert np.mean(control) > 1.5 / k, "by position he would succeed: the attack works"
+    assert np.mean(found) > 0.5
+    measured(
+        "R1",
+        f"link of a record of Adult, k = {k}, position {position}; rows in order of arrival would give "
+        f"{np.mean(control):.2f}",
+        knows="quasi-identifiers and place of the target",
+        success=float(np.mean(hits)),
+        error=standard_error(hits),
+        bound=1 / k,
+        source="1/k",
+    )
+
+
+def test_whoever_knows_the_place_of_every_record_cannot_tell_members_apart(data_dir: Path) -> None:
+    k = 10
+    release = release_of(data_dir, k)
+    hits: list[float] = []
+    for cluster in release.clusters:
+        pairs = zip(release.members(cluster), by_place(release, cluster), strict=True)
+        hits += [float(row == place) for row, place in pairs]
+    measured(
+        "R1",
+        f"order of rows taken for order of arrival, k = {k}; rows in that order would give 1.00",
+        knows="cluster and place of all members",
+        success=float(np.mean(hits)),
+        error=standard_error(hits),
+        bound=1 / k,
+        source="1/k",
+    )
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 110), st.floats(0, 1), st.text(max_size=3)), min_size=4, max_size=7), st.data()
+)
+def test_the_bytes_of_a_cluster_are_a_function_of_the_multiset_of_its_members(
+    members: list[tuple[int, float, str]], data: st.DataObject
+) -> None:
+    attributes = {"age": quasi(0, 110, integer=True), "dose": quasi(0, 1, resolution=0)}
+    policy = policy_of(attributes, 4)
+    records = [{"age": a, "dose": d, "tag": t, "who": n} for n, (a, d, t) in enumerate(members)]
+
+    def rows_of(order: list[int]) -> list[bytes]:
+        flow, decoder = Flow(policy, Encoder(policy)), JsonDecoder(policy)
+        block = decoder.take([json.dumps(records[index]).encode() for index in order])
+        assert not flow.push(block, np.column_stack([block.index, block.index])).clusters
+        (cluster,) = flow.flush().clusters
+        return cluster.rows
+
+    order = list(range(len(records)))
+    assert rows_of(order) == rows_of(data.draw(st.permutations(order)))
+    closed("R1", "the bytes of a cluster are a function of the multiset of its members")
+    closed("R15", "a centroid is an exact number rounded once: the same bits in whatever order members came")
+
+
+@pytest.mark.parametrize("position", [0.0, 0.01, 0.05])
+@pytest.mark.parametrize("clusters", [1, 5, 10])
+def test_the_time_of_release_tells_no_more_than_the_transaction(data_dir: Path, position: float, clusters: int) -> None:
+    k = 10
+    step = 1 if clusters == 1 else clusters * k
+    release = release_of(data_dir, k, position, step=step)
+    span = float(np.mean([cluster.places[-1] - cluster.places[0] for cluster in release.clusters]))
+    leaving = [transaction for transaction in release.transactions if transaction.clusters]
+
+    def middle_of(transaction: Transaction) -> float:
+        """Where the members of what leaves came from: the oldest delta before, the others after it."""
+        return transaction.newest - (step - 1) / 2 - DELTA + span / 2
+
+    found, linked = [], []
+    for target in targets_of(release):
+        left = min(leaving, key=lambda one: abs(target - middle_of(one)))
+        holding = [cluster for cluster in left.clusters if target in cluster.places]
+        found.append(len(holding) / len(left.clusters))
+        linked.append(sum(1 / len(cluster.rows) for cluster in holding) / len(left.clusters))
+    assert np.mean(linked) <= 1 / k + 3 * standard_error(linked)
+    alone = clusters == 1
+    measured(
+        "R2",
+        f"cluster of a record of Adult, position {position}, about {clusters} per transaction; "
+        f"then the record: {np.mean(linked):.3f}",
+        knows="place of the target, time of each transaction",
+        success=float(np.mean(found)),
+        error=standard_error(found),
+        bound=1.0 if alone else 1 / clusters + 0.05,
+        source="line 8: one cluster per transaction hides nothing" if alone else "1/B + 0.05 for B per transaction",
+    )
