@@ -1,0 +1,131 @@
+"""Attackers who calculate: with the others of a cluster known, with sums scraped before and after it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from privacy.attacking import ADULT, Release, adult, column, policy_of, quasi, released, standard_error, tagged
+from privacy.ledger import closed, measured
+from shoal.watch.metrics import STEP_CLUSTERS
+
+pytestmark = pytest.mark.privacy
+
+STEPPED = ("shoal_sse", "shoal_sst", "shoal_reordering", "shoal_delay", "shoal_values_clipped")
+
+
+def guesses_of_the_last(release: Release, prior: Counter[int], *, rounded: bool) -> dict[str, list[float]]:
+    """How often each way to guess an age from the other members' ages and the published mean is exactly right."""
+    hits: dict[str, list[float]] = {"middle": [], "commonest": [], "nearest": []}
+    random = np.random.default_rng(2)
+    for cluster in release.clusters:
+        ages = [release.records[place]["age"] for place in cluster.places]
+        last = int(random.integers(len(ages)))
+        others, size, mean = sum(ages) - ages[last], len(ages), float(cluster.centroid[0])
+        possible = [round(size * mean - others)]
+        if rounded:
+            possible = [age for age in range(17, 91) if round(Fraction(others + age, size)) == mean]
+        hits["middle"].append(float(possible[(len(possible) - 1) // 2] == ages[last]))
+        hits["commonest"].append(float(max(possible, key=lambda age: prior[age]) == ages[last]))
+        hits["nearest"].append(float(min(possible, key=lambda age: abs(age - mean)) == ages[last]))
+    return hits
+
+
+@pytest.mark.parametrize("k", [3, 5, 10])
+def test_whoever_knows_all_others_of_a_cluster_seldom_gets_the_last_age_exactly(data_dir: Path, k: int) -> None:
+    count = 20_000
+    rows = adult(data_dir, count)
+    prior = Counter(row["age"] for row in rows)
+    fields = {name: quasi(*bounds, integer=True) for name, bounds in ADULT.items()}
+    hits = guesses_of_the_last(released(policy_of(fields, k), tagged(rows)), prior, rounded=True)
+    best = max(hits, key=lambda way: sum(hits[way]))
+    exact = fields | {"age": quasi(17, 90, resolution=0)}
+    told = guesses_of_the_last(released(policy_of(exact, k), tagged(rows)), prior, rounded=False)
+    control = float(np.mean(told["nearest"]))
+    assert control > 0.99, "an exact mean gives the last one away: the attack works"
+    measured(
+        "R13",
+        f"age of the last member, k = {k}, published in whole years; best of three ways to guess: the {best}; "
+        f"with resolution 0: {control:.2f}",
+        knows="ages of the k - 1 others, ages of the population",
+        success=float(np.mean(hits[best])),
+        error=standard_error(hits[best]),
+        bound=1.5 / k,
+        source="1.5 / (k · resolution)",
+    )
+
+
+def pair_of(total: float, squares: float) -> tuple[float, float]:
+    """Two numbers from their sum and their sum of squares."""
+    root = max(0.0, 2 * squares - total * total) ** 0.5
+    return (total - root) / 2, (total + root) / 2
+
+
+def stepped_of(scrape: dict[str, float]) -> list[str]:
+    return [name for name in scrape if name.startswith(STEPPED)]
+
+
+def test_two_scrapes_around_a_cluster_do_not_give_its_last_two_values(data_dir: Path) -> None:
+    k = 10
+    rows = column(data_dir, "census.csv", "TAXINC")
+    high = max(row["TAXINC"] for row in rows)
+    policy = policy_of({"TAXINC": quasi(0, high, resolution=0)}, k)
+    release = released(policy, tagged(rows), step=1, scraped=True)
+    pairs = list(zip(release.scrapes, release.scrapes[1:], strict=False))
+    changes = [after for before, after in pairs if any(after[one] != before.get(one, 0) for one in stepped_of(after))]
+    assert changes, "they do move"
+    assert len(changes) <= len(release.clusters) / STEP_CLUSTERS
+
+    hits: dict[str, list[float]] = {"scraped": [], "true": []}
+    sums = [scrape["shoal_sse_total[]"] for scrape in release.scrapes]
+    live = [transaction for transaction in release.transactions if transaction.newest < len(rows) - 1]
+    assert [len(transaction.clusters) for transaction in live] == [1] * len(live)
+    for transaction in live:
+        for cluster in transaction.clusters:
+            values = [release.records[place]["TAXINC"] for place in cluster.places]
+            mean, known, unknown = float(cluster.centroid[0]), values[2:], sorted(values[:2])
+            seen = (sums[transaction.newest] - sums[transaction.newest - 1]) * high**2
+            true = sum((value - mean) ** 2 for value in values)
+            for way, error in (("scraped", seen), ("true", true)):
+                squares = error + len(values) * mean**2 - sum(value**2 for value in known)
+                guess = pair_of(len(values) * mean - sum(known), squares)
+                hits[way].append(float(max(abs(a - b) for a, b in zip(guess, unknown, strict=True)) < 1))
+    assert np.mean(hits["true"]) > 0.95, "a live sum of squares gives both away: the attack works"
+    measured(
+        "R14",
+        f"last two incomes of Census, k = {k}, one cluster per transaction, scraped after each; a live sum of squares "
+        f"would give {np.mean(hits['true']):.2f}",
+        knows="k - 2 members, exact centroid, every scrape",
+        success=float(np.mean(hits["scraped"])),
+        bound=1 / STEP_CLUSTERS,
+        source=f"series move once in {STEP_CLUSTERS} clusters, three digits",
+    )
+
+
+def test_the_topic_of_clusters_tells_centroid_size_and_subjects_only(data_dir: Path) -> None:
+    fields = {name: quasi(*bounds, integer=True) for name, bounds in ADULT.items()}
+    release = released(policy_of(fields, 5), tagged(adult(data_dir, 1000)))
+    summaries = [json.loads(text) for one in release.transactions for text in one.topics.get("sums", [])]
+    assert len(summaries) == len(release.clusters)
+    assert {tuple(summary) for summary in summaries} == {("centroid", "size", "subjects")}
+    assert {tuple(summary["centroid"]) for summary in summaries} == {tuple(ADULT)}
+    closed("R14", "the topic of clusters holds centroid, size and number of subjects: a closed list")
+
+
+def test_every_published_number_is_a_multiple_of_what_the_policy_says(data_dir: Path) -> None:
+    fields = ("TAXINC", "POTHVAL")
+    rows = column(data_dir, "census.csv", *fields)
+    policy = policy_of({name: quasi(0, max(row[name] for row in rows)) for name in fields}, 3)
+    release = released(policy, tagged(rows))
+    steps = [attribute.grid(table=False) for attribute in policy.quasi_identifiers]
+    assert all(step > 1 for step in steps)
+    shown = [json.loads(row, parse_int=Decimal, parse_float=Decimal) for one in release.clusters for row in one.rows]
+    assert len(shown) == len(rows)
+    for row in shown:
+        assert [row[name] % step for name, step in zip(fields, steps, strict=True)] == [0, 0]
+    closed("R17", "what is published is a mean on a grid that the policy fixes; no median and no mode exists")
