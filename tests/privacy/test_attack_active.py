@@ -1,0 +1,84 @@
+"""Attackers who write into the input. What they reach is not promised away: it is measured, so that nobody is surprised."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from privacy.attacking import ADULT, adult, policy_of, quasi, released, standard_error, tagged
+from privacy.ledger import measured
+
+pytestmark = pytest.mark.privacy
+
+K, DELTA = 10, 100
+AGES = {name: quasi(*bounds, integer=True) for name, bounds in ADULT.items()}
+FALSE = 1_000_000
+"""Subjects from here on are the attacker's."""
+
+
+def near(record: dict[str, Any], error: float, random: np.random.Generator) -> dict[str, Any]:
+    """What the attacker takes the target to be, with an error in parts of each range."""
+    shown = {}
+    for name, (low, high) in ADULT.items():
+        guess = record[name] + error * (high - low) * random.standard_normal()
+        shown[name] = int(min(max(round(guess), low), high))
+    return shown
+
+
+@pytest.mark.parametrize(
+    ("false_ones", "error", "position"),
+    [(9, 0.0, 0.0), (36, 0.0, 0.0), (36, 0.02, 0.0), (36, 0.1, 0.0), (100, 0.0, 0.0), (100, 0.1, 0.05)],
+)
+def test_false_people_around_a_record(data_dir: Path, false_ones: int, error: float, position: float) -> None:
+    honest = adult(data_dir, 20_000)
+    random = np.random.default_rng(6)
+    records, people, targets = [], [], []
+    for number, record in enumerate(honest):
+        records.append(record)
+        people.append(number)
+        # Not evenly spaced: the stream's own rhythm must not decide.
+        if number > DELTA and random.random() < 1 / 200:
+            targets.append(len(records) - 1)
+            records += [near(record, error, random) for _ in range(false_ones)]
+            people += range(FALSE + len(records), FALSE + len(records) + false_ones)
+    release = released(policy_of(AGES, K, delta=DELTA, position=position), tagged(records, people))
+    cluster_of = {place: cluster for cluster in release.clusters for place in cluster.places}
+    alone = [
+        float(all(who >= FALSE for who in release.people(cluster_of[target]) if who != people[target]))
+        for target in targets
+    ]
+    measured(
+        "R29",
+        f"record of Adult alone among {false_ones} false ones sent right behind it, k = {K}, position {position}",
+        knows="its values" + (f" to {error:.0%} of their range" if error else "") + ", and when it comes",
+        success=float(np.mean(alone)),
+        error=standard_error(alone),
+        bound=1.0,
+        source="line 7: nothing is promised",
+    )
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.8, 0.95])
+def test_a_flood_leaves_as_many_others_as_the_formula_says(data_dir: Path, share: float) -> None:
+    random = np.random.default_rng(9)
+    count = 20_000
+    people = np.where(random.random(count) < share, FALSE, 0) + np.arange(count)
+    release = released(policy_of(AGES, K, delta=DELTA), tagged(adult(data_dir, count), people.tolist()))
+    others, alone = [], []
+    for cluster in release.clusters:
+        honest = sum(who < FALSE for who in release.people(cluster))
+        others += [float(honest)] * honest
+        alone += [float(honest == 1)] * honest
+    formula = 1 + (K - 1) * (1 - share)
+    short = max(0.0, 1 - float(np.mean(others)) / formula)
+    measured(
+        "R30",
+        f"false share {share}: honest people of an honest record's cluster fall short of {formula:.2f}, here "
+        f"{np.mean(others):.2f}; alone {np.mean(alone):.3f}",
+        knows="which records are his own",
+        success=short,
+        bound=0.05,
+        source="line 7: k acts like 1 + (k - 1)(1 - f)",
+    )

@@ -1,0 +1,181 @@
+"""Who is in a cluster, how much of it he owns, and what happens to those who find no cluster."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from privacy.attacking import (
+    ADULT,
+    Release,
+    adult,
+    column,
+    policy_of,
+    quasi,
+    released,
+    tagged,
+    zipf_people,
+)
+from privacy.ledger import closed, measured
+from shoal.cli import main
+from unit.audit.naive_release import K, broken, make_world
+
+pytestmark = pytest.mark.privacy
+
+AGES = {name: quasi(*bounds, integer=True) for name, bounds in ADULT.items()}
+
+
+def shares(release: Release) -> list[float]:
+    """Of each cluster, the part that its heaviest subject owns."""
+    return [max(release.people(cluster).values()) / len(cluster.places) for cluster in release.clusters]
+
+
+@pytest.mark.parametrize("cap", [0.5, 0.2])
+@pytest.mark.parametrize("exponent", [0.8, 1.0, 1.2, 1.5])
+def test_nobody_owns_more_of_a_cluster_than_the_cap(data_dir: Path, exponent: float, cap: float) -> None:
+    k, count = 10, 20_000
+    people = zipf_people(count, 2000, exponent)
+    release = released(policy_of(AGES, k, max_share=cap), tagged(adult(data_dir, count), people))
+    worst = max(shares(release))
+    assert min(len(release.people(cluster)) for cluster in release.clusters) >= k
+    assert sum(len(cluster.places) for cluster in release.clusters) + len(release.suppressed) == count
+    measured(
+        "R24",
+        f"largest share of one subject, subjects by Zipf {exponent}, k = {k}, max_share {cap}; on average "
+        f"{np.mean(shares(release)):.2f}; suppressed {len(release.suppressed) / count:.2%}",
+        knows="every record of the heaviest subject",
+        success=worst,
+        bound=cap,
+        source="max_share",
+    )
+
+
+def test_a_company_in_its_own_table_owns_no_more_than_the_cap(data_dir: Path) -> None:
+    rows = column(data_dir, "eia.csv", "UTILITYID", "RESREVENUE", "RESSALES")
+    people = [int(row.pop("UTILITYID")) for row in rows]
+    fields = {name: quasi(0, max(row[name] for row in rows)) for name in ("RESREVENUE", "RESSALES")}
+    release = released(policy_of(fields, 10), tagged(rows, people))
+    measured(
+        "R24",
+        f"largest share of one utility in EIA, k = 10; suppressed {len(release.suppressed) / len(rows):.2%}",
+        knows="every record of the utility",
+        success=max(shares(release)),
+        bound=0.5,
+        source="max_share, by default 0.5",
+    )
+
+
+def test_each_cluster_leaves_once_and_whole_and_nobody_joins_it_later(data_dir: Path) -> None:
+    k = 5
+    people = zipf_people(6000, 600, 0.8)
+    release = released(policy_of(AGES, k), tagged(adult(data_dir, 6000), people), step=10)
+    numbers = [cluster.number for cluster in release.clusters]
+    assert sorted(numbers) == list(range(len(numbers)))
+    told = [json.loads(line) for one in release.transactions for line in one.topics.get("proof", [])]
+    assert Counter(one["cluster"] for one in told) == Counter(numbers)
+    # Centroids of small numbers do come again; each time k people of that transaction stand behind them.
+    centroids = Counter(cluster.centroid for cluster in release.clusters)
+    assert max(centroids.values()) > 1
+    assert all(len(release.people(cluster)) >= k for cluster in release.clusters)
+    places = [place for cluster in release.clusters for place in cluster.places]
+    assert len(places) == len(set(places))
+    closed("R28", "a cluster has all its members when it leaves; equal centroids later have k people of their own")
+
+
+def test_the_judge_does_not_add_up_two_small_clusters_with_equal_centroids(tmp_path: Path) -> None:
+    world = make_world(tmp_path)
+    first, second = world.clusters[0][: K // 2], world.clusters[0][K // 2 :]
+    for index in world.clusters[0]:
+        world.records[index] |= {"age": 40, "income": 1000.0, "dose": 0.5}
+    world.clusters = [first, *world.clusters[1:], second]
+    world.release()
+    verdict = world.judge()
+    assert verdict.exit_code == 1
+    assert broken(verdict)
+    closed("R27", "the judge counts people per cluster as it was released, not per published value")
+
+
+def test_only_those_are_suppressed_who_have_fewer_than_k_people_around_them_and_for_ever(data_dir: Path) -> None:
+    k, delta = 10, 30
+    count = 6000
+    people = zipf_people(count, 60, 1.5)
+    release = released(policy_of(AGES, k, delta=delta), tagged(adult(data_dir, count), people), step=1)
+    gone = release.suppressed
+    left_at = {
+        place: one.newest for one in release.transactions for cluster in one.clusters for place in cluster.places
+    }
+    left_at |= {reference.offset: one.newest for one in release.transactions for reference in one.references}
+    assert len(gone) > 20
+    for place in gone:
+        then = left_at[place]
+        around = {people[other] for other in range(max(0, then - delta), then + 1) if left_at[other] >= then}
+        assert len(around) < k
+    assert not set(gone) & {place for cluster in release.clusters for place in cluster.places}
+    told = [json.loads(line) for one in release.transactions for line in one.topics.get("bad", [])]
+    assert {tuple(one) for one in told} == {("topic", "partition", "offset", "reason")}
+    assert {one["reason"] for one in told} == {"suppressed"}
+    closed("R32", "a suppressed record is never released, and no cluster ever has fewer than k people because of one")
+
+
+@pytest.mark.parametrize(
+    ("attacks", "section", "change", "word"),
+    [
+        (("R20", "R21"), "privacy", {"l": 2}, "privacy.l"),
+        (("R20", "R21"), "privacy", {"t": 0.2}, "privacy.t"),
+        (("R3", "R4"), "stream", {"release": "ordered"}, "stream.release"),
+    ],
+)
+def test_what_would_open_an_attack_is_refused_until_it_exists(
+    attacks: tuple[str, ...],
+    section: str,
+    change: dict[str, object],
+    word: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    document = {
+        "attributes": {"age": quasi(0, 110)},
+        "subject": "every_record",
+        "privacy": {"k": 3},
+        "stream": {"delta": 20},
+    }
+    path = tmp_path / "policy.yaml"
+    path.write_text(json.dumps(document | {section: document[section] | change}))  # type: ignore[operator]
+    assert main(["check", str(path)]) == 2
+    assert word in capsys.readouterr().err
+    for attack in attacks:
+        closed(attack, f"{word} is refused by every command")
+
+
+def test_no_subject_is_assumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text(json.dumps({"attributes": {"age": quasi(0, 110)}, "privacy": {"k": 3}, "stream": {"delta": 20}}))
+    assert main(["check", str(path)]) == 2
+    assert "subject" in capsys.readouterr().err
+    closed("R26", "a policy names the subject or says that every record is one")
+
+
+def test_three_spellings_of_everybody_do_not_make_three_times_as_many_people(data_dir: Path) -> None:
+    k, count = 5, 6000
+    random = np.random.default_rng(8)
+    people = [int(one) for one in random.integers(0, 300, count)]
+    spellings = ("é{}", " é{} ", "e\u0301{}\u00a0")
+    records = tagged(adult(data_dir, count), people)
+    written = [
+        record | {"who": spellings[place].format(record["who"])}
+        for record, place in zip(records, random.integers(3, size=count), strict=True)
+    ]
+    assert len({record["who"] for record in written}) > 2 * len(set(people))
+    release = released(policy_of(AGES, k), written)
+    sizes = [len({people[place] for place in cluster.places}) for cluster in release.clusters]
+    measured(
+        "R26",
+        f"clusters with fewer than {k} people, each person under three spellings",
+        knows="the spellings",
+        success=float(np.mean([size < k for size in sizes])),
+        bound=0.0,
+        source="spellings of one person are one person",
+    )
