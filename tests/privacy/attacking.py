@@ -97,6 +97,8 @@ class Message:
     offset: int
     value: bytes | None
     timestamp: int = START_MS
+    key: bytes | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
 Messages = Sequence[Message]

@@ -121,6 +121,8 @@ def printed_rows() -> list[Row]:
 
 def _enter(row: Row) -> Row:
     assert row.attack in ATTACKS, f"{row.attack} is none of the attacks"
+    rivals = [one for one in _collected if (one.attack, one.name) == (row.attack, row.name) and one.success]
+    assert all(one == row for one in rivals), f"{row.attack} {row.name}: two attacks under one name"
     assert not any("|" in cell or "\n" in cell for cell in asdict(row).values()), "a bar or a line end in a cell"
     print(" · ".join(cell for cell in asdict(row).values() if cell))
     _collected.append(row)

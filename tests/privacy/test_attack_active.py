@@ -1,4 +1,4 @@
-"""Attackers who write into the input. What they reach is not promised away: it is measured, so that nobody is surprised."""
+"""Attackers who write into the input. What they reach is not promised away; it is measured."""
 
 from __future__ import annotations
 
@@ -51,8 +51,9 @@ def test_false_people_around_a_record(data_dir: Path, false_ones: int, error: fl
     ]
     measured(
         "R29",
-        f"record of Adult alone among {false_ones} false ones sent right behind it, k = {K}, position {position}",
-        knows="its values" + (f" to {error:.0%} of their range" if error else "") + ", and when it comes",
+        f"record of Adult alone among {false_ones} false ones that resemble it to {error:.0%} of each range, sent "
+        f"right behind it, k = {K}, position {position}",
+        knows="values of the target so well, and when it comes",
         success=float(np.mean(alone)),
         error=standard_error(alone),
         bound=1.0,
@@ -66,19 +67,18 @@ def test_a_flood_leaves_as_many_others_as_the_formula_says(data_dir: Path, share
     count = 20_000
     people = np.where(random.random(count) < share, FALSE, 0) + np.arange(count)
     release = released(policy_of(AGES, K, delta=DELTA), tagged(adult(data_dir, count), people.tolist()))
-    others, alone = [], []
-    for cluster in release.clusters:
-        honest = sum(who < FALSE for who in release.people(cluster))
-        others += [float(honest)] * honest
-        alone += [float(honest == 1)] * honest
-    formula = 1 + (K - 1) * (1 - share)
-    short = max(0.0, 1 - float(np.mean(others)) / formula)
+    honest = np.array([sum(who < FALSE for who in release.people(cluster)) for cluster in release.clusters])
+    # Seen by an honest record: a cluster of h honest people counts h times, and its records see the same.
+    others = float((honest**2).sum() / honest.sum())
+    error = float(np.sqrt(np.square(honest**2 - others * honest).sum()) / honest.sum())
+    formula = 1 + (K - 1) * float(np.mean(people < FALSE))
     measured(
         "R30",
         f"false share {share}: honest people of an honest record's cluster fall short of {formula:.2f}, here "
-        f"{np.mean(others):.2f}; alone {np.mean(alone):.3f}",
+        f"{others:.2f}; alone {np.sum(honest == 1) / honest.sum():.3f}",
         knows="which records are his own",
-        success=short,
-        bound=0.05,
+        success=max(0.0, 1 - others / formula),
+        error=error / formula,
+        bound=0.0,
         source="line 7: k acts like 1 + (k - 1)(1 - f)",
     )

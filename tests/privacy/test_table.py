@@ -52,7 +52,9 @@ def test_an_attacker_above_his_bound_fails(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setattr("privacy.ledger._collected", [])
     with pytest.raises(AssertionError, match="above"):
         measured("R1", "x", knows="all", success=0.2, bound=0.1, source="here", error=0.03)
-    measured("R1", "x", knows="all", success=0.2, bound=0.1, source="here", error=0.04)
+    measured("R1", "y", knows="all", success=0.2, bound=0.1, source="here", error=0.04)
+    with pytest.raises(AssertionError, match="two attacks"):
+        measured("R1", "y", knows="none", success=0.2, bound=0.3, source="here")
     with pytest.raises(AssertionError, match="none of the attacks"):
         closed("R40", "never")
 
@@ -62,10 +64,10 @@ def test_a_figure_that_is_not_the_printed_one_fails(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("privacy.ledger._collected", [])
     monkeypatch.setattr("privacy.ledger.ROWS", tmp_path)
     monkeypatch.setattr("privacy.ledger.PAGE", tmp_path / "page.md")
-    row = Row("R1", "x", "all", "0.200", "0.300", "here", "tests/x.py::test_y")
-    (tmp_path / "page.md").write_text(page([row]))
-    assert printed_rows() == [row]
+    rows = [Row("R1", name, "all", "0.200", "0.300", "here", "tests/x.py::test_y") for name in "xyz"]
+    (tmp_path / "page.md").write_text(page(rows))
+    assert printed_rows() == rows
     measured("R1", "x", knows="all", success=0.2004, bound=0.3, source="here")
-    measured("R1", "x", knows="all", success=0.22, bound=0.3, source="here", tolerance=0.05)
+    measured("R1", "y", knows="all", success=0.22, bound=0.3, source="here", tolerance=0.05)
     with pytest.raises(AssertionError, match="make privacy-table"):
-        measured("R1", "x", knows="all", success=0.22, bound=0.3, source="here")
+        measured("R1", "z", knows="all", success=0.22, bound=0.3, source="here")
