@@ -15,8 +15,13 @@ from unit.audit.naive_release import World, group, make_records
 pytestmark = pytest.mark.privacy
 
 CANARY = "xq7canary9z"
-FOREIGN = "evil.example evil.example:9464 127.0.0.1.evil.example localhost.evil.example:80 svc.example. :1".split()
-OURS = "127.0.0.1:9464 [::1]:9464 [::1] localhost LOCALHOST:1 worker-1:9464 shoal.prod.svc a.b.local".split()
+FOREIGN = [
+    *("evil.example", "evil.example:9464", "127.0.0.1.evil.example", "localhost.evil.example:80", "svc.example.", ":1")
+]
+OURS = [
+    *("127.0.0.1:9464", "[::1]:9464", "[::1]", "localhost", "LOCALHOST:1"),
+    *("worker-1:9464", "shoal.prod.svc", "a.b.local"),
+]
 
 
 class Page(HTMLParser):
