@@ -21,8 +21,9 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.structs import OffsetAndMetadata
 from kafka_broker import Message, admin, create_topic, produce, read_all, wait_until
 from shoal.kafka import Start, Transformer
-from shoal.kafka.metadata import Commit, decode
-from shoal.policy import Policy
+from shoal.kafka.metadata import Commit
+from shoal.kafka.seal import Seal
+from shoal.policy import KafkaSection, Policy
 from shoal.settings import kafka_settings
 from shoal.watch import Health, Metrics
 
@@ -127,7 +128,8 @@ class Stage:
     async def progress(self, partition: int = 0) -> Commit:
         found = await self.committed(partition)
         assert found is not None
-        return decode(found.metadata, self.topics["input"], partition, found.offset)
+        seal = Seal.of(self.settings())
+        return seal.decode(found.metadata, self.topics["input"], partition, found.offset)
 
     async def commit(self, offset: int, metadata: str, partition: int = 0) -> None:
         """Commit for the group as another tool would."""
@@ -147,8 +149,12 @@ class Stage:
         path = self.folder / f"policy-{uuid.uuid4().hex[:6]}.yaml"
         path.write_text(json.dumps(document))
         policy = Policy.load(path)
-        settings = kafka_settings(policy, {"SHOAL_KAFKA__BOOTSTRAP_SERVERS": self.bootstrap})
-        return Run(Transformer(policy, settings, Metrics(), Health(), start))
+        return Run(Transformer(policy, self.settings(policy), Metrics(), Health(), start))
+
+    def settings(self, policy: Policy | None = None) -> KafkaSection:
+        """Settings of a process of this stage, of this policy or the stage's."""
+        policy = policy or Policy.load(self.policy_file())
+        return kafka_settings(policy, {"SHOAL_KAFKA__BOOTSTRAP_SERVERS": self.bootstrap})
 
     async def drained(self) -> None:
         """Let everything that is held leave."""

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 from shoal.audit import verify
 from shoal.errors import ConfigError, InputError, ShoalError
 from shoal.flow import warm_up
-from shoal.kafka import Start, Transformer, export_progress, import_progress, report_progress
+from shoal.kafka import Start, Transformer, check_policy, export_progress, import_progress, report_progress
 from shoal.pipe import Files, run_pipe, write_text
 from shoal.policy import KafkaSection, Policy
 from shoal.settings import kafka_settings
@@ -82,6 +82,7 @@ def _complain(options: argparse.Namespace, code: str, text: str) -> None:
 
 def _check(options: argparse.Namespace) -> int:
     policy = Policy.load(options.policy)
+    check_policy(policy, options.policy)
     print(json.dumps(policy.resolved() | {"fingerprint": policy.fingerprint}, indent=2, ensure_ascii=False))
     return 0
 

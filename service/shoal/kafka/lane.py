@@ -20,9 +20,10 @@ from shoal.errors import BrokerError, GuaranteeError
 from shoal.flow import BLOCK_RECORDS, Admission, Flow, Outcome
 from shoal.flow.accounts import Figures
 from shoal.kafka.fates import Message, Stamps, settle
-from shoal.kafka.metadata import Commit, encode, largest_span
+from shoal.kafka.metadata import Commit, largest_span
 from shoal.kafka.progress import AnotherLogError, Progress
 from shoal.kafka.publisher import Outbox, Reference
+from shoal.kafka.seal import PLAIN, Seal
 from shoal.kernel.arrays import Float64Vector, Int64Vector
 from shoal.policy import Policy
 from shoal.records import Encoder, JsonDecoder, Reason
@@ -68,12 +69,14 @@ class Lane:
         metrics: Metrics,
         interval_s: float,
         now: Callable[[], float] = time.time,
+        seal: Seal = PLAIN,
     ) -> None:
         self.topic, self.partition = topic, partition
         self.progress = Progress.restore(commit.snapshot)
         self.cursor = commit.snapshot.watermark
         """First offset the next message may have."""
         self._policy, self._decoder, self._sink, self._metrics, self._now = policy, decoder, sink, metrics, now
+        self._seal = seal
         self._anchor = commit.snapshot.anchor
         per_subject = policy.per_subject
         self._admission = None if per_subject is None else Admission(per_subject)
@@ -309,7 +312,8 @@ class Lane:
         outbox, commit, started = parcel.outbox, parcel.commit, self._now()
         watermark = commit.snapshot.watermark
         try:
-            await self._sink.publish(outbox, watermark, encode(commit, self.topic, self.partition), commit.at)
+            metadata = self._seal.encode(commit, self.topic, self.partition)
+            await self._sink.publish(outbox, watermark, metadata, commit.at)
         except BrokerError:
             self._metrics.transactions.labels("aborted").inc()
             raise

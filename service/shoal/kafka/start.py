@@ -21,9 +21,10 @@ from aiokafka.structs import OffsetAndMetadata
 
 from shoal.errors import BrokerUnavailableError, InputError
 from shoal.kafka.connection import consumer, stop
-from shoal.kafka.metadata import Commit, decode, encode
+from shoal.kafka.metadata import Commit
 from shoal.kafka.progress import AnotherLogError, Snapshot
 from shoal.kafka.publisher import Outbox, Publisher
+from shoal.kafka.seal import Seal
 from shoal.policy import KafkaSection
 
 __all__ = ["Beginning", "Start", "begin", "check_settled", "committed", "visible"]
@@ -100,6 +101,7 @@ async def begin(
     fingerprint: str,
     partition: int,
     start: Start,
+    seal: Seal,
 ) -> Beginning:
     """Judge the progress of a partition whose producer is open.
 
@@ -114,7 +116,7 @@ async def begin(
     found = await committed(client, settings, partition)
     try:
         if found is not None:
-            commit = decode(found.metadata or "", str(settings.input), partition, found.offset)
+            commit = seal.decode(found.metadata or "", str(settings.input), partition, found.offset)
             _check_log(commit.snapshot, where, low, high)
             if start.skip_to_end:
                 # Otherwise the lane sees it in the first record, and refuses; here it is not too late to skip.
@@ -135,7 +137,7 @@ async def begin(
     origin = offset if skipped is None else 0
     commit = Commit(Snapshot(watermark=offset, next_offset=offset, origin=origin), fingerprint, now_ms)
     # Alone in its transaction: if this commit is lost, nothing else was done.
-    await publisher.publish(Outbox(), offset, encode(commit, str(settings.input), partition), now_ms)
+    await publisher.publish(Outbox(), offset, seal.encode(commit, str(settings.input), partition), now_ms)
     return Beginning(commit, low, skipped)
 
 

@@ -27,6 +27,7 @@ from shoal.policy.sources import VALUE, Place, Source
 __all__ = ["Attribute", "PerSubject", "Policy", "Stream"]
 
 DEFAULT_MAX_SHARE = 0.5
+SECRETS = {"sasl_password", "ssl_password", "metadata_key"}
 DEFAULT_STEPS = 200
 """A numeric attribute is published on a grid of about this many steps between its bounds."""
 
@@ -224,7 +225,7 @@ class Policy:
                 "release": self.stream.release,
             }
         if self.kafka is not None:
-            content["kafka"] = self.kafka.model_dump(exclude_none=True, exclude={"sasl_password", "ssl_password"})
+            content["kafka"] = self.kafka.model_dump(exclude_none=True, exclude=SECRETS)
         return content
 
     def _privacy(self) -> dict[str, Any]:

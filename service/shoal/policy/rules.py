@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
 from itertools import chain
@@ -18,6 +19,7 @@ __all__ = ["broken_rules"]
 Finding: TypeAlias = tuple[FieldPath, str]
 
 _QUASI_ONLY = ("scale", "bounds", "out_of_bounds", "integer", "resolution", "weight", "order", "taxonomy")
+_KEY_LIKE = re.compile(r"[0-9a-fA-F]{64}|[A-Za-z0-9+/_-]{43}=?")
 _LARGEST_EXACT = 2**53
 _LARGEST_DELTA = 10_000_000
 _FINEST, _COARSEST = Decimal("1e-15"), Decimal("1e15")
@@ -206,6 +208,13 @@ def _steering_rules(document: Document) -> Iterator[Finding]:
 def _kafka_rules(kafka: KafkaSection | None) -> Iterator[Finding]:
     if kafka is None:
         return
+    if kafka.metadata_key is not None:
+        yield (
+            ("kafka", "metadata_key"),
+            "a key does not belong into a policy: put it into a file and name that in kafka.metadata_key_file",
+        )
+    if _KEY_LIKE.fullmatch(kafka.metadata_key_file or ""):
+        yield ("kafka", "metadata_key_file"), "looks like a key: put it into a file and name that here"
     seen: dict[str, str] = {}
     for name in ("input", "output", "quarantine", "clusters", "evidence"):
         topic = getattr(kafka, name)

@@ -125,6 +125,8 @@ class KafkaSection(Section):
     ssl_certfile: str | None = None
     ssl_keyfile: str | None = None
     ssl_password: SecretStr | None = Field(default=None, strict=False)
+    metadata_key: SecretStr | None = Field(default=None, strict=False)
+    metadata_key_file: str | None = None
     commit_interval_ms: int = Field(default=200, ge=1, le=60_000)
     session_timeout_ms: int = Field(default=10_000, ge=1_000)
     transaction_timeout_ms: int = Field(default=60_000, ge=1_000)
