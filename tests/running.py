@@ -18,6 +18,7 @@ from typing import Any, Self
 
 import aiohttp
 from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import GroupCoordinatorNotAvailableError
 from aiokafka.structs import OffsetAndMetadata
 from kafka_broker import Message, admin, create_topic, produce, read_all, wait_until
 from shoal.kafka import Start, Transformer
@@ -121,8 +122,16 @@ class Stage:
 
     async def committed(self, partition: int = 0) -> OffsetAndMetadata | None:
         place = self.place(partition)
+
+        async def told() -> list[OffsetAndMetadata | None]:
+            try:
+                return [(await client.list_consumer_group_offsets(self.group, partitions=[place])).get(place)]
+            except GroupCoordinatorNotAvailableError:
+                # A cluster without any group yet makes its coordinator now.
+                return []
+
         async with admin(self.bootstrap) as client:
-            found = (await client.list_consumer_group_offsets(self.group, partitions=[place])).get(place)
+            (found,) = await wait_until(told, what="a coordinator")
         return None if found is None or found.offset < 0 else found
 
     async def progress(self, partition: int = 0) -> Commit:

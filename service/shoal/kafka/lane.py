@@ -69,6 +69,7 @@ class Lane:
         metrics: Metrics,
         interval_s: float,
         now: Callable[[], float] = time.time,
+        *,
         seal: Seal = PLAIN,
     ) -> None:
         self.topic, self.partition = topic, partition
