@@ -9,6 +9,7 @@ from decimal import Decimal, InvalidOperation
 from itertools import chain
 from typing import TypeAlias
 
+from shoal.policy.dialect import dialect_rules
 from shoal.policy.options import option_rules
 from shoal.policy.reading import FieldPath
 from shoal.policy.sections import AttributeSection, Document, KafkaSection, PrivacySection, StreamSection
@@ -30,6 +31,7 @@ def broken_rules(document: Document) -> Iterator[Finding]:
     return chain(
         _attribute_rules(document),
         source_rules(document),
+        dialect_rules(document),
         _subject_rules(document),
         _privacy_rules(document.privacy),
         option_rules(document),
