@@ -22,6 +22,7 @@ from shoal.policy import CsvDialect
 __all__ = [
     "AROUND",
     "BLANK",
+    "FARTHEST",
     "ORIGINAL_EXPORT",
     "RELEASED_EXPORT",
     "File",
