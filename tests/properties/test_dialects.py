@@ -114,9 +114,9 @@ def test_a_release_is_the_same_in_every_dialect(
         written(rows, USUAL, folder / "usual.csv")
         written(rows, source, folder / "other.csv")
         plain, verdict = released(folder, usual, "usual.csv")
-        assert verdict.exit_code == (0 if verdict.counts["rows"] else 2), verdict.text()
+        assert verdict.exit_code == 0, verdict.text()
         bent, verdict = released(folder, other, "other.csv")
-        assert verdict.exit_code == (0 if verdict.counts["rows"] else 2), verdict.text()
+        assert verdict.exit_code == 0, verdict.text()
         here, there = cells_of(plain, usual.csv_output), cells_of(bent, other.csv_output)
         if other.csv_output.decimal == ",":
             there = [
