@@ -29,7 +29,7 @@ def near(record: dict[str, Any], error: float, random: np.random.Generator) -> d
 
 @pytest.mark.parametrize(
     ("false_ones", "error", "position"),
-    [(9, 0.0, 0.0), (36, 0.0, 0.0), (36, 0.02, 0.0), (36, 0.1, 0.0), (100, 0.0, 0.0), (100, 0.1, 0.05)],
+    [(9, 0.02, 0.0), (36, 0.0, 0.0), (36, 0.02, 0.0), (36, 0.1, 0.0), (100, 0.02, 0.0), (100, 0.02, 0.05)],
 )
 def test_false_people_around_a_record(data_dir: Path, false_ones: int, error: float, position: float) -> None:
     honest = adult(data_dir, 20_000)
@@ -56,8 +56,8 @@ def test_false_people_around_a_record(data_dir: Path, false_ones: int, error: fl
         knows="values of the target so well, and when it comes",
         success=float(np.mean(alone)),
         error=standard_error(alone),
-        bound=1.0,
-        source="line 7: nothing is promised",
+        bound=None,
+        source="line 7: writers are trusted",
     )
 
 
@@ -74,11 +74,11 @@ def test_a_flood_leaves_as_many_others_as_the_formula_says(data_dir: Path, share
     formula = 1 + (K - 1) * float(np.mean(people < FALSE))
     measured(
         "R30",
-        f"false share {share}: honest people of an honest record's cluster fall short of {formula:.2f}, here "
-        f"{others:.2f}; alone {np.sum(honest == 1) / honest.sum():.3f}",
+        f"false share {share}: how much fewer honest people an honest record's cluster has than the formula says",
         knows="which records are his own",
         success=max(0.0, 1 - others / formula),
         error=error / formula,
         bound=0.0,
         source="line 7: k acts like 1 + (k - 1)(1 - f)",
+        beside=f"{others:.2f} of {formula:.2f}; alone {np.sum(honest == 1) / honest.sum():.3f}",
     )
