@@ -176,7 +176,11 @@ class Lane:
             return False
         # Of the record's time and the time it was read the later counts: a backlog of old records that still
         # grows must not be let go each time its end is reached.
-        return self._now() * 1000 - max(oldest.seen, oldest.timestamp) >= self._max_delay_ms
+        if self._now() * 1000 - max(oldest.seen, oldest.timestamp) < self._max_delay_ms:
+            return False
+        # Nobody is let go at a quiet moment with the few who may have come for that: the limit of time yields.
+        fewest = self._policy.min_population
+        return fewest is None or self._flow.population >= fewest
 
     # ------------------------------------------------------------------ reading
 
