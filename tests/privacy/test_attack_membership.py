@@ -83,6 +83,11 @@ def test_each_cluster_leaves_once_and_whole_and_nobody_joins_it_later(data_dir: 
     assert all(len(release.people(cluster)) >= k for cluster in release.clusters)
     places = [place for cluster in release.clusters for place in cluster.places]
     assert len(places) == len(set(places))
+    for one in release.transactions:
+        left = [row for cluster in one.clusters for row in cluster.rows]
+        assert left == one.topics.get("out", [])
+        assert sum(len(cluster.places) for cluster in one.clusters) == len(left)
+    closed("R6", "a cluster leaves in one transaction, whole: borders of transactions tell of clusters only")
     closed("R28", "a cluster has all its members when it leaves; equal centroids later have k people of their own")
 
 

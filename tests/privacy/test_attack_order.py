@@ -136,6 +136,9 @@ def test_the_time_of_release_tells_no_more_than_the_transaction(data_dir: Path, 
     release = release_of(data_dir, k, position, step)
     span = float(np.mean([cluster.places[-1] - cluster.places[0] for cluster in release.clusters]))
     leaving = [transaction for transaction in release.transactions if transaction.clusters]
+    for transaction in leaving:
+        firsts = [cluster.rows[0] for cluster in transaction.clusters]
+        assert firsts == sorted(firsts), "the order of clusters tells which was decided first"
 
     def middle_of(transaction: Transaction) -> float:
         """Where the members of what leaves came from: the oldest delta before, the others after it."""
