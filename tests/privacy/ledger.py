@@ -85,7 +85,7 @@ def measured(
         return
     before = [one for one in printed_rows() if (one.attack, one.name) == (row.attack, row.name)]
     for one in before:
-        now, was = float(shown.split()[0]), float(one.success.split()[0])
+        now, was = float(shown.split(maxsplit=1)[0]), float(one.success.split()[0])
         assert abs(was - now) <= tolerance + 1e-9, (
             f"{attack} {name}: {shown} measured, {was} printed; if that is meant: make privacy-table"
         )
