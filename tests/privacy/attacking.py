@@ -185,7 +185,7 @@ def released(policy: Policy, records: Sequence[Record], *, step: int = 64, scrap
 
 def released_in_silence(policy: Policy, records: Sequence[Record]) -> Release:
     """Let records through a lane after which nothing comes, until the limit of time has passed; nobody drains it."""
-    return asyncio.run(_released(policy, records, len(records), False, silent=True))
+    return asyncio.run(_released(policy, records, len(records), silent=True))
 
 
 async def _released(
