@@ -93,6 +93,7 @@ class Lane:
         self._figures: list[tuple[Figures, float, Float64Vector]] = []
         self._transaction: asyncio.Task[None] | None = None
         self._last_commit = now()
+        self._at = commit.at
         # The client revokes partitions in a task of its own, while the loop may be in the middle of a block.
         self._turn = asyncio.Lock()
         self._is_closed = False
@@ -308,7 +309,9 @@ class Lane:
     def _pack(self) -> _Parcel:
         """Take what waits, and the progress that goes with it."""
         self._last_commit = self._now()
-        commit = Commit(self.progress.snapshot(), self._policy.fingerprint, round(self._last_commit * 1000))
+        # Never earlier than a commit before: nothing in the output is later than the last one, which a start checks.
+        self._at = max(self._at, round(self._last_commit * 1000))
+        commit = Commit(self.progress.snapshot(), self._policy.fingerprint, self._at)
         parcel = _Parcel(self._outbox, commit, self._waiting_rows, self._figures)
         self._outbox, self._figures, self._waiting_rows, self._waiting_bytes = Outbox(), [], 0, 0
         return parcel

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -18,13 +17,10 @@ from shoal.kafka.connection import admin
 from shoal.kafka.metadata import Commit
 from shoal.kafka.publisher import Outbox, Publisher
 from shoal.kafka.seal import Seal, UnreadableError
-from shoal.kafka.start import check_settled, committed, visible
+from shoal.kafka.start import check_settled, committed, is_published_since
 from shoal.policy import KafkaSection, Policy
 
 __all__ = ["export_progress", "import_progress", "report_progress"]
-
-APPEND_TIME = 1
-"""Type of a timestamp that the broker gave (``message.timestamp.type=LogAppendTime``)."""
 
 
 class _Saved(BaseModel):
@@ -131,7 +127,8 @@ async def _import_one(
             raise InputError(
                 f"{where}: the committed progress is ahead of the file: going back would publish records twice"
             )
-        if await _has_published_since(settings, saved.partition, commit.at):
+        await check_settled(settings, TopicPartition(settings.output, saved.partition))
+        if await is_published_since(settings, saved.partition, commit.at):
             raise InputError(
                 f"{where}: {settings.output}-{saved.partition} holds records that were published after the export: "
                 "going back would publish them twice; use a later export, or start with --skip-to-end"
@@ -152,19 +149,6 @@ def _covers(saved: _Saved, commit: Commit, found: OffsetAndMetadata, settings: K
         # Broken or foreign metadata beside an offset says nothing of what was published.
         return True
     return commit.snapshot.covers(current.snapshot)
-
-
-async def _has_published_since(settings: KafkaSection, partition: int, at_ms: int) -> bool:
-    """Whether the output shows records of a later commit: they carry its time, floored to the commit interval."""
-    place = TopicPartition(settings.output, partition)
-    await check_settled(settings, place)
-    async with aclosing(visible(settings, place, since_ms=at_ms + 1)) as records:
-        async for record in records:
-            # Where the broker puts its own time on records, those of the exported commit are later than it, too.
-            slack = settings.transaction_timeout_ms if record.timestamp_type == APPEND_TIME else 0
-            if record.timestamp > at_ms + slack:
-                return True
-    return False
 
 
 async def _partitions(client: AIOKafkaAdminClient, settings: KafkaSection) -> list[int]:
