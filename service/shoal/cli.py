@@ -139,6 +139,7 @@ def _verify(options: argparse.Namespace) -> int:
         summary=options.summary,
         quarantine=options.quarantine,
         complete=options.complete,
+        strict=options.strict,
         form=options.format,
         released_form=options.output_format,
     )
@@ -248,6 +249,8 @@ def _verify_arguments(judge: Any) -> None:  # noqa: ANN401
     judge.add_argument("--summary", metavar="FILE", help="accounts to balance against")
     judge.add_argument("--quarantine", metavar="FILE", help="references to records that were not released")
     judge.add_argument("--complete", action="store_true", help="every record must be released or referenced")
+    strict = "a confidential field that finds records is an error, unless the policy says publish_unchanged: true of it"
+    judge.add_argument("--strict", action="store_true", help=strict)
     judge.add_argument("--json", metavar="FILE", help="the verdict as JSON")
 
 

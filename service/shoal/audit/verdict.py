@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from shoal.audit.tally import Check
 
-__all__ = ["Verdict"]
+__all__ = ["NOT_SHOWN", "Verdict"]
 
 NOT_SHOWN = (
     "whether each cluster left whole in one transaction",
