@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from threading import Event
 from typing import Any, NoReturn
 
 from shoal.audit import verify
@@ -111,8 +112,6 @@ async def _serve(policy: Policy, settings: KafkaSection, start: Start, http: str
 
 
 def _pipe(options: argparse.Namespace) -> int:
-    if options.follow:
-        raise ConfigError("--follow: not yet; pipe reads to the end of its input so far")
     policy = Policy.load(options.policy)
     policy.streaming(options.policy)
     files = Files(
@@ -125,8 +124,23 @@ def _pipe(options: argparse.Namespace) -> int:
         quarantine=options.quarantine,
     )
     files.check(options.policy)
-    run_pipe(policy, files)
+    run_pipe(policy, files, _until_signalled() if options.follow else None)
     return 0
+
+
+def _until_signalled() -> Event:
+    """Set by the first SIGINT or SIGTERM; the second one ends the process as ever."""
+    stop = Event()
+    usual = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def on_signal(*_: object) -> None:
+        stop.set()
+        for number, handler in usual.items():
+            signal.signal(number, handler)
+
+    for number in usual:
+        signal.signal(number, on_signal)
+    return stop
 
 
 def _verify(options: argparse.Namespace) -> int:
@@ -228,7 +242,9 @@ def _pipe_arguments(pipe: Any) -> None:  # noqa: ANN401
     pipe.add_argument("-i", "--input", default="-", metavar="FILE", help=".csv or .jsonl; - is standard input")
     pipe.add_argument("-o", "--output", default="-", metavar="FILE", help=".csv or .jsonl; - is standard output")
     _format_arguments(pipe)
-    pipe.add_argument("--follow", action="store_true", help=argparse.SUPPRESS)
+    pipe.add_argument(
+        "--follow", action="store_true", help="go on while the input grows, until SIGINT or SIGTERM; release as decided"
+    )
     pipe.add_argument("--summary", metavar="FILE", help="figures of the run, as JSON")
     pipe.add_argument("--evidence", metavar="FILE", help="which records formed which cluster; protect it")
     pipe.add_argument("--quarantine", metavar="FILE", help="references to records that are not published")

@@ -157,7 +157,6 @@ def test_fewer_than_k_people_are_suppressed(policy: str, tmp_path: Path) -> None
         (["-i", "visits.csv", "-o", "out.txt"], b"--format"),
         (["-i", "visits.csv"], b"--format"),
         (["-i", "wrong.csv", "-o", "out.csv"], b"line 1"),
-        (["-i", "visits.csv", "-o", "out.csv", "--follow"], b"not yet"),
     ],
 )
 def test_files_that_cannot_be_used_leave_nothing_behind(
