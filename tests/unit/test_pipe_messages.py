@@ -90,11 +90,12 @@ def test_the_judge_sees_another_envelope(tmp_path: Path, part: str) -> None:
     messages = [message(number) for number in range(60)]
     out, verdict = run(tmp_path, policy, messages)
     assert verdict.exit_code == 0
-    changed = {
+    changes: dict[str, dict[str, Any]] = {
         "key": {"key": "the same for all"},
         "headers": {"headers": [["ill", "another"], ["dose", "1"]]},
         "timestamp": {"timestamp": T + 50_000},
-    }[part]
+    }
+    changed = changes[part]
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(one | changed) + "\n" for one in messages))
     verdict = verify(policy, tmp_path / "in.jsonl", out, tmp_path / "evidence")
     assert verdict.exit_code == 1, verdict.text()
