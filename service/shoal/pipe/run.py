@@ -134,8 +134,12 @@ def _decide(flow: Flow, blocks: Iterator[tuple[Block, int]], desk: Desk, follow:
 
 
 def _let_go(flow: Flow, desk: Desk, clock: Clock) -> None:
-    """Let everything held leave when the oldest has waited for as long as it may and nothing more comes."""
-    if clock.is_overdue():
+    """Let everything held leave when the oldest has waited for as long as it may and nothing more comes.
+
+    Fewer people than `privacy.min_population` go on waiting: a clock must not part them from those who come later.
+    """
+    fewest = flow.policy.min_population
+    if clock.is_overdue() and (fewest is None or flow.population >= fewest):
         outcome = flow.flush()
         desk.write(outcome)
         clock.forget(outcome)
