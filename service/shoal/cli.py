@@ -22,7 +22,7 @@ from shoal.kafka import Start, Transformer, check_policy, export_progress, impor
 from shoal.pipe import Files, run_pipe, write_text
 from shoal.policy import KafkaSection, Policy
 from shoal.settings import kafka_settings
-from shoal.watch import Health, Metrics, guard, guard_loop, logger, place_of, serve, set_up_logs
+from shoal.watch import Health, Metrics, guard, guard_loop, logger, place_of, serve, set_up_logs, visible
 
 __all__ = ["main"]
 
@@ -75,7 +75,7 @@ def _complain(options: argparse.Namespace, code: str, text: str) -> None:
     if options.log == "json":
         logger("cli").error("stopped", code=code, reason=text)
     else:
-        print(f"shoal: {text}", file=sys.stderr)
+        print(f"shoal: {visible(text)}", file=sys.stderr)
 
 
 # ---------------------------------------------------------------------- commands
@@ -84,7 +84,7 @@ def _complain(options: argparse.Namespace, code: str, text: str) -> None:
 def _check(options: argparse.Namespace) -> int:
     policy = Policy.load(options.policy)
     check_policy(policy, options.policy)
-    print(json.dumps(policy.resolved() | {"fingerprint": policy.fingerprint}, indent=2, ensure_ascii=False))
+    print(visible(json.dumps(policy.resolved() | {"fingerprint": policy.fingerprint}, indent=2, ensure_ascii=False)))
     return 0
 
 
@@ -159,7 +159,7 @@ def _verify(options: argparse.Namespace) -> int:
     )
     if options.json is not None:
         write_text(options.json, json.dumps(verdict.as_dict(), indent=2) + "\n")
-    print(verdict.text())
+    print(visible(verdict.text()))
     return verdict.exit_code
 
 
