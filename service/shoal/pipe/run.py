@@ -148,7 +148,8 @@ def _let_go(flow: Flow, desk: Desk, clock: Clock) -> None:
 def _note(accounts: Accounts, block: Block, count: int) -> None:
     accounts.records_in += count
     accounts.clipped += block.clipped
-    accounts.quarantined.update(reason.value for _, reason in block.rejected)
+    for _, reason in block.rejected:
+        (accounts.suppressed if reason is Reason.SUPPRESSED else accounts.quarantined)[reason.value] += 1
 
 
 def _bar() -> tqdm[NoReturn]:
