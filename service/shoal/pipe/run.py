@@ -28,6 +28,7 @@ from shoal.records import (
     Encoder,
     JsonDecoder,
     JsonLines,
+    Reason,
     RecordEncoder,
     StoppedReading,
     WrappedLines,
