@@ -69,7 +69,7 @@ def is_harmless(use: ast.Name, above: dict[ast.AST, ast.AST], *, ours: bool) -> 
     if isinstance(parent, ast.Raise):
         return parent.exc is use and parent.cause is None
     if isinstance(parent, ast.Attribute):
-        return parent.attr in HARMLESS
+        return ours or parent.attr in HARMLESS
     if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name):
         return parent.func.id in TAKERS or (ours and parent.func.id == "str")
     return ours and not isinstance(parent, ast.FormattedValue)
