@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from privacy.attacks import ATTACKS
 from privacy.ledger import PAGE, ROOT, Row, closed, measured, printed_rows
-from privacy.table import files_of_attacks, page
+from privacy.table import files_of_attacks, page, standing
 
 pytestmark = pytest.mark.privacy
 
@@ -28,6 +28,15 @@ def names_in(path: Path, *, calling: bool = False) -> set[str]:
 def calls_of(function: ast.AST) -> set[str]:
     calls = [node.func for node in ast.walk(function) if isinstance(node, ast.Call)]
     return {called.id for called in calls if isinstance(called, ast.Name)}
+
+
+def test_the_page_says_of_every_attack_what_became_of_it() -> None:
+    rows = printed_rows()
+    unanswered = [
+        name for name, attack in ATTACKS.items() if not standing(attack, [row for row in rows if row.attack == name])
+    ]
+    assert unanswered == []
+    assert list(ATTACKS) == [f"R{number}" for number in range(1, 40)]
 
 
 def test_every_test_that_uses_the_ledger_stands_in_the_page() -> None:
