@@ -37,15 +37,15 @@ class NaiveDecisions:
 
 @dataclass(frozen=True)
 class NaiveDominance:
-    """The p %-rule: share is p / 100; for each amount of a record, points to count from, and (point, step of grid)."""
+    """The p %-rule: share is p / 100; for each amount of a record, the points to count from."""
 
     share: float
-    points: list[list[tuple[float, float]]]
+    points: list[list[float]]
 
     def stands_out(self, cluster: list[Record], met: list[object]) -> object | None:
         """Return who stands out in a cluster, of several equally large ones who was met last; None if nobody does."""
         for number, points in enumerate(self.points):
-            for point, half_step in points:
+            for point in points:
                 totals = dict.fromkeys(met, 0.0)
                 for record in cluster:
                     totals[record["subject"]] += abs(record["amounts"][number] - point)
@@ -53,8 +53,7 @@ class NaiveDominance:
                 rest = sum(totals[subject] for subject in ranked[:-2])
                 largest = totals[ranked[-1]]
                 in_doubt = 1 + 1e-9
-                is_blurred = sum(totals.values()) * in_doubt < half_step * len(cluster)
-                if largest > 0 and rest < self.share * largest * in_doubt and not is_blurred:
+                if largest > 0 and rest < self.share * largest * in_doubt:
                     return ranked[-1]
         return None
 

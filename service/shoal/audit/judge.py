@@ -98,7 +98,7 @@ def verify(
         raise InputError(
             f"{released}: the export of a topic can only be compared with another; give two exports or none"
         )
-    case = _Case(policy, originals, release, grids, table=tables)
+    case = _Case(policy, originals, release, grids)
     case.examine(witness, keeps_order=said is not None and said.get("keep_order") is True)
     if quarantine is not None or complete:
         references = iter(()) if quarantine is None else read_quarantine(Path(quarantine))
@@ -117,10 +117,7 @@ def verify(
 class _Case:
     """One release before the judge, with all that is found about it."""
 
-    def __init__(
-        self, policy: Policy, originals: Originals, release: Release, grids: list[Grid], *, table: bool
-    ) -> None:
-        self._table = table
+    def __init__(self, policy: Policy, originals: Originals, release: Release, grids: list[Grid]) -> None:
         self._policy, self._originals, self._release, self._grids = policy, originals, release, grids
         self._tallies = list(release.checks)
         self._clusters: Clusters | None = None
@@ -154,7 +151,7 @@ class _Case:
         clusters = judge_clusters(self._policy, self._originals, named, self._grids)
         self._clusters = clusters
         self._tallies += clusters.checks
-        self._tallies += judge_options(self._policy, self._originals, clusters.found, self._grids, table=self._table)
+        self._tallies += judge_options(self._policy, self._originals, clusters.found)
         self._tallies += compare_rows(self._release, clusters.found)
         self._tallies += judge_order(self._release, clusters.found, self._originals, keeps_order=keeps_order)
 

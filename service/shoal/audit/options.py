@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
-from decimal import Decimal
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import TypeVar
 
-from shoal.audit.arithmetic import Grid
 from shoal.audit.clusters import Cluster
 from shoal.audit.originals import Originals
 from shoal.audit.tally import Tally
@@ -22,9 +20,7 @@ PLAIN = 1 + 1e-6
 """By so much more than asked for, floats are sure."""
 
 
-def judge_options(
-    policy: Policy, originals: Originals, clusters: Sequence[Cluster], grids: Sequence[Grid], *, table: bool
-) -> list[Tally]:
+def judge_options(policy: Policy, originals: Originals, clusters: Sequence[Cluster]) -> list[Tally]:
     """Judge ``dominance`` and ``per_subject``, if the policy sets them.
 
     Parameters
@@ -35,14 +31,10 @@ def judge_options(
         The records that clusters name.
     clusters : sequence of Cluster
         All that were found.
-    grids : sequence of Grid
-        One per quasi-identifier.
-    table : bool
-        Whether the defaults of tables hold.
     """
     tallies = []
     if policy.dominance is not None:
-        tallies.append(_dominance(policy, policy.dominance, originals, clusters, grids, table=table))
+        tallies.append(_dominance(policy, policy.dominance, originals, clusters))
     if policy.per_subject is not None:
         tallies.append(_releases(policy.per_subject, originals, clusters))
     return tallies
@@ -69,30 +61,16 @@ def _releases(rule: PerSubject, originals: Originals, clusters: Sequence[Cluster
     return tally
 
 
-def _dominance(
-    policy: Policy,
-    percent: float,
-    originals: Originals,
-    clusters: Sequence[Cluster],
-    grids: Sequence[Grid],
-    *,
-    table: bool,
-) -> Tally:
+def _dominance(policy: Policy, percent: float, originals: Originals, clusters: Sequence[Cluster]) -> Tally:
     tally = Tally("dominance", f"nobody's contribution to a cluster can be worked out within {percent:g} %", "cluster")
     share = Fraction(percent) / 100
-    points = [
-        list(_points(attribute, grid, table=table))
-        for attribute, grid in zip(policy.quasi_identifiers, grids, strict=True)
-    ]
+    points = [_points(attribute) for attribute in policy.quasi_identifiers]
     for cluster in clusters:
         people = originals.subjects[list(cluster.members)].tolist()
-        told = cluster.quasi.split("\x00")
         holds = True
         for column, known in enumerate(points):
             values = originals.values[list(cluster.members), column].tolist()
-            for point, published in known:
-                if told[column] == published:
-                    continue
+            for point in known:
                 margin, enough = _margin(values, people, point, share)
                 holds &= enough
                 if margin is not None:
@@ -101,13 +79,10 @@ def _dominance(
     return tally
 
 
-def _points(attribute: Attribute, grid: Grid, *, table: bool) -> Iterator[tuple[float, str | None]]:
-    """Points everybody knows, each with its published text if it is on the grid."""
+def _points(attribute: Attribute) -> tuple[float, ...]:
+    """Points everybody knows."""
     low, high = attribute.bounds or (0.0, 0.0)  # bounds are asked for where dominance is
-    step = attribute.grid(table=table)
-    for point in (low, high, 0.0) if low < 0 < high else (low, high):
-        is_on_grid = step != 0 and Decimal(repr(point)) % step == 0
-        yield point, grid.mean([point]) if is_on_grid else None
+    return (low, high, 0.0) if low < 0 < high else (low, high)
 
 
 def _margin(values: Sequence[float], people: Sequence[int], point: float, share: Fraction) -> tuple[float | None, bool]:

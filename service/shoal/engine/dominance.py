@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
-
 import numpy as np
 
 from shoal.kernel.arrays import Float64Matrix, Int64Vector
@@ -12,7 +10,7 @@ from shoal.policy.model import Policy
 
 __all__ = ["NO_DOMINANCE", "dominance_of", "is_dominated"]
 
-NO_DOMINANCE = Dominance(0.0, np.zeros((0, 0)), np.zeros((0, 0)))
+NO_DOMINANCE = Dominance(0.0, np.zeros((0, 0)))
 
 SLACK = 1e-12
 """What rounding may take from a sum that just suffices; the rule itself keeps a thousand times more."""
@@ -26,14 +24,11 @@ def dominance_of(policy: Policy) -> Dominance | None:
     """
     if policy.dominance is None:
         return None
-    references, halves = [], []
+    references = []
     for attribute in policy.quasi_identifiers:
         low, high = attribute.bounds or (0.0, 0.0)  # a stream's are declared
-        points = [low, high, 0.0 if low < 0 < high else low]
-        step = attribute.grid()
-        references.append(points)
-        halves.append([float(step) / 2 if step and Decimal(repr(point)) % step == 0 else 0.0 for point in points])
-    return Dominance(policy.dominance / 100, np.array(references), np.array(halves))
+        references.append([low, high, 0.0 if low < 0 < high else low])
+    return Dominance(policy.dominance / 100, np.array(references))
 
 
 def is_dominated(rule: Dominance, amounts: Float64Matrix, subjects: Int64Vector) -> bool:
@@ -53,6 +48,4 @@ def is_dominated(rule: Dominance, amounts: Float64Matrix, subjects: Int64Vector)
     np.add.at(contributions, people, np.abs(amounts[:, :, None] - rule.references))
     ranked = np.sort(contributions, axis=0)
     rest, largest = ranked[:-2].sum(axis=0), ranked[-1]
-    is_open = rest < rule.share * largest * (1 - SLACK)
-    is_told = ranked.sum(axis=0) >= rule.halves * len(subjects) * (1 + SLACK)
-    return bool((is_open & is_told).any())
+    return bool((rest < rule.share * largest * (1 - SLACK)).any())

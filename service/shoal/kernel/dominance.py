@@ -23,14 +23,11 @@ TOLERANCE = 1e-9
 class Dominance(NamedTuple):
     """What is asked for: ``share`` = p / 100 (0: nothing), over a amounts of each record.
 
-    ``references`` (a, R): points that everybody knows, from which contributions are counted. ``halves`` (a, R): half
-    the step of the grid if the reference is on it, else 0: a total below so much per record is published as the
-    reference itself.
+    ``references`` (a, R): points that everybody knows, from which contributions are counted.
     """
 
     share: float
     references: Float64Matrix
-    halves: Float64Matrix
 
 
 @njit_in_place
@@ -48,9 +45,6 @@ def dominating(
     place, ``counts`` (subjects,) their records in it; ``totals`` is scratch, one per subject. Of several subjects the
     one of the first amount and reference is told, of equal ones the farthest.
     """
-    left = 0
-    for owner in range(counts.size):
-        left += counts[owner]
     for row in range(rule.references.shape[0]):
         for column in range(rule.references.shape[1]):
             totals[: counts.size] = 0.0
@@ -58,7 +52,7 @@ def dominating(
                 if order[place] >= 0:
                     totals[owners[place]] += abs(amounts[row, order[place]] - rule.references[row, column])
             first, second = _two_largest(totals[: counts.size])
-            if _is_open(totals[: counts.size], first, second, rule.share, rule.halves[row, column] * left):
+            if _is_open(totals[: counts.size], first, second, rule.share):
                 return first
     return -1
 
@@ -76,12 +70,11 @@ def _two_largest(totals: Float64Vector) -> tuple[int, int]:
 
 
 @njit_in_place
-def _is_open(totals: Float64Vector, first: int, second: int, share: float, least: float) -> bool:
-    """Whether the others leave the largest contribution open; not if all together are below ``least``."""
+def _is_open(totals: Float64Vector, first: int, second: int, share: float) -> bool:
+    """Whether the others leave the largest contribution open; not if nobody contributes anything."""
     rest = 0.0  # added up, and not what is left of the sum: that would lose its last digits
     for owner in range(totals.size):
         if owner not in (first, second):
             rest += totals[owner]
     largest = totals[first]
-    whole = (rest + largest + totals[second]) * (1.0 + TOLERANCE)
-    return bool(largest > 0.0 and rest < share * largest * (1.0 + TOLERANCE) and whole >= least)
+    return bool(largest > 0.0 and rest < share * largest * (1.0 + TOLERANCE))

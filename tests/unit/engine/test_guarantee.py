@@ -5,8 +5,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from shoal.engine import Partitioner
+from shoal.engine.guarantee import Guarantee
 from shoal.errors import AnonymityViolation, DelayViolation, GuaranteeError
-from shoal.kernel.held import Outcome
+from shoal.kernel.dominance import Dominance
+from shoal.kernel.held import FLUSHED, Outcome, empty_outcome
 
 pytestmark = pytest.mark.unit
 
@@ -69,6 +71,32 @@ def test_a_rule_that_breaks_the_promise_closes_the_stream(
         stream.push(coordinates, subjects)
     with pytest.raises(GuaranteeError, match="closed"):
         stream.flush()
+
+
+@pytest.mark.parametrize(
+    ("incomes", "is_open"),
+    [
+        ([0.0] * 8 + [249_999, 250_000], True),  # published as 0 on a grid of 100,000
+        ([0.0] * 9 + [1], True),
+        ([0.0] * 10, False),
+        ([0.0] * 7 + [25_000, 249_999, 250_000], False),
+        ([0.0] * 7 + [24_999, 249_999, 250_000], True),
+    ],
+)
+def test_a_cluster_in_which_one_contribution_stands_out_is_refused_by_the_last_check(
+    incomes: list[float],
+    is_open: bool,  # noqa: FBT001
+) -> None:
+    rule = Dominance(0.1, np.array([[0.0]]))
+    guarantee = Guarantee(3, 20, 1.0, rule)
+    people = np.arange(len(incomes))
+    guarantee.admit(people, people, np.array(incomes)[:, None])
+    whole = empty_outcome(0)._replace(positions=people, clusters=np.array([[10], [FLUSHED], [9]]))
+    if is_open:
+        with pytest.raises(AnonymityViolation, match="stands out"):
+            guarantee.seal(whole)
+    else:
+        assert guarantee.seal(whole).tolist() == [[10], [1]]
 
 
 def test_a_gap_in_positions_is_no_delay() -> None:
