@@ -113,6 +113,18 @@ def test_half_a_line_is_waited_for(tmp_path: Path) -> None:
     assert b'40,"half\nand half"\n' in out.read_bytes()
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "cp1252"])
+def test_a_file_in_another_encoding_is_followed(tmp_path: Path, encoding: str) -> None:
+    source, out = tmp_path / "in.csv", tmp_path / "out.csv"
+    text = "who,age,ill\n" + "".join(f"p{i},40,ï{i}\n" for i in range(30))
+    source.write_bytes(text.encode(encoding))
+    policy = POLICY | {"csv": {"encoding": encoding, "output": {"encoding": "utf-8"}}}
+    with following(tmp_path, "-i", "in.csv", "-o", "out.csv", policy=policy) as process:
+        wait(lambda: rows(out) >= 10 or process.poll() is not None, "clusters")
+        assert stopped(process) == (0, "")
+    assert "40,ï29\n" in out.read_text(encoding="utf-8")
+
+
 def test_standard_input_ends_when_nobody_can_write_to_it_any_more(tmp_path: Path) -> None:
     with following(tmp_path, "--format", "jsonl") as process:
         assert process.stdin is not None

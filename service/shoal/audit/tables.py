@@ -99,6 +99,12 @@ def _lines(path: Path, dialect: CsvDialect) -> Iterator[str]:
             yield from file
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeError:
+        # What cannot be decoded is marked, so only the beginning can be wrong.
+        raise InputError(
+            f"{path}, line 1: no byte order mark, which {dialect.encoding} needs; give csv.encoding (of a "
+            "release: csv.output.encoding) utf-16-le or utf-16-be"
+        ) from None
 
 
 def _is_whole(text: str) -> bool:

@@ -92,7 +92,7 @@ class CsvReader:
         is_utf8 = dialect.encoding in {"utf-8", "utf-8-sig"}
         # A line feed ends lines with a carriage return before it too.
         self._end = "\r" if dialect.line_end == "\r" else "\n"
-        source = stream if is_utf8 else Recoded(stream, dialect.encoding)
+        source = stream if is_utf8 else Recoded(stream, dialect.encoding, name)
         self._slices = _lines(source, _LONGEST_CSV_LINE, self._end.encode())
         self._pending: deque[str] = deque()
         self._broken_bytes = False
