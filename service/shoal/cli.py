@@ -144,6 +144,8 @@ def _until_signalled() -> Event:
 
 
 def _verify(options: argparse.Namespace) -> int:
+    given = (options.policy, options.original, options.released)
+    _keep_apart(options.json, *given, options.evidence, options.summary, options.quarantine)
     policy = Policy.load(options.policy)
     verdict = verify(
         policy,
@@ -166,6 +168,7 @@ def _verify(options: argparse.Namespace) -> int:
 def _progress(options: argparse.Namespace) -> int:
     policy, settings = _for_kafka(options)
     if options.export_to is not None:
+        _keep_apart(options.export_to, options.policy, settings.metadata_key_file)
         write_text(options.export_to, asyncio.run(export_progress(settings)) + "\n")
     elif options.import_from is not None:
         partitions = asyncio.run(import_progress(_read(options.import_from), policy, settings))
@@ -186,6 +189,14 @@ def _later(name: str) -> Callable[[argparse.Namespace], int]:
 def _for_kafka(options: argparse.Namespace) -> tuple[Policy, KafkaSection]:
     policy = Policy.load(options.policy)
     return policy, kafka_settings(policy)
+
+
+def _keep_apart(target: str | None, *sources: str | Path | None) -> None:
+    """Refuse to write over what is read, whatever it is called there."""
+    if target is None or not Path(target).is_file():
+        return
+    if any(source is not None and Path(source).exists() and Path(source).samefile(target) for source in sources):
+        raise ConfigError(f"{target}: named twice; give each its own file")
 
 
 def _read(path: str) -> str:

@@ -114,6 +114,38 @@ def test_pipe_and_verify_agree(policy: str, visits: Path, tmp_path: Path, source
     assert json.loads((tmp_path / "verdict.json").read_text())
 
 
+@pytest.mark.parametrize(
+    ("which", "how"),
+    [
+        *((name, "by its name") for name in ("policy", "original", "released", "evidence", "summary", "quarantine")),
+        ("original", "by a link"),
+        ("original", "by a second name"),
+    ],
+)
+def test_the_verdict_is_never_written_over_what_is_judged(policy: str, tmp_path: Path, which: str, how: str) -> None:
+    files = {"policy": policy}
+    for name in ("original.jsonl", "released.jsonl", "evidence.jsonl", "summary.json", "quarantine.jsonl"):
+        files[name.split(".")[0]] = str(tmp_path / name)
+        (tmp_path / name).write_text("{}\n")
+    before = Path(files[which]).read_bytes()
+    target = files[which] if how == "by its name" else str(tmp_path / "verdict.json")
+    if how == "by a link":
+        Path(target).symlink_to(files[which])
+    elif how == "by a second name":
+        Path(target).hardlink_to(files[which])
+    named = [text for name in list(files)[1:] for text in (f"--{name}", files[name])]
+    done = shoal("verify", policy, *named, "--json", target)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"named twice" in done.stderr
+    assert Path(files[which]).read_bytes() == Path(target).read_bytes() == before
+
+
+def test_two_outputs_do_not_share_standard_output(policy: str) -> None:
+    done = shoal("pipe", policy, "--format", "jsonl", "--summary", "-", stdin=b"{}\n")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"standard output: named twice" in done.stderr
+
+
 def test_a_pipe_between_pipes(policy: str) -> None:
     lines = b"".join(json.dumps(record).encode() + b"\n" for record in records(50))
     done = shoal("pipe", policy, "--format", "jsonl", stdin=lines)
