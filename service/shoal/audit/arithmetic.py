@@ -6,19 +6,19 @@ and need no tolerance. Nothing is shared with the arithmetic that is judged.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 
-import msgspec
-
 from shoal.policy import Attribute
 
-__all__ = ["Grid", "float_spellings"]
+__all__ = ["Grid", "spelled"]
 
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+
+_LEAST_PLAIN = -5
+"""Power of ten of the first digit, from which on fractions are written without an exponent."""
 
 _LONGEST = 400
 """No float64 within its range, printed on a grid, is longer."""
@@ -70,19 +70,12 @@ class Grid:
         steps = _half_even(total * 10**self._decimals, common * len(values) * self._step)
         return self._text(steps * self._step)
 
-    def normal(self, text: str) -> str:
-        """Return the text to compare by: a grid has one spelling per value, an exact mean those of its float."""
-        if self._step or not _NUMBER.fullmatch(text):
-            return text
-        value = float(text)
-        return repr(value + 0.0) if text in float_spellings(value) else text
-
     def holds(self, text: str) -> bool:
         """Whether a text is a value of the grid in its one spelling."""
         if not self._form.fullmatch(text):
             return False
         if not self._step:
-            return text in float_spellings(float(text))
+            return text == repr(float(text) + 0.0)
         if len(text) > _LONGEST:
             return False
         whole = int(text.replace(".", ""))
@@ -119,6 +112,16 @@ def _half_even(above: int, below: int) -> int:
     return whole + (twice > below or (twice == below and whole % 2 == 1))
 
 
-def float_spellings(value: float) -> frozenset[str]:
-    """Every shortest text of a float64: encoders differ in when they use an exponent, and in nothing else."""
-    return frozenset({repr(value), json.dumps(value), msgspec.json.encode(value).decode()})
+def spelled(value: float) -> str:
+    """Write a finite float64 in its one spelling: a whole one as an integer, others in the fewest digits.
+
+    Below 0.00001 a fraction has an exponent, without a plus sign and without zeros in front.
+    """
+    number = Decimal(repr(value))
+    if value.is_integer():
+        return str(int(number))
+    if number.adjusted() >= _LEAST_PLAIN:
+        return f"{number:f}"
+    sign, digits, _ = number.as_tuple()
+    first, *rest = map(str, digits)
+    return f"{'-' * sign}{first}{'.' * bool(rest)}{''.join(rest)}e{number.adjusted()}"

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import TypeAlias
 
-from shoal.audit.arithmetic import float_spellings
+from shoal.audit.arithmetic import spelled
 from shoal.audit.reading import Form, Record, Token
 from shoal.policy import Attribute, FieldType, Place, Policy
 
@@ -30,6 +30,7 @@ __all__ = [
     "kept_reader",
     "quoted",
     "released_reader",
+    "value_of",
 ]
 
 KeptReader: TypeAlias = Callable[[object], str | None]
@@ -233,7 +234,7 @@ def kept_reader(
 def released_reader(kind: FieldType, original: Form, released: Form, shown: Points = POINTS) -> KeptReader:
     """Return the same for the rows of a release; the texts of both are equal where the values are."""
     if original == "jsonl" and released == "csv" and kind == "any":
-        return lambda cell: _number_or_text(str(cell), shown)
+        return _cell_text
     return kept_reader(kind, released, released, shown, shown)
 
 
@@ -248,17 +249,8 @@ def _any_as_cell(value: object, shown: Points) -> str | None:
     if text is None or text == "null":
         return text and '""'
     if text.startswith('"'):
-        return _number_or_text(str(value), shown)
+        return text
     return quoted(shown.taken(text) if isinstance(value, Token) else text)
-
-
-def _number_or_text(cell: str, shown: Points) -> str:
-    """Read a cell that may have been a number: then its spelling does not matter, as long as it is a short one."""
-    number = shown.put(cell)
-    value = decimal_number(number)
-    is_number = value is not None and number in float_spellings(value)
-    plain = _value_of(number) if is_number else None
-    return quoted(cell if plain is None else shown.taken(plain))
 
 
 def _is_text(value: str) -> bool:
@@ -278,18 +270,16 @@ def _any(value: object) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Token):
-        return _value_of(value)
+        return value_of(value)
     return quoted(value) if isinstance(value, str) and _is_text(value) else None
 
 
-def _value_of(text: str) -> str | None:
-    """Write a decimal number: integers exactly, others as the shortest text of their float64, whole if it is."""
+def value_of(text: str) -> str | None:
+    """Write a decimal number in its one spelling, integers exactly, others by their float64; None if none holds it."""
     if _INTEGER.fullmatch(text):
         return str(int(text)) if len(text) <= _LONGEST_INTEGER else None
     value = float(text)
-    if not math.isfinite(value):
-        return None
-    return str(int(Decimal(repr(value)))) if value.is_integer() else repr(value)
+    return spelled(value) if math.isfinite(value) else None
 
 
 def _string(value: object) -> str | None:
@@ -327,7 +317,7 @@ def _cell_number(value: object) -> str | None:
     text = str(value).strip()
     if not text:
         return "null"
-    return _value_of(text) if _DECIMAL.fullmatch(text) else None
+    return value_of(text) if _DECIMAL.fullmatch(text) else None
 
 
 def _cell_integer(value: object) -> str | None:

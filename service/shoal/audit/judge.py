@@ -123,7 +123,7 @@ class _Case:
         self._clusters: Clusters | None = None
         self.doubts: list[str] = []
         self.unchanged = look_at_unchanged(policy, originals)
-        self.warnings = [*release.warnings, *(text for field in self.unchanged for text in field.warnings())]
+        self.warnings = [text for field in self.unchanged for text in field.warnings()]
 
     @property
     def used(self) -> bytearray | None:

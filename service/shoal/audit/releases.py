@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from shoal.audit.arithmetic import Grid
-from shoal.audit.fields import KeptReader, Points, form_of_source, released_reader
+from shoal.audit.fields import Points, form_of_source, released_reader
 from shoal.audit.originals import is_export
 from shoal.audit.reading import RELEASED_EXPORT, File, Form, Record, Token, released_records
 from shoal.audit.spelling import CsvSpelling, JsonSpelling
@@ -56,7 +56,6 @@ class Release:
 
     parts: dict[int, Rows]
     checks: list[Tally]
-    warnings: list[str]
     wrapped: bool
 
     def __len__(self) -> int:
@@ -83,8 +82,6 @@ class _RowReader:
         self._number = str if form == "csv" else Token
         self._judged: dict[tuple[str, str], tuple[bool, bool]] = {}
         self._interned: dict[str, str] = {}
-        self._bare: set[str] = set()
-        self._pointed: set[str] = set()
 
     @property
     def checks(self) -> list[Tally]:
@@ -105,23 +102,8 @@ class _RowReader:
         if not all(name in record for name in self._names):
             return NO_ROW, NO_ROW
         quasi = "\x00".join([self._coordinate(line, name, grid, record[name]) for name, grid in self._quasi])
-        kept = "\x00".join([self._kept_text(name, read, record[name]) for name, read in self._kept])
+        kept = "\x00".join([read(record[name]) or NO_ROW for name, read in self._kept])
         return self._interned.setdefault(quasi, quasi), kept
-
-    @property
-    def warnings(self) -> list[str]:
-        """Fields whose whole numbers are written in two ways: which one may tell how the original was written."""
-        return [
-            f"{name}: some whole numbers are written with a point or an exponent and some without"
-            for name, _ in self._kept
-            if name in self._bare & self._pointed
-        ]
-
-    def _kept_text(self, name: str, read: KeptReader, value: object) -> str:
-        text = read(value) or NO_ROW
-        if text.removeprefix("-").isdigit():
-            (self._bare if text == value else self._pointed).add(name)
-        return text
 
     def _coordinate(self, line: int, name: str, grid: Grid, value: object) -> str:
         text = self._points.put(str(value)) if isinstance(value, self._number) else NO_ROW
@@ -130,7 +112,7 @@ class _RowReader:
             judged = self._judged[name, text] = (grid.holds(text), grid.within(text))
         self.grid.expect(judged[0], line)
         self.bounds.expect(judged[1], line)
-        return grid.normal(text)
+        return text
 
 
 def read_release(
@@ -153,4 +135,4 @@ def read_release(
     parts: dict[int, Rows] = {}
     for line, (partition, text, record) in enumerate(released_records(file, wrapped=exported), 1):
         parts.setdefault(partition, Rows()).add(line, text, *reader.read(line, text, record))
-    return Release(parts, reader.checks, reader.warnings, exported)
+    return Release(parts, reader.checks, exported)

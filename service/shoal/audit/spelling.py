@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import re
 
-from shoal.audit.arithmetic import float_spellings
-from shoal.audit.fields import Points, quoted
+from shoal.audit.fields import Points, quoted, value_of
 from shoal.audit.reading import Record, Token
 from shoal.policy import CsvDialect, Policy, Role
 
 __all__ = ["CsvSpelling", "JsonSpelling", "csv_line"]
 
-_JSON_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_JSON_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
 
 class JsonSpelling:
-    """Compact JSON: no space, no needless escape, numbers as short as they can be."""
+    """Compact JSON: no space, no needless escape, numbers of one value all alike."""
 
     def __init__(self, policy: Policy) -> None:
         self._grids = {attribute.name for attribute in policy.quasi_identifiers}
@@ -46,12 +45,7 @@ def _value(value: object) -> str:
 
 
 def _is_spelled(text: str) -> bool:
-    found = _JSON_NUMBER.fullmatch(text)
-    if found is None:
-        return False
-    if found.lastindex is None:
-        return text != "-0"
-    return text in float_spellings(float(text))
+    return _JSON_NUMBER.fullmatch(text) is not None and text == value_of(text)
 
 
 class CsvSpelling:

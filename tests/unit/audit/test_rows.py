@@ -25,7 +25,7 @@ def release(rows: list[tuple[str, str]], *, wrapped: bool) -> Release:
     part = Rows()
     for line, (quasi, kept) in enumerate(rows, 1):
         part.add(line, f"{quasi},{kept}", quasi, kept)
-    return Release({0: part}, [], [], wrapped)
+    return Release({0: part}, [], wrapped)
 
 
 def clusters(*parts: tuple[str, str]) -> list[Cluster]:
