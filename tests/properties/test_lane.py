@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from shoal.errors import BrokerUnavailableError
 from shoal.flow import Cluster
+from shoal.kafka import progress
 from shoal.kafka.fates import AHEAD_MS
 from shoal.kafka.lane import Lane
 from shoal.kafka.metadata import Commit, decode, encode
@@ -83,12 +85,15 @@ def policy_of(
     )
 
 
+KINDS = ["good"] * 8 + ["bad", "null", "future", "edge"]
+
+
 def random_log(random: Random) -> list[Message]:
     offset, time_ms, messages = 0, round(START_S * 1000), []
     for number in range(random.randint(1, 60)):
         offset += random.choice([1, 1, 1, 1, 2, 9])
         time_ms += random.choice([0, 10, 300, 1000, -500])
-        kind = random.choice(["good"] * 8 + ["bad", "null", "future", "edge"])
+        kind = random.choice(KINDS)
         good = json.dumps({"who": random.randint(0, 12), "x": random.randint(0, 100), "n": number}).encode()
         value = {"null": None, "bad": b"{"}.get(kind, good)
         # An edge record is refused now and would be accepted some seconds later.
@@ -199,6 +204,13 @@ def test_each_offset_has_one_fate_and_crashes_repeat_the_same_clusters() -> None
     assert happened["clusters"] > 3000
     assert happened["aborted"] > 700, "hardly any crash fell between a decision and its commit"
     assert happened["surplus"] > 600, "hardly anybody came too often"
+
+
+def test_a_flood_from_the_far_future_needs_no_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "VOID_LIMIT", 0)
+    monkeypatch.setattr(sys.modules[__name__], "KINDS", ["good"] * 3 + ["future"] * 2)
+    happened = sum((told(seed) for seed in range(30_000, 30_200)), Counter[str]())
+    assert happened["aborted"] > 100
 
 
 @pytest.mark.nightly

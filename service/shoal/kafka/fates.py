@@ -109,10 +109,13 @@ def settle(progress: Progress, stamps: Stamps, block: Block, begin: int, now_ms:
     is_open = unread if unread.all() else unread | progress.are_held(offsets)
     accepted = np.zeros(len(offsets), np.bool_)
     accepted[block.index] = True
-    ahead = is_open & accepted & (timestamps > now_ms + AHEAD_MS)
+    # What is held was let in by the clock before, and stays so.
+    ahead = unread & accepted & (timestamps > now_ms + AHEAD_MS)
     pushed = accepted & ~ahead
     if not is_open.all():
-        pushed &= is_open | ((offsets >= begin) & ~progress.are_void(offsets))
+        again = np.flatnonzero(~is_open & accepted)
+        void = progress.recall_void(offsets[again], timestamps[again])
+        pushed[again] = (offsets[again] >= begin) & ~void
     clock = np.maximum.accumulate(np.where(pushed, timestamps, _EARLIEST))
     np.maximum(clock, progress.clock, out=clock)
     before = np.concatenate(([progress.clock], clock[:-1]))
@@ -122,20 +125,20 @@ def settle(progress: Progress, stamps: Stamps, block: Block, begin: int, now_ms:
         chosen=pushed[block.index],
         fresh=is_open[pushed],
         marks=np.column_stack((clock[pushed], offsets[pushed])),
-        refused=_refuse(progress, offsets, is_open & ~pushed, block) if block.rejected or ahead.any() else [],
+        refused=_refuse(progress, stamps, is_open & ~pushed, block) if block.rejected or ahead.any() else [],
         unread=int(np.count_nonzero(unread)),
         is_by_clock=bool(ahead.any()),
     )
 
 
-def _refuse(progress: Progress, offsets: Int64Vector, refused: BoolVector, block: Block) -> list[tuple[int, Reason]]:
+def _refuse(progress: Progress, stamps: Stamps, refused: BoolVector, block: Block) -> list[tuple[int, Reason]]:
     """Resolve what was refused, in order: by its content, or else by the clock."""
     reasons = dict(block.rejected)
     found = []
     for place in np.flatnonzero(refused).tolist():
-        offset, reason = int(offsets[place]), reasons.get(place)
+        offset, reason = int(stamps.offsets[place]), reasons.get(place)
         if reason is None:
-            progress.refuse_by_clock(offset)
+            progress.refuse_by_clock(offset, int(stamps.timestamps[place]))
         else:
             progress.resolve((offset,))
         found.append((offset, reason or Reason.INVALID))

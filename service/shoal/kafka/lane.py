@@ -15,7 +15,7 @@ import numpy as np
 
 from shoal.errors import GuaranteeError
 from shoal.flow import BLOCK_RECORDS, Admission, Flow, Outcome
-from shoal.kafka.fates import Message, Stamps, settle
+from shoal.kafka.fates import AHEAD_MS, Message, Stamps, settle
 from shoal.kafka.metadata import Commit, largest_span
 from shoal.kafka.outgoing import Outgoing, Sink
 from shoal.kafka.progress import AnotherLogError, Progress
@@ -46,7 +46,7 @@ class Lane:
         seal: Seal = PLAIN,
     ) -> None:
         self.topic, self.partition = topic, partition
-        self.progress = Progress.restore(commit.snapshot)
+        self.progress = Progress.restore(commit.snapshot, commit.at + AHEAD_MS)
         self.cursor = commit.snapshot.watermark
         """First offset the next message may have."""
         self._policy, self._decoder, self._sink, self._metrics, self._now = policy, decoder, sink, metrics, now
@@ -54,7 +54,7 @@ class Lane:
         self._anchor = commit.snapshot.anchor
         per_subject = policy.per_subject
         self._admission = None if per_subject is None else Admission(per_subject)
-        self._begin = commit.snapshot.watermark
+        self._begin, self._replay_end = commit.snapshot.watermark, commit.snapshot.next_offset
         self._interval_s = interval_s
         delay_s = policy.streaming().max_delay_s
         self._max_delay_ms = None if delay_s is None else delay_s * 1000
@@ -127,7 +127,7 @@ class Lane:
         elif at_end and self._is_overdue():
             await self._drain()
         if self._has_news and not self._outgoing.is_busy and self._is_time_to_commit():
-            self._outgoing.dispatch(self.progress.snapshot())
+            self._outgoing.dispatch(self.progress)
 
     @property
     def _has_news(self) -> bool:
@@ -137,15 +137,20 @@ class Lane:
     def _is_time_to_commit(self) -> bool:
         passed_s = self._now() - self._outgoing.packed_s
         is_due = passed_s >= self._interval_s or passed_s < 0  # somebody set the clock back
-        return is_due and self.progress.is_fit_to_commit
+        return is_due and self._is_fit_to_commit
+
+    @property
+    def _is_fit_to_commit(self) -> bool:
+        # Before, nobody knows what the clock refused among the records that are still to come again.
+        return self.progress.is_fit_to_commit and self.cursor >= self._replay_end
 
     def _is_overdue(self) -> bool:
         oldest = self.progress.oldest
         if self._max_delay_ms is None or oldest is None or self.progress.is_replaying:
             return False
-        # Of the record's time and the time it was read the later counts: a backlog of old records that still
-        # grows must not be let go each time its end is reached.
-        if self._now() * 1000 - max(oldest.seen, oldest.timestamp) < self._max_delay_ms:
+        # The time it was read counts: a backlog of old records that still grows must not be let go each time its end
+        # is reached, and who dates a record ahead must not keep the others waiting.
+        if self._now() * 1000 - oldest.seen < self._max_delay_ms:
             return False
         # Nobody is let go at a quiet moment with the few who may have come for that: the limit of time yields.
         fewest = self._policy.min_population
@@ -191,7 +196,7 @@ class Lane:
         self._give_up_vanished(self.cursor)
         if fates.is_by_clock:
             # Packed before anything is decided that rests on it: a second try may not refuse them.
-            self._outgoing.dispatch(self.progress.snapshot())
+            self._outgoing.dispatch(self.progress)
         if len(fates.marks):
             self._metrics.clip(self.topic, self.partition, block.clipped)
             kept = block if fates.chosen.all() else block.only(fates.chosen)
@@ -240,28 +245,28 @@ class Lane:
             if not (self._is_closed or self.is_finished or self.progress.is_replaying):
                 await self._drain()
                 if self._has_news or self._outgoing.is_busy:
-                    await self._outgoing.commit(self.progress.snapshot())
+                    await self._outgoing.commit(self.progress)
                 self.is_finished = True
 
     async def _drain(self) -> None:
         # The decision comes from a clock or an operator, and would fall otherwise a second time.
         if self.progress.held:
             self.progress.drain = self.progress.next_offset
-            await self._outgoing.commit(self.progress.snapshot())
+            await self._outgoing.commit(self.progress)
             await self._carry_out_drain()
 
     async def _carry_out_drain(self) -> None:
         self._decided(self._flow.flush())
         self.progress.drain = None
-        await self._outgoing.commit(self.progress.snapshot())
+        await self._outgoing.commit(self.progress)
 
     async def close(self, *, finish: bool) -> None:
         """Let go of the partition; with ``finish`` commit what is decided first."""
         async with self._turn:
             self._is_closed = True
             try:
-                if finish and (self._outgoing or self._outgoing.is_busy) and self.progress.is_fit_to_commit:
-                    await self._outgoing.commit(self.progress.snapshot())
+                if finish and (self._outgoing or self._outgoing.is_busy) and self._is_fit_to_commit:
+                    await self._outgoing.commit(self.progress)
                 else:
                     await self._outgoing.abandon()
             finally:

@@ -12,11 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from shoal.errors import BrokerError
+from shoal.errors import ShoalError
 from shoal.flow import Outcome
 from shoal.flow.accounts import Figures
+from shoal.kafka.fates import AHEAD_MS
 from shoal.kafka.metadata import Commit
-from shoal.kafka.progress import Snapshot
+from shoal.kafka.progress import Progress
 from shoal.kafka.publisher import Outbox, Reference
 from shoal.kafka.seal import PLAIN, Seal
 from shoal.kernel.arrays import Float64Vector
@@ -129,8 +130,8 @@ class Outgoing:
 
     # ------------------------------------------------------------------ transactions
 
-    def dispatch(self, snapshot: Snapshot) -> None:
-        """Pack what waits with the progress that goes with it, and send it when all before it is committed.
+    def dispatch(self, progress: Progress) -> None:
+        """Pack what waits with the progress as it is now, and send it when all before it is committed.
 
         Raises
         ------
@@ -141,7 +142,7 @@ class Outgoing:
         self.packed_s = self._now()
         # Never earlier than a commit before: nothing in the output is later than the last one, which a start checks.
         self._at = max(self._at, round(self.packed_s * 1000))
-        commit = Commit(snapshot, self._fingerprint, self._at)
+        commit = Commit(progress.snapshot(self._at + AHEAD_MS), self._fingerprint, self._at)
         self._parcels.append(_Parcel(self._outbox, commit, self._rows, self._bytes, self._figures))
         self._outbox, self._figures, self._rows, self._bytes = Outbox(), [], 0, 0
         if self._sending is None:
@@ -153,9 +154,9 @@ class Outgoing:
             self._sending.result()
             self._sending = None
 
-    async def commit(self, snapshot: Snapshot) -> None:
+    async def commit(self, progress: Progress) -> None:
         """Pack, send, and wait: whatever is decided after this is decided on committed ground."""
-        self.dispatch(snapshot)
+        self.dispatch(progress)
         if self._sending is not None:
             await self._sending
         self.check()
@@ -177,7 +178,7 @@ class Outgoing:
         try:
             metadata = self._seal.encode(parcel.commit, self._topic, self._partition)
             await self._sink.publish(parcel.outbox, watermark, metadata, parcel.commit.at)
-        except BrokerError:
+        except ShoalError:
             self._metrics.transactions.labels("aborted").inc()
             raise
         self.committed = watermark

@@ -23,7 +23,10 @@ from shoal.kernel.arrays import BoolVector, Int64Vector
 __all__ = ["UNKNOWN", "VOID_LIMIT", "Anchor", "AnotherLogError", "Held", "Progress", "Snapshot"]
 
 VOID_LIMIT = 64
-"""Most offsets remembered as refused by the clock (`Progress.void`); more than that is an attack."""
+"""Most offsets that a commit lists as refused by the clock; more than that is an attack."""
+
+NEVER = 1 << 62
+"""A time (ms) after all others."""
 
 UNKNOWN = -1
 """Timestamp of a record that has not been read again yet."""
@@ -121,23 +124,27 @@ class Progress:
     drain: int | None = None
     origin: int = 0
     _held: dict[int, tuple[int, int, int]] = field(default_factory=dict)
-    _void: set[int] = field(default_factory=set)
+    _void: dict[int, int] = field(default_factory=dict)
     _void_before: frozenset[int] = frozenset()
+    _horizon: int = NEVER
     """Those of the commit this process began from: they are read again, however far the watermark has come by then."""
     _unseen: dict[int, None] = field(default_factory=dict)
     _last: Anchor | None = None
 
     @classmethod
-    def restore(cls, snapshot: Snapshot) -> Progress:
-        """Go on from a commit: read again from the watermark."""
+    def restore(cls, snapshot: Snapshot, horizon: int = NEVER) -> Progress:
+        """Go on from a commit: read again from the watermark.
+
+        ``horizon`` is the latest timestamp (ms) that the clock can have let in before that commit.
+        """
         progress = cls(
             next_offset=snapshot.next_offset,
             clock=snapshot.clock,
             clusters=snapshot.clusters,
             drain=snapshot.drain,
             origin=snapshot.origin,
-            _void=set(snapshot.void),
             _void_before=frozenset(snapshot.void),
+            _horizon=horizon,
             _unseen=dict.fromkeys(snapshot.held),
         )
         # In order of arrival, as reading would have put them: the first key is always the watermark.
@@ -175,9 +182,13 @@ class Progress:
         """Tell for each offset whether it is held."""
         return np.fromiter((offset in self._held for offset in offsets.tolist()), np.bool_, len(offsets))
 
-    def are_void(self, offsets: Int64Vector) -> BoolVector:
-        """Tell for each offset whether it was refused by the clock and so took no position."""
-        return np.fromiter((offset in self._void_before for offset in offsets.tolist()), np.bool_, len(offsets))
+    def recall_void(self, offsets: Int64Vector, timestamps: Int64Vector) -> BoolVector:
+        """Tell which of these resolved offsets the clock refused before this process: they took no position."""
+        listed = np.fromiter((offset in self._void_before for offset in offsets.tolist()), np.bool_, len(offsets))
+        void = listed | (timestamps > self._horizon)
+        # Other commits will have other horizons.
+        self._void.update(zip(offsets[void].tolist(), timestamps[void].tolist(), strict=True))
+        return void
 
     def read(self, offsets: Sequence[int], timestamps: Sequence[int], clocks: Sequence[int], seen: int) -> None:
         """Hold records that were just read, for the first time or again.
@@ -249,22 +260,25 @@ class Progress:
                 self._unseen.pop(offset, None)
         return [held[2] for held in gone if held is not None]
 
-    def refuse_by_clock(self, offset: int) -> None:
+    def refuse_by_clock(self, offset: int, timestamp: int) -> None:
         """Resolve a held offset that only the wall clock refused, and remember that it took no position."""
         self.resolve((offset,))
-        if len(self._void) < VOID_LIMIT:
-            self._void.add(offset)
+        self._void[offset] = timestamp
 
-    def snapshot(self) -> Snapshot:
-        """State to commit now, with every decision taken so far in it."""
+    def snapshot(self, horizon: int = NEVER) -> Snapshot:
+        """State to commit now, with every decision taken so far in it.
+
+        A record with a timestamp after ``horizon`` (ms), as `restore` will be told it, needs not be listed as void.
+        """
         watermark = self.watermark
-        self._void = {offset for offset in self._void if offset > watermark}
+        self._void = {offset: timestamp for offset, timestamp in self._void.items() if offset > watermark}
+        void = sorted(offset for offset, timestamp in self._void.items() if timestamp <= horizon)
         oldest = self.oldest
         return Snapshot(
             watermark=watermark,
             next_offset=self.next_offset,
             held=tuple(self._held),
-            void=tuple(sorted(self._void)),
+            void=tuple(void[:VOID_LIMIT]),
             clock=self.clock if oldest is None else oldest.clock,
             clusters=self.clusters,
             drain=self.drain,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 from aiokafka import TopicPartition
 from aiokafka.structs import OffsetAndMetadata
 
-from shoal.errors import BrokerUnavailableError
+from shoal.errors import BrokerUnavailableError, InputError
 from shoal.flow import Cluster
 from shoal.kafka.checks import Layout
 from shoal.kafka.connection import CLIENT_ERRORS, broker_error, producer, stop
@@ -65,6 +65,13 @@ class Publisher:
         self._source = TopicPartition(settings.input, partition)
         self._producer = producer(settings, transactional_id(settings, partition), layout.batch_bytes)
         self._is_spent = False
+        self._next_offset: int | None = None
+        """Where the output ends, if nobody else writes to it."""
+        self._check_first: Callable[[], Awaitable[None]] | None = None
+
+    def check_before_first(self, check: Callable[[], Awaitable[None]]) -> None:
+        """Wait for this before the first clusters are sent; it raises if they must not be."""
+        self._check_first = check
 
     async def open(self) -> None:
         """Fence whoever held the partition before, and end the transaction it may have left open."""
@@ -89,6 +96,8 @@ class Publisher:
         ------
         BrokerError
             The transaction is not committed, or nobody knows: read the progress again.
+        InputError
+            Somebody else publishes to the output. Not committed.
         """
         timestamp = at_ms // self._settings.commit_interval_ms * self._settings.commit_interval_ms
         if self._is_spent:
@@ -103,11 +112,27 @@ class Publisher:
         self._is_spent = False
 
     async def _transact(self, outbox: Outbox, offset: OffsetAndMetadata, timestamp: int) -> None:
+        if self._check_first is not None and outbox.clusters:
+            await self._check_first()
+            self._check_first = None
         await self._producer.begin_transaction()
         for topic, values in self._messages(outbox):
-            await self._send(topic, values, timestamp)
+            first = await self._send(topic, values, timestamp)
+            if topic == self._settings.output:
+                self._check_alone(first)
+                # The mark at the end of the transaction takes an offset, too.
+                self._next_offset = first + len(values) + 1
         await self._producer.send_offsets_to_transaction({self._source: offset}, self._settings.group)
         await self._producer.commit_transaction()
+
+    def _check_alone(self, first: int) -> None:
+        """A second group over the same topics would publish every record a second time: it shows in the offsets."""
+        if self._next_offset not in (None, first):
+            raise InputError(
+                f"{self._settings.output}-{self._partition}: somebody else writes to it (a second group over the same "
+                "topics?), which could publish records twice; nothing more was sent. Stop the other, or give it an "
+                "output of its own"
+            )
 
     async def close(self) -> None:
         """Stop the producer; a transaction that is still open is aborted by whoever opens the next one."""
@@ -143,7 +168,8 @@ class Publisher:
         centroid = {name: msgspec.Raw(text.encode()) for name, text in zip(self._names, cluster.centroid, strict=True)}
         return msgspec.json.encode({"centroid": centroid, "size": len(cluster.rows), "subjects": cluster.subjects})
 
-    async def _send(self, topic: str, values: Sequence[bytes], timestamp: int) -> None:
+    async def _send(self, topic: str, values: Sequence[bytes], timestamp: int) -> int:
+        """Send messages and return the offset of the first."""
         # Side topics may have fewer partitions than the input; the output has not, and keeps the number.
         partition = self._partition if topic == self._settings.output else self._partition % self._partitions[topic]
         pending = []
@@ -156,7 +182,8 @@ class Publisher:
                 batch.append(key=None, value=value, timestamp=timestamp)
         batch.close()
         pending.append(await self._producer.send_batch(batch, topic, partition=partition))
-        await asyncio.gather(*pending)
+        sent = await asyncio.gather(*pending)
+        return int(sent[0].offset)
 
 
 def transactional_id(settings: KafkaSection, partition: int) -> str:

@@ -11,6 +11,7 @@ import contextlib
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
@@ -24,7 +25,7 @@ from shoal.kafka.lane import Lane
 from shoal.kafka.leniency import read_leniently
 from shoal.kafka.publisher import Publisher
 from shoal.kafka.seal import Seal
-from shoal.kafka.start import Beginning, Start, begin
+from shoal.kafka.start import Beginning, Start, begin, check_unpublished
 from shoal.policy import KafkaSection, Policy
 from shoal.records import JsonDecoder
 from shoal.watch import Health, Metrics, logger, place_of
@@ -328,6 +329,9 @@ class Session:
             settings, fingerprint, start, seal = self._settings, self._policy.fingerprint, self._start, self._seal
             found = await begin(client, reader, publisher, settings, fingerprint, place.partition, start, seal)
             self._tell(place, found)
+            if found.is_first:
+                # Until then another group may have begun, too.
+                publisher.check_before_first(partial(check_unpublished, self._settings, place.partition))
             lane = Lane(
                 place.topic,
                 place.partition,

@@ -27,7 +27,16 @@ from shoal.kafka.publisher import Outbox, Publisher
 from shoal.kafka.seal import Seal
 from shoal.policy import KafkaSection
 
-__all__ = ["Beginning", "Start", "begin", "check_settled", "committed", "is_published_since", "visible"]
+__all__ = [
+    "Beginning",
+    "Start",
+    "begin",
+    "check_settled",
+    "check_unpublished",
+    "committed",
+    "is_published_since",
+    "visible",
+]
 
 MANY_ANSWERS = 20
 SILENCE_S = 5.0
@@ -49,11 +58,15 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """Where to go on, where the log begins now, and how many offsets were left out if that was asked for."""
+    """Where to go on, where the log begins now, and how many offsets were left out if that was asked for.
+
+    ``is_first``: there was no progress, and nothing was published.
+    """
 
     commit: Commit
     low: int
     skipped: int | None = None
+    is_first: bool = False
 
 
 async def committed(client: AIOKafkaAdminClient, settings: KafkaSection, partition: int) -> OffsetAndMetadata | None:
@@ -136,12 +149,15 @@ async def begin(
         else:
             offset, skipped = high, high - found.offset
     now_ms = time.time_ns() // 1_000_000
+    if skipped is not None:
+        # A worker whose clock was ahead may have published: later starts compare with that.
+        now_ms = max(now_ms, await _latest_published(settings, partition))
     # What was released before a skip is not known.
     origin = offset if skipped is None else 0
     commit = Commit(Snapshot(watermark=offset, next_offset=offset, origin=origin), fingerprint, now_ms)
     # Alone in its transaction: if this commit is lost, nothing else was done.
     await publisher.publish(Outbox(), offset, seal.encode(commit, str(settings.input), partition), now_ms)
-    return Beginning(commit, low, skipped)
+    return Beginning(commit, low, skipped, is_first=skipped is None)
 
 
 def _check_log(state: Snapshot, where: str, low: int, high: int) -> None:
@@ -187,10 +203,16 @@ async def _check_output(settings: KafkaSection, partition: int, commit: Commit) 
         )
 
 
-async def _first_offset(settings: KafkaSection, partition: int, start: Start, low: int, high: int) -> int:
-    where, target = f"{settings.input}-{partition}", TopicPartition(settings.output, partition)
-    await check_settled(settings, target)
-    async with aclosing(visible(settings, target)) as records:
+async def check_unpublished(settings: KafkaSection, partition: int) -> None:
+    """Refuse to begin without progress where somebody has published already.
+
+    Raises
+    ------
+    InputError
+        The output partition holds records that a reader of committed data can see.
+    """
+    where = f"{settings.input}-{partition}"
+    async with aclosing(visible(settings, TopicPartition(settings.output, partition))) as records:
         async for _ in records:
             raise InputError(
                 f"{where}: no progress is committed for group {settings.group}, but {settings.output}-{partition} "
@@ -198,6 +220,21 @@ async def _first_offset(settings: KafkaSection, partition: int, start: Start, lo
                 "'shoal progress POLICY --import FILE', or start with --skip-to-end to go on at the end and count the "
                 "gap, or use an empty output"
             )
+
+
+async def _latest_published(settings: KafkaSection, partition: int) -> int:
+    """Time (ms) of the latest record that the output shows; -1 if it shows none."""
+    place, latest = TopicPartition(settings.output, partition), -1
+    async with aclosing(visible(settings, place, since_ms=time.time_ns() // 1_000_000)) as records:
+        async for record in records:
+            latest = max(latest, record.timestamp)
+    return latest
+
+
+async def _first_offset(settings: KafkaSection, partition: int, start: Start, low: int, high: int) -> int:
+    where, target = f"{settings.input}-{partition}", TopicPartition(settings.output, partition)
+    await check_settled(settings, target)
+    await check_unpublished(settings, partition)
     if start.origin is None:
         raise InputError(
             f"{where}: no progress is committed for group {settings.group}: say where to begin with --from earliest "

@@ -148,11 +148,28 @@ def test_bits_beyond_the_next_offset_survive_a_commit_in_mid_replay() -> None:
         Progress.restore(middle).read([7, 8], [7, 8], [-1, -1], 0)
 
 
+def test_a_flood_from_the_far_future_needs_no_list() -> None:
+    progress, count = Progress(0), 10 * VOID_LIMIT
+    progress.read(range(count), [10] * count, [-1] * count, 0)
+    for offset in range(2, count):
+        progress.refuse_by_clock(offset, 3000 + offset % 2)
+    # By this time the clock could have let in all that is stamped up to 3000.
+    snapshot = progress.snapshot(horizon=3000)
+    assert len(snapshot.void) == VOID_LIMIT
+    assert all(offset % 2 == 0 for offset in snapshot.void)
+    assert progress.snapshot(horizon=2999).void == ()
+    again = Progress.restore(progress.snapshot(horizon=2999), horizon=2999)
+    assert again.recall_void(np.arange(4), np.array([10, 2999, 3000, 3001])).tolist() == [False, False, True, True]
+
+
 def test_offsets_refused_by_the_clock_are_remembered_while_they_matter() -> None:
     progress = Progress(0)
     progress.read(range(4), range(4), [-1] * 4, 0)
-    progress.refuse_by_clock(2)
+    progress.refuse_by_clock(2, 2000)
     assert progress.snapshot().void == (2,)
-    assert Progress.restore(progress.snapshot()).are_void(np.arange(4)).tolist() == [False, False, True, False]
+    stamps = np.full(4, 5)
+    again = Progress.restore(progress.snapshot())
+    assert again.recall_void(np.arange(4), stamps).tolist() == [False, False, True, False]
+    assert again.snapshot().void == (2,)
     progress.resolve([0, 1])
     assert progress.snapshot().void == ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -10,7 +11,7 @@ from aiokafka import errors as kafka_errors
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
-from shoal.errors import BrokerError, BrokerUnavailableError, FencedError, GuaranteeError
+from shoal.errors import BrokerError, BrokerUnavailableError, FencedError, GuaranteeError, InputError
 from shoal.flow import Cluster
 from shoal.kafka import connection, publisher, session, start
 from shoal.kafka.checks import Layout
@@ -54,6 +55,7 @@ class Producer:
         self.calls: list[Any] = []
         self.fail_at, self.error = fail_at, error or kafka_errors.KafkaError("x")
         self.client = self
+        self.ends: dict[str, int] = {}
         self._conns: dict[int, Any] = {}
 
     def _call(self, name: str, *about: Any) -> None:
@@ -67,10 +69,11 @@ class Producer:
     def create_batch(self) -> Batch:
         return Batch(100)
 
-    async def send_batch(self, batch: Batch, topic: str, *, partition: int) -> asyncio.Future[None]:
+    async def send_batch(self, batch: Batch, topic: str, *, partition: int) -> asyncio.Future[Any]:
         self._call("send", topic, partition, list(batch.values), set(batch.stamps))
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        done.set_result(None)
+        done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        done.set_result(SimpleNamespace(offset=self.ends.get(topic, 0)))
+        self.ends[topic] = self.ends.get(topic, 0) + len(batch.values)
         return done
 
     async def send_offsets_to_transaction(self, offsets: Any, group: str) -> None:
@@ -78,6 +81,7 @@ class Producer:
 
     async def commit_transaction(self) -> None:
         self._call("commit")
+        self.ends = {topic: end + 1 for topic, end in self.ends.items()}
 
     async def stop(self) -> None:
         self._call("stop")
@@ -108,6 +112,38 @@ def clusters() -> list[Cluster]:
         Cluster(0, [3, 7], [b'{"x":9}', b'{"x":9}'], ("9",), 2),
         Cluster(1, [4, 9], [b'{"x":1}', b'{"x":1}'], ("1",), 2),
     ]
+
+
+async def test_whoever_else_writes_to_the_output_ends_the_work_before_the_commit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    producer = Producer()
+    ours = made(monkeypatch, producer)
+    for number in range(3):
+        await ours.publish(Outbox(clusters()), number, "meta", 1_234_567)
+    await ours.publish(Outbox(), 4, "meta", 1_234_567)
+    producer.ends["out"] += 1
+    with pytest.raises(InputError, match=r"out-5.*somebody else"):
+        await ours.publish(Outbox(clusters()), 5, "meta", 1_234_567)
+    assert [call[0] for call in producer.calls].count("commit") == 4
+    with pytest.raises(BrokerUnavailableError):
+        await ours.publish(Outbox(), 6, "meta", 1_234_567)
+
+
+async def test_what_must_be_so_before_the_first_clusters_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    producer, asked = Producer(), []
+
+    async def check() -> None:
+        asked.append(len(producer.calls))
+
+    ours = made(monkeypatch, producer)
+    ours.check_before_first(check)
+    await ours.publish(Outbox(), 4, "meta", 1_234_567)
+    assert asked == []
+    before = len(producer.calls)
+    for _ in range(2):
+        await ours.publish(Outbox(clusters()), 5, "meta", 1_234_567)
+    assert asked == [before]
 
 
 async def test_one_transaction_carries_everything_in_this_order(monkeypatch: pytest.MonkeyPatch) -> None:
