@@ -81,7 +81,7 @@ def policy_of(k: int = 2, delta: int = 4, privacy: dict[str, Any] | None = None,
 
 
 def lane_of(policy: Policy, sink: Sink, snapshot: Snapshot = BEGINNING, clock: Clock | None = None) -> Lane:
-    commit = Commit(snapshot, policy.fingerprint, 1)
+    commit = Commit(snapshot, policy.fingerprint, START_MS)
     return Lane("t", 0, policy, JsonDecoder(policy), sink, commit, Metrics(), 0.2, now=clock or Clock())
 
 
