@@ -98,8 +98,10 @@ def released(folder: Path, policy: Policy, name: str, target: str = "out.csv") -
 
 def cells_of(path: Path, dialect: CsvDialect) -> list[list[str]]:
     """Read a file with the standard library alone."""
+    doubled = dialect.escape == "doubled"
+    escapes = {"doublequote": doubled, "escapechar": None if doubled else "\\"}
     with path.open(encoding=dialect.encoding, newline=dialect.line_end) as file:
-        return list(csv.reader(file, **dialect.options))
+        return list(csv.reader(file, **dialect.options | escapes))
 
 
 @settings(max_examples=60, deadline=None)

@@ -52,3 +52,95 @@ def test_utf_16_without_its_mark_is_told_with_file_and_remedy(tmp_path: Path) ->
     out.write_bytes("age,note\n".encode("utf-16-le"))
     with pytest.raises(InputError, match=words.replace("in", "out", 1)):
         verify(policy, source, out)
+
+
+HEAD = "who,age,note\n"
+OTHERS = "".join(f"p{number},{30 + number},well {number}\n" for number in range(6))
+
+
+@pytest.mark.parametrize(
+    ("record", "secret"),
+    [
+        # A mark that is opened in one record and closed in another.
+        ('bert,31,"recovered\nclara,32,positive\nemil,34,screen 5"\n', "clara"),
+        ('bert,31,"recovered\nclara,32,"\n', "clara"),
+        ('bert,31,"recovered\r\nclara, 32 ,positive"\n', "clara"),
+        ('bert,31,"recovered\rclara,32,positive"\n', "clara"),
+        ('bert,31,"clara,32,positive\nand more"\n', "clara"),
+        ('bert,31,"see ""x""\n""clara"",""32"",""a, b"""\n', "clara"),
+    ],
+)
+def test_a_cell_that_holds_a_record_is_refused_and_the_judge_says_the_same(
+    tmp_path: Path, record: str, secret: str
+) -> None:
+    text = (HEAD + record + OTHERS).encode()
+    out, quarantined, verdict = run(tmp_path, policy_of(tmp_path), text)
+    assert secret not in out
+    assert quarantined == [(0, "invalid")]
+    assert verdict.exit_code == 0, verdict.text()
+    assert verdict.counts["unusable"] == 1
+    allowed = policy_of(tmp_path, csv={"multiline": True})
+    out, quarantined, verdict = run(tmp_path, allowed, text)
+    assert secret in out
+    assert quarantined == []
+    assert verdict.exit_code == 0, verdict.text()
+    # Who published it all the same is found out.
+    source, release, evidence = (tmp_path / name for name in ("in.csv", "out.csv", "evidence"))
+    assert verify(policy_of(tmp_path), source, release, evidence).exit_code == 1
+
+
+@pytest.mark.parametrize("note", ["two\nlines", "a, b\nc, d", "x,31\r\ny", "clara,31\nbert,32", "\n", "a,b,c\nd,e,f"])
+def test_a_cell_with_line_ends_that_is_no_record_is_a_cell(tmp_path: Path, note: str) -> None:
+    text = (f'{HEAD}bert,31,"{note}"\n' + OTHERS).encode()
+    out, quarantined, verdict = run(tmp_path, policy_of(tmp_path), text)
+    assert quarantined == []
+    assert f'"{note}"'.encode() in (tmp_path / "out.csv").read_bytes()
+    assert out
+    assert verdict.exit_code == 0, verdict.text()
+
+
+def test_the_halves_of_two_records_in_one_cell_are_refused(tmp_path: Path) -> None:
+    others = "".join(f"p{number},well {number},{30 + number}\n" for number in range(6))
+    text = f'who,note,age\nbert,"fine,31\nclara,positive",32\ndora,"two\nlines",33\n{others}'
+    out, quarantined, verdict = run(tmp_path, policy_of(tmp_path), text.encode())
+    assert "clara" not in out
+    assert "two\nlines" in out
+    assert quarantined == [(0, "invalid")]
+    assert verdict.exit_code == 0, verdict.text()
+
+
+BACKSLASHES = {"csv": {"escape": "backslash", "output": {"escape": "doubled"}}}
+
+
+@pytest.mark.parametrize(
+    ("cell", "note"),
+    [
+        (r"C:\temp\new", r"C:\temp\new"),
+        ("x\\", "x\\"),
+        ('"x\\\\"', "x\\"),
+        (r'"say \"hi\" \n ok"', '"say ""hi"" \\n ok"'),
+        ('"x\\\ny"', '"x\\\ny"'),
+        (r"a\"b", '"a\\""b"'),
+        (r"\"", '"\\"""'),
+        (r'"\\\""', '"\\"""'),
+        (r'"a\,b"', '"a\\,b"'),
+    ],
+)
+def test_a_backslash_escapes_a_quotation_mark_in_quotes_and_nothing_else(tmp_path: Path, cell: str, note: str) -> None:
+    out, quarantined, verdict = run(
+        tmp_path, policy_of(tmp_path, **BACKSLASHES), f"{HEAD}q,35,{cell}\n{OTHERS}".encode()
+    )
+    assert quarantined == []
+    assert f",{note}\n" in out
+    assert out.count("well") == 6
+    assert verdict.exit_code == 0, verdict.text()
+
+
+@pytest.mark.parametrize("cell", ['"a""b"', '"a" ', r'"a"\"', '""""', '"a"\\', '"a"b"c'])
+def test_what_follows_a_closing_mark_is_undecodable_and_takes_nothing_with_it(tmp_path: Path, cell: str) -> None:
+    out, quarantined, verdict = run(
+        tmp_path, policy_of(tmp_path, **BACKSLASHES), f"{HEAD}q,35,{cell}\n{OTHERS}".encode()
+    )
+    assert quarantined == [(0, "undecodable")]
+    assert out.count("well") == 6
+    assert verdict.exit_code == 0, verdict.text()

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from shoal.audit.fields import Fields
 from shoal.audit.reading import AROUND, BLANK, ORIGINAL_EXPORT, File, Form, names_of_first, original_records
+from shoal.audit.strays import Strays
 from shoal.audit.tables import original_header
 from shoal.errors import InputError
 from shoal.policy import Place, Policy
@@ -121,7 +122,7 @@ def read_originals(
     names = _exported(policy, file, wrapped=wrapped, by_line=by_line)
     by_line = by_line and bool(policy.from_envelope)
     exported = names is not None and not by_line
-    fields = Fields(policy, form, released)
+    fields, strays = Fields(policy, form, released), Strays(policy) if form == "csv" else None
     values, subjects, partitions, offsets = array("d"), array("q"), array("q"), array("q")
     kept: list[str | None] = []
     nothing = (0.0,) * len(policy.quasi_identifiers)
@@ -133,7 +134,7 @@ def read_originals(
         if exported and places.setdefault(partition, {}).setdefault(offset, index) != index:
             raise InputError(f"{path}, line {index + 1}: this partition and offset stand twice; export again")
         blank += record is BLANK
-        found = fields.take(record, around)
+        found = None if strays is not None and record and strays.holds_another(record) else fields.take(record, around)
         partitions.append(partition)
         offsets.append(offset)
         values.extend(nothing if found is None else found.values)

@@ -72,11 +72,12 @@ def csv_rows(path: Path, dialect: CsvDialect, *, marked: bool) -> Iterator[tuple
 def _cells(path: Path, dialect: CsvDialect, *, marked: bool) -> Iterator[tuple[str, list[str] | None]]:
     """Text and cells of each record, header first; None where a record is not CSV in its encoding."""
     taken: list[str] = []
+    escapes = _Escapes(dialect)
 
     def feed() -> Iterator[str]:
         for number, line in enumerate(_lines(path, dialect)):
             taken.append(line if number or not marked else line.removeprefix("\ufeff"))
-            yield taken[-1]
+            yield escapes.undone(taken[-1], is_first=len(taken) == 1)
 
     reader = csv.reader(feed(), **dialect.options)
     while True:
@@ -89,6 +90,39 @@ def _cells(path: Path, dialect: CsvDialect, *, marked: bool) -> Iterator[tuple[s
             cells = None
         text = "".join(taken).removesuffix(dialect.line_end)
         yield text, cells if _is_whole(text) else None
+
+
+class _Escapes:
+    """Writes backslashes before quotation marks and backslashes in quotes as RFC 4180 would; all others are letters."""
+
+    def __init__(self, dialect: CsvDialect) -> None:
+        self._dialect = dialect
+        self._inside = False
+
+    def undone(self, line: str, *, is_first: bool) -> str:
+        """Return a line in which only quotation marks are escaped, by doubling; ``is_first``: a record begins."""
+        quote = self._dialect.quote
+        if self._dialect.escape == "doubled":
+            return line
+        inside, fresh, out, place = self._inside and not is_first, is_first, "", 0
+        while place < len(line):
+            sign, pair = line[place], line[place : place + 2]
+            if inside and pair in {"\\\\", "\\" + quote}:
+                out += "\\" if pair == "\\\\" else quote + quote
+                place += 2
+                continue
+            if inside and pair == quote + quote:
+                # No escape here, and nothing may follow the end of a cell.
+                out += quote + "\0"
+                inside = False
+            elif inside:
+                out, inside = out + sign, sign != quote
+            else:
+                out, inside = out + sign, fresh and sign == quote
+                fresh = sign == self._dialect.delimiter
+            place += 1
+        self._inside = inside
+        return out
 
 
 def _lines(path: Path, dialect: CsvDialect) -> Iterator[str]:

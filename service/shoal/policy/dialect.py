@@ -19,7 +19,7 @@ class CsvDialect:
     """One way of writing CSV; by default that of RFC 4180 with lines ended as on Unix.
 
     ``escape`` is what a quotation mark inside a quoted cell is written with: itself (``doubled``) or a backslash.
-    ``line_end`` is the characters themselves.
+    ``line_end`` is the characters themselves. ``multiline`` allows cells that hold what would be records.
     """
 
     delimiter: str = ","
@@ -28,18 +28,15 @@ class CsvDialect:
     decimal: str = "."
     encoding: str = "utf-8"
     line_end: str = "\n"
+    multiline: bool = False
 
     @property
     def options(self) -> dict[str, Any]:
-        """What a `csv.reader` must be told."""
-        is_doubled = self.escape == "doubled"
-        return {
-            "delimiter": self.delimiter,
-            "quotechar": self.quote,
-            "doublequote": is_doubled,
-            "escapechar": None if is_doubled else "\\",
-            "strict": True,
-        }
+        """What a `csv.reader` must be told, once backslashes are brought to doubled quotation marks.
+
+        Its own escapes drop a backslash before any character, and a line end behind one ends no record.
+        """
+        return {"delimiter": self.delimiter, "quotechar": self.quote, "doublequote": True, "strict": True}
 
 
 def dialects(document: Document) -> tuple[CsvDialect, CsvDialect]:

@@ -151,8 +151,12 @@ class DialectSection(Section):
 
 
 class CsvSection(DialectSection):
-    """``csv``: the dialect of CSV files; ``output`` says where the output's differs."""
+    """``csv``: the dialect of CSV files; ``output`` says where the output's differs.
 
+    ``multiline``: cells may hold lines that would be records by themselves.
+    """
+
+    multiline: bool | None = None
     output: DialectSection | None = None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import compress
 from typing import TypeAlias
 
 import numpy as np
@@ -14,6 +15,7 @@ from shoal.records.encoder import CsvEncoder
 from shoal.records.intake import Candidates, Column, Intake, TailWriter, mask, refuse
 from shoal.records.json_decoder import DEFAULT_MAX_BYTES
 from shoal.records.numerals import canonical
+from shoal.records.swallowed import Swallowed
 
 __all__ = ["CsvCells", "CsvDecoder"]
 
@@ -49,6 +51,7 @@ class CsvDecoder:
         names = [attribute.name for attribute in policy.attributes] if columns is None else list(columns)
         self._intake = Intake(policy, encoder or CsvEncoder(policy), hash_key, max_bytes)
         self._width = len(names)
+        self._swallowed = Swallowed(policy, names)
         self._quasi = [names.index(attribute.name) for attribute in policy.quasi_identifiers]
         self._kept: list[tuple[int, Attribute]] = [(names.index(a.name), a) for a in policy.kept]
         self._subject = None if policy.subject is None else names.index(policy.subject.name)
@@ -68,7 +71,7 @@ class CsvDecoder:
         -------
         Block
             The records, and place and reason of every other: ``undecodable`` if it was None, ``too_large`` if its
-            kept fields are longer than ``max_bytes``, ``invalid`` if it does not fit the policy.
+            kept fields are longer than ``max_bytes``, ``invalid`` if it does not fit the policy or holds another.
 
         Notes
         -----
@@ -88,6 +91,12 @@ class CsvDecoder:
                 index.append(place)
                 records.append(cells)
         columns: Sequence[Column] = list(zip(*records, strict=True)) if records else [()] * self._width
+        swallowed = set(self._swallowed.among(columns))
+        if swallowed:
+            rejected += [(index[place], Reason.INVALID) for place in swallowed]
+            chosen = [place not in swallowed for place in range(len(index))]
+            index = list(compress(index, chosen))
+            columns = [tuple(compress(column, chosen)) for column in columns]
         return self._intake.block(self._candidates(index, columns, rejected), rejected)
 
     def _candidates(

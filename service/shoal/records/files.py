@@ -10,6 +10,7 @@ from typing import BinaryIO, TypeVar
 
 from shoal.errors import InputError
 from shoal.policy import Policy
+from shoal.records.backslashes import Backslashes
 from shoal.records.block import SLICE
 from shoal.records.csv_decoder import CsvCells
 from shoal.records.encodings import Recoded
@@ -96,6 +97,7 @@ class CsvReader:
         self._slices = _lines(source, _LONGEST_CSV_LINE, self._end.encode())
         self._pending: deque[str] = deque()
         self._broken_bytes = False
+        self._backslashes = Backslashes(dialect.quote, dialect.delimiter) if dialect.escape == "backslash" else None
         self._reader = csv.reader(self._feed(), **dialect.options)
         _require_values(policy, name)
         self.columns = _checked_header(self._header(), policy, name)
@@ -116,6 +118,8 @@ class CsvReader:
                 records.append(next(self._reader))
             except csv.Error:
                 records.append(None)
+                if self._backslashes is not None:
+                    self._backslashes.restart()
             except StoppedReading:
                 break
         if self._broken_bytes:
@@ -126,7 +130,8 @@ class CsvReader:
     def _feed(self) -> Iterator[str]:
         """Lines for the csv module, which asks for more than is at hand only inside a quoted cell."""
         while self._pending or self._refill():
-            yield self._pending.popleft()
+            line = self._pending.popleft()
+            yield line if self._backslashes is None else self._backslashes.doubled(line)
 
     def _refill(self) -> bool:
         lines = next(self._slices, None)
