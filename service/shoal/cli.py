@@ -169,7 +169,7 @@ def _progress(options: argparse.Namespace) -> int:
     policy, settings = _for_kafka(options)
     if options.export_to is not None:
         _keep_apart(options.export_to, options.policy, settings.metadata_key_file)
-        write_text(options.export_to, asyncio.run(export_progress(settings)) + "\n")
+        write_text(options.export_to, asyncio.run(export_progress(settings)) + "\n", private=True)
     elif options.import_from is not None:
         partitions = asyncio.run(import_progress(_read(options.import_from), policy, settings))
         print(json.dumps({"imported": partitions}))

@@ -96,7 +96,8 @@ async def test_what_is_exported_can_be_brought_back_after_the_group_was_lost(sta
     places = await worked(stage)
     file = tmp_path / "progress.json"
     async with stage.command("progress", "--export", str(file), name="export") as process:
-        assert await process.ended() == 0, process.said
+        assert await process.ended() == 0
+    assert file.stat().st_mode & 0o077 == 0, process.said
     stage.document["kafka"]["group"] += "-again"
     async with stage.process("--from", "earliest") as process:
         assert await process.ended() == 2

@@ -205,7 +205,7 @@ def _publish(draft: Path, target: Path, *, private: bool) -> None:
     draft.replace(target)
 
 
-def write_text(path: str, text: str) -> None:
-    """Write a small text file, whole."""
-    with opened_for_writing(path) as file:
+def write_text(path: str, text: str, *, private: bool = False) -> None:
+    """Write a small text file, whole; with ``private`` for its owner alone."""
+    with opened_for_writing(path, private=private) as file:
         file.write(text.encode())

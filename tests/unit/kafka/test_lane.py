@@ -128,6 +128,26 @@ async def test_nothing_decided_after_the_clock_refused_a_record_is_sent_before_t
     assert second.clusters
 
 
+async def test_the_time_of_commits_never_goes_back() -> None:
+    times: list[int] = []
+
+    class Noting(Sink):
+        async def publish(self, outbox: Outbox, watermark: int, metadata: str, at_ms: int) -> None:
+            times.append(at_ms)
+
+    clock = Clock()
+    lane = lane_of(policy_of(), Noting(), clock=clock)
+    for offset, step in enumerate((1, -100, 1, 200)):
+        await lane.intake([record(4 * offset + number) for number in range(4)])
+        clock.s += step
+        await lane.tick(at_end=False)
+        await asyncio.sleep(0)
+        lane.check()
+    assert len(times) >= 3
+    assert times == sorted(times)
+    assert times[0] > START_MS
+
+
 async def test_reading_waits_when_too_many_transactions_wait_for_each_other() -> None:
     policy, sink = policy_of(), Sink(gate=asyncio.Event())
     lane = lane_of(policy, sink)
