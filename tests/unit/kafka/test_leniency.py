@@ -1,0 +1,62 @@
+"""Batches with header names that are not UTF-8, without a broker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from aiokafka.consumer import fetcher
+from aiokafka.record import default_records
+from shoal.kafka import leniency
+
+pytestmark = pytest.mark.unit
+
+
+class Odd(str):
+    """A name as a client without manners would send it."""
+
+    __slots__ = ()
+
+    def encode(self, *_: str) -> bytes:
+        return b"\xff" + str.encode(self)
+
+
+def batch(names: list[str], *, transactional: bool = False) -> bytes:
+    builder = default_records._DefaultRecordBatchBuilderPy(2, 0, int(transactional), 7, 0, 0, 1 << 20)
+    for number, name in enumerate(names):
+        builder.append(number, 1000 + number, b"k", b"v%d" % number, [(name, b"1")])
+    return bytes(builder.build())
+
+
+def read(data: bytes) -> list[Any]:
+    records, found = leniency._Records(data), []
+    while records.has_next():
+        one = records.next_batch()
+        assert one.validate_crc()
+        found.append((one.base_offset, one.is_transactional, one.is_control_batch, list(one)))
+    return found
+
+
+def test_a_name_that_is_not_utf8_is_no_name_that_a_policy_can_have() -> None:
+    data = batch(["ward", Odd("ward"), "ward"])
+    with pytest.raises(UnicodeDecodeError):
+        list(fetcher.MemoryRecords(data).next_batch())
+    ((_, _, _, records),) = read(data)
+    names = [record.headers[0][0] for record in records]
+    assert names[::2] == ["ward", "ward"]
+    with pytest.raises(UnicodeEncodeError):
+        names[1].encode()
+    assert [record.value for record in records] == [b"v0", b"v1", b"v2"]
+    assert [record.timestamp for record in records] == [1000, 1001, 1002]
+
+
+def test_other_batches_are_read_as_ever_beside_it() -> None:
+    data = batch(["a"], transactional=True) + batch([Odd("b")], transactional=True) + batch(["c"])
+    assert [(one[1], one[3][0].headers[0][0]) for one in read(data)][::2] == [(True, "a"), (False, "c")]
+    assert [one[1] for one in read(data)] == [True, True, False]
+
+
+def test_leniency_is_turned_on_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetcher, "MemoryRecords", fetcher.MemoryRecords)
+    assert leniency.read_leniently()
+    assert not leniency.read_leniently()
