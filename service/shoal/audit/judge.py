@@ -17,7 +17,7 @@ from shoal.audit.releases import Release, read_release
 from shoal.audit.rows import compare_rows, judge_order
 from shoal.audit.tally import Tally
 from shoal.audit.verdict import NOT_SHOWN, Verdict
-from shoal.audit.witness import Named, Summary, read_evidence, read_quarantine, read_summary
+from shoal.audit.witness import Named, Reference, Summary, read_evidence, read_quarantine, read_summary
 from shoal.errors import InputError
 from shoal.policy import Policy
 
@@ -101,7 +101,8 @@ def verify(
     case = _Case(policy, originals, release, grids)
     case.examine(witness, keeps_order=said is not None and said.get("keep_order") is True)
     if quarantine is not None or complete:
-        references = iter(()) if quarantine is None else read_quarantine(Path(quarantine))
+        references = [] if quarantine is None else list(read_quarantine(Path(quarantine)))
+        case.reach(references)
         case.balance(balance_references(originals, case.used, references, complete=complete))
     if strict:
         case.balance([judge_unchanged(case.unchanged)])
@@ -121,6 +122,7 @@ class _Case:
         self._policy, self._originals, self._release, self._grids = policy, originals, release, grids
         self._tallies = list(release.checks)
         self._clusters: Clusters | None = None
+        self._reached = 0
         self.doubts: list[str] = []
         self.unchanged = look_at_unchanged(policy, originals)
         self.warnings = [text for field in self.unchanged for text in field.warnings()]
@@ -155,6 +157,11 @@ class _Case:
         self._tallies += compare_rows(self._release, clusters.found)
         self._tallies += judge_order(self._release, clusters.found, self._originals, keeps_order=keeps_order)
 
+    def reach(self, references: list[Reference]) -> None:
+        """Note how far references go."""
+        found = [self._originals.find(reference.partition, reference.offset) for reference in references]
+        self._reached = max((index + 1 for index in found if index is not None), default=0)
+
     def balance(self, tallies: list[Tally]) -> None:
         """Add what the accounts showed."""
         self._tallies += tallies
@@ -162,10 +169,12 @@ class _Case:
     def facts(self) -> Facts:
         """Say what was counted, for the summary to agree with."""
         clusters = self._clusters
+        released = 0 if clusters is None else clusters.used.rfind(1) + 1
+        reached = len(self._originals) if self._originals.wrapped else max(self._reached, released)
         sizes = [] if clusters is None else [len(cluster.members) for cluster in clusters.found]
         return Facts(
             records=len(self._originals),
-            blank=self._originals.blank,
+            reached=reached,
             rows=len(self._release),
             clusters=None if clusters is None else clusters.named,
             smallest=min(sizes, default=None),

@@ -27,9 +27,9 @@ CORRELATION = 0.5
 class Unchanged:
     """A field that is published as it came: how well a record can be found by it.
 
-    ``unique`` is the share of values that only one record has, ``steady`` the largest rank correlation with the order
-    of arrival in a partition; both None where records are too few to tell. ``acknowledged``: the policy says
-    ``publish_unchanged`` of it.
+    ``unique`` is the share of values that only one record has (nulls and empty cells are none), ``steady`` the largest
+    rank correlation with the order of arrival in a partition; both None where records are too few to tell.
+    ``acknowledged``: the policy says ``publish_unchanged`` of it.
     """
 
     name: str
@@ -120,8 +120,9 @@ def _unique_share(values: Sequence[str]) -> float:
     counts: dict[str, int] = {}
     for value in values:
         counts[value] = counts.get(value, 0) + 1
-    counts.pop("null", None)
-    return sum(count == 1 for count in counts.values()) / len(values)
+    for nothing in ("null", '""'):  # the latter is how the cell of a table is empty
+        counts.pop(nothing, None)
+    return sum(count == 1 for count in counts.values()) / max(1, sum(counts.values()))
 
 
 def _ranks(values: Sequence[str]) -> npt.NDArray[np.float64]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from shoal.audit.fields import Fields
-from shoal.audit.reading import AROUND, BLANK, ORIGINAL_EXPORT, File, Form, names_of_first, original_records
+from shoal.audit.reading import AROUND, ORIGINAL_EXPORT, File, Form, is_ended, names_of_first, original_records
 from shoal.audit.strays import Strays
 from shoal.audit.tables import original_header
 from shoal.errors import InputError
@@ -22,7 +23,7 @@ NOBODY = -1
 _PART = {Place.KEY: "key", Place.HEADER: "headers", Place.TIMESTAMP: "timestamp"}
 
 
-@dataclass(slots=True)
+@dataclass
 class Originals:
     """All records of the original, in its order.
 
@@ -35,8 +36,8 @@ class Originals:
     kept: list[str | None]
     partitions: npt.NDArray[np.int64]
     offsets: npt.NDArray[np.int64]
-    blank: int
     wrapped: bool
+    file: File | None = None
     _places: dict[int, dict[int, int]] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -45,7 +46,16 @@ class Originals:
     @property
     def usable(self) -> int:
         """Number of records that fit the policy."""
-        return int(np.count_nonzero(self.subjects != NOBODY))
+        return self.usable_of(len(self))
+
+    def usable_of(self, first: int) -> int:
+        """Number of those among the first so many records."""
+        return int(np.count_nonzero(self.subjects[:first] != NOBODY))
+
+    @cached_property
+    def is_ended(self) -> bool:
+        """Whether the last record has its end; else whoever followed the file may not have read it."""
+        return self.file is None or is_ended(self.file)
 
     def find(self, partition: int, offset: int) -> int | None:
         """Index of a record; None if there is none."""
@@ -128,12 +138,10 @@ def read_originals(
     nothing = (0.0,) * len(policy.quasi_identifiers)
     people: dict[str, int] = {}
     places: dict[int, dict[int, int]] = {}
-    blank = 0
     for index, original in enumerate(original_records(file, names, by_line=by_line)):
         partition, offset, record, around = original
         if exported and places.setdefault(partition, {}).setdefault(offset, index) != index:
             raise InputError(f"{path}, line {index + 1}: this partition and offset stand twice; export again")
-        blank += record is BLANK
         found = None if strays is not None and record and strays.holds_another(record) else fields.take(record, around)
         partitions.append(partition)
         offsets.append(offset)
@@ -152,7 +160,7 @@ def read_originals(
         kept=kept,
         partitions=np.frombuffer(partitions, dtype=np.int64),
         offsets=np.frombuffer(offsets, dtype=np.int64),
-        blank=blank,
         wrapped=exported,
+        file=file,
         _places=places,
     )

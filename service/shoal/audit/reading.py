@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import codecs
 import json
+import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple, NoReturn, TypeAlias
+from typing import Literal, NamedTuple, NoReturn, TypeAlias, TypeVar
 
-from shoal.audit.tables import csv_rows
+from shoal.audit.tables import csv_rows, is_csv_ended
 from shoal.errors import InputError
 from shoal.policy import CsvDialect
 
@@ -33,6 +34,7 @@ __all__ = [
     "Token",
     "byte_lines",
     "form_of",
+    "is_ended",
     "json_value",
     "names_of_first",
     "original_records",
@@ -41,6 +43,7 @@ __all__ = [
 
 Form: TypeAlias = Literal["csv", "jsonl"]
 Record: TypeAlias = Mapping[str, object]
+Item = TypeVar("Item")
 
 ORIGINAL_EXPORT = frozenset({"partition", "offset", "value"})
 AROUND = frozenset({"key", "headers", "timestamp"})
@@ -49,7 +52,7 @@ RELEASED_EXPORT = frozenset({"partition", "value"})
 FARTHEST = 1 << 62
 """Partitions, offsets and counts stay within it."""
 BLANK: Record = {}
-"""A line with nothing on it: whether it counts as a record is a matter of taste."""
+"""A line with nothing on it: a record that cannot be read if one follows, else none."""
 
 _FORMS: dict[str, Form] = {".csv": "csv", ".jsonl": "jsonl", ".json": "jsonl", ".ndjson": "jsonl"}
 
@@ -126,6 +129,25 @@ def byte_lines(path: Path, *, marked: bool = False) -> Iterator[bytes]:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
 
 
+def _without_blank_end(items: Iterable[Item], is_blank: Callable[[Item], bool]) -> Iterator[Item]:
+    """Leave out blank ones at the end: they are no records, as others are that something follows."""
+    waiting: list[Item] = []
+    for item in items:
+        waiting.append(item)
+        if not is_blank(item):
+            yield from waiting
+            waiting.clear()
+
+
+def is_ended(file: File) -> bool:
+    """Whether the last record has its end; whoever follows a file waits for it."""
+    if file.form == "csv":
+        return is_csv_ended(file.path, file.dialect)
+    with file.path.open("rb") as lines:
+        lines.seek(-min(1, lines.seek(0, os.SEEK_END)), os.SEEK_END)
+        return lines.read() in {b"", b"\n"}
+
+
 def json_value(text: bytes) -> object:
     """Read one JSON text with its numbers as numbers; objects become `Pairs`.
 
@@ -166,7 +188,11 @@ def names_of_first(path: Path) -> frozenset[str]:
 
 def _export(path: Path, needed: frozenset[str], known: frozenset[str]) -> Iterator[tuple[int, Record]]:
     """Line numbers from 1 and the lines of an export."""
-    for number, text in enumerate(byte_lines(path, marked=known != RELEASED_EXPORT), 1):
+    is_original = known != RELEASED_EXPORT
+    lines: Iterable[bytes] = byte_lines(path, marked=is_original)
+    if is_original:
+        lines = _without_blank_end(lines, lambda text: not text.strip())
+    for number, text in enumerate(lines, 1):
         line = _record(text)
         if line is None or not needed <= line.keys() <= known:
             more = ", ".join(sorted(known - needed))
@@ -205,10 +231,12 @@ def original_records(
             record = _record(str(value)) if _is_text(value) else _as_record(value)
             yield Original(partition, offset, record, _around(file.path, number, line))
     elif file.form == "csv":
-        for number, (_, cells) in enumerate(csv_rows(file.path, file.dialect, marked=True)):
+        rows = (cells for _, cells in csv_rows(file.path, file.dialect, marked=True))
+        for number, cells in enumerate(_without_blank_end(rows, lambda cells: cells == {})):
             yield Original(0, number, BLANK if cells == {} else cells, BLANK)
     else:
-        for number, text in enumerate(byte_lines(file.path, marked=True)):
+        lines = _without_blank_end(byte_lines(file.path, marked=True), lambda text: not text.strip())
+        for number, text in enumerate(lines):
             yield Original(0, number, _record(text) if text.strip() else BLANK, BLANK)
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import codecs
 import csv
+from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from shoal.errors import InputError
 from shoal.policy import CsvDialect
 
-__all__ = ["csv_rows", "original_header", "released_header"]
+__all__ = ["csv_rows", "is_csv_ended", "original_header", "released_header"]
 
 _BROKEN = "shoal.audit.broken"
 codecs.register_error(_BROKEN, lambda error: ("\udcff", getattr(error, "end", 1)))
@@ -69,15 +70,30 @@ def csv_rows(path: Path, dialect: CsvDialect, *, marked: bool) -> Iterator[tuple
             yield text, dict(zip(header, cells, strict=True))
 
 
+def is_csv_ended(path: Path, dialect: CsvDialect) -> bool:
+    """Whether the last record has its end: a line end, and outside of quotation marks."""
+    last = deque(_records(path, dialect, marked=True), maxlen=1)
+    return all(is_ended for _, _, is_ended in last)
+
+
 def _cells(path: Path, dialect: CsvDialect, *, marked: bool) -> Iterator[tuple[str, list[str] | None]]:
     """Text and cells of each record, header first; None where a record is not CSV in its encoding."""
+    for text, cells, _ in _records(path, dialect, marked=marked):
+        yield text.removesuffix(dialect.line_end), cells
+
+
+def _records(path: Path, dialect: CsvDialect, *, marked: bool) -> Iterator[tuple[str, list[str] | None, bool]]:
+    """The same with its end, and whether it has one."""
     taken: list[str] = []
     escapes = _Escapes(dialect)
+    is_over = False
 
     def feed() -> Iterator[str]:
+        nonlocal is_over
         for number, line in enumerate(_lines(path, dialect)):
             taken.append(line if number or not marked else line.removeprefix("\ufeff"))
             yield escapes.undone(taken[-1], is_first=len(taken) == 1)
+        is_over = True
 
     reader = csv.reader(feed(), **dialect.options)
     while True:
@@ -88,8 +104,9 @@ def _cells(path: Path, dialect: CsvDialect, *, marked: bool) -> Iterator[tuple[s
             return
         except csv.Error:
             cells = None
-        text = "".join(taken).removesuffix(dialect.line_end)
-        yield text, cells if _is_whole(text) else None
+        text = "".join(taken)
+        # A reader that went over the end wanted more: a quotation mark was never closed.
+        yield text, cells if _is_whole(text) else None, text.endswith(_end(dialect)) and not is_over
 
 
 class _Escapes:
@@ -127,9 +144,8 @@ class _Escapes:
 
 def _lines(path: Path, dialect: CsvDialect) -> Iterator[str]:
     """Lines with their ends: a carriage return ends one only where the dialect says so."""
-    end = "\r" if dialect.line_end == "\r" else "\n"
     try:
-        with path.open(encoding=dialect.encoding, errors=_BROKEN, newline=end) as file:
+        with path.open(encoding=dialect.encoding, errors=_BROKEN, newline=_end(dialect)) as file:
             yield from file
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
@@ -139,6 +155,11 @@ def _lines(path: Path, dialect: CsvDialect) -> Iterator[str]:
             f"{path}, line 1: no byte order mark, which {dialect.encoding} needs; give csv.encoding (of a "
             "release: csv.output.encoding) utf-16-le or utf-16-be"
         ) from None
+
+
+def _end(dialect: CsvDialect) -> str:
+    """What ends a line of an original, whatever stands before it."""
+    return "\r" if dialect.line_end == "\r" else "\n"
 
 
 def _is_whole(text: str) -> bool:

@@ -15,7 +15,7 @@ NOT_SHOWN = (
     "delay, and when anything was released",
     "aborted messages, which a read_uncommitted reader can see",
     "whether each suppression was needed",
-    "measures of information loss in the summary",
+    "measures of information loss in the summary, and its clipped values, displacement, excess span, delay and speed",
     "earlier or other releases of the same records",
 )
 """What files cannot show."""

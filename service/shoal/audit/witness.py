@@ -17,6 +17,7 @@ __all__ = ["Named", "Reference", "Summary", "is_whole", "read_evidence", "read_q
 
 Summary: TypeAlias = Mapping[str, Any]
 
+_CLUSTER = ("partition", "cluster", "offsets")
 _REFERENCE = ("topic", "partition", "offset", "reason")
 _AGAIN = "write the evidence again with --evidence"
 
@@ -39,6 +40,7 @@ class Named:
 class Reference:
     """A record that was not released, by reference; ``closed`` if it says no more than it may."""
 
+    topic: str
     partition: int
     offset: int
     reason: str
@@ -56,6 +58,8 @@ def read_evidence(path: Path) -> Iterator[Named]:
     for number, line in enumerate(byte_lines(path), 1):
         place = f"{path}, line {number}"
         found = _object(line, place, _AGAIN)
+        if found.keys() - set(_CLUSTER):
+            raise InputError(f"{place}: must be {', '.join(_CLUSTER)} and nothing else; {_AGAIN}")
         offsets = found.get("offsets")
         if not isinstance(offsets, list) or isinstance(offsets, Pairs):
             raise InputError(f"{place}: offsets must be a list of integers; {_AGAIN}")
@@ -77,9 +81,9 @@ def read_quarantine(path: Path) -> Iterator[Reference]:
         place, again = f"{path}, line {number}", "export the quarantine again"
         found = _object(line, place, again)
         partition, offset = (_integer(found, name, place, again) for name in ("partition", "offset"))
-        reason = str(found.get("reason"))
-        closed = set(found) == set(_REFERENCE) and reason in {"undecodable", "invalid", "suppressed", "too_large"}
-        yield Reference(partition, offset, reason, closed)
+        topic, reason = found.get("topic"), str(found.get("reason"))
+        is_known = isinstance(topic, str) and reason in {"undecodable", "invalid", "suppressed", "too_large"}
+        yield Reference(str(topic), partition, offset, reason, set(found) == set(_REFERENCE) and is_known)
 
 
 def read_summary(source: Path | Summary) -> Summary:

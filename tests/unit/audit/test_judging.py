@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 from shoal.audit import Verdict, verify
+from shoal.audit.reading import File, is_ended
 from shoal.errors import InputError
+from shoal.policy import CsvDialect
 from unit.audit.naive_release import POLICY, World, broken, load_policy, make_records, make_world
 
 pytestmark = pytest.mark.unit
@@ -292,15 +294,74 @@ def test_the_summary_of_a_table_is_compared(tmp_path: Path) -> None:
     assert "accounts" in broken(world.judge(summary=True))
 
 
-def test_blank_lines_may_be_records_or_not(tmp_path: Path) -> None:
+def test_blank_lines_are_records_unless_nothing_follows_them(tmp_path: Path) -> None:
     world = make_world(tmp_path)
-    world.original_lines = [*map(json.dumps, world.records), "", " "]
-    for records_in in (60, 61, 62):
-        world.summary |= {"records_in": records_in, "quarantined": {"undecodable": records_in - 60}}
-        assert world.judge(summary=True).exit_code == 0
-    world.summary |= {"records_in": 63, "quarantined": {"undecodable": 3}}
+    world.original_lines = [*map(json.dumps, world.records), "", " ", ""]
+    assert world.judge(summary=True, complete=True).exit_code == 0
+    world.original_lines[-1] = "{}"
+    world.summary |= {"records_in": 63, "quarantined": {"undecodable": 2, "invalid": 1}}
+    assert world.judge(summary=True).exit_code == 0
+    assert broken(world.judge(summary=True, complete=True)) == {"complete"}
+
+
+def test_a_file_that_grew_since_it_was_read_is_not_broken_but_not_complete(tmp_path: Path) -> None:
+    world = make_world(tmp_path)
+    world.original_lines = [json.dumps(record) for record in [*world.records, *world.records[:2]]]
     verdict = world.judge(summary=True)
-    assert broken(verdict) == {"accounts"}
+    assert verdict.exit_code == 0
+    assert any("60 records read; the 2 that follow were not examined" in warning for warning in verdict.warnings)
+    assert broken(world.judge(summary=True, complete=True)) == {"complete"}
+
+
+def test_no_record_behind_the_last_one_read_was_released_or_is_referenced(tmp_path: Path) -> None:
+    world = make_world(tmp_path)
+    world.summary |= {"records_in": 59, "released": 60, "held": -1}
+    assert broken(world.judge(summary=True)) == {"accounts"}
+    world = make_world(tmp_path)
+    world.original_lines = [json.dumps(record) for record in [*world.records, *world.records[:2]]]
+    path = tmp_path / "quarantine.jsonl"
+    for offset, found in ((60, {"accounts"}), (61, {"accounts"})):
+        path.write_text(json.dumps({"topic": "t", "partition": 0, "offset": offset, "reason": "invalid"}) + "\n")
+        assert broken(world.judge(summary=True, quarantine=path)) == found
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.jsonl", '{"who":"p'),
+        ("a.jsonl", "[]"),
+        ("a.csv", "p9,3"),
+        ("a.csv", 'p9,30,"x\n'),
+        ("a.csv", 'p9,30,"x\ny'),
+    ],
+)
+@pytest.mark.parametrize("is_begun", [True, False])
+def test_a_last_record_without_an_end_need_not_have_been_read(
+    tmp_path: Path,
+    name: str,
+    text: str,
+    is_begun: bool,  # noqa: FBT001
+) -> None:
+    header = "who,age,note\n" if name == "a.csv" else ""
+    path = tmp_path / name
+    path.write_text(header + ('p,3,"a"b\n' if header else "{}\n") + (text if is_begun else ""))
+    assert is_ended(File.of(path, CsvDialect())) is not is_begun
+
+
+def test_a_last_record_without_an_end_is_not_missed_and_any_other_is(tmp_path: Path) -> None:
+    world = make_world(tmp_path)
+    paths = world.write()
+    policy, whole = load_policy(tmp_path), paths["original"].read_text()
+
+    def judged(text: str) -> Verdict:
+        paths["original"].write_text(text)
+        return verify(policy, *paths.values(), complete=True)
+
+    begun = judged(whole + '{"patient":"p')
+    assert begun.exit_code == 0
+    assert "the last record has no end" in begun["complete"].note
+    assert broken(judged(whole + '{"patient":"p\n')) == {"complete"}
+    assert broken(judged(whole + '{}\n{"patient":"p')) == {"complete"}
 
 
 def test_another_reading_of_the_policy_is_a_warning(tmp_path: Path) -> None:
@@ -358,6 +419,24 @@ def test_common_values_in_no_order_are_not_warned_of(tmp_path: Path) -> None:
     assert warned(tmp_path, [number % 3 for number in range(60)]) == []
     assert warned(tmp_path, [None] * 60) == []
     assert warned(tmp_path, ["x"] * 30 + [None] * 30) == []
+
+
+@pytest.mark.parametrize(("unique", "is_told"), [(2, False), (4, True)])
+def test_more_than_a_twentieth_of_unique_values_is_warned_of(tmp_path: Path, unique: int, is_told: bool) -> None:  # noqa: FBT001
+    common = [f"c{number % 3}" for number in range(60 - unique)]
+    values = [*common[:20], *(f"u{number}" for number in range(unique)), *common[20:]]
+    assert any("are unique" in text for text in warned(tmp_path, values)) is is_told
+
+
+@pytest.mark.parametrize("csv", [False, True])
+def test_unique_values_are_a_share_of_those_that_are_there(tmp_path: Path, csv: bool) -> None:  # noqa: FBT001
+    world = make_world(tmp_path, 60, csv=csv)
+    for number, record in enumerate(world.records):
+        record["ward"] = f"w{number * 7 % 60}" if number % 20 == 7 else None
+    world.release()
+    assert world.judge().measures["unique_share.ward"] == 1
+    assert any(text.startswith("ward") and "unique" in text for text in world.judge().warnings)
+    assert broken(world.judge(strict=True)) == {"unchanged"}
 
 
 def test_few_records_are_always_unique_and_not_warned_of(tmp_path: Path) -> None:

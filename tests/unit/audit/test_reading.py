@@ -84,6 +84,13 @@ def test_csv_records_are_numbered_without_the_header(tmp_path: Path) -> None:
     ]
 
 
+def test_what_stands_behind_the_last_carriage_return_of_windows_lines_is_no_record(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"a,b\r\n1,2\r\n3,4\r\n")
+    found = list(original_records(File.of(path, CsvDialect(line_end="\r"))))
+    assert [one.record for one in found] == [None, None]
+
+
 def test_the_text_of_a_released_row_is_what_stands_in_the_file(tmp_path: Path) -> None:
     path = file(tmp_path, 'a,b\n1,"x\ny"\n"1",z\r\n', "a.csv")
     assert [text for _, text, _ in released(path)] == ['1,"x\ny"', '"1",z\r']

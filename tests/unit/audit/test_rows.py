@@ -18,7 +18,7 @@ pytestmark = pytest.mark.unit
 def originals(kept: list[str | None]) -> Originals:
     n = len(kept)
     numbers = np.arange(n)
-    return Originals(np.zeros((n, 1)), numbers, kept, np.zeros(n, np.int64), numbers, 0, wrapped=False)
+    return Originals(np.zeros((n, 1)), numbers, kept, np.zeros(n, np.int64), numbers, wrapped=False)
 
 
 def release(rows: list[tuple[str, str]], *, wrapped: bool) -> Release:
