@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from decimal import Decimal
 from typing import NamedTuple, TypeAlias, TypeVar
+from unicodedata import normalize
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,6 +21,8 @@ SLICE = 1024
 
 FARTHEST = 1 << 62
 """Positions and marks stay within +-2^62, so that their differences fit 64 bits."""
+
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,17})?")
 
 AnyArray: TypeAlias = NDArray[np.generic]
 AnyNumber = TypeVar("AnyNumber", np.float64, np.int64)
@@ -173,7 +178,9 @@ class Border:
 
 
 class Names:
-    """Codes of subjects: integers stand for themselves, strings are numbered as they come.
+    """Codes of subjects: integers stand for themselves, strings are numbered as they come, by the one text of a person.
+
+    Trimmed, in Unicode's composed form, and numbers by their value: "7", "07" and "7.0 " are one.
 
     Parameters
     ----------
@@ -212,7 +219,7 @@ class Names:
         self._offered = kind
         if kind == "integers":
             return given.astype(np.int64)
-        return np.array([self._code(name) for name in given.tolist()], np.int64)
+        return np.array([self._code(_one_text(name)) for name in given.tolist()], np.int64)
 
     def keep(self, count: int) -> None:
         """Count records as taken; strings that none of the last delta of them bore are forgotten in time."""
@@ -229,6 +236,16 @@ class Names:
             self._next += code == self._next
             self._recent[name] = code
         return code
+
+
+def _one_text(name: str) -> str:
+    text = normalize("NFC", name).strip()
+    if not _NUMBER.fullmatch(text):
+        return text
+    sign, digits, exponent = Decimal(text).as_tuple()
+    whole = "".join(map(str, digits)).lstrip("0")
+    short = whole.rstrip("0")
+    return f"{'-' * sign}{short}e{int(exponent) + len(whole) - len(short)}" if short else "0"
 
 
 def as_array(given: ArrayLike, name: str) -> AnyArray:

@@ -323,7 +323,8 @@ class StreamAggregator:
         values : array_like of float64, shape (n, d)
             Quasi-identifiers, finite; d is that of the first call. Not modified.
         subjects : array_like of int or str, shape (n,), optional
-            The person of each record. Left out (then always): every record is a person of its own.
+            The person of each record; texts as in records, trimmed, composed and numbers by value ("7" is "07"). Left
+            out (then always): every record is a person of its own.
         confidential : array_like, length n, optional
             Taken for later rules; so far only its length is looked at.
 

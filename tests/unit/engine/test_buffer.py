@@ -127,6 +127,40 @@ def test_strings_are_numbered_as_they_come(subjects: Any) -> None:
     assert names.codes(["c", "b"], 2).tolist() == [2, 1]
 
 
+@pytest.mark.parametrize(
+    "spellings",
+    [
+        ["7", "07", " 7\u00a0", "+7", "7.0", "70e-1", "7."],
+        ["0", "-0", "0.00", "0e9", ".0"],
+        ["a", "a ", "\ta"],
+        ["é", "e\u0301"],
+        ["-.5", "-0.50", "-5e-1"],
+    ],
+)
+def test_all_spellings_of_a_person_have_one_code(spellings: list[str]) -> None:
+    assert set(Names(10).codes(spellings, len(spellings)).tolist()) == {0}
+
+
+def test_texts_that_are_not_the_same_value_are_different_people() -> None:
+    people = [
+        "7",
+        "-7",
+        "70",
+        "7e",
+        "0x7",
+        "٧",
+        "7_0",
+        "1" * 40,
+        "1" * 39 + "2",
+        "A",
+        "a",
+        "1e-9",
+        "1e9",
+        "9" * 30 + "e" + "9" * 17,
+    ]
+    assert Names(99).codes(people, len(people)).tolist() == list(range(len(people)))
+
+
 @pytest.mark.parametrize("subjects", [[5, -1], np.array([5, -1], np.int8), (5, -1)])
 def test_integers_stand_for_themselves(subjects: Any) -> None:
     assert Names(10).codes(subjects, 2).tolist() == [5, -1]

@@ -115,6 +115,13 @@ def test_values_come_back_as_means_of_what_was_pushed_whatever_the_weights() -> 
     assert len(stream._values) == len(stream._positions) == 0
 
 
+def test_two_spellings_of_a_name_are_not_two_people() -> None:
+    stream = StreamAggregator(2, 3)
+    values = [[0.0], [0.0], [0.0], [0.0]]
+    assert stream.push(values, ["7", "07", "7.0", " 7"]).positions.tolist() == []
+    assert stream.flush().suppressed.tolist() == [1, 2, 3]
+
+
 def test_names_and_numbers_of_subjects_are_the_same_people() -> None:
     random = np.random.default_rng(4)
     values, codes = random.random((500, 2)), random.integers(0, 40, 500)
