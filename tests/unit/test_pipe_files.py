@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from shoal.audit import Verdict, verify
-from shoal.errors import InputError
+from shoal.errors import ConfigError, InputError
 from shoal.pipe import Files, run_pipe
 from shoal.policy import Policy
 
@@ -144,3 +146,34 @@ def test_what_follows_a_closing_mark_is_undecodable_and_takes_nothing_with_it(tm
     assert quarantined == [(0, "undecodable")]
     assert out.count("well") == 6
     assert verdict.exit_code == 0, verdict.text()
+
+
+@pytest.mark.parametrize("room", [2000, 12_000])
+def test_a_disk_that_is_full_puts_nothing_in_place(tmp_path: Path, room: int) -> None:
+    policy_of(tmp_path)
+    text = HEAD + "".join(f"p{number},{number % 100},{'x' * 50}\n" for number in range(300))
+    (tmp_path / "in.csv").write_text(text)
+    names = ["out.csv", "evidence", "summary", "quarantine"]
+    for name in names:
+        (tmp_path / name).write_text("old")
+    flags = ["-o", "out.csv", "--evidence", "evidence", "--summary", "summary", "--quarantine", "quarantine"]
+    command = [sys.executable, "-m", "shoal.cli", "pipe", "policy.yaml", "-i", "in.csv", *flags]
+    limited = ["prlimit", f"--fsize={room}", "--", *command]
+    done = subprocess.run(limited, cwd=tmp_path, capture_output=True, timeout=150, check=False)
+    assert (done.returncode, done.stderr) == (2, b"shoal: out.csv: File too large\n")
+    assert [(tmp_path / name).read_text() for name in names] == ["old"] * 4
+    assert {path.name for path in tmp_path.iterdir()} == {"in.csv", "policy.yaml", *names}
+
+
+def test_a_summary_is_its_owners_alone(tmp_path: Path) -> None:
+    run(tmp_path, policy_of(tmp_path), (HEAD + OTHERS).encode())
+    modes = {name: (tmp_path / name).stat().st_mode & 0o077 for name in ("summary", "evidence", "quarantine")}
+    assert modes == dict.fromkeys(modes, 0)
+
+
+def test_two_names_of_one_file_are_refused(tmp_path: Path) -> None:
+    out, evidence = tmp_path / "out.csv", tmp_path / "evidence"
+    out.touch()
+    evidence.hardlink_to(out)
+    with pytest.raises(ConfigError, match="named twice"):
+        Files("-", str(out), evidence=str(evidence)).check(str(tmp_path / "policy.yaml"))

@@ -30,7 +30,7 @@ class Desk:
 
     Notes
     -----
-    Guarantee: a cluster is handed to ``target`` in one call, whole.
+    Guarantee: a cluster is handed to ``target`` in one call, whole, after its evidence.
     """
 
     encoder: RecordEncoder
@@ -42,10 +42,11 @@ class Desk:
     def write(self, outcome: Outcome, refused: Sequence[tuple[int, str]] = ()) -> None:
         """Write clusters, and references to the records that are not published (place and reason)."""
         for cluster in outcome.clusters:
-            self.target.write(self.encoder.lines(cluster.rows))
+            # Evidence first: of what has left, somebody must know whose it was, whatever happens in between.
             if self.evidence is not None:
                 line = {"partition": 0, "cluster": cluster.number, "offsets": cluster.places}
                 self.evidence.write(msgspec.json.encode(line) + b"\n")
+            self.target.write(self.encoder.lines(cluster.rows))
         told = [*refused, *((place, Reason.SUPPRESSED.value) for place in outcome.suppressed)]
         if self.quarantine is not None and told:
             lines = [{"topic": self.topic, "partition": 0, "offset": place, "reason": why} for place, why in told]

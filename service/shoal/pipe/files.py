@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import IO, BinaryIO, Literal, Protocol
+from typing import IO, BinaryIO, Literal, Protocol, Self, cast
 
 from shoal.errors import ConfigError, InputError
 
 __all__ = [
     "PIPE",
+    "Drafts",
     "Files",
     "Form",
     "Sink",
@@ -52,7 +53,7 @@ class Files:
         """
         outputs = [name for name in (self.target, self.summary, self.evidence, self.quarantine) if name is not None]
         named = [os.path.realpath(name) for name in (self.source, policy, *outputs) if name not in {PIPE, os.devnull}]
-        twice = sorted({name for name in named if named.count(name) > 1})
+        twice = sorted({name for name in named if named.count(name) > 1} or _linked(named))
         if twice or outputs.count(PIPE) > 1:
             raise ConfigError(f"{twice[0] if twice else 'standard output'}: named twice; give each its own file")
 
@@ -66,6 +67,13 @@ class Files:
             Neither tells.
         """
         return _form_of(self.source, self.form), _form_of(self.target, self.target_form or self.form)
+
+
+def _linked(names: list[str]) -> list[str]:
+    """Names of one and the same file by hard links."""
+    files = {name: os.stat(name) for name in names if Path(name).is_file()}  # noqa: PTH116 - the device is needed
+    nodes = [(one.st_dev, one.st_ino) for one in files.values()]
+    return [name for name, node in zip(files, nodes, strict=True) if nodes.count(node) > 1]
 
 
 def _form_of(path: str, told: Form | None) -> Form:
@@ -89,9 +97,10 @@ class Sink(Protocol):
 class Whole:
     """Writes each text at once, so that a reader never sees half of it; a file is cut back if it took only a part."""
 
-    def __init__(self, file: IO[bytes]) -> None:
+    def __init__(self, file: IO[bytes], name: str) -> None:
         file.flush()
         self._file = getattr(file, "raw", file)
+        self._name = name
 
     def write(self, data: bytes) -> None:
         """Write all of it, or none if the disk is full."""
@@ -99,10 +108,15 @@ class Whole:
         try:
             while done < len(data):
                 done += self._file.write(rest[done:]) or 0
-        except OSError:
+        except OSError as error:
             if done and self._file.seekable():
                 self._file.truncate(self._file.tell() - done)
-            raise
+            raise _named(error, self._name) from None
+
+
+def _named(error: OSError, name: str) -> OSError:
+    """The same, with the file it is about: what only a descriptor was told of names none."""
+    return OSError(error.errno, error.strerror, name)
 
 
 @contextmanager
@@ -128,8 +142,11 @@ def opened_for_appending(path: str, *, private: bool = False) -> Iterator[Sink]:
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from None
     with os.fdopen(descriptor, "wb", buffering=0) as file:
-        yield Whole(file)
-        os.fsync(file.fileno())
+        yield Whole(file, path)
+        try:
+            os.fsync(file.fileno())
+        except OSError as error:
+            raise _named(error, path) from None
 
 
 @contextmanager
@@ -154,55 +171,107 @@ def opened_for_reading(path: str) -> Iterator[BinaryIO]:
         yield file
 
 
+@dataclass(slots=True)
+class _Draft:
+    """A file that is not in its place yet."""
+
+    file: IO[bytes]
+    target: Path
+    name: str
+    private: bool
+
+    def write(self, data: bytes) -> None:
+        """Take all of it."""
+        try:
+            self.file.write(data)
+        except OSError as error:
+            raise _named(error, self.name) from None
+
+    def finish(self) -> None:
+        """Bring everything to the disk, with the rights that the file shall have."""
+        # A temporary file is its owner's alone; a finished one that is not private gets the rights of any new file.
+        mask = os.umask(0)
+        os.umask(mask)
+        try:
+            self.file.flush()
+            if self.target.exists():
+                os.fchmod(self.file.fileno(), self.target.stat().st_mode & 0o777)
+            elif not self.private:
+                os.fchmod(self.file.fileno(), 0o666 & ~mask)
+            os.fsync(self.file.fileno())
+        except OSError as error:
+            raise _named(error, self.name) from None
+
+    def discard(self) -> None:
+        """Take it away, if it is not in its place."""
+        with suppress(OSError):  # of what could not be written there is something left to write
+            self.file.close()
+        Path(self.file.name).unlink(missing_ok=True)
+
+
+class Drafts:
+    """Files that appear under their names together, whole, when the context ends well; else none of them does.
+
+    All are on the disk before the first is put in place; they are put there in the order in which they were opened. A
+    file that exists keeps its permissions, a link its place.
+    """
+
+    def __init__(self) -> None:
+        self._drafts: list[_Draft] = []
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def open(self, path: str, *, private: bool = False) -> Sink:
+        """Begin a file (with ``private`` a new one is for its owner alone), a device, or standard output.
+
+        Raises
+        ------
+        InputError
+            It cannot be written there.
+        """
+        if path == PIPE:
+            if sys.stdout is None:
+                raise InputError("standard output is closed; give -o FILE")
+            return Whole(sys.stdout.buffer, "standard output")
+        target = Path(path).resolve()
+        if target.is_dir():
+            raise InputError(f"{path}: is a folder; name a file in it")
+        if target.exists() and not target.is_file():
+            # A device or a pipe is written to as it is; it cannot be put in place whole.
+            return Whole(self._stack.enter_context(target.open("wb", buffering=0)), path)
+        try:
+            file = NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False)  # noqa: SIM115
+        except OSError as error:
+            raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+        self._drafts.append(_Draft(cast("IO[bytes]", file), target, path, private))
+        return self._drafts[-1]
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                for draft in self._drafts:
+                    draft.finish()
+                for draft in self._drafts:
+                    Path(draft.file.name).replace(draft.target)
+        finally:
+            for draft in self._drafts:
+                draft.discard()
+            self._stack.close()
+
+
 @contextmanager
 def opened_for_writing(path: str, *, private: bool = False) -> Iterator[Sink]:
-    """Open a file that appears under its name when the context ends well, and never half; or standard output.
-
-    With ``private`` a new file is for its owner alone. A file that exists keeps its permissions, a link its place.
+    """Open one file, as `Drafts` does.
 
     Raises
     ------
     InputError
         It cannot be written there.
     """
-    if path == PIPE:
-        if sys.stdout is None:
-            raise InputError("standard output is closed; give -o FILE")
-        yield Whole(sys.stdout.buffer)
-        sys.stdout.buffer.flush()
-        return
-    target = Path(path).resolve()
-    if target.is_dir():
-        raise InputError(f"{path}: is a folder; name a file in it")
-    if target.exists() and not target.is_file():
-        # A device or a pipe is written to as it is; it cannot be put in place whole.
-        with target.open("wb") as file:
-            yield Whole(file)
-        return
-    try:
-        draft = NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False)  # noqa: SIM115
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
-    try:
-        with draft:
-            yield draft
-            draft.flush()
-            os.fsync(draft.fileno())
-        _publish(Path(draft.name), target, private=private)
-    except BaseException:
-        Path(draft.name).unlink(missing_ok=True)
-        raise
-
-
-def _publish(draft: Path, target: Path, *, private: bool) -> None:
-    # A temporary file is its owner's alone; a finished one that is not private gets the rights of any new file.
-    mask = os.umask(0)
-    os.umask(mask)
-    if target.exists():
-        draft.chmod(target.stat().st_mode & 0o777)
-    elif not private:
-        draft.chmod(0o666 & ~mask)
-    draft.replace(target)
+    with Drafts() as drafts:
+        yield drafts.open(path, private=private)
 
 
 def write_text(path: str, text: str, *, private: bool = False) -> None:

@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from shoal.flow import Accounts, Admission, Flow, Outcome
 from shoal.pipe.desk import Clock, Desk
-from shoal.pipe.files import PIPE, Files, Form, opened_for_appending, opened_for_reading, opened_for_writing
+from shoal.pipe.files import PIPE, Drafts, Files, Form, Sink, opened_for_appending, opened_for_reading
 from shoal.pipe.follow import Followed, followed
 from shoal.policy import Policy
 from shoal.records import (
@@ -62,9 +62,14 @@ def run_pipe(policy: Policy, files: Files, stop: Event | None = None) -> None:
     form, target_form = files.forms
     encoder: RecordEncoder = CsvEncoder(policy) if target_form == "csv" else Encoder(policy)
     flow = Flow(policy, encoder)
-    opened = opened_for_writing if stop is None else opened_for_appending
     follow: Followed | None = None
-    with ExitStack() as stack:
+    with Drafts() as drafts, ExitStack() as stack:
+
+        def opened(name: str, *, private: bool = False) -> Sink:
+            if stop is None:
+                return drafts.open(name, private=private)
+            return stack.enter_context(opened_for_appending(name, private=private))
+
         if stop is None:
             source = stack.enter_context(opened_for_reading(files.source))
         else:
@@ -75,12 +80,12 @@ def run_pipe(policy: Policy, files: Files, stop: Event | None = None) -> None:
             blocks = _blocks(source, form, policy, encoder, files.source)
         except StoppedReading:
             blocks = iter(())
-        target = stack.enter_context(opened(files.target))
+        target = opened(files.target)
         evidence, quarantine = (
-            None if name is None else stack.enter_context(opened(name, private=True))
-            for name in (files.evidence, files.quarantine)
+            None if name is None else opened(name, private=True) for name in (files.evidence, files.quarantine)
         )
-        summary = None if files.summary is None else stack.enter_context(opened_for_writing(files.summary))
+        # Its sums are exact: whoever has them computes with them.
+        summary = None if files.summary is None else drafts.open(files.summary, private=True)
         desk = Desk(encoder, target, evidence, quarantine, Path(files.source).name)
         header = encoder.header()
         if header is not None:
