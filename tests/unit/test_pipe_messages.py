@@ -122,24 +122,85 @@ def test_the_release_does_not_depend_on_how_messages_are_spelled(tmp_path: Path)
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ('{"age":4}', r"in\.jsonl, line 2: not a message with value, headers, key, timestamp; .*or leave 'from' out"),
-        ("[]", "line 2: not a message"),
-        ('{"value":{},"key":"a","timestamp":1}', r"line 2: .*attributes\.ill is read from header:ill"),
-        ('{"value":{},"headers":[],"timestamp":1}', r"line 2: .*attributes\.who is read from key"),
-        ('{"value":{},"key":"a","key":"b","headers":[],"timestamp":1}', "line 2: not a message"),
-        ('{"value":{},"key":"a","headers":{},"timestamp":1}', "line 2: not a message"),
-        ('{"value":{},"key":"a","headers":[["a"]],"timestamp":1}', "line 2: not a message"),
-        ('{"value":{},"key":"a","headers":[],"timestamp":"1"}', "line 2: not a message"),
-        ('{"value":{},"key":"a","headers":[],"timestamp":1,"more":1}', "line 2: not a message"),
-        ("", "line 2: not a message"),
+        ('{"age":4}', r"in\.jsonl, line 1: not a message with value, headers, key, timestamp; .*or leave 'from' out"),
+        ("[]", "line 1: not a message"),
+        ('{"value":{},"key":"a","timestamp":1}', r"line 1: .*attributes\.ill is read from header:ill"),
+        ('{"value":{},"headers":[],"timestamp":1}', r"line 1: .*attributes\.who is read from key"),
+        ('{"value":{},"key":"a","key":"b","headers":[],"timestamp":1}', "line 1: not a message"),
+        ("", "line 1: not a message"),
     ],
 )
-def test_a_line_that_is_no_message_is_named_and_nothing_is_written(tmp_path: Path, line: str, words: str) -> None:
+def test_a_file_that_begins_without_a_message_is_refused_and_nothing_is_written(
+    tmp_path: Path, line: str, words: str
+) -> None:
     policy, source = policy_of(tmp_path), tmp_path / "in.jsonl"
-    source.write_text(f"{json.dumps(message(0))}\n{line}\n{json.dumps(message(1))}\n")
+    source.write_text(f"{line}\n{json.dumps(message(0))}\n{json.dumps(message(1))}\n")
     with pytest.raises(InputError, match=words):
         run_pipe(policy, Files(str(source), str(tmp_path / "out.jsonl")))
     assert not (tmp_path / "out.jsonl").exists()
+
+
+GOOD = json.dumps(message(7))
+DEEP = "[" * 70 + "]" * 70
+AGE = '"{\\"age\\": 37}"'
+
+
+@pytest.mark.parametrize(
+    ("line", "fate"),
+    [
+        ("", "undecodable"),
+        ("   ", "undecodable"),
+        ("rubbish", "undecodable"),
+        (GOOD.replace(AGE, "NaN"), "undecodable"),
+        (GOOD[:-9], "undecodable"),
+        (GOOD.replace(AGE, '{"age": ' + DEEP + "}"), "undecodable"),
+        (GOOD.replace('"person 7"', DEEP), "undecodable"),
+        (GOOD.replace('"person 7"', "[" * 50_000), "undecodable"),
+        ("[]", "invalid"),
+        ('{"age":4}', "invalid"),
+        (GOOD.replace('"key"', '"k"'), "invalid"),
+        (GOOD.replace("{", '{"topic": "x", ', 1), "invalid"),
+        (GOOD.replace("{", '{"key": "x", ', 1), "invalid"),
+        (json.dumps(message(7, headers=None)), "invalid"),
+        (json.dumps(message(7, headers={})), "invalid"),
+        (json.dumps(message(7, headers=[["ill"]])), "invalid"),
+        (json.dumps(message(7, timestamp=None)), "invalid"),
+        (json.dumps(message(7, timestamp="1")), "invalid"),
+        (json.dumps(message(7, timestamp=T + 0.5)), "invalid"),
+        (json.dumps(message(7, timestamp=1e12)), "invalid"),
+        (json.dumps(message(7, timestamp=10**4299)), "invalid"),
+    ],
+)
+def test_a_line_that_is_no_message_is_refused_alone_and_the_judge_says_the_same(
+    tmp_path: Path, line: str, fate: str
+) -> None:
+    assert AGE in GOOD
+    policy, source, out = policy_of(tmp_path), tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    lines = [json.dumps(message(number)) for number in range(40)]
+    source.write_text("\n".join([*lines[:20], line, *lines[20:]]) + "\n")
+    evidence, quarantine, summary = (str(tmp_path / name) for name in ("evidence", "quarantine", "summary"))
+    run_pipe(policy, Files(str(source), str(out), None, None, summary, evidence, quarantine))
+    told = [json.loads(one) for one in Path(quarantine).read_text().splitlines()]
+    assert [(one["offset"], one["reason"]) for one in told] == [(20, fate)]
+    assert len(out.read_text().splitlines()) == 40
+    verdict = verify(policy, source, out, evidence, summary, quarantine=quarantine, complete=True)
+    assert verdict.exit_code == 0, verdict.text()
+    assert verdict.counts["unusable"] == 1
+
+
+def test_what_the_policy_does_not_read_of_a_message_is_not_looked_at(tmp_path: Path) -> None:
+    attributes = {"who": ATTRIBUTES["who"], "age": ATTRIBUTES["age"]}
+    odd: list[dict[str, Any]] = [
+        {"headers": None},
+        {"headers": [[1]]},
+        {"timestamp": None},
+        {"timestamp": 1.5},
+        {"offset": "x"},
+    ]
+    lines = [message(number, **(odd[number] if number < len(odd) else {})) for number in range(30)]
+    out, verdict = run(tmp_path, policy_of(tmp_path, attributes), lines)
+    assert verdict.exit_code == 0, verdict.text()
+    assert len(out.read_text().splitlines()) == 30
 
 
 def test_a_plain_file_is_refused_where_the_policy_reads_keys(tmp_path: Path) -> None:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import codecs
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple, NoReturn, TypeAlias, TypeVar
+from typing import Literal, NamedTuple, NoReturn, TypeAlias, TypeGuard, TypeVar
 
 from shoal.audit.tables import csv_rows, is_csv_ended
 from shoal.errors import InputError
@@ -51,6 +52,7 @@ AROUND = frozenset({"key", "headers", "timestamp"})
 RELEASED_EXPORT = frozenset({"partition", "value"})
 FARTHEST = 1 << 62
 """Partitions, offsets and counts stay within it."""
+_TIME = re.compile(r"-?[0-9]{1,18}")
 BLANK: Record = {}
 """A line with nothing on it: a record that cannot be read if one follows, else none."""
 
@@ -223,13 +225,7 @@ def original_records(
         Whether the lines of an export are numbered like those of a plain file: from 0, in partition 0.
     """
     if exported is not None:
-        for number, line in _export(file.path, exported, ORIGINAL_EXPORT | AROUND):
-            places = ("partition", "offset")
-            here = (0, number - 1) if by_line else (_integer(file.path, number, line, name) for name in places)
-            partition, offset = here
-            value = line["value"]
-            record = _record(str(value)) if _is_text(value) else _as_record(value)
-            yield Original(partition, offset, record, _around(file.path, number, line))
+        yield from _messages(file.path, exported) if by_line else _exported(file.path, exported)
     elif file.form == "csv":
         rows = (cells for _, cells in csv_rows(file.path, file.dialect, marked=True))
         for number, cells in enumerate(_without_blank_end(rows, lambda cells: cells == {})):
@@ -240,18 +236,50 @@ def original_records(
             yield Original(0, number, _record(text) if text.strip() else BLANK, BLANK)
 
 
-def _around(path: Path, number: int, line: Record) -> Record:
+def _exported(path: Path, needed: frozenset[str]) -> Iterator[Original]:
+    """Messages of a topic. Broken lines are the export's fault, not a record's."""
+    for number, line in _export(path, needed, ORIGINAL_EXPORT | AROUND):
+        partition, offset = (_integer(path, number, line, name) for name in ("partition", "offset"))
+        if "timestamp" in line:
+            _integer(path, number, line, "timestamp")
+        if not _is_headers(line.get("headers", [])):
+            raise InputError(f"{path}, line {number}: headers must be a list of [name, text or null]; export again")
+        yield Original(partition, offset, _value(line), _around(line))
+
+
+def _messages(path: Path, needed: frozenset[str]) -> Iterator[Original]:
+    """Messages in a file, numbered by line; one that is none, or has no usable part, is a record nobody can use."""
+    lines = _without_blank_end(byte_lines(path, marked=True), lambda text: not text.strip())
+    for number, text in enumerate(lines):
+        line = _record(text)
+        if line is None or not needed <= line.keys() <= ORIGINAL_EXPORT | AROUND:
+            yield Original(0, number, None if text.strip() else BLANK, BLANK)
+        else:
+            yield Original(0, number, _value(line), _around(line))
+
+
+def _value(line: Record) -> Record | None:
+    value = line["value"]
+    return _record(str(value)) if _is_text(value) else _as_record(value)
+
+
+def _around(line: Record) -> Record:
     """What stood around a value, by the words of `from`: texts, and a number; without what is missing or doubled."""
     found: dict[str, object] = {}
     if _is_text(line.get("key")):
         found["key"] = line["key"]
-    if "timestamp" in line and _integer(path, number, line, "timestamp") >= 0:
-        found["timestamp"] = line["timestamp"]
+    time = line.get("timestamp")
+    if isinstance(time, Token) and _TIME.fullmatch(time) and int(time) >= 0:
+        found["timestamp"] = time
     headers = line.get("headers", [])
-    if not isinstance(headers, list) or isinstance(headers, Pairs) or not all(_is_header(header) for header in headers):
-        raise InputError(f"{path}, line {number}: headers must be a list of [name, text or null]; export again")
+    if not _is_headers(headers):
+        return found
     times = Counter(name for name, _ in headers)
     return found | {f"header:{name}": text for name, text in headers if times[name] == 1 and _is_text(text)}
+
+
+def _is_headers(headers: object) -> TypeGuard[list[tuple[object, object]]]:
+    return isinstance(headers, list) and not isinstance(headers, Pairs) and all(map(_is_header, headers))
 
 
 def _is_header(header: object) -> bool:

@@ -11,6 +11,7 @@ import msgspec
 
 from shoal.errors import InputError
 from shoal.policy import Place, Policy
+from shoal.records.block import Reason
 from shoal.records.files import JsonLines
 from shoal.records.json_decoder import DEFAULT_MAX_BYTES
 from shoal.records.scan import closer_look
@@ -24,11 +25,16 @@ _FIELDS = frozenset({"value", "key", "headers", "timestamp", "partition", "offse
 _FIELD_OF = {Place.KEY: "key", Place.HEADER: "headers", Place.TIMESTAMP: "timestamp"}
 _NO_TEXT = b"\xff"
 """Stands for bytes that are not UTF-8, which JSON cannot hold."""
+_NO_RECORD = b"[]"
+"""Stands for the value of a line that is JSON, and no message."""
+_DEEPEST = 65
+"""The value may be as deep as one of its own."""
 
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _by_name = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _text = msgspec.json.Decoder(str).decode
-_time = msgspec.json.Decoder(int).decode
+_well_formed = msgspec.json.Decoder(msgspec.Raw).decode
+_TIME = re.compile(rb"-?[0-9]{1,18}")
 _headers = msgspec.json.Decoder(list[tuple[str, msgspec.Raw]]).decode
 
 
@@ -46,7 +52,8 @@ class WrappedLines:
 
     Each line is an object of ``value`` (the record, or its text, or null) and ``key`` (a text or null), ``headers``
     (a list of ``[name, text or null]``) and ``timestamp`` (ms), of which those must be there that the policy reads;
-    ``partition`` and ``offset`` may be there. An object in place of a text stands for bytes that are not UTF-8.
+    ``partition`` and ``offset`` may be there. An object in place of a text stands for bytes that are not UTF-8. Whether
+    it is a file of messages is told by its first line; any other that is none is an undecodable or invalid record.
 
     Parameters
     ----------
@@ -65,7 +72,7 @@ class WrappedLines:
     Raises
     ------
     InputError
-        A line is no such object. What stands in its parts is for the decoder to judge.
+        The first line is no such object. What stands in the parts of a message is for the decoder to judge.
     """
 
     def __init__(self, stream: BinaryIO, policy: Policy, *, name: str = "input") -> None:
@@ -82,35 +89,56 @@ class WrappedLines:
     def _message(self, line: bytes) -> tuple[bytes | None, Around]:
         self._number += 1
         if len(line) > LONGEST_LINE:
-            return line, Around(None, (), -1)
+            return line, _NOTHING
+        if closer_look(line, _DEEPEST) is not None:
+            line = _STRING.sub(_text_or_list, line)
+        found = _parts(line)
+        if self._number == 1 and not {"value", *self._needed} <= found.keys():
+            raise self._refusal(next((name for name in ("value", *self._needed) if name not in found), ""))
+        if not {"value", *self._needed} <= found.keys() <= _FIELDS:
+            return (_NO_RECORD if _is_json(line) else None), _NOTHING
         try:
-            if closer_look(line) is not None:
-                line = _STRING.sub(_text_or_list, line)
-            if closer_look(line) is None:
-                return self._opened(_by_name(line))
-        except (msgspec.MsgspecError, ValueError, RecursionError):
-            pass
-        raise self._refusal("value")
-
-    def _opened(self, found: dict[str, msgspec.Raw]) -> tuple[bytes | None, Around]:
-        missing = [name for name in ("value", *self._needed) if name not in found]
-        if missing or not found.keys() <= _FIELDS:
-            raise self._refusal(missing[0] if missing else "")
-        around = Around(
-            _bytes(found["key"]) if "key" in found else None,
-            [(name, _bytes(text)) for name, text in _headers(found["headers"])] if "headers" in found else (),
-            _time(found["timestamp"]) if "timestamp" in found else -1,
-        )
+            around = self._around(found)
+        except (msgspec.MsgspecError, ValueError):
+            return _NO_RECORD, _NOTHING
         value = bytes(found["value"])
         return (value if value.startswith(b"{") else _bytes(found["value"])), around
+
+    def _around(self, found: dict[str, msgspec.Raw]) -> Around:
+        """What the policy reads of the envelope; the rest is not looked at."""
+        time = bytes(found["timestamp"]) if "timestamp" in self._needed else b"-1"
+        return Around(
+            _bytes(found["key"]) if "key" in self._needed else None,
+            [(name, _bytes(text)) for name, text in _headers(found["headers"])] if "headers" in self._needed else (),
+            int(time) if _TIME.fullmatch(time) else -1,
+        )
 
     def _refusal(self, field: str) -> InputError:
         attribute = self._needed.get(field) or next(iter(self._needed.values()))
         names = ", ".join(["value", *sorted(self._needed)])
         return InputError(
             f"{self._name}, line {self._number}: not a message with {names}; attributes.{attribute.name} is read from "
-            f"{attribute.source}: give a JSON object of these on every line, or leave 'from' out"
+            f"{attribute.source}: give a JSON object of these on every line, the first among them, or leave 'from' out"
         )
+
+
+_NOTHING = Around(None, (), -1)
+
+
+def _parts(line: bytes) -> dict[str, msgspec.Raw]:
+    """Fields of a line; none if it is no object with each of them once."""
+    try:
+        return _by_name(line) if closer_look(line, _DEEPEST) is None else {}
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return {}
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        _well_formed(line)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return False
+    return closer_look(line, _DEEPEST) is not Reason.UNDECODABLE
 
 
 def _text_or_list(string: re.Match[bytes]) -> bytes:
