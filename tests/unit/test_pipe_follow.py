@@ -165,7 +165,7 @@ def test_what_has_waited_for_long_enough_leaves_though_nothing_comes(tmp_path: P
         assert stopped(process) == (0, "")
 
 
-@pytest.mark.parametrize("fate", ["cut short", "gone", "put in the place of"])
+@pytest.mark.parametrize("fate", ["cut short", "written anew", "gone", "put in the place of"])
 def test_a_file_that_is_another_now_ends_it_with_2(tmp_path: Path, fate: str) -> None:
     source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     source.write_bytes(lines(0, 30))
@@ -173,6 +173,11 @@ def test_a_file_that_is_another_now_ends_it_with_2(tmp_path: Path, fate: str) ->
         wait(lambda: rows(out) >= 10, "clusters")
         if fate == "cut short":
             os.truncate(source, 10)
+        elif fate == "written anew":
+            # Stopped meanwhile: it is longer than before whenever somebody looks.
+            process.send_signal(signal.SIGSTOP)
+            source.write_bytes(lines(100, 200))
+            process.send_signal(signal.SIGCONT)
         elif fate == "gone":
             source.unlink()
         else:
@@ -184,6 +189,13 @@ def test_a_file_that_is_another_now_ends_it_with_2(tmp_path: Path, fate: str) ->
     assert told.startswith(b"shoal: in.jsonl: ")
     # All that was read has left, and the accounts say so.
     assert rows(out) == json.loads((tmp_path / "s.json").read_text())["released"] == 30
+
+
+def test_a_folder_is_told_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").mkdir()
+    with following(tmp_path, "-i", "in.jsonl", "-o", "out.jsonl") as process:
+        _, told = process.communicate(timeout=150)
+    assert (process.returncode, told) == (2, b"shoal: in.jsonl: cannot be read: Is a directory\n")
 
 
 def test_an_output_that_holds_something_is_not_added_to(tmp_path: Path) -> None:

@@ -19,6 +19,9 @@ __all__ = ["Followed", "followed"]
 POLL_S = 0.1
 """How often is looked whether a file has grown."""
 
+_TAIL_BYTES = 4096
+"""So much of what was read must stand before what comes: a file may be cut short and filled between two looks."""
+
 
 class Followed:
     """Bytes as they are written, until somebody stops it; the end of a file is no end.
@@ -42,8 +45,10 @@ class Followed:
 
     def __init__(self, descriptor: int, path: str, stop: Event) -> None:
         self._descriptor, self._path, self._stop = descriptor, path, stop
+        self._name = "standard input" if path == PIPE else path
         self._is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
-        self._position = 0
+        self._position = os.lseek(descriptor, 0, os.SEEK_CUR) if self._is_file else 0
+        self._tail = b""
         self.idle: Callable[[], None] = lambda: None
         self.fault: InputError | None = None
 
@@ -58,7 +63,9 @@ class Followed:
         while not self._stop.is_set():
             chunk = self._chunk(size)
             if chunk:
+                self._require_same_tail()
                 self._position += len(chunk)
+                self._tail = (self._tail + chunk)[-_TAIL_BYTES:]
                 return chunk
             if chunk is not None and self._path == PIPE and not self._is_file:
                 return b""
@@ -75,6 +82,15 @@ class Followed:
             return os.read(self._descriptor, size)
         except BlockingIOError:
             return None
+        except OSError as error:
+            raise InputError(f"{self._name}: cannot be read: {error.strerror}") from None
+
+    def _require_same_tail(self) -> None:
+        """What was read last must still stand where it stood, or what follows it was never meant to follow it."""
+        if self._is_file and self._tail:
+            place = self._position - len(self._tail)
+            if os.pread(self._descriptor, len(self._tail), place) != self._tail:
+                self._end("was cut short and written anew")
 
     def _require_same_file(self) -> None:
         if not self._is_file:
@@ -92,9 +108,9 @@ class Followed:
                     self._end("was put in the place of another file")
 
     def _end(self, what: str) -> None:
-        name = "standard input" if self._path == PIPE else self._path
         self.fault = InputError(
-            f"{name}: {what} while it was followed; what was read before has left, begin anew with what came after it"
+            f"{self._name}: {what} while it was followed; what was read before has left, begin anew with what came "
+            "after it"
         )
         raise StoppedReading
 

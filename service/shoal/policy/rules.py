@@ -23,6 +23,8 @@ _QUASI_ONLY = ("scale", "bounds", "out_of_bounds", "integer", "resolution", "wei
 _KEY_LIKE = re.compile(r"[0-9a-fA-F]{64}|[A-Za-z0-9+/_-]{43}=?")
 _LARGEST_EXACT = 2**53
 _LARGEST_DELTA = 10_000_000
+_LONGEST_DELAY_S = 1_000_000_000
+"""30 years; times in ms stay far within 64 bits."""
 _FINEST, _COARSEST = Decimal("1e-15"), Decimal("1e15")
 
 
@@ -193,8 +195,8 @@ def _delay_rules(stream: StreamSection, privacy: PrivacySection | None) -> Itera
         yield ("stream", "delta"), f"must be from 1 to {_LARGEST_DELTA}"
     elif privacy is not None and privacy.k is not None and stream.delta < privacy.k - 1:
         yield ("stream", "delta"), "must be at least k - 1, or no cluster could ever be filled"
-    if stream.max_delay_s is not None and not (stream.max_delay_s > 0 and math.isfinite(stream.max_delay_s)):
-        yield ("stream", "max_delay_s"), "must be a finite number of seconds above 0"
+    if stream.max_delay_s is not None and not 0 < stream.max_delay_s <= _LONGEST_DELAY_S:
+        yield ("stream", "max_delay_s"), f"must be a number of seconds above 0, at most {_LONGEST_DELAY_S}"
 
 
 def _steering_rules(document: Document) -> Iterator[Finding]:

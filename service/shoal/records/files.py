@@ -97,10 +97,14 @@ class CsvReader:
         self._slices = _lines(source, _LONGEST_CSV_LINE, self._end.encode())
         self._pending: deque[str] = deque()
         self._broken_bytes = False
+        self._ends_with_returns = False
         self._backslashes = Backslashes(dialect.quote, dialect.delimiter) if dialect.escape == "backslash" else None
         self._reader = csv.reader(self._feed(), **dialect.options)
         _require_values(policy, name)
-        self.columns = _checked_header(self._header(), policy, name)
+        header = self._header()
+        if not header and self._ends_with_returns:
+            raise InputError(f"{name}, line 1: lines end with carriage returns alone; give csv.line_end: cr")
+        self.columns = _checked_header(header, policy, name)
 
     def __iter__(self) -> Iterator[Sequence[CsvCells]]:
         blank: CsvCells = []
@@ -151,6 +155,7 @@ class CsvReader:
         if not self._refill():
             return []
         self._pending[0] = self._pending[0].removeprefix(_BOM)
+        self._ends_with_returns = "\r" in self._pending[0].removesuffix("\n").removesuffix("\r")
         try:
             header = next(self._reader)
         except csv.Error:
