@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 FIGURE = DOCS / "figures" / "kafka-profile.svg"
 ROUNDS = 5
+BAD_ROUNDS = 8
 LIMITS = {"kafka": 0.3, "engine": 8.0, "bad": 0.9}
 """Below these the run fails."""
 
@@ -44,7 +45,7 @@ async def kafka() -> tuple[Pairs, Counter[str], Pairs]:
         print(f"copy {rounds[-1][0].per_s:,.0f}/s, shoal {rounds[-1][1].per_s:,.0f}/s", file=sys.stderr)
     with sampled() as counts:
         await measure_shoal(bootstrap, source, await new_topic(bootstrap, f"bench-{run}-profile"))
-    return rounds, counts, await bad_rounds(bootstrap, ROUNDS)
+    return rounds, counts, await bad_rounds(bootstrap, BAD_ROUNDS)
 
 
 def draw(counts: Counter[str]) -> None:
@@ -80,7 +81,10 @@ def about_bad_input(rounds: Pairs, ratio: float) -> list[str]:
             for number, (clean, mixed) in enumerate(rounds, 1)
         ),
         "",
-        f"Median ratio **{ratio:.2f}** (limit {LIMITS['bad']}).",
+        f"Median ratio of processor time **{ratio:.2f}** (limit {LIMITS['bad']}), of the clock's "
+        f"{median(mixed.per_s / clean.per_s for clean, mixed in rounds):.2f}: runs of three seconds swing too much by the",
+        "clock to tell a tenth. What it costs: references and their topic, blocks that are not all good, a transaction for",
+        "each block with a record from the far future.",
         "",
     ]
 
@@ -130,7 +134,7 @@ def main() -> int:
     engine = engine_rows()
     rounds, counts, bad = asyncio.run(kafka())
     ratio = median(shoal.per_s / copy.per_s for copy, shoal in rounds)
-    bad_ratio = median(mixed.per_s / clean.per_s for clean, mixed in bad)
+    bad_ratio = median(clean.cpu_us / mixed.cpu_us for clean, mixed in bad)
     draw(counts)
     write(engine, rounds, ratio, about_bad_input(bad, bad_ratio))
     best = next(rule for delta, m, k, rule, _ in engine if (delta, m, k) == (100, 5, 10))
