@@ -194,3 +194,19 @@ def test_a_delay_that_no_clock_can_hold_is_a_fault_of_the_policy(tmp_path: Path,
     with pytest.raises(ConfigError, match=r"stream\.max_delay_s"):
         policy_of(tmp_path, stream={"delta": 4, "max_delay_s": delay})
     assert policy_of(tmp_path, stream={"delta": 4, "max_delay_s": 1e9}).streaming().max_delay_s == 1e9
+
+
+def test_the_longest_record_of_the_service_is_that_of_a_file_too(tmp_path: Path) -> None:
+    policy = policy_of(tmp_path, kafka={"max_record_bytes": 100})
+    long = f"q,35,{'x' * 101}\n"
+    out, quarantined, verdict = run(tmp_path, policy, (HEAD + long + OTHERS).encode())
+    assert quarantined == [(0, "too_large")]
+    assert "xxx" not in out
+    assert verdict.exit_code == 0, verdict.text()
+    source, refused = tmp_path / "in.jsonl", tmp_path / "quarantine"
+    lines = [json.dumps({"who": f"p{n}", "age": 30, "note": "y" * (100 if n == 3 else 1)}) for n in range(8)]
+    source.write_text("\n".join(lines))
+    run_pipe(policy, Files(str(source), str(tmp_path / "out.jsonl"), quarantine=str(refused)))
+    assert [(one["offset"], one["reason"]) for one in map(json.loads, refused.read_text().splitlines())] == [
+        (3, "too_large")
+    ]

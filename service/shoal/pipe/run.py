@@ -21,6 +21,7 @@ from shoal.pipe.files import PIPE, Drafts, Files, Form, Sink, opened_for_appendi
 from shoal.pipe.follow import Followed, followed
 from shoal.policy import Policy
 from shoal.records import (
+    DEFAULT_MAX_BYTES,
     Block,
     CsvDecoder,
     CsvEncoder,
@@ -103,15 +104,16 @@ def _blocks(
 ) -> Iterator[tuple[Block, int]]:
     """Read a CSV header at once; then yield blocks and how many records were read for each, accepted or not."""
     name = "standard input" if name == PIPE else name
+    longest = DEFAULT_MAX_BYTES if policy.kafka is None else policy.kafka.max_record_bytes
     if form == "csv":
         reader = CsvReader(source, policy, name=name)
-        cells = CsvDecoder(policy, reader.columns, encoder=encoder)
+        cells = CsvDecoder(policy, reader.columns, encoder=encoder, max_bytes=longest)
         return ((cells.take(part), len(part)) for part in reader)
-    messages = JsonDecoder(policy, encoder=encoder)
+    messages = JsonDecoder(policy, encoder=encoder, max_bytes=longest)
     if policy.from_envelope:
         wrapped = WrappedLines(source, policy, name=name)
         return ((messages.take(values, around), len(values)) for values, around in wrapped)
-    return ((messages.take(part), len(part)) for part in JsonLines(source))
+    return ((messages.take(part), len(part)) for part in JsonLines(source, max_bytes=longest))
 
 
 def _decide(flow: Flow, blocks: Iterator[tuple[Block, int]], desk: Desk, follow: Followed | None) -> None:

@@ -5,10 +5,11 @@ from shoal.records.csv_decoder import CsvCells, CsvDecoder
 from shoal.records.encoder import CsvEncoder, Encoder, RecordEncoder
 from shoal.records.envelope import Envelope
 from shoal.records.files import CsvReader, JsonLines, StoppedReading
-from shoal.records.json_decoder import JsonDecoder
+from shoal.records.json_decoder import DEFAULT_MAX_BYTES, JsonDecoder
 from shoal.records.wrapped import WrappedLines
 
 __all__ = [
+    "DEFAULT_MAX_BYTES",
     "Block",
     "CsvCells",
     "CsvDecoder",
