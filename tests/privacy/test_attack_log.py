@@ -9,6 +9,7 @@ from itertools import groupby
 from pathlib import Path
 from random import Random
 from typing import Any
+from zlib import crc32
 
 import pytest
 from aiokafka import AIOKafkaProducer
@@ -84,35 +85,50 @@ async def test_a_cluster_never_spans_two_transactions_however_little_a_batch_tak
         assert len(set(map(of, transaction.values))) == len([*groupby(transaction.values, of)])
 
 
+def homes(partitions: int, few: int) -> list[list[str]]:
+    """Who writes to which partition: everybody can hash a name; to the last one only a few people write."""
+    found: list[list[str]] = [[] for _ in range(partitions)]
+    for number in range(20 * partitions):
+        found[crc32(f"p{number}".encode()) % partitions].append(f"p{number}")
+    return [*found[:-1], found[-1][:few]]
+
+
 async def test_in_each_partition_by_itself_there_are_k_people_in_a_cluster(bootstrap: str, tmp_path: Path) -> None:
     partitions, k = 4, 4
     stage = await Stage.create(
         bootstrap, tmp_path, partitions=partitions, privacy={"k": k}, attributes={"income": INCOME}
     )
-    random, places, people = Random(7), [], {}
+    random, places, writer = Random(7), [], {}
+    names = homes(partitions, few=k - 1)
     for partition in range(partitions):
-        # The same people write to every partition: counted over all of them, fewer in each would be enough.
         records = []
         for _ in range(150):
-            people[stage.serial] = who = f"p{random.randrange(12)}"
+            writer[stage.serial] = who = random.choice(names[partition])
+            # Alike in all partitions: counted over all of them, the few people of the last would be enough.
             records.append(stage.record(who=who, age=random.randrange(90), income=random.randrange(100_000)))
         places += await stage.send(records, partition)
     await stage.drained()
     await stage.until_resolved(places)
-    smallest = []
+    crowds = []
     for partition in range(partitions):
+        candidates = set(names[partition])
         for transaction in await transactions_of(bootstrap, stage.topics["output"], partition):
-            assert {stage.place_of[json.loads(value)["serial"]][0] for value in transaction.values} == {partition}
-            smallest += [len({people[json.loads(row)["serial"]] for row in rows}) for rows in runs(transaction)]
-    assert len(smallest) > 40
+            for rows in runs(transaction):
+                members = [writer[json.loads(row)["serial"]] for row in rows]
+                # For each target: whose a row can be, among those whose name leads to this partition.
+                crowds += [len(candidates.intersection(members))] * len(members)
+    assert len(crowds) > 300
     measured(
         "R7",
-        "link a record to a person whose id gives the partition away",
-        knows="the person's partition and cluster",
-        success=1 / min(smallest),
+        "link a row to a person whose id gives the partition away, worst of all targets",
+        knows="all ids, their hash, and who is in the cluster",
+        success=1 / max(min(crowds), 0.5),
         bound=1 / k,
         source="k people in each cluster of each partition",
+        beside=f"a partition of {k - 1} people publishes nothing",
     )
+    few = await transactions_of(bootstrap, stage.topics["output"], partitions - 1)
+    assert [one.values for one in few if one.values] == []
 
 
 def fail_often(monkeypatch: pytest.MonkeyPatch, random: Random, failures: int) -> list[str]:
