@@ -67,6 +67,7 @@ def draw(counts: Counter[str]) -> None:
 
 def about_bad_input(rounds: Pairs, ratio: float) -> list[str]:
     """Write the lines about malformed messages."""
+    by_clock = median(mixed.per_s / clean.per_s for clean, mixed in rounds)
     return [
         "## One message in a hundred malformed",
         "",
@@ -81,10 +82,9 @@ def about_bad_input(rounds: Pairs, ratio: float) -> list[str]:
             for number, (clean, mixed) in enumerate(rounds, 1)
         ),
         "",
-        f"Median ratio of processor time **{ratio:.2f}** (limit {LIMITS['bad']}), of the clock's "
-        f"{median(mixed.per_s / clean.per_s for clean, mixed in rounds):.2f}: runs of three seconds swing too much by the",
-        "clock to tell a tenth. What it costs: references and their topic, blocks that are not all good, a transaction for",
-        "each block with a record from the far future.",
+        f"Median ratio of processor time **{ratio:.2f}** (limit {LIMITS['bad']}), of the clock's {by_clock:.2f}: runs of",
+        "three seconds swing too much by the clock to tell a tenth. What it costs: references and their topic,",
+        "blocks that are not all good, a transaction for each block with a record from the far future.",
         "",
     ]
 
