@@ -82,8 +82,8 @@ def about_bad_input(rounds: Pairs, ratio: float) -> list[str]:
             for number, (clean, mixed) in enumerate(rounds, 1)
         ),
         "",
-        f"Median ratio of processor time **{ratio:.2f}** (limit {LIMITS['bad']}), of the clock's {by_clock:.2f}: runs of",
-        "three seconds swing too much by the clock to tell a tenth. What it costs: references and their topic,",
+        f"Median ratio of processor time **{ratio:.2f}** (limit {LIMITS['bad']}), of the clock's {by_clock:.2f}: runs",
+        "of three seconds swing too much by the clock to tell a tenth. What it costs: references and their topic,",
         "blocks that are not all good, a transaction for each block with a record from the far future.",
         "",
     ]
