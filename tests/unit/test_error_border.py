@@ -31,7 +31,7 @@ SOURCE = Path(shoal.__file__).parent
 MODULES = sorted(SOURCE.rglob("*.py"))
 CANARY = "xq7canary9z"
 
-HARMLESS = {"strerror", "filename", "code", "exit_code", "retriable", "__traceback__", "__cause__"}
+HARMLESS = {"errno", "strerror", "filename", "code", "exit_code", "retriable", "__traceback__", "__cause__"}
 """What may be asked of somebody else's exception: no text that it made of a value."""
 TAKERS = {"code_of", "place_of", "broker_error", "_ours", "isinstance", "type"}
 PROVEN = {

@@ -111,12 +111,12 @@ class Whole:
         except OSError as error:
             if done and self._file.seekable():
                 self._file.truncate(self._file.tell() - done)
-            raise _named(error, self._name) from None
+            raise _named(error.errno, error.strerror, self._name) from None
 
 
-def _named(error: OSError, name: str) -> OSError:
-    """The same, with the file it is about: what only a descriptor was told of names none."""
-    return OSError(error.errno, error.strerror, name)
+def _named(number: int | None, reason: str | None, name: str) -> OSError:
+    """An error of the system with the file it is about: what only a descriptor was told of names none."""
+    return OSError(number, reason, name)
 
 
 @contextmanager
@@ -146,7 +146,7 @@ def opened_for_appending(path: str, *, private: bool = False) -> Iterator[Sink]:
         try:
             os.fsync(file.fileno())
         except OSError as error:
-            raise _named(error, path) from None
+            raise _named(error.errno, error.strerror, path) from None
 
 
 @contextmanager
@@ -185,7 +185,7 @@ class _Draft:
         try:
             self.file.write(data)
         except OSError as error:
-            raise _named(error, self.name) from None
+            raise _named(error.errno, error.strerror, self.name) from None
 
     def finish(self) -> None:
         """Bring everything to the disk, with the rights that the file shall have."""
@@ -200,7 +200,7 @@ class _Draft:
                 os.fchmod(self.file.fileno(), 0o666 & ~mask)
             os.fsync(self.file.fileno())
         except OSError as error:
-            raise _named(error, self.name) from None
+            raise _named(error.errno, error.strerror, self.name) from None
 
     def discard(self) -> None:
         """Take it away, if it is not in its place."""
