@@ -134,8 +134,11 @@ class CsvReader:
     def _feed(self) -> Iterator[str]:
         """Lines for the csv module, which asks for more than is at hand only inside a quoted cell."""
         while self._pending or self._refill():
-            line = self._pending.popleft()
-            yield line if self._backslashes is None else self._backslashes.doubled(line)
+            # In no variable: what waits for the next line must not keep the last one.
+            if self._backslashes is None:
+                yield self._pending.popleft()
+            else:
+                yield self._backslashes.doubled(self._pending.popleft())
 
     def _refill(self) -> bool:
         lines = next(self._slices, None)
