@@ -326,8 +326,11 @@ class Process:
 
     async def get(self, path: str) -> tuple[int, str]:
         url = f"http://127.0.0.1:{await self.port()}{path}"
-        async with aiohttp.ClientSession() as client, client.get(url) as answer:
-            return answer.status, await answer.text()
+        try:
+            async with aiohttp.ClientSession() as client, client.get(url) as answer:
+                return answer.status, await answer.text()
+        except aiohttp.ClientConnectorError:
+            raise AssertionError(f"nobody listens; exit code {self.code}: {self.said[-2000:]}") from None
 
     async def until_ready(self, timeout_s: float = 30) -> None:
         async def is_ready() -> bool:

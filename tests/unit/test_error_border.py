@@ -33,7 +33,7 @@ CANARY = "xq7canary9z"
 
 HARMLESS = {"errno", "strerror", "filename", "code", "exit_code", "retriable", "__traceback__", "__cause__"}
 """What may be asked of somebody else's exception: no text that it made of a value."""
-TAKERS = {"code_of", "place_of", "broker_error", "_ours", "isinstance", "type"}
+TAKERS = {"code_of", "place_of", "broker_error", "ours", "isinstance", "type"}
 PROVEN = {
     ("policy/reading.py", "TOMLDecodeError"): "only the digits of a line number are taken out of the text",
     ("policy/reading.py", "YAMLError"): "only the line of the mark is asked for",

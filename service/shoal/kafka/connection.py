@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -128,14 +128,14 @@ async def stop(client: AIOKafkaConsumer | AIOKafkaProducer, patience_s: float) -
     A client left to itself goes on behind our back: a consumer would keep its membership, and its partitions with
     it; a producer would go on sending.
     """
-    stopped = False
+    stopping = asyncio.ensure_future(client.stop())
     try:
-        with suppress(*CLIENT_ERRORS):
-            await asyncio.wait_for(client.stop(), patience_s)
-            stopped = True
+        # A task of its own, and not heard: the client may end it with a cancellation that was never meant for us.
+        await asyncio.wait({stopping}, timeout=patience_s)
     finally:
         _hear_out(client)
-        if not stopped:
+        if not stopping.done() or stopping.cancelled() or stopping.exception() is not None:
+            stopping.cancel()
             for task in _tasks(client):
                 task.cancel()
             for connection in list(_network(client)._conns.values()):  # noqa: SLF001 - the client waits where this must not

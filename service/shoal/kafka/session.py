@@ -18,17 +18,17 @@ from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka import errors as kafka_errors
 from aiokafka.admin import AIOKafkaAdminClient
 
-from shoal.errors import BrokerUnavailableError, GuaranteeError, InputError, ShoalError
+from shoal.errors import BrokerUnavailableError, InputError, ShoalError
 from shoal.kafka.checks import Layout, check_start
-from shoal.kafka.connection import CLIENT_ERRORS, admin, broker_error, consumer, stop
+from shoal.kafka.connection import CLIENT_ERRORS, admin, consumer, stop
+from shoal.kafka.endings import end_of, ours
 from shoal.kafka.lane import Lane
-from shoal.kafka.leniency import read_leniently
 from shoal.kafka.publisher import Publisher
 from shoal.kafka.seal import Seal
 from shoal.kafka.start import Beginning, Start, begin, check_unpublished
 from shoal.policy import KafkaSection, Policy
 from shoal.records import JsonDecoder
-from shoal.watch import Health, Metrics, logger, place_of
+from shoal.watch import Health, Metrics, logger
 
 __all__ = ["Contact", "Session"]
 
@@ -127,18 +127,18 @@ class Session:
             await asyncio.wait({work})
         if self._failure is not None:
             raise self._failure
-        if not work.cancelled() and (error := work.exception()) is not None:
-            raise _ours(error) from None
+        if (error := end_of(work)) is not None:
+            raise ours(error) from None
 
     def fail(self, error: BaseException) -> None:
         """End the session with this error."""
         if self._failure is None:
-            self._failure = _ours(error)
+            self._failure = ours(error)
             self._failed.set()
 
     def _notice(self, task: asyncio.Task[None]) -> None:
         """See what a task in the background ended with."""
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if (error := end_of(task)) is not None:
             self.fail(error)
 
     # ------------------------------------------------------------------ from joining to leaving
@@ -308,7 +308,7 @@ class Session:
                 await self._open(place, client, reader, decoder)
 
         results = await asyncio.gather(*map(open_one, places), return_exceptions=True)
-        errors = [_ours(result) for result in results if isinstance(result, Exception)]
+        errors = [ours(result) for result in results if isinstance(result, BaseException)]
         refusals = [str(error) for error in errors if isinstance(error, InputError)]
         if refusals:
             # All of them, so that one look at them is enough.
@@ -370,8 +370,8 @@ class Session:
             self._health.restoring.discard(place.partition)
             log.info("handed back", topic=place.topic, partition=place.partition, watermark=lane.committed)
         for result in results:
-            if isinstance(result, Exception) and finish:
-                raise _ours(result) from None
+            if isinstance(result, BaseException) and finish:
+                raise ours(result) from None
 
 
 class _Assignment(ConsumerRebalanceListener):  # type: ignore[misc] # the client has no types
@@ -385,14 +385,3 @@ class _Assignment(ConsumerRebalanceListener):  # type: ignore[misc] # the client
 
     async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
         self._session.assigned(sorted(assigned), self._client, self._reader)
-
-
-def _ours(error: BaseException) -> ShoalError:
-    """An error of ours for whatever ended a task: its name and place, never its text."""
-    if isinstance(error, ShoalError):
-        return error
-    if isinstance(error, CLIENT_ERRORS):
-        return broker_error(error)
-    if isinstance(error, UnicodeDecodeError) and read_leniently():
-        return BrokerUnavailableError("the name of a header is not UTF-8: reading once more without minding")
-    return GuaranteeError(f"unexpected {place_of(error)}: nothing more is sent")

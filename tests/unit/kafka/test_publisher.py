@@ -11,9 +11,9 @@ from aiokafka import errors as kafka_errors
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
-from shoal.errors import BrokerError, BrokerUnavailableError, FencedError, GuaranteeError, InputError
+from shoal.errors import BrokerError, BrokerUnavailableError, FencedError, InputError
 from shoal.flow import Cluster
-from shoal.kafka import connection, publisher, session, start
+from shoal.kafka import connection, publisher, start
 from shoal.kafka.checks import Layout
 from shoal.kafka.connection import broker_error
 from shoal.kafka.progress import Snapshot
@@ -250,15 +250,6 @@ def test_a_client_s_error_becomes_one_of_ours_without_its_text(
     assert words in str(ours)
     assert "secret" not in str(ours)
     assert "10.0.0.1" not in str(ours)
-
-
-def test_what_nobody_foresaw_stops_the_process_by_name_and_place_without_its_text() -> None:
-    with pytest.raises(ValueError, match="secret") as caught:
-        int("secret")
-    ours = session._ours(caught.value)
-    assert isinstance(ours, GuaranteeError)
-    assert "ValueError at test_publisher.py:" in str(ours)
-    assert "secret" not in str(ours)
 
 
 class Coordinator:

@@ -1,0 +1,83 @@
+"""What a task of a session ended with, and what the client's own cancellations are taken for."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+from aiokafka import errors as kafka_errors
+from shoal.errors import BrokerUnavailableError, GuaranteeError, InputError
+from shoal.kafka import connection
+from shoal.kafka.endings import end_of, ours
+
+pytestmark = pytest.mark.unit
+
+
+async def cancelled_from_within() -> None:
+    """As the client does: it cancels what it waits for, and lets that out."""
+    waited: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    waited.cancel()
+    await waited
+
+
+async def test_a_task_told_to_stop_has_not_failed() -> None:
+    task = asyncio.create_task(asyncio.sleep(60))
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait({task})
+    assert end_of(task) is None
+
+
+async def test_a_task_cancelled_by_what_it_waited_for_has_failed_and_may_try_again() -> None:
+    task = asyncio.create_task(cancelled_from_within())
+    await asyncio.wait({task})
+    error = end_of(task)
+    assert isinstance(error, asyncio.CancelledError)
+    assert isinstance(ours(error), BrokerUnavailableError)
+
+
+async def test_a_task_that_did_its_work_has_not_failed() -> None:
+    task: asyncio.Task[Any] = asyncio.create_task(asyncio.sleep(0))
+    await asyncio.wait({task})
+    assert end_of(task) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (InputError("words of ours"), InputError),
+        (kafka_errors.KafkaConnectionError("secret"), BrokerUnavailableError),
+        (OSError(111, "secret"), BrokerUnavailableError),
+        (KeyError("secret"), GuaranteeError),
+    ],
+)
+def test_errors_become_ours_without_a_word_of_theirs(error: Exception, kind: type[Exception]) -> None:
+    found = ours(error)
+    assert isinstance(found, kind)
+    assert "secret" not in str(found)
+
+
+def test_what_nobody_foresaw_is_told_by_name_and_place() -> None:
+    with pytest.raises(ValueError, match="secret") as caught:
+        int("secret")
+    assert "ValueError at test_endings.py:" in str(ours(caught.value))
+
+
+async def test_a_client_that_cancels_itself_while_it_stops_does_not_cancel_us(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Rash:
+        def __init__(self) -> None:
+            self._conns = {1: self}
+            self.closed = False
+
+        async def stop(self) -> None:
+            await cancelled_from_within()
+
+        def close(self) -> None:
+            self.closed = True
+
+    rash = Rash()
+    monkeypatch.setattr(connection, "_network", lambda client: client)
+    task = asyncio.create_task(connection.stop(cast("Any", rash), 1))
+    await task
+    assert rash.closed, "what it had not closed is cut off"
