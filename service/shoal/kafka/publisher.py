@@ -116,8 +116,10 @@ class Publisher:
             await self._check_first()
             self._check_first = None
         await self._producer.begin_transaction()
-        for topic, values in self._messages(outbox):
-            first = await self._send(topic, values, timestamp)
+        messages = list(self._messages(outbox))
+        # Together, so that the broker is asked once for all topics.
+        firsts = await asyncio.gather(*(self._send(topic, values, timestamp) for topic, values in messages))
+        for (topic, values), first in zip(messages, firsts, strict=True):
             if topic == self._settings.output:
                 self._check_alone(first)
                 # The mark at the end of the transaction takes an offset, too.
