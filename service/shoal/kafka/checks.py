@@ -9,7 +9,7 @@ from typing import Any
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
-from shoal.errors import Fault, InputError, PolicyError
+from shoal.errors import BrokerUnavailableError, Fault, InputError, PolicyError
 from shoal.flow import BLOCK_RECORDS
 from shoal.kafka.metadata import LIMIT_BYTES, largest_span
 from shoal.policy import KafkaSection, Policy
@@ -126,6 +126,8 @@ def _about_broker(config: dict[str, str], settings: KafkaSection) -> Iterator[Fa
 async def _broker(client: AIOKafkaAdminClient) -> dict[str, str]:
     """Settings of one broker; nothing where the principal may not see them."""
     brokers = (await client.describe_cluster())["brokers"]
+    if not brokers:
+        raise BrokerUnavailableError("the cluster names no broker that is alive")
     node = str(brokers[0]["node_id"])
     return (await _configs(client, ConfigResourceType.BROKER, [node])).get(node, {})
 
