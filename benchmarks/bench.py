@@ -65,6 +65,22 @@ def draw(counts: Counter[str]) -> None:
     figure.savefig(FIGURE, metadata={"Date": None})
 
 
+def table(one: str, other: str, rounds: Pairs) -> list[str]:
+    """Write the speeds of pairs of runs."""
+    return [
+        (
+            f"| round | {one}, records/s | {other}, records/s | ratio "
+            f"| {one}, µs of processor a record | {other} | ratio |"
+        ),
+        "|---|---|---|---|---|---|---|",
+        *(
+            f"| {number} | {first.per_s:,.0f} | {second.per_s:,.0f} | {second.per_s / first.per_s:.2f} "
+            f"| {first.cpu_us:.1f} | {second.cpu_us:.1f} | {first.cpu_us / second.cpu_us:.2f} |"
+            for number, (first, second) in enumerate(rounds, 1)
+        ),
+    ]
+
+
 def about_bad_input(rounds: Pairs, ratio: float) -> list[str]:
     """Write the lines about malformed messages."""
     by_clock = median(mixed.per_s / clean.per_s for clean, mixed in rounds)
@@ -74,13 +90,7 @@ def about_bad_input(rounds: Pairs, ratio: float) -> list[str]:
         f"{BAD_RECORDS:,} messages with the policy of docs/bad-input.md, all of its kinds in turn, beside the same",
         "records without them.",
         "",
-        "| round | without, records/s | with, records/s | ratio | without, µs of processor a record | with | ratio |",
-        "|---|---|---|---|---|---|---|",
-        *(
-            f"| {number} | {clean.per_s:,.0f} | {mixed.per_s:,.0f} | {mixed.per_s / clean.per_s:.2f} "
-            f"| {clean.cpu_us:.1f} | {mixed.cpu_us:.1f} | {clean.cpu_us / mixed.cpu_us:.2f} |"
-            for number, (clean, mixed) in enumerate(rounds, 1)
-        ),
+        *table("without", "with", rounds),
         "",
         f"Median ratio of processor time **{ratio:.2f}** (limit {LIMITS['bad']}), of the clock's {by_clock:.2f}: runs",
         "of three seconds swing too much by the clock to tell a tenth. What it costs: references and their topic,",
@@ -102,13 +112,7 @@ def write(engine: list[tuple[int, int, int, float, float]], rounds: Pairs, ratio
         "beside it a copy by the same client: read_committed, create_batch/send_batch, the same transactions every",
         "200 ms, nothing decoded.",
         "",
-        "| round | copy, records/s | Shoal, records/s | ratio | copy, µs of processor a record | Shoal | ratio |",
-        "|---|---|---|---|---|---|---|",
-        *(
-            f"| {number} | {copy.per_s:,.0f} | {shoal.per_s:,.0f} | {shoal.per_s / copy.per_s:.2f} "
-            f"| {copy.cpu_us:.1f} | {shoal.cpu_us:.1f} | {copy.cpu_us / shoal.cpu_us:.2f} |"
-            for number, (copy, shoal) in enumerate(rounds, 1)
-        ),
+        *table("copy", "Shoal", rounds),
         "",
         f"Median ratio **{ratio:.2f}** (limit {LIMITS['kafka']}).",
         "",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -18,7 +19,7 @@ from shoal.policy.sections import Document
 from shoal.settings import kafka_settings
 from shoal.watch import Health, Metrics
 
-__all__ = ["PARTITIONS", "RECORDS", "Speed", "fill", "measure_copy", "measure_shoal", "new_topic"]
+__all__ = ["PARTITIONS", "RECORDS", "Speed", "fill", "measure", "measure_copy", "measure_shoal", "new_topic"]
 
 PARTITIONS = 4
 RECORDS = 600_000
@@ -71,24 +72,30 @@ def messages(count: int) -> list[bytes]:
     ]
 
 
-async def new_topic(bootstrap: str, name: str) -> str:
+async def new_topic(bootstrap: str, name: str, **configs: str) -> str:
     """Create a topic."""
     client = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     await client.start()
     try:
-        await client.create_topics([NewTopic(name, PARTITIONS, 1)])
+        await client.create_topics([NewTopic(name, PARTITIONS, 1, topic_configs=configs)])
     finally:
         await client.close()
     return name
 
 
-async def fill(bootstrap: str, topic: str) -> None:
-    """Write the records, in turn over the partitions."""
+async def fill(bootstrap: str, topic: str, stamped: Iterable[tuple[bytes | None, int]] | None = None) -> None:
+    """Write values with how far ahead of now they are dated (ms), in turn over the partitions."""
+    if stamped is None:
+        stamped = ((value, 0) for value in messages(RECORDS))
+    now_ms = round(time.time() * 1000)
     producer = AIOKafkaProducer(bootstrap_servers=bootstrap, linger_ms=5, max_batch_size=1 << 18)
     await producer.start()
     try:
-        for number, value in enumerate(messages(RECORDS)):
-            await producer.send(topic, value, partition=number % PARTITIONS)
+        for number, (value, ahead_ms) in enumerate(stamped):
+            # The client wants a key beside no value.
+            key = b"k" if value is None else None
+            stamp = now_ms + ahead_ms
+            await producer.send(topic, value, key=key, partition=number % PARTITIONS, timestamp_ms=stamp)
         await producer.flush()
     finally:
         await producer.stop()
@@ -110,15 +117,20 @@ async def measure_copy(bootstrap: str, source: str, target: str) -> Speed:
 
 
 async def measure_shoal(bootstrap: str, source: str, target: str) -> Speed:
+    """Measure Shoal on the records that are written here."""
+    return await measure(policy(bootstrap, source, target), RECORDS)
+
+
+async def measure(policy: Policy, records: int) -> Speed:
     """Measure Shoal, from opening the partitions to the last commit of `--drain`."""
-    one = policy(bootstrap, source, target)
-    warm_up(one)
+    warm_up(policy)
     metrics = Metrics()
-    transformer = Transformer(one, kafka_settings(one, {}), metrics, Health(), Start(origin="earliest", drain=True))
+    start = Start(origin="earliest", drain=True)
+    transformer = Transformer(policy, kafka_settings(policy, {}), metrics, Health(), start)
     began, cpu = time.monotonic(), time.process_time()
     await transformer.run()
     elapsed, cpu = time.monotonic() - began, time.process_time() - cpu
     totals = metrics.totals()
-    if totals["released"] + totals["suppressed"] != RECORDS:
+    if totals["in"] != records or sum(totals.values()) != 2 * records:
         raise SystemExit("bench: records are missing")
-    return Speed(RECORDS / elapsed, cpu / RECORDS * 1e6)
+    return Speed(records / elapsed, cpu / records * 1e6)
