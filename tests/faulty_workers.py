@@ -9,13 +9,15 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from canaries import traces
 from kafka_broker import Message, admin, create_topic, produce, read_all, wait_until
+from shoal.audit import Verdict, verify
+from shoal.policy import Policy
 
 WORKER = Path(__file__).parent / "faults" / "worker.py"
 CANARY = "xq7canary9z"
@@ -231,6 +233,20 @@ async def export(deployment: Deployment) -> dict[str, Path]:
         messages = await read_all(deployment.bootstrap, deployment.topics[name])
         files[name].write_text("".join(map(line_of(name), messages)))
     return files
+
+
+def judged(policy: Path, files: Mapping[str, Path]) -> Verdict:
+    """See that the judge of the product finds an export sound, with every record in it accounted for."""
+    verdict = verify(
+        Policy.load(policy),
+        files["input"],
+        files["output"],
+        files["evidence"],
+        quarantine=files["quarantine"],
+        complete=True,
+    )
+    assert verdict.exit_code == 0, verdict.text()
+    return verdict
 
 
 def line_of(name: str) -> Any:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaProducer
 from canaries import LOUD, traces
+from faulty_workers import judged
 from hostile import CANARY, CELLS, KINDS, MAX_BYTES, POLICY, Sent, good, tables
 from kafka_broker import Message, broker, end_offsets, wait_until
 from prometheus_client.parser import text_string_to_metric_families
@@ -142,23 +143,14 @@ async def serve(stage: Stage, count: int) -> tuple[dict[str, bytes], list[dict[s
     return shown, ends
 
 
-async def judged(stage: Stage, read: dict[str, list[Message]]) -> bytes:
+async def verdict_on(stage: Stage, read: dict[str, list[Message]]) -> bytes:
     """What the judge says of the topics; it must be that all holds."""
-    folder = stage.folder
-    (folder / "input.jsonl").write_text(exported(read["input"], original=True))
-    (folder / "output.jsonl").write_text(exported(read["output"], original=False))
+    files = {name: stage.folder / f"{name}.jsonl" for name in read}
+    files["input"].write_text(exported(read["input"], original=True))
+    files["output"].write_text(exported(read["output"], original=False))
     for name in ("evidence", "quarantine"):
-        (folder / f"{name}.jsonl").write_bytes(b"".join((message.value or b"") + b"\n" for message in read[name]))
-    verdict = await asyncio.to_thread(
-        verify,
-        Policy.load(stage.policy_file()),
-        folder / "input.jsonl",
-        folder / "output.jsonl",
-        folder / "evidence.jsonl",
-        quarantine=folder / "quarantine.jsonl",
-        complete=True,
-    )
-    assert verdict.exit_code == 0, verdict.text()
+        files[name].write_bytes(b"".join((message.value or b"") + b"\n" for message in read[name]))
+    verdict = await asyncio.to_thread(judged, stage.policy_file(), files)
     return (verdict.text() + json.dumps(verdict.as_dict())).encode()
 
 
@@ -194,7 +186,7 @@ async def test_every_malformed_message_has_its_stated_fate_in_the_service(bootst
         "quarantined": quarantined.total(),
     }
     # The judge agrees, and nothing left by another way.
-    shown["verdict"] = await judged(stage, read)
+    shown["verdict"] = await verdict_on(stage, read)
     shown |= {name: repr(messages).encode() for name, messages in read.items() if name != "input"}
     assert traces([CANARY], shown) == []
 

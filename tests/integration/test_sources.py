@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 from canaries import forms
+from faulty_workers import judged
 from kafka_broker import Headers, Message
 from running import Stage
-from shoal.audit import verify
-from shoal.policy import Policy
 
 pytestmark = pytest.mark.integration
 
@@ -90,15 +89,7 @@ async def test_what_stands_around_a_value_counts_and_does_not_leave(bootstrap: s
         8: "undecodable",
         22: "undecodable",
     }
-    verdict = verify(
-        Policy.load(stage.policy_file()),
-        files["input"],
-        files["output"],
-        files["evidence"],
-        quarantine=files["quarantine"],
-        complete=True,
-    )
-    assert verdict.exit_code == 0, verdict.text()
+    verdict = judged(stage.policy_file(), files)
     assert verdict.counts["rows"] == count - len(bad)
     assert {message.key for name in ("output", "quarantine") for message in messages[name]} == {None}
     assert {message.headers for message in messages["output"]} == {()}

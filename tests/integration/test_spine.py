@@ -15,11 +15,9 @@ import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import RecordsToDelete
 from aiokafka.structs import OffsetAndMetadata
-from faulty_workers import Deployment, Worker, export, judge, settle
+from faulty_workers import Deployment, Worker, export, judge, judged, settle
 from kafka_broker import admin, create_topic, produce, read_all, read_until, wait_until
 from prometheus_client.parser import text_string_to_metric_families
-from shoal.audit import verify
-from shoal.policy import Policy
 
 pytestmark = pytest.mark.integration
 
@@ -92,15 +90,7 @@ async def test_what_comes_out_is_bare_and_in_order(bootstrap: str, tmp_path: Pat
     assert {tuple(cluster) for cluster in clusters} == {("centroid", "size", "subjects")}
     assert sum(cluster["size"] for cluster in clusters) == 300
     files = await export(deployment)
-    verdict = verify(
-        Policy.load(deployment.policy),
-        files["input"],
-        files["output"],
-        files["evidence"],
-        quarantine=files["quarantine"],
-        complete=True,
-    )
-    assert verdict.exit_code == 0, verdict.text()
+    judged(deployment.policy, files)
 
 
 async def test_transactional_input_with_aborted_records(bootstrap: str, tmp_path: Path) -> None:
