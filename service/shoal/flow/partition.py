@@ -112,9 +112,10 @@ class Flow:
         return self._partitioner.held
 
     @property
-    def population(self) -> int:
-        """Number of different people among them."""
-        return self._partitioner.population
+    def is_populous(self) -> bool:
+        """Whether a clock may let everything held leave: `privacy.min_population` different people are there."""
+        fewest = self.policy.min_population
+        return fewest is None or self._partitioner.population >= fewest
 
     def push(self, block: Block, marks: Int64Matrix, fresh: BoolVector | None = None) -> Outcome:
         """Take the accepted records of a block.

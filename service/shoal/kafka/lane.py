@@ -1,8 +1,8 @@
 """One assigned partition: messages in, decisions out, in one order that a restart repeats.
 
-A lane owns the partition's progress, its flow and its outbox. It is driven from outside (`intake`, `tick`) and
-tells when a transaction is due; it never waits for the broker except where a decision came from the wall
-clock: such a decision is committed before it is carried out, because a second try would decide otherwise.
+A lane owns the partition's progress, its flow and what is on its way out. It is driven from outside (`intake`,
+`tick`). It waits for the broker only to let everything leave: that comes from the wall clock or an operator, and is
+committed before it is carried out, because a second try would decide otherwise.
 """
 
 from __future__ import annotations
@@ -153,8 +153,7 @@ class Lane:
         if self._now() * 1000 - oldest.seen < self._max_delay_ms:
             return False
         # Nobody is let go at a quiet moment with the few who may have come for that: the limit of time yields.
-        fewest = self._policy.min_population
-        return fewest is None or self._flow.population >= fewest
+        return self._flow.is_populous
 
     # ------------------------------------------------------------------ reading
 
@@ -219,11 +218,12 @@ class Lane:
 
     def _give_up_vanished(self, before: int) -> None:
         """Held records that compaction took before they came again can never be released: say so."""
-        gone = self.progress.vanished(before)
-        if gone:
-            self.progress.resolve(gone)
-            for offset in gone:
-                self._outgoing.refer(offset, Reason.SUPPRESSED)
+        self._suppress(self.progress.vanished(before))
+
+    def _suppress(self, offsets: list[int]) -> None:
+        self.progress.resolve(offsets)
+        for offset in offsets:
+            self._outgoing.refer(offset, Reason.SUPPRESSED)
 
     # ------------------------------------------------------------------ decisions
 
@@ -232,9 +232,7 @@ class Lane:
         places = [place for cluster in outcome.clusters for place in cluster.places]
         seen = progress.resolve(places)
         progress.clusters += len(outcome.clusters)
-        progress.resolve(outcome.suppressed)
-        for offset in outcome.suppressed:
-            self._outgoing.refer(offset, Reason.SUPPRESSED)
+        self._suppress(outcome.suppressed)
         self._outgoing.add(outcome, self._now() - np.array(seen) / 1000)
         if outcome.early:
             self._metrics.early.labels(self.topic, self.partition).inc(outcome.early)

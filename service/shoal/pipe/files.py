@@ -22,6 +22,7 @@ __all__ = [
     "opened_for_appending",
     "opened_for_reading",
     "opened_for_writing",
+    "standard_input",
     "write_text",
 ]
 
@@ -149,6 +150,19 @@ def opened_for_appending(path: str, *, private: bool = False) -> Iterator[Sink]:
             raise _named(error.errno, error.strerror, path) from None
 
 
+def standard_input() -> BinaryIO:
+    """Bytes of standard input.
+
+    Raises
+    ------
+    InputError
+        It is closed.
+    """
+    if sys.stdin is None:
+        raise InputError("standard input is closed; give -i FILE")
+    return sys.stdin.buffer
+
+
 @contextmanager
 def opened_for_reading(path: str) -> Iterator[BinaryIO]:
     """Open a file or standard input.
@@ -159,9 +173,7 @@ def opened_for_reading(path: str) -> Iterator[BinaryIO]:
         It cannot be opened.
     """
     if path == PIPE:
-        if sys.stdin is None:
-            raise InputError("standard input is closed; give -i FILE")
-        yield sys.stdin.buffer
+        yield standard_input()
         return
     try:
         file = Path(path).open("rb")  # noqa: SIM115 - only opening may fail this way

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import stat
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from select import select
 from threading import Event
 
 from shoal.errors import InputError
-from shoal.pipe.files import PIPE
+from shoal.pipe.files import PIPE, standard_input
 from shoal.records import StoppedReading
 
 __all__ = ["Followed", "followed"]
@@ -125,9 +124,7 @@ def followed(path: str, stop: Event) -> Iterator[Followed]:
         It cannot be opened.
     """
     if path == PIPE:
-        if sys.stdin is None:
-            raise InputError("standard input is closed; give -i FILE")
-        yield Followed(sys.stdin.fileno(), path, stop)
+        yield Followed(standard_input().fileno(), path, stop)
         return
     try:
         # A FIFO without a writer must not keep anybody from stopping.

@@ -146,8 +146,7 @@ def _let_go(flow: Flow, desk: Desk, clock: Clock) -> None:
 
     Fewer people than `privacy.min_population` go on waiting: a clock must not part them from those who come later.
     """
-    fewest = flow.policy.min_population
-    if clock.is_overdue() and (fewest is None or flow.population >= fewest):
+    if clock.is_overdue() and flow.is_populous:
         outcome = flow.flush()
         desk.write(outcome)
         clock.forget(outcome)

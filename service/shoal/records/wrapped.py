@@ -90,9 +90,11 @@ class WrappedLines:
         self._number += 1
         if len(line) > LONGEST_LINE:
             return line, _NOTHING
-        if closer_look(line, _DEEPEST) is not None:
+        if closer_look(line, _DEEPEST) is None:
+            found = _parts(line)
+        else:
             line = _STRING.sub(_text_or_list, line)
-        found = _parts(line)
+            found = _parts(line) if closer_look(line, _DEEPEST) is None else {}
         if self._number == 1 and not {"value", *self._needed} <= found.keys():
             raise self._refusal(next((name for name in ("value", *self._needed) if name not in found), ""))
         if not {"value", *self._needed} <= found.keys() <= _FIELDS:
@@ -126,9 +128,9 @@ _NOTHING = Around(None, (), -1)
 
 
 def _parts(line: bytes) -> dict[str, msgspec.Raw]:
-    """Fields of a line; none if it is no object with each of them once."""
+    """Fields of a line that was looked at; none if it is no object."""
     try:
-        return _by_name(line) if closer_look(line, _DEEPEST) is None else {}
+        return _by_name(line)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return {}
 
