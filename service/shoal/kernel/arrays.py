@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 __all__ = [
     "BoolMatrix",
     "BoolVector",
+    "Float64Cube",
     "Float64Matrix",
     "Float64Vector",
     "Int8Vector",
@@ -18,6 +19,7 @@ __all__ = [
     "Int64Vector",
 ]
 
+Float64Cube: TypeAlias = NDArray[np.float64]
 Float64Matrix: TypeAlias = NDArray[np.float64]
 Float64Vector: TypeAlias = NDArray[np.float64]
 Int64Matrix: TypeAlias = NDArray[np.int64]
