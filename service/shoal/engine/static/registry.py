@@ -61,7 +61,7 @@ def partition(
 
 def _algorithm(name: str) -> Algorithm:
     if name not in ALGORITHMS:
-        raise ParameterError(f"algorithm: unknown, use one of {', '.join(ALGORITHMS)}")
+        raise ParameterError(f"algorithm: unknown, use one of auto, {', '.join(ALGORITHMS)}")
     return ALGORITHMS[name]
 
 

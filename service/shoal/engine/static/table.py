@@ -7,12 +7,16 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import ArrayLike
 
+from shoal.engine.static.auto import starts
+from shoal.engine.static.refinement import REFINEMENTS, Pace
+from shoal.engine.static.refinement import refine as improve
 from shoal.engine.static.registry import Parameter, partition
 from shoal.errors import AnonymityViolation, ParameterError
 from shoal.kernel.arrays import Float64Matrix, Int32Vector
 
 __all__ = ["microaggregate"]
 
+AUTO = "auto"
 LARGEST = 1e150
 """Of a coordinate: the squares of larger ones do not fit a float."""
 
@@ -25,6 +29,7 @@ def microaggregate(
     seed: int = 0,
     *,
     parameters: Mapping[str, Parameter] | None = None,
+    pace: Pace | None = None,
 ) -> Int32Vector:
     """Partition a table into clusters of at least k records that lie close together.
 
@@ -42,6 +47,9 @@ def microaggregate(
         Of all random choices; the same seed gives the same labels.
     parameters : mapping of str to number or str, optional
         Parameters of the algorithm (`parameters_of`).
+    pace : callable, optional
+        How far annealing has come, from 0 to 1, given the number of changes tried so far: a limit in changes or in
+        time, or a progress bar. By default 10,000 changes per record.
 
     Returns
     -------
@@ -62,9 +70,13 @@ def microaggregate(
     Loss is the sum of squared distances to the centroids of the clusters.
     """
     table = _checked(values, k)
-    if refine != "none":
-        raise ParameterError("refine: unknown, use 'none'")
-    labels = partition(table, k, algorithm, seed, parameters)
+    if refine not in REFINEMENTS:
+        raise ParameterError(f"refine: unknown, use one of {', '.join(REFINEMENTS)}")
+    if algorithm == AUTO and not parameters:
+        partitions = starts(table, k, refined=refine != "none")
+    else:
+        partitions = [partition(table, k, algorithm, seed, parameters)]
+    labels = improve(table, partitions, k, refine, seed, pace).labels
     if np.bincount(labels).min() < k:
         raise AnonymityViolation("a cluster of fewer than k records was about to leave")
     return labels
