@@ -18,11 +18,13 @@ from typing import Any, Self
 
 import aiohttp
 from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import GroupCoordinatorNotAvailableError
 from aiokafka.structs import OffsetAndMetadata
 from kafka_broker import Message, admin, create_topic, produce, read_all, wait_until
 from shoal.kafka import Start, Transformer
-from shoal.kafka.metadata import Commit, decode
-from shoal.policy import Policy
+from shoal.kafka.metadata import Commit
+from shoal.kafka.seal import Seal
+from shoal.policy import KafkaSection, Policy
 from shoal.settings import kafka_settings
 from shoal.watch import Health, Metrics
 
@@ -120,14 +122,23 @@ class Stage:
 
     async def committed(self, partition: int = 0) -> OffsetAndMetadata | None:
         place = self.place(partition)
+
+        async def told() -> list[OffsetAndMetadata | None]:
+            try:
+                return [(await client.list_consumer_group_offsets(self.group, partitions=[place])).get(place)]
+            except GroupCoordinatorNotAvailableError:
+                # A cluster without any group yet makes its coordinator now.
+                return []
+
         async with admin(self.bootstrap) as client:
-            found = (await client.list_consumer_group_offsets(self.group, partitions=[place])).get(place)
+            (found,) = await wait_until(told, what="a coordinator")
         return None if found is None or found.offset < 0 else found
 
     async def progress(self, partition: int = 0) -> Commit:
         found = await self.committed(partition)
         assert found is not None
-        return decode(found.metadata, self.topics["input"], partition, found.offset)
+        seal = Seal.of(self.settings())
+        return seal.decode(found.metadata, self.topics["input"], partition, found.offset)
 
     async def commit(self, offset: int, metadata: str, partition: int = 0) -> None:
         """Commit for the group as another tool would."""
@@ -147,8 +158,12 @@ class Stage:
         path = self.folder / f"policy-{uuid.uuid4().hex[:6]}.yaml"
         path.write_text(json.dumps(document))
         policy = Policy.load(path)
-        settings = kafka_settings(policy, {"SHOAL_KAFKA__BOOTSTRAP_SERVERS": self.bootstrap})
-        return Run(Transformer(policy, settings, Metrics(), Health(), start))
+        return Run(Transformer(policy, self.settings(policy), Metrics(), Health(), start))
+
+    def settings(self, policy: Policy | None = None) -> KafkaSection:
+        """Settings of a process of this stage, of this policy or the stage's."""
+        policy = policy or Policy.load(self.policy_file())
+        return kafka_settings(policy, {"SHOAL_KAFKA__BOOTSTRAP_SERVERS": self.bootstrap})
 
     async def drained(self) -> None:
         """Let everything that is held leave."""

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 from shoal.audit import verify
 from shoal.errors import ConfigError, InputError, ShoalError
 from shoal.flow import warm_up
-from shoal.kafka import Start, Transformer, export_progress, import_progress, report_progress
+from shoal.kafka import Start, Transformer, check_policy, export_progress, import_progress, report_progress
 from shoal.pipe import Files, run_pipe, write_text
 from shoal.policy import KafkaSection, Policy
 from shoal.settings import kafka_settings
@@ -82,6 +82,7 @@ def _complain(options: argparse.Namespace, code: str, text: str) -> None:
 
 def _check(options: argparse.Namespace) -> int:
     policy = Policy.load(options.policy)
+    check_policy(policy, options.policy)
     print(json.dumps(policy.resolved() | {"fingerprint": policy.fingerprint}, indent=2, ensure_ascii=False))
     return 0
 
@@ -118,6 +119,7 @@ def _pipe(options: argparse.Namespace) -> int:
         source=options.input,
         target=options.output,
         form=options.format,
+        target_form=options.output_format,
         summary=options.summary,
         evidence=options.evidence,
         quarantine=options.quarantine,
@@ -137,6 +139,8 @@ def _verify(options: argparse.Namespace) -> int:
         summary=options.summary,
         quarantine=options.quarantine,
         complete=options.complete,
+        form=options.format,
+        released_form=options.output_format,
     )
     if options.json is not None:
         write_text(options.json, json.dumps(verdict.as_dict(), indent=2) + "\n")
@@ -222,7 +226,7 @@ def _run_arguments(run: Any) -> None:  # noqa: ANN401 - argparse's own
 def _pipe_arguments(pipe: Any) -> None:  # noqa: ANN401
     pipe.add_argument("-i", "--input", default="-", metavar="FILE", help=".csv or .jsonl; - is standard input")
     pipe.add_argument("-o", "--output", default="-", metavar="FILE", help=".csv or .jsonl; - is standard output")
-    pipe.add_argument("--format", choices=("csv", "jsonl"), help="of pipes, and of files with another suffix")
+    _format_arguments(pipe)
     pipe.add_argument("--follow", action="store_true", help=argparse.SUPPRESS)
     pipe.add_argument("--summary", metavar="FILE", help="figures of the run, as JSON")
     pipe.add_argument("--evidence", metavar="FILE", help="which records formed which cluster; protect it")
@@ -230,9 +234,16 @@ def _pipe_arguments(pipe: Any) -> None:  # noqa: ANN401
     pipe.add_argument("--seed", type=int, default=0, metavar="N", help="no rule so far draws at random")
 
 
+def _format_arguments(command: Any) -> None:  # noqa: ANN401
+    forms, files = ("csv", "jsonl"), "of pipes, and of files with another suffix"
+    command.add_argument("--format", choices=forms, help=files)
+    command.add_argument("--output-format", choices=forms, help="of the output, where it is another than --format")
+
+
 def _verify_arguments(judge: Any) -> None:  # noqa: ANN401
     judge.add_argument("--original", required=True, metavar="FILE")
     judge.add_argument("--released", required=True, metavar="FILE")
+    _format_arguments(judge)
     judge.add_argument("--evidence", metavar="FILE")
     judge.add_argument("--summary", metavar="FILE", help="accounts to balance against")
     judge.add_argument("--quarantine", metavar="FILE", help="references to records that were not released")

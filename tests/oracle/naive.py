@@ -35,12 +35,45 @@ class NaiveDecisions:
         return [members[0] for kind, members, _, _ in self.log if kind == "suppressed"]
 
 
+@dataclass(frozen=True)
+class NaiveDominance:
+    """The p %-rule: share is p / 100; for each amount of a record, points to count from, and (point, step of grid)."""
+
+    share: float
+    points: list[list[tuple[float, float]]]
+
+    def stands_out(self, cluster: list[Record], met: list[object]) -> object | None:
+        """Return who stands out in a cluster, of several equally large ones who was met last; None if nobody does."""
+        for number, points in enumerate(self.points):
+            for point, half_step in points:
+                totals = dict.fromkeys(met, 0.0)
+                for record in cluster:
+                    totals[record["subject"]] += abs(record["amounts"][number] - point)
+                ranked = sorted(met, key=lambda subject: (totals[subject], met.index(subject)))
+                rest = sum(totals[subject] for subject in ranked[:-2])
+                largest = totals[ranked[-1]]
+                in_doubt = 1 + 1e-9
+                is_blurred = sum(totals.values()) * in_doubt < half_step * len(cluster)
+                if largest > 0 and rest < self.share * largest * in_doubt and not is_blurred:
+                    return ranked[-1]
+        return None
+
+
 class NaiveStream:
     """Delta-delay stream microaggregation by the nearest rule."""
 
     def __init__(
-        self, k: int, delta: int, omega_p: float = 0.0, max_share: float = 0.5, reach: Sequence[int] = ()
+        self,
+        k: int,
+        delta: int,
+        omega_p: float = 0.0,
+        max_share: float = 0.5,
+        reach: Sequence[int] = (),
+        population: int = 0,
+        dominance: NaiveDominance | None = None,
     ) -> None:
+        self.population = population
+        self.dominance = dominance
         self.k = k
         self.delta = delta
         self.omega_p = omega_p
@@ -50,16 +83,28 @@ class NaiveStream:
         self.newest = -1
         self.decisions = NaiveDecisions()
 
-    def push(self, x: Sequence[float], subject: object, position: int, marks: Iterable[int] = ()) -> None:
-        now = {"x": list(x), "subject": subject, "position": position, "marks": list(marks)}
+    def push(
+        self,
+        x: Sequence[float],
+        subject: object,
+        position: int,
+        marks: Iterable[int] = (),
+        amounts: Sequence[float] = (),
+    ) -> None:
+        now = {"x": list(x), "subject": subject, "position": position, "marks": list(marks), "amounts": list(amounts)}
         self.buffer.append(now)
         self.newest = position
         while self.buffer and (cause := self.why_due(self.buffer[0], now)) is not None:
             self.expire(cause)
 
     def flush(self) -> None:
+        if self.subjects_held() < self.population:
+            while self.buffer:
+                self.suppress(FLUSHED)
         while self.buffer:
-            if self.k <= self.subjects_held() < 2 * self.k:
+            if self.k <= self.subjects_held() < 2 * self.k and self.dominance is not None:
+                self.expire_balanced(FLUSHED, len(self.buffer) + 1)
+            elif self.k <= self.subjects_held() < 2 * self.k:
                 self.release(self.cap(self.by_distance(self.buffer[0])), FLUSHED)
             else:
                 self.expire(FLUSHED)
@@ -68,15 +113,19 @@ class NaiveStream:
         if now["position"] - oldest["position"] >= self.delta:
             return BY_POSITION
         for column, reach in enumerate(self.reach):
+            if column == 0 and self.subjects_held() < self.population:
+                continue
             if now["marks"][column] - oldest["marks"][column] > reach:
                 return column + 1
         return None
 
     def expire(self, cause: int) -> None:
         oldest = self.buffer[0]
+        if self.dominance is not None:
+            self.expire_balanced(cause, self.k)
+            return
         if self.subjects_held() < self.k:
-            self.buffer.remove(oldest)
-            self.decisions.log.append(("suppressed", (oldest["position"],), cause, self.newest))
+            self.suppress(cause)
             return
         cluster: list[Record] = []
         for record in self.by_distance(oldest):
@@ -84,6 +133,46 @@ class NaiveStream:
             if len({member["subject"] for member in cluster}) == self.k:
                 break
         self.release(self.cap(cluster), cause)
+
+    def suppress(self, cause: int) -> None:
+        oldest = self.buffer.pop(0)
+        self.decisions.log.append(("suppressed", (oldest["position"],), cause, self.newest))
+
+    def expire_balanced(self, cause: int, wanted: int) -> None:
+        """As `expire`, but whoever stands out is handed back, and more records are taken until nobody does."""
+        waiting = self.by_distance(self.buffer[0])
+        cluster: list[Record] = []
+        met: list[object] = []
+        patience = 4 * self.k
+        while True:
+            record = waiting.pop(0)
+            cluster.append(record)
+            if record["subject"] not in met:
+                met.append(record["subject"])
+            is_last = not waiting or patience == 0
+            fits = False
+            if subjects_of(cluster) >= wanted or is_last:
+                patience -= 1
+                cluster, fits = self.balance(cluster, met)
+            if is_last or (fits and subjects_of(cluster) >= wanted):
+                break
+        if fits and (subjects_of(cluster) >= wanted or not waiting):
+            self.release(cluster, cause)
+        else:
+            self.suppress(cause)
+
+    def balance(self, cluster: list[Record], met: list[object]) -> tuple[list[Record], bool]:
+        assert self.dominance is not None
+        while subjects_of(cluster) >= self.k:
+            cluster = self.cap(cluster)
+            person = self.dominance.stands_out(cluster, met)
+            if person is None:
+                return cluster, True
+            farthest = max(place for place, member in enumerate(cluster) if member["subject"] == person)
+            if farthest == 0:
+                break
+            cluster = [member for place, member in enumerate(cluster) if place != farthest]
+        return cluster, False
 
     def cap(self, cluster: list[Record]) -> list[Record]:
         """Hand back the farthest record of a subject above its share, one by one; ``cluster`` is by distance."""
@@ -115,6 +204,10 @@ class NaiveStream:
 
     def subjects_held(self) -> int:
         return len({record["subject"] for record in self.buffer})
+
+
+def subjects_of(cluster: list[Record]) -> int:
+    return len({member["subject"] for member in cluster})
 
 
 def log_of(calls: Iterable[Any]) -> list[Entry]:

@@ -35,6 +35,7 @@ __all__ = [
     "policy_of",
     "quasi",
     "released",
+    "released_in_silence",
     "standard_error",
     "tagged",
     "zipf_people",
@@ -50,7 +51,15 @@ def quasi(low: float, high: float, **more: Any) -> dict[str, Any]:
     return {"role": "quasi_identifier", "bounds": [low, high], **more}
 
 
-def policy_of(attributes: dict[str, Any], k: int, *, delta: int = 100, position: float = 0.0, **privacy: Any) -> Policy:
+def policy_of(
+    attributes: dict[str, Any],
+    k: int,
+    *,
+    delta: int = 100,
+    position: float = 0.0,
+    max_delay_s: float | None = None,
+    **privacy: Any,
+) -> Policy:
     """Subjects are ``who``; ``tag`` is published and nothing to an attacker: it tells the truth afterwards."""
     document = {
         "attributes": {
@@ -59,7 +68,7 @@ def policy_of(attributes: dict[str, Any], k: int, *, delta: int = 100, position:
             "tag": {"role": "confidential", "type": "string"},
         },
         "privacy": {"k": k, **privacy},
-        "stream": {"delta": delta},
+        "stream": {"delta": delta} | ({} if max_delay_s is None else {"max_delay_s": max_delay_s}),
         "steering": {"position": position},
     }
     return Policy.from_document(Document.model_validate(document))
@@ -171,10 +180,17 @@ class Wire:
 
 def released(policy: Policy, records: Sequence[Record], *, step: int = 64, scraped: bool = False) -> Release:
     """Let records through a lane; a transaction is due after every ``step`` of them."""
-    return asyncio.run(_released(policy, records, step, scraped))
+    return asyncio.run(_released(policy, records, step, scraped=scraped))
 
 
-async def _released(policy: Policy, records: Sequence[Record], step: int, scraped: bool) -> Release:  # noqa: FBT001
+def released_in_silence(policy: Policy, records: Sequence[Record]) -> Release:
+    """Let records through a lane after which nothing comes, until the limit of time has passed; nobody drains it."""
+    return asyncio.run(_released(policy, records, len(records), silent=True))
+
+
+async def _released(
+    policy: Policy, records: Sequence[Record], step: int, *, scraped: bool = False, silent: bool = False
+) -> Release:
     release = Release(policy, records)
     wire, clock = Wire(release), [START_MS / 1000 + 1.0]
     beginning = Commit(Snapshot(watermark=0, next_offset=0), policy.fingerprint, 1)
@@ -189,7 +205,14 @@ async def _released(policy: Policy, records: Sequence[Record], step: int, scrape
         lane.check()
         if scraped:
             release.scrapes.append(scrape(release.metrics))
-    await lane.finish()
+    if silent:
+        for _ in range(3):
+            clock[0] += policy.streaming().max_delay_s or 0
+            await lane.tick(at_end=True)
+            await asyncio.sleep(0)
+            lane.check()
+    else:
+        await lane.finish()
     await lane.close(finish=True)
     return release
 

@@ -112,6 +112,6 @@ ATTACKS = {
     "R38": Attack("A page in the browser of somebody inside reads the live page by another name"),
     "R39": Attack(
         "Exact sums of two runs that differ by one record, or a judge's message, tell that record",
-        outside="the summary of `shoal pipe` has exact sums; of two runs that is two releases (line 6)",
+        outside="two runs over one record are two releases (line 6)",
     ),
 }

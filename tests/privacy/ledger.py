@@ -34,6 +34,7 @@ class Row:
     knows: str
     success: str
     bound: str
+    beside: str
     source: str
     test: str
 
@@ -47,10 +48,11 @@ def measured(
     *,
     knows: str,
     success: float,
-    bound: float,
+    bound: float | None,
     source: str,
     error: float = 0.0,
     tolerance: float = 0.0,
+    beside: str = "",
 ) -> None:
     """Enter what a simulated attacker reached, and assert that it is not above the bound.
 
@@ -62,25 +64,29 @@ def measured(
         What was attacked and how, in a few words that are the same every time: with the attack, the row's key.
     knows : str
         What the attacker knows beside the output, the code and the policy.
-    success, bound : float
-        Share of targets (or whatever ``name`` says); asserted: success <= bound + 3 error.
+    success : float
+        Share of targets, or whatever ``name`` says.
+    bound : float, optional
+        Asserted: success <= bound + 3 error. None where nothing is promised: SECURITY.md has to say so.
     source : str
-        Where the bound comes from.
+        Where the bound comes from, or where it says that there is none.
     error : float
         One standard error of the success, printed beside it; 0 for what is counted and not sampled.
     tolerance : float
         By how much the figure may differ from the printed one: 0 where seeds make it the same each time.
+    beside : str
+        Another figure to compare with, in words: what the attack reaches where nothing hinders it.
     """
     shown = f"{success:.3f}" + (f" ± {error:.3f}" if error else "")
-    limit = f"{bound:.3f}" + (" + 3 s.e." if error else "")
-    row = _enter(Row(attack, name, knows, shown, limit, source, _test()))
-    assert success <= bound + 3 * error, f"{attack} {name}: {shown} is above {limit}"
+    limit = "none" if bound is None else f"{bound:.3f}" + (" + 3 s.e." if error else "")
+    row = _enter(Row(attack, name, knows, shown, limit, beside, source, _test()))
+    assert bound is None or success <= bound + 3 * error, f"{attack} {name}: {shown} is above {limit}"
     if WRITING in os.environ:
         return
     before = [one for one in printed_rows() if (one.attack, one.name) == (row.attack, row.name)]
     for one in before:
-        was = float(one.success.split()[0])
-        assert abs(was - success) <= tolerance + 0.0005, (
+        now, was = float(shown.split(maxsplit=1)[0]), float(one.success.split()[0])
+        assert abs(was - now) <= tolerance + 1e-9, (
             f"{attack} {name}: {shown} measured, {was} printed; if that is meant: make privacy-table"
         )
 
@@ -95,7 +101,7 @@ def closed(attack: str, how: str) -> None:
     how : str
         What holds by construction, in one line.
     """
-    _enter(Row(attack, how, "", "", "", "", _test()))
+    _enter(Row(attack, how, "", "", "", "", "", _test()))
 
 
 def collected() -> list[Row]:
@@ -111,11 +117,11 @@ def printed_rows() -> list[Row]:
     for line in PAGE.read_text(encoding="utf-8").splitlines():
         cells = [cell.strip() for cell in line.strip("|").split(" | ")] if line.startswith("| R") else []
         test = re.fullmatch(r"`(\S+)`", cells[-1]) if cells else None
-        if test and len(cells) == 7:
-            attack, name, knows, success, bound, source = cells[:6]
-            found.append(Row(attack, name, knows, success, bound, source, test[1]))
+        if test and len(cells) == 8:
+            attack, name, knows, success, bound, beside, source = cells[:7]
+            found.append(Row(attack, name, knows, success, bound, beside, source, test[1]))
         elif test and len(cells) == 3:
-            found.append(Row(cells[0], cells[1], "", "", "", "", test[1]))
+            found.append(Row(cells[0], cells[1], "", "", "", "", "", test[1]))
     return found
 
 

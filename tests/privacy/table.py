@@ -56,10 +56,13 @@ def page(rows: Sequence[Row]) -> str:
     for name, attack in ATTACKS.items():
         lines.append(f"| {name} | {attack.what} | {standing(attack, by_attack[name])} |")
     lines += ["", "## Measured", ""]
-    lines += ["| id | attack | attacker knows | success | bound | bound from | test |", "|---|---|---|---|---|---|---|"]
+    lines += [
+        "| id | attack | attacker knows | success | bound | beside | bound from | test |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
     for row in rows:
         if row.success:
-            cells = (row.attack, row.name, row.knows, row.success, row.bound, row.source, f"`{row.test}`")
+            cells = (row.attack, row.name, row.knows, row.success, row.bound, row.beside, row.source, f"`{row.test}`")
             lines.append("| " + " | ".join(cells) + " |")
     lines += ["", "## Closed by construction", "", "| id | why there is nothing to measure | test |", "|---|---|---|"]
     lines += [f"| {row.attack} | {row.name} | `{row.test}` |" for row in rows if not row.success]

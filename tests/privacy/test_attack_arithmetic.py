@@ -50,13 +50,13 @@ def test_whoever_knows_all_others_of_a_cluster_seldom_gets_the_last_age_exactly(
     assert control > 0.99, "an exact mean gives the last one away: the attack works"
     measured(
         "R13",
-        f"age of the last member, k = {k}, published in whole years; best of three ways to guess: the {best}; "
-        f"with resolution 0: {control:.2f}",
+        f"age of the last member, k = {k}, published in whole years",
         knows="ages of the k - 1 others, ages of the population",
         success=float(np.mean(hits[best])),
         error=standard_error(hits[best]),
         bound=1.5 / k,
         source="1.5 / (k · resolution)",
+        beside=f"best of three ways to guess: the {best}; with resolution 0: {control:.2f}",
     )
 
 
@@ -98,12 +98,12 @@ def test_two_scrapes_around_a_cluster_do_not_give_its_last_two_values(data_dir: 
     assert np.mean(hits["true"]) > 0.95, "a live sum of squares gives both away: the attack works"
     measured(
         "R14",
-        f"last two incomes of Census, k = {k}, one cluster per transaction, scraped after each; a live sum of squares "
-        f"would give {np.mean(hits['true']):.2f}",
+        f"last two incomes of Census, k = {k}, one cluster per transaction, scraped after each",
         knows="k - 2 members, exact centroid, every scrape",
         success=float(np.mean(hits["scraped"])),
         bound=1 / STEP_CLUSTERS,
         source=f"series move once in {STEP_CLUSTERS} clusters, three digits",
+        beside=f"a live sum of squares: {np.mean(hits['true']):.2f}",
     )
 
 

@@ -39,8 +39,8 @@ def test_the_lines_of_the_promise_that_the_page_names_are_there() -> None:
 
 def test_a_page_gives_back_the_rows_it_was_written_from() -> None:
     rows = [
-        Row("R1", "a name", "a clock", "0.100 ± 0.010", "0.100 + 3 s.e.", "1/k", "tests/x.py::test_y"),
-        Row("R9", "a reason", "", "", "", "", "tests/x.py::test_z"),
+        Row("R1", "a name", "a clock", "0.100 ± 0.010", "0.100 + 3 s.e.", "", "1/k", "tests/x.py::test_y"),
+        Row("R9", "a reason", "", "", "", "", "", "tests/x.py::test_z"),
     ]
     text = page(rows)
     for row in rows:
@@ -64,7 +64,7 @@ def test_a_figure_that_is_not_the_printed_one_fails(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("privacy.ledger._collected", [])
     monkeypatch.setattr("privacy.ledger.ROWS", tmp_path)
     monkeypatch.setattr("privacy.ledger.PAGE", tmp_path / "page.md")
-    rows = [Row("R1", name, "all", "0.200", "0.300", "here", "tests/x.py::test_y") for name in "xyz"]
+    rows = [Row("R1", name, "all", "0.200", "0.300", "other: 0.9", "here", "tests/x.py::test_y") for name in "xyz"]
     (tmp_path / "page.md").write_text(page(rows))
     assert printed_rows() == rows
     measured("R1", "x", knows="all", success=0.2004, bound=0.3, source="here")

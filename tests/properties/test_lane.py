@@ -106,6 +106,8 @@ def random_policy(random: Random) -> Policy:
         max_delay_s=random.choice([None, 0.8, 3.0]),
         max_share=random.choice([0.5, 1.0]),
         per_subject=random.choice([None, {"max": 1, "window": 7}, {"max": 2, "window": 25}]),
+        dominance=random.choice([None, 20]) if k > 2 else None,
+        min_population=random.choice([None, k]),
     )
 
 

@@ -76,6 +76,16 @@ def test_check_tells_all_faults_and_exits_with_2(tmp_path: Path) -> None:
     assert b"Traceback" not in done.stderr
 
 
+def test_check_tells_that_progress_under_a_policy_would_not_fit_beside_an_offset(tmp_path: Path) -> None:
+    path = tmp_path / "wide.yaml"
+    path.write_text(json.dumps(POLICY | {"stream": {"delta": 25_000}, "kafka": {"input": "a", "output": "b"}}))
+    done = shoal("check", str(path))
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"stream.delta: 25000 does not fit into the group's metadata; at most 20" in done.stderr
+    path.write_text(json.dumps(POLICY | {"stream": {"delta": 25_000}}))
+    assert shoal("check", str(path)).returncode == 0, "files have no such limit"
+
+
 @pytest.mark.parametrize("target", ["csv", "jsonl"])
 @pytest.mark.parametrize("source", ["csv", "jsonl"])
 def test_pipe_and_verify_agree(policy: str, visits: Path, tmp_path: Path, source: str, target: str) -> None:

@@ -69,3 +69,21 @@ def test_secrets_come_from_the_environment_and_are_not_shown() -> None:
     assert settings.sasl_password is not None
     assert settings.sasl_password.get_secret_value() == "hunter2"
     assert "hunter2" not in repr(settings)
+
+
+def test_a_key_in_a_policy_is_refused_with_the_place_where_it_belongs() -> None:
+    for name in ("metadata_key", "metadata_key_file"):
+        with pytest.raises(PolicyError) as caught:
+            policy(KAFKA | {name: "ab" * 32})
+        assert f"kafka.{name}: " in str(caught.value)
+        assert "into a file" in str(caught.value)
+        assert "abab" not in str(caught.value)
+
+
+def test_a_key_comes_from_the_environment_and_is_not_shown() -> None:
+    given = policy(KAFKA | {"metadata_key_file": "/etc/key"})
+    settings = kafka_settings(given, {"SHOAL_KAFKA__METADATA_KEY": "ab" * 32})
+    assert settings.metadata_key is not None
+    assert settings.metadata_key.get_secret_value() == "ab" * 32
+    assert "abab" not in repr(settings)
+    assert given.resolved()["kafka"]["metadata_key_file"] == "/etc/key"

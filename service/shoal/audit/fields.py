@@ -18,9 +18,19 @@ from typing import TypeAlias
 
 from shoal.audit.arithmetic import float_spellings
 from shoal.audit.reading import Form, Record, Token
-from shoal.policy import Attribute, FieldType, Policy
+from shoal.policy import Attribute, FieldType, Place, Policy
 
-__all__ = ["Fields", "KeptReader", "Usable", "decimal_number", "kept_reader", "quoted", "released_reader"]
+__all__ = [
+    "Fields",
+    "KeptReader",
+    "Points",
+    "Usable",
+    "decimal_number",
+    "form_of_source",
+    "kept_reader",
+    "quoted",
+    "released_reader",
+]
 
 KeptReader: TypeAlias = Callable[[object], str | None]
 
@@ -48,34 +58,87 @@ class Fields:
     Parameters
     ----------
     policy : Policy
-        Names, roles and types.
+        Names, roles, types, and the part of a message that each attribute is read from.
     original, released : {"csv", "jsonl"}
         How the records are written, and how the rows are to which they are compared.
     """
 
     def __init__(self, policy: Policy, original: Form, released: Form) -> None:
-        self._names = {attribute.name for attribute in policy.attributes}
+        self._names = {attribute.name for attribute in policy.from_value}
+        self._around = [(attribute.name, str(attribute.source)) for attribute in policy.from_envelope]
         self._closed = policy.undeclared == "quarantine"
-        number = _json_number if original == "jsonl" else _csv_number
-        self._quasi = [(a.name, _Coordinate(a, number)) for a in policy.quasi_identifiers]
-        self._kept = [(a.name, kept_reader(a.type, original, released)) for a in policy.kept]
-        self._subject = policy.subject
+        points = Points(policy.csv.decimal if original == "csv" else ".")
+        self._quasi = [
+            (a.name, _Coordinate(a, _number_reader(form_of_source(a, original), points)))
+            for a in policy.quasi_identifiers
+        ]
+        shown = Points(policy.csv_output.decimal if released == "csv" else ".")
+        self._kept = [
+            (a.name, kept_reader(a.type, form_of_source(a, original), released, points, shown)) for a in policy.kept
+        ]
+        self._subject, self._points = policy.subject, points
 
-    def take(self, record: Record | None) -> Usable | None:
+    def take(self, record: Record | None, around: Record) -> Usable | None:
         """Read one record; None if it is unusable."""
         if record is None or not record.keys() >= self._names:
             return None
         if self._closed and len(record) != len(self._names):
             return None
+        if self._around:
+            # What the value holds under the name of a key is undeclared.
+            if not all(source in around for _, source in self._around):
+                return None
+            record = {**record, **{name: around[source] for name, source in self._around}}
+        return self._usable(record)
+
+    def _usable(self, record: Record) -> Usable | None:
         values = [value for name, read in self._quasi if (value := read(record[name])) is not None]
         kept = [text for name, read in self._kept if (text := read(record[name])) is not None]
         if len(values) < len(self._quasi) or len(kept) < len(self._kept):
             return None
-        subject = None if self._subject is None else _person(record[self._subject.name], self._subject.type)
+        subject = None if self._subject is None else self._person(record[self._subject.name], self._subject)
         if subject is None and self._subject is not None:
             return None
         # No JSON text holds a raw NUL, so it can part the fields.
         return Usable(tuple(values), "\x00".join(kept), subject)
+
+    def _person(self, value: object, subject: Attribute) -> str | None:
+        if subject.type != "string" and isinstance(value, str) and self._points.are_commas:
+            text = value.replace(",", ".")
+            value = text if decimal_number(text.strip()) is not None else value
+        return _person(value, subject.type)
+
+
+def form_of_source(attribute: Attribute, original: Form) -> Form:
+    """How an attribute is written: keys and headers are texts, as cells are; timestamps are numbers."""
+    match attribute.source.place:
+        case Place.VALUE:
+            return original
+        case Place.TIMESTAMP:
+            return "jsonl"
+        case _:
+            return "csv"
+
+
+class Points:
+    """Decimal signs of a dialect of CSV: brings numbers to points, and back."""
+
+    def __init__(self, decimal: str = ".") -> None:
+        self._decimal = decimal
+        self.are_commas = decimal != "."
+
+    def put(self, cell: str) -> str:
+        """Write a cell with points; one that has a point where none may be is no number any more."""
+        if not self.are_commas:
+            return cell
+        return "." if "." in cell else cell.replace(self._decimal, ".")
+
+    def taken(self, number: str) -> str:
+        """Write a number as a cell of the dialect."""
+        return number.replace(".", self._decimal)
+
+
+POINTS = Points()
 
 
 # ---------------------------------------------------------------- quasi-identifiers
@@ -102,8 +165,8 @@ def _json_number(value: object) -> float | None:
     return float(value) if isinstance(value, Token) else None
 
 
-def _csv_number(value: object) -> float | None:
-    return decimal_number(str(value).strip())
+def _number_reader(form: Form, points: Points) -> Callable[[object], float | None]:
+    return _json_number if form == "jsonl" else lambda value: decimal_number(points.put(str(value).strip()))
 
 
 def decimal_number(text: str) -> float | None:
@@ -149,24 +212,29 @@ def _exact(text: str) -> tuple[str, int] | None:
 # ---------------------------------------------------------------- fields published as they are
 
 
-def kept_reader(kind: FieldType, original: Form, released: Form) -> KeptReader:
+def kept_reader(
+    kind: FieldType, original: Form, released: Form, points: Points = POINTS, shown: Points = POINTS
+) -> KeptReader:
     """Return the function from a value to the text it is compared by (None: not of this type).
 
     The text is JSON: 1, "1" and true are three values where the type lets them be three; 1e2, 100.0 and 100 are
-    one, as numbers go by value.
+    one, as numbers go by value. ``points`` are those of the original's cells, ``shown`` those of the release's.
     """
     if original == "csv":
-        return _CSV[kind]
+        read = _CSV[kind]
+        if points.are_commas and kind in {"integer", "number"}:
+            return lambda cell: read(points.put(str(cell)))
+        return read
     if released == "csv" and kind in {"string", "any"}:
-        return _string_as_cell if kind == "string" else _any_as_cell
+        return _string_as_cell if kind == "string" else lambda value: _any_as_cell(value, shown)
     return _JSON[kind]
 
 
-def released_reader(kind: FieldType, original: Form, released: Form) -> KeptReader:
+def released_reader(kind: FieldType, original: Form, released: Form, shown: Points = POINTS) -> KeptReader:
     """Return the same for the rows of a release; the texts of both are equal where the values are."""
     if original == "jsonl" and released == "csv" and kind == "any":
-        return lambda cell: _number_or_text(str(cell))
-    return kept_reader(kind, released, released)
+        return lambda cell: _number_or_text(str(cell), shown)
+    return kept_reader(kind, released, released, shown, shown)
 
 
 def _string_as_cell(value: object) -> str | None:
@@ -174,19 +242,23 @@ def _string_as_cell(value: object) -> str | None:
     return '""' if text == "null" else text
 
 
-def _any_as_cell(value: object) -> str | None:
+def _any_as_cell(value: object, shown: Points) -> str | None:
     """Turn into text, as every cell is; null is the empty one."""
     text = _any(value)
     if text is None or text == "null":
         return text and '""'
-    return _number_or_text(str(value)) if text.startswith('"') else quoted(text)
+    if text.startswith('"'):
+        return _number_or_text(str(value), shown)
+    return quoted(shown.taken(text) if isinstance(value, Token) else text)
 
 
-def _number_or_text(cell: str) -> str:
+def _number_or_text(cell: str, shown: Points) -> str:
     """Read a cell that may have been a number: then its spelling does not matter, as long as it is a short one."""
-    number = decimal_number(cell)
-    is_number = number is not None and cell in float_spellings(number)
-    return quoted((is_number and _value_of(cell)) or cell)
+    number = shown.put(cell)
+    value = decimal_number(number)
+    is_number = value is not None and number in float_spellings(value)
+    plain = _value_of(number) if is_number else None
+    return quoted(cell if plain is None else shown.taken(plain))
 
 
 def _is_text(value: str) -> bool:

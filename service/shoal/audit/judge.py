@@ -10,7 +10,7 @@ from shoal.audit.arithmetic import Grid
 from shoal.audit.clusters import Clusters, judge_clusters
 from shoal.audit.measures import measure, warnings_about
 from shoal.audit.originals import Originals, read_originals
-from shoal.audit.reading import form_of
+from shoal.audit.reading import File, Form
 from shoal.audit.rebuild import judge_blindly, rebuild
 from shoal.audit.releases import Release, read_release
 from shoal.audit.rows import compare_rows, judge_order
@@ -34,6 +34,8 @@ def verify(
     complete: bool = False,
     wrapped: bool | None = None,
     table: bool | None = None,
+    form: Form | None = None,
+    released_form: Form | None = None,
 ) -> Verdict:
     """Judge a release against its original, sharing no arithmetic with those who made it.
 
@@ -42,9 +44,12 @@ def verify(
     policy : Policy
         What was promised.
     original, released : path
-        ``.csv`` or ``.jsonl`` (``.json`` is read as JSON lines). Exports of topics are JSON lines of exactly
-        ``{"partition", "offset", "value"}`` (value: the record or its raw text) and of
-        ``{"partition", "value"}`` (the raw published text); then every check is made per partition.
+        ``.csv`` (in the policy's dialect) or ``.jsonl`` (``.json`` is read as JSON lines). Exports of topics are JSON
+        lines of ``{"partition", "offset", "value"}`` (value: the record or its raw text) and of
+        ``{"partition", "value"}`` (the raw published text); then every check is made per partition. Those of an
+        original may have ``key`` (a text or null), ``headers`` (a list of ``[name, text or null]``) and
+        ``timestamp`` (ms), and must where the policy reads them. Such lines beside a plain release are what
+        `shoal pipe` read: then records are counted by lines.
     evidence : path, optional
         One line per cluster, ``{"partition", "cluster", "offsets"}``; files are partition 0 and count records
         from 0. Evidence is checked, never believed.
@@ -58,6 +63,8 @@ def verify(
         Whether both files are exports; None: they show it themselves.
     table : bool, optional
         Whether the default grid is that of tables; None: if the policy has no stream section.
+    form, released_form : {"csv", "jsonl"}, optional
+        Of files whose names do not tell.
 
     Returns
     -------
@@ -73,13 +80,15 @@ def verify(
     -----
     Cost: O(n log n) time, O(n) memory.
     """
-    original, released = Path(original), Path(released)
+    source = File.of(original, policy.csv, form)
+    target = File.of(released, policy.csv_output, released_form or form)
     said = None if summary is None else read_summary(Path(summary) if isinstance(summary, str) else summary)
     witness = None if evidence is None else list(read_evidence(Path(evidence)))
     tables = policy.stream is None if table is None else table
     grids = [Grid(attribute, table=tables) for attribute in policy.quasi_identifiers]
-    release = read_release(policy, released, grids, original=form_of(original), wrapped=wrapped)
-    originals = read_originals(policy, original, form_of(released), wrapped=wrapped)
+    release = read_release(policy, target, grids, original=source.form, wrapped=wrapped)
+    by_line = bool(len(release)) and not release.wrapped
+    originals = read_originals(policy, source, target.form, wrapped=wrapped, by_line=by_line)
     if len(release) and release.wrapped != originals.wrapped:
         raise InputError(
             f"{released}: the export of a topic can only be compared with another; give two exports or none"

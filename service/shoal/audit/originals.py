@@ -5,19 +5,20 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from shoal.audit.fields import Fields
-from shoal.audit.reading import BLANK, ORIGINAL_EXPORT, Form, form_of, is_wrapped, original_header, original_records
+from shoal.audit.reading import AROUND, BLANK, ORIGINAL_EXPORT, File, Form, names_of_first, original_records
+from shoal.audit.tables import original_header
 from shoal.errors import InputError
-from shoal.policy import Policy
+from shoal.policy import Place, Policy
 
 __all__ = ["Originals", "is_export", "read_originals"]
 
 NOBODY = -1
+_PART = {Place.KEY: "key", Place.HEADER: "headers", Place.TIMESTAMP: "timestamp"}
 
 
 @dataclass(slots=True)
@@ -60,37 +61,66 @@ class Originals:
         return [text for text in map(self.kept.__getitem__, members) if text is not None]
 
 
-def is_export(policy: Policy, path: Path, keys: frozenset[str]) -> bool:
+def is_export(policy: Policy, file: File, needed: frozenset[str], more: frozenset[str] = frozenset()) -> bool:
     """Whether a file is an export of a topic; not if the policy declares just these fields itself."""
-    own = ({attribute.name for attribute in declared} for declared in (policy.attributes, policy.published))
-    if form_of(path) == "csv" or any(keys == names for names in own):
+    if file.form == "csv":
         return False
-    return is_wrapped(path, keys)
+    names = names_of_first(file.path)
+    own = [{attribute.name for attribute in declared} for declared in (policy.from_value, policy.published)]
+    return needed <= names <= needed | more and names not in own
 
 
-def read_originals(policy: Policy, path: Path, released: Form, *, wrapped: bool | None = None) -> Originals:
+def _exported(policy: Policy, file: File, *, wrapped: bool | None, by_line: bool) -> frozenset[str] | None:
+    """Names that every line of an export must have; None for plain records.
+
+    Raises
+    ------
+    InputError
+        The policy reads keys, headers or timestamps, and the file has none.
+    """
+    if not policy.from_envelope:
+        is_it = is_export(policy, file, ORIGINAL_EXPORT, AROUND) if wrapped is None else wrapped
+        return ORIGINAL_EXPORT if is_it else None
+    parts = {"value", *(_PART[attribute.source.place] for attribute in policy.from_envelope)}
+    needed = frozenset(parts if by_line else parts | ORIGINAL_EXPORT)
+    if file.form == "csv" or not needed <= names_of_first(file.path):
+        source = policy.from_envelope[0]
+        raise InputError(
+            f"{file.path}, line 1: attributes.{source.name} is read from {source.source}: give JSON lines of "
+            f"{', '.join(sorted(needed))}"
+        )
+    return needed
+
+
+def read_originals(
+    policy: Policy, file: File, released: Form, *, wrapped: bool | None = None, by_line: bool = False
+) -> Originals:
     """Read the original file.
 
     Parameters
     ----------
     policy : Policy
         What the fields mean.
-    path : Path
+    file : File
         CSV, JSON lines or an export of a topic.
     released : {"csv", "jsonl"}
         Form of the release the records will be compared with.
     wrapped : bool, optional
         Whether it is an export; None: see for yourself.
+    by_line : bool
+        Whether the release names the lines of messages by their number, as `shoal pipe` does, and not by offset.
 
     Raises
     ------
     InputError
         Not readable, empty, or an export in which an offset stands twice.
     """
-    form = form_of(path)
+    path, form = file.path, file.form
     if form == "csv":
-        original_header(path)
-    exported = is_export(policy, path, ORIGINAL_EXPORT) if wrapped is None else wrapped
+        original_header(path, file.dialect)
+    names = _exported(policy, file, wrapped=wrapped, by_line=by_line)
+    by_line = by_line and bool(policy.from_envelope)
+    exported = names is not None and not by_line
     fields = Fields(policy, form, released)
     values, subjects, partitions, offsets = array("d"), array("q"), array("q"), array("q")
     kept: list[str | None] = []
@@ -98,11 +128,12 @@ def read_originals(policy: Policy, path: Path, released: Form, *, wrapped: bool 
     people: dict[str, int] = {}
     places: dict[int, dict[int, int]] = {}
     blank = 0
-    for index, (partition, offset, record) in enumerate(original_records(path, wrapped=exported)):
+    for index, original in enumerate(original_records(file, names, by_line=by_line)):
+        partition, offset, record, around = original
         if exported and places.setdefault(partition, {}).setdefault(offset, index) != index:
             raise InputError(f"{path}, line {index + 1}: this partition and offset stand twice; export again")
         blank += record is BLANK
-        found = fields.take(record)
+        found = fields.take(record, around)
         partitions.append(partition)
         offsets.append(offset)
         values.extend(nothing if found is None else found.values)

@@ -1,6 +1,6 @@
 """Files to records: JSON lines and CSV, read by the standard library alone.
 
-In: a path. Out: (partition, offset, record) for originals and (partition, text, record) for released rows, the
+In: a file. Out: an `Original` for each record of an original and (partition, text, record) for released rows, the
 record as a mapping of names to values, or None where the text is no record at all. What the fields mean is
 not known here.
 """
@@ -8,30 +8,34 @@ not known here.
 from __future__ import annotations
 
 import codecs
-import csv
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NoReturn, TypeAlias
+from typing import Literal, NamedTuple, NoReturn, TypeAlias
 
+from shoal.audit.tables import csv_rows
 from shoal.errors import InputError
+from shoal.policy import CsvDialect
 
 __all__ = [
+    "AROUND",
     "BLANK",
     "FARTHEST",
     "ORIGINAL_EXPORT",
     "RELEASED_EXPORT",
+    "File",
     "Form",
+    "Original",
     "Pairs",
     "Record",
     "Token",
     "byte_lines",
     "form_of",
-    "is_wrapped",
     "json_value",
-    "original_header",
+    "names_of_first",
     "original_records",
-    "released_header",
     "released_records",
 ]
 
@@ -39,6 +43,8 @@ Form: TypeAlias = Literal["csv", "jsonl"]
 Record: TypeAlias = Mapping[str, object]
 
 ORIGINAL_EXPORT = frozenset({"partition", "offset", "value"})
+AROUND = frozenset({"key", "headers", "timestamp"})
+"""What an export of an original may tell beside, of what stood around the value."""
 RELEASED_EXPORT = frozenset({"partition", "value"})
 FARTHEST = 1 << 62
 """Partitions, offsets and counts stay within it."""
@@ -46,6 +52,29 @@ BLANK: Record = {}
 """A line with nothing on it: whether it counts as a record is a matter of taste."""
 
 _FORMS: dict[str, Form] = {".csv": "csv", ".jsonl": "jsonl", ".json": "jsonl", ".ndjson": "jsonl"}
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file and how it is written; ``dialect`` speaks of CSV only."""
+
+    path: Path
+    form: Form
+    dialect: CsvDialect
+
+    @classmethod
+    def of(cls, path: str | Path, dialect: CsvDialect, told: Form | None = None) -> File:
+        """Describe a file by its name; ``told``: its form where that does not tell."""
+        return cls(Path(path), form_of(Path(path), told), dialect)
+
+
+class Original(NamedTuple):
+    """A record of an original; ``around``: key, timestamp and headers by the words of `from`, where they are usable."""
+
+    partition: int
+    offset: int
+    record: Record | None
+    around: Record
 
 
 class Pairs(list[tuple[str, object]]):
@@ -69,29 +98,30 @@ _plain = json.JSONDecoder(object_pairs_hook=Pairs, parse_constant=_refuse)
 _literal = json.JSONDecoder(object_pairs_hook=Pairs, parse_constant=_refuse, parse_int=Token, parse_float=Token)
 
 
-def form_of(path: Path) -> Form:
-    """Csv or jsonl, by suffix.
+def form_of(path: Path, told: Form | None = None) -> Form:
+    """Csv or jsonl, by suffix, else as told.
 
     Raises
     ------
     InputError
-        For any other suffix.
+        Neither tells.
+    """
+    form = _FORMS.get(path.suffix.lower(), told)
+    if form is None:
+        raise InputError(f"{path}: the judge reads .csv, .jsonl and .json; convert the file, or say --format")
+    return form
+
+
+def byte_lines(path: Path, *, marked: bool = False) -> Iterator[bytes]:
+    """Physical lines without their ends; the empty text after the last line break is no line.
+
+    ``marked``: a byte order mark at the beginning is none of the text.
     """
     try:
-        return _FORMS[path.suffix.lower()]
-    except KeyError:
-        raise InputError(f"{path}: the judge reads .csv, .jsonl and .json; convert the file first") from None
-
-
-def byte_lines(path: Path) -> Iterator[bytes]:
-    """Physical lines without their ends; the empty text after the last line break is no line."""
-    return (line.removesuffix(b"\n") for line in _ended_lines(path))
-
-
-def _ended_lines(path: Path) -> Iterator[bytes]:
-    try:
         with path.open("rb") as file:
-            yield from file
+            for number, line in enumerate(file):
+                known = line.removeprefix(codecs.BOM_UTF8) if marked and not number else line
+                yield known.removesuffix(b"\n")
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
 
@@ -129,142 +159,92 @@ def _as_record(value: object) -> Record | None:
 # ---------------------------------------------------------------- exports of topics
 
 
-def is_wrapped(path: Path, keys: frozenset[str]) -> bool:
-    """Whether the first line of a JSON lines file is an export: an object of exactly these keys."""
-    first = _record(next(byte_lines(path), b""))
-    return first is not None and first.keys() == keys
+def names_of_first(path: Path) -> frozenset[str]:
+    """Names in the first line of a JSON lines file, if it is an object."""
+    return frozenset(_record(next(byte_lines(path, marked=True), b"")) or ())
 
 
-def _export(path: Path, keys: frozenset[str]) -> Iterator[tuple[int, Record]]:
+def _export(path: Path, needed: frozenset[str], known: frozenset[str]) -> Iterator[tuple[int, Record]]:
     """Line numbers from 1 and the lines of an export."""
-    for number, text in enumerate(byte_lines(path), 1):
+    for number, text in enumerate(byte_lines(path, marked=known != RELEASED_EXPORT), 1):
         line = _record(text)
-        if line is None or line.keys() != keys:
-            raise InputError(f"{path}, line {number}: not an export of exactly {', '.join(sorted(keys))}; export again")
+        if line is None or not needed <= line.keys() <= known:
+            more = ", ".join(sorted(known - needed))
+            words = f"{', '.join(sorted(needed))}{f' (and {more})' if more else ''}"
+            raise InputError(f"{path}, line {number}: not an export of exactly {words}; export again")
         yield number, line
 
 
 def _integer(path: Path, number: int, line: Record, name: str) -> int:
     value = line[name]
-    is_short = isinstance(value, Token) and len(value) < len(str(FARTHEST))
-    if not is_short or not str(value).removeprefix("-").isdigit():
+    if not isinstance(value, Token) or not value.removeprefix("-").isdigit():
         raise InputError(f"{path}, line {number}: {name} must be an integer; export again")
-    return int(str(value))
+    return int(value)
 
 
-def original_records(path: Path, *, wrapped: bool) -> Iterator[tuple[int, int, Record | None]]:
-    """Partition, offset and record; records of plain files are numbered from 0 in partition 0."""
-    if wrapped:
-        for number, line in _export(path, ORIGINAL_EXPORT):
-            partition, offset = (_integer(path, number, line, name) for name in ("partition", "offset"))
+def original_records(
+    file: File, exported: frozenset[str] | None = None, *, by_line: bool = False
+) -> Iterator[Original]:
+    """Records of an original.
+
+    Parameters
+    ----------
+    file : File
+        Where they stand.
+    exported : frozenset of str, optional
+        Names that every line must have, if the file is an export of a topic; None for plain records.
+    by_line : bool
+        Whether the lines of an export are numbered like those of a plain file: from 0, in partition 0.
+    """
+    if exported is not None:
+        for number, line in _export(file.path, exported, ORIGINAL_EXPORT | AROUND):
+            places = ("partition", "offset")
+            here = (0, number - 1) if by_line else (_integer(file.path, number, line, name) for name in places)
+            partition, offset = here
             value = line["value"]
-            is_text = isinstance(value, str) and not isinstance(value, Token)
-            yield partition, offset, _record(str(value)) if is_text else _as_record(value)
-    elif form_of(path) == "csv":
-        for number, (_, cells) in enumerate(_csv_rows(path, marked=True)):
-            yield 0, number, cells
+            record = _record(str(value)) if _is_text(value) else _as_record(value)
+            yield Original(partition, offset, record, _around(file.path, number, line))
+    elif file.form == "csv":
+        for number, (_, cells) in enumerate(csv_rows(file.path, file.dialect, marked=True)):
+            yield Original(0, number, BLANK if cells == {} else cells, BLANK)
     else:
-        for number, text in enumerate(byte_lines(path)):
-            yield 0, number, _record(text) if text.strip() else BLANK
+        for number, text in enumerate(byte_lines(file.path, marked=True)):
+            yield Original(0, number, _record(text) if text.strip() else BLANK, BLANK)
 
 
-def released_records(path: Path, *, wrapped: bool) -> Iterator[tuple[int, str, Record | None]]:
+def _around(path: Path, number: int, line: Record) -> Record:
+    """What stood around a value, by the words of `from`: texts, and a number; without what is missing or doubled."""
+    found: dict[str, object] = {}
+    if _is_text(line.get("key")):
+        found["key"] = line["key"]
+    if "timestamp" in line and _integer(path, number, line, "timestamp") >= 0:
+        found["timestamp"] = line["timestamp"]
+    headers = line.get("headers", [])
+    if not isinstance(headers, list) or isinstance(headers, Pairs) or not all(_is_header(header) for header in headers):
+        raise InputError(f"{path}, line {number}: headers must be a list of [name, text or null]; export again")
+    times = Counter(name for name, _ in headers)
+    return found | {f"header:{name}": text for name, text in headers if times[name] == 1 and _is_text(text)}
+
+
+def _is_header(header: object) -> bool:
+    is_list = isinstance(header, list) and not isinstance(header, Pairs)
+    return is_list and len(header) == 2 and _is_text(header[0])  # type: ignore[arg-type, index]  # noqa: PLR2004
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and not isinstance(value, Token)
+
+
+def released_records(file: File, *, wrapped: bool) -> Iterator[tuple[int, str, Record | None]]:
     """Partition, published text and record."""
     if wrapped:
-        for number, line in _export(path, RELEASED_EXPORT):
-            partition, value = _integer(path, number, line, "partition"), line["value"]
-            text = str(value) if isinstance(value, str) and not isinstance(value, Token) else ""
+        for number, line in _export(file.path, RELEASED_EXPORT, RELEASED_EXPORT):
+            partition, value = _integer(file.path, number, line, "partition"), line["value"]
+            text = str(value) if _is_text(value) else ""
             yield partition, text, _record(text)
-    elif form_of(path) == "csv":
-        for text, cells in _csv_rows(path, marked=False):
+    elif file.form == "csv":
+        for text, cells in csv_rows(file.path, file.dialect, marked=False):
             yield 0, text, cells
     else:
-        for row in byte_lines(path):
+        for row in byte_lines(file.path):
             yield 0, row.decode(errors="surrogateescape"), _record(row)
-
-
-# ---------------------------------------------------------------- csv
-
-
-def original_header(path: Path) -> list[str]:
-    """Names of the columns of an original, each once.
-
-    Raises
-    ------
-    InputError
-        No header, or a name stands twice.
-    """
-    header = _header(path, marked=True)
-    if not header:
-        raise InputError(f"{path}, line 1: no header; the first line must name the columns")
-    if len(set(header)) != len(header):
-        raise InputError(f"{path}, line 1: a column name stands twice; rename one of them")
-    return header
-
-
-def released_header(path: Path) -> list[str] | None:
-    """Names of the columns of a release; None for an empty file.
-
-    Raises
-    ------
-    InputError
-        The first line is not CSV.
-    """
-    return _header(path, marked=False)
-
-
-def _header(path: Path, *, marked: bool) -> list[str] | None:
-    for _, cells in _cells(path, marked=marked):
-        if cells is None:
-            raise InputError(f"{path}, line 1: the header is not UTF-8 text in CSV; write it again")
-        return cells
-    return None
-
-
-def _csv_rows(path: Path, *, marked: bool) -> Iterator[tuple[str, Record | None]]:
-    rows = _cells(path, marked=marked)
-    header = next(rows, ("", None))[1] or []
-    doubled = len(set(header)) != len(header)
-    for text, cells in rows:
-        if cells == []:
-            yield text, BLANK
-        elif cells is None or len(cells) != len(header) or doubled:
-            yield text, None
-        else:
-            yield text, dict(zip(header, cells, strict=True))
-
-
-def _cells(path: Path, *, marked: bool) -> Iterator[tuple[str, list[str] | None]]:
-    """Text and cells of each record of a CSV file, header first; None where a record is not CSV in UTF-8.
-
-    ``marked``: a byte order mark at the beginning is none of the text.
-    """
-    taken: list[str] = []
-
-    def feed() -> Iterator[str]:
-        for number, line in enumerate(_ended_lines(path)):
-            known = line if number or not marked else line.removeprefix(codecs.BOM_UTF8)
-            taken.append(known.decode(errors="surrogateescape"))
-            yield taken[-1]
-
-    reader = csv.reader(feed(), strict=True)
-    while True:
-        taken.clear()
-        try:
-            cells: list[str] | None = next(reader)
-        except StopIteration:
-            return
-        except csv.Error:
-            cells = None
-        text = "".join(taken).removesuffix("\n")
-        yield text, cells if _is_utf8(text) else None
-
-
-def _is_utf8(text: str) -> bool:
-    if text.isascii():
-        return True
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

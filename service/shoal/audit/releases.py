@@ -7,13 +7,13 @@ here, row by row, against the one text it may have.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from shoal.audit.arithmetic import Grid
-from shoal.audit.fields import KeptReader, released_reader
+from shoal.audit.fields import KeptReader, Points, form_of_source, released_reader
 from shoal.audit.originals import is_export
-from shoal.audit.reading import RELEASED_EXPORT, Form, Record, Token, form_of, released_header, released_records
+from shoal.audit.reading import RELEASED_EXPORT, File, Form, Record, Token, released_records
 from shoal.audit.spelling import CsvSpelling, JsonSpelling
+from shoal.audit.tables import released_header
 from shoal.audit.tally import Tally
 from shoal.policy import Policy
 
@@ -74,7 +74,10 @@ class _RowReader:
         self.bounds = Tally("bounds", "quasi-identifiers are within their bounds, half a step aside")
         self._names = [attribute.name for attribute in policy.published]
         self._quasi = [(a.name, grid) for a, grid in zip(policy.quasi_identifiers, grids, strict=True)]
-        self._kept = [(a.name, released_reader(a.type, original, form)) for a in policy.kept]
+        self._points = Points(policy.csv_output.decimal if form == "csv" else ".")
+        self._kept = [
+            (a.name, released_reader(a.type, form_of_source(a, original), form, self._points)) for a in policy.kept
+        ]
         self._spelling = CsvSpelling(policy) if form == "csv" else JsonSpelling(policy)
         # A JSON number comes as `Token`: one in quotes is none. A cell is always text.
         self._number = str if form == "csv" else Token
@@ -121,7 +124,7 @@ class _RowReader:
         return text
 
     def _coordinate(self, line: int, name: str, grid: Grid, value: object) -> str:
-        text = str(value) if isinstance(value, self._number) else NO_ROW
+        text = self._points.put(str(value)) if isinstance(value, self._number) else NO_ROW
         judged = self._judged.get((name, text))
         if judged is None:
             judged = self._judged[name, text] = (grid.holds(text), grid.within(text))
@@ -131,7 +134,7 @@ class _RowReader:
 
 
 def read_release(
-    policy: Policy, path: Path, grids: list[Grid], *, original: Form, wrapped: bool | None = None
+    policy: Policy, file: File, grids: list[Grid], *, original: Form, wrapped: bool | None = None
 ) -> Release:
     """Read the released file and judge every row by itself; ``original`` is the form of what it was made of.
 
@@ -140,14 +143,14 @@ def read_release(
     InputError
         The file cannot be read at all; a row that is none is a broken check, not an error.
     """
-    form = form_of(path)
-    exported = is_export(policy, path, RELEASED_EXPORT) if wrapped is None else wrapped
+    form = file.form
+    exported = is_export(policy, file, RELEASED_EXPORT) if wrapped is None else wrapped
     reader = _RowReader(policy, form, original, grids)
-    header = released_header(path) if form == "csv" else None
+    header = released_header(file.path, file.dialect) if form == "csv" else None
     if header is not None:
         # A header alone shows fields too, even if no row follows.
         reader.read_header(header)
     parts: dict[int, Rows] = {}
-    for line, (partition, text, record) in enumerate(released_records(path, wrapped=exported), 1):
+    for line, (partition, text, record) in enumerate(released_records(file, wrapped=exported), 1):
         parts.setdefault(partition, Rows()).add(line, text, *reader.read(line, text, record))
     return Release(parts, reader.checks, reader.warnings, exported)

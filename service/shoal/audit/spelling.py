@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 
 from shoal.audit.arithmetic import float_spellings
-from shoal.audit.fields import quoted
+from shoal.audit.fields import Points, quoted
 from shoal.audit.reading import Record, Token
-from shoal.policy import Policy, Role
+from shoal.policy import CsvDialect, Policy, Role
 
 __all__ = ["CsvSpelling", "JsonSpelling", "csv_line"]
 
@@ -59,27 +59,38 @@ class CsvSpelling:
 
     def __init__(self, policy: Policy) -> None:
         self._types = {a.name: a.type for a in policy.published if a.role is not Role.QUASI_IDENTIFIER}
+        self._dialect = policy.csv_output
+        self._points = Points(policy.csv_output.decimal)
 
     def is_kept(self, text: str, record: Record) -> bool:
         """Whether a row is written as it must be, whatever it says."""
         cells = {name: str(cell) for name, cell in record.items()}
-        return text == csv_line(list(cells.values())) and all(self._is_cell(name, cell) for name, cell in cells.items())
+        return text == csv_line(list(cells.values()), self._dialect) and all(
+            self._is_cell(name, cell) for name, cell in cells.items()
+        )
 
     def _is_cell(self, name: str, cell: str) -> bool:
         # Quasi-identifiers have a grid to be judged by; text may be any.
         match self._types.get(name, "any"):
             case "integer" | "number":
-                return not cell or _is_spelled(cell)
+                return not cell or _is_spelled(self._points.put(cell))
             case "boolean":
                 return cell in {"", "true", "false"}
             case _:
                 return True
 
 
-def csv_line(cells: list[str]) -> str:
+def csv_line(cells: list[str], dialect: CsvDialect) -> str:
     """One record of a CSV file, minimally quoted, without its end."""
-    return ",".join(map(_quoted_cell, cells))
+    return dialect.delimiter.join([_quoted_cell(cell, dialect) for cell in cells])
 
 
-def _quoted_cell(text: str) -> str:
-    return '"' + text.replace('"', '""') + '"' if any(sign in text for sign in ',"\n\r') else text
+def _quoted_cell(text: str, dialect: CsvDialect) -> str:
+    quote = dialect.quote
+    signs = [dialect.delimiter, quote, "\n", "\r"]
+    if dialect.escape == "doubled":
+        inner = text.replace(quote, quote * 2)
+    else:
+        signs.append("\\")
+        inner = text.replace("\\", "\\\\").replace(quote, "\\" + quote)
+    return quote + inner + quote if any(sign in text for sign in signs) else text

@@ -26,13 +26,14 @@ AnyNumber = TypeVar("AnyNumber", np.float64, np.int64)
 class Block(NamedTuple):
     """n records as they arrive.
 
-    ``coordinates`` (n, d) float64; ``subjects``, ``positions`` (n,) int64; ``marks`` (n, C) int64.
+    ``coordinates`` (n, d), ``amounts`` (n, a) float64; ``subjects``, ``positions`` (n,), ``marks`` (n, C) int64.
     """
 
     coordinates: Float64Matrix
     subjects: Int64Vector
     positions: Int64Vector
     marks: Int64Matrix
+    amounts: Float64Matrix
 
 
 class Buffer:
@@ -42,8 +43,8 @@ class Buffer:
     ----------
     delta : int
         Largest delay; never are more than ``delta + 1`` records held.
-    dimensions, columns : int
-        Attributes and mark columns of each record.
+    dimensions, columns, amounts : int
+        Attributes, mark columns and amounts of each record.
 
     Attributes
     ----------
@@ -53,9 +54,9 @@ class Buffer:
         ``delta + 1`` and a slice.
     """
 
-    def __init__(self, delta: int, dimensions: int, columns: int) -> None:
+    def __init__(self, delta: int, dimensions: int, columns: int, amounts: int = 0) -> None:
         self.capacity = delta + 1 + SLICE
-        self.held: Held = empty_held(self.capacity, dimensions, columns)
+        self.held: Held = empty_held(self.capacity, dimensions, columns, amounts)
 
     def __len__(self) -> int:
         return int(self.held.line[TAIL] - self.held.line[HEAD])
@@ -63,6 +64,10 @@ class Buffer:
     def positions(self) -> Int64Vector:
         """Return a copy of the held positions, ascending."""
         return self.held.positions[self.held.line[HEAD] : self.held.line[TAIL]].copy()
+
+    def subjects(self) -> Int64Vector:
+        """Return a copy of the held records' subjects."""
+        return self.held.subjects[self.held.line[HEAD] : self.held.line[TAIL]].copy()
 
     def stage(self, block: Block, start: int) -> int:
         """Lay the next slice of a block behind the held records, not yet one of them; return its length."""
@@ -76,11 +81,13 @@ class Buffer:
         self.held.positions[room] = block.positions[start:stop]
         self.held.subjects[room] = block.subjects[start:stop]
         self.held.marks[:, room] = block.marks[start:stop].T
+        self.held.amounts[:, room] = block.amounts[start:stop].T
         return count
 
     def _move_to_front(self) -> None:
         head, tail = self.held.line[HEAD], self.held.line[TAIL]
-        for array in (self.held.coordinates, self.held.positions, self.held.subjects, self.held.marks):
+        held = self.held
+        for array in (held.coordinates, held.positions, held.subjects, held.marks, held.amounts):
             array[..., : tail - head] = array[..., head:tail].copy()
         self.held.line[:] = 0, tail - head
 
@@ -90,11 +97,12 @@ class Border:
 
     Parameters
     ----------
-    dimensions, columns : int
+    dimensions, columns, amounts : int
         What a record must have.
     """
 
-    def __init__(self, dimensions: int, columns: int) -> None:
+    def __init__(self, dimensions: int, columns: int, amounts: int = 0) -> None:
+        self._amounts = amounts
         self._dimensions = dimensions
         self._columns = columns
         self._marks = np.full(columns, -FARTHEST, np.int64)
@@ -102,7 +110,12 @@ class Border:
         self.last = -1
 
     def check(
-        self, coordinates: AnyArray, subjects: AnyArray | None, positions: AnyArray | None, marks: AnyArray | None
+        self,
+        coordinates: AnyArray,
+        subjects: AnyArray | None,
+        positions: AnyArray | None,
+        marks: AnyArray | None,
+        amounts: AnyArray | None = None,
     ) -> Block:
         """Return the block if every record of it can be taken; nothing is remembered yet.
 
@@ -120,6 +133,7 @@ class Border:
             _expect(numbered if subjects is None else subjects, "subjects", np.int64, (count,)),
             _expect(numbered, "positions", np.int64, (count,)),
             _expect(self._marks_or_none(marks, count), "marks", np.int64, (count, self._columns)),
+            _expect(self._amounts_or_none(amounts, count), "amounts", np.float64, (count, self._amounts)),
         )
         if count:
             self._check_content(block, numbered=positions is None)
@@ -130,9 +144,16 @@ class Border:
             raise ParameterError(f"marks: missing, {self._columns} columns were announced by reach")
         return np.zeros((count, 0), np.int64) if marks is None else marks
 
+    def _amounts_or_none(self, amounts: AnyArray | None, count: int) -> AnyArray:
+        if amounts is None and self._amounts:
+            raise ParameterError(f"amounts: missing, {self._amounts} columns were announced by dominance")
+        return np.zeros((count, 0)) if amounts is None else amounts
+
     def _check_content(self, block: Block, *, numbered: bool) -> None:
         if not np.isfinite(block.coordinates).all():
             raise ParameterError("coordinates: must be finite")
+        if not np.isfinite(block.amounts).all():
+            raise ParameterError("amounts: must be finite")
         if block.positions[-1] >= FARTHEST or not (numbered or self._ascends(block.positions)):
             raise ParameterError("positions: must ascend strictly, from block to block too, and stay below 2^62")
         if self._columns:

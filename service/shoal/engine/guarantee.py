@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from shoal.engine.dominance import NO_DOMINANCE, is_dominated
 from shoal.errors import AnonymityViolation, DelayViolation, GuaranteeError
 from shoal.kernel import recount
-from shoal.kernel.arrays import Int64Matrix, Int64Vector
-from shoal.kernel.held import Outcome, empty_outcome
+from shoal.kernel.arrays import Float64Matrix, Int64Matrix, Int64Vector
+from shoal.kernel.dominance import Dominance
+from shoal.kernel.held import END, Outcome, empty_outcome
 from shoal.kernel.recount import Ledger, Promise
 
 __all__ = ["Guarantee"]
@@ -24,16 +26,20 @@ class Guarantee:
         Largest delay in positions.
     max_share : float
         Largest share of one subject in a cluster.
+    dominance : Dominance
+        How well nobody's contribution may be worked out.
 
     Notes
     -----
-    Guarantees: a sealed cluster has at least k subjects and none above its share; every record leaves once; none was
-    overdue when a record arrived after it, and none is overdue now. Where positions have no gaps this means: no delay
-    above delta. After a violation everything is refused.
+    Guarantees: a sealed cluster has at least k subjects, none above its share and none that stands out; every record
+    leaves once; none was overdue when a record arrived after it, and none is overdue now. Where positions have no gaps
+    this means: no delay above delta. After a violation everything is refused.
     Cost: O(held + block + decided log held) per call.
     """
 
-    def __init__(self, k: int, delta: int, max_share: float) -> None:
+    def __init__(self, k: int, delta: int, max_share: float, dominance: Dominance = NO_DOMINANCE) -> None:
+        self._dominance = dominance
+        self._amounts = np.zeros((0, len(dominance.references)))
         self._promise = Promise(k, delta, max_share)
         self._positions = np.zeros(0, np.int64)
         self._subjects = np.zeros(0, np.int64)
@@ -41,7 +47,7 @@ class Guarantee:
         self._broken = False
         self.seal(empty_outcome(0))  # compiles here, not while the first records wait
 
-    def admit(self, positions: Int64Vector, subjects: Int64Vector) -> None:
+    def admit(self, positions: Int64Vector, subjects: Int64Vector, amounts: Float64Matrix | None = None) -> None:
         """Enter arriving records into the ledger.
 
         Raises
@@ -53,6 +59,8 @@ class Guarantee:
             raise GuaranteeError("a guarantee was broken before: this stream is closed")
         self._positions = np.concatenate((self._positions, positions))
         self._subjects = np.concatenate((self._subjects, subjects))
+        if amounts is not None and amounts.shape[1]:
+            self._amounts = np.concatenate((self._amounts, amounts))
         self._arrivals = np.concatenate((self._arrivals[-1:], positions))
 
     def seal(self, outcome: Outcome) -> Int64Matrix:
@@ -66,11 +74,13 @@ class Guarantee:
         Raises
         ------
         AnonymityViolation
-            A cluster of too few subjects, a subject above its share, a record that is not held or leaves twice.
+            A cluster of too few subjects, a subject above its share or too large in it, a record that is not held or
+        leaves twice.
         DelayViolation
             A record that was overdue when another arrived, or is overdue and still held.
         """
         self._broken = True  # until proven otherwise
+        balanced = self._is_balanced(outcome)
         ledger = Ledger(self._positions, self._subjects, np.zeros(len(self._positions), np.bool_))
         counted = np.empty((2, outcome.clusters.shape[1]), np.int64)
         owners = np.empty(outcome.positions.size + outcome.suppressed.shape[1], np.int64)
@@ -83,6 +93,21 @@ class Guarantee:
             raise AnonymityViolation(f"a subject was about to own more than {self._promise.max_share} of a cluster")
         if verdict == recount.OVERDUE:
             raise DelayViolation(f"a record was held for more than {self._promise.delta} positions")
+        if not balanced:
+            raise AnonymityViolation("a cluster in which one contribution stands out was about to leave")
+        if self._dominance.share:
+            self._amounts = self._amounts[~ledger.gone]
         self._positions, self._subjects = self._positions[:stay], self._subjects[:stay]
         self._broken = False
         return counted
+
+    def _is_balanced(self, outcome: Outcome) -> bool:
+        """Whether nobody's contribution stands out in any cluster; of records that are not held it says nothing."""
+        if not self._dominance.share:
+            return True
+        for positions in np.split(outcome.positions, outcome.clusters[END, :-1]):
+            places = np.searchsorted(self._positions, positions)
+            places = places[places < len(self._positions)]
+            if len(places) and is_dominated(self._dominance, self._amounts[places], self._subjects[places]):
+                return False
+        return True

@@ -18,12 +18,21 @@ from collections.abc import Sequence
 
 import numpy as np
 
-__all__ = ["is_finite_number", "order_keeping_weight", "position_faults"]
+__all__ = ["are_weights", "is_finite_number", "order_keeping_weight", "position_faults"]
 
 
 def position_faults(omega_p: float) -> list[str]:
     """Say what is wrong with a weight of the position; empty if nothing is."""
     return [] if is_finite_number(omega_p) and omega_p >= 0 else ["position: must be a finite weight, 0 or more"]
+
+
+def are_weights(weights: object) -> bool:
+    """Whether a parameter, whatever its kind, is a sequence of finite numbers above 0."""
+    if isinstance(weights, np.ndarray) and weights.ndim == 1:
+        weights = weights.tolist()
+    if not isinstance(weights, Sequence) or isinstance(weights, bytes):
+        return False
+    return all(is_finite_number(weight) and weight > 0 for weight in weights)
 
 
 def is_finite_number(value: object) -> bool:

@@ -10,12 +10,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from shoal.engine.buffer import Border, Buffer, Names, as_array
+from shoal.engine.dominance import NO_DOMINANCE
 from shoal.engine.embed import exact_means
 from shoal.engine.guarantee import Guarantee
 from shoal.engine.rules import make_rule, rule_faults
-from shoal.engine.steer import is_finite_number, position_faults
+from shoal.engine.steer import are_weights, is_finite_number, position_faults
 from shoal.errors import ParameterError
 from shoal.kernel.arrays import Float64Matrix, Int8Vector, Int64Matrix, Int64Vector
+from shoal.kernel.dominance import Dominance
 from shoal.kernel.held import BY_POSITION, FLUSHED, Outcome
 from shoal.kernel.nearest import Demand
 
@@ -83,6 +85,10 @@ class Partitioner:
         Largest share of one subject in a cluster, from 1/k to 1.
     reach : sequence of int
         One per mark column: a record leaves as soon as the mark of an arriving record exceeds its own by more.
+    min_population : int
+        While fewer distinct subjects are held, no record leaves by the first mark, which is a clock.
+    dominance : Dominance, optional
+        How well nobody's contribution to a mean may be worked out; see `engine.dominance`.
 
     Raises
     ------
@@ -118,6 +124,8 @@ class Partitioner:
         position: float = 0.0,
         max_share: float = 0.5,
         reach: Sequence[int] = (),
+        min_population: int = 0,
+        dominance: Dominance | None = None,
     ) -> None:
         faults = parameter_faults(k, delta, rule, position, max_share)
         if not _is_whole(d) or not 1 <= d <= MOST_COLUMNS:
@@ -126,17 +134,25 @@ class Partitioner:
             faults.append("reach: must be whole numbers, 0 or more")
         if faults:
             raise ParameterError("; ".join(faults))
-        buffer = Buffer(int(delta), d, len(reach))
-        demand = Demand(int(k), int(delta), float(position), float(max_share), np.asarray(reach, np.int64))
+        asked = NO_DOMINANCE if dominance is None else dominance
+        amounts = len(asked.references)
+        buffer = Buffer(int(delta), d, len(reach), amounts)
+        widths = np.asarray(reach, np.int64)
+        demand = Demand(int(k), int(delta), float(position), float(max_share), widths, int(min_population), asked)
         self._buffer = buffer
-        self._border = Border(d, len(reach))
+        self._border = Border(d, len(reach), amounts)
         self._rule = make_rule(rule, buffer, demand)
-        self._guarantee = Guarantee(int(k), int(delta), float(max_share))
+        self._guarantee = Guarantee(int(k), int(delta), float(max_share), asked)
 
     @property
     def held(self) -> int:
         """How many records are held."""
         return len(self._buffer)
+
+    @property
+    def population(self) -> int:
+        """How many distinct subjects are held. Cost: O(held log held)."""
+        return len(np.unique(self._buffer.subjects()))
 
     @property
     def next_position(self) -> int:
@@ -153,6 +169,7 @@ class Partitioner:
         subjects: Int64Vector | None = None,
         positions: Int64Vector | None = None,
         marks: Int64Matrix | None = None,
+        amounts: Float64Matrix | None = None,
     ) -> Decisions:
         """Take a block of records and return what was decided on the way.
 
@@ -166,6 +183,8 @@ class Partitioner:
             Arrival ranks, strictly ascending over all calls; gaps are fine. Left out: numbered from the last on.
         marks : ndarray of int64, shape (n, C), optional
             One column per ``reach``, none ever falling: a time, a log offset.
+        amounts : ndarray of float64, shape (n, a), optional
+            What ``dominance`` speaks of, in the units of its references.
 
         Raises
         ------
@@ -174,8 +193,8 @@ class Partitioner:
         GuaranteeError
             The promise would be broken; nothing is returned, now or later.
         """
-        block = self._border.check(coordinates, subjects, positions, marks)
-        self._guarantee.admit(block.positions, block.subjects)
+        block = self._border.check(coordinates, subjects, positions, marks, amounts)
+        self._guarantee.admit(block.positions, block.subjects, block.amounts)
         self._border.remember(block, by_subject=subjects is not None)
         return self._sealed(self._rule.take(block))
 
@@ -184,6 +203,7 @@ class Partitioner:
 
         While 2k distinct subjects are held the oldest record expires as usual. Fewer leave as one cluster around the
         oldest (what the cap on shares hands back is decided on in turn); fewer than k are suppressed, oldest first.
+        All are, if there are fewer than ``min_population`` when it is called.
 
         Raises
         ------
@@ -191,7 +211,7 @@ class Partitioner:
             As `push`.
         """
         nothing = np.zeros(0, np.int64)
-        self._guarantee.admit(nothing, nothing)
+        self._guarantee.admit(nothing, nothing, None)
         return self._sealed(self._rule.finish(self._border.last))
 
     def _sealed(self, outcome: Outcome) -> Decisions:
@@ -282,7 +302,7 @@ class StreamAggregator:
         max_share: float = 0.5,
     ) -> None:
         faults = parameter_faults(k, delta, rule, position, max_share)
-        if weights is not None and not _are_weights(weights):
+        if weights is not None and not are_weights(weights):
             faults.append("weights: must be finite numbers above 0, one per attribute")
         if faults:
             raise ParameterError("; ".join(faults))
@@ -375,11 +395,3 @@ def _are_widths(reach: object) -> bool:
     if not isinstance(reach, Sequence) or isinstance(reach, bytes):
         return False
     return all(_is_whole(width) and 0 <= width < 1 << 62 for width in reach)
-
-
-def _are_weights(weights: object) -> bool:
-    if isinstance(weights, np.ndarray) and weights.ndim == 1:
-        weights = weights.tolist()
-    if not isinstance(weights, Sequence) or isinstance(weights, bytes):
-        return False
-    return all(is_finite_number(weight) and weight > 0 for weight in weights)

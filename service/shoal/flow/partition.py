@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from shoal.engine.dominance import dominance_of
 from shoal.engine.embed import Embedding
 from shoal.engine.stream import Decisions, Partitioner
 from shoal.errors import GuaranteeError
@@ -91,6 +92,8 @@ class Flow:
             position=policy.position,
             max_share=policy.max_share,
             reach=(delay_ms, reach),
+            min_population=policy.min_population or 0,
+            dominance=dominance_of(policy),
         )
         # A slot is taken again only when its record must have left: delta, this block, and the next.
         self._slots = 1 << (stream.delta + 2 * BLOCK_RECORDS).bit_length()
@@ -107,6 +110,11 @@ class Flow:
     def held(self) -> int:
         """Number of records waiting for their cluster."""
         return self._partitioner.held
+
+    @property
+    def population(self) -> int:
+        """Number of different people among them."""
+        return self._partitioner.population
 
     def push(self, block: Block, marks: Int64Matrix, fresh: BoolVector | None = None) -> Outcome:
         """Take the accepted records of a block.
@@ -135,13 +143,14 @@ class Flow:
         tails = np.empty(count, np.object_)
         tails[:] = block.tails
         self._tails[slots] = tails[chosen]
+        amounts = None if self.policy.dominance is None else values
         decided = self._partitioner.push(
-            self._embedding.coordinates(values), block.subjects[chosen], positions, marks[chosen]
+            self._embedding.coordinates(values), block.subjects[chosen], positions, marks[chosen], amounts
         )
         return self._outcome(decided)
 
     def flush(self) -> Outcome:
-        """Let everything held leave, as at the end of a stream."""
+        """Let everything held leave, as at the end of a stream; suppress it if the policy asks for more people."""
         return self._outcome(self._partitioner.flush())
 
     def _outcome(self, decided: Decisions) -> Outcome:

@@ -14,7 +14,7 @@ from shoal.flow import BLOCK_RECORDS
 from shoal.kafka.metadata import LIMIT_BYTES, largest_span
 from shoal.policy import KafkaSection, Policy
 
-__all__ = ["BATCH_BYTES", "Layout", "check_start", "partitions_of"]
+__all__ = ["BATCH_BYTES", "Layout", "check_policy", "check_start", "partitions_of"]
 
 BATCH_BYTES = 1 << 20
 """Most bytes sent to a topic at once, where it takes so many."""
@@ -55,6 +55,19 @@ async def check_start(client: AIOKafkaAdminClient, policy: Policy, settings: Kaf
         raise PolicyError(faults, "start")
     written = [limits[topic] for name, topic in topics.items() if name != "input" and topic in limits]
     return Layout(counts, min([BATCH_BYTES, *written]))
+
+
+def check_policy(policy: Policy, source: str) -> None:
+    """Check what of a policy for Kafka can be checked without a broker.
+
+    Raises
+    ------
+    PolicyError
+        Progress under this policy would not fit into the group's metadata.
+    """
+    faults = [] if policy.kafka is None or policy.stream is None else list(_about_policy(policy))
+    if faults:
+        raise PolicyError(faults, source)
 
 
 async def partitions_of(client: AIOKafkaAdminClient) -> dict[str, list[int]]:

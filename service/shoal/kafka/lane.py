@@ -20,9 +20,10 @@ from shoal.errors import BrokerError, GuaranteeError
 from shoal.flow import BLOCK_RECORDS, Admission, Flow, Outcome
 from shoal.flow.accounts import Figures
 from shoal.kafka.fates import Message, Stamps, settle
-from shoal.kafka.metadata import Commit, encode, largest_span
+from shoal.kafka.metadata import Commit, largest_span
 from shoal.kafka.progress import AnotherLogError, Progress
 from shoal.kafka.publisher import Outbox, Reference
+from shoal.kafka.seal import PLAIN, Seal
 from shoal.kernel.arrays import Float64Vector, Int64Vector
 from shoal.policy import Policy
 from shoal.records import Encoder, JsonDecoder, Reason
@@ -68,12 +69,15 @@ class Lane:
         metrics: Metrics,
         interval_s: float,
         now: Callable[[], float] = time.time,
+        *,
+        seal: Seal = PLAIN,
     ) -> None:
         self.topic, self.partition = topic, partition
         self.progress = Progress.restore(commit.snapshot)
         self.cursor = commit.snapshot.watermark
         """First offset the next message may have."""
         self._policy, self._decoder, self._sink, self._metrics, self._now = policy, decoder, sink, metrics, now
+        self._seal = seal
         self._anchor = commit.snapshot.anchor
         per_subject = policy.per_subject
         self._admission = None if per_subject is None else Admission(per_subject)
@@ -89,6 +93,7 @@ class Lane:
         self._figures: list[tuple[Figures, float, Float64Vector]] = []
         self._transaction: asyncio.Task[None] | None = None
         self._last_commit = now()
+        self._at = commit.at
         # The client revokes partitions in a task of its own, while the loop may be in the middle of a block.
         self._turn = asyncio.Lock()
         self._is_closed = False
@@ -172,7 +177,11 @@ class Lane:
             return False
         # Of the record's time and the time it was read the later counts: a backlog of old records that still
         # grows must not be let go each time its end is reached.
-        return self._now() * 1000 - max(oldest.seen, oldest.timestamp) >= self._max_delay_ms
+        if self._now() * 1000 - max(oldest.seen, oldest.timestamp) < self._max_delay_ms:
+            return False
+        # Nobody is let go at a quiet moment with the few who may have come for that: the limit of time yields.
+        fewest = self._policy.min_population
+        return fewest is None or self._flow.population >= fewest
 
     # ------------------------------------------------------------------ reading
 
@@ -300,7 +309,9 @@ class Lane:
     def _pack(self) -> _Parcel:
         """Take what waits, and the progress that goes with it."""
         self._last_commit = self._now()
-        commit = Commit(self.progress.snapshot(), self._policy.fingerprint, round(self._last_commit * 1000))
+        # Never earlier than a commit before: nothing in the output is later than the last one, which a start checks.
+        self._at = max(self._at, round(self._last_commit * 1000))
+        commit = Commit(self.progress.snapshot(), self._policy.fingerprint, self._at)
         parcel = _Parcel(self._outbox, commit, self._waiting_rows, self._figures)
         self._outbox, self._figures, self._waiting_rows, self._waiting_bytes = Outbox(), [], 0, 0
         return parcel
@@ -309,7 +320,8 @@ class Lane:
         outbox, commit, started = parcel.outbox, parcel.commit, self._now()
         watermark = commit.snapshot.watermark
         try:
-            await self._sink.publish(outbox, watermark, encode(commit, self.topic, self.partition), commit.at)
+            metadata = self._seal.encode(commit, self.topic, self.partition)
+            await self._sink.publish(outbox, watermark, metadata, commit.at)
         except BrokerError:
             self._metrics.transactions.labels("aborted").inc()
             raise

@@ -3,13 +3,12 @@
 Layout: ``shoal1:`` and base64 of version, fields as varints, fingerprint, held offsets, CRC-32. The held
 offsets are a bitmap or gaps as varints, whichever is smaller. Nothing in it depends on what a record says:
 offsets, broker timestamps and counters only. The checksum also covers topic, partition and offset, so that
-metadata copied to another place is refused.
+metadata copied to another place is refused. `seal` writes the same bytes encrypted.
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -17,20 +16,39 @@ from dataclasses import dataclass
 from shoal.errors import InputError
 from shoal.kafka.progress import VOID_LIMIT, Anchor, Snapshot
 
-__all__ = ["LIMIT_BYTES", "UNLIMITED", "Commit", "decode", "encode", "largest_span"]
+__all__ = [
+    "LIMIT_BYTES",
+    "PREFIX",
+    "SEALED_BYTES",
+    "UNLIMITED",
+    "Commit",
+    "broken",
+    "decode",
+    "encode",
+    "from_base64",
+    "largest_span",
+    "pack",
+    "unpack",
+]
 
 LIMIT_BYTES = 4096
 """Broker default of ``offset.metadata.max.bytes``."""
 
 UNLIMITED = 1 << 60
 
-_PREFIX = "shoal1:"
+PREFIX = "shoal1:"
+"""What progress in plain begins with."""
+
+SEALED_BYTES = 3008
+"""Most bytes of progress that fit when they are encrypted. The limits on delta and on holes in the log keep to it
+with and without a key: who gives one later changes nothing of what is decided."""
+
 _FINGERPRINT_BYTES = 8
 _CRC_BYTES = 4
 _VARINT_BYTES = 10
 # version, coding, eight varints of at most ten bytes, fingerprint, checksum, and the list of void offsets.
 _HEADER_BYTES = 2 + 8 * _VARINT_BYTES + _FINGERPRINT_BYTES + _CRC_BYTES + 1 + VOID_LIMIT * 5
-_BODY_BYTES = (LIMIT_BYTES - len(_PREFIX)) // 4 * 3 - _HEADER_BYTES
+_BODY_BYTES = SEALED_BYTES - 1 - _HEADER_BYTES
 _BITMAP, _GAPS = 0, 1
 _VERSION = 2
 
@@ -50,13 +68,69 @@ class Commit:
 
 
 def encode(commit: Commit, topic: str, partition: int) -> str:
-    """Text to commit beside ``commit.snapshot.watermark``; at most `LIMIT_BYTES` characters.
+    """Text to commit beside ``commit.snapshot.watermark``, in plain; at most `LIMIT_BYTES` characters.
 
     Raises
     ------
     InputError
         If it does not fit, which `largest_span` prevents.
     """
+    body = pack(commit)
+    body += _checksum(body, topic, partition, commit.snapshot.watermark)
+    text = PREFIX + base64.b64encode(body).decode("ascii")
+    if len(text) > LIMIT_BYTES:
+        raise InputError("progress does not fit into the group's metadata: lower stream.delta")
+    return text
+
+
+def decode(text: str, topic: str, partition: int, watermark: int) -> Commit:
+    """Read back what `encode` wrote.
+
+    Raises
+    ------
+    InputError
+        If it was not written by this version of Shoal for this topic, partition and offset, in words that
+        say what to do.
+    """
+    where = f"{topic}-{partition}"
+    if not text.startswith(PREFIX):
+        raise InputError(
+            f"{where}: the committed offset carries no progress of this version of Shoal (reset by another "
+            "tool?): bring it back with 'shoal progress --import', or start with --skip-to-end"
+        )
+    try:
+        body = from_base64(text[len(PREFIX) :])
+        if _checksum(body[:-_CRC_BYTES], topic, partition, watermark) != body[-_CRC_BYTES:]:
+            raise ValueError  # noqa: TRY301 - one refusal for everything that is broken
+        return unpack(body[:-_CRC_BYTES], watermark)
+    except (ValueError, IndexError):
+        raise broken(topic, partition) from None
+
+
+def broken(topic: str, partition: int) -> InputError:
+    """Refusal of progress that was changed, or was written for another place."""
+    return InputError(
+        f"{topic}-{partition}: the progress beside the committed offset is broken or belongs elsewhere: bring it back "
+        "with 'shoal progress --import', or start with --skip-to-end"
+    )
+
+
+def from_base64(text: str) -> bytes:
+    """Bytes of a text that is exactly what base64 makes of them.
+
+    Raises
+    ------
+    ValueError
+        If it is not.
+    """
+    raw = base64.b64decode(text, validate=True)  # its error is a ValueError
+    if base64.b64encode(raw).decode("ascii") != text:
+        raise ValueError
+    return raw
+
+
+def pack(commit: Commit) -> bytes:
+    """Write a commit as bytes; where it stands (topic, partition, watermark) is left out."""
     state = commit.snapshot
     coding, held = _pack(state.held)
     anchor = state.anchor
@@ -75,38 +149,38 @@ def encode(commit: Commit, topic: str, partition: int) -> str:
     body += bytes.fromhex(commit.fingerprint[: 2 * _FINGERPRINT_BYTES])
     body += _varint(len(state.void)) + b"".join(map(_varint, _gaps(state.void, state.watermark)))
     body += held
-    body += _checksum(bytes(body), topic, partition, state.watermark)
-    text = _PREFIX + base64.b64encode(bytes(body)).decode("ascii")
-    if len(text) > LIMIT_BYTES:
-        raise InputError("progress does not fit into the group's metadata: lower stream.delta")
-    return text
+    return bytes(body)
 
 
-def decode(text: str, topic: str, partition: int, watermark: int) -> Commit:
-    """Read back what `encode` wrote.
+def unpack(body: bytes, watermark: int) -> Commit:
+    """Read back what `pack` wrote.
 
     Raises
     ------
-    InputError
-        If it was not written by this version of Shoal for this topic, partition and offset, in words that
-        say what to do.
+    ValueError, IndexError
+        It is nothing of the kind.
     """
-    where = f"{topic}-{partition}"
-    if not text.startswith(_PREFIX):
-        raise InputError(
-            f"{where}: the committed offset carries no progress of this version of Shoal (reset by another "
-            "tool?): bring it back with 'shoal progress --import', or start with --skip-to-end"
-        )
-    try:
-        body = base64.b64decode(text[len(_PREFIX) :], validate=True)
-        if _checksum(body[:-_CRC_BYTES], topic, partition, watermark) != body[-_CRC_BYTES:]:
-            raise ValueError  # noqa: TRY301 - one refusal for everything that is broken
-        return _unpack_body(body[:-_CRC_BYTES], watermark)
-    except (ValueError, IndexError, binascii.Error):
-        raise InputError(
-            f"{where}: the progress beside the committed offset is broken or belongs elsewhere: bring it back "
-            "with 'shoal progress --import', or start with --skip-to-end"
-        ) from None
+    if body[0] != _VERSION:
+        raise ValueError
+    numbers = _Numbers(body, 2)
+    ahead, clock, clusters, drain, at, anchor_offset, anchor_time, since = (numbers.take() for _ in range(8))
+    fingerprint = numbers.take_bytes(_FINGERPRINT_BYTES).hex()
+    void = tuple(_from_gaps([numbers.take() for _ in range(numbers.take())], watermark))
+    held = _unpack(body[1], body[numbers.place :], watermark)
+    if held and (held[0] != watermark or held[-1] >= watermark + ahead):
+        raise ValueError
+    snapshot = Snapshot(
+        watermark=watermark,
+        next_offset=watermark + ahead,
+        held=held,
+        void=void,
+        clock=clock - 1,
+        clusters=clusters,
+        drain=None if drain == 0 else watermark + drain - 1,
+        anchor=None if anchor_offset == 0 else Anchor(watermark + _unzigzag(anchor_offset - 1), _unzigzag(anchor_time)),
+        origin=watermark - since,
+    )
+    return Commit(snapshot, fingerprint, at)
 
 
 def largest_span(delta: int, slack: int) -> int:
@@ -176,30 +250,6 @@ def _unpack(coding: int, packed: bytes, watermark: int) -> tuple[int, ...]:
     if coding != _GAPS:
         raise ValueError
     return tuple(_from_gaps(_varints(packed), watermark))
-
-
-def _unpack_body(body: bytes, watermark: int) -> Commit:
-    if body[0] != _VERSION:
-        raise ValueError
-    numbers = _Numbers(body, 2)
-    ahead, clock, clusters, drain, at, anchor_offset, anchor_time, since = (numbers.take() for _ in range(8))
-    fingerprint = numbers.take_bytes(_FINGERPRINT_BYTES).hex()
-    void = tuple(_from_gaps([numbers.take() for _ in range(numbers.take())], watermark))
-    held = _unpack(body[1], body[numbers.place :], watermark)
-    if held and (held[0] != watermark or held[-1] >= watermark + ahead):
-        raise ValueError
-    snapshot = Snapshot(
-        watermark=watermark,
-        next_offset=watermark + ahead,
-        held=held,
-        void=void,
-        clock=clock - 1,
-        clusters=clusters,
-        drain=None if drain == 0 else watermark + drain - 1,
-        anchor=None if anchor_offset == 0 else Anchor(watermark + _unzigzag(anchor_offset - 1), _unzigzag(anchor_time)),
-        origin=watermark - since,
-    )
-    return Commit(snapshot, fingerprint, at)
 
 
 class _Numbers:

@@ -22,6 +22,7 @@ from shoal.kafka.checks import Layout, check_start
 from shoal.kafka.connection import CLIENT_ERRORS, admin, broker_error, consumer, stop
 from shoal.kafka.lane import Lane
 from shoal.kafka.publisher import Publisher
+from shoal.kafka.seal import Seal
 from shoal.kafka.start import Beginning, Start, begin
 from shoal.policy import KafkaSection, Policy
 from shoal.records import JsonDecoder
@@ -75,6 +76,8 @@ class Session:
     ----------
     policy, settings, metrics, health, start
         As of the transformer.
+    seal : Seal
+        How progress is written and read.
     contact : Contact
         With the broker.
     stopping : asyncio.Event
@@ -88,11 +91,12 @@ class Session:
         metrics: Metrics,
         health: Health,
         start: Start,
+        seal: Seal,
         contact: Contact,
         stopping: asyncio.Event,
     ) -> None:
         self._policy, self._settings, self._metrics, self._health = policy, settings, metrics, health
-        self._start, self._contact, self._stopping = start, contact, stopping
+        self._start, self._seal, self._contact, self._stopping = start, seal, contact, stopping
         self._lanes: dict[TopicPartition, Lane] = {}
         self._layout = Layout({})
         self._opening: asyncio.Task[None] | None = None
@@ -320,8 +324,8 @@ class Session:
             publisher = Publisher(self._policy, self._settings, place.partition, self._layout)
             opened.push_async_callback(publisher.close)
             await publisher.open()
-            fingerprint = self._policy.fingerprint
-            found = await begin(client, reader, publisher, self._settings, fingerprint, place.partition, self._start)
+            settings, fingerprint, start, seal = self._settings, self._policy.fingerprint, self._start, self._seal
+            found = await begin(client, reader, publisher, settings, fingerprint, place.partition, start, seal)
             self._tell(place, found)
             lane = Lane(
                 place.topic,
@@ -332,6 +336,7 @@ class Session:
                 found.commit,
                 self._metrics,
                 self._settings.commit_interval_ms / 1000,
+                seal=seal,
             )
             opened.pop_all()
         if not lane.look_back(found.low):

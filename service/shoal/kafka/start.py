@@ -21,18 +21,21 @@ from aiokafka.structs import OffsetAndMetadata
 
 from shoal.errors import BrokerUnavailableError, InputError
 from shoal.kafka.connection import consumer, stop
-from shoal.kafka.metadata import Commit, decode, encode
+from shoal.kafka.metadata import Commit
 from shoal.kafka.progress import AnotherLogError, Snapshot
 from shoal.kafka.publisher import Outbox, Publisher
+from shoal.kafka.seal import Seal
 from shoal.policy import KafkaSection
 
-__all__ = ["Beginning", "Start", "begin", "check_settled", "committed", "visible"]
+__all__ = ["Beginning", "Start", "begin", "check_settled", "committed", "is_published_since", "visible"]
 
 MANY_ANSWERS = 20
 SILENCE_S = 5.0
 READ_S = 10.0
 CLOSE_S = 2.0
 POLL_RECORDS = 500
+APPEND_TIME = 1
+"""Type of a timestamp that the broker gave (``message.timestamp.type=LogAppendTime``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,7 @@ async def begin(
     fingerprint: str,
     partition: int,
     start: Start,
+    seal: Seal,
 ) -> Beginning:
     """Judge the progress of a partition whose producer is open.
 
@@ -114,12 +118,13 @@ async def begin(
     found = await committed(client, settings, partition)
     try:
         if found is not None:
-            commit = decode(found.metadata or "", str(settings.input), partition, found.offset)
+            commit = seal.decode(found.metadata or "", str(settings.input), partition, found.offset)
             _check_log(commit.snapshot, where, low, high)
             if start.skip_to_end:
                 # Otherwise the lane sees it in the first record, and refuses; here it is not too late to skip.
                 await _check_anchor(settings, commit.snapshot, place, low)
             _check_policy(commit, fingerprint, where, drain=start.drain)
+            await _check_output(settings, partition, commit)
             return Beginning(commit, low)
         offset = await _first_offset(settings, partition, start, low, high)
         skipped = None
@@ -135,7 +140,7 @@ async def begin(
     origin = offset if skipped is None else 0
     commit = Commit(Snapshot(watermark=offset, next_offset=offset, origin=origin), fingerprint, now_ms)
     # Alone in its transaction: if this commit is lost, nothing else was done.
-    await publisher.publish(Outbox(), offset, encode(commit, str(settings.input), partition), now_ms)
+    await publisher.publish(Outbox(), offset, seal.encode(commit, str(settings.input), partition), now_ms)
     return Beginning(commit, low, skipped)
 
 
@@ -168,6 +173,17 @@ def _check_policy(commit: Commit, fingerprint: str, where: str, *, drain: bool) 
         raise InputError(
             f"{where}: the policy has changed while clusters that were decided on are not released yet: run "
             "'shoal run POLICY --drain' first, best with the policy as it was"
+        )
+
+
+async def _check_output(settings: KafkaSection, partition: int, commit: Commit) -> None:
+    """See that this is the last commit: an older one that was put back would release what left since then again."""
+    if await is_published_since(settings, partition, commit.at):
+        raise InputError(
+            f"{settings.input}-{partition}: {settings.output}-{partition} holds records that were published after the "
+            "committed progress (put back by another tool, or from an old copy?): going on would publish them a second "
+            "time. Bring the latest progress back with 'shoal progress POLICY --import FILE', or start with "
+            "--skip-to-end to go on at the end and count the gap"
         )
 
 
@@ -211,6 +227,18 @@ async def check_settled(settings: KafkaSection, place: TopicPartition) -> None:
             f"{place.topic}-{place.partition}: an open transaction hides what stands behind offset {ends[1]}; waiting "
             "for its end"
         )
+
+
+async def is_published_since(settings: KafkaSection, partition: int, at_ms: int) -> bool:
+    """Whether the output shows records of a later commit: they carry its time, floored to the commit interval."""
+    place = TopicPartition(settings.output, partition)
+    async with aclosing(visible(settings, place, since_ms=at_ms + 1)) as records:
+        async for record in records:
+            # Where the broker puts its own time on records, those of the commit itself are later than it, too.
+            slack = settings.transaction_timeout_ms if record.timestamp_type == APPEND_TIME else 0
+            if record.timestamp > at_ms + slack:
+                return True
+    return False
 
 
 async def visible(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import aclosing
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,15 +14,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from shoal.errors import InputError
 from shoal.kafka.checks import Layout, partitions_of
 from shoal.kafka.connection import admin
-from shoal.kafka.metadata import Commit, decode
+from shoal.kafka.metadata import Commit
 from shoal.kafka.publisher import Outbox, Publisher
-from shoal.kafka.start import check_settled, committed, visible
+from shoal.kafka.seal import Seal, UnreadableError
+from shoal.kafka.start import check_settled, committed, is_published_since
 from shoal.policy import KafkaSection, Policy
 
 __all__ = ["export_progress", "import_progress", "report_progress"]
-
-APPEND_TIME = 1
-"""Type of a timestamp that the broker gave (``message.timestamp.type=LogAppendTime``)."""
 
 
 class _Saved(BaseModel):
@@ -40,13 +38,14 @@ class _Export(BaseModel):
 
 
 async def report_progress(policy: Policy, settings: KafkaSection) -> list[dict[str, Any]]:
-    """Per partition: watermark, next offset, held, clusters, last commit, and whether the policy is this one."""
+    """Per partition: watermark, next offset, held, clusters, last commit, whether policy and key are these ones."""
+    seal = Seal.of(settings)
     async with admin(settings) as client:
-        return [await _report(client, policy, settings, partition) for partition in await _partitions(client, settings)]
+        return [await _report(client, policy, settings, seal, one) for one in await _partitions(client, settings)]
 
 
 async def _report(
-    client: AIOKafkaAdminClient, policy: Policy, settings: KafkaSection, partition: int
+    client: AIOKafkaAdminClient, policy: Policy, settings: KafkaSection, seal: Seal, partition: int
 ) -> dict[str, Any]:
     found = await committed(client, settings, partition)
     about: dict[str, Any] = {"partition": partition, "watermark": None, "held": None, "last_commit": None}
@@ -54,7 +53,9 @@ async def _report(
         return about | {"state": "no progress"}
     about["watermark"] = found.offset
     try:
-        commit = decode(found.metadata or "", str(settings.input), partition, found.offset)
+        commit = seal.decode(found.metadata or "", str(settings.input), partition, found.offset)
+    except UnreadableError as error:
+        return about | {"state": error.state}
     except InputError:
         return about | {"state": "broken or foreign metadata"}
     state = commit.snapshot
@@ -65,11 +66,15 @@ async def _report(
         "clusters": state.clusters,
         "state": "draining" if state.drain is not None else "ok",
         "policy": "this" if commit.carries(policy.fingerprint) else "another",
+        "key": "this" if seal.is_current(found.metadata or "") else "another",
     }
 
 
 async def export_progress(settings: KafkaSection) -> str:
-    """Everything that is needed to bring the progress back, as JSON text."""
+    """Everything that is needed to bring the progress back, as JSON text.
+
+    Metadata stand in it as they were committed: those that are encrypted stay so, and need their key on import.
+    """
     async with admin(settings) as client:
         saved = []
         for partition in await _partitions(client, settings):
@@ -97,59 +102,53 @@ async def import_progress(text: str, policy: Policy, settings: KafkaSection) -> 
         raise InputError("this is no file that 'shoal progress --export' wrote") from None
     if export.topic != settings.input:
         raise InputError("the file holds progress of another topic than kafka.input")
-    commits = [(one, decode(one.metadata, export.topic, one.partition, one.offset)) for one in export.partitions]
+    seal = Seal.of(settings)
+    # Written for the group that was exported; what is committed is written for the group at hand.
+    theirs = replace(seal, group=export.group)
+    commits = [(one, theirs.decode(one.metadata, export.topic, one.partition, one.offset)) for one in export.partitions]
     async with admin(settings) as client:
         known = await _partitions(client, settings)
         for saved, commit in commits:
             if saved.partition not in known:
                 raise InputError(f"{settings.input} has no partition {saved.partition}")
-            await _import_one(client, policy, settings, saved, commit)
+            await _import_one(client, policy, settings, seal, saved, commit)
     return [saved.partition for saved, _ in commits]
 
 
 async def _import_one(
-    client: AIOKafkaAdminClient, policy: Policy, settings: KafkaSection, saved: _Saved, commit: Commit
+    client: AIOKafkaAdminClient, policy: Policy, settings: KafkaSection, seal: Seal, saved: _Saved, commit: Commit
 ) -> None:
     publisher = Publisher(policy, settings, saved.partition, Layout({}))
     where = f"{settings.input}-{saved.partition}"
     await publisher.open()
     try:
         found = await committed(client, settings, saved.partition)
-        if found is not None and not _covers(saved, commit, found, settings):
+        if found is not None and not _covers(saved, commit, found, settings, seal):
             raise InputError(
                 f"{where}: the committed progress is ahead of the file: going back would publish records twice"
             )
-        if await _has_published_since(settings, saved.partition, commit.at):
+        await check_settled(settings, TopicPartition(settings.output, saved.partition))
+        if await is_published_since(settings, saved.partition, commit.at):
             raise InputError(
                 f"{where}: {settings.output}-{saved.partition} holds records that were published after the export: "
                 "going back would publish them twice; use a later export, or start with --skip-to-end"
             )
-        await publisher.publish(Outbox(), saved.offset, saved.metadata, commit.at)
+        metadata = seal.encode(commit, str(settings.input), saved.partition)
+        await publisher.publish(Outbox(), saved.offset, metadata, commit.at)
     finally:
         await publisher.close()
 
 
-def _covers(saved: _Saved, commit: Commit, found: OffsetAndMetadata, settings: KafkaSection) -> bool:
+def _covers(saved: _Saved, commit: Commit, found: OffsetAndMetadata, settings: KafkaSection, seal: Seal) -> bool:
     """Whether nothing that is resolved now would be open again. By offsets: the clocks of two workers may differ."""
     try:
-        current = decode(found.metadata or "", str(settings.input), saved.partition, found.offset)
+        current = seal.decode(found.metadata or "", str(settings.input), saved.partition, found.offset)
+    except UnreadableError:
+        raise
     except InputError:
         # Broken or foreign metadata beside an offset says nothing of what was published.
         return True
     return commit.snapshot.covers(current.snapshot)
-
-
-async def _has_published_since(settings: KafkaSection, partition: int, at_ms: int) -> bool:
-    """Whether the output shows records of a later commit: they carry its time, floored to the commit interval."""
-    place = TopicPartition(settings.output, partition)
-    await check_settled(settings, place)
-    async with aclosing(visible(settings, place, since_ms=at_ms + 1)) as records:
-        async for record in records:
-            # Where the broker puts its own time on records, those of the exported commit are later than it, too.
-            slack = settings.transaction_timeout_ms if record.timestamp_type == APPEND_TIME else 0
-            if record.timestamp > at_ms + slack:
-                return True
-    return False
 
 
 async def _partitions(client: AIOKafkaAdminClient, settings: KafkaSection) -> list[int]:

@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass, field
 
 from shoal.errors import BrokerError, BrokerUnavailableError, FencedError, ShoalError
+from shoal.kafka.seal import Seal
 from shoal.kafka.session import Contact, Session
 from shoal.kafka.start import Start
 from shoal.policy import KafkaSection, Policy
@@ -40,6 +41,11 @@ class Transformer:
     health: Health
     start: Start
     _stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    _seal: Seal = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Read the key of the metadata, if there is one, before anything else is begun."""
+        self._seal = Seal.of(self.settings)
 
     def stop(self) -> None:
         """Finish the open transactions, leave the group, return from `run` within ten seconds."""
@@ -65,7 +71,7 @@ class Transformer:
         while not self._stopping.is_set():
             began = time.monotonic()
             session = Session(
-                self.policy, self.settings, self.metrics, self.health, self.start, contact, self._stopping
+                self.policy, self.settings, self.metrics, self.health, self.start, self._seal, contact, self._stopping
             )
             try:
                 await session.run()

@@ -15,6 +15,7 @@ from shoal.kernel.jit import njit_in_place
 
 __all__ = [
     "BEFORE",
+    "BY_CLOCK",
     "BY_POSITION",
     "CAUSE",
     "CLUSTERS",
@@ -49,18 +50,21 @@ LONG = 16
 
 FLUSHED = -1
 BY_POSITION = 0
-"""Causes of a decision: the end of the stream, delta; mark column c (from 0) is cause c + 1."""
+BY_CLOCK = 1
+"""Causes of a decision: the end of the stream, delta; mark column c (from 0) is cause c + 1, and 0 a clock."""
 
 
 class Held(NamedTuple):
     """Held records, one column each.
 
-    ``coordinates`` (d, capacity) float64; ``positions`` and ``subjects`` (capacity,); ``marks`` (C, capacity);
+    ``coordinates`` (d, capacity) and ``amounts`` (a, capacity) float64; ``positions`` and ``subjects`` (capacity,);
+    ``marks`` (C, capacity);
     ``line`` (2,) head and tail; ``latest`` (C,) marks of the last arrival, which may have left already;
     ``staying``, ``moved_numbers``, ``moved_coordinates`` (capacity,) scratch.
     """
 
     coordinates: Float64Matrix
+    amounts: Float64Matrix
     positions: Int64Vector
     subjects: Int64Vector
     marks: Int64Matrix
@@ -85,10 +89,11 @@ class Outcome(NamedTuple):
     counts: Int64Vector
 
 
-def empty_held(capacity: int, dimensions: int, columns: int) -> Held:
+def empty_held(capacity: int, dimensions: int, columns: int, amounts: int = 0) -> Held:
     """Allocate a buffer once."""
     return Held(
         coordinates=np.zeros((dimensions, capacity)),
+        amounts=np.zeros((amounts, capacity)),
         positions=np.zeros(capacity, np.int64),
         subjects=np.zeros(capacity, np.int64),
         marks=np.zeros((columns, capacity), np.int64),
@@ -121,14 +126,17 @@ def arrive(held: Held) -> int:
 
 
 @njit_in_place
-def due(held: Held, newest: int, delta: int, reach: Int64Vector) -> int:
-    """Return the cause for which the oldest held record must leave now that ``newest`` is here, or `NOT_DUE`."""
+def due(held: Held, newest: int, delta: int, reach: Int64Vector, first: int) -> int:
+    """Return the cause for which the oldest held record must leave now that ``newest`` is here, or `NOT_DUE`.
+
+    Mark columns before ``first`` are not looked at.
+    """
     head, tail = held.line[HEAD], held.line[TAIL]
     if head == tail:
         return NOT_DUE
     if newest - held.positions[head] >= delta:
         return BY_POSITION
-    for column in range(reach.size):
+    for column in range(first, reach.size):
         if held.latest[column] - held.marks[column, head] > reach[column]:
             return column + 1
     return NOT_DUE
@@ -173,6 +181,8 @@ def _forget(held: Held, members: Int64Vector) -> None:
             _slide(held.marks[row, head:stop], members, held.moved_numbers)
         for row in range(held.coordinates.shape[0]):
             _slide(held.coordinates[row, head:stop], members, held.moved_coordinates)
+        for row in range(held.amounts.shape[0]):
+            _slide(held.amounts[row, head:stop], members, held.moved_coordinates)
     else:
         staying = held.staying[: moving + 1]
         _list_staying(members, staying)
@@ -183,6 +193,8 @@ def _forget(held: Held, members: Int64Vector) -> None:
             _pick(held.marks[row, head:stop], staying, held.moved_numbers)
         for row in range(held.coordinates.shape[0]):
             _pick(held.coordinates[row, head:stop], staying, held.moved_coordinates)
+        for row in range(held.amounts.shape[0]):
+            _pick(held.amounts[row, head:stop], staying, held.moved_coordinates)
     held.line[HEAD] = head + members.size
 
 

@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.kernel import held as records
-from shoal.kernel.arrays import Float64Vector, Int64Vector
+from shoal.kernel.arrays import Float64Matrix, Float64Vector, Int64Vector
+from shoal.kernel.dominance import Dominance, dominating
 from shoal.kernel.heaps import build, sink
 from shoal.kernel.held import HEAD, TAIL, Held, Outcome
 from shoal.kernel.jit import njit_in_place
@@ -24,15 +25,23 @@ __all__ = ["Demand", "Scratch", "empty_scratch", "expire_due", "expire_rest"]
 SHARE_TOLERANCE = 1e-9
 """What a share may exceed its cap by: 0.3 of 10 records are 3, whatever the rounding of 0.3."""
 
+PATIENCE = 4
+"""A cluster takes at most so many times k records more to keep one person's contribution from standing out."""
+
 
 class Demand(NamedTuple):
-    """What is asked for: ``k`` subjects, ``delta`` positions, weight ``omega_p``, ``max_share``, ``reach`` (C,)."""
+    """What is asked for: ``k`` subjects, ``delta`` positions, weight ``omega_p``, ``max_share``, ``reach`` (C,).
+
+    And, if it is asked for: the ``population`` without which no clock lets anybody go (else 0), and ``dominance``.
+    """
 
     k: int
     delta: int
     omega_p: float
     max_share: float
     reach: Int64Vector
+    population: int
+    dominance: Dominance
 
 
 class Scratch(NamedTuple):
@@ -40,7 +49,8 @@ class Scratch(NamedTuple):
 
     ``distances`` to the expiring record; ``reached`` the k - 1 smallest of them; ``order`` the cluster; ``heap``;
     ``owners`` by place in the cluster: number of the subject; ``before``: place of the next nearer record of the same
-    subject, or -1; ``counts`` and ``last`` by number: records in the cluster, place of the farthest.
+    subject, or -1; ``counts``, ``last`` and ``totals`` by number: records in the cluster, place of the farthest,
+    contribution.
     """
 
     distances: Float64Vector
@@ -51,15 +61,16 @@ class Scratch(NamedTuple):
     before: Int64Vector
     counts: Int64Vector
     last: Int64Vector
+    totals: Float64Vector
     numbering: Numbering
 
 
 def empty_scratch(capacity: int) -> Scratch:
     """Allocate the scratch arrays once."""
     order, heap, owners, before, counts, last = np.zeros((6, capacity), np.int64)
-    distances, reached = np.zeros((2, capacity))
+    distances, reached, totals = np.zeros((3, capacity))
     numbering = empty_numbering(capacity)
-    return Scratch(distances, reached, order, heap, owners, before, counts, last, numbering)
+    return Scratch(distances, reached, order, heap, owners, before, counts, last, totals, numbering)
 
 
 @njit_in_place
@@ -67,30 +78,58 @@ def expire_due(held: Held, scratch: Scratch, outcome: Outcome, demand: Demand, a
     """Let the next ``arriving`` records of the block in, one by one, and decide on all that becomes due."""
     for _ in range(arriving):
         newest = records.arrive(held)
-        cause = records.due(held, newest, demand.delta, demand.reach)
+        cause = _due(held, scratch, demand, newest)
         while cause != records.NOT_DUE:
             _expire(held, scratch, outcome, demand, newest, cause)
-            cause = records.due(held, newest, demand.delta, demand.reach)
+            cause = _due(held, scratch, demand, newest)
 
 
 @njit_in_place
 def expire_rest(held: Held, scratch: Scratch, outcome: Outcome, demand: Demand, newest: int) -> None:
     """Decide on all held records: the stream has ended.
 
-    Fewer than 2k subjects leave as one cluster, for two could not be filled; fewer than k are suppressed.
+    Fewer than 2k subjects leave as one cluster, for two could not be filled; fewer than k are suppressed, or fewer
+    than the population asked for.
     """
+    if not _is_populated(held, scratch, demand):
+        while held.line[HEAD] < held.line[TAIL]:
+            records.suppress(held, outcome, newest, records.FLUSHED)
     while held.line[HEAD] < held.line[TAIL]:
         subjects = held.subjects[held.line[HEAD] : held.line[TAIL]]
         if demand.k <= count_up_to(scratch.numbering, subjects, 2 * demand.k) < 2 * demand.k:
-            _release_grown(held, scratch, outcome, demand, newest, records.FLUSHED, subjects.size + 1)
+            if demand.dominance.share > 0.0:
+                _release_balanced(held, scratch, outcome, demand, newest, records.FLUSHED, subjects.size + 1)
+            else:
+                _release_grown(held, scratch, outcome, demand, newest, records.FLUSHED, subjects.size + 1)
         else:
             _expire(held, scratch, outcome, demand, newest, records.FLUSHED)
+
+
+@njit_in_place
+def _due(held: Held, scratch: Scratch, demand: Demand, newest: int) -> int:
+    """Return the cause for which the oldest record must leave, if not a clock that too few people hold up."""
+    cause = records.due(held, newest, demand.delta, demand.reach, 0)
+    if cause == records.BY_CLOCK and not _is_populated(held, scratch, demand):
+        cause = records.due(held, newest, demand.delta, demand.reach, 1)
+    return int(cause)
+
+
+@njit_in_place
+def _is_populated(held: Held, scratch: Scratch, demand: Demand) -> bool:
+    """Whether as many subjects are held as a clock or the end of the stream needs to let them go."""
+    if demand.population == 0:
+        return True
+    subjects = held.subjects[held.line[HEAD] : held.line[TAIL]]
+    return bool(count_up_to(scratch.numbering, subjects, demand.population) >= demand.population)
 
 
 @njit_in_place
 def _expire(held: Held, scratch: Scratch, outcome: Outcome, demand: Demand, newest: int, cause: int) -> None:
     """Release the oldest record in a cluster of k subjects, or suppress it if fewer are held."""
     head, tail = held.line[HEAD], held.line[TAIL]
+    if demand.dominance.share > 0.0:
+        _release_balanced(held, scratch, outcome, demand, newest, cause, demand.k)
+        return
     if tail - head >= demand.k:
         distances, subjects = scratch.distances[: tail - head], held.subjects[head:tail]
         _measure(held, demand.omega_p, distances)
@@ -117,6 +156,73 @@ def _release_grown(
     left = _hand_back(scratch, size, demand.max_share)
     _order_by_age(scratch.order[:size], scratch.heap[: tail - head])
     records.release(held, outcome, scratch.order[:left], newest, cause)
+
+
+@njit_in_place
+def _release_balanced(
+    held: Held, scratch: Scratch, outcome: Outcome, demand: Demand, newest: int, cause: int, wanted: int
+) -> None:
+    """Release the oldest record as `_release_grown` does, in a cluster in which nobody's contribution stands out.
+
+    A subject that stands out is handed back, its farthest records first, and the next nearest records are taken for
+    it. Where the expiring record itself stands out, more are taken until it does not. It is suppressed if that needs
+    more than `PATIENCE` k records more than ``wanted`` subjects do, or all that are held.
+    """
+    head, tail = held.line[HEAD], held.line[TAIL]
+    distances, subjects, amounts = (
+        scratch.distances[: tail - head],
+        held.subjects[head:tail],
+        held.amounts[:, head:tail],
+    )
+    _measure(held, demand.omega_p, distances)
+    heap = scratch.heap[: distances.size - 1]
+    for x in range(heap.size):
+        heap[x] = x + 1
+    build(heap, distances)
+    record, size, left, present, remaining, patience = 0, 0, 0, 0, heap.size, PATIENCE * demand.k
+    while True:
+        present += _join(scratch, subjects, record, size)
+        size, left = size + 1, left + 1
+        is_last = remaining == 0 or patience == 0
+        fits = False
+        if present >= wanted or is_last:
+            present, left, fits = _balance(amounts, scratch, demand, size, present, left)
+            patience -= 1
+        if is_last or (fits and present >= wanted):
+            break
+        record = heap[0]
+        remaining -= 1
+        heap[0] = heap[remaining]
+        sink(heap, remaining, 0, distances)
+    scratch.counts[: scratch.numbering.size[0]] = 0
+    clear(scratch.numbering)
+    if fits and (present >= wanted or remaining == 0):
+        _order_by_age(scratch.order[:size], scratch.heap[: tail - head])
+        records.release(held, outcome, scratch.order[:left], newest, cause)
+    else:
+        records.suppress(held, outcome, newest, cause)
+
+
+@njit_in_place
+def _balance(
+    amounts: Float64Matrix, scratch: Scratch, demand: Demand, size: int, present: int, left: int
+) -> tuple[int, int, bool]:
+    """Hand back what is above its share, and the farthest records of whoever stands out, but not the expiring one.
+
+    ``present`` subjects and ``left`` records are in the cluster before, and are returned; and whether it may leave.
+    """
+    while present >= demand.k:
+        left = _cap(scratch, left, demand.max_share)
+        counts = scratch.counts[: scratch.numbering.size[0]]
+        owner = dominating(amounts, scratch.order[:size], scratch.owners, counts, scratch.totals, demand.dominance)
+        if owner < 0:
+            return present, left, True
+        if scratch.order[scratch.last[owner]] == 0:
+            break
+        _take_out(scratch, scratch.last[owner])
+        left -= 1
+        present -= scratch.counts[owner] == 0
+    return present, left, False
 
 
 @njit_in_place
@@ -199,14 +305,7 @@ def _grow(distances: Float64Vector, subjects: Int64Vector, scratch: Scratch, wan
     build(heap, distances)
     record, size, remaining = 0, 0, heap.size
     while True:
-        owner = number(scratch.numbering, subjects[record])
-        if scratch.counts[owner] == 0:
-            scratch.last[owner] = -1
-        scratch.order[size] = record
-        scratch.owners[size] = owner
-        scratch.before[size] = scratch.last[owner]
-        scratch.last[owner] = size
-        scratch.counts[owner] += 1
+        _join(scratch, subjects, record, size)
         size += 1
         if scratch.numbering.size[0] >= wanted or remaining == 0:
             return size
@@ -217,27 +316,50 @@ def _grow(distances: Float64Vector, subjects: Int64Vector, scratch: Scratch, wan
 
 
 @njit_in_place
-def _hand_back(scratch: Scratch, size: int, max_share: float) -> int:
-    """Take the farthest record of a subject above its share out of ``order``; return how many stay.
+def _join(scratch: Scratch, subjects: Int64Vector, record: int, place: int) -> int:
+    """Write a record to a place behind the cluster; return 1 if its subject has no other record in it, else 0."""
+    owner = number(scratch.numbering, subjects[record])
+    if scratch.counts[owner] == 0:
+        scratch.last[owner] = -1
+    scratch.order[place] = record
+    scratch.owners[place] = owner
+    scratch.before[place] = scratch.last[owner]
+    scratch.last[owner] = place
+    scratch.counts[owner] += 1
+    return 1 if scratch.counts[owner] == 1 else 0
 
-    Goes on until none is above, and leaves -1 in the places. Every subject stays in: one record among k or more
-    subjects is never above a share of 1/k. Clears what `_grow` filled.
-    """
-    order, owners, before, last = scratch.order, scratch.owners, scratch.before, scratch.last
-    counts = scratch.counts[: scratch.numbering.size[0]]
-    left = size
-    while True:
-        farthest = _farthest_surplus(counts, last, max_share * left + SHARE_TOLERANCE)
-        if farthest < 0:
-            break
-        owner = owners[farthest]
-        last[owner] = before[farthest]
-        counts[owner] -= 1
-        order[farthest] = -1
-        left -= 1
-    counts[:] = 0
+
+@njit_in_place
+def _take_out(scratch: Scratch, place: int) -> None:
+    """Take the farthest record of a subject out of the cluster; its place in ``order`` becomes -1."""
+    owner = scratch.owners[place]
+    scratch.last[owner] = scratch.before[place]
+    scratch.counts[owner] -= 1
+    scratch.order[place] = -1
+
+
+@njit_in_place
+def _hand_back(scratch: Scratch, size: int, max_share: float) -> int:
+    """Take what is above its share out of the cluster, and clear what `_grow` filled; return how many stay."""
+    left = _cap(scratch, size, max_share)
+    scratch.counts[: scratch.numbering.size[0]] = 0
     clear(scratch.numbering)
-    return left
+    return int(left)
+
+
+@njit_in_place
+def _cap(scratch: Scratch, left: int, max_share: float) -> int:
+    """Take the farthest record of a subject above its share out, until none is above; return how many are left.
+
+    Every subject stays in: one record among k or more subjects is never above a share of 1/k.
+    """
+    counts = scratch.counts[: scratch.numbering.size[0]]
+    while True:
+        farthest = _farthest_surplus(counts, scratch.last, max_share * left + SHARE_TOLERANCE)
+        if farthest < 0:
+            return left
+        _take_out(scratch, farthest)
+        left -= 1
 
 
 @njit_in_place

@@ -28,6 +28,7 @@ class Files:
     source: str
     target: str
     form: Form | None = None
+    target_form: Form | None = None
     summary: str | None = None
     evidence: str | None = None
     quarantine: str | None = None
@@ -46,22 +47,27 @@ class Files:
         if twice or outputs.count(PIPE) > 1:
             raise ConfigError(f"{twice[0] if twice else 'standard output'}: named twice; give each its own file")
 
-    def form_of(self, path: str) -> Form:
-        """Format of a file: by its suffix, else as told.
+    @property
+    def forms(self) -> tuple[Form, Form]:
+        """Formats of source and target: by their suffixes, else as told.
 
         Raises
         ------
         ConfigError
             Neither tells.
         """
-        suffix = "" if path == PIPE else Path(path).suffix.lower()
-        if suffix in _SUFFIXES:
-            return _SUFFIXES[suffix]
-        if suffix == ".parquet":
-            raise ConfigError(f"{path}: not yet; Parquet comes with a later version, give .csv or .jsonl")
-        if self.form is None:
-            raise ConfigError(f"{path}: say --format csv or --format jsonl, the name does not tell")
-        return self.form
+        return _form_of(self.source, self.form), _form_of(self.target, self.target_form or self.form)
+
+
+def _form_of(path: str, told: Form | None) -> Form:
+    suffix = "" if path == PIPE else Path(path).suffix.lower()
+    if suffix in _SUFFIXES:
+        return _SUFFIXES[suffix]
+    if suffix == ".parquet":
+        raise ConfigError(f"{path}: not yet; Parquet comes with a later version, give .csv or .jsonl")
+    if told is None:
+        raise ConfigError(f"{path}: say --format csv or --format jsonl, the name does not tell")
+    return told
 
 
 @contextmanager

@@ -27,6 +27,7 @@ from shoal.records import (
     JsonLines,
     Reason,
     RecordEncoder,
+    WrappedLines,
 )
 
 __all__ = ["run_pipe"]
@@ -50,12 +51,12 @@ def run_pipe(policy: Policy, files: Files) -> None:
         Something was about to leave that must not.
     """
     began = time.monotonic()
-    form = files.form_of(files.target)
-    encoder: RecordEncoder = CsvEncoder(policy) if form == "csv" else Encoder(policy)
+    form, target_form = files.forms
+    encoder: RecordEncoder = CsvEncoder(policy) if target_form == "csv" else Encoder(policy)
     flow = Flow(policy, encoder)
     with ExitStack() as stack:
         source = stack.enter_context(opened_for_reading(files.source))
-        blocks = _blocks(source, files.form_of(files.source), policy, encoder, files.source)
+        blocks = _blocks(source, form, policy, encoder, files.source)
         target = stack.enter_context(opened_for_writing(files.target))
         evidence, quarantine, summary = (
             None if name is None else stack.enter_context(opened_for_writing(name, private=private))
@@ -63,10 +64,10 @@ def run_pipe(policy: Policy, files: Files) -> None:
         )
         header = encoder.header()
         if header is not None:
-            target.write(header + b"\n")
+            target.write(encoder.lines([header]))
         topic = Path(files.source).name
         for outcome, refused in _decided(flow, blocks, _bar()):
-            _write(outcome, target, evidence)
+            _write(outcome, encoder, target, evidence)
             if quarantine is not None:
                 lines = [{"topic": topic, "partition": 0, "offset": place, "reason": why} for place, why in refused]
                 quarantine.write(msgspec.json.Encoder().encode_lines(lines))
@@ -79,10 +80,15 @@ def _blocks(
     source: BinaryIO, form: Form, policy: Policy, encoder: RecordEncoder, name: str
 ) -> Iterator[tuple[Block, int]]:
     """Yield blocks and how many records were read for each, accepted or not."""
+    name = "standard input" if name == PIPE else name
     if form == "csv":
-        reader = CsvReader(source, policy, name="standard input" if name == PIPE else name)
+        reader = CsvReader(source, policy, name=name)
         cells = CsvDecoder(policy, reader.columns, encoder=encoder)
         yield from ((cells.take(part), len(part)) for part in reader)
+    elif policy.from_envelope:
+        messages = JsonDecoder(policy, encoder=encoder)
+        wrapped = WrappedLines(source, policy, name=name)
+        yield from ((messages.take(values, around), len(values)) for values, around in wrapped)
     else:
         messages = JsonDecoder(policy, encoder=encoder)
         yield from ((messages.take(part), len(part)) for part in JsonLines(source))
@@ -121,9 +127,9 @@ def _note(accounts: Accounts, block: Block, count: int) -> None:
         (accounts.suppressed if reason is Reason.SUPPRESSED else accounts.quarantined)[reason.value] += 1
 
 
-def _write(outcome: Outcome, target: BinaryIO, evidence: BinaryIO | None) -> None:
+def _write(outcome: Outcome, encoder: RecordEncoder, target: BinaryIO, evidence: BinaryIO | None) -> None:
     for cluster in outcome.clusters:
-        target.write(b"\n".join(cluster.rows) + b"\n")
+        target.write(encoder.lines(cluster.rows))
         if evidence is not None:
             line = {"partition": 0, "cluster": cluster.number, "offsets": cluster.places}
             evidence.write(msgspec.json.encode(line) + b"\n")

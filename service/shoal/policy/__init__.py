@@ -1,11 +1,13 @@
 """What is protected and how strongly: attributes, guarantees, steering, delays."""
 
+from shoal.policy.dialect import CsvDialect
 from shoal.policy.model import Attribute, PerSubject, Policy, Stream
 from shoal.policy.sections import FieldType, KafkaSection, Role, Scale
 from shoal.policy.sources import Place, Source
 
 __all__ = [
     "Attribute",
+    "CsvDialect",
     "FieldType",
     "KafkaSection",
     "PerSubject",

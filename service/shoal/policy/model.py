@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from decimal import ROUND_DOWN, Decimal
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from shoal.errors import Fault, PolicyError
+from shoal.policy.dialect import CsvDialect, dialects
 from shoal.policy.reading import FieldPath, Lines, line_of, read_document
 from shoal.policy.rules import broken_rules
 from shoal.policy.sections import (
@@ -27,6 +28,7 @@ from shoal.policy.sources import VALUE, Place, Source
 __all__ = ["Attribute", "PerSubject", "Policy", "Stream"]
 
 DEFAULT_MAX_SHARE = 0.5
+SECRETS = {"sasl_password", "ssl_password", "metadata_key"}
 DEFAULT_STEPS = 200
 """A numeric attribute is published on a grid of about this many steps between its bounds."""
 
@@ -104,6 +106,8 @@ class Policy:
     stream: Stream | None
     position: float
     kafka: KafkaSection | None
+    csv: CsvDialect
+    csv_output: CsvDialect
     dominance: float | None = None
     per_subject: PerSubject | None = None
     min_population: int | None = None
@@ -156,6 +160,8 @@ class Policy:
             dominance=_optional_float(privacy.dominance),
             per_subject=_per_subject(privacy.per_subject),
             min_population=privacy.min_population,
+            csv=dialects(document)[0],
+            csv_output=dialects(document)[1],
         )
 
     @cached_property
@@ -190,8 +196,8 @@ class Policy:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 (hex) over attributes, privacy, stream and steering; not over kafka."""
-        content = {key: value for key, value in self.resolved().items() if key != "kafka"}
+        """SHA-256 (hex) over attributes, privacy, stream and steering; not over kafka and csv."""
+        content = {key: value for key, value in self.resolved().items() if key not in {"kafka", "csv"}}
         return hashlib.sha256(json.dumps(content, ensure_ascii=True).encode()).hexdigest()
 
     def streaming(self, source: str = "policy") -> Stream:
@@ -223,8 +229,10 @@ class Policy:
                 "rule": self.stream.rule,
                 "release": self.stream.release,
             }
+        if (self.csv, self.csv_output) != (CsvDialect(), CsvDialect()):
+            content["csv"] = asdict(self.csv) | {"output": asdict(self.csv_output)}
         if self.kafka is not None:
-            content["kafka"] = self.kafka.model_dump(exclude_none=True, exclude={"sasl_password", "ssl_password"})
+            content["kafka"] = self.kafka.model_dump(exclude_none=True, exclude=SECRETS)
         return content
 
     def _privacy(self) -> dict[str, Any]:

@@ -17,11 +17,9 @@ _FEWEST_FOR_DOMINANCE = 3
 
 def option_rules(document: Document) -> Iterator[tuple[FieldPath, str]]:
     """All that is wrong with the options of ``privacy``, as path and message."""
-    privacy = document.privacy
-    for name in ("dominance", "min_population"):
-        if privacy is not None and getattr(privacy, name) is not None:
-            yield ("privacy", name), f"not yet: privacy.{name} is refused until it can be kept; remove it"
+    yield from _dominance_rules(document)
     yield from _per_subject_rules(document)
+    yield from _population_rules(document)
 
 
 def _dominance_rules(document: Document) -> Iterator[tuple[FieldPath, str]]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
 from itertools import chain
 from typing import TypeAlias
 
+from shoal.policy.dialect import dialect_rules
 from shoal.policy.options import option_rules
 from shoal.policy.reading import FieldPath
 from shoal.policy.sections import AttributeSection, Document, KafkaSection, PrivacySection, StreamSection
@@ -18,6 +20,7 @@ __all__ = ["broken_rules"]
 Finding: TypeAlias = tuple[FieldPath, str]
 
 _QUASI_ONLY = ("scale", "bounds", "out_of_bounds", "integer", "resolution", "weight", "order", "taxonomy")
+_KEY_LIKE = re.compile(r"[0-9a-fA-F]{64}|[A-Za-z0-9+/_-]{43}=?")
 _LARGEST_EXACT = 2**53
 _LARGEST_DELTA = 10_000_000
 _FINEST, _COARSEST = Decimal("1e-15"), Decimal("1e15")
@@ -28,6 +31,7 @@ def broken_rules(document: Document) -> Iterator[Finding]:
     return chain(
         _attribute_rules(document),
         source_rules(document),
+        dialect_rules(document),
         _subject_rules(document),
         _privacy_rules(document.privacy),
         option_rules(document),
@@ -206,6 +210,13 @@ def _steering_rules(document: Document) -> Iterator[Finding]:
 def _kafka_rules(kafka: KafkaSection | None) -> Iterator[Finding]:
     if kafka is None:
         return
+    if kafka.metadata_key is not None:
+        yield (
+            ("kafka", "metadata_key"),
+            "a key does not belong into a policy: put it into a file and name that in kafka.metadata_key_file",
+        )
+    if _KEY_LIKE.fullmatch(kafka.metadata_key_file or ""):
+        yield ("kafka", "metadata_key_file"), "looks like a key: put it into a file and name that here"
     seen: dict[str, str] = {}
     for name in ("input", "output", "quarantine", "clusters", "evidence"):
         topic = getattr(kafka, name)

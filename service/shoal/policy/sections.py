@@ -13,6 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 __all__ = [
     "AttributeSection",
+    "CsvSection",
+    "DialectSection",
     "Document",
     "FieldType",
     "KafkaSection",
@@ -45,6 +47,9 @@ class Scale(StrEnum):
 
 FieldType: TypeAlias = Literal["string", "integer", "number", "boolean", "any"]
 Number: TypeAlias = float
+Encoding: TypeAlias = Literal[
+    "utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "latin-1", "iso-8859-15", "cp1250", "cp1252"
+]
 
 
 class Section(BaseModel):
@@ -125,11 +130,30 @@ class KafkaSection(Section):
     ssl_certfile: str | None = None
     ssl_keyfile: str | None = None
     ssl_password: SecretStr | None = Field(default=None, strict=False)
+    metadata_key: SecretStr | None = Field(default=None, strict=False)
+    metadata_key_file: str | None = None
     commit_interval_ms: int = Field(default=200, ge=1, le=60_000)
     session_timeout_ms: int = Field(default=10_000, ge=1_000)
     transaction_timeout_ms: int = Field(default=60_000, ge=1_000)
     patience_s: Number = Field(default=300, ge=0)
     max_record_bytes: int = Field(default=900_000, ge=100)
+
+
+class DialectSection(Section):
+    """How a CSV file is written."""
+
+    delimiter: Literal[",", ";", "\t", "tab", "|"] | None = None
+    quote: Literal['"', "'"] | None = None
+    escape: Literal["doubled", "backslash"] | None = None
+    decimal: Literal[".", ","] | None = None
+    encoding: Encoding | None = None
+    line_end: Literal["lf", "crlf", "cr"] | None = None
+
+
+class CsvSection(DialectSection):
+    """``csv``: the dialect of CSV files; ``output`` says where the output's differs."""
+
+    output: DialectSection | None = None
 
 
 class Document(Section):
@@ -143,3 +167,4 @@ class Document(Section):
     stream: StreamSection | None = None
     steering: SteeringSection = Field(default_factory=SteeringSection)
     kafka: KafkaSection | None = None
+    csv: CsvSection | None = None

@@ -6,6 +6,7 @@ from shoal.records.encoder import CsvEncoder, Encoder, RecordEncoder
 from shoal.records.envelope import Envelope
 from shoal.records.files import CsvReader, JsonLines
 from shoal.records.json_decoder import JsonDecoder
+from shoal.records.wrapped import WrappedLines
 
 __all__ = [
     "Block",
@@ -20,4 +21,5 @@ __all__ = [
     "JsonLines",
     "Reason",
     "RecordEncoder",
+    "WrappedLines",
 ]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from shoal.policy import FieldType
 
-__all__ = ["MISFIT", "numbers", "typed"]
+__all__ = ["MISFIT", "numbers", "pointed", "typed"]
 
 Cells: TypeAlias = Sequence[str]
 
@@ -45,6 +45,11 @@ def numbers(cells: Cells) -> NDArray[np.float64]:
     column = np.fromiter(read, np.float64, len(cells))
     column[np.isinf(column)] = np.nan
     return column
+
+
+def pointed(cells: Cells) -> Cells:
+    """Put points for decimal commas; a cell that has a point already becomes one that is no number."""
+    return [cell.replace(",", ".") if "." not in cell else "." for cell in cells]
 
 
 def typed(cells: Cells, kind: FieldType) -> tuple[Sequence[Any], bool]:

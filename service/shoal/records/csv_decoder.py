@@ -7,12 +7,13 @@ from typing import TypeAlias
 
 import numpy as np
 
-from shoal.policy import Attribute, Policy
+from shoal.policy import Attribute, FieldType, Policy
 from shoal.records.block import Block, Reason, in_slices
-from shoal.records.columns import MISFIT, numbers, typed
+from shoal.records.columns import MISFIT, numbers, pointed, typed
 from shoal.records.encoder import CsvEncoder
 from shoal.records.intake import Candidates, Column, Intake, TailWriter, mask, refuse
 from shoal.records.json_decoder import DEFAULT_MAX_BYTES
+from shoal.records.numerals import canonical
 
 __all__ = ["CsvCells", "CsvDecoder"]
 
@@ -51,6 +52,9 @@ class CsvDecoder:
         self._quasi = [names.index(attribute.name) for attribute in policy.quasi_identifiers]
         self._kept: list[tuple[int, Attribute]] = [(names.index(a.name), a) for a in policy.kept]
         self._subject = None if policy.subject is None else names.index(policy.subject.name)
+        self._has_commas = policy.csv.decimal == ","
+        # A name of type string is a text even if it looks like a number.
+        self._counts = self._has_commas and policy.subject is not None and policy.subject.type != "string"
 
     def take(self, messages: Sequence[CsvCells]) -> Block:
         """Decode the cells of records.
@@ -92,12 +96,12 @@ class CsvDecoder:
         n = len(index)
         quasi = np.empty((n, len(self._quasi)), dtype=np.float64)
         for number, place in enumerate(self._quasi):
-            quasi[:, number] = numbers(columns[place])
-        read = [typed(columns[place], attribute.type) for place, attribute in self._kept]
+            quasi[:, number] = numbers(pointed(columns[place]) if self._has_commas else columns[place])
+        read = [self._typed(columns[place], attribute.type) for place, attribute in self._kept]
         candidates = Candidates(
             index=np.array(index, dtype=np.int64),
             values=quasi,
-            subjects=None if self._subject is None else columns[self._subject],
+            subjects=None if self._subject is None else self._subjects(columns[self._subject]),
             kept=[values for values, _ in read],
         )
         misfits = [values for values, fits in read if not fits]
@@ -105,3 +109,13 @@ class CsvDecoder:
             whole = mask((MISFIT not in fields for fields in zip(*misfits, strict=True)), n)
             candidates = refuse(candidates, whole, Reason.INVALID, rejected)
         return candidates
+
+    def _typed(self, cells: Column, kind: FieldType) -> tuple[Column, bool]:
+        return typed(pointed(cells) if self._has_commas and kind in {"integer", "number"} else cells, kind)
+
+    def _subjects(self, cells: Column) -> Column:
+        """Put points for the decimal commas of numbers, so that a person has one name in every dialect."""
+        if not self._counts:
+            return cells
+        texts = [cell.replace(",", ".") for cell in cells]
+        return [text if canonical(text.strip()) else cell for text, cell in zip(texts, cells, strict=True)]

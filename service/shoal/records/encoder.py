@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -10,10 +11,10 @@ from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
-from shoal.errors import GuaranteeError
+from shoal.errors import ConfigError, GuaranteeError
 from shoal.policy import Attribute, Policy, Role
 from shoal.records.block import Int64Vector
-from shoal.records.cells import csv_cells, csv_text, json_cells
+from shoal.records.cells import CellWriter, json_cells
 from shoal.records.numerals import JSON_NUMBER
 
 __all__ = ["CsvEncoder", "Encoder", "RecordEncoder"]
@@ -37,8 +38,16 @@ class RecordEncoder(Protocol):
         """Write the kept fields of n records."""
         ...
 
+    def fits(self, tails: Sequence[bytes], /) -> Sequence[bool] | None:
+        """Tell which tails the output's encoding has all the letters for; None: it has them all."""
+        ...
+
     def rows(self, centroids: Sequence[Sequence[str]], tails: Sequence[bytes], offsets: Offsets, /) -> list[bytes]:
         """Write clusters."""
+        ...
+
+    def lines(self, rows: Sequence[bytes], /) -> bytes:
+        """Put rows (or the header) as they stand in a file: ended, and encoded; to be called in their order."""
         ...
 
 
@@ -50,13 +59,18 @@ class _Layout:
     """
 
     def __init__(
-        self, policy: Policy, write: Callable[[Attribute], bytes], cells: Callable[[Column], Sequence[bytes]]
+        self,
+        policy: Policy,
+        write: Callable[[Attribute], bytes],
+        cells: Callable[[Column], Sequence[bytes]],
+        between: bytes = b",",
     ) -> None:
         runs = [
-            (is_quasi, b",".join(map(write, run)))
+            (is_quasi, between.join(map(write, run)))
             for is_quasi, run in groupby(policy.published, lambda attribute: attribute.role is Role.QUASI_IDENTIFIER)
         ]
-        self.template = b",".join(text if is_quasi else _GAP for is_quasi, text in runs)
+        self.template = between.join(text if is_quasi else _GAP for is_quasi, text in runs)
+        self.number: Callable[[bytes], bytes] | None = None
         self._tail = _GAP.join(text for is_quasi, text in runs if not is_quasi)
         self._cells = cells
         self._d = len(policy.quasi_identifiers)
@@ -88,7 +102,8 @@ class _Layout:
     def _frame(self, centroid: Sequence[str]) -> list[bytes]:
         """Write what all members of a cluster share, cut where their kept fields go."""
         self._require_numbers(centroid)
-        return (self.template % tuple(map(str.encode, centroid))).split(_GAP)
+        texts = map(str.encode, centroid)
+        return (self.template % tuple(texts if self.number is None else map(self.number, texts))).split(_GAP)
 
     def _require_numbers(self, centroid: Sequence[str]) -> None:
         try:
@@ -163,18 +178,45 @@ class Encoder:
         """
         return self._layout.rows(centroids, tails, offsets)
 
+    def fits(self, tails: Sequence[bytes]) -> None:
+        """UTF-8 has all letters."""
+
+    def lines(self, rows: Sequence[bytes]) -> bytes:
+        """Put rows as they stand in a file."""
+        return b"\n".join(rows) + b"\n"
+
 
 class CsvEncoder:
-    """Writes published records as CSV: comma separated, quoted only where needed, null as an empty cell.
+    """Writes published records as CSV in the policy's dialect: quoted only where needed, null as an empty cell.
 
     Parameters
     ----------
     policy : Policy
+
+    Raises
+    ------
+    ConfigError
+        The encoding has no letters for a name.
+
+    Notes
+    -----
+    Tails and rows are UTF-8, and sorted as such; `lines` puts them into the dialect's encoding.
     """
 
     def __init__(self, policy: Policy) -> None:
-        self._layout = _Layout(policy, _csv_cell, csv_cells)
-        self._header = b",".join(csv_text(attribute.name) for attribute in policy.published)
+        dialect = policy.csv_output
+        cells, between = CellWriter(dialect), dialect.delimiter.encode()
+        self._layout = _Layout(policy, _csv_cell, cells.column, between)
+        self._layout.number = None if dialect.decimal == "." else cells.number
+        self._header = between.join(cells.text(attribute.name) for attribute in policy.published)
+        self._end, self._encoding = dialect.line_end.encode(), dialect.encoding
+        self._recode = None if self._encoding == "utf-8" else codecs.getincrementalencoder(self._encoding)()
+        for attribute in policy.published:
+            if not self._is_encodable(attribute.name.encode()):
+                raise ConfigError(
+                    f"csv.encoding: {self._encoding} has no letters for the name of attributes.{attribute.name}: give "
+                    "csv.output.encoding: utf-8"
+                )
 
     def header(self) -> bytes:
         """Names of the published attributes, without a line end."""
@@ -187,6 +229,24 @@ class CsvEncoder:
     def rows(self, centroids: Sequence[Sequence[str]], tails: Sequence[bytes], offsets: Offsets) -> list[bytes]:
         """Write clusters; see `Encoder.rows`."""
         return self._layout.rows(centroids, tails, offsets)
+
+    def fits(self, tails: Sequence[bytes]) -> Sequence[bool] | None:
+        """Tell which tails the encoding has all the letters for; None: it has them all."""
+        if self._encoding.startswith("utf-") or self._is_encodable(b"".join(tails)):
+            return None
+        return list(map(self._is_encodable, tails))
+
+    def lines(self, rows: Sequence[bytes]) -> bytes:
+        """Put rows (or the header) as they stand in a file: ended, and encoded; to be called in their order."""
+        text = self._end.join(rows) + self._end
+        return text if self._recode is None else self._recode.encode(text.decode())
+
+    def _is_encodable(self, text: bytes) -> bool:
+        try:
+            text.replace(_GAP, b"").decode().encode(self._encoding)
+        except UnicodeEncodeError:
+            return False
+        return True
 
 
 def _json_member(attribute: Attribute) -> bytes:

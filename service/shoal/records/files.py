@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import BinaryIO, TypeVar
 
 from shoal.errors import InputError
 from shoal.policy import Policy
 from shoal.records.block import SLICE
 from shoal.records.csv_decoder import CsvCells
+from shoal.records.encodings import Recoded
 from shoal.records.json_decoder import DEFAULT_MAX_BYTES
 
 __all__ = ["CsvReader", "JsonLines"]
@@ -37,7 +39,8 @@ class JsonLines:
     ------
     list of bytes
         1 to 512 lines without their ends, as soon as they have arrived. Messages are identified by the number of
-        their line, from 0: the sum of the lengths so far. Blank lines at the end of the file are no messages.
+        their line, from 0: the sum of the lengths so far. Blank lines at the end of the file are no messages, and a
+        byte order mark at its beginning is no part of the first.
     """
 
     def __init__(self, stream: BinaryIO, *, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
@@ -45,14 +48,14 @@ class JsonLines:
         self._max_bytes = max_bytes
 
     def __iter__(self) -> Iterator[Sequence[bytes]]:
-        return _slices(_lines(self._stream, self._max_bytes), b"")
+        return _slices(_unmarked(_lines(self._stream, self._max_bytes)), b"")
 
 
 class CsvReader:
     """The records of a CSV file as lists of cells.
 
-    UTF-8 (a byte order mark is tolerated), comma separated, one header line with the names of the policy. A quoted
-    cell that is never closed takes up to 131,072 characters of what follows with it, as one record.
+    In the policy's dialect (a byte order mark is tolerated), with one header line with the names of the policy. A
+    quoted cell that is never closed takes up to 131,072 characters of what follows with it, as one record.
 
     Parameters
     ----------
@@ -81,10 +84,16 @@ class CsvReader:
     """
 
     def __init__(self, stream: BinaryIO, policy: Policy, *, name: str = "input") -> None:
-        self._slices = _lines(stream, _LONGEST_CSV_LINE)
+        dialect = policy.csv
+        is_utf8 = dialect.encoding in {"utf-8", "utf-8-sig"}
+        # A line feed ends lines with a carriage return before it too.
+        self._end = "\r" if dialect.line_end == "\r" else "\n"
+        source = stream if is_utf8 else Recoded(stream, dialect.encoding)
+        self._slices = _lines(source, _LONGEST_CSV_LINE, self._end.encode())
         self._pending: deque[str] = deque()
         self._broken_bytes = False
-        self._reader = csv.reader(self._feed(), strict=True)
+        self._reader = csv.reader(self._feed(), **dialect.options)
+        _require_values(policy, name)
         self.columns = _checked_header(self._header(), policy, name)
 
     def __iter__(self) -> Iterator[Sequence[CsvCells]]:
@@ -117,13 +126,13 @@ class CsvReader:
         lines = next(self._slices, None)
         if lines is None:
             return False
-        block = b"\n".join(lines)
+        block = self._end.encode().join(lines)
         try:
             text = block.decode()
         except UnicodeDecodeError:
             self._broken_bytes = True
             text = block.decode(errors="surrogateescape")
-        self._pending.extend([line + "\n" for line in text.split("\n")])
+        self._pending.extend([line + self._end for line in text.split(self._end)])
         return True
 
     def _header(self) -> list[str]:
@@ -138,6 +147,14 @@ class CsvReader:
         return header if _is_text(header) else []
 
 
+def _require_values(policy: Policy, name: str) -> None:
+    for attribute in policy.from_envelope:
+        raise InputError(
+            f"{name}: attributes.{attribute.name} is read from {attribute.source}, which no CSV file has: give "
+            "messages as JSON lines with key, headers, timestamp and value, or leave 'from' out"
+        )
+
+
 def _checked_header(header: Sequence[str], policy: Policy, name: str) -> tuple[str, ...]:
     """Refuse a header that does not fit.
 
@@ -145,16 +162,17 @@ def _checked_header(header: Sequence[str], policy: Policy, name: str) -> tuple[s
     """
     place = f"{name}, line 1: "
     if not any(header):
-        raise InputError(f"{place}no header that can be read; give the names of the columns, in UTF-8")
-    for attribute in policy.from_envelope:
         raise InputError(
-            f"{place}attributes.{attribute.name} is read from {attribute.source}, which no CSV file has: give messages "
-            "as JSON lines with key, headers, timestamp and value, or leave 'from' out"
+            f"{place}no header that can be read in {policy.csv.encoding}; give the names of the columns, or the right "
+            "csv.encoding"
         )
     declared = [attribute.name for attribute in policy.attributes]
     for column in declared:
         if column not in header:
-            raise InputError(f"{place}column '{column}' is missing; add it, or remove it from the policy")
+            remedy = "add it, or remove it from the policy"
+            if len(header) == 1 < len(declared):
+                remedy += "; if it is there, give the csv.delimiter that parts the columns"
+            raise InputError(f"{place}column '{column}' is missing; {remedy}")
     for column in header:
         if header.count(column) > 1:
             raise InputError(f"{place}column '{column}' stands twice; rename or remove one of them")
@@ -163,17 +181,17 @@ def _checked_header(header: Sequence[str], policy: Policy, name: str) -> tuple[s
     return tuple(header)
 
 
-def _lines(stream: BinaryIO, max_bytes: int) -> Iterator[list[bytes]]:
+def _lines(stream: BinaryIO | Recoded, max_bytes: int, line_end: bytes = b"\n") -> Iterator[list[bytes]]:
     """Lines without their ends as they arrive, in any number at once; overlong ones cut."""
-    read = getattr(stream, "read1", stream.read)
+    read: Callable[[int], bytes] = stream.read1 if hasattr(stream, "read1") else stream.read
     rest, skipping = b"", False
     while chunk := read(_CHUNK_BYTES):
         if skipping:
-            end = chunk.find(b"\n")
+            end = chunk.find(line_end)
             if end < 0:
                 continue
             chunk, skipping = chunk[end:], False
-        lines = (rest + chunk).split(b"\n")
+        lines = (rest + chunk).split(line_end)
         rest = lines.pop()
         if len(rest) > max_bytes:
             rest, skipping = rest[: max_bytes + 1], True
@@ -181,6 +199,13 @@ def _lines(stream: BinaryIO, max_bytes: int) -> Iterator[list[bytes]]:
             yield lines
     if rest:
         yield [rest]
+
+
+def _unmarked(parts: Iterator[list[bytes]]) -> Iterator[list[bytes]]:
+    """Take the byte order mark off the first line."""
+    for first in parts:
+        yield [first[0].removeprefix(codecs.BOM_UTF8), *first[1:]]
+        yield from parts
 
 
 def _slices(parts: Iterable[Sequence[Item]], blank: Item) -> Iterator[Sequence[Item]]:

@@ -25,6 +25,10 @@ class TailWriter(Protocol):
         """Write the kept fields of n records, given one column per kept field in the policy's order."""
         ...
 
+    def fits(self, tails: Sequence[bytes], /) -> Sequence[bool] | None:
+        """Tell which tails can be written in the output's encoding; None: all of them."""
+        ...
+
 
 @dataclass(slots=True, repr=False)
 class Candidates:
@@ -69,7 +73,7 @@ class Intake:
     """
 
     def __init__(self, policy: Policy, writer: TailWriter, hash_key: bytes | None, max_bytes: int) -> None:
-        self._write_tails = writer.tails
+        self._write_tails, self._fits = writer.tails, writer.fits
         self._max_bytes = max_bytes
         self._hash = SubjectHash(hash_key)
         self._normalise = None if policy.subject is None else normaliser(policy.subject.type)
@@ -93,6 +97,10 @@ class Intake:
             short = mask((len(tail) <= self._max_bytes for tail in tails), len(tails))
             candidates = refuse(candidates, short, Reason.TOO_LARGE, rejected)
             tails = list(itertools.compress(tails, short.tolist()))
+        writable = self._fits(tails)
+        if writable is not None:
+            candidates = refuse(candidates, mask(writable, len(tails)), Reason.INVALID, rejected)
+            tails = list(itertools.compress(tails, writable))
         clipped = self._clip(candidates.values)
         rejected.sort(key=lambda place_and_reason: place_and_reason[0])
         return Block(candidates.values, self._subjects(candidates), tails, candidates.index, rejected, clipped)

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from html import escape
+from ipaddress import ip_address
+from socket import gethostname
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from shoal.errors import ConfigError
@@ -16,6 +19,9 @@ from shoal.watch.metrics import Metrics
 __all__ = ["serve"]
 
 GOODBYE_S = 1.0
+
+_INNER = (".local", ".localhost", ".internal", ".svc")
+"""Ends of names that nobody can register: reserved, or a cluster's own."""
 
 _PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="5">
 <title>Shoal</title><style>body{{font:16px/1.5 system-ui;margin:3rem auto;max-width:40rem}}
@@ -41,6 +47,7 @@ async def serve(
         ``HOST:PORT``; port 0 takes a free one.
     metrics, health
         What is shown; ``/livez`` answers as long as the loop turns, ``/readyz`` 503 with reasons otherwise.
+        Page and metrics answer 403 to a name that somebody outside could own.
     counts : callable
         Totals for the page: names and numbers.
 
@@ -71,6 +78,24 @@ async def serve(
         await runner.cleanup()
 
 
+@web.middleware
+async def _by_known_name(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Refuse a foreign name: a page from outside may have pointed its own at us, to read us through a browser."""
+    if request.path in {"/", "/metrics"} and not _is_ours(request.host):
+        return web.Response(status=403, text="asked by an unknown name: use the address or the machine's own name\n")
+    return await handler(request)
+
+
+def _is_ours(host: str) -> bool:
+    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
+    name = name.strip("[]").rstrip(".").lower()
+    try:
+        ip_address(name)
+    except ValueError:
+        return bool(name) and ("." not in name or name.endswith(_INNER) or name == gethostname().lower())
+    return True
+
+
 def _application(metrics: Metrics, health: Health, counts: Callable[[], dict[str, int]]) -> web.Application:
     async def show_metrics(_: web.Request) -> web.Response:
         metrics.ready.set(health.ready)
@@ -90,7 +115,7 @@ def _application(metrics: Metrics, health: Health, counts: Callable[[], dict[str
         text = _PAGE.format(state=escape(state), rows=rows)
         return web.Response(text=text, content_type="text/html", headers=_HEADERS)
 
-    application = web.Application()
+    application = web.Application(middlewares=[_by_known_name])
     for path, handler in (("/metrics", show_metrics), ("/livez", livez), ("/readyz", readyz), ("/", page)):
         application.router.add_get(path, handler)
     return application

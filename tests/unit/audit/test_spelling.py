@@ -3,8 +3,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from shoal.audit.reading import released_records
+from shoal.audit.reading import File, released_records
 from shoal.audit.spelling import CsvSpelling, JsonSpelling, csv_line
+from shoal.policy import CsvDialect
 from unit.audit.naive_release import load_policy
 
 pytestmark = pytest.mark.unit
@@ -47,7 +48,7 @@ stream: {delta: 20}
 def test_json_has_one_text(tmp_path: Path, text: str, kept: bool) -> None:  # noqa: FBT001
     path = tmp_path / "a.jsonl"
     path.write_text(text, encoding="utf-8")
-    ((_, row, record),) = released_records(path, wrapped=False)
+    ((_, row, record),) = released_records(File.of(path, CsvDialect()), wrapped=False)
     assert record is not None
     assert JsonSpelling(load_policy(tmp_path, POLICY)).is_kept(row, record) is kept
 
@@ -77,10 +78,10 @@ def test_json_has_one_text(tmp_path: Path, text: str, kept: bool) -> None:  # no
 def test_csv_has_one_text(tmp_path: Path, text: str, kept: bool) -> None:  # noqa: FBT001
     path = tmp_path / "a.csv"
     path.write_bytes(f"age,a,n,b\n{text}\n".encode())
-    ((_, row, record),) = released_records(path, wrapped=False)
+    ((_, row, record),) = released_records(File.of(path, CsvDialect()), wrapped=False)
     assert record is not None
     assert CsvSpelling(load_policy(tmp_path, POLICY)).is_kept(row, record) is kept
 
 
 def test_a_line_is_quoted_where_it_must_be() -> None:
-    assert csv_line(["a", 'b"', "c,d", "", "e\r"]) == 'a,"b""","c,d",,"e\r"'
+    assert csv_line(["a", 'b"', "c,d", "", "e\r"], CsvDialect()) == 'a,"b""","c,d",,"e\r"'

@@ -13,7 +13,13 @@ pytestmark = pytest.mark.unit
 
 def block(positions: list[int]) -> Block:
     column = np.array(positions, np.int64)
-    return Block(np.tile(column.astype(np.float64)[:, None], 2), column * 10, column, column[:, None] * 100)
+    return Block(
+        np.tile(column.astype(np.float64)[:, None], 2),
+        column * 10,
+        column,
+        column[:, None] * 100,
+        np.zeros((len(column), 0)),
+    )
 
 
 def test_slices_of_a_block_are_laid_behind_the_held_records_and_the_buffer_starts_anew_when_full() -> None:

@@ -302,3 +302,31 @@ async def test_the_anchor_is_looked_at_although_reading_begins_before_it() -> No
     await lane.intake([by_one(offset, offset) for offset in range(5)])
     with pytest.raises(AnotherLogError, match="another record stands at offset 5"):
         await lane.intake([by_one(5, 5)])
+
+
+async def test_at_a_quiet_moment_too_few_people_wait_and_enough_leave() -> None:
+    policy, clock, sink = policy_of(delta=9, privacy={"min_population": 4}, max_delay_s=3.0), Clock(), Sink()
+    lane = lane_of(policy, sink, clock=clock)
+    await lane.intake([record(0), record(1), record(2), by_one(3, 2)])
+    clock.s += 60
+    await turn(lane, clock, at_end=True)
+    assert lane.held == 4, "three people left at a quiet moment"
+    await lane.intake([record(4, round(clock.s * 1000))])
+    assert lane.held == 3, "of four people the oldest leaves by the clock of the records, and the others are too few"
+    await lane.intake([record(5, round(clock.s * 1000))])
+    clock.s += 60
+    await turn(lane, clock, at_end=True)
+    assert (lane.held, lane.progress.clusters) == (2, 2)
+
+
+async def test_a_drain_suppresses_too_few_people_in_the_first_try_and_in_the_second() -> None:
+    policy, sink = policy_of(delta=9, privacy={"min_population": 4}), Sink()
+    lane = lane_of(policy, sink)
+    await lane.intake([record(0), record(1), record(2)])
+    await lane.finish()
+    assert [len(outbox.references) for outbox, _ in sink.published] == [0, 3]
+    again = lane_of(policy, Sink(), sink.published[0][1])
+    await again.intake([record(0), record(1), record(2)])
+    await again.tick(at_end=True)
+    assert again.held == 0
+    assert not again.progress.clusters

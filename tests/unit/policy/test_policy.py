@@ -55,11 +55,15 @@ def test_options_are_resolved_and_change_the_fingerprint(tmp_path: Path) -> None
     assert (plain.dominance, plain.per_subject, plain.min_population) == (None, None, None)
     assert plain.resolved()["privacy"] == {"k": 10, "max_share": 0.5}
     prints = {plain.fingerprint}
-    for option, resolved in (("per_subject: {max: 3, window: 1000}", {"per_subject": {"max": 3, "window": 1000}}),):
+    for option, resolved in (
+        ("dominance: 10", {"dominance": 10.0}),
+        ("per_subject: {max: 3, window: 1000}", {"per_subject": {"max": 3, "window": 1000}}),
+        ("min_population: 20", {"min_population": 20}),
+    ):
         policy = load(GOOD.replace("{k: 10}", f"{{k: 10, {option}}}"), tmp_path)
         assert policy.resolved()["privacy"] == {"k": 10, "max_share": 0.5, **resolved}
         prints.add(policy.fingerprint)
-    assert len(prints) == 2
+    assert len(prints) == 4
 
 
 def test_releases_of_a_subject_cannot_be_limited_where_there_is_none(tmp_path: Path) -> None:
@@ -215,6 +219,13 @@ extra: 1
         ("{k: 10}", "{k: 10, per_subject: {max: 1, window: 1000001}}", "privacy.per_subject.window", "1000000"),
         ("{k: 10}", "{k: 10, per_subject: {max: 1, window: 1h}}", "privacy.per_subject.window", "integer"),
         ("{k: 10}", "{k: 10, per_subject: 3}", "privacy.per_subject", "mapping"),
+        ("{k: 10}", "{k: 10, min_population: 9}", "privacy.min_population", "2k"),
+        ("{k: 10}", "{k: 10, min_population: 101}", "privacy.min_population", "delta"),
+        ("{k: 10}", "{k: 10, min_population: 20.5}", "privacy.min_population", "integer"),
+        ("{k: 10}", "{k: 10, dominance: 0}", "privacy.dominance", "percentage"),
+        ("{k: 10}", "{k: 10, dominance: 100}", "privacy.dominance", "percentage"),
+        ("{k: 10}", "{k: 10, dominance: .nan}", "privacy.dominance", "percentage"),
+        ("{k: 10}", "{k: 2, dominance: 10}", "privacy.dominance", "at least 3"),
         ("stream:", "steering: {position: -1}\nstream:", "steering.position", "0 or more"),
         ("stream:", "undeclared: pass\nstream:", "undeclared", "quarantine"),
     ],

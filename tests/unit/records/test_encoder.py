@@ -10,11 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 from shoal.errors import GuaranteeError
+from shoal.policy import CsvDialect
 from shoal.records import CsvEncoder, Encoder, RecordEncoder
-from shoal.records.cells import csv_cells, csv_text, json_cells
+from shoal.records.cells import CellWriter, json_cells
 from unit.records.making import kept, policy_of, quasi, usual_policy
 
 pytestmark = pytest.mark.unit
+
+CELLS = CellWriter(CsvDialect())
 
 LAYOUTS = ["q", "qk", "kq", "qqkk", "kqk", "kkqqkkq", "qkqkq", "qqqk"]
 
@@ -162,12 +165,12 @@ def test_json_cells_are_what_the_standard_library_would_write() -> None:
     ],
 )
 def test_csv_cells_are_quoted_only_if_they_must_be(value: object, cell: bytes) -> None:
-    assert csv_cells([value]) == [cell]
-    assert csv_cells([value, None, 7, "x,y"]) == [cell, b"", b"7", b'"x,y"']
+    assert CELLS.column([value]) == [cell]
+    assert CELLS.column([value, None, 7, "x,y"]) == [cell, b"", b"7", b'"x,y"']
     if isinstance(value, str):
-        assert csv_text(value) == cell
-        assert csv_cells([value, "x,y"]) == [cell, b'"x,y"']
+        assert CELLS.text(value) == cell
+        assert CELLS.column([value, "x,y"]) == [cell, b'"x,y"']
 
 
 def test_csv_cells_of_nothing() -> None:
-    assert csv_cells([]) == []
+    assert CELLS.column([]) == []

@@ -159,5 +159,5 @@ def test_values_alone_are_not_enough_for_such_a_policy() -> None:
 def test_a_csv_file_has_no_keys() -> None:
     import io
 
-    with pytest.raises(InputError, match=r"line 1: attributes\.patient is read from key.*or leave 'from' out"):
+    with pytest.raises(InputError, match=r": attributes\.patient is read from key.*or leave 'from' out"):
         CsvReader(io.BytesIO(b"patient,age\n"), POLICY)

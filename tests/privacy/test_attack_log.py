@@ -1,0 +1,202 @@
+"""Readers of the output's log who ignore isolation, or look at its batches and markers, on a real broker."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Awaitable, Callable
+from itertools import groupby
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from kafka_broker import create_topic
+from privacy.ledger import measured
+from privacy.raw_log import Transacted, transactions_of
+from running import Stage
+
+pytestmark = pytest.mark.privacy
+
+INCOME = {"role": "quasi_identifier", "bounds": [0, 100_000], "resolution": 1}
+STEPS = ("send_batch", "send_offsets_to_transaction", "commit_transaction")
+
+
+def cluster_of(evidence: list[dict[str, Any]], place_of: dict[int, tuple[int, int]]) -> Callable[[bytes], Any]:
+    """Which cluster a published row belongs to, by its serial number: the truth that no reader has."""
+    number_at = {(one["partition"], offset): one["cluster"] for one in evidence for offset in one["offsets"]}
+
+    def of(value: bytes) -> tuple[int, int]:
+        partition, offset = place_of[json.loads(value)["serial"]]
+        return partition, number_at[partition, offset]
+
+    return of
+
+
+def runs(transaction: Transacted) -> list[tuple[bytes, ...]]:
+    """Clusters as a reader sees them: records of one transaction that stand together and look alike."""
+
+    def look(value: bytes) -> tuple[Any, Any]:
+        row = json.loads(value)
+        return row["age"], row["income"]
+
+    return [tuple(rows) for _, rows in groupby(transaction.values, look)]
+
+
+async def test_a_cluster_never_spans_two_transactions_however_little_a_batch_takes(
+    bootstrap: str, tmp_path: Path
+) -> None:
+    note = {"role": "confidential", "type": "string"}
+    kafka = {"max_record_bytes": 3000, "commit_interval_ms": 1}
+    stage = await Stage.create(
+        bootstrap, tmp_path, attributes={"note": note}, privacy={"k": 20}, stream={"delta": 60}, kafka=kafka
+    )
+    small = await create_topic(bootstrap, 1, {"max.message.bytes": "20000"})
+    stage.topics["output"] = stage.document["kafka"]["output"] = small
+    places = []
+    async with stage.run() as run:
+        for turn in range(1, 9):
+            places += await stage.send([stage.record(note=os.urandom(1200).hex()) for _ in range(50)])
+            await run.until_read(50 * turn)
+    await stage.drained()
+    await stage.until_resolved(places)
+    evidence = [json.loads(message.value or b"") for message in await stage.read("evidence")]
+    of = cluster_of(evidence, stage.place_of)
+    found = await transactions_of(bootstrap, small)
+    homes: dict[Any, set[int]] = {}
+    for number, transaction in enumerate(found):
+        for value in transaction.values:
+            homes.setdefault(of(value), set()).add(number)
+    assert len(homes) == len(evidence) >= 12
+    assert max(transaction.batches for transaction in found) >= 3, "no cluster needed more than one batch"
+    torn = sum(len(home) > 1 for home in homes.values())
+    measured(
+        "R6",
+        "clusters in more than one transaction, with room for 8 records in a batch and 20 in a cluster",
+        knows="batches and markers of the log",
+        success=torn / len(homes),
+        bound=0.0,
+        source="a cluster leaves in one transaction",
+    )
+    # What is left to see: transactions hold whole clusters, whose borders their centroids show anyway.
+    for transaction in found:
+        assert len(set(map(of, transaction.values))) == len([*groupby(transaction.values, of)])
+
+
+async def test_in_each_partition_by_itself_there_are_k_people_in_a_cluster(bootstrap: str, tmp_path: Path) -> None:
+    partitions, k = 4, 4
+    stage = await Stage.create(
+        bootstrap, tmp_path, partitions=partitions, privacy={"k": k}, attributes={"income": INCOME}
+    )
+    random, places, people = Random(7), [], {}
+    for partition in range(partitions):
+        # The same people write to every partition: counted over all of them, fewer in each would be enough.
+        records = []
+        for _ in range(150):
+            people[stage.serial] = who = f"p{random.randrange(12)}"
+            records.append(stage.record(who=who, age=random.randrange(90), income=random.randrange(100_000)))
+        places += await stage.send(records, partition)
+    await stage.drained()
+    await stage.until_resolved(places)
+    smallest = []
+    for partition in range(partitions):
+        for transaction in await transactions_of(bootstrap, stage.topics["output"], partition):
+            assert {stage.place_of[json.loads(value)["serial"]][0] for value in transaction.values} == {partition}
+            smallest += [len({people[json.loads(row)["serial"]] for row in rows}) for rows in runs(transaction)]
+    assert len(smallest) > 40
+    measured(
+        "R7",
+        "link a record to a person whose id gives the partition away",
+        knows="the person's partition and cluster",
+        success=1 / min(smallest),
+        bound=1 / k,
+        source="k people in each cluster of each partition",
+    )
+
+
+def fail_often(monkeypatch: pytest.MonkeyPatch, random: Random, failures: int) -> list[str]:
+    """Let a random step of every other transaction with records fail, before or after its work; tell which ones did."""
+    failed: list[str] = []
+    plan: dict[int, tuple[str, bool] | None] = {}
+
+    def wrap(name: str) -> None:
+        real: Callable[..., Awaitable[Any]] = getattr(AIOKafkaProducer, name)
+
+        async def failing(self: Any, *arguments: Any, **options: Any) -> Any:
+            if name == "send_batch" and id(self) not in plan:
+                draws = len(failed) < failures and random.random() < 0.5
+                plan[id(self)] = (random.choice(STEPS), random.random() < 0.5) if draws else None
+            due = plan.get(id(self))
+            is_due = due is not None and due[0] == name
+            done = None if is_due and due == (name, False) else await real(self, *arguments, **options)
+            if name == "commit_transaction" or is_due:
+                plan.pop(id(self), None)
+            if is_due:
+                failed.append(f"{name} {'after' if due == (name, True) else 'before'}")
+                raise OSError("torn")
+            return done
+
+        monkeypatch.setattr(AIOKafkaProducer, name, failing)
+
+    for name in STEPS:
+        wrap(name)
+    return failed
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("max_delay_s", [None, 0.05], ids=["by records", "by a clock too"])
+async def test_who_reads_aborted_transactions_sees_clusters_that_were_published_as_they_are(
+    bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, max_delay_s: float | None
+) -> None:
+    stage = await Stage.create(
+        bootstrap,
+        tmp_path,
+        attributes={"income": INCOME},
+        privacy={"k": 3},
+        stream={"delta": 40, "max_delay_s": max_delay_s},
+        steering={"position": 0.01},
+        kafka={"commit_interval_ms": 20},
+    )
+    random, places = Random(11), []
+    monkeypatch.setattr("shoal.kafka.transformer.BACKOFF_S", (0.01,))
+    failed = fail_often(monkeypatch, random, failures=14)
+    async with stage.run() as run:
+
+        def ended() -> float:
+            return len(failed) + run.total("shoal_transactions_total", outcome="committed")
+
+        for _ in range(200):
+            before, count = ended(), random.randrange(20, 60)
+            places += await stage.send(
+                [stage.record(income=random.randrange(100_000), age=random.randrange(111)) for _ in range(count)]
+            )
+            await run.until_read(len(places))
+
+            def is_news(before: float = before) -> bool:
+                return ended() > before
+
+            await run.until(is_news, "the end of a transaction")
+            if len(failed) >= 14:
+                break
+    monkeypatch.undo()
+    await stage.drained()
+    await stage.until_resolved(places)
+    found = await transactions_of(bootstrap, stage.topics["output"])
+    published = {cluster for one in found if one.committed for cluster in runs(one)}
+    aborted = [cluster for one in found if not one.committed for cluster in runs(one)]
+    print(f"{len(failed)} failures, {len(published)} clusters published, {len(aborted)} shown by aborted transactions")
+    assert len(set(failed)) >= 4, failed
+    assert max(len(runs(one)) for one in found if not one.committed) > 3, "no aborted transaction held several clusters"
+    assert len(aborted) > 40
+    name = "clusters of aborted transactions that were never published" + (", with max_delay_s" if max_delay_s else "")
+    measured(
+        "R11" if max_delay_s is None else "R12",
+        name,
+        knows="what aborted transactions left in the log",
+        success=sum(cluster not in published for cluster in aborted) / len(aborted),
+        bound=0.0,
+        source="a second try decides alike, byte for byte",
+    )
+    everything = [value for one in found if one.committed for value in one.values]
+    assert len(everything) == len(set(everything)) == len(await stage.read())

@@ -1,0 +1,112 @@
+"""Somebody who can make a browser inside ask us, and somebody who reads what the judge says."""
+
+from __future__ import annotations
+
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+
+import aiohttp
+import numpy as np
+import pytest
+from privacy.attacking import column, policy_of, quasi, tagged
+from privacy.ledger import closed
+from shoal.flow import Flow
+from shoal.records import Encoder, JsonDecoder
+from shoal.watch import Health, Metrics, serve
+from unit.audit.naive_release import World, group, make_records
+
+pytestmark = pytest.mark.privacy
+
+CANARY = "xq7canary9z"
+FOREIGN = [
+    *("evil.example", "evil.example:9464", "127.0.0.1.evil.example", "localhost.evil.example:80", "svc.example.", ":1")
+]
+OURS = [
+    *("127.0.0.1:9464", "[::1]:9464", "[::1]", "localhost", "LOCALHOST:1"),
+    *("worker-1:9464", "shoal.prod.svc", "a.b.local"),
+]
+
+
+class Page(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.links: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.links |= {value or "" for name, value in attrs if name in {"href", "src", "action"}}
+
+
+async def answer(port: int, path: str, host: str, method: str = "GET") -> tuple[int, str]:
+    async with (
+        aiohttp.ClientSession() as client,
+        client.request(method, f"http://127.0.0.1:{port}{path}", headers={"Host": host}) as response,
+    ):
+        assert "Access-Control-Allow-Origin" not in response.headers
+        return response.status, await response.text()
+
+
+async def test_page_and_metrics_answer_to_no_name_that_a_stranger_can_own() -> None:
+    async with serve("127.0.0.1:0", Metrics(), Health(), dict) as port:
+        for path in ("/", "/metrics"):
+            for host in FOREIGN:
+                status, text = await answer(port, path, host)
+                assert (status, "shoal_" in text, "evil" in text) == (403, False, False), host
+            for host in OURS:
+                assert (await answer(port, path, host))[0] == 200, host
+        # A probe may ask by any name: there is nothing to see.
+        assert await answer(port, "/livez", FOREIGN[0]) == (200, "alive\n")
+    closed("R38", "page and metrics answer 403 to a name that somebody outside could own")
+
+
+async def test_the_page_writes_nothing_loads_nothing_and_runs_nothing() -> None:
+    async with serve("127.0.0.1:0", Metrics(), Health(), lambda: {f"<script>{CANARY}</script>": 1}) as port:
+        _, text = await answer(port, "/", "localhost")
+        for method in ("POST", "PUT", "DELETE", "PATCH"):
+            assert (await answer(port, "/", "localhost", method))[0] == 405
+    page = Page()
+    page.feed(text)
+    assert page.tags <= {"html", "head", "meta", "title", "style", "body", "h1", "p", "table", "tr", "td", "a"}
+    assert page.links == {"metrics", "livez", "readyz"}
+    assert CANARY in text
+    closed("R38", "the page has no script, no form, nothing from elsewhere and counts only")
+
+
+def test_sums_over_values_have_four_digits_in_a_summary(data_dir: Path) -> None:
+    fields = ("TAXINC", "POTHVAL")
+    rows = column(data_dir, "census.csv", *fields)
+    policy = policy_of({name: quasi(0, max(row[name] for row in rows)) for name in fields}, 3)
+    lines = [json.dumps(record).encode() for record in tagged(rows)]
+    told = []
+    for chosen in (lines[:500], lines[:501]):
+        flow, decoder = Flow(policy, Encoder(policy)), JsonDecoder(policy)
+        for start in range(0, len(chosen), 100):
+            block = decoder.take(chosen[start : start + 100])
+            flow.push(block, np.column_stack([np.zeros_like(block.index), block.index + start]))
+        flow.flush()
+        told.append(flow.accounts.summary(0, 1.0))
+    for summary in told:
+        for name in ("mse", "mae", "sse", "information_loss"):
+            assert float(f"{summary[name]:.4g}") == summary[name] > 0
+    # What is left is a count: how many records times how many attributes.
+    assert [summary["sst"] for summary in told] == [1000, 1002]
+    closed("R39", "sums over values have four digits in a summary: one record of many does not show")
+
+
+def test_the_judge_names_clusters_and_counts_and_nobody(tmp_path: Path) -> None:
+    records = make_records(60)
+    for number, record in enumerate(records):
+        record |= {"patient": f"{CANARY}{number}", "diagnosis": f"{CANARY}{number}"}
+    world = World(tmp_path, records, group(records))
+    assert world.judge().exit_code == 0
+    sound = world.judge(summary=True)
+    world.rows[0][0] = world.rows[0][0].replace(CANARY, f"{CANARY}x")
+    world.clusters[1].append(world.clusters[0][0])
+    broken = world.judge(summary=True)
+    assert broken.exit_code == 1
+    for verdict in (sound, broken):
+        assert CANARY not in verdict.text()
+        assert CANARY not in json.dumps(verdict.as_dict())
+    closed("R39", "the judge's words name clusters, checks and counts; never a value, never a subject")

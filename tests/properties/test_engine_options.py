@@ -1,0 +1,162 @@
+"""The engine with the options of a policy: against its naive twin, and what each of them promises."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from oracle.naive import NaiveDominance, NaiveStream, log_of
+from shoal.engine import Decisions, Partitioner
+from shoal.kernel.arrays import Float64Matrix, Int64Matrix, Int64Vector
+from shoal.kernel.dominance import Dominance
+
+pytestmark = pytest.mark.property
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A stream with options; ``points`` are per amount (point, half a step), ``percent`` 0 for no dominance."""
+
+    k: int
+    delta: int
+    max_share: float
+    reach: list[int]
+    population: int
+    percent: int
+    points: list[list[tuple[float, float]]]
+    coordinates: Float64Matrix
+    amounts: Float64Matrix
+    subjects: Int64Vector
+    marks: Int64Matrix
+    cuts: list[int]
+
+    def partitioner(self) -> Partitioner:
+        table = np.array(self.points, np.float64).reshape(len(self.points), -1, 2)
+        rule = Dominance(self.percent / 100, table[:, :, 0].copy(), table[:, :, 1].copy())
+        return Partitioner(
+            self.k,
+            self.delta,
+            self.coordinates.shape[1],
+            max_share=self.max_share,
+            reach=self.reach,
+            min_population=self.population,
+            dominance=rule if self.percent else None,
+        )
+
+    def push(self, stream: Partitioner, chosen: slice | Int64Vector) -> Decisions:
+        positions = np.arange(len(self.subjects))[chosen]
+        amounts = self.amounts[chosen] if self.percent else None
+        return stream.push(self.coordinates[chosen], self.subjects[chosen], positions, self.marks[chosen], amounts)
+
+    def run(self, cuts: list[int]) -> list[Decisions]:
+        stream = self.partitioner()
+        calls = [self.push(stream, slice(start, end)) for start, end in pairwise([0, *cuts, len(self.subjects)])]
+        return [*calls, stream.flush()]
+
+    def naive(self) -> NaiveStream:
+        rule = NaiveDominance(self.percent / 100, self.points) if self.percent else None
+        naive = NaiveStream(self.k, self.delta, 0.0, self.max_share, self.reach, self.population, rule)
+        for position, (x, subject, marks, amounts) in enumerate(
+            zip(
+                self.coordinates.tolist(),
+                self.subjects.tolist(),
+                self.marks.tolist(),
+                self.amounts.tolist(),
+                strict=True,
+            )
+        ):
+            naive.push(x, subject, position, marks, amounts)
+        return naive
+
+
+@st.composite
+def settings(draw: st.DrawFn) -> Setting:
+    """Few distinct whole amounts, most of them at a point everybody knows, and one that is far away."""
+    k = draw(st.integers(3, 5))
+    n = draw(st.integers(0, 70))
+    wide = draw(st.integers(1, 2))
+    delta = draw(st.integers(k - 1, 25))
+    columns = draw(st.integers(0, 2))
+    amount = st.sampled_from([0.0, 0.0, 0.0, 1.0, 2.0, 5.0, 40.0, 1000.0])
+    point = st.tuples(st.sampled_from([0.0, 1000.0, -3.0]), st.sampled_from([0.0, 0.5, 2.0]))
+
+    def table(element: st.SearchStrategy[float] | st.SearchStrategy[int], width: int) -> list[list[float]]:
+        return draw(st.lists(st.lists(element, min_size=width, max_size=width), min_size=n, max_size=n))
+
+    people = draw(st.sampled_from([k - 1, k + 1, 2 * k, 10**6]))
+    points = draw(st.integers(1, 3))
+    return Setting(
+        k=k,
+        delta=delta,
+        max_share=draw(st.sampled_from([1 / k, 0.5, 1.0])),
+        reach=draw(st.lists(st.integers(0, 40), min_size=columns, max_size=columns)),
+        population=draw(st.sampled_from([0, k, 2 * k])),
+        percent=draw(st.sampled_from([0, 10, 50])),
+        points=draw(st.lists(st.lists(point, min_size=points, max_size=points), min_size=wide, max_size=wide)),
+        coordinates=np.array(table(st.integers(0, 5), 2), np.float64).reshape(n, 2),
+        amounts=np.array(table(amount, wide), np.float64).reshape(n, wide),
+        subjects=np.array(draw(st.lists(st.integers(0, people), min_size=n, max_size=n)), np.int64),
+        marks=np.cumsum(np.array(table(st.integers(0, 9), columns), np.int64).reshape(n, columns), axis=0),
+        cuts=sorted(draw(st.lists(st.integers(0, n), max_size=4))),
+    )
+
+
+@given(settings())
+def test_with_options_the_kernel_decides_as_its_naive_twin_however_the_stream_is_cut(setting: Setting) -> None:
+    naive = setting.naive()
+    naive.flush()
+    assert log_of(setting.run(setting.cuts)) == naive.decisions.log
+    assert log_of(setting.run(list(range(len(setting.subjects))))) == naive.decisions.log
+
+
+@given(settings(), st.data())
+def test_with_options_a_restart_with_what_is_held_goes_on_as_before(setting: Setting, data: st.DataObject) -> None:
+    n = len(setting.subjects)
+    stop = data.draw(st.integers(0, n))
+    before, after = setting.partitioner(), setting.partitioner()
+    setting.push(before, slice(0, stop))
+    assert log_of([setting.push(after, before.held_positions())]) == []
+    assert after.population == before.population
+    expected = [setting.push(before, slice(stop, n)), before.flush()]
+    assert log_of([setting.push(after, slice(stop, n)), after.flush()]) == log_of(expected)
+
+
+@given(settings())
+def test_nobodys_contribution_can_be_worked_out_within_p_percent(setting: Setting) -> None:
+    if not setting.percent:
+        return
+    for kind, members, _, _ in log_of(setting.run(setting.cuts)):
+        if kind != "cluster":
+            continue
+        for number, points in enumerate(setting.points):
+            for point, half_step in points:
+                totals: dict[int, Fraction] = {}
+                for member in members:
+                    person = int(setting.subjects[member])
+                    amount = abs(Fraction(setting.amounts[member, number]) - Fraction(point))
+                    totals[person] = totals.get(person, Fraction()) + amount
+                *rest, second, largest = sorted(totals.values())
+                known_to_second = sum(totals.values()) - second
+                is_blurred = sum(totals.values()) < Fraction(half_step) * len(members)
+                assert is_blurred or known_to_second >= largest * Fraction(100 + setting.percent, 100)
+                assert sum(rest) >= 0
+
+
+@given(settings())
+def test_no_clock_and_no_end_lets_anybody_go_among_too_few_people(setting: Setting) -> None:
+    people = setting.subjects.tolist()
+    left: set[int] = set()
+    ended = False
+    for kind, members, cause, newest in log_of(setting.run(setting.cuts)):
+        held = {people[position] for position in range(newest + 1) if position not in left}
+        if cause == 1:
+            assert len(held) >= setting.population
+        if cause == -1 and not ended:
+            ended = True
+            assert kind == "suppressed" or len(held) >= setting.population
+        left.update(members)

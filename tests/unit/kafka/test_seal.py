@@ -1,0 +1,271 @@
+"""Progress under a key: round trips, every place it is bound to, every way a key is given, lost, changed."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from shoal.errors import InputError, PolicyError
+from shoal.kafka.metadata import LIMIT_BYTES, Commit, encode, largest_span
+from shoal.kafka.progress import VOID_LIMIT, Anchor, Snapshot
+from shoal.kafka.seal import PLAIN, SEALED_PREFIX, Seal, UnreadableError
+from shoal.policy import KafkaSection
+
+pytestmark = pytest.mark.unit
+
+FINGERPRINT = "0123456789abcdef" * 4
+OLD, NEW = bytes(range(32)), bytes(range(100, 132))
+SEAL = Seal("g", (NEW,))
+
+
+def commit(*held: int, at: int = 17) -> Commit:
+    state = Snapshot(held[0], held[-1] + 1, held, clusters=3, anchor=Anchor(held[0], 1_700_000_000_000))
+    return Commit(state, FINGERPRINT[:16], at)
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=300), st.integers(0, 2**40))
+def test_what_is_sealed_is_read_back(gaps: list[int], start: int) -> None:
+    held = tuple(start + sum(gaps[:i]) for i in range(len(gaps)))
+    text = SEAL.encode(commit(*held), "t", 5)
+    assert text.startswith(SEALED_PREFIX)
+    assert SEAL.decode(text, "t", 5, start) == commit(*held)
+
+
+def test_the_same_progress_never_looks_the_same_twice() -> None:
+    texts = {SEAL.encode(commit(5, 7), "t", 0) for _ in range(500)}
+    assert len({text[len(SEALED_PREFIX) + 6 :][:15] for text in texts}) == 500, "a nonce came twice"
+
+
+@pytest.mark.parametrize(
+    ("seal", "topic", "partition", "offset"),
+    [
+        (SEAL, "u", 0, 5),
+        (SEAL, "t", 1, 5),
+        (SEAL, "t", 0, 6),
+        (replace(SEAL, group="h"), "t", 0, 5),
+    ],
+    ids=["topic", "partition", "offset", "group"],
+)
+def test_what_was_sealed_for_another_place_is_foreign(seal: Seal, topic: str, partition: int, offset: int) -> None:
+    text = SEAL.encode(commit(5, 7), "t", 0)
+    with pytest.raises(InputError, match=r"belongs elsewhere.*--import.*--skip-to-end"):
+        seal.decode(text, topic, partition, offset)
+
+
+def test_every_single_flipped_bit_is_caught() -> None:
+    text = SEAL.encode(commit(5, 7), "t", 0)
+    for place in range(len(text)):
+        for bit in range(7):
+            flipped = text[:place] + chr(ord(text[place]) ^ 1 << bit) + text[place + 1 :]
+            with pytest.raises(InputError):
+                SEAL.decode(flipped, "t", 0, 5)
+
+
+@pytest.mark.parametrize("cut", [0, 3, 11, 12, 40, 60, 100, -4, -1])
+def test_a_text_that_was_cut_is_refused(cut: int) -> None:
+    with pytest.raises(InputError):
+        SEAL.decode(SEAL.encode(commit(5, 7), "t", 0)[:cut], "t", 0, 5)
+
+
+def test_a_key_with_the_same_name_opens_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shoal.kafka.seal._name", lambda _: b"name")
+    text = Seal("g", (OLD,)).encode(commit(5, 7), "t", 0)
+    with pytest.raises(InputError, match="broken"):
+        SEAL.decode(text, "t", 0, 5)
+    assert Seal("g", (NEW, OLD)).decode(text, "t", 0, 5) == commit(5, 7)
+
+
+# ---------------------------------------------------------------- ways
+
+
+@pytest.mark.parametrize(
+    ("writer", "reader", "words"),
+    [
+        ((NEW,), (None,), "encrypted, and no key is given: give it in kafka.metadata_key_file"),
+        ((OLD,), (NEW,), "encrypted with a key that is not given"),
+        ((OLD,), (NEW, None), "encrypted with a key that is not given"),
+        ((None,), (NEW,), "in plain, and a key is given: if it is from before the key, put the word 'plain'"),
+        ((None,), (NEW, OLD), "in plain, and a key is given"),
+    ],
+)
+def test_what_is_written_in_a_way_that_is_not_given_is_refused_in_words_that_help(
+    writer: tuple[bytes | None, ...], reader: tuple[bytes | None, ...], words: str
+) -> None:
+    text = Seal("g", writer).encode(commit(5, 7), "t", 0)
+    with pytest.raises(UnreadableError) as caught:
+        Seal("g", reader).decode(text, "t", 0, 5)
+    assert words in str(caught.value)
+    assert str(caught.value).startswith("t-0: ")
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [(None,), (None, NEW), (NEW, None), (NEW,)],
+        [(OLD,), (OLD, NEW), (NEW, OLD), (NEW,)],
+        [(NEW,), (NEW, None), (None, NEW), (None,)],
+    ],
+    ids=["a key comes", "a key is changed", "a key goes"],
+)
+def test_one_step_at_a_time_each_worker_reads_what_each_other_one_writes(steps: list[tuple[bytes | None, ...]]) -> None:
+    for before, after in itertools.pairwise(steps):
+        for writer, reader in ((before, after), (after, before)):
+            text = Seal("g", writer).encode(commit(5, 7), "t", 0)
+            assert Seal("g", reader).decode(text, "t", 0, 5) == commit(5, 7)
+            assert Seal("g", writer).is_current(text)
+            assert Seal("g", reader).is_current(text) == (writer[0] == reader[0])
+
+
+def test_in_plain_nothing_has_changed() -> None:
+    assert PLAIN.encode(commit(5, 7), "t", 0) == encode(commit(5, 7), "t", 0)
+    assert Seal.of(KafkaSection(group="g")) == Seal("g", (None,))
+
+
+# ---------------------------------------------------------------- sizes
+
+
+@pytest.mark.parametrize("delta", [2, 100, 600, 1000, 5000, 20_000])
+def test_within_the_span_it_always_fits_under_a_key_too(delta: int) -> None:
+    slack = 512
+    span, count = largest_span(delta, slack), delta + 1 + slack
+    void = tuple(range(2**40 + 1, 2**40 + 1 + VOID_LIMIT))
+    widest = min(span, 2**44)
+    shapes = [
+        tuple(range(2**40, 2**40 + count)),
+        tuple(2**40 + (widest * i) // (count - 1) for i in range(count)),
+        tuple(2**40 + widest + slack - count + 1 + i if i else 2**40 for i in range(count)),
+    ]
+    for held in shapes:
+        # Where the span is hardly wider than what is held there is no other shape than the first one.
+        if len(set(held)) < count:
+            continue
+        snapshot = Snapshot(2**40, held[-1] + 1, held, void, 2**42, 2**50, held[-1] + 1, Anchor(2**40, 2**42))
+        assert len(SEAL.encode(Commit(snapshot, FINGERPRINT, 2**42), "t", 0)) <= LIMIT_BYTES
+
+
+def test_the_largest_delta_that_is_told_fits_and_the_next_one_does_not() -> None:
+    with pytest.raises(InputError) as caught:
+        largest_span(25_000, 512)
+    largest = int(str(caught.value).rsplit(" ", 1)[1])
+    assert largest > 20_000
+    assert largest_span(largest, 512)
+    with pytest.raises(InputError):
+        largest_span(largest + 8, 512)
+
+
+def test_too_much_to_hold_is_an_error_not_a_cut() -> None:
+    with pytest.raises(InputError, match="does not fit"):
+        SEAL.encode(commit(*range(0, 90_000, 3)), "t", 0)
+
+
+# ---------------------------------------------------------------- where a key comes from
+
+
+def spelt(key: bytes) -> list[str]:
+    standard, urlsafe = base64.b64encode(key).decode(), base64.urlsafe_b64encode(key).decode()
+    return [key.hex(), key.hex().upper(), standard, standard.rstrip("="), urlsafe, urlsafe.rstrip("=")]
+
+
+@given(st.binary(min_size=32, max_size=32).filter(lambda key: len(set(key)) >= 8))
+def test_a_key_may_be_spelt_as_hex_or_base64(key: bytes) -> None:
+    for text in spelt(key):
+        settings = KafkaSection.model_validate({"group": "g", "metadata_key": f" {text}\nplain\n"})
+        assert Seal.of(settings) == Seal("g", (key, None))
+        assert text not in repr(settings)
+        assert text not in repr(Seal.of(settings))
+
+
+BAD = {
+    "nothing": "",
+    "blank": " \n ",
+    "short": NEW.hex()[:-2],
+    "long": NEW.hex() + "00",
+    "a word": "canary-canary",
+    "no random key": "00" * 32,
+    "base64 of 31 bytes": base64.b64encode(NEW[:31]).decode(),
+    "not ASCII": "ключ" * 8,
+    "mixed alphabets": "+_" * 21 + "A",
+}
+
+
+@pytest.mark.parametrize("text", BAD.values(), ids=BAD)
+@pytest.mark.parametrize("way", ["variable", "file"])
+def test_what_is_no_key_is_refused_by_the_setting_s_name_and_without_a_word_of_it(
+    tmp_path: Path, text: str, way: str
+) -> None:
+    given, name = {"metadata_key": text}, "SHOAL_KAFKA__METADATA_KEY"
+    if way == "file":
+        path = key_file(tmp_path, text)
+        given, name = {"metadata_key_file": str(path)}, "kafka.metadata_key_file"
+    with pytest.raises(PolicyError) as caught:
+        Seal.of(KafkaSection.model_validate({"group": "g"} | given))
+    assert name in str(caught.value)
+    assert "32 random bytes" in str(caught.value)
+    assert all(word not in str(caught.value) for word in text.split())
+
+
+def test_every_bad_word_is_told_by_its_number() -> None:
+    with pytest.raises(PolicyError) as caught:
+        Seal.of(KafkaSection.model_validate({"metadata_key": f"{NEW.hex()} canary plain canary2"}))
+    assert [fault.message.split(" is")[0] for fault in caught.value.faults] == ["word 2", "word 4"]
+
+
+def key_file(folder: Path, text: str, mode: int = 0o600) -> Path:
+    path = folder / "canary.key"
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+@pytest.mark.parametrize("mode", [0o400, 0o600, 0o440, 0o640])
+def test_a_key_is_read_from_a_file_of_its_owner_and_group(tmp_path: Path, mode: int) -> None:
+    path = key_file(tmp_path, f"{NEW.hex()}\n{OLD.hex()}\n", mode)
+    assert Seal.of(KafkaSection(group="g", metadata_key_file=str(path))) == Seal("g", (NEW, OLD))
+
+
+@pytest.mark.parametrize("mode", [0o604, 0o644, 0o660, 0o602, 0o666, 0o777])
+def test_a_file_that_others_may_read_or_write_is_refused(tmp_path: Path, mode: int) -> None:
+    path = key_file(tmp_path, NEW.hex(), mode)
+    with pytest.raises(PolicyError, match=r"kafka\.metadata_key_file: the file is open to others.*chmod 640") as caught:
+        Seal.of(KafkaSection(metadata_key_file=str(path)))
+    assert "canary" not in str(caught.value)
+
+
+def missing(folder: Path) -> str:
+    return str(folder / "canary")
+
+
+def pipe(folder: Path) -> str:
+    os.mkfifo(folder / "canary", 0o600)
+    return str(folder / "canary")
+
+
+def directory(folder: Path) -> str:
+    (folder / "canary").mkdir(0o700)
+    return str(folder / "canary")
+
+
+def zero(_: Path) -> str:
+    return "canary\0"
+
+
+@pytest.mark.parametrize("place", [missing, pipe, directory, zero])
+def test_what_is_no_file_is_refused_and_not_told(tmp_path: Path, place: Callable[[Path], str]) -> None:
+    with pytest.raises(PolicyError, match=r"kafka\.metadata_key_file: ") as caught:
+        Seal.of(KafkaSection(metadata_key_file=place(tmp_path)))
+    assert "canary" not in str(caught.value)
+
+
+def test_two_keys_that_write_are_refused(tmp_path: Path) -> None:
+    settings = KafkaSection.model_validate(
+        {"metadata_key": NEW.hex(), "metadata_key_file": str(key_file(tmp_path, OLD.hex()))}
+    )
+    with pytest.raises(PolicyError, match="keep one of them"):
+        Seal.of(settings)
