@@ -10,7 +10,7 @@ from shoal.engine.static.mdav import mdav
 from shoal.errors import ParameterError
 from shoal.kernel.arrays import Float64Matrix, Int32Vector, Int64Matrix, Int64Vector
 
-__all__ = ["Dependency", "approximate", "dependency_of", "key_attributes"]
+__all__ = ["Dependency", "approximate", "binned", "dependency_of", "key_attributes"]
 
 DIGITS = 12
 """To which weights of edges are compared, so that rounding decides no tie."""
@@ -61,7 +61,7 @@ def approximate(values: Float64Matrix, k: int, *, bins: int = 10, measure: str =
     """
     if measure not in MEASURES or bins < 2:  # noqa: PLR2004
         raise ParameterError(f"algorithm 'approximate': needs bins >= 2 and a measure of {', '.join(MEASURES)}")
-    codes = np.stack([_binned(column, bins) for column in values.T], axis=1)
+    codes = np.stack([binned(column, bins) for column in values.T], axis=1)
     return mdav(np.ascontiguousarray(values[:, dependency_of(codes, measure).keys]), k)
 
 
@@ -138,7 +138,7 @@ def _lightest_tree(weights: Float64Matrix) -> list[tuple[int, int]]:
     return edges
 
 
-def _binned(column: Float64Matrix, bins: int) -> Int64Vector:
+def binned(column: Float64Matrix, bins: int) -> Int64Vector:
     """Return codes: of the distinct values where they are few, else of bins by middle rank, equal values together."""
     _, inverse, counts = np.unique(column, return_inverse=True, return_counts=True)
     if len(counts) <= bins:
