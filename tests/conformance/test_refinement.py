@@ -9,8 +9,9 @@ from shoal.engine.static import ALGORITHMS, microaggregate
 from shoal.engine.static.refinement import loss_of, refine
 from shoal.errors import ParameterError
 from shoal.kernel.arrays import Float64Matrix, Int32Vector
-from shoal.kernel.static import anneal, descent
+from shoal.kernel.static import anneal, descent, rings
 from shoal.kernel.static import grouping as groupings
+from shoal.kernel.static import trail as trails
 from shoal.kernel.static.neighbours import neighbours_of
 
 pytestmark = pytest.mark.conformance
@@ -140,7 +141,7 @@ def test_costs_are_differences_of_the_loss(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_dissolving_and_creating_tell_their_change_and_can_be_taken_back(seed: int) -> None:
     grouping, rows = grouping_of(seed)
-    neighbours, trail = neighbours_of(rows, 20, 4), descent.empty_trail(30)
+    neighbours, trail = neighbours_of(rows, 20, 4), trails.empty_trail(30)
     before, labels = real_loss(grouping), grouping.labels.tolist()
     for attempt in range(8):
         change = (
@@ -152,7 +153,7 @@ def test_dissolving_and_creating_tell_their_change_and_can_be_taken_back(seed: i
             assert real_loss(grouping) - before == pytest.approx(change)
             assert grouping.sizes[grouping.sizes > 0].min() >= 3
             assert grouping.sizes.max() <= 5
-        descent.take_back(grouping, trail)
+        trails.take_back(grouping, trail)
         assert grouping.labels.tolist() == labels
         assert is_sound(grouping)
 
@@ -176,3 +177,34 @@ def test_a_pace_that_is_over_at_once_leaves_the_result_of_descent() -> None:
 def test_an_unknown_refinement_is_refused() -> None:
     with pytest.raises(ParameterError, match="none, descent, anneal"):
         microaggregate(tables()["uniform"], 3, refine="polish")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_ring_gains_what_it_says_and_keeps_sizes(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    rows = random.standard_normal((30, 2))
+    grouping = groupings.gather(rows, random.permutation(np.arange(30) % 10).astype(np.int32), 3)
+    neighbours, trail, stamps = neighbours_of(rows, 20, 4), trails.empty_trail(30), np.full(grouping.sizes.size, -1)
+    before, turned = real_loss(grouping), 0
+    for i in range(30):
+        if rings.turn(grouping, neighbours, i, stamps, trail, 1e-9):
+            turned += 1
+            assert real_loss(grouping) < before
+            assert int(trail.steps[0]) == 3
+            trail.steps[0] = 0
+        assert is_sound(grouping)
+        assert grouping.sizes.max() == 3
+        before = real_loss(grouping)
+    assert turned > 0
+
+
+def test_an_open_ring_moves_two_records_from_a_large_cluster_to_a_small_one() -> None:
+    line = np.array([[0.0], [1.0], [2.0], [8.0], [7.5], [8.5], [9.0], [9.5], [13.0], [14.0], [15.0], [16.0]])
+    labels = np.array([0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2], np.int32)
+    grouping = groupings.gather(line, labels, 3)
+    neighbours, trail = neighbours_of(line, 11, 4), trails.empty_trail(12)
+    before = real_loss(grouping)
+    assert rings.turn(grouping, neighbours, 3, np.full(grouping.sizes.size, -1), trail, 1e-9)
+    assert trail.records[:2].tolist() == [3, 8]
+    assert real_loss(grouping) < before
+    assert np.bincount(grouping.labels).tolist() == [3, 5, 4]

@@ -8,7 +8,7 @@ from shoal.kernel.static.leftovers import join_as_block
 
 __all__ = ["md"]
 
-LEAF = 16
+LEAF = 64
 
 
 def md(values: Float64Matrix, k: int) -> Int32Vector:

@@ -9,7 +9,7 @@ __all__ = ["mdav"]
 
 SMALL = 400
 """Records below which reading all of them is as fast as asking a tree."""
-LEAF = 32
+LEAF = 64
 
 
 def mdav(values: Float64Matrix, k: int) -> Int32Vector:

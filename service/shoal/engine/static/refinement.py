@@ -21,7 +21,7 @@ REFINEMENTS = ("none", "descent", "anneal")
 Pace: TypeAlias = Callable[[int], float]
 """Changes tried so far, to the share of the annealing that is over; 1 ends it."""
 
-LEAF = 16
+LEAF = 64
 ROUNDS = 100
 """Of descent at most; it ends by itself long before."""
 FEW, MANY = 20, 15

@@ -10,7 +10,7 @@ from shoal.kernel.static.leftovers import join_as_block
 
 __all__ = ["vmdav"]
 
-LEAF = 16
+LEAF = 64
 
 
 def vmdav(values: Float64Matrix, k: int, *, gamma: float = 0.2) -> Int32Vector:

@@ -10,7 +10,7 @@ import numpy as np
 
 from shoal.kernel.arrays import Float64Vector, Int32Matrix
 from shoal.kernel.jit import njit, njit_in_place
-from shoal.kernel.static.descent import Trail, create, dissolve, empty_trail, step, take_back
+from shoal.kernel.static.descent import create, dissolve
 from shoal.kernel.static.grouping import (
     MOST,
     SMALLEST,
@@ -21,6 +21,7 @@ from shoal.kernel.static.grouping import (
     loss,
     settle,
 )
+from shoal.kernel.static.trail import Trail, empty_trail, step, take_back
 
 __all__ = ["anneal"]
 

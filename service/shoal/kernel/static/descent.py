@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoal.kernel.arrays import BoolVector, Int32Matrix, Int64Vector
+from shoal.kernel.arrays import BoolMatrix, BoolVector, Int32Matrix, Int64Vector
 from shoal.kernel.jit import njit, njit_in_place
 from shoal.kernel.static.grouping import (
     MOST,
@@ -24,32 +24,22 @@ from shoal.kernel.static.grouping import (
     move,
     settle,
 )
+from shoal.kernel.static.rings import turn
+from shoal.kernel.static.trail import Trail, empty_trail, step, take_back
 
-__all__ = ["Trail", "create", "descend", "dissolve", "empty_trail", "step", "take_back"]
+__all__ = ["create", "descend", "dissolve"]
 
 NOBODY = -1
+ALONE, NEW, RING = 0, 1, 2
+"""What is tried with a record: relocation and swap, a cluster of its own, a ring."""
 WORTHWHILE = 1e-10
 """Of the mean loss of a record: what a change must gain. Records of equal values would go round in circles."""
-
-
-class Trail(NamedTuple):
-    """What was moved and from where, so that it can be taken back."""
-
-    records: Int64Vector
-    clusters: Int64Vector
-    steps: Int64Vector  # (1,): how many
-
-
-@njit
-def empty_trail(room: int) -> Trail:
-    """Return a trail of up to ``room`` moves."""
-    return Trail(np.zeros(room, np.int64), np.zeros(room, np.int64), np.zeros(1, np.int64))
 
 
 class Agenda(NamedTuple):
     """What has changed since it was last looked at, and scratch."""
 
-    waiting: BoolVector  # (n,): records in a cluster that has changed
+    waiting: BoolMatrix  # (3, n): records in a cluster that has changed since this was tried with them
     fresh: BoolVector  # (clusters,): clusters that have changed
     stamps: Int64Vector  # (clusters,): the last record that has asked this cluster
     trail: Trail
@@ -61,7 +51,7 @@ def descend(grouping: Grouping, neighbours: Int32Matrix, rounds: int) -> None:
     n, clusters = grouping.labels.size, grouping.sizes.size
     worthwhile = WORTHWHILE * loss(grouping) / n
     agenda = Agenda(
-        np.ones(n, np.bool_),
+        np.ones((3, n), np.bool_),
         np.ones(clusters, np.bool_),
         np.full(clusters, NOBODY),
         empty_trail(grouping.members.shape[1]),
@@ -70,10 +60,12 @@ def descend(grouping: Grouping, neighbours: Int32Matrix, rounds: int) -> None:
         changes = 0
         agenda.stamps.fill(NOBODY)
         for i in range(n):
-            if agenda.waiting[i]:
-                agenda.waiting[i] = False
+            if agenda.waiting[ALONE, i]:
+                agenda.waiting[ALONE, i] = False
                 changes += _improve(grouping, neighbours, i, agenda, worthwhile)
         changes += _rebuild(grouping, neighbours, agenda, worthwhile)
+        if changes == 0:
+            changes = _pass_on(grouping, neighbours, agenda, worthwhile)
         if changes == 0:
             return
         settle(grouping)
@@ -133,11 +125,27 @@ def _rebuild(grouping: Grouping, neighbours: Int32Matrix, agenda: Agenda, worthw
             else:
                 take_back(grouping, trail)
     for i in range(grouping.labels.size):
-        if create(grouping, neighbours, i, trail) < -worthwhile:
-            changes += 1
-            _wake_moved(grouping, agenda)
-        else:
-            take_back(grouping, trail)
+        if agenda.waiting[NEW, i]:
+            agenda.waiting[NEW, i] = False
+            if create(grouping, neighbours, i, trail) < -worthwhile:
+                changes += 1
+                _wake_moved(grouping, agenda)
+            else:
+                take_back(grouping, trail)
+    return changes
+
+
+@njit
+def _pass_on(grouping: Grouping, neighbours: Int32Matrix, agenda: Agenda, worthwhile: float) -> int:
+    """Turn rings where it pays; return how often it did."""
+    changes = 0
+    agenda.stamps.fill(NOBODY)
+    for i in range(grouping.labels.size):
+        if agenda.waiting[RING, i]:
+            agenda.waiting[RING, i] = False
+            if turn(grouping, neighbours, i, agenda.stamps, agenda.trail, worthwhile):
+                changes += 1
+                _wake_moved(grouping, agenda)
     return changes
 
 
@@ -146,7 +154,8 @@ def _wake(grouping: Grouping, cluster: int, agenda: Agenda) -> None:
     """Remember that a cluster has changed."""
     agenda.fresh[cluster] = True
     for x in range(grouping.sizes[cluster]):
-        agenda.waiting[grouping.members[cluster, x]] = True
+        for kind in range(agenda.waiting.shape[0]):
+            agenda.waiting[kind, grouping.members[cluster, x]] = True
 
 
 @njit
@@ -157,30 +166,6 @@ def _wake_moved(grouping: Grouping, agenda: Agenda) -> None:
         _wake(grouping, trail.clusters[x], agenda)
         _wake(grouping, grouping.labels[trail.records[x]], agenda)
     trail.steps[0] = 0
-
-
-@njit_in_place
-def step(grouping: Grouping, trail: Trail, i: int, cluster: int) -> None:
-    """Move a record and remember it."""
-    x = trail.steps[0]
-    trail.records[x], trail.clusters[x] = i, grouping.labels[i]
-    trail.steps[0] = x + 1
-    move(grouping, i, cluster)
-
-
-@njit
-def take_back(grouping: Grouping, trail: Trail) -> None:
-    """Undo all moves of a trail, the last one first."""
-    while trail.steps[0] > 0:
-        trail.steps[0] -= 1
-        x = trail.steps[0]
-        own = grouping.labels[trail.records[x]]
-        if grouping.sizes[own] == 1:  # was made of a spare one
-            grouping.spares[grouping.state[SPARES]] = own
-            grouping.state[SPARES] += 1
-        if grouping.sizes[trail.clusters[x]] == 0:  # was made spare
-            grouping.state[SPARES] -= 1
-        move(grouping, trail.records[x], trail.clusters[x])
 
 
 @njit

@@ -239,19 +239,28 @@ def _measure(tree: Tree, leaf: int, point: Float64Vector, row: Float64Vector) ->
 def _scan(tree: Tree, leaf: int, point: Float64Vector, found: Found) -> None:
     """Enter the records of a leaf that are nearer than the last one found."""
     last = found.distances.size - 1
+    worst = found.distances[last]
     for x in range(_measure(tree, leaf, point, found.row)):
-        distance, record = found.row[x], tree.records[leaf, x]
-        if distance > found.distances[last] or (distance == found.distances[last] and record > found.records[last]):
-            continue
-        i = last
-        while i > 0 and (
-            found.distances[i - 1] > distance or (found.distances[i - 1] == distance and found.records[i - 1] > record)
-        ):
-            found.distances[i] = found.distances[i - 1]
-            found.records[i] = found.records[i - 1]
-            i -= 1
-        found.distances[i] = distance
-        found.records[i] = record
+        distance = found.row[x]
+        if distance <= worst:
+            _enter(found, distance, tree.records[leaf, x], last)
+            worst = found.distances[last]
+
+
+@njit_in_place
+def _enter(found: Found, distance: float, record: int, last: int) -> None:
+    """Put a record into the order, if it comes before the last one."""
+    if distance == found.distances[last] and record > found.records[last]:
+        return
+    i = last
+    while i > 0 and (
+        found.distances[i - 1] > distance or (found.distances[i - 1] == distance and found.records[i - 1] > record)
+    ):
+        found.distances[i] = found.distances[i - 1]
+        found.records[i] = found.records[i - 1]
+        i -= 1
+    found.distances[i] = distance
+    found.records[i] = record
 
 
 @njit
