@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from urllib.parse import quote
 
-__all__ = ["LOUD", "forms", "traces"]
+__all__ = ["LOUD", "forms", "main_loudly", "traces"]
 
 LOUD = __file__
 """``python LOUD run ...`` is ``shoal run ...`` with every logger at DEBUG."""
@@ -42,7 +42,8 @@ def traces(canaries: Iterable[str | int], places: Mapping[str, bytes]) -> list[s
     return [f"{place}: {form!r}" for place, text in places.items() for form in sought if form in text]
 
 
-def main() -> int:
+def main_loudly() -> int:
+    """Run a command of the process's arguments with every logger at DEBUG."""
     from shoal import cli
 
     set_up = vars(cli)["set_up_logs"]
@@ -57,4 +58,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main_loudly())

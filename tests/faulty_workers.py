@@ -14,9 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kafka_broker import Message, create_topic, produce, read_all, wait_until
+from canaries import traces
+from kafka_broker import Message, admin, create_topic, produce, read_all, wait_until
 
 WORKER = Path(__file__).parent / "faults" / "worker.py"
+CANARY = "xq7canary9z"
+"""In every subject and every malformed value: it must not leave."""
 SIDE = ("output", "quarantine", "clusters", "evidence")
 
 
@@ -122,13 +125,13 @@ class Deployment:
         values: list[bytes | None] = []
         for number in range(self.serial, self.serial + count):
             record: dict[str, Any] = {
-                "who": f"p{number * 7919 % 3001}",
+                "who": f"{CANARY} p{number * 7919 % 3001}",
                 "age": number * 31 % 111,
                 "income": number * 977 % 100_000,
                 "serial": number,
             }
             if number % 50 == 7:
-                record["age"] = "unknown"
+                record["age"] = f"unknown {CANARY}"
             values.append(json.dumps(record).encode())
         self.serial += count
         where = [number % partitions for number in range(count)]
@@ -193,6 +196,19 @@ async def judge(deployment: Deployment) -> Findings:
         aborted_rows=len(aborted),
         aborted_unlike_committed=sum((m.partition, m.value) not in bytes_of for m in aborted),
     )
+
+
+async def leaks(deployment: Deployment) -> list[str]:
+    """Where a value stands that must not leave: topics, logs of the workers, the group's metadata."""
+    places = {path.name: path.read_bytes() for path in deployment.folder.glob("*.log")}
+    for name in SIDE:
+        messages = await read_all(deployment.bootstrap, deployment.topics[name], "read_uncommitted")
+        places[name] = repr(messages).encode()
+    async with admin(deployment.bootstrap) as client:
+        committed = await client.list_consumer_group_offsets(f"group-{deployment.topics['input']}")
+    assert committed
+    places["metadata"] = repr(committed).encode()
+    return traces([CANARY], places)
 
 
 def is_small(

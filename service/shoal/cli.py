@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from threading import Event
 from typing import Any, NoReturn
 
 from shoal.audit import verify
@@ -21,7 +22,7 @@ from shoal.kafka import Start, Transformer, check_policy, export_progress, impor
 from shoal.pipe import Files, run_pipe, write_text
 from shoal.policy import KafkaSection, Policy
 from shoal.settings import kafka_settings
-from shoal.watch import Health, Metrics, guard, guard_loop, logger, place_of, serve, set_up_logs
+from shoal.watch import Health, Metrics, guard, guard_loop, logger, place_of, serve, set_up_logs, visible
 
 __all__ = ["main"]
 
@@ -74,7 +75,7 @@ def _complain(options: argparse.Namespace, code: str, text: str) -> None:
     if options.log == "json":
         logger("cli").error("stopped", code=code, reason=text)
     else:
-        print(f"shoal: {text}", file=sys.stderr)
+        print(f"shoal: {visible(text)}", file=sys.stderr)
 
 
 # ---------------------------------------------------------------------- commands
@@ -83,7 +84,7 @@ def _complain(options: argparse.Namespace, code: str, text: str) -> None:
 def _check(options: argparse.Namespace) -> int:
     policy = Policy.load(options.policy)
     check_policy(policy, options.policy)
-    print(json.dumps(policy.resolved() | {"fingerprint": policy.fingerprint}, indent=2, ensure_ascii=False))
+    print(visible(json.dumps(policy.resolved() | {"fingerprint": policy.fingerprint}, indent=2, ensure_ascii=False)))
     return 0
 
 
@@ -111,8 +112,6 @@ async def _serve(policy: Policy, settings: KafkaSection, start: Start, http: str
 
 
 def _pipe(options: argparse.Namespace) -> int:
-    if options.follow:
-        raise ConfigError("--follow: not yet; pipe reads to the end of its input so far")
     policy = Policy.load(options.policy)
     policy.streaming(options.policy)
     files = Files(
@@ -125,8 +124,23 @@ def _pipe(options: argparse.Namespace) -> int:
         quarantine=options.quarantine,
     )
     files.check(options.policy)
-    run_pipe(policy, files)
+    run_pipe(policy, files, _until_signalled() if options.follow else None)
     return 0
+
+
+def _until_signalled() -> Event:
+    """Set by the first SIGINT or SIGTERM; the second one ends the process as ever."""
+    stop = Event()
+    usual = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def on_signal(*_: object) -> None:
+        stop.set()
+        for number, handler in usual.items():
+            signal.signal(number, handler)
+
+    for number in usual:
+        signal.signal(number, on_signal)
+    return stop
 
 
 def _verify(options: argparse.Namespace) -> int:
@@ -139,12 +153,13 @@ def _verify(options: argparse.Namespace) -> int:
         summary=options.summary,
         quarantine=options.quarantine,
         complete=options.complete,
+        strict=options.strict,
         form=options.format,
         released_form=options.output_format,
     )
     if options.json is not None:
         write_text(options.json, json.dumps(verdict.as_dict(), indent=2) + "\n")
-    print(verdict.text())
+    print(visible(verdict.text()))
     return verdict.exit_code
 
 
@@ -227,7 +242,9 @@ def _pipe_arguments(pipe: Any) -> None:  # noqa: ANN401
     pipe.add_argument("-i", "--input", default="-", metavar="FILE", help=".csv or .jsonl; - is standard input")
     pipe.add_argument("-o", "--output", default="-", metavar="FILE", help=".csv or .jsonl; - is standard output")
     _format_arguments(pipe)
-    pipe.add_argument("--follow", action="store_true", help=argparse.SUPPRESS)
+    pipe.add_argument(
+        "--follow", action="store_true", help="go on while the input grows, until SIGINT or SIGTERM; release as decided"
+    )
     pipe.add_argument("--summary", metavar="FILE", help="figures of the run, as JSON")
     pipe.add_argument("--evidence", metavar="FILE", help="which records formed which cluster; protect it")
     pipe.add_argument("--quarantine", metavar="FILE", help="references to records that are not published")
@@ -248,6 +265,8 @@ def _verify_arguments(judge: Any) -> None:  # noqa: ANN401
     judge.add_argument("--summary", metavar="FILE", help="accounts to balance against")
     judge.add_argument("--quarantine", metavar="FILE", help="references to records that were not released")
     judge.add_argument("--complete", action="store_true", help="every record must be released or referenced")
+    strict = "a confidential field that finds records is an error, unless the policy says publish_unchanged: true of it"
+    judge.add_argument("--strict", action="store_true", help=strict)
     judge.add_argument("--json", metavar="FILE", help="the verdict as JSON")
 
 

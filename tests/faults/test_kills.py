@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from faulty_workers import Deployment, Findings, Worker, export, judge, settle
+from faulty_workers import Deployment, Findings, Worker, export, judge, leaks, settle
 from kafka_broker import wait_until
 from shoal.audit import verify
 from shoal.policy import Policy
@@ -108,6 +108,7 @@ async def check(deployment: Deployment) -> Findings:
     assert found.released + found.referenced == found.records
     assert (found.twice, found.lost, found.small_clusters) == (0, 0, 0)
     assert found.aborted_unlike_committed == 0, "an aborted transaction showed clusters that were never published"
+    assert await leaks(deployment) == []
     files = await export(deployment)
     verdict = await asyncio.to_thread(
         verify,

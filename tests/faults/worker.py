@@ -1,4 +1,5 @@
-"""A worker that can be told to die inside a transaction: `python worker.py run POLICY ...` as `shoal run POLICY ...`.
+"""A worker that can be told to die inside a transaction: `python worker.py run POLICY ...` as `shoal run POLICY ...`,
+with every logger at its loudest.
 
 DIE_AT=STEP:N kills the process with SIGKILL at the N-th transaction that carries records (or, for ``start``, at
 the one that commits the starting point): before the offsets are added, after that, or after the commit.
@@ -10,10 +11,13 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from pathlib import Path
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
-from shoal.cli import main
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from canaries import main_loudly as main
 
 
 def die() -> None:
@@ -60,4 +64,4 @@ if __name__ == "__main__":
     if plan:
         step, _, at = plan.partition(":")
         arm(step, int(at))
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -57,7 +57,10 @@ ATTACKS = {
     ),
     "R14": Attack("Squared errors, minima or maxima of one cluster, scraped or published, tell what its mean does not"),
     "R15": Attack("The last bits of a floating-point mean tell in which order it was added up"),
-    "R16": Attack("One huge value shows through the mean of its cluster"),
+    "R16": Attack(
+        "One huge value shows through the mean of its cluster",
+        outside="unless `dominance` is set (line 7)",
+    ),
     "R17": Attack("A median or mode publishes the value of a real person"),
     "R18": Attack("A missing value that stays missing marks its record within the cluster"),
     "R19": Attack(
@@ -112,6 +115,6 @@ ATTACKS = {
     "R38": Attack("A page in the browser of somebody inside reads the live page by another name"),
     "R39": Attack(
         "Exact sums of two runs that differ by one record, or a judge's message, tell that record",
-        outside="two runs over one record are two releases (line 6)",
+        outside="the summary of `shoal pipe` has exact sums; of two runs that is two releases (line 6)",
     ),
 }

@@ -189,3 +189,41 @@ def test_whatever_a_field_holds_only_published_fields_leave(name: str, value: An
         assert is_clean(b"".join(block.tails))
     lines = [line for part in JsonLines(io.BytesIO(b"\n".join(messages))) for line in part]
     assert is_clean(JsonDecoder(usual_policy()).take(lines).rejected)
+
+
+class Around:
+    """An envelope in which everything that can be a text is the canary."""
+
+    def __init__(self, key: bytes | None, headers: list[tuple[str, bytes | None]], timestamp: int = NUMBER) -> None:
+        self.key, self.headers, self.timestamp = key, headers, timestamp
+
+
+BROKEN = CANARY.encode() + b"\xff"
+AROUND = [
+    Around(None, [("age", b"1"), ("at", b"1")]),
+    Around(BROKEN, [("age", b"1"), ("at", b"1")]),
+    Around(CANARY.encode(), [("age", CANARY.encode())]),
+    Around(CANARY.encode(), [("age", BROKEN)]),
+    Around(CANARY.encode(), [("age", b"%d.5x" % NUMBER)]),
+    Around(CANARY.encode(), [("age", b"1"), ("age", CANARY.encode())]),
+    Around(CANARY.encode(), [(CANARY, CANARY.encode())]),
+    Around(CANARY.encode(), [("age", b"1")], -NUMBER),
+]
+
+
+@pytest.mark.parametrize("around", AROUND)
+def test_a_wrong_envelope_leaves_no_trace(around: Around, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    policy = policy_of(
+        {
+            "who": SUBJECT | {"from": "key"},
+            "age": quasi() | {"from": "header:age"},
+            "at": {"role": "identifier", "from": "timestamp"},
+        }
+    )
+    good = Around(CANARY.encode(), [("age", b"1"), (CANARY, BROKEN)])
+    decoder = JsonDecoder(policy)
+    block = decoder.take([b"{}"] * 3, [good, around, good])
+    assert_nothing_of_it(block, 1)
+    assert all(is_clean(thing) for thing in reachable((decoder, block)) if isinstance(thing, str | bytes))
+    assert not caplog.records

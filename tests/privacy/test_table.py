@@ -9,14 +9,40 @@ from pathlib import Path
 import pytest
 from privacy.attacks import ATTACKS
 from privacy.ledger import PAGE, ROOT, Row, closed, measured, printed_rows
-from privacy.table import files_of_attacks, page
+from privacy.table import files_of_attacks, page, standing
 
 pytestmark = pytest.mark.privacy
 
 
-def names_in(path: Path) -> set[str]:
-    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-    return {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+def names_in(path: Path, *, calling: bool = False) -> set[str]:
+    """Names of a file's functions, or of those of its tests that enter something into the ledger."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    if calling:  # into the ledger
+        functions = [
+            one for one in functions if one.name.startswith("test_") and calls_of(one) & {"measured", "closed"}
+        ]
+    return {one.name for one in functions}
+
+
+def calls_of(function: ast.AST) -> set[str]:
+    calls = [node.func for node in ast.walk(function) if isinstance(node, ast.Call)]
+    return {called.id for called in calls if isinstance(called, ast.Name)}
+
+
+def test_the_page_says_of_every_attack_what_became_of_it() -> None:
+    rows = printed_rows()
+    unanswered = [
+        name for name, attack in ATTACKS.items() if not standing(attack, [row for row in rows if row.attack == name])
+    ]
+    assert unanswered == []
+    assert list(ATTACKS) == [f"R{number}" for number in range(1, 40)]
+
+
+def test_every_test_that_uses_the_ledger_stands_in_the_page() -> None:
+    printed = {row.test for row in printed_rows()}
+    using = {f"{file}::{name}" for file in files_of_attacks() for name in names_in(ROOT / file, calling=True)}
+    assert using - printed == set(), "make privacy-table"
 
 
 def test_the_page_is_what_its_rows_and_the_list_of_attacks_make() -> None:

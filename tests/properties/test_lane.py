@@ -99,15 +99,16 @@ def random_log(random: Random) -> list[Message]:
 
 def random_policy(random: Random) -> Policy:
     k = random.randint(2, 4)
+    delta = k - 1 + random.randint(0, 12)
     return policy_of(
         k,
-        delta=k - 1 + random.randint(0, 12),
+        delta=delta,
         position=random.choice([0.0, 0.05]),
         max_delay_s=random.choice([None, 0.8, 3.0]),
         max_share=random.choice([0.5, 1.0]),
         per_subject=random.choice([None, {"max": 1, "window": 7}, {"max": 2, "window": 25}]),
         dominance=random.choice([None, 20]) if k > 2 else None,
-        min_population=random.choice([None, k]),
+        min_population=random.choice([None, k]) if delta >= k else None,
     )
 
 

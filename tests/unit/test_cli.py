@@ -157,7 +157,6 @@ def test_fewer_than_k_people_are_suppressed(policy: str, tmp_path: Path) -> None
         (["-i", "visits.csv", "-o", "out.txt"], b"--format"),
         (["-i", "visits.csv"], b"--format"),
         (["-i", "wrong.csv", "-o", "out.csv"], b"line 1"),
-        (["-i", "visits.csv", "-o", "out.csv", "--follow"], b"not yet"),
     ],
 )
 def test_files_that_cannot_be_used_leave_nothing_behind(
@@ -317,4 +316,35 @@ def test_references_balance_the_accounts_of_a_file(policy: str, tmp_path: Path) 
         *("verify", policy, "--original", str(original), "--released", names["out"]),
         *("--evidence", names["evidence"], "--quarantine", names["quarantine"], "--complete"),
     )
+    assert judged.returncode == 0, judged.stdout
+
+
+def test_each_end_has_its_own_format_and_the_judge_is_told_both(policy: str, visits: Path, tmp_path: Path) -> None:
+    original, out, evidence = tmp_path / "visits.txt", tmp_path / "out.dat", tmp_path / "evidence.jsonl"
+    original.write_bytes(visits.read_bytes())
+    forms = ("--format", "csv", "--output-format", "jsonl")
+    done = shoal("pipe", policy, "-i", str(original), "-o", str(out), "--evidence", str(evidence), *forms)
+    assert (done.returncode, done.stdout) == (0, b""), done.stderr
+    assert set(json.loads(out.read_bytes().splitlines()[0])) == {"age", "income", "ill"}
+    files = ("--original", str(original), "--released", str(out), "--evidence", str(evidence))
+    assert shoal("verify", policy, *files, *forms).returncode == 0
+    refused = shoal("verify", policy, *files)
+    assert refused.returncode == 2
+    assert b"or say --format" in refused.stderr
+
+
+def test_the_dialect_of_the_policy_is_that_of_both_ends(visits: Path, tmp_path: Path) -> None:
+    path, out, evidence = tmp_path / "policy.yaml", tmp_path / "out.csv", tmp_path / "evidence.jsonl"
+    path.write_text(json.dumps(POLICY | {"csv": {"delimiter": ";", "decimal": ",", "encoding": "cp1252"}}))
+    source = tmp_path / "german.csv"
+    text = visits.read_text().replace(".", "!").replace(",", ";").replace("i1\n", "Grippe ä\n")
+    source.write_bytes(text.encode("cp1252"))
+    done = shoal("pipe", str(path), "-i", str(source), "-o", str(out), "--evidence", str(evidence))
+    assert done.returncode == 0, done.stderr
+    rows = list(csv.reader(io.StringIO(out.read_text(encoding="cp1252")), delimiter=";"))
+    assert rows[0] == ["age", "income", "ill"]
+    assert any(row[1].endswith(",5") for row in rows)
+    assert any(row[2] == "Grippe ä" for row in rows)
+    files = ("--original", str(source), "--released", str(out), "--evidence", str(evidence))
+    judged = shoal("verify", str(path), *files)
     assert judged.returncode == 0, judged.stdout

@@ -31,7 +31,6 @@ SOURCE = Path(shoal.__file__).parent
 MODULES = sorted(SOURCE.rglob("*.py"))
 CANARY = "xq7canary9z"
 
-OURS = {"ShoalError", "InputError", "ConfigError", "PolicyError", "BrokerError", "GuaranteeError"}
 HARMLESS = {"strerror", "filename", "code", "exit_code", "retriable", "__traceback__", "__cause__"}
 """What may be asked of somebody else's exception: no text that it made of a value."""
 TAKERS = {"code_of", "place_of", "broker_error", "_ours", "isinstance", "type"}
@@ -41,6 +40,19 @@ PROVEN = {
     ("policy/reading.py", "ValidationError"): "asked for its details without inputs and contexts",
     ("settings.py", "ValidationError"): "asked for its details without inputs and contexts",
 }
+
+
+def errors_of_ours() -> set[str]:
+    """Names of all classes of the package that descend from `ShoalError`."""
+    nodes = [node for path in MODULES for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+    bases = {node.name: {ast.unparse(base) for base in node.bases} for node in nodes if isinstance(node, ast.ClassDef)}
+    found = {"ShoalError"}
+    while more := {name for name, above in bases.items() if above & found} - found:
+        found |= more
+    return found
+
+
+OURS = errors_of_ours()
 
 
 def name_of(path: Path) -> str:
@@ -57,7 +69,7 @@ def is_harmless(use: ast.Name, above: dict[ast.AST, ast.AST], *, ours: bool) -> 
     if isinstance(parent, ast.Raise):
         return parent.exc is use and parent.cause is None
     if isinstance(parent, ast.Attribute):
-        return parent.attr in HARMLESS
+        return ours or parent.attr in HARMLESS
     if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name):
         return parent.func.id in TAKERS or (ours and parent.func.id == "str")
     return ours and not isinstance(parent, ast.FormattedValue)

@@ -8,14 +8,15 @@ from pathlib import Path
 from shoal.audit.accounts import Facts, balance_references, balance_summary, doubts_about_reading
 from shoal.audit.arithmetic import Grid
 from shoal.audit.clusters import Clusters, judge_clusters
-from shoal.audit.measures import measure, warnings_about
+from shoal.audit.measures import judge_unchanged, look_at_unchanged, measure
+from shoal.audit.options import judge_options, not_seen
 from shoal.audit.originals import Originals, read_originals
 from shoal.audit.reading import File, Form
 from shoal.audit.rebuild import judge_blindly, rebuild
 from shoal.audit.releases import Release, read_release
 from shoal.audit.rows import compare_rows, judge_order
 from shoal.audit.tally import Tally
-from shoal.audit.verdict import Verdict
+from shoal.audit.verdict import NOT_SHOWN, Verdict
 from shoal.audit.witness import Named, Summary, read_evidence, read_quarantine, read_summary
 from shoal.errors import InputError
 from shoal.policy import Policy
@@ -36,6 +37,7 @@ def verify(
     table: bool | None = None,
     form: Form | None = None,
     released_form: Form | None = None,
+    strict: bool = False,
 ) -> Verdict:
     """Judge a release against its original, sharing no arithmetic with those who made it.
 
@@ -65,6 +67,9 @@ def verify(
         Whether the default grid is that of tables; None: if the policy has no stream section.
     form, released_form : {"csv", "jsonl"}, optional
         Of files whose names do not tell.
+    strict : bool
+        Whether a confidential field by which records can be found breaks the verdict, unless the policy says
+        ``publish_unchanged: true`` of it. Otherwise it is a warning.
 
     Returns
     -------
@@ -93,11 +98,13 @@ def verify(
         raise InputError(
             f"{released}: the export of a topic can only be compared with another; give two exports or none"
         )
-    case = _Case(policy, originals, release, grids)
+    case = _Case(policy, originals, release, grids, table=tables)
     case.examine(witness, keeps_order=said is not None and said.get("keep_order") is True)
     if quarantine is not None or complete:
         references = iter(()) if quarantine is None else read_quarantine(Path(quarantine))
         case.balance(balance_references(originals, case.used, references, complete=complete))
+    if strict:
+        case.balance([judge_unchanged(case.unchanged)])
     if said is not None:
         called = str(summary) if isinstance(summary, str | Path) else "the summary"
         case.balance([balance_summary(said, case.facts(), called)])
@@ -110,12 +117,16 @@ def verify(
 class _Case:
     """One release before the judge, with all that is found about it."""
 
-    def __init__(self, policy: Policy, originals: Originals, release: Release, grids: list[Grid]) -> None:
+    def __init__(
+        self, policy: Policy, originals: Originals, release: Release, grids: list[Grid], *, table: bool
+    ) -> None:
+        self._table = table
         self._policy, self._originals, self._release, self._grids = policy, originals, release, grids
         self._tallies = list(release.checks)
         self._clusters: Clusters | None = None
         self.doubts: list[str] = []
-        self.warnings = [*release.warnings, *warnings_about(policy, originals)]
+        self.unchanged = look_at_unchanged(policy, originals)
+        self.warnings = [*release.warnings, *(text for field in self.unchanged for text in field.warnings())]
 
     @property
     def used(self) -> bytearray | None:
@@ -143,6 +154,7 @@ class _Case:
         clusters = judge_clusters(self._policy, self._originals, named, self._grids)
         self._clusters = clusters
         self._tallies += clusters.checks
+        self._tallies += judge_options(self._policy, self._originals, clusters.found, self._grids, table=self._table)
         self._tallies += compare_rows(self._release, clusters.found)
         self._tallies += judge_order(self._release, clusters.found, self._originals, keeps_order=keeps_order)
 
@@ -178,7 +190,8 @@ class _Case:
                 "rows": len(self._release),
                 "clusters": None if clusters is None else clusters.named,
             },
-            measures={} if clusters is None else measure(self._policy, self._originals, clusters),
+            measures=measure(self._policy, self._originals, clusters, self.unchanged),
             warnings=tuple(self.warnings),
             undecided=tuple(self.doubts),
+            not_examined=(*NOT_SHOWN, *not_seen(self._policy)),
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -11,9 +12,10 @@ import numpy.typing as npt
 from shoal.audit.clusters import Clusters
 from shoal.audit.fields import decimal_number
 from shoal.audit.originals import Originals
+from shoal.audit.tally import Tally
 from shoal.policy import Policy, Role
 
-__all__ = ["measure", "warnings_about"]
+__all__ = ["Unchanged", "judge_unchanged", "look_at_unchanged", "measure"]
 
 FEWEST = 30
 """Below this many records, everything is unique and every order looks meant."""
@@ -21,21 +23,64 @@ UNIQUE_SHARE = 0.05
 CORRELATION = 0.5
 
 
-def measure(policy: Policy, originals: Originals, clusters: Clusters) -> dict[str, float | int | None]:
-    """Releases per subject, and the share of clusters that agree on a confidential value.
+@dataclass(frozen=True, slots=True)
+class Unchanged:
+    """A field that is published as it came: how well a record can be found by it.
+
+    ``unique`` is the share of values that only one record has, ``steady`` the largest rank correlation with the order
+    of arrival in a partition; both None where records are too few to tell. ``acknowledged``: the policy says
+    ``publish_unchanged`` of it.
+    """
+
+    name: str
+    unique: float | None
+    steady: float | None
+    acknowledged: bool
+
+    def warnings(self) -> list[str]:
+        """Say how a record can be found by it, in words without values."""
+        remedy = "" if self.acknowledged else "; publish_unchanged: true says that this is meant"
+        told = []
+        if self.unique is not None and self.unique > UNIQUE_SHARE:
+            told.append(
+                f"{self.name} is published unchanged and {self.unique:.0%} of its values are unique: "
+                f"whoever knows one finds the record{remedy}"
+            )
+        if self.steady is not None and self.steady > CORRELATION:
+            told.append(
+                f"{self.name} is published unchanged and follows the order of arrival "
+                f"(rank correlation {self.steady:.2f}): it tells when a record came{remedy}"
+            )
+        return told
+
+
+def measure(
+    policy: Policy, originals: Originals, clusters: Clusters | None, unchanged: Sequence[Unchanged]
+) -> dict[str, float | int | None]:
+    """Releases per subject, the share of clusters that agree on a confidential value, fields that find a record.
 
     Returns
     -------
     dict
-        ``releases_per_subject_max``, ``releases_per_subject_mean`` (over released subjects), and for each
-        confidential attribute ``single_value_share.NAME``; None without clusters.
+        ``releases_per_subject_max``, ``releases_per_subject_mean`` (over released subjects), ``largest_share`` of one
+        subject in a cluster, and for each confidential attribute ``single_value_share.NAME``, unless the clusters are
+        not known; for each field that is published as it came ``unique_share.NAME`` and ``order_correlation.NAME``.
     """
+    found: dict[str, float | int | None] = {} if clusters is None else _measure_clusters(policy, originals, clusters)
+    for field in unchanged:
+        found[f"unique_share.{field.name}"] = field.unique
+        found[f"order_correlation.{field.name}"] = field.steady
+    return found
+
+
+def _measure_clusters(policy: Policy, originals: Originals, clusters: Clusters) -> dict[str, float | int | None]:
     members = [index for cluster in clusters.found for index in cluster.members]
     counts = np.bincount(originals.subjects[members]) if members else np.zeros(0, dtype=np.int64)
     released = counts[counts > 0]
     found: dict[str, float | int | None] = {
         "releases_per_subject_max": int(released.max()) if released.size else None,
         "releases_per_subject_mean": float(released.mean()) if released.size else None,
+        "largest_share": clusters.largest_share,
     }
     for column, attribute in enumerate(policy.kept):
         if attribute.role is Role.CONFIDENTIAL:
@@ -44,30 +89,31 @@ def measure(policy: Policy, originals: Originals, clusters: Clusters) -> dict[st
     return found
 
 
-def warnings_about(policy: Policy, originals: Originals) -> list[str]:
-    """Fields published unchanged by which a record can be found: unique values, values that tell the order."""
-    told = []
+def look_at_unchanged(policy: Policy, originals: Originals) -> list[Unchanged]:
+    """Look at fields published unchanged by which a record can be found: unique values, values that tell the order."""
     usable = [index for index, text in enumerate(originals.kept) if text is not None]
     if len(usable) < FEWEST:
-        return []
+        return [Unchanged(attribute.name, None, None, attribute.publish_unchanged) for attribute in policy.kept]
     texts = [text.split("\x00") for text in originals.kept_of(usable)]
     parts = originals.partitions[usable]
+    found = []
     for column, attribute in enumerate(policy.kept):
         values = [text[column] for text in texts]
-        unique = _unique_share(values)
-        if unique > UNIQUE_SHARE:
-            told.append(
-                f"{attribute.name} is published unchanged and {unique:.0%} of its values are unique: "
-                "whoever knows one finds the record"
-            )
         ranks = _ranks(values)
         steady = max((abs(_correlation(ranks[parts == part])) for part in np.unique(parts)), default=0.0)
-        if steady > CORRELATION:
-            told.append(
-                f"{attribute.name} is published unchanged and follows the order of arrival "
-                f"(rank correlation {steady:.2f}): it tells when a record came"
-            )
-    return told
+        found.append(Unchanged(attribute.name, _unique_share(values), steady, attribute.publish_unchanged))
+    return found
+
+
+def judge_unchanged(unchanged: Sequence[Unchanged]) -> Tally:
+    """Judge that no field tells records apart without the policy's saying so."""
+    claim = "no field by which records can be found is published unchanged, unless the policy says that this is meant"
+    tally = Tally("unchanged", claim, "field")
+    for field in unchanged:
+        tally.expect(field.acknowledged or not field.warnings(), field.name)
+    if not unchanged:
+        tally.leave("no field is published unchanged")
+    return tally
 
 
 def _unique_share(values: Sequence[str]) -> float:

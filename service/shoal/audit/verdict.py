@@ -7,11 +7,11 @@ from typing import Any, Literal
 
 from shoal.audit.tally import Check
 
-__all__ = ["Verdict"]
+__all__ = ["NOT_SHOWN", "Verdict"]
 
 NOT_SHOWN = (
     "whether each cluster left whole in one transaction",
-    "keys, headers and timestamps of messages",
+    "keys, headers and timestamps of released messages",
     "delay, and when anything was released",
     "aborted messages, which a read_uncommitted reader can see",
     "whether each suppression was needed",

@@ -117,10 +117,7 @@ class Accounts:
         return float(np.count_nonzero(self._spread > 0) * self.released)
 
     def summary(self, held: int, elapsed_s: float) -> dict[str, Any]:
-        """The contract's summary of a stream; figures that do not exist yet are null.
-
-        What depends on values has four significant digits: the difference of two exact sums would tell a record.
-        """
+        """The contract's summary of a stream; figures that do not exist yet are null."""
         sse, sst = (self.sse, self.sst) if self.released else (None, None)
         return {
             "records_in": self.records_in,
@@ -137,11 +134,11 @@ class Accounts:
             },
             "subjects": {"min": self._lowest.get("subjects")},
             "share": {"max": self._highest.get("share")},
-            "mse": _four_digits(self._per("squared", self.released)),
-            "mae": _four_digits(self._per("absolute", self.released)),
-            "sse": _four_digits(sse),
+            "mse": self._per("squared", self.released),
+            "mae": self._per("absolute", self.released),
+            "sse": sse,
             "sst": sst,
-            "information_loss": _four_digits(100 * sse / sst if sse is not None and sst else None),
+            "information_loss": 100 * sse / sst if sse is not None and sst else None,
             "displacement": self._mean_and_max("displacement", self.released),
             "excess_span": self._mean_and_max("excess_span", self.clusters),
             "delay": self._mean_and_max("delay", self.released),
@@ -154,7 +151,3 @@ class Accounts:
 
     def _mean_and_max(self, name: str, count: int) -> dict[str, float | None]:
         return {"mean": self._per(name, count), "max": self._highest.get(name)}
-
-
-def _four_digits(number: float | None) -> float | None:
-    return None if number is None else float(f"{number:.4g}")

@@ -84,8 +84,8 @@ def _security(settings: KafkaSection) -> dict[str, Any]:
             raise ConfigError("kafka.ssl_*: a certificate or key cannot be read; check the files") from None
     if settings.security_protocol.startswith("SASL"):
         options["sasl_mechanism"] = settings.sasl_mechanism or "PLAIN"
-        options["sasl_plain_username"] = settings.sasl_username
-        options["sasl_plain_password"] = settings.sasl_password.get_secret_value() if settings.sasl_password else None
+        for name, secret in (("username", settings.sasl_username), ("password", settings.sasl_password)):
+            options[f"sasl_plain_{name}"] = secret.get_secret_value() if secret else None
     return options
 
 

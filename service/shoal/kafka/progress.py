@@ -122,6 +122,8 @@ class Progress:
     origin: int = 0
     _held: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     _void: set[int] = field(default_factory=set)
+    _void_before: frozenset[int] = frozenset()
+    """Those of the commit this process began from: they are read again, however far the watermark has come by then."""
     _unseen: dict[int, None] = field(default_factory=dict)
     _last: Anchor | None = None
 
@@ -135,6 +137,7 @@ class Progress:
             drain=snapshot.drain,
             origin=snapshot.origin,
             _void=set(snapshot.void),
+            _void_before=frozenset(snapshot.void),
             _unseen=dict.fromkeys(snapshot.held),
         )
         # In order of arrival, as reading would have put them: the first key is always the watermark.
@@ -174,7 +177,7 @@ class Progress:
 
     def are_void(self, offsets: Int64Vector) -> BoolVector:
         """Tell for each offset whether it was refused by the clock and so took no position."""
-        return np.fromiter((offset in self._void for offset in offsets.tolist()), np.bool_, len(offsets))
+        return np.fromiter((offset in self._void_before for offset in offsets.tolist()), np.bool_, len(offsets))
 
     def read(self, offsets: Sequence[int], timestamps: Sequence[int], clocks: Sequence[int], seen: int) -> None:
         """Hold records that were just read, for the first time or again.

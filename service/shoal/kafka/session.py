@@ -21,6 +21,7 @@ from shoal.errors import BrokerUnavailableError, GuaranteeError, InputError, Sho
 from shoal.kafka.checks import Layout, check_start
 from shoal.kafka.connection import CLIENT_ERRORS, admin, broker_error, consumer, stop
 from shoal.kafka.lane import Lane
+from shoal.kafka.leniency import read_leniently
 from shoal.kafka.publisher import Publisher
 from shoal.kafka.seal import Seal
 from shoal.kafka.start import Beginning, Start, begin
@@ -388,4 +389,6 @@ def _ours(error: BaseException) -> ShoalError:
         return error
     if isinstance(error, CLIENT_ERRORS):
         return broker_error(error)
+    if isinstance(error, UnicodeDecodeError) and read_leniently():
+        return BrokerUnavailableError("the name of a header is not UTF-8: reading once more without minding")
     return GuaranteeError(f"unexpected {place_of(error)}: nothing more is sent")

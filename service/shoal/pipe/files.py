@@ -9,11 +9,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import BinaryIO, Literal, cast
+from typing import IO, BinaryIO, Literal, Protocol
 
 from shoal.errors import ConfigError, InputError
 
-__all__ = ["PIPE", "Files", "Form", "opened_for_reading", "opened_for_writing", "write_text"]
+__all__ = [
+    "PIPE",
+    "Files",
+    "Form",
+    "Sink",
+    "opened_for_appending",
+    "opened_for_reading",
+    "opened_for_writing",
+    "write_text",
+]
 
 Form = Literal["csv", "jsonl"]
 
@@ -70,6 +79,59 @@ def _form_of(path: str, told: Form | None) -> Form:
     return told
 
 
+class Sink(Protocol):
+    """Anything that takes bytes."""
+
+    def write(self, data: bytes, /) -> object:
+        """Take all of them."""
+
+
+class Whole:
+    """Writes each text at once, so that a reader never sees half of it; a file is cut back if it took only a part."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        file.flush()
+        self._file = getattr(file, "raw", file)
+
+    def write(self, data: bytes) -> None:
+        """Write all of it, or none if the disk is full."""
+        rest, done = memoryview(data), 0
+        try:
+            while done < len(data):
+                done += self._file.write(rest[done:]) or 0
+        except OSError:
+            if done and self._file.seekable():
+                self._file.truncate(self._file.tell() - done)
+            raise
+
+
+@contextmanager
+def opened_for_appending(path: str, *, private: bool = False) -> Iterator[Sink]:
+    """Open a file that grows under its name, text by text, each of them whole; or standard output.
+
+    Raises
+    ------
+    InputError
+        It cannot be written, or holds something: a second run would release the same records again.
+    """
+    target = Path(path)
+    if path == PIPE or (target.exists() and not target.is_file()):
+        with opened_for_writing(path) as sink:
+            yield sink
+        return
+    if target.exists() and target.stat().st_size:
+        raise InputError(
+            f"{path}: holds something already, and what is followed is read from its beginning; name a new file"
+        )
+    try:
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600 if private else 0o666)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+    with os.fdopen(descriptor, "wb", buffering=0) as file:
+        yield Whole(file)
+        os.fsync(file.fileno())
+
+
 @contextmanager
 def opened_for_reading(path: str) -> Iterator[BinaryIO]:
     """Open a file or standard input.
@@ -93,7 +155,7 @@ def opened_for_reading(path: str) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def opened_for_writing(path: str, *, private: bool = False) -> Iterator[BinaryIO]:
+def opened_for_writing(path: str, *, private: bool = False) -> Iterator[Sink]:
     """Open a file that appears under its name when the context ends well, and never half; or standard output.
 
     With ``private`` a new file is for its owner alone. A file that exists keeps its permissions, a link its place.
@@ -106,7 +168,7 @@ def opened_for_writing(path: str, *, private: bool = False) -> Iterator[BinaryIO
     if path == PIPE:
         if sys.stdout is None:
             raise InputError("standard output is closed; give -o FILE")
-        yield sys.stdout.buffer
+        yield Whole(sys.stdout.buffer)
         sys.stdout.buffer.flush()
         return
     target = Path(path).resolve()
@@ -115,7 +177,7 @@ def opened_for_writing(path: str, *, private: bool = False) -> Iterator[BinaryIO
     if target.exists() and not target.is_file():
         # A device or a pipe is written to as it is; it cannot be put in place whole.
         with target.open("wb") as file:
-            yield file
+            yield Whole(file)
         return
     try:
         draft = NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False)  # noqa: SIM115
@@ -123,7 +185,7 @@ def opened_for_writing(path: str, *, private: bool = False) -> Iterator[BinaryIO
         raise InputError(f"{path}: cannot be written: {error.strerror}") from None
     try:
         with draft:
-            yield cast("BinaryIO", draft)
+            yield draft
             draft.flush()
             os.fsync(draft.fileno())
         _publish(Path(draft.name), target, private=private)

@@ -124,7 +124,7 @@ class KafkaSection(Section):
     instance_id: str | None = None
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
-    sasl_username: str | None = None
+    sasl_username: SecretStr | None = Field(default=None, strict=False)
     sasl_password: SecretStr | None = Field(default=None, strict=False)
     ssl_cafile: str | None = None
     ssl_certfile: str | None = None

@@ -4,7 +4,7 @@ from shoal.records.block import Block, Decoder, Reason
 from shoal.records.csv_decoder import CsvCells, CsvDecoder
 from shoal.records.encoder import CsvEncoder, Encoder, RecordEncoder
 from shoal.records.envelope import Envelope
-from shoal.records.files import CsvReader, JsonLines
+from shoal.records.files import CsvReader, JsonLines, StoppedReading
 from shoal.records.json_decoder import JsonDecoder
 from shoal.records.wrapped import WrappedLines
 
@@ -21,5 +21,6 @@ __all__ = [
     "JsonLines",
     "Reason",
     "RecordEncoder",
+    "StoppedReading",
     "WrappedLines",
 ]

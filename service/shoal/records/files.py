@@ -15,7 +15,7 @@ from shoal.records.csv_decoder import CsvCells
 from shoal.records.encodings import Recoded
 from shoal.records.json_decoder import DEFAULT_MAX_BYTES
 
-__all__ = ["CsvReader", "JsonLines"]
+__all__ = ["CsvReader", "JsonLines", "StoppedReading"]
 
 _CHUNK_BYTES = 1 << 16
 _BOM = "\ufeff"
@@ -23,6 +23,10 @@ _LONGEST_CSV_LINE = 1 << 24
 """Bytes of memory that a file without line ends may take."""
 
 Item = TypeVar("Item", bytes, CsvCells)
+
+
+class StoppedReading(Exception):  # noqa: N818 - nothing went wrong
+    """Raised by a stream that is not to be read any more; a line or record that was begun is not one."""
 
 
 class JsonLines:
@@ -112,6 +116,8 @@ class CsvReader:
                 records.append(next(self._reader))
             except csv.Error:
                 records.append(None)
+            except StoppedReading:
+                break
         if self._broken_bytes:
             self._broken_bytes = False
             return [cells if cells is not None and _is_text(cells) else None for cells in records]

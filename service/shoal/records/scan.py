@@ -53,17 +53,17 @@ def suspects(messages: Sequence[bytes], joined: bytes, fields: int) -> Sequence[
     """
     if not messages:
         return ()
-    if not _is_utf8(joined):
-        return range(len(messages))
+    broken = [] if _is_utf8(joined) else [place for place, text in enumerate(messages) if not _is_utf8(text)]
     characters = np.frombuffer(joined, dtype=np.uint8)
     colons = np.flatnonzero(characters == _COLON)
     before = characters[colons - 1]
     colons = colons[(before == _QUOTE) | (before <= _SPACE)]
     brackets = np.flatnonzero((characters | _CASE_BIT) == _BRACE)
-    if len(colons) == len(messages) * fields and len(brackets) < len(messages) + _DEEPEST:
+    if not broken and len(colons) == len(messages) * fields and len(brackets) < len(messages) + _DEEPEST:
         return ()
     ends = np.cumsum(np.fromiter(map(len, messages), np.int64, len(messages)))
     unclear = (_per_message(colons, ends) != fields) | (_per_message(brackets, ends) > _DEEPEST)
+    unclear[broken] = True
     suspected: list[int] = np.flatnonzero(unclear).tolist()
     return suspected
 

@@ -21,7 +21,7 @@ from structlog.types import EventDict, Processor
 
 from shoal.errors import ShoalError
 
-__all__ = ["code_of", "guard", "guard_loop", "logger", "place_of", "set_up_logs"]
+__all__ = ["code_of", "guard", "guard_loop", "logger", "place_of", "set_up_logs", "visible"]
 
 QUIET_S = 30.0
 
@@ -94,6 +94,11 @@ def place_of(error: BaseException) -> str:
     """Class of an exception and where it was raised, for one that nobody foresaw; never its text."""
     frame = traceback.extract_tb(error.__traceback__)[-1:]
     return type(error).__name__ + (f" at {Path(frame[0].filename).name}:{frame[0].lineno}" if frame else "")
+
+
+def visible(text: str) -> str:
+    """Spell out what would command a terminal or turn its writing round: names come from files."""
+    return "".join(c if c.isprintable() or c == "\n" else f"\\u{ord(c):04x}" for c in text)
 
 
 def guard() -> None:

@@ -29,7 +29,9 @@ td{{padding:.1rem 1rem .1rem 0}}td+td{{text-align:right}}</style></head><body><h
 <table>{rows}</table><p><a href="metrics">metrics</a> <a href="livez">livez</a> <a href="readyz">readyz</a></p>
 </body></html>"""
 _HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-store",
 }
@@ -113,9 +115,13 @@ def _application(metrics: Metrics, health: Health, counts: Callable[[], dict[str
         rows = "".join(f"<tr><td>{escape(name)}</td><td>{count}</td></tr>" for name, count in counts().items())
         state = "ready" if health.ready else "not ready: " + ", ".join(health.reasons())
         text = _PAGE.format(state=escape(state), rows=rows)
-        return web.Response(text=text, content_type="text/html", headers=_HEADERS)
+        return web.Response(text=text, content_type="text/html")
+
+    async def bare(_: web.Request, response: web.StreamResponse) -> None:
+        response.headers.update(_HEADERS)
 
     application = web.Application(middlewares=[_by_known_name])
+    application.on_response_prepare.append(bare)
     for path, handler in (("/metrics", show_metrics), ("/livez", livez), ("/readyz", readyz), ("/", page)):
         application.router.add_get(path, handler)
     return application

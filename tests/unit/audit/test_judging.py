@@ -41,7 +41,7 @@ def test_equal_twins_are_fine_with_evidence_and_undecided_without(tmp_path: Path
     assert verdict.exit_code == 2
     assert "--evidence" in verdict.undecided[0]
     assert verdict.counts["clusters"] is None
-    assert verdict.measures == {}
+    assert not [name for name in verdict.measures if "subject" in name or "single" in name]
 
 
 def test_what_cannot_be_decided_can_still_be_broken(tmp_path: Path) -> None:

@@ -330,3 +330,14 @@ async def test_a_drain_suppresses_too_few_people_in_the_first_try_and_in_the_sec
     await again.tick(at_end=True)
     assert again.held == 0
     assert not again.progress.clusters
+
+
+async def test_what_the_clock_refused_stays_refused_when_the_watermark_passes_it_first() -> None:
+    policy, clock, sink = policy_of(), Clock(), Sink()
+    snapshot = Snapshot(watermark=0, next_offset=6, held=(0, 1, 2, 3), void=(4, 5), drain=6)
+    lane = lane_of(policy, sink, snapshot, clock)
+    await lane.intake([record(offset) for offset in range(4)])
+    await turn(lane, clock)
+    assert sink.published[-1][1].watermark == 6
+    await lane.intake([record(offset, START_MS + 3 * AHEAD_MS) for offset in (4, 5)])
+    assert lane.progress.clock == START_MS

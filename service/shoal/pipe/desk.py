@@ -1,0 +1,84 @@
+"""What leaves a pipe: rows, evidence and references, each once it is decided; and how long records have waited."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from shoal.flow import Outcome
+from shoal.pipe.files import Sink
+from shoal.records import Reason, RecordEncoder
+
+__all__ = ["Clock", "Desk"]
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """Writes outcomes.
+
+    Parameters
+    ----------
+    encoder : RecordEncoder
+        Of the rows.
+    target, evidence, quarantine : Sink or None
+        Where rows, members of clusters, and references go.
+    topic : str
+        What references call the input.
+
+    Notes
+    -----
+    Guarantee: a cluster is handed to ``target`` in one call, whole.
+    """
+
+    encoder: RecordEncoder
+    target: Sink
+    evidence: Sink | None
+    quarantine: Sink | None
+    topic: str
+
+    def write(self, outcome: Outcome, refused: Sequence[tuple[int, str]] = ()) -> None:
+        """Write clusters, and references to the records that are not published (place and reason)."""
+        for cluster in outcome.clusters:
+            self.target.write(self.encoder.lines(cluster.rows))
+            if self.evidence is not None:
+                line = {"partition": 0, "cluster": cluster.number, "offsets": cluster.places}
+                self.evidence.write(msgspec.json.encode(line) + b"\n")
+        told = [*refused, *((place, Reason.SUPPRESSED.value) for place in outcome.suppressed)]
+        if self.quarantine is not None and told:
+            lines = [{"topic": self.topic, "partition": 0, "offset": place, "reason": why} for place, why in told]
+            self.quarantine.write(msgspec.json.Encoder().encode_lines(lines))
+
+
+class Clock:
+    """When records that are still held were read.
+
+    Parameters
+    ----------
+    max_delay_s : float or None
+        How long one may be held; None: for ever.
+    """
+
+    def __init__(self, max_delay_s: float | None) -> None:
+        self._max_delay_s = max_delay_s
+        self._read: dict[int, float] = {}
+
+    def read(self, places: Iterable[int]) -> int:
+        """Note that these were read now; return the time in ms, by a clock that never goes back."""
+        now = time.monotonic()
+        if self._max_delay_s is not None:
+            self._read.update(dict.fromkeys(places, now))
+        return round(now * 1000)
+
+    def forget(self, outcome: Outcome) -> None:
+        """Note that these are held no more."""
+        for place in (*outcome.suppressed, *(place for cluster in outcome.clusters for place in cluster.places)):
+            self._read.pop(place, None)
+
+    def is_overdue(self) -> bool:
+        """Whether the oldest has waited for as long as it may."""
+        if self._max_delay_s is None or not self._read:
+            return False
+        return time.monotonic() - next(iter(self._read.values())) >= self._max_delay_s

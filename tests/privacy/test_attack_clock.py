@@ -1,0 +1,59 @@
+"""Clocks that decide otherwise the second time: random lives under a fake clock, with crashes at every step."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from dataclasses import dataclass
+from random import Random
+
+import pytest
+from privacy.ledger import measured
+from properties.test_lane import START_S, Topic, live, policy_of, random_log
+from shoal.kafka.metadata import decode
+from shoal.kafka.publisher import Outbox
+
+pytestmark = pytest.mark.privacy
+
+
+@dataclass
+class Watched(Topic):
+    """A topic that counts decisions of the clock: each is committed, or tried to be, before it is carried out."""
+
+    drains: int = 0
+
+    async def publish(self, outbox: Outbox, watermark: int, metadata: str, at_ms: int) -> None:
+        self.drains += decode(metadata, "t", 0, watermark).snapshot.drain is not None
+        await super().publish(outbox, watermark, metadata, at_ms)
+
+
+def clusters_in(outboxes: list[Outbox]) -> Counter[tuple[bytes, ...]]:
+    """Clusters as the bytes that a reader has."""
+    return Counter(tuple(cluster.rows) for outbox in outboxes for cluster in outbox.clusters)
+
+
+def test_what_a_clock_has_decided_is_decided_alike_after_a_crash() -> None:
+    shown = other = drained = 0
+    for seed in range(400):
+        random = Random(f"clock {seed}")
+        log = random_log(random)
+        policy = policy_of(3, delta=2 + random.randint(0, 12), position=0.01, max_delay_s=0.8, max_share=1.0)
+        topic = Watched(plan=[random.choice(["commit", "commit", "abort", "abort", "unknown"]) for _ in range(40)])
+        asyncio.run(live(policy, log, topic, random.randint, [START_S + 100]))
+        published, aborted = clusters_in(topic.committed), clusters_in(topic.aborted)
+        serials = [json.loads(row)["n"] for rows in published.elements() for row in rows]
+        assert len(serials) == len(set(serials)), f"life {seed}: a record left twice"
+        shown += sum(aborted.values())
+        other += sum(count for rows, count in aborted.items() if rows not in published)
+        drained += topic.drains
+    assert shown > 700
+    assert drained > 200, "the clock has hardly ever decided anything"
+    measured(
+        "R12",
+        "clusters of aborted transactions that were never published, under a fake clock",
+        knows="what aborted transactions left in the log",
+        success=other / shown,
+        bound=0.0,
+        source="what a clock decides is committed before it is carried out",
+    )

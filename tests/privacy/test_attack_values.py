@@ -1,0 +1,150 @@
+"""Attackers who know a field, a stable value, or that one person is far above all others."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import Counter, defaultdict
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from privacy.attacking import (
+    ADULT,
+    Release,
+    adult,
+    policy_of,
+    quasi,
+    released,
+    standard_error,
+    tagged,
+    zipf_people,
+)
+from privacy.ledger import closed, measured
+from shoal.cli import main
+
+pytestmark = pytest.mark.privacy
+
+K, COUNT = 10, 20_000
+AGES = {name: quasi(*bounds, integer=True) for name, bounds in ADULT.items()}
+KEPT = ("race", "occupation", "fnlwgt", "salary-class")
+
+
+@cache
+def adult_with_texts(folder: Path) -> Release:
+    """Adult with some of its fields published as they are."""
+    with (folder / "adult.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    chosen = np.random.default_rng(3).permutation(len(rows))[:COUNT]
+    records: list[dict[str, Any]] = [
+        {name: int(rows[index][name]) for name in ADULT} | {name: rows[index][name] for name in KEPT}
+        for index in chosen
+    ]
+    kept: dict[str, Any] = {name: {"role": "other", "publish_unchanged": True} for name in KEPT}
+    return released(policy_of(AGES | kept, K), tagged(records))
+
+
+def shown(release: Release, field: str) -> list[list[Any]]:
+    """The field's published values, cluster by cluster."""
+    return [[json.loads(row)[field] for row in cluster.rows] for cluster in release.clusters]
+
+
+@pytest.mark.parametrize("field", ["race", "occupation", "fnlwgt"])
+def test_a_field_that_somebody_knows_finds_the_record_in_its_cluster(data_dir: Path, field: str) -> None:
+    links: list[float] = []
+    for values in shown(adult_with_texts(data_dir), field):
+        times = Counter(values)
+        links += [1 / times[value] for value in values]
+    measured(
+        "R23" if field == "fnlwgt" else "R22",
+        f"link of a record of Adult whose {field} is published unchanged, k = {K}",
+        knows=f"cluster and {field} of the target",
+        success=float(np.mean(links)),
+        error=standard_error(links),
+        bound=None,
+        source="line 4: such a field is a quasi-identifier",
+        beside=f"without the field: {1 / K:.2f}",
+    )
+
+
+def test_an_unchanged_field_must_be_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    attributes = {"age": quasi(0, 110), "ward": {"role": "other", "type": "string"}}
+    document = {"attributes": attributes, "subject": "every_record", "privacy": {"k": 3}, "stream": {"delta": 20}}
+    path = tmp_path / "policy.yaml"
+    path.write_text(json.dumps(document))
+    assert main(["check", str(path)]) == 2
+    assert "attributes.ward.publish_unchanged" in capsys.readouterr().err
+    closed("R22", "a field is published unchanged only where the policy says publish_unchanged")
+
+
+@pytest.mark.parametrize("field", ["race", "salary-class"])
+def test_a_cluster_that_agrees_tells_the_value_of_all(data_dir: Path, field: str) -> None:
+    agreed = [float(len(set(values)) == 1) for values in shown(adult_with_texts(data_dir), field) for _ in values]
+    measured(
+        "R19",
+        f"records of Adult whose whole cluster has one {field}, k = {K}",
+        knows="cluster of the target",
+        success=float(np.mean(agreed)),
+        error=standard_error(agreed),
+        bound=None,
+        source="line 3: nothing is promised of confidential values",
+    )
+
+
+@pytest.mark.parametrize(("limit", "bound"), [(None, None), (1, 0.05)])
+def test_a_stable_value_is_intersected_over_the_clusters_of_one_person(
+    data_dir: Path, limit: int | None, bound: float | None
+) -> None:
+    people = zipf_people(COUNT, 2000, 0.6)
+    stable = np.random.default_rng(5).integers(20, size=2000)
+    records = [record | {"value": int(stable[who])} for record, who in zip(adult(data_dir, COUNT), people, strict=True)]
+    more: dict[str, Any] = {} if limit is None else {"per_subject": {"max": limit, "window": COUNT}}
+    fields = AGES | {"value": {"role": "confidential", "type": "integer"}}
+    release = released(policy_of(fields, K, **more), tagged(records, people))
+    seen: dict[int, list[set[int]]] = defaultdict(list)
+    for cluster in release.clusters:
+        values = {json.loads(row)["value"] for row in cluster.rows}
+        for who in release.people(cluster):
+            seen[who].append(values)
+    known = [float(set.intersection(*sets) == {stable[who]}) for who, sets in seen.items()]
+    measured(
+        "R25",
+        f"stable value of a person, one of 20, k = {K}, per_subject "
+        f"{'not set' if limit is None else f'at most {limit} in the stream'}",
+        knows="all clusters of the target",
+        success=float(np.mean(known)),
+        error=standard_error(known),
+        bound=bound,
+        source="line 5: releases do not compose" if bound is None else "one cluster alone: chance that it agrees",
+        beside=f"suppressed {len(release.suppressed) / COUNT:.1%}",
+    )
+
+
+@pytest.mark.parametrize("percent", [None, 10])
+def test_a_mean_among_nothing_tells_the_one_large_value(data_dir: Path, percent: int | None) -> None:
+    with (data_dir / "adult.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    chosen = np.random.default_rng(3).permutation(len(rows))[:COUNT]
+    records = [{"age": int(rows[index]["age"]), "gain": int(rows[index]["capital-gain"])} for index in chosen]
+    fields = {"age": quasi(17, 90, integer=True), "gain": quasi(0, 99_999, integer=True)}
+    more: dict[str, Any] = {} if percent is None else {"dominance": percent}
+    release = released(policy_of(fields, K, **more), tagged(records))
+    told = []
+    for cluster in release.clusters:
+        gains = [records[place]["gain"] for place in cluster.places]
+        largest = max(gains)
+        if largest >= 10_000 and sorted(gains)[-2] < largest:
+            # Most people have no gain at all: he takes all others for such.
+            guess = len(gains) * float(cluster.centroid[1])
+            told.append(float(abs(guess - largest) <= 0.1 * largest))
+    measured(
+        "R16",
+        f"largest capital gain of a cluster of Adult to 10 %, k = {K}, dominance {percent or 'not set'}",
+        knows="that most people have none",
+        success=float(np.mean(told)) if told else 0.0,
+        bound=None if percent is None else 0.0,
+        source="line 7: shows unless dominance is set" if percent is None else "the p %-rule",
+        beside=f"{len(told)} such clusters; suppressed {len(release.suppressed) / COUNT:.2%}",
+    )

@@ -1,0 +1,366 @@
+"""Nothing of a record and no secret is found in anything that leaves the process but the output: logs at their
+loudest, pages, metrics, references, evidence, progress, what is said at the end; with kills and with crashes."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka.structs import OffsetAndMetadata
+from canaries import LOUD, forms, traces
+from kafka_broker import wait_until
+from privacy.ledger import closed
+from running import Stage
+from shoal.audit import verify
+from shoal.errors import ShoalError
+from shoal.pipe import Files, run_pipe
+from shoal.policy import Policy
+
+pytestmark = pytest.mark.privacy
+
+WHO, TICKET, BAD, KEY, HEADER = "whoxq7canary", "ticketxq7canary", "badxq7canary", "keyxq7canary", "headerxq7canary"
+PUBLISHED, CLIPPED, ODD = "illxq7canary", 918273645918273, 43217
+"""A kept text; a number far beyond its bounds; one within, whose grid is so wide that it never shows."""
+HIDDEN: list[str | int] = [WHO, TICKET, BAD, KEY, HEADER, CLIPPED]
+SECRETS = ["userxq7secret", "hunterxq7secret", "keypassxq7secret"]
+WRONG: list[Any] = [
+    BAD,
+    [BAD],
+    {BAD: BAD},
+    CLIPPED + 0.5,
+    -CLIPPED,
+    [CLIPPED],
+    f"{BAD}\ud800",
+    f"{BAD}\0\x1b[2J",
+    f"<b>{BAD}</b>",
+    None,
+    True,
+]
+
+
+def attributes() -> dict[str, Any]:
+    return {
+        "who": {"role": "identifier", "subject": True},
+        "ticket": {"role": "identifier"},
+        "age": {"role": "quasi_identifier", "bounds": [0, 110], "integer": True},
+        "income": {"role": "quasi_identifier", "bounds": [0, 100_000], "resolution": 5000},
+        "serial": {"role": "confidential", "type": "integer"},
+        "illness": {"role": "confidential", "type": "string"},
+    }
+
+
+def good(number: int) -> dict[str, Any]:
+    return {
+        "who": f"{WHO} {number % 97}",
+        "ticket": {TICKET: [number, TICKET]},
+        "age": CLIPPED if number % 11 == 0 else number % 110,
+        "income": ODD,
+        "serial": number,
+        "illness": f"{PUBLISHED} {number}",
+    }
+
+
+def traffic(count: int) -> list[bytes]:
+    """Good records, and bad ones: every field with every wrong type, broken texts, further fields."""
+    draw = random.Random(5)
+    messages = []
+    for number in range(count):
+        record = good(number)
+        text = json.dumps(record)
+        if number % 3 == 0:
+            name = draw.choice([*record, f"{BAD} field"])
+            fits = {"illness": str | None, "serial": int | None}.get(name, type(...))
+            text = json.dumps(
+                record | {name: draw.choice([one for one in WRONG if not isinstance(one, fits) or one is True])}
+            )
+        if number % 17 == 0:
+            place = draw.randrange(len(text))
+            # With a quotation mark too many, so that it cannot become a part of a kept text.
+            text = text[:place] + draw.choice([f'{BAD}"', f'"{BAD}', "\x00", "\udcff"]) + text[place:]
+        messages.append(text.encode(errors="surrogateescape"))
+    return messages
+
+
+async def stage_of(bootstrap: str, folder: Path, **kafka: Any) -> Stage:
+    stage = await Stage.create(bootstrap, folder, partitions=2, privacy={"k": 3}, kafka=kafka)
+    stage.document["attributes"] = attributes()
+    return stage
+
+
+async def fill(stage: Stage, count: int) -> None:
+    for partition in range(2):
+        messages = traffic(count)
+        headers = [[(HEADER, HEADER.encode()), ("traceparent", HEADER.encode())]] * count
+        await stage.send(messages, partition, keys=[KEY.encode()] * count, headers=headers)
+
+
+async def left(stage: Stage) -> dict[str, bytes]:
+    """All that left a run, by place; the output too."""
+    places: dict[str, bytes] = {}
+    for name in ("output", "quarantine", "clusters", "evidence"):
+        places[name] = repr(await stage.read(name)).encode()
+    for partition in range(2):
+        found = await stage.committed(partition)
+        assert isinstance(found, OffsetAndMetadata)
+        places[f"metadata {partition}"] = found.metadata.encode()
+    return places | {path.name: path.read_bytes() for path in stage.folder.iterdir() if path.suffix in {".log", ".out"}}
+
+
+def assert_clean(places: dict[str, bytes]) -> None:
+    assert traces([*HIDDEN, *SECRETS], places) == []
+    beside = {name: text for name, text in places.items() if name != "output"}
+    assert traces([PUBLISHED], beside) == []
+    # A short number stands in many a place by chance; in what is not about bytes and times it must not.
+    assert traces([ODD], {name: text for name, text in places.items() if name in {"output", "clusters", "/"}}) == []
+
+
+async def test_a_search_finds_what_it_is_to_find() -> None:
+    for form in forms(BAD) | forms(CLIPPED):
+        assert traces([BAD, CLIPPED], {"here": b"..." + form + b"..."})
+    assert traces([BAD], {"here": b"nothing"}) == []
+
+
+async def test_no_value_leaves_a_service_that_is_killed_and_goes_on(bootstrap: str, tmp_path: Path) -> None:
+    stage = await stage_of(bootstrap, tmp_path, session_timeout_ms=3000)
+    loud: dict[str, Any] = {"program": (sys.executable, "-X", "dev", "-W", "ignore", LOUD)}  # asyncio's debug mode too
+    shown: dict[str, bytes] = {}
+    await fill(stage, 600)
+    async with stage.command("run", "--http", "127.0.0.1:0", "--from", "earliest", name="killed", **loud) as killed:
+        await wait_until(lambda: killed.lines("took over") or killed.code is not None, 60, "an assignment")
+
+        async def has_released() -> bool:
+            return len(await stage.read()) > 50
+
+        await wait_until(has_released, 60, "output")
+        killed.kill()
+    async with stage.command("run", "--http", "127.0.0.1:0", name="restarted", **loud) as restarted:
+        await restarted.until_ready(60)
+        await fill(stage, 300)
+
+        async def are_in() -> bool:
+            return len(await stage.read()) > 800
+
+        await wait_until(are_in, 60, "more output")
+        for path in ("/", "/metrics", "/livez", "/readyz", "/none"):
+            shown[path] = (await restarted.get(path))[1].encode()
+        assert await restarted.terminated() == 0
+    async with stage.command("run", "--http", "127.0.0.1:0", "--drain", name="drained", **loud) as drained:
+        assert await drained.ended(60) == 0, drained.said[-2000:]
+    async with stage.command("progress", name="progress", **loud) as progress:
+        assert await progress.ended(60) == 0
+    shown |= await left(stage)
+    assert PUBLISHED.encode() in shown["output"]
+    debug = sum(b'"debug"' in shown[name] for name in ("killed.log", "restarted.log"))
+    assert debug == 2, "the logs were not loud"
+    assert_clean(shown)
+
+
+CRASHES = {
+    "decode": "shoal.records.json_decoder.JsonDecoder.take",
+    "decide": "shoal.engine.stream.Partitioner.push",
+    "embed": "shoal.engine.embed.Embedding.published",
+    "flow": "shoal.flow.partition.Flow.push",
+    "encode": "shoal.records.encoder.Encoder.rows",
+    "send": "shoal.kafka.publisher.Publisher._transact",
+    "look": "shoal.watch.metrics.Metrics.totals",
+}
+
+
+def crashing(folder: Path, path: str) -> Path:
+    """Write a loud `shoal` in which a function raises all that it was given, and from an error of its own."""
+    module, owner, name = path.rsplit(".", 2)
+    script = folder / "crashing.py"
+    script.write_text(
+        textwrap.dedent(f"""
+        import importlib, sys
+        sys.path.insert(0, {str(Path(LOUD).parent)!r})
+        from canaries import main_loudly
+        from shoal import cli
+        def fail(*given, **named):
+            held = [(getattr(one, "values", None), getattr(one, "tails", None), one) for one in given]
+            try:
+                float(str(held) + {BAD!r})
+            except ValueError as error:
+                error.add_note({BAD!r})
+                raise RuntimeError(str(held), {BAD!r}, {CLIPPED!r}) from error
+        setattr(getattr(importlib.import_module({module!r}), {owner!r}), {name!r}, fail)
+        vars(cli)["warm_up"] = print
+        sys.exit(main_loudly())
+        """)
+    )
+    return script
+
+
+@pytest.mark.parametrize("where", CRASHES)
+async def test_a_crash_tells_its_place_and_no_value(bootstrap: str, tmp_path: Path, where: str) -> None:
+    stage = await stage_of(bootstrap, tmp_path)
+    await fill(stage, 150)
+    program = (sys.executable, str(crashing(tmp_path, CRASHES[where])))
+    async with stage.command(
+        "run", "--http", "127.0.0.1:0", "--from", "earliest", name="crash", program=program
+    ) as run:
+        if where == "look":
+            assert (await run.get("/"))[0] == 500
+            assert await run.terminated() != 0
+        else:
+            assert await run.ended(60) == 1
+        assert "RuntimeError" in run.said
+        shown = {"said": run.said.encode(), "out": run.out.read_bytes()}
+    assert traces([*HIDDEN, PUBLISHED], shown) == []
+    assert b"Traceback" not in shown["said"]
+
+
+@pytest.mark.parametrize("where", ["decode", "decide", "embed", "flow", "encode"])
+def test_a_crash_in_a_pipe_tells_its_place_and_no_value(tmp_path: Path, where: str) -> None:
+    document = {"attributes": attributes(), "privacy": {"k": 3}, "stream": {"delta": 20}}
+    (tmp_path / "policy.yaml").write_text(json.dumps(document))
+    (tmp_path / "in.jsonl").write_bytes(b"\n".join(text.replace(b"\n", b"") for text in traffic(200)))
+    done = subprocess.run(
+        [
+            sys.executable,
+            crashing(tmp_path, CRASHES[where]),
+            "pipe",
+            "policy.yaml",
+            "-i",
+            "in.jsonl",
+            "-o",
+            "out.jsonl",
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode in {1, 2}
+    assert b"RuntimeError" in done.stderr
+    assert traces([*HIDDEN, PUBLISHED], {"said": done.stderr, "out": done.stdout}) == []
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+# ---------------------------------------------------------------- secrets
+
+
+def secret_policy(**kafka: Any) -> str:
+    topics = {"input": "in", "output": "out", "group": "g", "bootstrap_servers": "127.0.0.1:1"}
+    secrets = {"sasl_username": SECRETS[0], "sasl_password": SECRETS[1], "ssl_password": SECRETS[2]}
+    document = {"attributes": attributes(), "privacy": {"k": 3}, "stream": {"delta": 20}}
+    return json.dumps({**document, "kafka": topics | secrets | kafka}, indent=1)
+
+
+SECRET_RUNS: dict[str, tuple[list[str], dict[str, Any], dict[str, str]]] = {
+    "check": (["check"], {}, {}),
+    "a list for a password": (["check"], {"sasl_password": [SECRETS[1]]}, {}),
+    "a mapping for a password": (["run"], {"ssl_password": {SECRETS[2]: SECRETS[2]}}, {}),
+    "an unknown setting": (["check"], {"sasl_passwort": SECRETS[1]}, {}),
+    "a word that is not in the list": (["run"], {"sasl_mechanism": SECRETS[1]}, {}),
+    "no broker, SASL": (["run"], {"security_protocol": "SASL_PLAINTEXT", "patience_s": 1}, {}),
+    "no broker, SCRAM": (["progress"], {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "SCRAM-SHA-256"}, {}),
+    "a key that cannot be read": (["run"], {"security_protocol": "SSL", "ssl_certfile": "policy.yaml"}, {}),
+    "environment": (["run"], {}, {"SHOAL_KAFKA__SASL_PASSWORD": SECRETS[1], "SHOAL_KAFKA__PATIENCE_S": SECRETS[0]}),
+    "environment, unknown": (["run"], {}, {"SHOAL_KAFKA__PASSWORD": SECRETS[1]}),
+}
+
+
+@pytest.mark.parametrize("name", SECRET_RUNS)
+@pytest.mark.parametrize("style", ["json", "text"])
+def test_no_secret_is_told(tmp_path: Path, name: str, style: str) -> None:
+    arguments, kafka, environment = SECRET_RUNS[name]
+    (tmp_path / "policy.yaml").write_text(secret_policy(**kafka))
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("SHOAL_")}
+    http = ["--http", "127.0.0.1:0", "--from", "earliest"] if arguments == ["run"] else []
+    done = subprocess.run(
+        [sys.executable, LOUD, *arguments, "policy.yaml", "--log", style, *http],
+        cwd=tmp_path,
+        env=clean | environment,
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode in {0, 2, 3}
+    assert traces(SECRETS, {"said": done.stderr, "out": done.stdout}) == []
+
+
+async def test_a_broker_that_knows_no_sasl_is_told_no_secret_in_the_log(bootstrap: str, tmp_path: Path) -> None:
+    stage = await stage_of(
+        bootstrap, tmp_path, security_protocol="SASL_PLAINTEXT", sasl_username=SECRETS[0], patience_s=1
+    )
+    program = (sys.executable, LOUD)
+    environment = {"SASL_PASSWORD": SECRETS[1]}
+    http = ("--http", "127.0.0.1:0", "--from", "earliest")
+    async with stage.command("run", *http, name="refused", program=program, **environment) as refused:
+        assert await refused.ended(60) == 3
+        assert traces(SECRETS, {"said": refused.said.encode()}) == []
+
+
+# ---------------------------------------------------------------- the judge
+
+
+BROKEN = ["null", '"@"', "[]", "{}", '["@"]', '{"@":"@"}', "-1", "1e999", "9" * 5000, '"\\ud800"', "NaN", "[" * 3000]
+
+
+def bent(text: str, draw: random.Random) -> str:
+    """A file with one line cut, one value of it replaced, or something thrown in."""
+    lines = text.split("\n")
+    number = draw.randrange(max(1, len(lines) - 1))
+    value = draw.choice(BROKEN).replace("@", BAD)
+    try:
+        content = json.loads(text if text.startswith("{\n") else lines[number])
+    except ValueError:
+        content = None
+    sort = draw.randrange(3)
+    if sort == 0 and isinstance(content, dict) and content:
+        marked = json.dumps(content | {draw.choice(list(content)): "@mark@"}).replace('"@mark@"', value)
+        return marked if text.startswith("{\n") else "\n".join([*lines[:number], marked, *lines[number + 1 :]])
+    place = draw.randrange(len(lines[number]) + 1)
+    rest = lines[number][place + draw.randrange(3) :] if sort == 1 else ""
+    lines[number] = lines[number][:place] + draw.choice([BAD, f'"{BAD}', f'{{"{BAD}":', "\x00", value]) + rest
+    return "\n".join(lines)
+
+
+def test_the_judge_names_file_and_remedy_of_a_broken_file_and_no_value(tmp_path: Path) -> None:
+    document = {"attributes": attributes(), "privacy": {"k": 3}, "stream": {"delta": 20}}
+    (tmp_path / "policy.yaml").write_text(json.dumps(document))
+    policy = Policy.load(tmp_path / "policy.yaml")
+    names = {name: tmp_path / f"{name}.jsonl" for name in ("original", "released", "evidence", "quarantine")}
+    names["summary"] = tmp_path / "summary.json"
+    names["original"].write_text("".join(json.dumps(good(number)) + "\n" for number in range(80)) + '{"x\n')
+    named = {name: str(path) for name, path in names.items()}
+    run_pipe(
+        policy,
+        Files(
+            source=named["original"],
+            target=named["released"],
+            summary=named["summary"],
+            evidence=named["evidence"],
+            quarantine=named["quarantine"],
+        ),
+    )
+    draw = random.Random(6)
+    refused, told_wrongly = 0, list[str]()
+    for turn in range(1500):
+        victim = list(names)[turn % len(names)]
+        broken = tmp_path / f"broken{names[victim].suffix}"
+        broken.write_bytes(bent(names[victim].read_text(), draw).encode(errors="surrogatepass"))
+        given: dict[str, Any] = names | {victim: broken}
+        try:
+            verdict = verify(policy, complete=True, **given)
+            said = verdict.text() + json.dumps(verdict.as_dict())
+        except ShoalError as error:
+            refused += 1
+            said = f"{error} {error.args} {vars(error)}"
+            is_helpful = error.exit_code == 2 and (broken.name in said or "two exports" in said) and ";" in said
+            told_wrongly += [] if is_helpful and error.__cause__ is error.__context__ is None else [said]
+        assert traces([*HIDDEN, PUBLISHED], {"said": said.encode()}) == []
+    assert told_wrongly == []
+    assert refused > 200
+    closed(
+        "R36",
+        "canaries in every field and every wrong type, at kills and crashes: none in logs, pages, topics, progress",
+    )

@@ -1,0 +1,236 @@
+"""Second releases of the same records: each way to one is refused, or releases nothing twice, on a real broker.
+
+Whoever holds two clusters of one person intersects them, so every scenario is judged from outside, by the confidential
+serial number that each record carries into whatever leaves.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka_broker import create_topic, produce, read_all
+from privacy.ledger import closed, measured
+from privacy.raw_log import delete_group
+from running import Stage
+from shoal.errors import InputError, PolicyError
+from shoal.kafka import Start, export_progress, import_progress
+from shoal.policy import Policy
+
+pytestmark = pytest.mark.privacy
+
+EARLIEST, LATEST = Start(origin="earliest"), Start(origin="latest")
+STARTS = [EARLIEST, LATEST, Start(origin="earliest", drain=True), Start()]
+
+
+async def worked(stage: Stage, count: int = 60) -> None:
+    """Put records in, release most of them, hold the others."""
+    await stage.put(count)
+    before = len(await stage.read())
+    async with stage.run() as run:
+        await run.until_read(count)
+        await run.until(lambda: run.total("shoal_records_total", outcome="released") > count / 3)
+    assert before < len(await stage.read()) < stage.serial
+
+
+def serials(messages: list[Any]) -> Counter[int]:
+    return Counter(json.loads(message.value or b"")["serial"] for message in messages)
+
+
+async def released_twice(stage: Stage) -> int:
+    """How many serial numbers stand in the output more than once."""
+    return sum(count > 1 for count in serials(await stage.read()).values())
+
+
+async def tries(stage: Stage) -> int:
+    """Start in every way there is and let all of it go as far as it goes; return how many of them were refused."""
+    refused = 0
+    for start in STARTS:
+        try:
+            async with stage.run(start) as run:
+                if start.drain:
+                    await run.ended()
+                else:
+                    await run.until_ready()
+        except InputError:
+            refused += 1
+    return refused
+
+
+def enter(scenario: str, twice: int, released: int) -> None:
+    measured(
+        "R10",
+        f"records released twice: {scenario}",
+        knows="both releases",
+        success=twice / released,
+        bound=0.0,
+        source="a start refuses, or goes on where the last one was",
+    )
+
+
+# ---------------------------------------------------------------- progress that is lost, set back, or of somebody else
+
+
+async def expired(stage: Stage) -> None:
+    await delete_group(stage.bootstrap, stage.group)
+
+
+async def second_group(stage: Stage) -> None:
+    stage.document["kafka"]["group"] += "-second"
+
+
+async def reset_to_the_beginning(stage: Stage) -> None:
+    await stage.commit(0, "")
+
+
+async def reset_with_its_metadata(stage: Stage) -> None:
+    found = await stage.committed()
+    assert found is not None
+    await stage.commit(0, str(found.metadata))
+
+
+async def changed_group_and_policy(stage: Stage) -> None:
+    stage.document["kafka"]["group"] += "-second"
+    stage.document["privacy"] = {"k": 4}
+
+
+LOST: dict[str, Callable[[Stage], Awaitable[None]]] = {
+    "the group's offsets expire": expired,
+    "a second group on the same input and output": second_group,
+    "a second group with another policy": changed_group_and_policy,
+    "another tool sets the offset back": reset_to_the_beginning,
+    "another tool sets the offset back and keeps its metadata": reset_with_its_metadata,
+}
+
+
+@pytest.mark.parametrize("scenario", LOST)
+async def test_without_its_own_progress_a_start_is_refused_and_nothing_leaves(
+    bootstrap: str, tmp_path: Path, scenario: str
+) -> None:
+    stage = await Stage.create(bootstrap, tmp_path)
+    await worked(stage)
+    before = await stage.read()
+    await LOST[scenario](stage)
+    await stage.put(40)
+    assert await tries(stage) == len(STARTS)
+    assert await stage.read() == before
+    # The remedy that is told goes on at the end, and what is there already stays alone.
+    async with stage.run(Start(skip_to_end=True)) as run:
+        await run.until_ready()
+        late = await stage.put(40)
+        await run.until_read(40)
+    await stage.drained()
+    await stage.until_resolved(late)
+    enter(scenario, await released_twice(stage), len(await stage.read()))
+
+
+@pytest.mark.parametrize("keyed", [False, True], ids=["in plain", "under a key"])
+async def test_an_older_commit_that_was_put_back_is_refused_and_nothing_leaves(
+    bootstrap: str, tmp_path: Path, *, keyed: bool
+) -> None:
+    stage = await Stage.create(bootstrap, tmp_path)
+    if keyed:
+        key = tmp_path / "key"
+        key.write_text(bytes(range(32)).hex())
+        key.chmod(0o600)
+        stage.document["kafka"]["metadata_key_file"] = str(key)
+    await worked(stage)
+    old = await stage.committed()
+    saved = await export_progress(stage.settings())
+    await worked(stage)
+    last = await stage.committed()
+    assert old is not None
+    assert last is not None
+    assert old.offset < last.offset
+    before = await stage.read()
+    # What was committed then is genuine in every byte: only the output tells that it is not the last one.
+    await stage.commit(old.offset, str(old.metadata))
+    assert await tries(stage) == len(STARTS)
+    assert await stage.read() == before
+    with pytest.raises(InputError, match="published after the export"):
+        await import_progress(saved, Policy.load(stage.policy_file()), stage.settings())
+    await stage.commit(last.offset, str(last.metadata))
+    await stage.drained()
+    enter(f"an older commit is put back, {'under a key' if keyed else 'in plain'}", await released_twice(stage), 120)
+    assert len(await stage.read()) == 120
+
+
+# ---------------------------------------------------------------- other parameters
+
+
+CHANGES: dict[str, dict[str, Any]] = {
+    "k": {"privacy": {"k": 5}},
+    "delta": {"stream": {"delta": 35}},
+    "a smaller delta": {"stream": {"delta": 8}},
+    "the position's weight": {"steering": {"position": 0.05}},
+    "max_share": {"privacy": {"max_share": 1.0}},
+    "max_delay_s": {"stream": {"max_delay_s": 5}},
+    "all of them": {"privacy": {"k": 4}, "stream": {"delta": 15}, "steering": {"position": 0.02}},
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+async def test_changed_parameters_go_on_from_the_watermark_and_release_nothing_twice(
+    bootstrap: str, tmp_path: Path, change: str
+) -> None:
+    stage = await Stage.create(bootstrap, tmp_path)
+    original = {name: dict(stage.document.get(name, {})) for name in ("privacy", "stream", "steering")}
+    await worked(stage)
+    # There and back again: neither parameter set takes back what the other one has released.
+    for sections in (CHANGES[change], {}, CHANGES[change]):
+        for name, section in original.items():
+            stage.document[name] = section | sections.get(name, {})
+        await worked(stage)
+    await stage.drained()
+    count = stage.serial
+    await stage.until_resolved([(0, offset) for offset in range(count)])
+    enter(f"changed parameters, {change}", await released_twice(stage), count)
+
+
+@pytest.mark.parametrize("rule", ["greedy", "awo", "block"])
+async def test_another_rule_is_refused_as_long_as_there_is_none(bootstrap: str, tmp_path: Path, rule: str) -> None:
+    stage = await Stage.create(bootstrap, tmp_path)
+    await worked(stage)
+    before = await stage.read()
+    stage.document["stream"]["rule"] = rule
+    with pytest.raises(PolicyError, match="not yet"):
+        stage.run()
+    assert await stage.read() == before
+    closed("R10", "there is one rule so far; another one in the policy is refused before anything is read")
+
+
+# ---------------------------------------------------------------- other deployments
+
+
+async def test_a_second_deployment_over_a_copy_of_the_records_is_refused_at_the_same_output(
+    bootstrap: str, tmp_path: Path
+) -> None:
+    stage = await Stage.create(bootstrap, tmp_path)
+    await worked(stage)
+    before = await stage.read()
+    copy = await create_topic(bootstrap)
+    records = await read_all(bootstrap, stage.topics["input"])
+    await produce(bootstrap, copy, [message.value for message in records], partitions=0)
+    stage.document["kafka"] |= {"input": copy, "group": stage.group + "-batch"}
+    assert await tries(stage) == len(STARTS)
+    assert await stage.read() == before
+    enter("a second deployment over a copy of the input", await released_twice(stage), len(before))
+
+
+@pytest.mark.parametrize("start", [EARLIEST, LATEST, Start(origin="latest", drain=True), Start(skip_to_end=True)])
+async def test_a_start_that_asks_for_another_beginning_goes_on_where_the_last_one_was(
+    bootstrap: str, tmp_path: Path, start: Start
+) -> None:
+    stage = await Stage.create(bootstrap, tmp_path)
+    await worked(stage)
+    for _ in range(3):
+        await stage.put(20)
+        async with stage.run(start) as run:
+            await (run.ended() if start.drain else run.until_read(20))
+    await stage.drained()
+    await stage.until_resolved([(0, offset) for offset in range(stage.serial)])
+    enter("a start that asks for another beginning", await released_twice(stage), stage.serial)

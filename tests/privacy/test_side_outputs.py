@@ -1,0 +1,349 @@
+"""What leaves beside the records: metrics, page, quarantine, terminal; and values that try to get there."""
+
+from __future__ import annotations
+
+import csv
+import json
+import logging
+import random
+from collections import Counter
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import numpy as np
+import pytest
+from kafka_broker import Message
+from privacy.ledger import closed, measured
+from prometheus_client.exposition import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+from running import Stage
+from shoal import cli
+from shoal.flow import Flow
+from shoal.kafka.lane import Lane
+from shoal.kafka.metadata import Commit
+from shoal.kafka.progress import Snapshot
+from shoal.pipe import Files, run_pipe
+from shoal.policy import Policy
+from shoal.records import Encoder, JsonDecoder
+from shoal.watch import Health, Metrics, serve, visible
+from shoal.watch.metrics import STEP_CLUSTERS
+from unit.kafka.test_lane import Sink
+from unit.records.making import message as usual_message
+from unit.records.making import policy_of, quasi, usual_policy
+
+pytestmark = pytest.mark.privacy
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "</td></table><iframe src='//x'>",
+    "=cmd()",
+    "+1+1",
+    "-2+3",
+    "@SUM(A1)",
+    "\x1b[2J\x1b]0;title\x07",
+    "\x9b31m",
+    "\u202eevil\u2066",
+    "a\rb\nc\td\0e",
+    "{{7*7}}${7*7}%n%s",
+    "'; DROP TABLE x; --",
+]
+
+# ---------------------------------------------------------------- metrics
+
+LABELS = {"outcome", "reason", "topic", "partition", "fingerprint", "le"}
+OUTCOMES = {"in", "released", "suppressed", "quarantined", "committed", "aborted"}
+REASONS = {"", "undecodable", "invalid", "suppressed", "too_large"}
+OF_VALUES = ("shoal_sse", "shoal_sst", "shoal_reordering", "shoal_delay", "shoal_values_clipped")
+"""Series that depend on values or delays."""
+K = 3
+
+
+def lane_of(policy: Policy, metrics: Metrics, sink: Sink) -> Lane:
+    commit = Commit(Snapshot(watermark=0, next_offset=0), policy.fingerprint, 1)
+    return Lane("t", 0, policy, JsonDecoder(policy), sink, commit, metrics, 0.0)
+
+
+class Taken:
+    """A message as a client hands it over."""
+
+    def __init__(self, offset: int, record: dict[str, Any]) -> None:
+        self.offset, self.timestamp, self.value = offset, 1_700_000_000_000, json.dumps(record).encode()
+        self.key, self.headers = None, ()
+
+
+def scraped(metrics: Metrics) -> list[Any]:
+    text = generate_latest(metrics.registry).decode()
+    return [one for family in text_string_to_metric_families(text) for one in family.samples]
+
+
+async def test_series_that_depend_on_values_move_once_in_twenty_clusters_and_labels_are_a_closed_list() -> None:
+    policy = policy_of(
+        {"who": {"role": "identifier", "subject": True}, "x": quasi(0, 1000), "note": {"role": "confidential"}},
+        privacy={"k": K},
+        stream={"delta": K - 1},
+    )
+    metrics, sink, draw = Metrics(), Sink(), random.Random(1)
+    lane = lane_of(policy, metrics, sink)
+    before: dict[Any, float] = {}
+    moves: list[int] = []
+    for offset in range(150 * K):
+        clipped = draw.random() < 0.3
+        await lane.intake([Taken(offset, {"who": offset, "x": 5000 if clipped else draw.random() * 1000, "note": "n"})])
+        await lane._commit_now()
+        now = {}
+        for one in scraped(metrics):
+            assert one.labels.keys() <= LABELS, one.name
+            assert one.labels.get("outcome", "in") in OUTCOMES
+            assert one.labels.get("reason", "") in REASONS
+            if one.name.startswith(OF_VALUES) and not one.name.endswith("_created"):
+                now[one.name, tuple(sorted(one.labels.items()))] = one.value
+        if before and any(now[key] != before.get(key, 0.0) for key in now):
+            moves.append(sum(len(outbox.clusters) for outbox, _ in sink.published))
+        before = now
+    clusters = sum(len(outbox.clusters) for outbox, _ in sink.published)
+    assert max(len(outbox.clusters) for outbox, _ in sink.published) == 1
+    assert clusters > 100
+    assert len(moves) > 3
+    assert np.diff(moves).min() >= STEP_CLUSTERS
+    measured(
+        "R34",
+        "scrapes around single clusters that show a change",
+        knows="every scrape, one cluster in each transaction",
+        success=len(moves) / clusters,
+        bound=1 / STEP_CLUSTERS,
+        source=f"steps of {STEP_CLUSTERS} clusters",
+    )
+
+
+# ---------------------------------------------------------------- the page and the terminal
+
+
+class Elements(HTMLParser):
+    """Which elements a page has, which of their attributes, and what text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: Counter[str] = Counter()
+        self.targets: set[str] = set()
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found[tag] += 1
+        assert not any(name.startswith("on") for name, _ in attrs)
+        self.targets |= {value or "" for name, value in attrs if name in {"href", "src"}}
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def elements(page: str) -> Elements:
+    found = Elements()
+    found.feed(page)
+    found.close()
+    return found
+
+
+async def fetched(metrics: Metrics, health: Health, counts: Any) -> dict[str, tuple[int, str, dict[str, str]]]:
+    answers = {}
+    async with serve("127.0.0.1:0", metrics, health, counts) as port, aiohttp.ClientSession() as client:
+        for path in ("/", "/metrics", "/livez", "/readyz", "/<script>"):
+            async with client.get(f"http://127.0.0.1:{port}{path}") as answer:
+                answers[path] = answer.status, await answer.text(), dict(answer.headers)
+    return answers
+
+
+async def test_no_text_makes_an_element_of_the_page() -> None:
+    plain, hostile = Metrics(), Metrics()
+    for text in HOSTILE:
+        hostile.records.labels("in", "", text, text).inc()
+        hostile.policy.labels(text).set(1)
+    usual = elements((await fetched(plain, Health(), plain.totals))["/"][1])
+    # Rows of names that no release has, as if somebody had let a value get so far.
+    answers = await fetched(hostile, Health(), lambda: dict.fromkeys(HOSTILE, 1))
+    shown = elements(answers["/"][1])
+    rows = len(HOSTILE) - len(plain.totals())
+    assert shown.found - usual.found == Counter(tr=rows, td=2 * rows)
+    assert shown.targets == usual.targets == {"metrics", "livez", "readyz"}
+    for _, text, headers in answers.values():
+        policy = headers["Content-Security-Policy"]
+        assert policy.startswith("default-src 'none'")
+        assert "script-src" not in policy
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert headers["Cache-Control"] == "no-store"
+        assert "<script" not in text or headers["Content-Type"].startswith("text/plain")
+    assert answers["/<script>"][0] == 404
+
+
+def test_hostile_values_leave_as_the_values_they_are(tmp_path: Path) -> None:
+    attributes = {"who": {"role": "identifier", "subject": True}, "x": quasi(), "note": {"role": "confidential"}}
+    document = {"attributes": attributes, "privacy": {"k": 2}, "stream": {"delta": 50}}
+    (tmp_path / "policy.yaml").write_text(json.dumps(document))
+    policy = Policy.load(tmp_path / "policy.yaml")
+    records = [{"who": f"{text}{n}", "x": n, "note": text} for n, text in enumerate(HOSTILE)]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    for target in ("out.csv", "out.jsonl"):
+        run_pipe(policy, Files(source=str(tmp_path / "in.jsonl"), target=str(tmp_path / target)))
+    with (tmp_path / "out.csv").open(newline="") as file:
+        table = list(csv.reader(file, strict=True))
+    assert [len(row) for row in table] == [2] * (len(HOSTILE) + 1)
+    assert sorted(row[1] for row in table[1:]) == sorted(HOSTILE)
+    lines = (tmp_path / "out.jsonl").read_bytes().split(b"\n")[:-1]
+    assert sorted(json.loads(line)["note"] for line in lines) == sorted(HOSTILE)
+    assert not any(byte < 0x20 for line in lines for byte in line)
+
+
+@pytest.mark.parametrize("name", [text for text in HOSTILE if not text.isprintable()])
+def test_a_name_cannot_command_the_terminal(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    attributes = {"who": {"role": "identifier", "subject": True}, "x": quasi(), name: {"role": "confidential"}}
+    document = {"attributes": attributes, "privacy": {"k": 2}, "stream": {"delta": 50}}
+    policy, table = tmp_path / "policy.yaml", tmp_path / "in.csv"
+    policy.write_text(json.dumps(document))
+    header = '"' + name.replace("\0", "").replace('"', "") + 'x"'
+    table.write_text(f"who,x,{header}\n1,2,3\n")
+    codes = [
+        cli.main(["check", str(policy)]),
+        cli.main(["pipe", str(policy), "-i", str(table), "-o", str(tmp_path / "out.csv")]),
+        cli.main(["verify", str(policy), "--original", str(table), "--released", str(table)]),
+    ]
+    assert codes[1] == 2
+    out, err = capsys.readouterr()
+    assert all(character.isprintable() or character == "\n" for character in out + err)
+
+
+def test_what_cannot_be_seen_is_spelt_out() -> None:
+    assert visible("a\x1b[2Jé\n\u202e") == "a\\u001b[2Jé\n\\u202e"
+    closed("R33", "bounds come from the policy; texts are escaped on the page, on terminals and in CSV's quotation")
+
+
+# ---------------------------------------------------------------- missing values
+
+
+NOTHING: list[Any] = [None, "", " ", "NaN", "null", "?", [], {}]
+
+
+def test_a_record_without_a_quasi_identifier_never_leaves_and_clusters_look_alike() -> None:
+    policy = policy_of(
+        {
+            "who": {"role": "identifier", "subject": True},
+            "a": quasi(),
+            "b": quasi(),
+            "c": quasi(),
+            "n": {"role": "other", "publish_unchanged": True},
+        },
+        privacy={"k": 4},
+        stream={"delta": 20},
+    )
+    draw = random.Random(4)
+    records = []
+    for number in range(600):
+        record: dict[str, Any] = {"who": number, **{name: draw.randrange(101) for name in "abc"}, "n": number}
+        if number % 5 == 0:
+            record[draw.choice("abc")] = draw.choice(NOTHING)
+        if number % 35 == 0:
+            del record[draw.choice("abc")]
+        records.append(record)
+    block = JsonDecoder(policy).take([json.dumps(record).encode() for record in records])
+    assert {place for place, _ in block.rejected} == set(range(0, 600, 5)) | set(range(0, 600, 35))
+    flow = Flow(policy, Encoder(policy))
+    outcomes = [flow.push(block, np.stack((np.zeros_like(block.index), block.index), axis=1)), flow.flush()]
+    clusters = [cluster for outcome in outcomes for cluster in outcome.clusters]
+    assert len(clusters) > 50
+    for cluster in clusters:
+        quasis = {row[: row.index(b',"n":')] for row in cluster.rows}
+        assert len(quasis) == 1
+        assert b"null" not in quasis.pop()
+    closed(
+        "R18", "a record without one of its quasi-identifiers is invalid; members of a cluster have equal bytes in all"
+    )
+
+
+# ---------------------------------------------------------------- subjects and the quarantine, through the service
+
+
+@pytest.fixture
+def spellings() -> dict[str, list[Any]]:
+    """Ways to write one person."""
+    return {
+        "a number": [7, 7.0, "7", "7 ", " 7", "007", "+7", "7.0", "0.7e1", "70e-1", "\u00a07\u2003", "\t7\n"],
+        "a name": ["Zoë", "Zoe\u0308", " Zoë", "Zoë\u00a0", "Zoe\u0308\t"],
+        "a truth": [True, "true"],
+    }
+
+
+async def test_all_spellings_of_a_person_count_once_in_the_service(
+    bootstrap: str, tmp_path: Path, spellings: dict[str, list[Any]]
+) -> None:
+    # Three people under nineteen spellings: with k = 4 nothing may leave, with k = 3 it does.
+    many = [spelling for ways in spellings.values() for spelling in ways] * 3
+    random.Random(2).shuffle(many)
+    left = {}
+    for k in (4, 3):
+        stage = await Stage.create(bootstrap, tmp_path, privacy={"k": k})
+        await stage.send([stage.record(who=spelling) for spelling in many])
+        await stage.drained()
+        left[k] = len(await stage.read())
+        references = [json.loads(message.value or b"") for message in await stage.read("quarantine")]
+        assert {one["reason"] for one in references} <= {"suppressed"}
+        assert left[k] + len(references) == len(many)
+    assert left[3] > 0
+    measured(
+        "R26",
+        "records released in clusters of fewer than k people",
+        knows="how to spell himself in nineteen ways",
+        success=left[4] / len(many),
+        bound=0.0,
+        source="one text per person before people are counted",
+    )
+
+
+def is_floored(message: Message, interval_ms: int) -> bool:
+    return message.timestamp_ms % interval_ms == 0
+
+
+async def test_a_reference_says_where_and_one_of_four_reasons_and_nothing_else(bootstrap: str, tmp_path: Path) -> None:
+    stage = await Stage.create(bootstrap, tmp_path, kafka={"commit_interval_ms": 1000, "max_record_bytes": 200})
+    good = [stage.record() for _ in range(40)]
+    alone = [stage.record(who="alone") for _ in range(2)]
+    bad = [b"{", stage.record(age="xq7canary9z"), stage.record(who="x" * 300), stage.record(age=None), None]
+    places = await stage.send([*good, *bad], keys=[b"k"] * (len(good) + len(bad)))
+    await stage.drained()
+    places += await stage.send(alone)
+    await stage.drained()
+    await stage.until_resolved(places)
+    messages = await stage.read("quarantine")
+    for message in messages:
+        told = json.loads(message.value or b"")
+        assert list(told) == ["topic", "partition", "offset", "reason"]
+        assert told["topic"] == stage.topics["input"]
+        assert {type(told["partition"]), type(told["offset"])} == {int}
+        assert message.key is None
+        assert message.headers == ()
+        assert is_floored(message, 1000)
+    reasons = Counter(json.loads(message.value or b"")["reason"] for message in messages)
+    assert reasons == {"undecodable": 2, "invalid": 2, "too_large": 1, "suppressed": 2}
+    closed("R35", "topic, partition, offset and one of four reasons; no key, no headers, the time of the transaction")
+
+
+def test_the_same_reason_stands_for_every_field_and_every_wrong_type() -> None:
+    decoder = JsonDecoder(usual_policy())
+    reasons = set()
+    for name in usual_message():
+        wrongs: list[Any] = [[], {}, [1], True, "xq7canary9z", -1e300, None]
+        for wrong in wrongs:
+            block = decoder.take([json.dumps(usual_message(**{name: wrong})).encode()])
+            reasons |= {reason.value for _, reason in block.rejected}
+    assert reasons == {"invalid"}
+
+
+@pytest.fixture(autouse=True)
+def quiet_again() -> Iterator[None]:
+    """Commands set up the logs of the process: what was there before comes back."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers = handlers
+    root.setLevel(level)

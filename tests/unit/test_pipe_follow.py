@@ -1,0 +1,205 @@
+"""`shoal pipe --follow`: what is decided leaves at once and whole, a line that is being written is waited for."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from shoal.audit import verify
+from shoal.policy import Policy
+
+pytestmark = pytest.mark.unit
+
+POLICY: dict[str, Any] = {
+    "attributes": {
+        "who": {"role": "identifier", "subject": True},
+        "age": {"role": "quasi_identifier", "bounds": [0, 110], "integer": True},
+        "ill": {"role": "confidential", "type": "string"},
+    },
+    "privacy": {"k": 3},
+    "stream": {"delta": 10},
+}
+
+
+def wait(condition: Callable[[], object], what: str, timeout_s: float = 150) -> None:
+    end = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.02)
+
+
+def lines(first: int, end: int) -> bytes:
+    return b"".join(b'{"who":"p%d","age":%d,"ill":"i%d"}\n' % (i, i * 31 % 111, i) for i in range(first, end))
+
+
+@contextmanager
+def following(folder: Path, *arguments: str, policy: dict[str, Any] = POLICY) -> Iterator[subprocess.Popen[bytes]]:
+    (folder / "policy.yaml").write_text(json.dumps(policy))
+    command = [sys.executable, "-m", "shoal.cli", "pipe", str(folder / "policy.yaml"), "--follow", *arguments]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=folder, bufsize=0
+    ) as process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
+def stopped(process: subprocess.Popen[bytes], number: int = signal.SIGTERM) -> tuple[int, str]:
+    process.send_signal(number)
+    _, told = process.communicate(timeout=150)
+    return process.returncode, told.decode()
+
+
+def rows(path: Path) -> int:
+    return len(path.read_bytes().splitlines()) if path.exists() else 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_growing_file_is_followed_until_a_signal(tmp_path: Path, number: int) -> None:
+    source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    source.write_bytes(lines(0, 60))
+    names = ("--evidence", "evidence.jsonl", "--summary", "summary.json", "--quarantine", "q.jsonl")
+    with following(tmp_path, "-i", "in.jsonl", "-o", "out.jsonl", *names) as process:
+        wait(lambda: rows(out) >= 40, "the first clusters")
+        before = rows(out)
+        with source.open("ab", buffering=0) as file:
+            file.write(lines(60, 100))
+            wait(lambda: rows(out) > before + 20, "clusters of what was appended")
+            file.write(lines(100, 101)[:-9])
+            file.flush()
+            assert not (tmp_path / "summary.json").exists()
+            code, told = stopped(process, number)
+    assert (code, told) == (0, "")
+    assert json.loads((tmp_path / "summary.json").read_text())["records_in"] == 100
+    # The line that was being written when it was stopped was never read.
+    source.write_bytes(lines(0, 100))
+    policy = Policy.load(tmp_path / "policy.yaml")
+    verdict = verify(
+        policy,
+        source,
+        out,
+        tmp_path / "evidence.jsonl",
+        tmp_path / "summary.json",
+        quarantine=tmp_path / "q.jsonl",
+        complete=True,
+    )
+    assert verdict.exit_code == 0, verdict.text()
+    assert (tmp_path / "evidence.jsonl").stat().st_mode & 0o077 == 0
+
+
+def test_half_a_line_is_waited_for(tmp_path: Path) -> None:
+    source, out = tmp_path / "in.csv", tmp_path / "out.csv"
+    source.write_bytes(b"who,age,ill\n" + b"".join(b"p%d,40,i\n" % i for i in range(11)) + b"p11,4")
+    with following(tmp_path, "-i", "in.csv", "-o", "out.csv", "--summary", "s.json") as process:
+        wait(lambda: rows(out) >= 1, "the header")
+        with source.open("ab") as file:
+            file.write(b'0,"half\n')
+        with source.open("ab") as file:
+            file.write(b'and half"\n' + b"".join(b"q%d,40,i\n" % i for i in range(24)))
+        wait(lambda: b"half" in out.read_bytes(), "the record that came in two parts")
+        assert stopped(process) == (0, "")
+    assert json.loads((tmp_path / "s.json").read_text())["quarantined"] == {}
+    assert b'40,"half\nand half"\n' in out.read_bytes()
+
+
+def test_standard_input_ends_when_nobody_can_write_to_it_any_more(tmp_path: Path) -> None:
+    with following(tmp_path, "--format", "jsonl") as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(lines(0, 30))
+        first = os.read(process.stdout.fileno(), 1 << 16)
+        assert first.endswith(b"\n")
+        rest, told = process.communicate(lines(30, 40), timeout=150)
+        assert (process.returncode, told) == (0, b"")
+    assert len((first + rest).splitlines()) == 40
+
+
+def test_a_fifo_outlives_its_writers(tmp_path: Path) -> None:
+    fifo, out = tmp_path / "in.fifo", tmp_path / "out.jsonl"
+    os.mkfifo(fifo)
+    with following(tmp_path, "-i", "in.fifo", "--format", "jsonl", "-o", "out.jsonl") as process:
+        for turn in range(3):
+            fifo.write_bytes(lines(30 * turn, 30 * turn + 30))
+            wait(lambda least=30 * turn + 15: rows(out) >= least, "clusters")  # type: ignore[misc]
+        assert stopped(process) == (0, "")
+    assert rows(out) == 90
+
+
+def test_what_has_waited_for_long_enough_leaves_though_nothing_comes(tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    (tmp_path / "in.jsonl").write_bytes(lines(0, 5))
+    policy = POLICY | {"stream": {"delta": 10, "max_delay_s": 0.3}}
+    with following(tmp_path, "-i", "in.jsonl", "-o", "out.jsonl", policy=policy) as process:
+        wait(lambda: rows(out) == 5, "what was held")
+        with (tmp_path / "in.jsonl").open("ab") as file:
+            file.write(lines(5, 9))
+        wait(lambda: rows(out) == 9, "what was held later")
+        assert stopped(process) == (0, "")
+
+
+@pytest.mark.parametrize("fate", ["cut short", "gone", "put in the place of"])
+def test_a_file_that_is_another_now_ends_it_with_2(tmp_path: Path, fate: str) -> None:
+    source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    source.write_bytes(lines(0, 30))
+    with following(tmp_path, "-i", "in.jsonl", "-o", "out.jsonl", "--summary", "s.json") as process:
+        wait(lambda: rows(out) >= 10, "clusters")
+        if fate == "cut short":
+            os.truncate(source, 10)
+        elif fate == "gone":
+            source.unlink()
+        else:
+            (tmp_path / "new").write_bytes(lines(0, 3))
+            (tmp_path / "new").replace(source)
+        _, told = process.communicate(timeout=150)
+    assert process.returncode == 2
+    assert fate in told.decode()
+    assert told.startswith(b"shoal: in.jsonl: ")
+    # All that was read has left, and the accounts say so.
+    assert rows(out) == json.loads((tmp_path / "s.json").read_text())["released"] == 30
+
+
+def test_an_output_that_holds_something_is_not_added_to(tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_bytes(lines(0, 30))
+    (tmp_path / "out.jsonl").write_bytes(b"{}\n")
+    with following(tmp_path, "-i", "in.jsonl", "-o", "out.jsonl") as process:
+        _, told = process.communicate(timeout=150)
+    assert process.returncode == 2
+    assert b"out.jsonl: holds something already" in told
+    assert (tmp_path / "out.jsonl").read_bytes() == b"{}\n"
+
+
+def test_a_bad_header_leaves_no_output_behind(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_bytes(b"who,ill\n")
+    with following(tmp_path, "-i", "in.csv", "-o", "out.csv") as process:
+        _, told = process.communicate(timeout=150)
+    assert process.returncode == 2
+    assert b"column 'age' is missing" in told
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_a_kill_leaves_whole_clusters_only(tmp_path: Path) -> None:
+    out, evidence = tmp_path / "out.jsonl", tmp_path / "evidence.jsonl"
+    with following(tmp_path, "--format", "jsonl", "-o", "out.jsonl", "--evidence", "evidence.jsonl") as process:
+        assert process.stdin is not None
+        process.stdin.write(lines(0, 600))
+        wait(lambda: rows(out) > 30, "clusters")
+        process.kill()
+        process.wait(10)
+    sizes = [len(json.loads(line)["offsets"]) for line in evidence.read_bytes().splitlines()]
+    assert out.read_bytes().endswith(b"\n")
+    # At most the last cluster left before its evidence was written.
+    ages = [json.loads(line)["age"] for line in out.read_bytes().splitlines()]
+    assert len(ages) >= sum(sizes)
+    last = ages[sum(sizes) :]
+    assert last == [] or (len(set(last)) == 1 and len(last) >= 3)
