@@ -76,7 +76,10 @@ def microaggregate(
         partitions = starts(table, k, refined=refine != "none")
     else:
         partitions = [partition(table, k, algorithm, seed, parameters)]
-    labels = improve(table, partitions, k, refine, seed, pace).labels
+    if refine == "none" and len(partitions) == 1:
+        labels = partitions[0]
+    else:
+        labels = improve(table, partitions, k, refine, seed, pace).labels
     if np.bincount(labels).min() < k:
         raise AnonymityViolation("a cluster of fewer than k records was about to leave")
     return labels
