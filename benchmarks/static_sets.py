@@ -127,7 +127,7 @@ def _peers() -> list[str]:
     refined, refined_s = _timed(lambda: microaggregate(values, 10, "auto", "descent"), 3)
     lines = [
         f"| anonypyx MDAV | 2,000 x 4, k = 10 | {peer_s:.2f} | `mdav` {own_s:.4f}, `auto` {refined_s:.3f} |"
-        + f" {loss_of(values, theirs):.1f} | {loss_of(values, labels):.1f}, {loss_of(values, refined):.1f} |"
+         f" {loss_of(values, theirs):.1f} | {loss_of(values, labels):.1f}, {loss_of(values, refined):.1f} |"
     ]
     line = np.random.default_rng(3).standard_normal(1_000_000)
     for k in (3, 10, 100):
