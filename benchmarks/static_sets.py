@@ -125,10 +125,9 @@ def _peers() -> list[str]:
         theirs[list(members)] = label
     labels, own_s = _timed(lambda: microaggregate(values, 10, "mdav"), 3)
     refined, refined_s = _timed(lambda: microaggregate(values, 10, "auto", "descent"), 3)
-    lines = [
-        f"| anonypyx MDAV | 2,000 x 4, k = 10 | {peer_s:.2f} | `mdav` {own_s:.4f}, `auto` {refined_s:.3f} |"
-         f" {loss_of(values, theirs):.1f} | {loss_of(values, labels):.1f}, {loss_of(values, refined):.1f} |"
-    ]
+    own = f"`mdav` {own_s:.4f}, `auto` {refined_s:.3f}"
+    losses = f"{loss_of(values, theirs):.1f} | {loss_of(values, labels):.1f}, {loss_of(values, refined):.1f}"
+    lines = [f"| anonypyx MDAV | 2,000 x 4, k = 10 | {peer_s:.2f} | {own} | {losses} |"]
     line = np.random.default_rng(3).standard_normal(1_000_000)
     for k in (3, 10, 100):
         theirs, peer_s = _timed(lambda k=k: univariate_microaggregation(line, k).astype(np.int32), 2)  # type: ignore[misc]

@@ -17,11 +17,12 @@ import numpy as np
 from shoal.kernel.arrays import Float64Cube, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
 from shoal.kernel.jit import njit, njit_in_place
 
-__all__ = ["Found", "Tree", "build", "empty_found", "farthest", "is_left", "nearest", "remove"]
+__all__ = ["ANY", "Found", "Tree", "build", "empty_found", "farthest", "is_left", "nearest", "remove"]
 
 NOBODY = np.iinfo(np.int64).max
 SEEN = 512
 """Rows that are looked at to choose where to cut; any cut is a right one."""
+LOWEST, ANY = 0, 1
 DEEPEST = 64
 """More levels than records could ever fill."""
 
@@ -34,6 +35,7 @@ class Tree(NamedTuple):
     counts: Int64Vector  # (leaves,): how many are left, in front
     low: Float64Matrix  # (nodes, d)
     high: Float64Matrix  # (nodes, d)
+    first: Int64Vector  # (nodes,): the lowest record that is left below; among equals nobody else matters
     leaves: Int64Vector  # (n,): where each record was put
 
 
@@ -81,6 +83,7 @@ def build(values: Float64Matrix, width: int) -> Tree:
         np.zeros(leaves, np.int64),
         np.full((2 * leaves - 1, d), np.inf),
         np.full((2 * leaves - 1, d), -np.inf),
+        np.full(2 * leaves - 1, NOBODY),
         np.zeros(n, np.int64),
     )
     for leaf in range(leaves):
@@ -153,6 +156,10 @@ def _fit_leaf(tree: Tree, leaf: int) -> None:
         for x in range(tree.counts[leaf]):
             low, high = min(low, tree.points[leaf, j, x]), max(high, tree.points[leaf, j, x])
         tree.low[node, j], tree.high[node, j] = low, high
+    first = NOBODY
+    for x in range(tree.counts[leaf]):
+        first = min(first, tree.records[leaf, x])
+    tree.first[node] = first
 
 
 @njit_in_place
@@ -164,6 +171,9 @@ def _fit_node(tree: Tree, node: int) -> bool:
         high = max(tree.high[2 * node + 1, j], tree.high[2 * node + 2, j])
         changed = changed or low != tree.low[node, j] or high != tree.high[node, j]
         tree.low[node, j], tree.high[node, j] = low, high
+    first = min(tree.first[2 * node + 1], tree.first[2 * node + 2])
+    changed = changed or first != tree.first[node]
+    tree.first[node] = first
     return changed
 
 
@@ -186,7 +196,7 @@ def remove(tree: Tree, record: int) -> None:
     while tree.records[leaf, place] != record:
         place += 1
     node = tree.counts.size - 1 + leaf
-    outermost = False
+    outermost = record == tree.first[node]
     for j in range(tree.low.shape[1]):
         value = tree.points[leaf, j, place]
         outermost = outermost or value == tree.low[node, j] or value == tree.high[node, j]
@@ -267,10 +277,11 @@ def _enter(found: Found, distance: float, record: int, last: int) -> None:
 
 
 @njit
-def nearest(tree: Tree, point: Float64Vector, leaf: int, found: Found) -> None:
+def nearest(tree: Tree, point: Float64Vector, leaf: int, found: Found, ties: int = LOWEST) -> None:
     """Find the ``found.records.size`` nearest to a point, beginning with ``leaf`` and going outwards.
 
     Any leaf will do, the one that the point belongs to is the fastest. Where fewer are left, the rest is `NOBODY`.
+    Of equally far ones the lowest are found or, with `ANY`, those near in the tree.
     """
     found.distances.fill(np.inf)
     found.records.fill(NOBODY)
@@ -285,7 +296,8 @@ def nearest(tree: Tree, point: Float64Vector, leaf: int, found: Found) -> None:
         while waiting > 0:
             waiting -= 1
             node = found.nodes[waiting]
-            if not found.bounds[waiting] <= found.distances[last]:
+            bound, limit = found.bounds[waiting], found.distances[last]
+            if not bound < limit and not (ties == LOWEST and bound == limit and tree.first[node] < found.records[last]):
                 continue
             if node >= inner:
                 _scan(tree, node - inner, point, found)
@@ -307,7 +319,8 @@ def farthest(tree: Tree, point: Float64Vector, found: Found) -> int:
     while waiting > 0:
         waiting -= 1
         node = found.nodes[waiting]
-        if found.bounds[waiting] < best or found.bounds[waiting] < 0.0:
+        bound = found.bounds[waiting]
+        if bound < best or (bound == best and tree.first[node] > record) or bound < 0.0:
             continue
         if node < inner:
             left, right = _reach(tree, 2 * node + 1, point), _reach(tree, 2 * node + 2, point)
