@@ -93,7 +93,7 @@ async def test_series_that_depend_on_values_move_once_in_twenty_clusters_and_lab
     for offset in range(150 * K):
         clipped = draw.random() < 0.3
         await lane.intake([Taken(offset, {"who": offset, "x": 5000 if clipped else draw.random() * 1000, "note": "n"})])
-        await lane._commit_now()
+        await lane._outgoing.commit(lane.progress.snapshot())
         now = {}
         for one in scraped(metrics):
             assert one.labels.keys() <= LABELS, one.name

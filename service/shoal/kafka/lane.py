@@ -9,50 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
-from shoal.errors import BrokerError, GuaranteeError
+from shoal.errors import GuaranteeError
 from shoal.flow import BLOCK_RECORDS, Admission, Flow, Outcome
-from shoal.flow.accounts import Figures
 from shoal.kafka.fates import Message, Stamps, settle
 from shoal.kafka.metadata import Commit, largest_span
+from shoal.kafka.outgoing import Outgoing, Sink
 from shoal.kafka.progress import AnotherLogError, Progress
-from shoal.kafka.publisher import Outbox, Reference
 from shoal.kafka.seal import PLAIN, Seal
-from shoal.kernel.arrays import Float64Vector, Int64Vector
+from shoal.kernel.arrays import Int64Vector
 from shoal.policy import Policy
 from shoal.records import Encoder, JsonDecoder, Reason
 from shoal.watch import Metrics
 
-__all__ = ["Lane", "Sink"]
-
-FULL_ROWS, FULL_BYTES = 50_000, 1 << 25
-"""With so many released records, or bytes of them, waiting for a transaction no more are taken in."""
-
-
-class Sink(Protocol):
-    """Where a lane's decisions go."""
-
-    async def publish(self, outbox: Outbox, watermark: int, metadata: str, at_ms: int) -> None:
-        """Send all of it and the progress in one transaction."""
-
-    async def close(self) -> None:
-        """Let go of the partition."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Parcel:
-    """What goes into one transaction, and what is counted when it is committed."""
-
-    outbox: Outbox
-    commit: Commit
-    rows: int
-    figures: list[tuple[Figures, float, Float64Vector]]
+__all__ = ["Lane"]
 
 
 class Lane:
@@ -77,23 +50,16 @@ class Lane:
         self.cursor = commit.snapshot.watermark
         """First offset the next message may have."""
         self._policy, self._decoder, self._sink, self._metrics, self._now = policy, decoder, sink, metrics, now
-        self._seal = seal
+        self._outgoing = Outgoing(topic, partition, policy.fingerprint, sink, commit, metrics, now, seal)
         self._anchor = commit.snapshot.anchor
         per_subject = policy.per_subject
         self._admission = None if per_subject is None else Admission(per_subject)
-        self._begin = self.committed = commit.snapshot.watermark
-        """Watermark of the last commit."""
+        self._begin = commit.snapshot.watermark
         self._interval_s = interval_s
         delay_s = policy.streaming().max_delay_s
         self._max_delay_ms = None if delay_s is None else delay_s * 1000
         reach = largest_span(policy.streaming().delta, BLOCK_RECORDS)
         self._flow = Flow(policy, Encoder(policy), reach=reach, clusters=commit.snapshot.clusters)
-        self._outbox = Outbox()
-        self._waiting_rows = self._waiting_bytes = 0
-        self._figures: list[tuple[Figures, float, Float64Vector]] = []
-        self._transaction: asyncio.Task[None] | None = None
-        self._last_commit = now()
-        self._at = commit.at
         # The client revokes partitions in a task of its own, while the loop may be in the middle of a block.
         self._turn = asyncio.Lock()
         self._is_closed = False
@@ -125,7 +91,12 @@ class Lane:
     @property
     def is_full(self) -> bool:
         """Whether reading should wait for a transaction to end."""
-        return self._waiting_rows >= FULL_ROWS or self._waiting_bytes >= FULL_BYTES
+        return self._outgoing.is_full
+
+    @property
+    def committed(self) -> int:
+        """Watermark of the last commit."""
+        return self._outgoing.committed
 
     @property
     def is_restoring(self) -> bool:
@@ -139,9 +110,7 @@ class Lane:
 
     def check(self) -> None:
         """Raise what a transaction in the background ended with."""
-        if self._transaction is not None and self._transaction.done():
-            task, self._transaction = self._transaction, None
-            task.result()
+        self._outgoing.check()
 
     async def tick(self, *, at_end: bool) -> None:
         """Do what is due by the clock: a transaction, or letting everything leave at the end of the log."""
@@ -157,17 +126,16 @@ class Lane:
             await self._carry_out_drain()
         elif at_end and self._is_overdue():
             await self._drain()
-        if self._has_news and self._transaction is None and self._is_time_to_commit():
-            # Packed now: when the task begins, more may have been read.
-            self._transaction = asyncio.create_task(self._send(self._pack()))
+        if self._has_news and not self._outgoing.is_busy and self._is_time_to_commit():
+            self._outgoing.dispatch(self.progress.snapshot())
 
     @property
     def _has_news(self) -> bool:
         # The watermark alone is worth a commit when it passes what is no record: else lag would never be nothing.
-        return bool(self._outbox) or self.progress.watermark > self.committed
+        return bool(self._outgoing) or self.progress.watermark > self.committed
 
     def _is_time_to_commit(self) -> bool:
-        passed_s = self._now() - self._last_commit
+        passed_s = self._now() - self._outgoing.packed_s
         is_due = passed_s >= self._interval_s or passed_s < 0  # somebody set the clock back
         return is_due and self.progress.is_fit_to_commit
 
@@ -205,10 +173,10 @@ class Lane:
                     await self._carry_out_drain()
                     continue
                 end = end if unread is None else unread
-            await self._block(todo[start:end])
+            self._block(todo[start:end])
             start = end
 
-    async def _block(self, messages: Sequence[Message]) -> None:
+    def _block(self, messages: Sequence[Message]) -> None:
         stamps = Stamps.of(messages)
         self._check_order(stamps.offsets)
         self._check_anchor(stamps)
@@ -217,12 +185,13 @@ class Lane:
             block = self._admission.admit(block, stamps.offsets[block.index])
         fates = settle(self.progress, stamps, block, self._begin, round(self._now() * 1000))
         for offset, reason in fates.refused:
-            self._refer(offset, reason)
-        self._count("in", "", fates.unread)
+            self._outgoing.refer(offset, reason)
+        self._metrics.records.labels("in", "", self.topic, self.partition).inc(fates.unread)
         self.cursor = messages[-1].offset + 1
         self._give_up_vanished(self.cursor)
         if fates.is_by_clock:
-            await self._commit_now()
+            # Packed before anything is decided that rests on it: a second try may not refuse them.
+            self._outgoing.dispatch(self.progress.snapshot())
         if len(fates.marks):
             self._metrics.clip(self.topic, self.partition, block.clipped)
             kept = block if fates.chosen.all() else block.only(fates.chosen)
@@ -249,7 +218,7 @@ class Lane:
         if gone:
             self.progress.resolve(gone)
             for offset in gone:
-                self._refer(offset, Reason.SUPPRESSED)
+                self._outgoing.refer(offset, Reason.SUPPRESSED)
 
     # ------------------------------------------------------------------ decisions
 
@@ -260,95 +229,40 @@ class Lane:
         progress.clusters += len(outcome.clusters)
         progress.resolve(outcome.suppressed)
         for offset in outcome.suppressed:
-            self._refer(offset, Reason.SUPPRESSED)
-        self._outbox.clusters += outcome.clusters
-        self._waiting_rows += len(seen)
-        self._waiting_bytes += sum(sum(map(len, cluster.rows)) for cluster in outcome.clusters)
-        if outcome.figures is not None:
-            held_s = self._now() - np.array(seen) / 1000
-            self._figures.append((outcome.figures, outcome.spread, held_s))
+            self._outgoing.refer(offset, Reason.SUPPRESSED)
+        self._outgoing.add(outcome, self._now() - np.array(seen) / 1000)
         if outcome.early:
             self._metrics.early.labels(self.topic, self.partition).inc(outcome.early)
-
-    def _refer(self, offset: int, reason: Reason) -> None:
-        self._outbox.references.append(Reference(offset, reason.value))
-
-    def _count(self, outcome: str, reason: str, count: int = 1) -> None:
-        self._metrics.records.labels(outcome, reason, self.topic, self.partition).inc(count)
 
     async def finish(self) -> None:
         """Let everything held leave and take nothing more in: the operator asked for it."""
         async with self._turn:
             if not (self._is_closed or self.is_finished or self.progress.is_replaying):
                 await self._drain()
-                if self._has_news or self._transaction is not None:
-                    await self._commit_now()
+                if self._has_news or self._outgoing.is_busy:
+                    await self._outgoing.commit(self.progress.snapshot())
                 self.is_finished = True
 
     async def _drain(self) -> None:
         # The decision comes from a clock or an operator, and would fall otherwise a second time.
         if self.progress.held:
             self.progress.drain = self.progress.next_offset
-            await self._commit_now()
+            await self._outgoing.commit(self.progress.snapshot())
             await self._carry_out_drain()
 
     async def _carry_out_drain(self) -> None:
         self._decided(self._flow.flush())
         self.progress.drain = None
-        await self._commit_now()
-
-    # ------------------------------------------------------------------ transactions
-
-    async def _commit_now(self) -> None:
-        # Whatever is decided after this is decided on committed ground.
-        if self._transaction is not None:
-            await self._transaction
-            self._transaction = None
-        await self._send(self._pack())
-
-    def _pack(self) -> _Parcel:
-        """Take what waits, and the progress that goes with it."""
-        self._last_commit = self._now()
-        # Never earlier than a commit before: nothing in the output is later than the last one, which a start checks.
-        self._at = max(self._at, round(self._last_commit * 1000))
-        commit = Commit(self.progress.snapshot(), self._policy.fingerprint, self._at)
-        parcel = _Parcel(self._outbox, commit, self._waiting_rows, self._figures)
-        self._outbox, self._figures, self._waiting_rows, self._waiting_bytes = Outbox(), [], 0, 0
-        return parcel
-
-    async def _send(self, parcel: _Parcel) -> None:
-        outbox, commit, started = parcel.outbox, parcel.commit, self._now()
-        watermark = commit.snapshot.watermark
-        try:
-            metadata = self._seal.encode(commit, self.topic, self.partition)
-            await self._sink.publish(outbox, watermark, metadata, commit.at)
-        except BrokerError:
-            self._metrics.transactions.labels("aborted").inc()
-            raise
-        self.committed = watermark
-        self._metrics.transactions.labels("committed").inc()
-        self._metrics.transaction_seconds.observe([max(0.0, self._now() - started)])
-        self._account(outbox, parcel.rows, parcel.figures)
-
-    def _account(self, outbox: Outbox, rows: int, figures: list[tuple[Figures, float, Float64Vector]]) -> None:
-        """Count what a committed transaction carried: what was not committed has not happened."""
-        if rows:
-            self._count("released", "", rows)
-            self._metrics.clusters.labels(self.topic, self.partition).inc(len(outbox.clusters))
-        for reason, count in Counter(reference.reason for reference in outbox.references).items():
-            self._count("suppressed" if reason == Reason.SUPPRESSED else "quarantined", reason, count)
-        for of_block, spread, seconds in figures:
-            self._metrics.observe(of_block, spread, seconds)
+        await self._outgoing.commit(self.progress.snapshot())
 
     async def close(self, *, finish: bool) -> None:
         """Let go of the partition; with ``finish`` commit what is decided first."""
         async with self._turn:
             self._is_closed = True
             try:
-                if finish and (self._outbox or self._transaction is not None) and self.progress.is_fit_to_commit:
-                    await self._commit_now()
-                elif self._transaction is not None:
-                    self._transaction.cancel()
-                    await asyncio.wait([self._transaction])
+                if finish and (self._outgoing or self._outgoing.is_busy) and self.progress.is_fit_to_commit:
+                    await self._outgoing.commit(self.progress.snapshot())
+                else:
+                    await self._outgoing.abandon()
             finally:
                 await self._sink.close()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from shoal.errors import BrokerUnavailableError, GuaranteeError, InputError
-from shoal.kafka import lane as lane_module
+from shoal.kafka import outgoing
 from shoal.kafka.fates import AHEAD_MS
 from shoal.kafka.lane import Lane
 from shoal.kafka.metadata import Commit, decode, encode
@@ -98,10 +98,49 @@ async def turn(lane: Lane, clock: Clock, *, at_end: bool = False) -> None:
     lane.check()
 
 
+@pytest.mark.parametrize("fails", [False, True])
+async def test_nothing_decided_after_the_clock_refused_a_record_is_sent_before_that_is_committed(
+    fails: bool,  # noqa: FBT001
+) -> None:
+    policy, clock, sink = policy_of(), Clock(), Sink(gate=asyncio.Event())
+    lane = lane_of(policy, sink, clock=clock)
+    await lane.intake([*map(record, range(8)), record(8, START_MS + 3 * AHEAD_MS), *map(record, range(9, 30))])
+    # One block, and what the clock refused in it was packed before the block was decided on.
+    await turn(lane, clock)
+    assert sink.published == []
+    assert sink.gate is not None
+    if fails:
+        sink.errors.append(BrokerUnavailableError("gone"))
+    sink.gate.set()
+    if fails:
+        with pytest.raises(BrokerUnavailableError):
+            await turn(lane, clock)
+        with pytest.raises(BrokerUnavailableError):
+            await turn(lane, clock)
+        assert sink.published == []
+        return
+    await turn(lane, clock)
+    await turn(lane, clock)
+    (first, at_first), (second, _) = sink.published
+    assert (first.clusters, [one.offset for one in first.references], at_first.void) == ([], [8], (8,))
+    assert at_first.held == tuple(offset for offset in range(30) if offset != 8)
+    assert second.clusters
+
+
+async def test_reading_waits_when_too_many_transactions_wait_for_each_other() -> None:
+    policy, sink = policy_of(), Sink(gate=asyncio.Event())
+    lane = lane_of(policy, sink)
+    assert not lane.is_full
+    for offset in range(outgoing.FULL_PARCELS):
+        await lane.intake([record(offset, START_MS + 3 * AHEAD_MS)])
+    assert lane.is_full
+
+
 async def test_a_record_that_the_clock_refused_does_not_move_the_event_clock_when_it_is_looked_at_again() -> None:
     policy, clock, sink = policy_of(max_delay_s=3.0), Clock(), Sink()
     lane = lane_of(policy, sink, clock=clock)
     await lane.intake([record(0, START_MS + 3 * AHEAD_MS)])
+    await turn(lane, clock)
     assert [reference.reason for reference in sink.published[0][0].references] == ["invalid"]
     again = lane_of(policy, sink, sink.published[-1][1], clock)
     again.look_back(0)
@@ -171,7 +210,7 @@ async def test_a_clock_that_was_set_back_does_not_stop_commits() -> None:
 
 
 async def test_reading_waits_when_too_many_bytes_wait_for_a_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lane_module, "FULL_BYTES", 10_000)
+    monkeypatch.setattr(outgoing, "FULL_BYTES", 10_000)
     lane = lane_of(policy_of(), Sink(gate=asyncio.Event()))
     await lane.intake([record(offset, note="n" * 4000) for offset in range(4)])
     assert not lane.is_full
