@@ -159,7 +159,7 @@ def about_static_sets(found: StaticSets) -> list[str]:
         "",
         f"Limits: tree {FASTER:.0f} x scan at n = 50,000; loss {LESS} at n = 100,000.",
         "",
-        "Sum of squared errors on the reference tables (best published for Census, k = 3: 767); the last column after",
+        "Sum of squared errors on the reference tables (lowest published one that we could read for Census, k = 3: 767); the last column after",
         "annealing for a time.",
         "",
         f"| table | k | `mdav` | `vmdav` | `auto` + descent | + anneal, {ANNEALING_S:.0f} s |",

@@ -130,10 +130,10 @@ def test_descent_after_mdav_stays_below_what_its_study_had(data_dir: Path, table
         ("tarragona", 10, 3330.0),
     ],
 )
-def test_two_million_changes_of_annealing_are_far_below_any_published_heuristic(
+def test_two_million_changes_of_annealing_are_below_every_published_figure_we_could_read(
     data_dir: Path, table: str, k: int, sse: float
 ) -> None:
-    """Bounds, not values: which partition is found depends on the seed. Best published Census k = 3: 767 [2]."""
+    """Bounds, not values: which partition is found depends on the seed. For Census, k = 3, that is 767 [2]."""
     values = standardised(data_dir, table)
     labels = microaggregate(values, k, "auto", "anneal", pace=lambda tried: tried / 2e6)
     assert loss_of(values, labels) <= sse
