@@ -10,18 +10,22 @@ from numpy.typing import NDArray
 __all__ = [
     "BoolMatrix",
     "BoolVector",
+    "Float64Cube",
     "Float64Matrix",
     "Float64Vector",
     "Int8Vector",
+    "Int32Matrix",
     "Int32Vector",
     "Int64Matrix",
     "Int64Vector",
 ]
 
+Float64Cube: TypeAlias = NDArray[np.float64]
 Float64Matrix: TypeAlias = NDArray[np.float64]
 Float64Vector: TypeAlias = NDArray[np.float64]
 Int64Matrix: TypeAlias = NDArray[np.int64]
 Int64Vector: TypeAlias = NDArray[np.int64]
+Int32Matrix: TypeAlias = NDArray[np.int32]
 Int32Vector: TypeAlias = NDArray[np.int32]
 Int8Vector: TypeAlias = NDArray[np.int8]
 BoolVector: TypeAlias = NDArray[np.bool_]

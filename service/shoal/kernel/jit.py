@@ -63,7 +63,7 @@ def _cache_folder() -> Path | None:
     kernel it calls has changed. So the folder is named by the text of the whole room.
     """
     here = Path(__file__).parent
-    text = b"\0".join(path.read_bytes() for path in sorted(here.glob("*.py")))
+    text = b"\0".join(path.read_bytes() for path in sorted(here.rglob("*.py")))
     name = f"shoal-{hashlib.sha256(text).hexdigest()[:16]}"
     chosen = os.environ.get("NUMBA_CACHE_DIR")
     places = [Path(chosen)] if chosen else [here / "__pycache__", *_user_caches()]

@@ -1,0 +1,1 @@
+"""The arithmetic of finished tables: partitioners and their refinement over a matrix of records."""

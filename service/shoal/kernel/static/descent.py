@@ -1,0 +1,209 @@
+"""Descent: change a partition for the better among near neighbours until no change tried makes it better.
+
+Changes are: a record relocates, two swap, a cluster is dissolved into its neighbours, a new one is created round a
+record, three clusters pass a record on in a ring.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from shoal.kernel.arrays import BoolMatrix, BoolVector, Int32Matrix, Int64Vector
+from shoal.kernel.jit import njit, njit_in_place
+from shoal.kernel.static.grouping import (
+    MOST,
+    SMALLEST,
+    SPARES,
+    Grouping,
+    cost_to_join,
+    cost_to_swap,
+    gain_of_leaving,
+    loss,
+    move,
+    settle,
+)
+from shoal.kernel.static.rings import turn
+from shoal.kernel.static.trail import Trail, empty_trail, step, take_back
+
+__all__ = ["create", "descend", "dissolve"]
+
+NOBODY = -1
+ALONE, NEW, RING = 0, 1, 2
+"""What is tried with a record: relocation and swap, a cluster of its own, a ring."""
+WORTHWHILE = 1e-10
+"""Of the mean loss of a record: what a change must gain. Records of equal values would go round in circles."""
+
+
+class Agenda(NamedTuple):
+    """What has changed since it was last looked at, and scratch."""
+
+    waiting: BoolMatrix  # (3, n): records in a cluster that has changed since this was tried with them
+    fresh: BoolVector  # (clusters,): clusters that have changed
+    stamps: Int64Vector  # (clusters,): the last record that has asked this cluster
+    trail: Trail
+
+
+@njit
+def descend(grouping: Grouping, neighbours: Int32Matrix, rounds: int) -> None:
+    """Change the partition until nothing is gained, or for so many rounds."""
+    n, clusters = grouping.labels.size, grouping.sizes.size
+    worthwhile = WORTHWHILE * loss(grouping) / n
+    agenda = Agenda(
+        np.ones((3, n), np.bool_),
+        np.ones(clusters, np.bool_),
+        np.full(clusters, NOBODY),
+        empty_trail(grouping.members.shape[1]),
+    )
+    for _ in range(rounds):
+        changes = 0
+        agenda.stamps.fill(NOBODY)
+        for i in range(n):
+            if agenda.waiting[ALONE, i]:
+                agenda.waiting[ALONE, i] = False
+                changes += _improve(grouping, neighbours, i, agenda, worthwhile)
+        changes += _rebuild(grouping, neighbours, agenda, worthwhile)
+        if changes == 0:
+            changes = _pass_on(grouping, neighbours, agenda, worthwhile)
+        if changes == 0:
+            return
+        settle(grouping)
+
+
+@njit
+def _improve(grouping: Grouping, neighbours: Int32Matrix, i: int, agenda: Agenda, worthwhile: float) -> int:
+    """Do the best relocation or swap of a record, if there is one that pays; return whether there was."""
+    own = grouping.labels[i]
+    best, partner, target = -worthwhile, NOBODY, NOBODY
+    gain = gain_of_leaving(grouping, i) if grouping.sizes[own] > grouping.state[SMALLEST] else -np.inf
+    agenda.stamps[own] = i
+    for neighbour in neighbours[i]:
+        cluster = grouping.labels[neighbour]
+        if agenda.stamps[cluster] == i:
+            continue
+        agenda.stamps[cluster] = i
+        if grouping.sizes[cluster] < grouping.state[MOST]:
+            change = cost_to_join(grouping, i, cluster) - gain
+            if change < best:
+                best, partner, target = change, NOBODY, cluster
+        change, other = _best_swap(grouping, i, cluster)
+        if change < best:
+            best, partner, target = change, other, cluster
+    if target == NOBODY:
+        return 0
+    move(grouping, i, target)
+    if partner != NOBODY:
+        move(grouping, partner, own)
+    _wake(grouping, own, agenda)
+    _wake(grouping, target, agenda)
+    return 1
+
+
+@njit_in_place
+def _best_swap(grouping: Grouping, i: int, cluster: int) -> tuple[float, int]:
+    """Return the change of the best swap with a member of another cluster, and with which."""
+    best, partner = np.inf, NOBODY
+    for x in range(grouping.sizes[cluster]):
+        other = grouping.members[cluster, x]
+        change = cost_to_swap(grouping, i, other)
+        if change < best:
+            best, partner = change, other
+    return best, partner
+
+
+@njit
+def _rebuild(grouping: Grouping, neighbours: Int32Matrix, agenda: Agenda, worthwhile: float) -> int:
+    """Dissolve clusters and create clusters where it pays; return how often it did."""
+    changes, trail = 0, agenda.trail
+    for cluster in range(grouping.sizes.size):
+        if agenda.fresh[cluster] and grouping.sizes[cluster] > 0:
+            agenda.fresh[cluster] = False
+            if dissolve(grouping, neighbours, cluster, trail) < -worthwhile:
+                changes += 1
+                _wake_moved(grouping, agenda)
+            else:
+                take_back(grouping, trail)
+    for i in range(grouping.labels.size):
+        if agenda.waiting[NEW, i]:
+            agenda.waiting[NEW, i] = False
+            if create(grouping, neighbours, i, trail) < -worthwhile:
+                changes += 1
+                _wake_moved(grouping, agenda)
+            else:
+                take_back(grouping, trail)
+    return changes
+
+
+@njit
+def _pass_on(grouping: Grouping, neighbours: Int32Matrix, agenda: Agenda, worthwhile: float) -> int:
+    """Turn rings where it pays; return how often it did."""
+    changes = 0
+    agenda.stamps.fill(NOBODY)
+    for i in range(grouping.labels.size):
+        if agenda.waiting[RING, i]:
+            agenda.waiting[RING, i] = False
+            if turn(grouping, neighbours, i, agenda.stamps, agenda.trail, worthwhile):
+                changes += 1
+                _wake_moved(grouping, agenda)
+    return changes
+
+
+@njit_in_place
+def _wake(grouping: Grouping, cluster: int, agenda: Agenda) -> None:
+    """Remember that a cluster has changed."""
+    agenda.fresh[cluster] = True
+    for x in range(grouping.sizes[cluster]):
+        for kind in range(agenda.waiting.shape[0]):
+            agenda.waiting[kind, grouping.members[cluster, x]] = True
+
+
+@njit
+def _wake_moved(grouping: Grouping, agenda: Agenda) -> None:
+    """Remember which clusters have changed, and forget the trail."""
+    trail = agenda.trail
+    for x in range(trail.steps[0]):
+        _wake(grouping, trail.clusters[x], agenda)
+        _wake(grouping, grouping.labels[trail.records[x]], agenda)
+    trail.steps[0] = 0
+
+
+@njit
+def dissolve(grouping: Grouping, neighbours: Int32Matrix, cluster: int, trail: Trail) -> float:
+    """Move all members to clusters near them, each to the cheapest; return the change, infinite if one finds none."""
+    total = 0.0
+    while grouping.sizes[cluster] > 0:
+        i = grouping.members[cluster, grouping.sizes[cluster] - 1]
+        best, target = np.inf, NOBODY
+        for neighbour in neighbours[i]:
+            other = grouping.labels[neighbour]
+            if other != cluster and grouping.sizes[other] < grouping.state[MOST]:
+                cost = cost_to_join(grouping, i, other)
+                if cost < best:
+                    best, target = cost, other
+        if target == NOBODY:
+            return np.inf
+        total += best - gain_of_leaving(grouping, i) * (grouping.sizes[cluster] > 1)
+        step(grouping, trail, i, target)
+    grouping.spares[grouping.state[SPARES]] = cluster
+    grouping.state[SPARES] += 1
+    return total
+
+
+@njit
+def create(grouping: Grouping, neighbours: Int32Matrix, i: int, trail: Trail) -> float:
+    """Make a cluster of a record and its nearest that can be spared; return the change, infinite if too few."""
+    if grouping.state[SPARES] == 0 or grouping.sizes[grouping.labels[i]] <= grouping.state[SMALLEST]:
+        return np.inf
+    grouping.state[SPARES] -= 1
+    cluster = grouping.spares[grouping.state[SPARES]]
+    k = grouping.state[SMALLEST]
+    total = -gain_of_leaving(grouping, i)
+    step(grouping, trail, i, cluster)
+    for neighbour in neighbours[i]:
+        if grouping.sizes[cluster] == k:
+            return total
+        if grouping.labels[neighbour] != cluster and grouping.sizes[grouping.labels[neighbour]] > k:
+            total += cost_to_join(grouping, neighbour, cluster) - gain_of_leaving(grouping, neighbour)
+            step(grouping, trail, neighbour, cluster)
+    return total if grouping.sizes[cluster] == k else np.inf

@@ -1,0 +1,157 @@
+"""A partition that can be changed record by record, and what each change would cost, in O(d).
+
+Costs are differences of distances to centroids, not of sums of squares: nothing cancels where records lie far out.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from shoal.kernel.arrays import Float64Matrix, Int32Vector, Int64Matrix, Int64Vector
+from shoal.kernel.jit import njit, njit_in_place
+
+__all__ = [
+    "MOST",
+    "SMALLEST",
+    "SPARES",
+    "Grouping",
+    "cost_to_join",
+    "cost_to_swap",
+    "gain_of_leaving",
+    "gather",
+    "loss",
+    "move",
+    "settle",
+]
+
+SMALLEST, MOST, SPARES = 0, 1, 2
+
+
+class Grouping(NamedTuple):
+    """Which records are in which cluster, and where its centroid is."""
+
+    rows: Float64Matrix  # (n, d), about the origin
+    labels: Int64Vector  # (n,)
+    places: Int64Vector  # (n,): of each record among the members of its cluster
+    members: Int64Matrix  # (clusters, room)
+    sizes: Int64Vector  # (clusters,)
+    centres: Float64Matrix  # (clusters, d)
+    spares: Int64Vector  # (clusters,): numbers of empty clusters, a stack
+    state: Int64Vector  # k, most records that a cluster may grow to, how many are spare
+
+
+@njit
+def gather(rows: Float64Matrix, labels: Int32Vector, k: int) -> Grouping:
+    """Return the partition of ``labels``; clusters above 2k - 1 may shrink, none may grow beyond."""
+    n, d = rows.shape
+    clusters = 0
+    for label in labels:
+        clusters = max(clusters, label + 1)
+    sizes = np.zeros(max(clusters, n // k) + 1, np.int64)
+    for label in labels:
+        sizes[label] += 1
+    room = 2 * k
+    for size in sizes:
+        room = max(room, size + 1)
+    grouping = Grouping(
+        rows,
+        np.zeros(n, np.int64),
+        np.zeros(n, np.int64),
+        np.zeros((sizes.size, room), np.int64),
+        np.zeros(sizes.size, np.int64),
+        np.zeros((sizes.size, d)),
+        np.zeros(sizes.size, np.int64),
+        np.zeros(3, np.int64),
+    )
+    grouping.state[SMALLEST], grouping.state[MOST] = k, 2 * k - 1
+    for i in range(n):
+        label = labels[i]
+        grouping.labels[i], grouping.places[i] = label, grouping.sizes[label]
+        grouping.members[label, grouping.sizes[label]] = i
+        grouping.sizes[label] += 1
+    for cluster in range(sizes.size - 1, -1, -1):
+        if sizes[cluster] == 0:
+            grouping.spares[grouping.state[SPARES]] = cluster
+            grouping.state[SPARES] += 1
+    settle(grouping)
+    return grouping
+
+
+@njit
+def settle(grouping: Grouping) -> None:
+    """Compute all centroids anew: moving them along leaves a little rounding each time."""
+    for cluster in range(grouping.sizes.size):
+        size = grouping.sizes[cluster]
+        for j in range(grouping.rows.shape[1]):
+            total = 0.0
+            for x in range(size):
+                total += grouping.rows[grouping.members[cluster, x], j]
+            grouping.centres[cluster, j] = total / max(size, 1)
+
+
+@njit
+def loss(grouping: Grouping) -> float:
+    """Return the sum of squared distances to the centroids."""
+    total = 0.0
+    for i in range(grouping.labels.size):
+        total += _square(grouping.rows, i, grouping.centres, grouping.labels[i])
+    return total
+
+
+@njit_in_place
+def _square(rows: Float64Matrix, row: int, others: Float64Matrix, other: int) -> float:
+    total = 0.0
+    for j in range(rows.shape[1]):
+        away = rows[row, j] - others[other, j]
+        total += away * away
+    return total
+
+
+@njit_in_place
+def move(grouping: Grouping, i: int, cluster: int) -> None:
+    """Take a record out of its cluster and put it into another."""
+    own, place = grouping.labels[i], grouping.places[i]
+    size = grouping.sizes[own] - 1
+    last = grouping.members[own, size]
+    grouping.members[own, place] = last
+    grouping.places[last] = place
+    grouping.sizes[own] = size
+    other_size = grouping.sizes[cluster] + 1
+    grouping.members[cluster, other_size - 1] = i
+    grouping.places[i] = other_size - 1
+    grouping.labels[i] = cluster
+    grouping.sizes[cluster] = other_size
+    shrink, grow = 1.0 / max(size, 1), 1.0 / other_size
+    for j in range(grouping.rows.shape[1]):
+        value = grouping.rows[i, j]
+        grouping.centres[own, j] -= (value - grouping.centres[own, j]) * shrink
+        grouping.centres[cluster, j] += (value - grouping.centres[cluster, j]) * grow
+
+
+@njit_in_place
+def gain_of_leaving(grouping: Grouping, i: int) -> float:
+    """Return by how much the loss falls when a record leaves its cluster."""
+    own = grouping.labels[i]
+    size = grouping.sizes[own]
+    return float(_square(grouping.rows, i, grouping.centres, own) * (size / max(size - 1, 1)))
+
+
+@njit_in_place
+def cost_to_join(grouping: Grouping, i: int, cluster: int) -> float:
+    """Return by how much the loss rises when a record joins another cluster."""
+    size = grouping.sizes[cluster]
+    return float(_square(grouping.rows, i, grouping.centres, cluster) * (size / (size + 1)))
+
+
+@njit_in_place
+def cost_to_swap(grouping: Grouping, one: int, other: int) -> float:
+    """Return by how much the loss rises when two records of different clusters change places."""
+    own, its = grouping.labels[one], grouping.labels[other]
+    weight = 1.0 / grouping.sizes[own] + 1.0 / grouping.sizes[its]
+    total = 0.0
+    for j in range(grouping.rows.shape[1]):
+        way = grouping.rows[other, j] - grouping.rows[one, j]
+        total += way * (2.0 * (grouping.centres[its, j] - grouping.centres[own, j]) - weight * way)
+    return total

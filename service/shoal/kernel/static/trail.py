@@ -1,0 +1,51 @@
+"""Moves that can be taken back."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from shoal.kernel.arrays import Int64Vector
+from shoal.kernel.jit import njit, njit_in_place
+from shoal.kernel.static.grouping import SPARES, Grouping, move
+
+__all__ = ["Trail", "empty_trail", "step", "take_back"]
+
+
+class Trail(NamedTuple):
+    """What was moved and from where, so that it can be taken back."""
+
+    records: Int64Vector
+    clusters: Int64Vector
+    steps: Int64Vector  # (1,): how many
+
+
+@njit
+def empty_trail(room: int) -> Trail:
+    """Return a trail of up to ``room`` moves."""
+    return Trail(np.zeros(room, np.int64), np.zeros(room, np.int64), np.zeros(1, np.int64))
+
+
+@njit_in_place
+def step(grouping: Grouping, trail: Trail, i: int, cluster: int) -> None:
+    """Move a record and remember it."""
+    x = trail.steps[0]
+    trail.records[x], trail.clusters[x] = i, grouping.labels[i]
+    trail.steps[0] = x + 1
+    move(grouping, i, cluster)
+
+
+@njit
+def take_back(grouping: Grouping, trail: Trail) -> None:
+    """Undo all moves of a trail, the last one first."""
+    while trail.steps[0] > 0:
+        trail.steps[0] -= 1
+        x = trail.steps[0]
+        own = grouping.labels[trail.records[x]]
+        if grouping.sizes[own] == 1:  # was made of a spare one
+            grouping.spares[grouping.state[SPARES]] = own
+            grouping.state[SPARES] += 1
+        if grouping.sizes[trail.clusters[x]] == 0:  # was made spare
+            grouping.state[SPARES] -= 1
+        move(grouping, trail.records[x], trail.clusters[x])

@@ -1,0 +1,208 @@
+"""Every partitioner of finished tables × every check, and each against its plain twin, label for label."""
+
+from __future__ import annotations
+
+import os
+from itertools import pairwise, product
+
+import numpy as np
+import pytest
+from oracle import partitions as naive
+from shoal.engine.static import ALGORITHMS, microaggregate, parameters_of
+from shoal.engine.static.hilbert import order_along_curve
+from shoal.errors import ParameterError
+from shoal.kernel.arrays import Float64Matrix, Int32Vector
+from shoal.kernel.static import curve
+from shoal.kernel.static import mdav as kernel
+
+pytestmark = pytest.mark.conformance
+
+SLOW = os.environ.get("NUMBA_DISABLE_JIT") == "1"
+QUICK = {"genetic": {"generations": 20}}
+"""Without compilation a thousand generations take minutes."""
+
+
+def shapes(size: int = 61) -> dict[str, Float64Matrix]:
+    """Tables at whose edges something once broke, or easily could."""
+    random = np.random.default_rng(5)
+    return {
+        "uniform": random.random((size, 3)),
+        "one attribute": random.random((size, 1)),
+        "many attributes": random.standard_normal((size, 15)),
+        "lattice": random.integers(0, 4, (size, 2)).astype(np.float64),
+        "duplicates": np.repeat(random.random((size // 6 + 1, 2)), 6, axis=0)[:size],
+        "all the same": np.ones((size, 2)),
+        "two values": random.integers(0, 2, (size, 1)).astype(np.float64),
+        "heavy tails": np.exp(3.0 * random.standard_normal((size, 3))),
+        "far from the origin": 1e9 + random.random((size, 2)),
+        "far apart": np.concatenate((random.random((size // 2, 2)), 1e6 + random.random((size - size // 2, 2)))),
+        "tiny": 1e-150 * random.random((size, 2)),
+        "a line in space": np.arange(size)[:, None] * np.array([[1.0, 2.0, 4.0]]),
+    }
+
+
+def run(name: str, table: Float64Matrix, k: int, seed: int = 0) -> Int32Vector:
+    return microaggregate(table, k, name, seed=seed, parameters=QUICK.get(name))
+
+
+def clusters_of(labels: Int32Vector) -> list[list[int]]:
+    return [sorted(np.flatnonzero(labels == label).tolist()) for label in range(int(labels.max()) + 1)]
+
+
+def loss_of(table: Float64Matrix, labels: Int32Vector) -> float:
+    return naive.loss(table.tolist(), clusters_of(labels))
+
+
+@pytest.fixture(params=sorted(ALGORITHMS))
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(params=sorted(shapes()))
+def shape(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def suits(name: str, table: Float64Matrix) -> bool:
+    return name != "optimal" or table.shape[1] == 1
+
+
+def test_clusters_have_k_records_and_seldom_twice_as_many(name: str, shape: str) -> None:
+    table = shapes()[shape] if suits(name, shapes()[shape]) else shapes()["one attribute"]
+    for k in (2, 3, 10, 30, 31, 61):
+        labels = run(name, table, k)
+        sizes = np.bincount(labels)
+        assert labels.shape == (61,)
+        assert labels.dtype == np.int32
+        assert sizes.min() >= k
+        assert sizes.max() <= (3 * k - 2 if name == "vmdav" else 2 * k - 1)
+
+
+def test_the_same_seed_gives_the_same_labels_and_the_table_is_left_alone(name: str) -> None:
+    table = shapes()["one attribute" if name == "optimal" else "heavy tails"]
+    before = table.copy()
+    assert run(name, table, 4, seed=7).tolist() == run(name, table, 4, seed=7).tolist()
+    assert table.tolist() == before.tolist()
+
+
+def test_the_fewest_records_there_can_be_are_one_cluster(name: str) -> None:
+    assert run(name, np.array([[1.0], [2.0], [5.0]]), 3).tolist() == [0, 0, 0]
+    assert run(name, np.array([[1.0], [2.0], [5.0]]), 2).tolist() == [0, 0, 0]
+
+
+def test_the_order_of_the_bytes_in_memory_makes_no_difference(name: str) -> None:
+    table = shapes()["one attribute" if name == "optimal" else "uniform"]
+    assert run(name, np.asfortranarray(table), 5).tolist() == run(name, table, 5).tolist()
+
+
+def test_mdav_is_its_twin(shape: str) -> None:
+    table = shapes()[shape]
+    for k in (2, 3, 7, 20, 31):
+        expected = naive.mdav(table.tolist(), k)
+        assert clusters_of(kernel.by_scan(table, k)) == [sorted(cluster) for cluster in expected]
+
+
+@pytest.mark.parametrize("width", [1, 3, 32])
+def test_mdav_through_a_tree_gives_the_labels_of_plain_mdav(shape: str, width: int) -> None:
+    for size, k in product((12, 61, 300) if SLOW else (12, 61, 300, 2000), (2, 3, 10)):
+        table = shapes(size)[shape]
+        assert kernel.by_tree(table, k, width).tolist() == kernel.by_scan(table, k).tolist()
+
+
+def test_md_is_its_twin(shape: str) -> None:
+    table = shapes(40)[shape]
+    for k in (2, 3, 7, 20, 21):
+        assert clusters_of(run("md", table, k)) == [sorted(cluster) for cluster in naive.md(table.tolist(), k)]
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.2, 1.1, 10.0])
+def test_vmdav_is_its_twin(shape: str, gamma: float) -> None:
+    table = shapes(40)[shape]
+    for k in (2, 3, 7, 21):
+        labels = microaggregate(table, k, "vmdav", parameters={"gamma": gamma})
+        assert clusters_of(labels) == [sorted(cluster) for cluster in naive.vmdav(table.tolist(), k, gamma)]
+
+
+@pytest.mark.parametrize(("bits", "d"), [(1, 1), (4, 1), (1, 2), (4, 2), (3, 3), (2, 4), (1, 6)])
+def test_the_curve_visits_every_cell_once_and_goes_to_a_neighbour_each_time(bits: int, d: int) -> None:
+    cells = np.array(list(product(range(2**bits), repeat=d)), np.float64)
+    keys = curve.places(cells, bits)
+    path = cells[np.lexsort((keys[1], keys[0]))]
+    assert sorted((keys[0].astype(object) * 2**curve.WORD_BITS + keys[1]).tolist()) == sorted(
+        set((keys[0].astype(object) * 2**curve.WORD_BITS + keys[1]).tolist())
+    )
+    assert {float(np.abs(after - before).sum()) for before, after in pairwise(path)} <= {1.0}
+
+
+def test_a_place_of_two_words_still_tells_neighbours_apart() -> None:
+    cells = np.array([[0.0] * 5, [2.0**20 - 1] * 5, *(np.eye(5) + 5.0), [5.0] * 5])
+    keys = curve.places(cells, 20)
+    assert len(set(zip(*keys.tolist(), strict=True))) == len(cells)
+
+
+def test_hilbert_is_the_best_partition_along_its_order(shape: str) -> None:
+    table = shapes(40)[shape]
+    order = order_along_curve(table)
+    for k in (2, 5, 20):
+        labels = run("hilbert", table, k)
+        assert (np.diff(labels[order]) >= 0).all()
+        best = naive.best_along(table.tolist(), order.tolist(), k)
+        assert loss_of(table, labels) == pytest.approx(best, rel=1e-9, abs=1e-300)
+
+
+def test_nothing_is_better_than_optimal() -> None:
+    random = np.random.default_rng(3)
+    for line in (random.random(9), random.integers(0, 4, 9), np.exp(4 * random.standard_normal(9)), np.zeros(9)):
+        table = line[:, None].astype(np.float64)
+        for k in (2, 3, 4):
+            assert loss_of(table, run("optimal", table, k)) == pytest.approx(naive.best_of_all(table.tolist(), k))
+
+
+def test_optimal_is_the_best_partition_along_the_line() -> None:
+    for shape in ("one attribute", "two values"):
+        table = shapes(80)[shape]
+        order = np.argsort(table[:, 0], kind="stable").tolist()
+        for k in (2, 3, 13, 40):
+            assert loss_of(table, run("optimal", table, k)) == pytest.approx(
+                naive.best_along(table.tolist(), order, k), rel=1e-9, abs=1e-12
+            )
+
+
+def test_the_genetic_search_never_loses_more_than_mdav(shape: str) -> None:
+    table = shapes()[shape]
+    for k in (2, 3, 7):
+        assert loss_of(table, run("genetic", table, k)) <= loss_of(table, run("mdav", table, k)) * (1 + 1e-12)
+
+
+def test_unknown_names_and_wrong_parameters_are_refused_with_what_there_is() -> None:
+    table = shapes()["uniform"]
+    with pytest.raises(ParameterError, match="use one of"):
+        microaggregate(table, 3, "best")
+    with pytest.raises(ParameterError, match="no parameter 'gama', there is gamma"):
+        microaggregate(table, 3, "vmdav", parameters={"gama": 1.0})
+    with pytest.raises(ParameterError, match="type float"):
+        microaggregate(table, 3, "vmdav", parameters={"gamma": "much"})
+    with pytest.raises(ParameterError, match="one attribute"):
+        microaggregate(table, 3, "optimal")
+    with pytest.raises(ParameterError, match="macro >= 2"):
+        microaggregate(table, 3, "genetic", parameters={"macro": 1})
+    with pytest.raises(ParameterError, match="measure"):
+        microaggregate(table, 3, "approximate", parameters={"measure": "none"})
+    assert parameters_of("vmdav") == {"gamma": 0.2}
+
+
+@pytest.mark.parametrize(
+    ("values", "k", "field"),
+    [
+        (np.zeros((5, 2)), 1, "k:"),
+        (np.zeros((5, 2)), 6, "k:"),
+        (np.zeros(5), 2, "values:"),
+        (np.zeros((5, 0)), 2, "values:"),
+        (np.full((5, 1), np.nan), 2, "values:"),
+        (np.full((5, 1), np.inf), 2, "values:"),
+        (np.full((5, 1), 1e200), 2, "values:"),
+    ],
+)
+def test_values_and_k_outside_their_domain_are_refused(values: Float64Matrix, k: int, field: str) -> None:
+    with pytest.raises(ParameterError, match=field):
+        microaggregate(values, k)

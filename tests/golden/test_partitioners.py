@@ -1,0 +1,139 @@
+"""Published sums of squared errors of the partitioners, on the reference tables.
+
+Every number is marked by its kind: *printed*, as the paper has it, to its last digit; *near*, the paper's with a gap
+that nobody explained; *ours*, without a published one.
+
+References
+----------
+.. [1] J. Domingo-Ferrer, A. Solanas and A. Martínez-Ballesté, "Privacy in Statistical Databases: k-Anonymity Through
+   Microaggregation", IEEE GrC 2006, Table I.
+.. [2] A. Martínez-Ballesté, A. Solanas, J. Domingo-Ferrer and J. M. Mateo-Sanz, "A Genetic Approach to Multivariate
+   Microaggregation for Database Privacy", ICDE Workshops 2007, Table 2.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from golden_tables import standardised
+from shoal import microaggregate
+from shoal.engine.static.refinement import loss_of
+
+pytestmark = pytest.mark.golden
+
+HALF_A_DIGIT = 0.00501
+"""Of a number that is printed with two decimals."""
+
+
+def loss(folder: Path, table: str, k: int, algorithm: str, **parameters: float) -> float:
+    values = standardised(folder, table)
+    return loss_of(values, microaggregate(values, k, algorithm, parameters=parameters))
+
+
+@pytest.mark.parametrize(("table", "n", "d"), [("census", 1080, 13), ("eia", 4092, 11), ("tarragona", 834, 13)])
+def test_the_total_sum_of_squares_is_the_number_of_cells(data_dir: Path, table: str, n: int, d: int) -> None:
+    values = standardised(data_dir, table)
+    assert values.shape == (n, d)
+    assert loss_of(values, np.zeros(n, np.int32)) == pytest.approx(n * d)
+
+
+@pytest.mark.parametrize(
+    ("table", "k", "sse"),
+    [
+        ("census", 3, 799.18),  # printed in [1]
+        ("census", 5, 1276.02),  # printed
+        ("eia", 3, 217.38),  # printed
+        ("eia", 5, 750.20),  # printed
+        ("eia", 10, 1728.31),  # printed
+        ("eia", 4, 302.19),  # near: printed as 302.18, cut instead of rounded
+        ("census", 4, 1052.26),  # near: 1053.78 in [1]; other programs give ours
+        ("census", 10, 1987.49),  # near: 1997.03 in [1]; other programs give ours
+        ("tarragona", 3, 1835.83),  # ours
+        ("tarragona", 5, 2435.31),  # ours
+        ("tarragona", 10, 3598.77),  # ours
+    ],
+)
+def test_mdav(data_dir: Path, table: str, k: int, sse: float) -> None:
+    assert loss(data_dir, table, k, "mdav") == pytest.approx(sse, abs=HALF_A_DIGIT)
+
+
+@pytest.mark.parametrize(
+    ("table", "k", "sse"),
+    [
+        ("census", 5, 1264.51),  # printed in [1]
+        ("census", 10, 2021.27),  # printed
+        ("eia", 3, 212.60),  # printed
+        ("eia", 4, 347.45),  # printed
+        ("eia", 10, 1671.78),  # printed
+        ("eia", 5, 751.45),  # near: 751.44
+        ("census", 3, 803.23),  # near: 803.09
+        ("census", 4, 1072.29),  # near: 1072.70
+    ],
+)
+def test_md(data_dir: Path, table: str, k: int, sse: float) -> None:
+    assert loss(data_dir, table, k, "md") == pytest.approx(sse, abs=HALF_A_DIGIT)
+
+
+@pytest.mark.parametrize(
+    ("table", "k", "gamma", "sse"),
+    [
+        ("census", 3, 0.2, 798.49),  # printed in [1]
+        ("eia", 3, 0.2, 240.70),  # printed
+        ("eia", 5, 0.2, 511.20),  # printed
+        ("eia", 10, 1.1, 1270.90),  # printed: the better gamma of each cell, as nothing else gives the row
+        ("eia", 4, 0.2, 337.88),  # near: 337.87
+        ("census", 4, 0.2, 1055.53),  # near: 1055.51
+        ("census", 5, 0.2, 1261.37),  # near: 1260.56, which comes out if leftovers join one by one
+        ("census", 10, 0.2, 1978.22),  # near: 1974.75
+    ],
+)
+def test_vmdav(data_dir: Path, table: str, k: int, gamma: float, sse: float) -> None:
+    assert loss(data_dir, table, k, "vmdav", gamma=gamma) == pytest.approx(sse, abs=HALF_A_DIGIT)
+
+
+@pytest.mark.parametrize(
+    ("table", "macro", "steps", "low", "high"),
+    [
+        ("census", 6, 2, 755.0, 780.0),  # K = 18 of [2]: 767
+        ("eia", 6, 2, 180.0, 195.0),  # K = 18: 186
+        ("eia", 4, 1, 405.0, 425.0),  # K = 12: 414.56
+    ],
+)
+def test_genetic_comes_near_its_table(
+    data_dir: Path, table: str, macro: int, steps: int, low: float, high: float
+) -> None:
+    assert low <= loss(data_dir, table, 3, "genetic", macro=macro, steps=steps) <= high
+
+
+@pytest.mark.parametrize(
+    ("table", "k", "sse"),
+    [("census", 3, 745.0), ("census", 5, 1150.0), ("census", 10, 1730.0), ("eia", 3, 172.0), ("eia", 5, 430.0)],
+)
+def test_descent_after_mdav_stays_below_what_its_study_had(data_dir: Path, table: str, k: int, sse: float) -> None:
+    values = standardised(data_dir, table)
+    assert loss_of(values, microaggregate(values, k, "mdav", "descent")) <= sse
+
+
+@pytest.mark.parametrize(
+    ("table", "k", "sse"),
+    [
+        ("census", 3, 700.0),
+        ("census", 5, 1065.0),
+        ("census", 10, 1650.0),
+        ("eia", 3, 167.0),
+        ("eia", 5, 350.0),
+        ("eia", 10, 905.0),
+        ("tarragona", 3, 1610.0),
+        ("tarragona", 5, 2240.0),
+        ("tarragona", 10, 3330.0),
+    ],
+)
+def test_two_million_changes_of_annealing_are_below_every_published_figure_we_could_read(
+    data_dir: Path, table: str, k: int, sse: float
+) -> None:
+    """Bounds, not values: which partition is found depends on the seed. For Census, k = 3, that is 767 [2]."""
+    values = standardised(data_dir, table)
+    labels = microaggregate(values, k, "auto", "anneal", pace=lambda tried: tried / 2e6)
+    assert loss_of(values, labels) <= sse

@@ -1,0 +1,73 @@
+"""What holds for every partition of a table, whatever the table."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from shoal.engine.static import microaggregate
+from shoal.engine.static.refinement import loss_of
+from shoal.kernel.arrays import Float64Matrix
+from shoal.kernel.static import mdav, path
+
+LATTICE = st.integers(-3, 3).map(float)
+"""Few values: ties everywhere."""
+ANY = st.floats(-1e6, 1e6, allow_subnormal=False)
+
+
+@st.composite
+def tables(draw: st.DrawFn, attributes: int = 3) -> tuple[Float64Matrix, int]:
+    n, d = draw(st.integers(2, 60)), draw(st.integers(1, attributes))
+    table = draw(arrays(np.float64, (n, d), elements=draw(st.sampled_from([LATTICE, ANY]))))
+    return table, draw(st.integers(2, min(n, 12)))
+
+
+@given(tables(), st.sampled_from(["auto", "md", "mdav", "vmdav", "hilbert"]), st.sampled_from(["none", "descent"]))
+def test_every_cluster_has_k_records_and_labels_have_no_gaps(
+    case: tuple[Float64Matrix, int], algorithm: str, refine: str
+) -> None:
+    table, k = case
+    sizes = np.bincount(microaggregate(table, k, algorithm, refine), minlength=1)
+    assert sizes.min() >= k
+    assert sizes.sum() == len(table)
+
+
+@given(tables(), st.integers(1, 8))
+def test_the_tree_decides_as_the_scan_does(case: tuple[Float64Matrix, int], width: int) -> None:
+    table, k = case
+    assert mdav.by_tree(table, k, width).tolist() == mdav.by_scan(table, k).tolist()
+
+
+@given(tables())
+def test_descent_loses_no_more_than_its_start(case: tuple[Float64Matrix, int]) -> None:
+    table, k = case
+    start = loss_of(table, microaggregate(table, k, "mdav"))
+    assert loss_of(table, microaggregate(table, k, "mdav", "descent")) <= start
+
+
+@settings(max_examples=50)
+@given(tables(attributes=1))
+def test_one_attribute_is_partitioned_at_least_as_well_as_by_any_other_way(case: tuple[Float64Matrix, int]) -> None:
+    table, k = case
+    best = loss_of(table, microaggregate(table, k, "optimal"))
+    for algorithm, refine in (("mdav", "descent"), ("md", "none"), ("vmdav", "descent"), ("hilbert", "none")):
+        other = loss_of(table, microaggregate(table, k, algorithm, refine))
+        assert best <= other * (1.0 + 1e-9) + 1e-6
+
+
+@given(tables(attributes=1))
+def test_the_quick_way_along_a_line_is_the_plain_one(case: tuple[Float64Matrix, int]) -> None:
+    table, k = case
+    line = np.sort(table[:, 0])
+    order = np.arange(len(line))
+    quick = path.label_runs(path.along_line(line, k), order)
+    plain = path.label_runs(path.along(line[:, None].copy(), k), order)
+    losses = loss_of(line[:, None], quick), loss_of(line[:, None], plain)
+    assert abs(losses[0] - losses[1]) <= 1e-9 * max(losses) + 1e-6
+
+
+@given(tables(), st.sampled_from([0.25, 2.0, 1024.0]))
+def test_scaling_by_a_power_of_two_changes_no_label(case: tuple[Float64Matrix, int], factor: float) -> None:
+    table, k = case
+    assert microaggregate(table * factor, k).tolist() == microaggregate(table, k).tolist()
