@@ -26,6 +26,7 @@ __all__ = [
     "broker",
     "create_topic",
     "end_offsets",
+    "is_shown",
     "load_local",
     "produce",
     "read_all",
@@ -154,6 +155,11 @@ async def _marked(bootstrap: str, topic: str, places: list[tuple[int, int]]) -> 
     """
     ends = await end_offsets(bootstrap, topic, "read_uncommitted")
     return all(ends[partition] > offset + 1 for partition, offset in places)
+
+
+async def is_shown(bootstrap: str, topic: str) -> bool:
+    """Whether readers see all that was committed: Kafka acknowledges the end of a transaction a moment before."""
+    return await end_offsets(bootstrap, topic) == await end_offsets(bootstrap, topic, "read_uncommitted")
 
 
 async def end_offsets(bootstrap: str, topic: str, isolation: Isolation = "read_committed") -> dict[int, int]:

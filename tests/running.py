@@ -13,14 +13,15 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 import aiohttp
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.errors import GroupCoordinatorNotAvailableError
+from aiokafka.errors import GroupCoordinatorNotAvailableError, KafkaError
 from aiokafka.structs import OffsetAndMetadata
-from kafka_broker import Message, admin, create_topic, produce, read_all, wait_until
+from kafka_broker import Message, admin, create_topic, is_shown, produce, read_all, wait_until
 from shoal.kafka import Start, Transformer
 from shoal.kafka.metadata import Commit
 from shoal.kafka.seal import Seal
@@ -214,6 +215,11 @@ class Run:
         assert self.task is not None
         if not self.task.done():
             await asyncio.wait_for(asyncio.shield(self.task), 12)
+        settings = self.service.settings
+        with contextlib.suppress(TimeoutError, KafkaError):
+            async with asyncio.timeout(2):
+                for topic in filter(None, (getattr(settings, name) for name in SIDE)):
+                    await wait_until(partial(is_shown, str(settings.bootstrap_servers), topic), what="the last transaction")
 
     async def ended(self, timeout_s: float = 30) -> None:
         """Wait until it ends by itself, and raise what it ended with."""
