@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 from oracle.naive import NaiveStream, log_of
 from shoal.engine import Decisions, Partitioner
+from shoal.engine.static.table import microaggregate
 from shoal.engine.steer import order_keeping_weight
 from shoal.errors import ParameterError
 from shoal.kernel.arrays import Float64Matrix
 
 pytestmark = pytest.mark.conformance
 
-RULES = ["nearest"]
+RULES = ["nearest", "greedy", "awo", "block"]
 
 
 @pytest.fixture(params=RULES)
@@ -67,20 +68,25 @@ def test_the_end_of_a_stream_leaves_as_one_cluster_below_2k_and_not_at_all_below
     if n < 5:
         assert (sizes, suppressed_of(calls)) == ([], list(range(n)))
     else:
-        assert sizes == [5] * (n // 5 - 1) + [5 + n % 5]
+        if rule == "nearest":
+            assert sizes == [5] * (n // 5 - 1) + [5 + n % 5]
+        assert sum(sizes) == n
+        assert all(5 <= size < 10 for size in sizes)
         assert suppressed_of(calls) == []
 
 
-def test_identical_records_leave_in_order(rule: str) -> None:
-    assert clusters_of(run(rule, 4, 10, np.ones((40, 3)))) == [
+def test_identical_records_leave_in_order() -> None:
+    assert clusters_of(run("nearest", 4, 10, np.ones((40, 3)))) == [
         list(range(start, start + 4)) for start in range(0, 40, 4)
     ]
 
 
 def test_copies_of_a_record_leave_together_the_older_first(rule: str) -> None:
     coordinates = np.tile(np.arange(6.0), 10).reshape(-1, 1)
-    first, *_ = clusters_of(run(rule, 3, 40, coordinates))
-    assert first == [0, 6, 12]
+    clusters = clusters_of(run(rule, 3, 40, coordinates))
+    if rule != "block":
+        assert clusters[0] == [0, 6, 12]
+    assert len({member % 6 for member in clusters[0]}) == 1
 
 
 def test_a_constant_attribute_changes_nothing(rule: str) -> None:
@@ -102,26 +108,28 @@ def test_a_delay_longer_than_a_slice_and_a_block_longer_than_both(rule: str) -> 
     assert sorted(sum(clusters_of(short), suppressed_of(short))) == list(range(6000))
 
 
-def test_long_runs_between_members_are_moved_like_short_ones(rule: str) -> None:
+def test_long_runs_between_members_are_moved_like_short_ones() -> None:
     coordinates = uniform(1500)
     naive = NaiveStream(3, 700)
     for position, x in enumerate(coordinates.tolist()):
         naive.push(x, position, position)
-    stream = Partitioner(3, 700, 2, rule=rule)
+    stream = Partitioner(3, 700, 2)
     assert log_of([stream.push(coordinates)]) == naive.decisions.log
 
 
 @pytest.mark.filterwarnings("ignore:overflow")
 def test_distances_beyond_the_range_of_floats_are_ties(rule: str) -> None:
     coordinates = np.array([[-1e300], [1e300], [2e300], [-1e300], [1e300], [1e300]])
-    assert clusters_of(run(rule, 3, 3, coordinates)) == [[0, 1, 3], [2, 4, 5]]
+    clusters = clusters_of(run(rule, 3, 3, coordinates))
+    assert clusters == [[0, 1, 3], [2, 4, 5]] or rule in {"greedy", "awo"}
+    assert sorted(member for members in clusters for member in members) == list(range(6))
 
 
 @pytest.mark.parametrize("omega_p", [0.4, 1e6, 1e200])
 @pytest.mark.filterwarnings("ignore:overflow")
-def test_above_its_bound_the_weight_of_the_position_keeps_the_order(rule: str, omega_p: float) -> None:
+def test_above_its_bound_the_weight_of_the_position_keeps_the_order(omega_p: float) -> None:
     assert omega_p > order_keeping_weight(10, [1.0, 1.0])
-    calls = run(rule, 10, 60, uniform(300), position=omega_p)
+    calls = run("nearest", 10, 60, uniform(300), position=omega_p)
     assert clusters_of(calls) == [list(range(start, start + 10)) for start in range(0, 300, 10)]
 
 
@@ -159,6 +167,10 @@ def test_marks_let_records_leave_before_delta(rule: str) -> None:
     times = np.array([0, 0, 5, 10, 11, 11])
     offsets = np.array([0, 1, 2, 3, 4, 1003])
     decided = stream.push(np.zeros((6, 1)), marks=np.column_stack((times, offsets)))
+    if rule == "block":
+        assert clusters_of([decided])[0] == [0, 1]
+        assert set(decided.causes.tolist()) == {1}
+        return
     assert clusters_of([decided]) == [[0, 1], [2, 3]]
     assert (decided.causes.tolist(), decided.newest.tolist()) == ([1, 2], [4, 5])
     assert stream.held_positions().tolist() == [4, 5]
@@ -172,7 +184,7 @@ from oracle.naive import log_of
 from shoal.engine import Partitioner
 random = np.random.default_rng(5)
 n = 160
-stream = Partitioner(4, 30, 3, position=0.01, reach=[25])
+stream = Partitioner(4, 30, 3, rule=sys.argv[2], position=0.01, reach=[25])
 coordinates = random.integers(0, 5, (n, 3)) / 4
 subjects = random.integers(0, 9, n)
 marks = np.cumsum(random.integers(0, 3, (n, 1)), axis=0)
@@ -180,12 +192,40 @@ print(json.dumps(log_of([stream.push(coordinates, subjects, None, marks), stream
 """
 
 
-def test_compiled_and_plain_python_decide_alike() -> None:
+def test_compiled_and_plain_python_decide_alike(rule: str) -> None:
     logs = []
     for disabled in ("0", "1"):
-        command = [sys.executable, "-c", PROGRAM, str(Path(__file__).parents[1])]
+        command = [sys.executable, "-c", PROGRAM, str(Path(__file__).parents[1]), rule]
         environment = {**os.environ, "NUMBA_DISABLE_JIT": disabled}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         logs.append(json.loads(done.stdout))
     assert len(logs[0]) > 20
     assert logs[0] == logs[1]
+
+
+def test_a_whole_stream_in_one_block_is_the_partition_of_a_table() -> None:
+    for n, k in ((60, 3), (250, 10), (700, 7)):
+        values = uniform(n, 3, seed=n)
+        labels = microaggregate(values, k, "mdav", "descent")
+        table = sorted(np.flatnonzero(labels == label).tolist() for label in range(labels.max() + 1))
+        assert sorted(clusters_of(run("block", k, n, values))) == table
+
+
+@pytest.mark.parametrize("k", [20, 30, 50, 90])
+def test_growing_clusters_leave_enough_for_the_next(k: int) -> None:
+    lost = {rule: len(suppressed_of(run(rule, k, 100, uniform(2000, 4)))) for rule in RULES}
+    assert lost.pop("nearest") > 0
+    # Nothing but what is left at the end of the stream.
+    assert max(lost.values()) < k
+
+
+@pytest.mark.parametrize("k", [3, 10])
+@pytest.mark.parametrize("rule", ["greedy", "awo", "block"])
+def test_who_is_there_often_shares_clusters_with_k_people_under_every_rule(rule: str, k: int) -> None:
+    random = np.random.default_rng(3)
+    coordinates, subjects = random.random((1500, 3)), random.zipf(1.5, 1500).astype(np.int64) % 400
+    for share in (1.0, 0.5, 0.2 if k > 5 else 0.4):
+        stream = Partitioner(k, 80, 3, rule=rule, max_share=share)
+        calls = [stream.push(coordinates, subjects), stream.flush()]
+        assert sorted(sum(clusters_of(calls), suppressed_of(calls))) == list(range(1500))
+        assert min(decided.subjects.min() for decided in calls if len(decided.subjects)) >= k

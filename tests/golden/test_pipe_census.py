@@ -42,7 +42,7 @@ def test_loss_and_reordering_of_figure_3(weight: float, data_dir: Path, tmp_path
         },
         "subject": "every_record",
         "privacy": {"k": 10},
-        "stream": {"delta": 100},
+        "stream": {"delta": 100, "rule": "nearest"},
         "steering": {"position": weight},
     }
     (tmp_path / "policy.yaml").write_text(json.dumps(policy))

@@ -63,7 +63,7 @@ def census(data_dir: Path) -> Float64Matrix:
 def test_loss_grows_and_reordering_falls_with_the_weight_of_the_position(
     census: Float64Matrix, omega_p: float, mse: float, most: int, average: float
 ) -> None:
-    stream = StreamAggregator(k=10, delta=100, position=omega_p)
+    stream = StreamAggregator(k=10, delta=100, rule="nearest", position=omega_p)
     calls = [*(stream.push(census[start : start + 128]) for start in range(0, 1080, 128)), stream.flush()]
     positions = np.concatenate([out.positions for out in calls])
     centroids = np.concatenate([out.centroids.repeat(np.diff(out.offsets), axis=0) for out in calls])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -9,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from oracle.growth import NaiveGrowth
 from oracle.naive import NaiveStream, log_of
 from shoal.engine import Decisions, Partitioner
 from shoal.errors import ParameterError
@@ -16,11 +19,14 @@ from shoal.kernel.arrays import Float64Matrix, Int64Matrix, Int64Vector
 
 pytestmark = pytest.mark.property
 
+RULES = ("nearest", "greedy", "awo", "block")
+
 
 @dataclass(frozen=True)
 class Setting:
     """A stream and how to run it; ``cuts`` are the ends of its blocks."""
 
+    rule: str
     k: int
     delta: int
     omega_p: float
@@ -37,6 +43,7 @@ class Setting:
             self.k,
             self.delta,
             self.coordinates.shape[1],
+            rule=self.rule,
             position=self.omega_p,
             max_share=self.max_share,
             reach=self.reach,
@@ -52,7 +59,9 @@ class Setting:
         return [*calls, stream.flush()]
 
     def naive(self) -> NaiveStream:
-        naive = NaiveStream(self.k, self.delta, self.omega_p, self.max_share, self.reach)
+        return self.feed(NaiveStream(self.k, self.delta, self.omega_p, self.max_share, self.reach))
+
+    def feed(self, naive: NaiveStream) -> NaiveStream:
         for x, subject, position, marks in zip(
             self.coordinates.tolist(), self.subjects.tolist(), self.positions.tolist(), self.marks.tolist(), strict=True
         ):
@@ -61,7 +70,7 @@ class Setting:
 
 
 @st.composite
-def settings(draw: st.DrawFn, *, gaps: bool = True, largest: int = 80) -> Setting:
+def settings(draw: st.DrawFn, *, gaps: bool = True, largest: int = 80, rules: Sequence[str] = RULES) -> Setting:
     """Streams with ties, constants, tiny and huge values, subjects that come often, and marks that jump."""
     k = draw(st.integers(2, 6))
     d = draw(st.integers(1, 3))
@@ -79,6 +88,7 @@ def settings(draw: st.DrawFn, *, gaps: bool = True, largest: int = 80) -> Settin
     subject = st.integers(0, draw(st.sampled_from([0, k - 1, 2 * k, 10**6])))
     shares = [1 / k, 0.5, 1.0]
     return Setting(
+        rule=draw(st.sampled_from(rules)),
         k=k,
         delta=draw(st.integers(k - 1, 30)),
         omega_p=draw(st.sampled_from([0.0, 0.01, 1.0])),
@@ -93,7 +103,7 @@ def settings(draw: st.DrawFn, *, gaps: bool = True, largest: int = 80) -> Settin
     )
 
 
-@given(settings())
+@given(settings(rules=["nearest"]))
 def test_the_kernel_decides_as_its_naive_twin_however_the_stream_is_cut(setting: Setting) -> None:
     naive = setting.naive()
     naive.flush()
@@ -101,13 +111,24 @@ def test_the_kernel_decides_as_its_naive_twin_however_the_stream_is_cut(setting:
     assert log_of(setting.run(list(range(len(setting.positions))))) == naive.decisions.log
 
 
-@given(settings())
+@given(settings(rules=["nearest"]))
 def test_what_is_held_between_two_blocks_is_what_the_twin_holds(setting: Setting) -> None:
     stream = setting.partitioner()
     setting.push(stream, 0, len(setting.positions))
     held = [record["position"] for record in setting.naive().buffer]
     assert stream.held_positions().tolist() == held
     assert stream.held == len(held)
+
+
+@given(settings(rules=["greedy", "awo"]))
+def test_clusters_grow_as_those_of_the_naive_twin(setting: Setting) -> None:
+    naive = NaiveGrowth(setting.k, setting.delta, setting.omega_p, setting.max_share, setting.reach)
+    if setting.rule == "awo":
+        naive.pressure, naive.offered = min(max(0.6 * math.log2(setting.k), 1.0), 2.5), 4 * setting.k
+    setting.feed(naive)
+    stream = setting.partitioner()
+    decided = [setting.push(stream, start, end) for start, end in pairwise([0, *setting.cuts, len(setting.positions)])]
+    assert log_of(decided) == naive.decisions.log
 
 
 @given(settings(gaps=False))
@@ -135,11 +156,15 @@ def test_the_promise_holds(setting: Setting) -> None:
 def test_only_the_oldest_is_suppressed_and_only_among_fewer_than_k_subjects(setting: Setting) -> None:
     subject_of = dict(zip(setting.positions.tolist(), setting.subjects.tolist(), strict=True))
     left: set[int] = set()
+    before = None
     for kind, members, _, newest in log_of(setting.run(setting.cuts)):
         held = [position for position in subject_of if position <= newest and position not in left]
+        # Clusters that are decided on together are told in the order of their oldest, one after another.
         assert members[0] == min(held)
-        assert (len({subject_of[position] for position in held}) < setting.k) == (kind == "suppressed")
+        if kind == "suppressed" or newest != before:
+            assert (len({subject_of[position] for position in held}) < setting.k) == (kind == "suppressed")
         left.update(members)
+        before = newest
 
 
 @given(settings(), st.data())

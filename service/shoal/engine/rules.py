@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from typing import Protocol
 
+import numpy as np
+
 from shoal.engine.buffer import Block, Buffer
-from shoal.kernel import nearest
-from shoal.kernel.held import Outcome, empty_outcome
-from shoal.kernel.nearest import Demand
+from shoal.engine.static.mdav import mdav
+from shoal.engine.static.refinement import descended
+from shoal.kernel import block as everybody
+from shoal.kernel import growth, nearest
+from shoal.kernel.expiry import Demand, advance, empty_scratch, is_populated
+from shoal.kernel.held import FLUSHED, HEAD, NOT_DUE, TAIL, Outcome, empty_outcome
+from shoal.kernel.subjects import count_up_to
+from shoal.policy import RULES, chosen_rule
 
-__all__ = ["Nearest", "Rule", "make_rule", "rule_faults"]
+__all__ = ["Rule", "make_rule", "rule_faults"]
 
-PLANNED = ("awo", "block", "greedy")
+LARGEST = 1e150
+"""Of a coordinate: the squares of larger ones do not fit a float, and tables are not partitioned by them."""
+OFFERED = 4
+"""Records of which awo takes the cheapest, in units of k: more cost time and gain a hundredth."""
 
 
 class Rule(Protocol):
@@ -45,7 +56,7 @@ class Nearest:
     def __init__(self, buffer: Buffer, demand: Demand) -> None:
         self._buffer = buffer
         self._demand = demand
-        self._scratch = nearest.empty_scratch(buffer.capacity)
+        self._scratch = empty_scratch(buffer.capacity)
         self._decide(empty_outcome(0), 0)  # compiles here, not while the first records wait
         self._conclude(empty_outcome(0), -1)
 
@@ -73,21 +84,105 @@ class Nearest:
         nearest.expire_rest(self._buffer.held, self._scratch, outcome, self._demand, newest)
 
 
-def rule_faults(name: object) -> list[str]:
+class BlockRule(Nearest):
+    """All that is held leaves when the oldest expires, as one table: MDAV, then descent, clusters of k to 2k - 1.
+
+    Notes
+    -----
+    A cluster of fewer than k people, or with somebody above ``max_share``, is merged with the nearest one until it
+    fits; if not even all together fit, the oldest leaves by rule nearest. At the end of the stream likewise.
+    Weighted positions are one more coordinate. Loses less than nearest in all but a few settings of small k, because
+    what is left of a cluster when its middle has gone does not wait for strangers (docs/benchmarks.md).
+    Cost: per release that of `engine.static.mdav` and `engine.static.refinement.descended` for the held records.
+    """
+
+    def _decide(self, outcome: Outcome, staged: int) -> None:
+        held, steps = self._buffer.held, np.array([staged, -1])
+        while (cause := advance(held, self._scratch, self._demand, steps)) != NOT_DUE:
+            self._expire(outcome, int(steps[1]), cause)
+
+    def _conclude(self, outcome: Outcome, newest: int) -> None:
+        held, scratch, demand = self._buffer.held, self._scratch, self._demand
+        if len(self._buffer) and is_populated(held, scratch, demand):
+            self._release_all(outcome, newest, FLUSHED)
+        super()._conclude(outcome, newest)
+
+    def _expire(self, outcome: Outcome, newest: int, cause: int) -> None:
+        if not self._release_all(outcome, newest, cause):
+            nearest.expire(self._buffer.held, self._scratch, outcome, self._demand, newest, cause)
+
+    def _release_all(self, outcome: Outcome, newest: int, cause: int) -> bool:
+        """Let everything leave if it can; return whether it did."""
+        held, demand = self._buffer.held, self._demand
+        room = slice(held.line[HEAD], held.line[TAIL])
+        subjects = held.subjects[room]
+        different = count_up_to(self._scratch.numbering, subjects, len(subjects))
+        if different < demand.k or np.abs(held.coordinates[:, room]).max() > LARGEST:
+            return False
+        rows = np.empty((len(subjects), len(held.coordinates) + (demand.omega_p > 0)))
+        rows[:, : len(held.coordinates)] = held.coordinates[:, room].T
+        if demand.omega_p > 0:
+            rows[:, -1] = demand.omega_p * (held.positions[room] - held.positions[room.start])
+        labels = descended(rows, mdav(rows, demand.k), demand.k)
+        if different < len(subjects) and not everybody.make_fit(rows, subjects, labels, self._scratch, demand):
+            return False
+        everybody.release_all(held, outcome, labels, newest, cause)
+        return True
+
+
+class Growth(BlockRule):
+    """The expiring record's cluster grows round its mean: greedily, or minding what it costs to leave others behind.
+
+    Parameters
+    ----------
+    buffer, demand
+        As of `Nearest`.
+    pressure : float
+        Weight of that cost; 0 is greedy.
+
+    Notes
+    -----
+    The cost of leaving a record behind is half its mean squared distance to the k - 1 nearest that are held, times its
+    age as a share of delta, times the weight. It is worked out anew for every decision, from nothing but what is held.
+    Old records are taken along where fewer than k would be left for the next that expires. The end of the stream is
+    decided on as by rule block.
+    Cost per cluster: O(k held d) for awo, O(held d + k^2 d) for greedy.
+    """
+
+    def __init__(self, buffer: Buffer, demand: Demand, pressure: float) -> None:
+        dimensions = len(buffer.held.coordinates)
+        most = min(OFFERED * demand.k, buffer.capacity) if pressure else buffer.capacity
+        self._offer = growth.empty_offer(most, dimensions, demand.k, pressure)
+        super().__init__(buffer, demand)
+
+    def _expire(self, outcome: Outcome, newest: int, cause: int) -> None:
+        growth.expire(self._buffer.held, self._scratch, self._offer, outcome, self._demand, newest, cause)
+
+
+def rule_faults(name: object, *, has_dominance: bool = False) -> list[str]:
     """Say what is wrong with the name of a rule; empty if nothing is."""
     if not isinstance(name, str):
         return ["rule: must be a name"]
-    if name in {"nearest", "auto"}:
-        return []
-    if name in PLANNED:
-        return [f"rule: '{name}' is not yet available, use 'auto' or 'nearest'"]
-    return [f"rule: unknown, use one of auto, nearest, {', '.join(PLANNED)} (the last {len(PLANNED)} not yet)"]
+    if name not in {"auto", *RULES}:
+        return [f"rule: unknown, use one of auto, {', '.join(RULES)}"]
+    if has_dominance and name not in {"auto", "nearest"}:
+        return ["rule: dominance is kept by rule nearest only, use 'auto' or 'nearest'"]
+    return []
 
 
 def make_rule(name: str, buffer: Buffer, demand: Demand) -> Rule:
-    """Return the rule of a checked name; ``auto`` is nearest so far."""
-    makers = {"nearest": Nearest, "auto": Nearest}
-    return makers[name](buffer, demand)
+    """Return the rule of a checked name."""
+    chosen = chosen_rule(name, demand.k, has_dominance=demand.dominance.share > 0)
+    if chosen == "nearest":
+        return Nearest(buffer, demand)
+    if chosen == "block":
+        return BlockRule(buffer, demand)
+    return Growth(buffer, demand, _pressure(demand.k) if chosen == "awo" else 0.0)
+
+
+def _pressure(k: int) -> float:
+    """Return the weight of what it costs to leave records behind: larger clusters leave more of them."""
+    return min(max(0.6 * math.log2(k), 1.0), 2.5)
 
 
 def _trimmed(outcome: Outcome) -> Outcome:

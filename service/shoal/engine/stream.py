@@ -18,8 +18,8 @@ from shoal.engine.steer import are_weights, is_finite_number, position_faults
 from shoal.errors import ParameterError
 from shoal.kernel.arrays import Float64Matrix, Int8Vector, Int64Matrix, Int64Vector
 from shoal.kernel.dominance import Dominance
+from shoal.kernel.expiry import Demand
 from shoal.kernel.held import BY_POSITION, FLUSHED, Outcome
-from shoal.kernel.nearest import Demand
 
 __all__ = ["BY_POSITION", "FLUSHED", "Decisions", "Partitioner", "Released", "StreamAggregator"]
 
@@ -78,7 +78,7 @@ class Partitioner:
     d : int
         Coordinates of a record, 1 or more.
     rule : str
-        ``nearest`` (``auto`` is the same so far).
+        ``nearest``, ``greedy``, ``awo``, ``block``, or ``auto``, which picks one of them (`policy.chosen_rule`).
     position : float
         Weight omega_p of the position, in units of the coordinates per position.
     max_share : float
@@ -127,7 +127,7 @@ class Partitioner:
         min_population: int = 0,
         dominance: Dominance | None = None,
     ) -> None:
-        faults = parameter_faults(k, delta, rule, position, max_share)
+        faults = parameter_faults(k, delta, rule, position, max_share, has_dominance=dominance is not None)
         if not _is_whole(d) or not 1 <= d <= MOST_COLUMNS:
             faults.append(f"d: must be a whole number from 1 to {MOST_COLUMNS}")
         if not _are_widths(reach):
@@ -264,7 +264,7 @@ class StreamAggregator:
     delta : int
         Largest delay in records, k - 1 or more.
     rule : str
-        ``auto`` or ``nearest``, which are the same so far.
+        ``nearest``, ``greedy``, ``awo``, ``block``, or ``auto``, which picks one of them by k.
     position : float
         Weight omega_p of the position of a record, in units of the weighted values per record; 0 or more.
     weights : sequence of float, optional
@@ -370,11 +370,13 @@ class StreamAggregator:
         return Released(decided.positions, decided.offsets, exact_means(members, decided.offsets), decided.suppressed)
 
 
-def parameter_faults(k: int, delta: int, rule: str, position: float, max_share: float) -> list[str]:
+def parameter_faults(
+    k: int, delta: int, rule: str, position: float, max_share: float, *, has_dominance: bool = False
+) -> list[str]:
     """Say all that is wrong with the parameters of a stream; empty if nothing is."""
     faults = [f"{name}: must be a whole number" for name, value in (("k", k), ("delta", delta)) if not _is_whole(value)]
     if faults:
-        return [*faults, *position_faults(position), *rule_faults(rule)]
+        return [*faults, *position_faults(position), *rule_faults(rule, has_dominance=has_dominance)]
     if k < 2:  # noqa: PLR2004 - one person alone is no cluster
         faults.append("k: must be at least 2")
     if max(k, delta) > LARGEST_DELTA:
@@ -385,7 +387,7 @@ def parameter_faults(k: int, delta: int, rule: str, position: float, max_share: 
         faults.append("max_share: must be above 0 and at most 1")
     elif k >= 2 and max_share * min(k, LARGEST_DELTA) < 1 - 1e-9:  # noqa: PLR2004
         faults.append("max_share: must be at least 1/k, or k people could not share a cluster")
-    return [*faults, *position_faults(position), *rule_faults(rule)]
+    return [*faults, *position_faults(position), *rule_faults(rule, has_dominance=has_dominance)]
 
 
 def _is_whole(value: object) -> bool:

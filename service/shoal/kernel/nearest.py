@@ -8,69 +8,22 @@ References
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from shoal.kernel import held as records
 from shoal.kernel.arrays import Float64Matrix, Float64Vector, Int64Vector
-from shoal.kernel.dominance import Dominance, dominating
+from shoal.kernel.dominance import dominating
+from shoal.kernel.expiry import Demand, Scratch, due, is_populated, measure
 from shoal.kernel.heaps import build, sink
 from shoal.kernel.held import HEAD, TAIL, Held, Outcome
 from shoal.kernel.jit import njit_in_place
-from shoal.kernel.subjects import Numbering, clear, count_up_to, empty_numbering, number
+from shoal.kernel.membership import all_differ, cap, hand_back, join, order_by_age, take_out
+from shoal.kernel.subjects import clear, count_up_to
 
-__all__ = ["Demand", "Scratch", "empty_scratch", "expire_due", "expire_rest"]
-
-SHARE_TOLERANCE = 1e-9
-"""What a share may exceed its cap by: 0.3 of 10 records are 3, whatever the rounding of 0.3."""
+__all__ = ["expire", "expire_due", "expire_rest", "release_grown"]
 
 PATIENCE = 4
 """A cluster takes at most so many times k records more to keep one person's contribution from standing out."""
-
-
-class Demand(NamedTuple):
-    """What is asked for: ``k`` subjects, ``delta`` positions, weight ``omega_p``, ``max_share``, ``reach`` (C,).
-
-    And, if it is asked for: the ``population`` without which no clock lets anybody go (else 0), and ``dominance``.
-    """
-
-    k: int
-    delta: int
-    omega_p: float
-    max_share: float
-    reach: Int64Vector
-    population: int
-    dominance: Dominance
-
-
-class Scratch(NamedTuple):
-    """Arrays that live for one decision, all as long as the buffer; records are named by their distance from the head.
-
-    ``distances`` to the expiring record; ``reached`` the k - 1 smallest of them; ``order`` the cluster; ``heap``;
-    ``owners`` by place in the cluster: number of the subject; ``before``: place of the next nearer record of the same
-    subject, or -1; ``counts``, ``last`` and ``totals`` by number: records in the cluster, place of the farthest,
-    contribution.
-    """
-
-    distances: Float64Vector
-    reached: Float64Vector
-    order: Int64Vector
-    heap: Int64Vector
-    owners: Int64Vector
-    before: Int64Vector
-    counts: Int64Vector
-    last: Int64Vector
-    totals: Float64Vector
-    numbering: Numbering
-
-
-def empty_scratch(capacity: int) -> Scratch:
-    """Allocate the scratch arrays once."""
-    order, heap, owners, before, counts, last = np.zeros((6, capacity), np.int64)
-    distances, reached, totals = np.zeros((3, capacity))
-    numbering = empty_numbering(capacity)
-    return Scratch(distances, reached, order, heap, owners, before, counts, last, totals, numbering)
 
 
 @njit_in_place
@@ -78,10 +31,10 @@ def expire_due(held: Held, scratch: Scratch, outcome: Outcome, demand: Demand, a
     """Let the next ``arriving`` records of the block in, one by one, and decide on all that becomes due."""
     for _ in range(arriving):
         newest = records.arrive(held)
-        cause = _due(held, scratch, demand, newest)
+        cause = due(held, scratch, demand, newest)
         while cause != records.NOT_DUE:
-            _expire(held, scratch, outcome, demand, newest, cause)
-            cause = _due(held, scratch, demand, newest)
+            expire(held, scratch, outcome, demand, newest, cause)
+            cause = due(held, scratch, demand, newest)
 
 
 @njit_in_place
@@ -91,7 +44,7 @@ def expire_rest(held: Held, scratch: Scratch, outcome: Outcome, demand: Demand, 
     Fewer than 2k subjects leave as one cluster, for two could not be filled; fewer than k are suppressed, or fewer
     than the population asked for.
     """
-    if not _is_populated(held, scratch, demand):
+    if not is_populated(held, scratch, demand):
         while held.line[HEAD] < held.line[TAIL]:
             records.suppress(held, outcome, newest, records.FLUSHED)
     while held.line[HEAD] < held.line[TAIL]:
@@ -100,31 +53,13 @@ def expire_rest(held: Held, scratch: Scratch, outcome: Outcome, demand: Demand, 
             if demand.dominance.share > 0.0:
                 _release_balanced(held, scratch, outcome, demand, newest, records.FLUSHED, subjects.size + 1)
             else:
-                _release_grown(held, scratch, outcome, demand, newest, records.FLUSHED, subjects.size + 1)
+                release_grown(held, scratch, outcome, demand, newest, records.FLUSHED, subjects.size + 1)
         else:
-            _expire(held, scratch, outcome, demand, newest, records.FLUSHED)
+            expire(held, scratch, outcome, demand, newest, records.FLUSHED)
 
 
 @njit_in_place
-def _due(held: Held, scratch: Scratch, demand: Demand, newest: int) -> int:
-    """Return the cause for which the oldest record must leave, if not a clock that too few people hold up."""
-    cause = records.due(held, newest, demand.delta, demand.reach, 0)
-    if cause == records.BY_CLOCK and not _is_populated(held, scratch, demand):
-        cause = records.due(held, newest, demand.delta, demand.reach, 1)
-    return int(cause)
-
-
-@njit_in_place
-def _is_populated(held: Held, scratch: Scratch, demand: Demand) -> bool:
-    """Whether as many subjects are held as a clock or the end of the stream needs to let them go."""
-    if demand.population == 0:
-        return True
-    subjects = held.subjects[held.line[HEAD] : held.line[TAIL]]
-    return bool(count_up_to(scratch.numbering, subjects, demand.population) >= demand.population)
-
-
-@njit_in_place
-def _expire(held: Held, scratch: Scratch, outcome: Outcome, demand: Demand, newest: int, cause: int) -> None:
+def expire(held: Held, scratch: Scratch, outcome: Outcome, demand: Demand, newest: int, cause: int) -> None:
     """Release the oldest record in a cluster of k subjects, or suppress it if fewer are held."""
     head, tail = held.line[HEAD], held.line[TAIL]
     if demand.dominance.share > 0.0:
@@ -132,29 +67,29 @@ def _expire(held: Held, scratch: Scratch, outcome: Outcome, demand: Demand, newe
         return
     if tail - head >= demand.k:
         distances, subjects = scratch.distances[: tail - head], held.subjects[head:tail]
-        _measure(held, demand.omega_p, distances)
+        measure(held, demand.omega_p, distances)
         nearest = scratch.order[: demand.k]
         _select(distances, scratch.reached[: demand.k - 1], scratch.heap, nearest)
-        if _all_differ(subjects, nearest, scratch):
+        if all_differ(subjects, nearest, scratch):
             records.release(held, outcome, nearest, newest, cause)
             return
         if count_up_to(scratch.numbering, subjects, demand.k) == demand.k:
-            _release_grown(held, scratch, outcome, demand, newest, cause, demand.k)
+            release_grown(held, scratch, outcome, demand, newest, cause, demand.k)
             return
     records.suppress(held, outcome, newest, cause)
 
 
 @njit_in_place
-def _release_grown(
+def release_grown(
     held: Held, scratch: Scratch, outcome: Outcome, demand: Demand, newest: int, cause: int, wanted: int
 ) -> None:
     """Release the oldest record with its nearest until ``wanted`` subjects are in, less what is above the cap."""
     head, tail = held.line[HEAD], held.line[TAIL]
     distances, subjects = scratch.distances[: tail - head], held.subjects[head:tail]
-    _measure(held, demand.omega_p, distances)
+    measure(held, demand.omega_p, distances)
     size = _grow(distances, subjects, scratch, wanted)
-    left = _hand_back(scratch, size, demand.max_share)
-    _order_by_age(scratch.order[:size], scratch.heap[: tail - head])
+    left = hand_back(scratch, size, demand.max_share)
+    order_by_age(scratch.order[:size], scratch.heap[: tail - head])
     records.release(held, outcome, scratch.order[:left], newest, cause)
 
 
@@ -174,14 +109,14 @@ def _release_balanced(
         held.subjects[head:tail],
         held.amounts[:, head:tail],
     )
-    _measure(held, demand.omega_p, distances)
+    measure(held, demand.omega_p, distances)
     heap = scratch.heap[: distances.size - 1]
     for x in range(heap.size):
         heap[x] = x + 1
     build(heap, distances)
     record, size, left, present, remaining, patience = 0, 0, 0, 0, heap.size, PATIENCE * demand.k
     while True:
-        present += _join(scratch, subjects, record, size)
+        present += join(scratch, subjects, record, size)
         size, left = size + 1, left + 1
         is_last = remaining == 0 or patience == 0
         fits = False
@@ -197,7 +132,7 @@ def _release_balanced(
     scratch.counts[: scratch.numbering.size[0]] = 0
     clear(scratch.numbering)
     if fits and (present >= wanted or remaining == 0):
-        _order_by_age(scratch.order[:size], scratch.heap[: tail - head])
+        order_by_age(scratch.order[:size], scratch.heap[: tail - head])
         records.release(held, outcome, scratch.order[:left], newest, cause)
     else:
         records.suppress(held, outcome, newest, cause)
@@ -212,44 +147,17 @@ def _balance(
     ``present`` subjects and ``left`` records are in the cluster before, and are returned; and whether it may leave.
     """
     while present >= demand.k:
-        left = _cap(scratch, left, demand.max_share)
+        left = cap(scratch, left, demand.max_share)
         counts = scratch.counts[: scratch.numbering.size[0]]
         owner = dominating(amounts, scratch.order[:size], scratch.owners, counts, scratch.totals, demand.dominance)
         if owner < 0:
             return present, left, True
         if scratch.order[scratch.last[owner]] == 0:
             break
-        _take_out(scratch, scratch.last[owner])
+        take_out(scratch, scratch.last[owner])
         left -= 1
         present -= scratch.counts[owner] == 0
     return present, left, False
-
-
-@njit_in_place
-def _measure(held: Held, omega_p: float, distances: Float64Vector) -> None:
-    """Write the squared distance of every held record from the oldest: position first, then attribute by attribute."""
-    head, count = held.line[HEAD], distances.size
-    if omega_p > 0.0:
-        positions = held.positions[head : head + count]
-        oldest = positions[0]
-        for x in range(count):
-            step = omega_p * float(positions[x] - oldest)
-            distances[x] = step * step
-    else:
-        distances[:] = 0.0
-    dimensions = held.coordinates.shape[0]
-    for row in range(0, dimensions - 1, 2):  # two at a time halve the traffic; the sum keeps its order
-        one, two = held.coordinates[row, head : head + count], held.coordinates[row + 1, head : head + count]
-        centre_one, centre_two = one[0], two[0]
-        for x in range(count):
-            e, f = one[x] - centre_one, two[x] - centre_two
-            distances[x] = distances[x] + e * e + f * f
-    if dimensions % 2:
-        one = held.coordinates[dimensions - 1, head : head + count]
-        centre_one = one[0]
-        for x in range(count):
-            e = one[x] - centre_one
-            distances[x] = distances[x] + e * e
 
 
 @njit_in_place
@@ -284,16 +192,6 @@ def _select(distances: Float64Vector, reached: Float64Vector, tried: Int64Vector
 
 
 @njit_in_place
-def _all_differ(subjects: Int64Vector, nearest: Int64Vector, scratch: Scratch) -> bool:
-    """Whether no subject occurs twice."""
-    for x in nearest:
-        number(scratch.numbering, subjects[x])
-    differ = scratch.numbering.size[0] == nearest.size
-    clear(scratch.numbering)
-    return bool(differ)
-
-
-@njit_in_place
 def _grow(distances: Float64Vector, subjects: Int64Vector, scratch: Scratch, wanted: int) -> int:
     """Write records to ``order`` from the nearest on until ``wanted`` subjects are in; return how many.
 
@@ -305,7 +203,7 @@ def _grow(distances: Float64Vector, subjects: Int64Vector, scratch: Scratch, wan
     build(heap, distances)
     record, size, remaining = 0, 0, heap.size
     while True:
-        _join(scratch, subjects, record, size)
+        join(scratch, subjects, record, size)
         size += 1
         if scratch.numbering.size[0] >= wanted or remaining == 0:
             return size
@@ -313,74 +211,3 @@ def _grow(distances: Float64Vector, subjects: Int64Vector, scratch: Scratch, wan
         remaining -= 1
         heap[0] = heap[remaining]
         sink(heap, remaining, 0, distances)
-
-
-@njit_in_place
-def _join(scratch: Scratch, subjects: Int64Vector, record: int, place: int) -> int:
-    """Write a record to a place behind the cluster; return 1 if its subject has no other record in it, else 0."""
-    owner = number(scratch.numbering, subjects[record])
-    if scratch.counts[owner] == 0:
-        scratch.last[owner] = -1
-    scratch.order[place] = record
-    scratch.owners[place] = owner
-    scratch.before[place] = scratch.last[owner]
-    scratch.last[owner] = place
-    scratch.counts[owner] += 1
-    return 1 if scratch.counts[owner] == 1 else 0
-
-
-@njit_in_place
-def _take_out(scratch: Scratch, place: int) -> None:
-    """Take the farthest record of a subject out of the cluster; its place in ``order`` becomes -1."""
-    owner = scratch.owners[place]
-    scratch.last[owner] = scratch.before[place]
-    scratch.counts[owner] -= 1
-    scratch.order[place] = -1
-
-
-@njit_in_place
-def _hand_back(scratch: Scratch, size: int, max_share: float) -> int:
-    """Take what is above its share out of the cluster, and clear what `_grow` filled; return how many stay."""
-    left = _cap(scratch, size, max_share)
-    scratch.counts[: scratch.numbering.size[0]] = 0
-    clear(scratch.numbering)
-    return int(left)
-
-
-@njit_in_place
-def _cap(scratch: Scratch, left: int, max_share: float) -> int:
-    """Take the farthest record of a subject above its share out, until none is above; return how many are left.
-
-    Every subject stays in: one record among k or more subjects is never above a share of 1/k.
-    """
-    counts = scratch.counts[: scratch.numbering.size[0]]
-    while True:
-        farthest = _farthest_surplus(counts, scratch.last, max_share * left + SHARE_TOLERANCE)
-        if farthest < 0:
-            return left
-        _take_out(scratch, farthest)
-        left -= 1
-
-
-@njit_in_place
-def _farthest_surplus(counts: Int64Vector, last: Int64Vector, allowed: float) -> int:
-    """Return the place of the farthest record among subjects with more than ``allowed`` records, or -1."""
-    farthest = -1
-    for owner in range(counts.size):
-        if counts[owner] > allowed:
-            farthest = max(farthest, last[owner])
-    return farthest
-
-
-@njit_in_place
-def _order_by_age(order: Int64Vector, marks: Int64Vector) -> None:
-    """Bring the records in ``order`` (-1: none) to its front, from old to young; ``marks`` is one per held record."""
-    marks[:] = 0
-    for x in order:
-        if x >= 0:
-            marks[x] = 1
-    found = 0
-    for x in range(marks.size):
-        if marks[x]:
-            order[found] = x
-            found += 1

@@ -1,11 +1,13 @@
 """What is protected and how strongly: attributes, guarantees, steering, delays."""
 
+from shoal.policy.choice import RULES, chosen_rule
 from shoal.policy.dialect import CsvDialect
 from shoal.policy.model import Attribute, PerSubject, Policy, Stream
 from shoal.policy.sections import FieldType, KafkaSection, Role, Scale
 from shoal.policy.sources import Place, Source
 
 __all__ = [
+    "RULES",
     "Attribute",
     "CsvDialect",
     "FieldType",
@@ -17,4 +19,5 @@ __all__ = [
     "Scale",
     "Source",
     "Stream",
+    "chosen_rule",
 ]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from shoal.errors import Fault, PolicyError
+from shoal.policy.choice import chosen_rule
 from shoal.policy.dialect import CsvDialect, dialects
 from shoal.policy.reading import FieldPath, Lines, line_of, read_document
 from shoal.policy.rules import broken_rules
@@ -72,11 +73,11 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """How long a record may wait (``delta`` in records, ``max_delay_s`` in seconds) and the rule."""
+    """How long a record may wait (``delta`` in records, ``max_delay_s`` in seconds) and the rule, never ``auto``."""
 
     delta: int
     max_delay_s: float | None
-    rule: Literal["nearest"]
+    rule: str
     release: Literal["cluster"]
 
 
@@ -154,7 +155,12 @@ class Policy:
             max_share=max_share,
             stream=None
             if stream is None or stream.delta is None
-            else Stream(stream.delta, _optional_float(stream.max_delay_s), "nearest", "cluster"),
+            else Stream(
+                stream.delta,
+                _optional_float(stream.max_delay_s),
+                chosen_rule(stream.rule, privacy.k, has_dominance=privacy.dominance is not None),
+                "cluster",
+            ),
             position=float(position),
             kafka=document.kafka,
             dominance=_optional_float(privacy.dominance),

@@ -175,8 +175,9 @@ def _stream_rules(document: Document) -> Iterator[Finding]:
     if stream is None:
         return
     yield from _delay_rules(stream, document.privacy)
-    if stream.rule in {"greedy", "awo", "block"}:
-        yield ("stream", "rule"), f"not yet: rule '{stream.rule}' is refused until it exists; use auto or nearest"
+    has_dominance = document.privacy is not None and document.privacy.dominance is not None
+    if has_dominance and stream.rule not in {"auto", "nearest"}:
+        yield ("stream", "rule"), "privacy.dominance is kept by rule nearest only; use auto or nearest"
     if stream.release == "ordered":
         yield ("stream", "release"), "not yet: release 'ordered' is refused until it exists; use cluster"
     for name, attribute in document.attributes.items():

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from oracle.naive import log_of
 from shoal.engine import Partitioner, StreamAggregator
-from shoal.engine.rules import PLANNED
 from shoal.errors import ParameterError
 
 pytestmark = pytest.mark.unit
@@ -37,12 +36,6 @@ def test_all_parameters_that_are_wrong_are_told_at_once() -> None:
 def test_a_parameter_outside_its_domain(parameters: dict[str, Any], fault: str) -> None:
     with pytest.raises(ParameterError, match=fault):
         StreamAggregator(**{"k": 10, "delta": 10, **parameters})
-
-
-@pytest.mark.parametrize("rule", PLANNED)
-def test_a_rule_to_come_is_not_yet(rule: str) -> None:
-    with pytest.raises(ParameterError, match="not yet"):
-        StreamAggregator(2, 5, rule=rule)
 
 
 @pytest.mark.parametrize("k", [3, 7, 10, 49])
@@ -103,7 +96,7 @@ def test_decisions_belong_to_the_caller() -> None:
 
 def test_values_come_back_as_means_of_what_was_pushed_whatever_the_weights() -> None:
     values = np.random.default_rng(2).random((300, 3)) * [1.0, 100.0, 1e-3]
-    stream = StreamAggregator(4, 30, weights=[1.0, 0.01, 1000.0])
+    stream = StreamAggregator(4, 30, "nearest", weights=[1.0, 0.01, 1000.0])
     plain = Partitioner(4, 30, 3)
     calls = [stream.push(values[:120]), stream.push(values[120:]), stream.flush()]
     expected = [plain.push(values * [1.0, 0.01, 1000.0]), plain.flush()]

@@ -46,7 +46,7 @@ def test_a_policy_is_resolved_with_its_defaults(tmp_path: Path) -> None:
     assert (policy.subject.name, policy.subject.role) == ("patient", Role.IDENTIFIER)
     assert (policy.k, policy.max_share, policy.position) == (10, 0.5, 0.0)
     assert policy.stream is not None
-    assert (policy.stream.delta, policy.stream.rule, policy.stream.max_delay_s) == (100, "nearest", None)
+    assert (policy.stream.delta, policy.stream.rule, policy.stream.max_delay_s) == (100, "block", None)
     assert policy.quasi_identifiers[1].weight == 2.0
 
 
@@ -137,7 +137,7 @@ attributes:
 privacy: {k: 1, max_share: 2, l: 3, t: 0.1}
 stream:
   delta: 0
-  rule: awo
+  rule: best
   release: ordered
   max_delay_s: -1
 steering:
@@ -177,7 +177,7 @@ extra: 1
         "kafka.retries": 22,
         "extra": 23,
     }
-    later = {"scale", "l", "t", "rule", "release", "position", "dependence"}
+    later = {"scale", "l", "t", "release", "position", "dependence"}
     for path, (_, message) in found.items():
         if path.split(".")[-1] in later:
             assert message.startswith("not yet"), path

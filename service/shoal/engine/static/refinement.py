@@ -11,10 +11,11 @@ from shoal.engine.static.hilbert import order_along_curve
 from shoal.kernel.arrays import Float64Matrix, Int32Matrix, Int32Vector, Int64Vector
 from shoal.kernel.static import grouping as groupings
 from shoal.kernel.static.anneal import anneal
+from shoal.kernel.static.close import descend_close
 from shoal.kernel.static.descent import descend
 from shoal.kernel.static.neighbours import neighbours_of
 
-__all__ = ["REFINEMENTS", "Pace", "Refined", "loss_of", "refine", "steady_pace"]
+__all__ = ["REFINEMENTS", "Pace", "Refined", "descended", "loss_of", "refine", "steady_pace"]
 
 REFINEMENTS = ("none", "descent", "anneal")
 
@@ -27,6 +28,8 @@ ROUNDS = 100
 FEW, MANY = 20, 15
 """Neighbours of a record, at least 3k and this many for few records, so many for many."""
 LARGE = 20_000
+FEW_ENOUGH = 256
+"""Records of which all distances are computed: faster than looking for neighbours."""
 SLICE = 100_000
 """Changes tried at one heat."""
 HOT, COLD = 2.0, 0.05
@@ -92,9 +95,10 @@ def refine(
     Notes
     -----
     Descent tries, for each record, the clusters of its nearest neighbours: relocation and swap, then dissolving a whole
-    cluster and creating one, until nothing gains. Annealing tries the same and rings of three clusters at random, and
-    accepts a rise by chance, measured by the spread of the clusters touched (Metropolis, geometric cooling). Where two
-    such steps lead from one partition to another, the changes of loss are exact in O(d).
+    cluster and creating one, then rings of three clusters, until nothing gains; for up to 256 records it tries all
+    clusters, and no rings. Annealing tries the same at random, and accepts a rise by chance, measured by the spread of
+    the clusters touched (Metropolis, geometric cooling). Where two such steps lead from one partition to another, the
+    changes of loss are exact in O(d).
     Cost: the nearest neighbours, O(n log n) for few attributes and O(n² d) for many, dominate descent.
 
     References
@@ -102,6 +106,8 @@ def refine(
     .. [1] S. Kirkpatrick, C. D. Gelatt and M. P. Vecchi, "Optimization by Simulated Annealing", Science 220, 1983.
        doi:10.1126/science.220.4598.671
     """
+    if how == "descent" and 2 * k <= len(values) <= FEW_ENOUGH:
+        starts, how = [descended(values, start, k) for start in starts], "none"
     scored = [Refined(labels, loss_of(values, labels)) for labels in starts]
     if how == "none" or len(values) < 2 * k:
         return min(scored, key=_by_loss)
@@ -120,11 +126,27 @@ def refine(
     return min(scored, key=_by_loss)
 
 
+def descended(values: Float64Matrix, start: Int32Vector, k: int) -> Int32Vector:
+    """Return what `refine` makes of one partition by descent, without weighing it."""
+    if len(values) < 2 * k:
+        return start
+    if len(values) <= FEW_ENOUGH:
+        return _numbered(descend_close(values, start, k, ROUNDS))
+    return refine(values, [start], k, "descent").labels
+
+
 def _read(grouping: groupings.Grouping, values: Float64Matrix, order: Int64Vector) -> Refined:
     """Return the labels in order of the table, without those of empty clusters."""
     labels = np.empty(len(values), np.int32)
-    labels[order] = np.unique(grouping.labels, return_inverse=True)[1]
+    labels[order] = _numbered(grouping.labels)
     return Refined(labels, loss_of(values, labels))
+
+
+def _numbered(labels: Int32Vector | Int64Vector) -> Int32Vector:
+    """Number clusters anew, leaving out those without a record."""
+    used = np.zeros(len(labels), np.int32)
+    used[labels] = 1
+    return (used.cumsum(dtype=np.int32) - 1)[labels].astype(np.int32)
 
 
 def _by_loss(refined: Refined) -> float:

@@ -1,0 +1,131 @@
+"""Rule block: all that is held leaves, in the clusters of a partition of finished tables."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shoal.kernel.arrays import Float64Matrix, Int32Vector, Int64Vector
+from shoal.kernel.expiry import Demand, Scratch
+from shoal.kernel.held import CAUSE, CLUSTERS, END, HEAD, NEWEST, RELEASED, TAIL, Held, Outcome
+from shoal.kernel.jit import njit, njit_in_place
+from shoal.kernel.membership import SHARE_TOLERANCE
+from shoal.kernel.subjects import clear, number
+
+__all__ = ["make_fit", "release_all"]
+
+
+@njit
+def make_fit(rows: Float64Matrix, subjects: Int64Vector, labels: Int32Vector, scratch: Scratch, demand: Demand) -> bool:
+    """Merge clusters of too few people, or with one who has too much of it, with the nearest, until all fit.
+
+    Parameters
+    ----------
+    rows : ndarray of float64, shape (n, d)
+        Coordinates of the records.
+    subjects : ndarray of int64, shape (n,)
+        Whose they are.
+    labels : ndarray of int32, shape (n,)
+        Cluster of each, from 0; changed in place. Numbers may be left without a record.
+
+    Returns
+    -------
+    bool
+        False if not even all of them together fit.
+    """
+    clusters = 0
+    for label in labels:
+        clusters = max(clusters, label + 1)
+    for _ in range(clusters):
+        unfit = _first_unfit(subjects, labels, clusters, scratch, demand)
+        if unfit < 0:
+            return True
+        into = _nearest_other(rows, labels, clusters, unfit)
+        if into < 0:
+            return False
+        for i in range(labels.size):
+            if labels[i] == unfit:
+                labels[i] = into
+    return False
+
+
+@njit
+def _first_unfit(subjects: Int64Vector, labels: Int32Vector, clusters: int, scratch: Scratch, demand: Demand) -> int:
+    """Return the first cluster that must not leave, or -1."""
+    sizes = np.zeros(clusters, np.int64)
+    for label in labels:
+        sizes[label] += 1
+    ends = np.cumsum(sizes)
+    members = np.zeros(labels.size, np.int64)
+    filled = ends - sizes
+    for i in range(labels.size):
+        members[filled[labels[i]]] = i
+        filled[labels[i]] += 1
+    for cluster in range(clusters):
+        if sizes[cluster]:
+            present, heaviest = _count(subjects, members[ends[cluster] - sizes[cluster] : ends[cluster]], scratch)
+            if present < demand.k or heaviest > demand.max_share * sizes[cluster] + SHARE_TOLERANCE:
+                return cluster
+    return -1
+
+
+@njit_in_place
+def _count(subjects: Int64Vector, members: Int64Vector, scratch: Scratch) -> tuple[int, int]:
+    """Return how many people there are among members, and how many records the heaviest has."""
+    heaviest = 0
+    for i in members:
+        owner = number(scratch.numbering, subjects[i])
+        scratch.counts[owner] += 1
+        heaviest = max(heaviest, scratch.counts[owner])
+    present = scratch.numbering.size[0]
+    scratch.counts[:present] = 0
+    clear(scratch.numbering)
+    return present, heaviest
+
+
+@njit
+def _nearest_other(rows: Float64Matrix, labels: Int32Vector, clusters: int, one: int) -> int:
+    """Return the cluster whose mean is nearest to that of one, or -1 if there is no other."""
+    sizes, means = np.zeros(clusters), np.zeros((clusters, rows.shape[1]))
+    for i in range(labels.size):
+        sizes[labels[i]] += 1.0
+        for j in range(rows.shape[1]):
+            means[labels[i], j] += (rows[i, j] - means[labels[i], j]) / sizes[labels[i]]
+    best, nearest = np.inf, -1
+    for cluster in range(clusters):
+        if cluster != one and sizes[cluster] > 0.0:
+            away = 0.0
+            for j in range(rows.shape[1]):
+                step = means[cluster, j] - means[one, j]
+                away += step * step
+            if away < best or nearest < 0:
+                best, nearest = away, cluster
+    return nearest
+
+
+@njit
+def release_all(held: Held, outcome: Outcome, labels: Int32Vector, newest: int, cause: int) -> None:
+    """Write all clusters down, that of the oldest record first, and forget everything that is held."""
+    head, tail = held.line[HEAD], held.line[TAIL]
+    clusters = 0
+    for label in labels:
+        clusters = max(clusters, label + 1)
+    sizes, ranks = np.zeros(clusters, np.int64), np.full(clusters, -1)
+    found = 0
+    for label in labels:
+        if ranks[label] < 0:
+            ranks[label] = found
+            found += 1
+        sizes[ranks[label]] += 1
+    ends = np.cumsum(sizes[:found])
+    filled = ends - sizes[:found]
+    index, start = outcome.counts[CLUSTERS], outcome.counts[RELEASED]
+    for i in range(labels.size):
+        rank = ranks[labels[i]]
+        outcome.positions[start + filled[rank]] = held.positions[head + i]
+        filled[rank] += 1
+    outcome.clusters[END, index : index + found] = start + ends
+    outcome.clusters[CAUSE, index : index + found] = cause
+    outcome.clusters[NEWEST, index : index + found] = newest
+    outcome.counts[CLUSTERS] = index + found
+    outcome.counts[RELEASED] = start + labels.size
+    held.line[HEAD] = tail
