@@ -67,7 +67,13 @@ class Topic:
 
 
 def policy_of(
-    k: int, delta: int, position: float, max_delay_s: float | None, max_share: float, **options: object
+    k: int,
+    delta: int,
+    position: float,
+    max_delay_s: float | None,
+    max_share: float,
+    rule: str = "nearest",
+    **options: object,
 ) -> Policy:
     return Policy.from_document(
         Document.model_validate(
@@ -78,7 +84,7 @@ def policy_of(
                     "n": {"role": "confidential", "type": "integer"},
                 },
                 "privacy": {"k": k, "max_share": max_share, **options},
-                "stream": {"delta": delta, "max_delay_s": max_delay_s},
+                "stream": {"delta": delta, "max_delay_s": max_delay_s, "rule": rule},
                 "steering": {"position": position},
             }
         )
@@ -105,6 +111,7 @@ def random_log(random: Random) -> list[Message]:
 def random_policy(random: Random) -> Policy:
     k = random.randint(2, 4)
     delta = k - 1 + random.randint(0, 12)
+    dominance = random.choice([None, 20]) if k > 2 else None
     return policy_of(
         k,
         delta=delta,
@@ -112,7 +119,8 @@ def random_policy(random: Random) -> Policy:
         max_delay_s=random.choice([None, 0.8, 3.0]),
         max_share=random.choice([0.5, 1.0]),
         per_subject=random.choice([None, {"max": 1, "window": 7}, {"max": 2, "window": 25}]),
-        dominance=random.choice([None, 20]) if k > 2 else None,
+        dominance=dominance,
+        rule=random.choice(["nearest", "greedy", "awo", "block"]) if dominance is None else "nearest",
         min_population=random.choice([None, k]) if delta >= k else None,
     )
 

@@ -26,6 +26,8 @@ def make_fit(rows: Float64Matrix, subjects: Int64Vector, labels: Int32Vector, sc
         Whose they are.
     labels : ndarray of int32, shape (n,)
         Cluster of each, from 0; changed in place. Numbers may be left without a record.
+    scratch, demand
+        Of the stream.
 
     Returns
     -------

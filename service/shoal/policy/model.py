@@ -158,7 +158,7 @@ class Policy:
             else Stream(
                 stream.delta,
                 _optional_float(stream.max_delay_s),
-                chosen_rule(stream.rule, privacy.k, has_dominance=privacy.dominance is not None),
+                chosen_rule(stream.rule),
                 "cluster",
             ),
             position=float(position),

@@ -46,7 +46,7 @@ def test_a_policy_is_resolved_with_its_defaults(tmp_path: Path) -> None:
     assert (policy.subject.name, policy.subject.role) == ("patient", Role.IDENTIFIER)
     assert (policy.k, policy.max_share, policy.position) == (10, 0.5, 0.0)
     assert policy.stream is not None
-    assert (policy.stream.delta, policy.stream.rule, policy.stream.max_delay_s) == (100, "block", None)
+    assert (policy.stream.delta, policy.stream.rule, policy.stream.max_delay_s) == (100, "nearest", None)
     assert policy.quasi_identifiers[1].weight == 2.0
 
 
