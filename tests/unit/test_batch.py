@@ -142,6 +142,16 @@ def test_options_of_privacy_hold_in_tables(tmp_path: Path) -> None:
     assert told["suppressed"] > 0
 
 
+def test_numbers_whose_squares_fit_no_float_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = records(20)
+    for number, row in enumerate(rows):
+        row["income"] = (-1.0) ** number * 1e300
+    source, out = write(tmp_path / "in.csv", rows), tmp_path / "out.csv"
+    assert main(["batch", str(policy_of(tmp_path)), "-i", str(source), "-o", str(out)]) == 2
+    assert "attributes.income: numbers beyond 1e+150" in capsys.readouterr().err
+    assert not out.exists()
+
+
 @pytest.mark.parametrize(
     ("privacy", "people", "words"),
     [

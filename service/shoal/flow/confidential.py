@@ -1,4 +1,4 @@
-"""Confidential values as numbers a table can be measured by: collected block by block, without keeping the values."""
+"""Confidential values as numbers a table can be measured by: block by block, of words each different one once."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from shoal.kernel.arrays import BoolVector, Float64Matrix, Float64Vector
 from shoal.policy import Attribute
 from shoal.records import number_of
 
-__all__ = ["Watched", "standardised"]
+__all__ = ["LARGEST", "Watched", "standardised"]
 
 LARGEST = 1e150
-"""Of a number that is measured: the squares of larger ones do not fit a float."""
+"""Of a number in a table: the squares of larger ones do not fit a float."""
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from shoal.engine.embed import Embedding
 from shoal.engine.static import surplus
 from shoal.errors import ConfigError, InputError
 from shoal.flow.admission import Admission
-from shoal.flow.confidential import Watched, standardised
+from shoal.flow.confidential import LARGEST, Watched, standardised
 from shoal.flow.parts import Body, Choice, Part, summarise
 from shoal.kernel.arrays import BoolVector, Float64Matrix, Int64Vector
 from shoal.policy import Policy, Role
@@ -136,6 +136,9 @@ class Table:
         if not self._values:
             raise InputError("no records: there is nothing to release")
         values, people = np.concatenate(self._values), np.concatenate(self._subjects)
+        for attribute, column in zip(self._policy.quasi_identifiers, values.T, strict=True):
+            if np.abs(column).max() > LARGEST:
+                raise InputError(f"attributes.{attribute.name}: numbers beyond {LARGEST:g}; give it in another unit")
         self._values.clear()
         self._subjects.clear()
         return values, np.unique(people, return_inverse=True)[1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from shoal.engine.static import Pace, parameters_of
 from shoal.errors import ConfigError
@@ -52,13 +53,16 @@ def choice_of(algorithm: str, refine: str | None, given: Sequence[str], seed: in
 def _by_clock(time_s: float) -> Pace:
     """Return the pace of an annealing that takes so long from its first change on, shown by a bar."""
     began: list[float] = []
-    shown = bar(desc="annealing", total=100, bar_format="{desc}: {bar} {elapsed}")
+    bars: list[Any] = []
 
     def pace(_: int) -> float:
         if not began:
             began.append(time.monotonic())
+            bars.append(bar(desc="annealing", total=100, bar_format="{desc}: {bar} {elapsed}"))
         share = (time.monotonic() - began[0]) / time_s
-        shown.update(min(100.0, 100.0 * share) - shown.n)
+        bars[0].update(min(100.0, 100.0 * share) - bars[0].n)
+        if share >= 1:
+            bars[0].close()
         return share
 
     return pace
