@@ -105,8 +105,8 @@ def refine(
     Notes
     -----
     Descent tries, for each record, the clusters of its nearest neighbours: relocation and swap, then dissolving a whole
-    cluster and creating one, then rings of three clusters, until nothing gains; for up to 256 records it tries all
-    clusters, and no rings. Annealing tries the same at random, and accepts a rise by chance, measured by the spread of
+    cluster and creating one, then rings of three clusters, until nothing gains; for up to 256 records without demands
+    it tries all clusters, and no rings. Annealing tries the same at random, and accepts a rise by chance, measured by the spread of
     the clusters touched (Metropolis, geometric cooling). Where two such steps lead from one partition to another, the
     changes of loss are exact in O(d).
     Cost: the nearest neighbours, O(n log n) for few attributes and O(n² d) for many, dominate descent.
@@ -116,7 +116,7 @@ def refine(
     .. [1] S. Kirkpatrick, C. D. Gelatt and M. P. Vecchi, "Optimization by Simulated Annealing", Science 220, 1983.
        doi:10.1126/science.220.4598.671
     """
-    if how == "descent" and 2 * k <= len(values) <= FEW_ENOUGH:
+    if how == "descent" and demands.are_none and 2 * k <= len(values) <= FEW_ENOUGH:
         starts, how = [descended(values, start, k) for start in starts], "none"
     scored = [Refined(labels, loss_of(values, labels)) for labels in starts]
     if how == "none" or len(values) < 2 * k:
