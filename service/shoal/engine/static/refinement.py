@@ -106,9 +106,9 @@ def refine(
     -----
     Descent tries, for each record, the clusters of its nearest neighbours: relocation and swap, then dissolving a whole
     cluster and creating one, then rings of three clusters, until nothing gains; for up to 256 records without demands
-    it tries all clusters, and no rings. Annealing tries the same at random, and accepts a rise by chance, measured by the spread of
-    the clusters touched (Metropolis, geometric cooling). Where two such steps lead from one partition to another, the
-    changes of loss are exact in O(d).
+    it tries all clusters, and no rings. Annealing tries the same at random, and accepts a rise by chance, measured by
+    the spread of the clusters touched (Metropolis, geometric cooling). Where two such steps lead from one partition to
+    another, the changes of loss are exact in O(d).
     Cost: the nearest neighbours, O(n log n) for few attributes and O(n² d) for many, dominate descent.
 
     References
