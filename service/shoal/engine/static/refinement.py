@@ -7,6 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from shoal.engine.static.demands import Demands
 from shoal.engine.static.hilbert import order_along_curve
 from shoal.kernel.arrays import Float64Matrix, Int32Matrix, Int32Vector, Int64Vector
 from shoal.kernel.static import grouping as groupings
@@ -14,7 +15,7 @@ from shoal.kernel.static.anneal import anneal
 from shoal.kernel.static.descent import descend
 from shoal.kernel.static.neighbours import neighbours_of
 
-__all__ = ["REFINEMENTS", "Pace", "Refined", "loss_of", "refine", "steady_pace"]
+__all__ = ["NO_DEMANDS", "REFINEMENTS", "Pace", "Refined", "loss_of", "refine", "steady_pace"]
 
 REFINEMENTS = ("none", "descent", "anneal")
 
@@ -34,6 +35,7 @@ HOT, COLD = 2.0, 0.05
 squared distances to the centroid), that of the clusters touched and that of all."""
 CHANGES_PER_RECORD = 10_000
 """Tried by default."""
+NO_DEMANDS = Demands()
 
 
 class Refined(NamedTuple):
@@ -64,7 +66,13 @@ def loss_of(values: Float64Matrix, labels: Int32Vector) -> float:
 
 
 def refine(
-    values: Float64Matrix, starts: list[Int32Vector], k: int, how: str, seed: int = 0, pace: Pace | None = None
+    values: Float64Matrix,
+    starts: list[Int32Vector],
+    k: int,
+    how: str,
+    seed: int = 0,
+    pace: Pace | None = None,
+    demands: Demands = NO_DEMANDS,
 ) -> Refined:
     """Refine several partitions and return the best; annealing begins with the best after descent.
 
@@ -83,6 +91,8 @@ def refine(
     pace : callable, optional
         How far annealing has come, from 0 to 1, given the number of changes tried; it may look at a clock or move a
         progress bar. By default 10,000 changes per record.
+    demands : Demands
+        What clusters must keep beside their size: the starts keep it, and no change is made that does not.
 
     Returns
     -------
@@ -109,7 +119,8 @@ def refine(
     order = order_along_curve(values) if len(values) > LARGE else np.arange(len(values))
     rows = np.ascontiguousarray(centred[order])  # neighbours in space are neighbours in memory
     neighbours = _neighbours(rows, k)
-    groups = [groupings.gather(rows, start[order], k) for start in starts]
+    terms = demands.ordered(order)
+    groups = [groupings.gather(rows, start[order], k, terms) for start in starts]
     for grouping in groups:
         descend(grouping, neighbours, ROUNDS)
         scored.append(_read(grouping, values, order))

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from shoal.engine.static.auto import starts
-from shoal.engine.static.refinement import REFINEMENTS, Pace
+from shoal.engine.static.demands import Demands, lacking, mend
+from shoal.engine.static.refinement import NO_DEMANDS, REFINEMENTS, Pace
 from shoal.engine.static.refinement import refine as improve
 from shoal.engine.static.registry import Parameter, partition
 from shoal.errors import AnonymityViolation, ParameterError
@@ -30,6 +31,7 @@ def microaggregate(
     *,
     parameters: Mapping[str, Parameter] | None = None,
     pace: Pace | None = None,
+    demands: Demands = NO_DEMANDS,
 ) -> Int32Vector:
     """Partition a table into clusters of at least k records that lie close together.
 
@@ -50,6 +52,9 @@ def microaggregate(
     pace : callable, optional
         How far annealing has come, from 0 to 1, given the number of changes tried so far: a limit in changes or in
         time, or a progress bar. By default 10,000 changes per record.
+    demands : Demands
+        What every cluster must keep beside its size: k different subjects, a largest share of one of them, closeness to
+        the table. By default nothing: k counts records.
 
     Returns
     -------
@@ -61,12 +66,13 @@ def microaggregate(
     ParameterError
         If an argument is outside its domain.
     AnonymityViolation
-        If a cluster came out smaller than k: nothing is returned.
+        If a cluster came out smaller than k or does not keep what is asked, as where the whole table does not: nothing
+        is returned.
 
     Notes
     -----
-    Guarantee: every label occurs at least k times, counted after all else is done. k counts records here; a table in
-    which a subject has several needs them to be one row each.
+    Guarantee: every label occurs at least k times and all demands are kept, counted after all else is done. Where an
+    algorithm's clusters do not keep them, the nearest are joined; refinement makes no change that breaks them.
     Loss is the sum of squared distances to the centroids of the clusters.
     """
     table = _checked(values, k)
@@ -76,12 +82,14 @@ def microaggregate(
         partitions = starts(table, k, refined=refine != "none")
     else:
         partitions = [partition(table, k, algorithm, seed, parameters)]
+    if not demands.are_none:
+        partitions = [mend(table, labels, k, demands) for labels in partitions]
     if refine == "none" and len(partitions) == 1:
         labels = partitions[0]
     else:
-        labels = improve(table, partitions, k, refine, seed, pace).labels
-    if np.bincount(labels).min() < k:
-        raise AnonymityViolation("a cluster of fewer than k records was about to leave")
+        labels = improve(table, partitions, k, refine, seed, pace, demands).labels
+    if lacking(labels, k, demands).any():
+        raise AnonymityViolation("a cluster of fewer than k, or that does not keep what is asked, was about to leave")
     return labels
 
 
