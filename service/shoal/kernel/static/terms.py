@@ -22,8 +22,9 @@ class Terms(NamedTuple):
     """Terms of the caller; empty arrays ask for nothing.
 
     ``people`` (n,): whose record each is, as codes from 0; ``share``: the most of a cluster that may be one person's.
-    ``spectrum``, ``t``: how far a cluster may be from the table. ``buckets`` (n,): only two records of one bucket may change places,
-    and nothing else may move. ``scratch`` (2, room): of one check; ``counts`` (people,): of one check, else zero.
+    ``spectrum``, ``t``: how far a cluster may be from the table. ``buckets`` (n,): only two records of one bucket may
+    change places, and nothing else may move. ``scratch`` (2, room): of one check; ``counts`` (people,): likewise, else
+    zero.
     """
 
     people: Int64Vector
