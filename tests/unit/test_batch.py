@@ -6,9 +6,12 @@ import csv
 import io
 import json
 import random
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from shoal.audit import Verdict, verify
 from shoal.cli import main
@@ -295,3 +298,90 @@ def test_messages_with_keys_are_read_as_a_stream_would(tmp_path: Path) -> None:
     _, told, verdict = batch(policy_of(tmp_path, attributes), tmp_path / "in.jsonl", tmp_path / "out.jsonl")
     assert verdict.exit_code == 0, verdict.text()
     assert told["records"] == 20
+
+
+@pytest.mark.parametrize("source", ["in.csv", "in.jsonl", "in.parquet"])
+@pytest.mark.parametrize("target", ["out.csv", "out.jsonl", "out.parquet"])
+def test_parquet_is_a_form_as_any_other(source: str, target: str, tmp_path: Path) -> None:
+    rows = records(60, people=30)
+    path = tmp_path / source
+    if path.suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    else:
+        write(path, rows)
+    code, told, verdict = batch(policy_of(tmp_path), path, tmp_path / target)
+    assert code == 0
+    assert verdict.exit_code == 0, verdict.text()
+    assert told["released"] == 60
+
+
+def test_columns_of_parquet_keep_order_and_type(tmp_path: Path) -> None:
+    rows = [row | {"wage": None if row["wage"] == 0 else row["wage"]} for row in records(30)]
+    rows = [row | {"seen": datetime(2020, 1, 1, tzinfo=UTC) + timedelta(hours=n)} for n, row in enumerate(rows)]
+    schema = pa.schema(
+        {
+            "note": pa.large_string(),
+            "who": pa.string(),
+            "age": pa.int8(),
+            "income": pa.float32(),
+            "wage": pa.int16(),
+            "ward": pa.dictionary(pa.int32(), pa.string()),
+            "seen": pa.timestamp("us", tz="UTC"),
+        }
+    )
+    attributes = ATTRIBUTES | {"seen": {"role": "confidential", "publish_unchanged": True}}
+    source = tmp_path / "in.parquet"
+    pq.write_table(pa.Table.from_pylist(rows, schema), source)
+    _, _, verdict = batch(policy_of(tmp_path, attributes), source, tmp_path / "out.parquet", "--keep-order")
+    assert verdict.exit_code == 0, verdict.text()
+    out = pq.read_table(tmp_path / "out.parquet")
+    assert out.schema.names == ["note", "age", "income", "wage", "ward", "seen"]
+    for name in ("note", "age", "wage", "ward", "seen"):
+        assert out.schema.field(name).type == schema.field(name).type, name
+    assert out.schema.field("income").type == pa.float64()
+    original = pq.read_table(source)
+    for name in ("note", "wage", "ward", "seen"):
+        assert out[name].to_pylist() == original[name].to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"age": None}, "in.parquet, row 8, field age: null"),
+        ({"age": 1.5}, "in.parquet, row 8, field age: not a whole number"),
+        ({"note": None, "who": None}, "in.parquet, row 8, field who: names nobody"),
+    ],
+)
+def test_a_broken_row_of_parquet_is_told(
+    change: dict[str, Any], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [row | {"age": float(row["age"])} for row in records(20)]
+    rows[7] |= change
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "in.parquet")
+    out = tmp_path / "out.parquet"
+    assert main(["batch", str(policy_of(tmp_path)), "-i", str(tmp_path / "in.parquet"), "-o", str(out)]) == 2
+    assert words in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_what_is_no_parquet_or_has_other_columns_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, out = tmp_path / "in.parquet", tmp_path / "out.csv"
+    rows = records(20)
+    pq.write_table(pa.Table.from_pylist(rows), source)
+    whole = source.read_bytes()
+    tables = [
+        (b"age,income", "no Parquet"),
+        (whole[:-30], "no Parquet"),
+        ([row | {"more": 1} for row in rows], "column 'more' is not declared"),
+        ([{k: v for k, v in row.items() if k != "age"} for row in rows], "column 'age' is missing"),
+        ([row | {"age": "old"} for row in rows], "column 'age': a quasi_identifier must be a number"),
+        ([row | {"note": [1]} for row in rows], "neither nested nor binary"),
+    ]
+    for content, words in tables:
+        if isinstance(content, bytes):
+            source.write_bytes(content)
+        else:
+            pq.write_table(pa.Table.from_pylist(content), source)
+        assert main(["batch", str(policy_of(tmp_path)), "-i", str(source), "-o", str(out)]) == 2
+        assert words in capsys.readouterr().err
+        assert not out.exists()

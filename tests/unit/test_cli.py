@@ -185,7 +185,7 @@ def test_fewer_than_k_people_are_suppressed(policy: str, tmp_path: Path) -> None
     [
         (["-i", "absent.csv", "-o", "out.csv"], b"absent.csv: cannot be read"),
         (["-i", "visits.csv", "-o", "no/such/folder/out.csv"], b"cannot be written"),
-        (["-i", "visits.csv", "-o", "out.parquet"], b"not yet"),
+        (["-i", "visits.csv", "-o", "out.parquet"], b"use shoal batch"),
         (["-i", "visits.csv", "-o", "out.txt"], b"--format"),
         (["-i", "visits.csv"], b"--format"),
         (["-i", "wrong.csv", "-o", "out.csv"], b"line 1"),

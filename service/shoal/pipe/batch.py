@@ -14,7 +14,7 @@ from shoal.errors import InputError
 from shoal.flow import Choice, Release, Table
 from shoal.pipe.bar import bar
 from shoal.pipe.files import PIPE, Drafts, Files, Sink, opened_for_reading
-from shoal.pipe.sources import Source, open_source
+from shoal.pipe.sources import Source, open_source, parquet
 from shoal.policy import Policy
 from shoal.records import CsvEncoder, Encoder, RecordEncoder
 
@@ -47,6 +47,8 @@ def run_batch(policy: Policy, files: Files, choice: Choice, *, keep_order: bool 
     """
     began = time.monotonic()
     form, target_form = files.forms
+    if "parquet" in {form, target_form}:
+        parquet()
     encoder: RecordEncoder = CsvEncoder(policy) if target_form == "csv" else Encoder(policy)
     with Drafts() as drafts, ExitStack() as stack:
         file = stack.enter_context(opened_for_reading(files.source))
@@ -58,7 +60,11 @@ def run_batch(policy: Policy, files: Files, choice: Choice, *, keep_order: bool 
         _read(table, source, file, files.source)
         with bar(desc="clustering", total=1, bar_format="{desc}: {elapsed}"):
             release = table.release(choice, keep_order=keep_order)
-        _write_rows(target, encoder, release.rows)
+        if target_form == "parquet":
+            for piece in parquet().as_parquet(release.rows, policy, source.schema):
+                target.write(piece)
+        else:
+            _write_rows(target, encoder, release.rows)
         if evidence is not None:
             _write_evidence(evidence, release)
         if quarantine is not None:
@@ -77,10 +83,11 @@ def _read(table: Table, source: Source, file: BinaryIO, path: str) -> None:
         for block, read in source.blocks:
             if block.rejected:
                 place, _ = block.rejected[0]
-                raise InputError(f"{name}, line {source.line_of(first + place)}{source.fault_of(read[place])}")
+                unit = "line" if source.schema is None else "row"
+                raise InputError(f"{name}, {unit} {source.line_of(first + place)}{source.fault_of(read[place])}")
             table.add(block)
             first += len(read)
-            if size is not None:
+            if size is not None and source.schema is None:
                 shown.update(file.tell() - shown.n)
 
 

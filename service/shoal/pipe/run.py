@@ -47,7 +47,7 @@ def run_pipe(policy: Policy, files: Files, stop: Event | None = None) -> None:
         Something was about to leave that must not.
     """
     began = time.monotonic()
-    form, target_form = files.forms
+    form, target_form = files.stream_forms()
     encoder: RecordEncoder = CsvEncoder(policy) if target_form == "csv" else Encoder(policy)
     flow = Flow(policy, encoder)
     follow: Followed | None = None

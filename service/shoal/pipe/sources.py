@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib import import_module
+from types import ModuleType
 from typing import Any, BinaryIO
 
+from shoal.errors import ConfigError
 from shoal.pipe.files import PIPE, Form
 from shoal.policy import Policy
 from shoal.records import (
@@ -21,7 +24,7 @@ from shoal.records import (
     json_fault,
 )
 
-__all__ = ["Source", "open_source"]
+__all__ = ["Source", "open_source", "parquet"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +32,28 @@ class Source:
     """An input that has been opened; its header, where it has one, has been read and fits.
 
     ``blocks`` yields the records of each part with what they were decoded from; ``line_of`` gives the line, from 1, of
-    a record by its number from 0; ``fault_of`` says what is wrong with one that was refused, without its values.
+    a record by its number from 0 (in Parquet: the row); ``fault_of`` says what is wrong with one that was refused,
+    without its values; ``schema`` is that of a Parquet file.
     """
 
     blocks: Iterator[tuple[Block, list[Any]]]
     line_of: Callable[[int], int]
     fault_of: Callable[[Any], str]
+    schema: Any = None
+
+
+def parquet() -> ModuleType:
+    """Return the module that reads and writes Parquet.
+
+    Raises
+    ------
+    ConfigError
+        What it needs is not installed.
+    """
+    try:
+        return import_module("shoal.records.parquet")
+    except ModuleNotFoundError:
+        raise ConfigError("Parquet needs pyarrow: install shoal[parquet]") from None
 
 
 def open_source(
@@ -46,7 +65,7 @@ def open_source(
     ----------
     source : binary file object
         What to read.
-    form : {"csv", "jsonl"}
+    form : {"csv", "jsonl", "parquet"}
         How it is written.
     policy : Policy
         What the fields mean.
@@ -69,6 +88,11 @@ def open_source(
         cells = CsvDecoder(policy, reader.columns, encoder=encoder, max_bytes=longest, keep=keep)
         blocks = ((cells.take(part), list(part)) for part in reader)
         return Source(blocks, reader.line_of, lambda record: cell_fault(policy, reader.columns, record))
+    if form == "parquet":
+        rows = parquet().ParquetRows(source, policy, name=name)
+        unlimited = JsonDecoder(policy, encoder=encoder, max_bytes=longest, keep=keep)
+        taken = ((unlimited.take(part), list(part)) for part in rows)
+        return Source(taken, _line, lambda record: json_fault(policy, record), rows.schema)
     messages = JsonDecoder(policy, encoder=encoder, max_bytes=longest, keep=keep)
     if policy.from_envelope:
         wrapped = WrappedLines(source, policy, name=name)
