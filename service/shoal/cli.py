@@ -16,7 +16,7 @@ from threading import Event
 from typing import Any, NoReturn
 
 from shoal.audit import verify
-from shoal.engine.static import ALGORITHMS, REFINEMENTS
+from shoal.engine.static import ALGORITHMS, CLOSE, REFINEMENTS
 from shoal.errors import ConfigError, InputError, ShoalError
 from shoal.flow import warm_up
 from shoal.kafka import Start, Transformer, check_policy, export_progress, import_progress, report_progress
@@ -284,7 +284,9 @@ def _batch_arguments(batch: Any) -> None:  # noqa: ANN401
     batch.add_argument("-i", "--input", default="-", metavar="FILE", help=".csv or .jsonl; - is standard input")
     batch.add_argument("-o", "--output", default="-", metavar="FILE", help=".csv or .jsonl; - is standard output")
     _format_arguments(batch)
-    batch.add_argument("--algorithm", default="auto", metavar="A", help=f"auto (default), {', '.join(ALGORITHMS)}")
+    batch.add_argument(
+        "--algorithm", default="auto", metavar="A", help=f"auto (default), {', '.join([*ALGORITHMS, *CLOSE])}"
+    )
     batch.add_argument(
         "--refine", choices=REFINEMENTS, help="default: descent after auto, none after a named algorithm"
     )

@@ -240,12 +240,16 @@ def test_values_outside_their_bounds_are_clipped_or_refused_as_the_policy_says(
     ("words", "told"),
     [
         (["--algorithm", "best"], "use one of auto, md, mdav"),
-        (["--param", "gamma=1"], "--param: needs NAME=VALUE; auto has no parameters"),
-        (["--algorithm", "vmdav", "--param", "gamma"], "vmdav has gamma"),
+        (["--param", "gamma=1"], "--param: needs NAME=VALUE; auto has blocks"),
+        (["--algorithm", "vmdav", "--param", "gamma"], "vmdav has gamma, blocks"),
         (["--algorithm", "vmdav", "--param", "gamma=x"], "--param gamma: needs a value of type float"),
         (["--algorithm", "vmdav", "--param", "gamma=1", "--param", "gamma=2"], "given twice"),
         (["--algorithm", "optimal"], "takes one attribute"),
         (["--seed", "-1"], "--seed"),
+        (["--algorithm", "strict"], "needs privacy.t"),
+        (["--param", "blocks=0"], "blocks must be 1 or more"),
+        (["--param", "blocks=1", "--evidence", "e"], "--evidence: blocks have no clusters"),
+        (["--refine", "anneal", "--param", "time_s=nan"], "time_s above 0"),
     ],
 )
 def test_a_wrong_choice_is_refused_with_what_there_is(
@@ -385,3 +389,85 @@ def test_what_is_no_parquet_or_has_other_columns_is_refused(tmp_path: Path, caps
         assert main(["batch", str(policy_of(tmp_path)), "-i", str(source), "-o", str(out)]) == 2
         assert words in capsys.readouterr().err
         assert not out.exists()
+
+
+def test_closeness_holds_for_numbers_and_words_and_the_judge_finds_it_broken_elsewhere(tmp_path: Path) -> None:
+    source = write(tmp_path / "in.jsonl", records(120, people=60))
+    attributes = {name: about for name, about in ATTRIBUTES.items() if name != "note"}
+    attributes["ward"] = {"role": "confidential", "type": "string"}
+    rows = [{name: row[name] for name in attributes} for row in records(120, people=60)]
+    source = write(tmp_path / "in.jsonl", rows)
+    close = policy_of(tmp_path, attributes, privacy={"k": 3, "t": 0.15})
+    for more in (
+        [],
+        ["--algorithm", "mdav"],
+        ["--algorithm", "steered", "--param", "weight=2"],
+        ["--refine", "anneal"],
+    ):
+        _, told, verdict = batch(close, source, tmp_path / "out.csv", *more)
+        assert verdict.exit_code == 0, verdict.text()
+        assert verdict["closeness"].status == "holds"
+        assert told["emd"]["max"] == pytest.approx(verdict["closeness"].worst)
+        assert told["emd"]["max"] <= 0.15
+    _, told, _ = batch(policy_of(tmp_path, attributes), source, tmp_path / "out.csv")
+    assert told["emd"]["max"] > 0.15
+    strict = policy_of(tmp_path, attributes, privacy={"k": 3, "t": 0.15})
+    out, evidence = tmp_path / "out.csv", tmp_path / "evidence"
+    verdict = verify(Policy.load(strict), source, out, evidence)
+    assert (verdict.exit_code, verdict["closeness"].status) == (1, "broken")
+    assert verdict["closeness"].worst == pytest.approx(told["emd"]["max"])
+
+
+def test_dependence_lowers_the_loss_of_what_is_confidential(tmp_path: Path) -> None:
+    source, losses = write(tmp_path / "in.csv", records(200)), []
+    for weight in (0, 0.5, 1):
+        policy = policy_of(tmp_path, steering={"dependence": weight})
+        _, told, verdict = batch(policy, source, tmp_path / "out.csv")
+        assert verdict.exit_code == 0, verdict.text()
+        losses.append((told["d_x"], told["d_y"]))
+    assert losses[0][0] < losses[1][0] < losses[2][0]
+    assert losses[0][1] > losses[1][1] > losses[2][1]
+
+
+def test_blocks_are_made_only_when_named_and_say_loudly_what_is_lost(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, out, summary = write(tmp_path / "in.csv", records(60)), tmp_path / "out.csv", tmp_path / "summary"
+    policy = policy_of(tmp_path)
+    words = ["batch", str(policy), "-i", str(source), "-o", str(out), "--summary", str(summary)]
+    assert main([*words, "--param", "blocks=1"]) == 0
+    assert "NOT K-ANONYMOUS" in capsys.readouterr().err
+    told = json.loads(summary.read_text())
+    assert (told["jointly_k_anonymous"], told["blocks"], told["d_y"]) == (False, 1, None)
+    assert verify(Policy.load(policy), source, out).exit_code == 1
+    assert main(words) == 0
+    assert "NOT" not in capsys.readouterr().err
+    assert "jointly_k_anonymous" not in json.loads(summary.read_text())
+
+
+def test_no_value_is_in_what_a_table_says_of_its_faults(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    canary = "xq7canary918273"
+    changes: list[dict[str, Any]] = [{name: [canary]} for name in NAMES if name not in {"note", "ward"}]
+    changes += [{"age": canary}, {"wage": f"{canary} 1"}, {canary: 1}, {"who": None, "note": canary}]
+    changes += [{"age": float(918273), "wage": 9182.73}]
+    for number, change in enumerate(changes):
+        rows = records(20)
+        rows[5] |= change
+        rows[6]["note"] = canary
+        source = write(tmp_path / "in.jsonl", rows)
+        policy = policy_of(tmp_path, out_of_bounds="quarantine")
+        assert main(["batch", str(policy), "-i", str(source), "-o", str(tmp_path / "out.csv")]) == 2, number
+        told = capfd.readouterr()
+        assert "canary" not in told.err + told.out
+        assert "918273" not in told.err + told.out
+        assert "line 6" in told.err
+    lines = csv_of(records(20)).splitlines()
+    for broken in (f"{canary},1,2,3,4,5,6", f'{canary},"{canary}"x,1,2,3,4', f"{canary},{canary},{canary},1,2,a"):
+        (tmp_path / "in.csv").write_text("\n".join([*lines[:5], broken, *lines[6:]]) + "\n")
+        assert (
+            main(["batch", str(policy_of(tmp_path)), "-i", str(tmp_path / "in.csv"), "-o", str(tmp_path / "o.csv")])
+            == 2
+        )
+        told = capfd.readouterr()
+        assert "canary" not in told.err + told.out
+        assert "line 6" in told.err

@@ -105,6 +105,11 @@ class Embedding:
         """
         return (values - self._origin) / self._unit * self._weights
 
+    def only(self, columns: Int64Vector) -> Embedding:
+        """Return that of some attributes."""
+        grid = Grid([self._grid.resolutions[column] for column in columns.tolist()])
+        return Embedding(self._origin[columns], self._unit[columns], self._weights[columns], grid)
+
     def published(self, values: Float64Matrix, offsets: Int64Vector) -> Published:
         """Return what is published for clusters of raw values; see `Grid.published`."""
         return self._grid.published(values, offsets)
@@ -122,6 +127,7 @@ class Grid:
     def __init__(self, resolutions: list[Decimal]) -> None:
         if any(resolution and not SMALLEST <= resolution <= LARGEST for resolution in resolutions):
             raise ParameterError(f"resolution: must be 0 or within {SMALLEST} and {LARGEST}")
+        self.resolutions = resolutions
         self._steps = [_Step(resolution) if resolution else None for resolution in resolutions]
         self._per_unit = np.array([0.0 if step is None else step.per_unit for step in self._steps])
 

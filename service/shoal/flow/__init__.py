@@ -3,7 +3,8 @@
 from shoal.flow.accounts import Accounts
 from shoal.flow.admission import Admission
 from shoal.flow.partition import BLOCK_RECORDS, Cluster, Flow, Outcome
-from shoal.flow.table import Choice, Release, Table
+from shoal.flow.parts import Choice
+from shoal.flow.table import Release, Table
 from shoal.flow.warm import warm_up
 
 __all__ = [

@@ -10,8 +10,10 @@ from shoal.engine.static import Confidential, distances_of
 from shoal.kernel.arrays import Float64Matrix, Float64Vector, Int32Vector, Int64Vector
 from shoal.kernel.static.linkage import link
 
-__all__ = ["closeness", "disclosure", "distinct_categories", "losses", "preserved"]
+__all__ = ["UNKNOWN", "closeness", "disclosure", "distinct_categories", "losses", "preserved"]
 
+UNKNOWN: dict[str, Any] = {"emd": {"mean": None, "max": None}, "emd_of": {}}
+"""Distances where there are no clusters of whole records."""
 CATEGORY = 0.02
 """Width of a category of a confidential number, in standard deviations."""
 

@@ -2,38 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from shoal.engine.embed import Embedding
-from shoal.engine.guarantee import Guarantee
-from shoal.engine.static import Demands, Pace, microaggregate, surplus
+from shoal.engine.static import surplus
 from shoal.errors import ConfigError, InputError
-from shoal.flow import measures
 from shoal.flow.admission import Admission
 from shoal.flow.confidential import Watched, standardised
-from shoal.kernel.arrays import BoolVector, Float64Matrix, Int32Vector, Int64Matrix, Int64Vector
-from shoal.kernel.held import BEFORE, CAUSE, END, FLUSHED, NEWEST
-from shoal.kernel.held import Outcome as Decided
+from shoal.flow.parts import Body, Choice, Part, summarise
+from shoal.kernel.arrays import BoolVector, Float64Matrix, Int64Vector
 from shoal.policy import Policy, Role
 from shoal.records import Block, RecordEncoder
 
-__all__ = ["Choice", "Release", "Table"]
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """How a table is partitioned: names and parameters of algorithm and refinement."""
-
-    algorithm: str = "auto"
-    refine: str = "descent"
-    seed: int = 0
-    parameters: Mapping[str, float | str] = field(default_factory=dict)
-    pace: Pace | None = None
+__all__ = ["Release", "Table"]
 
 
 class Release(NamedTuple):
@@ -119,34 +104,33 @@ class Table:
         values, people = self._whole()
         stays = self._staying(values, people)
         chosen = np.flatnonzero(stays)
-        values, people = values[chosen], people[chosen]
-        embedding = Embedding.of_table(self._policy, values)
-        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused as a coordinate
-            coordinates = embedding.coordinates(values)
-        labels = microaggregate(
-            coordinates,
-            self._policy.k,
-            choice.algorithm,
-            choice.refine,
-            choice.seed,
-            parameters=choice.parameters,
-            pace=choice.pace,
-            demands=self._demands(people),
-        )
-        del coordinates
-        order = np.argsort(labels, kind="stable")
-        offsets = np.append(0, np.cumsum(np.bincount(labels)))
-        counted = self._sealed(people, order, offsets)
-        texts, published = embedding.published(values[order], offsets)
-        rows = self._rows(texts, chosen, labels, order, offsets, keep_order=keep_order)
-        summary = self._summary(values, published, labels, offsets, stays) | {
-            "subjects": {"min": int(counted[0].min())},
-            "share": {"max": float((counted[1] / np.diff(offsets)).max())},
+        body = self._body(values[chosen], people[chosen], stays)
+        parts = body.parts(choice)
+        rows = self._rows(parts, chosen, keep_order=keep_order)
+        summary = summarise(body, parts) | {
+            "records": len(stays),
+            "released": len(chosen),
+            "suppressed": len(stays) - len(chosen),
+            "clipped": self.clipped,
             "keep_order": keep_order,
             "algorithm": choice.algorithm,
             "refine": choice.refine,
         }
-        return Release(rows, chosen[order], offsets, np.flatnonzero(~stays), summary)
+        if len(parts) > 1:
+            summary |= {"blocks": choice.blocks, "jointly_k_anonymous": False}
+        return Release(rows, chosen[parts[0].order], parts[0].offsets, np.flatnonzero(~stays), summary)
+
+    def _body(self, values: Float64Matrix, people: Int64Vector, stays: BoolVector) -> Body:
+        watched = [one for _, one in self._watched]
+        numbers = [column for one in watched if (column := one.values()) is not None]
+        return Body(
+            policy=self._policy,
+            values=values,
+            people=people,
+            scores=standardised([column[stays] for column in numbers], len(values)),
+            confidential=tuple(one.bins(stays) for one in watched),
+            names=tuple(one.attribute.name for one in watched),
+        )
 
     def _whole(self) -> tuple[Float64Matrix, Int64Vector]:
         if not self._values:
@@ -169,66 +153,16 @@ class Table:
             stays[np.flatnonzero(stays)[surplus(people[stays], self._policy.max_share, coordinates)]] = False
         return stays
 
-    def _demands(self, people: Int64Vector) -> Demands:
-        shared = self._policy.subject is not None and len(np.unique(people)) < len(people)
-        return Demands(people if shared else None, self._policy.max_share)
-
-    def _sealed(self, people: Int64Vector, order: Int64Vector, offsets: Int64Vector) -> Int64Matrix:
-        """Count clusters again from the records as they came; subjects and the heaviest one's records of each."""
-        count = len(people)
-        guarantee = Guarantee(self._policy.k, count + 1, self._policy.max_share)
-        guarantee.admit(np.arange(count), people)
-        clusters = np.zeros((3, len(offsets) - 1), np.int64)
-        clusters[END], clusters[CAUSE], clusters[NEWEST] = offsets[1:], FLUSHED, count - 1
-        nobody = np.zeros((BEFORE + 1, 0), np.int64)
-        return guarantee.seal(Decided(order, clusters, nobody, np.array([len(offsets) - 1, count, 0])))
-
-    def _rows(
-        self,
-        texts: list[list[str]],
-        chosen: Int64Vector,
-        labels: Int32Vector,
-        order: Int64Vector,
-        offsets: Int64Vector,
-        *,
-        keep_order: bool,
-    ) -> list[bytes]:
-        tails = self._tails
-        if keep_order:
-            alone = range(len(chosen) + 1)
-            return self._encoder.rows([texts[label] for label in labels], [tails[i] for i in chosen.tolist()], alone)
-        rows = self._encoder.rows(texts, [tails[i] for i in chosen[order].tolist()], offsets)
-        rows.sort()
+    def _rows(self, parts: list[Part], chosen: Int64Vector, *, keep_order: bool) -> list[bytes]:
+        tails, part = self._tails, parts[0]
+        if keep_order or len(parts) > 1:
+            labels = zip(*(part.labels.tolist() for part in parts), strict=True)
+            texts = [
+                [text for part, label in zip(parts, own, strict=True) for text in part.texts[label]] for own in labels
+            ]
+            rows = self._encoder.rows(texts, [tails[i] for i in chosen.tolist()], range(len(chosen) + 1))
+        else:
+            rows = self._encoder.rows(part.texts, [tails[i] for i in chosen[part.order].tolist()], part.offsets)
+        if not keep_order:
+            rows.sort()
         return rows
-
-    def _summary(
-        self,
-        values: Float64Matrix,
-        published: Float64Matrix,
-        labels: Int32Vector,
-        offsets: Int64Vector,
-        stays: BoolVector,
-    ) -> dict[str, Any]:
-        sizes = np.diff(offsets)
-        bounds = [a.bounds for a in self._policy.quasi_identifiers]
-        own = values.max(axis=0) - values.min(axis=0)
-        span = np.array([own[i] if b is None else b[1] - b[0] for i, b in enumerate(bounds)])
-        numbers = [n for _, watched in self._watched if (n := watched.values()) is not None]
-        scores = standardised([column[stays] for column in numbers], len(values))
-        return {
-            "records": len(stays),
-            "released": len(values),
-            "suppressed": len(stays) - len(values),
-            "clipped": self.clipped,
-            "clusters": len(sizes),
-            "cluster_size": {"min": int(sizes.min()), "mean": float(sizes.mean()), "max": int(sizes.max())},
-            **measures.losses(values, published[labels], span),
-            "d_y": measures.preserved(labels, scores),
-            **measures.closeness(
-                labels,
-                tuple(watched.bins(stays) for _, watched in self._watched),
-                [watched.attribute.name for _, watched in self._watched],
-            ),
-            "dld": measures.disclosure(values, published, labels, offsets),
-            "l_avg": measures.distinct_categories(labels, scores),
-        }

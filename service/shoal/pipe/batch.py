@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
 
-from shoal.errors import InputError
+from shoal.errors import ConfigError, InputError
 from shoal.flow import Choice, Release, Table
 from shoal.pipe.bar import bar
 from shoal.pipe.files import PIPE, Drafts, Files, Sink, opened_for_reading
 from shoal.pipe.sources import Source, open_source, parquet
 from shoal.policy import Policy
 from shoal.records import CsvEncoder, Encoder, RecordEncoder
+from shoal.watch import logger
 
 __all__ = ["run_batch"]
 
+LOST = (
+    "NOT K-ANONYMOUS: each block of columns is, but whoever knows values of several blocks can find the record among "
+    "fewer than k, and mostly alone"
+)
 AT_ONCE = 10_000
 """Rows that are put together for one write."""
 
@@ -59,10 +65,9 @@ def run_batch(policy: Policy, files: Files, choice: Choice, *, keep_order: bool 
         table = Table(policy, encoder)
         _read(table, source, file, files.source)
         with bar(desc="clustering", total=1, bar_format="{desc}: {elapsed}"):
-            release = table.release(choice, keep_order=keep_order)
+            release = _released(table, choice, files, keep_order=keep_order)
         if target_form == "parquet":
-            for piece in parquet().as_parquet(release.rows, policy, source.schema):
-                target.write(piece)
+            _write_pieces(target, parquet().as_parquet(release.rows, policy, source.schema))
         else:
             _write_rows(target, encoder, release.rows)
         if evidence is not None:
@@ -89,6 +94,21 @@ def _read(table: Table, source: Source, file: BinaryIO, path: str) -> None:
             first += len(read)
             if size is not None and source.schema is None:
                 shown.update(file.tell() - shown.n)
+
+
+def _released(table: Table, choice: Choice, files: Files, *, keep_order: bool) -> Release:
+    """Partition the table; warn where the joint record is not k-anonymous."""
+    if choice.blocks and files.evidence is not None:
+        raise ConfigError("--evidence: blocks have no clusters of whole records; leave it out, or --param blocks")
+    release = table.release(choice, keep_order=keep_order)
+    if "jointly_k_anonymous" in release.summary:
+        logger("batch").warning(LOST, blocks=choice.blocks)
+    return release
+
+
+def _write_pieces(target: Sink, pieces: Iterable[bytes]) -> None:
+    for piece in pieces:
+        target.write(piece)
 
 
 def _write_rows(target: Sink, encoder: RecordEncoder, rows: list[bytes]) -> None:

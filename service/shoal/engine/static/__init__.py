@@ -3,11 +3,12 @@
 from shoal.engine.static.closeness import Confidential, distances_of
 from shoal.engine.static.demands import Demands, surplus
 from shoal.engine.static.refinement import REFINEMENTS, Pace
-from shoal.engine.static.registry import ALGORITHMS, parameters_of
+from shoal.engine.static.registry import ALGORITHMS, CLOSE, parameters_of
 from shoal.engine.static.table import microaggregate
 
 __all__ = [
     "ALGORITHMS",
+    "CLOSE",
     "REFINEMENTS",
     "Confidential",
     "Demands",

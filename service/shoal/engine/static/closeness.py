@@ -59,7 +59,7 @@ def distances_of(attributes: tuple[Confidential, ...], attribute: int, labels: I
     References
     ----------
     .. [1] J. Domingo-Ferrer and J. Soria-Comas, "Steered Microaggregation: A Unified Primitive for Anonymization of
-       Data Sets and Data Streams", ICDM Workshops 2017, section IV.
+       Data Sets and Data Streams", ICDM Workshops 2017. doi:10.1109/ICDMW.2017.141
     """
     spectrum = spectrum_of((attributes[attribute],))
     order = np.lexsort((spectrum.bins[0], labels))

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from shoal.engine.static.auto import starts
+from shoal.engine.static.closed import Close
 from shoal.engine.static.demands import Demands, lacking, mend
 from shoal.engine.static.refinement import NO_DEMANDS, REFINEMENTS, Pace
 from shoal.engine.static.refinement import refine as improve
-from shoal.engine.static.registry import Parameter, partition
+from shoal.engine.static.registry import CLOSE, Parameter, close_partition, partition
 from shoal.errors import AnonymityViolation, ParameterError
 from shoal.kernel.arrays import Float64Matrix, Int32Vector
 
 __all__ = ["microaggregate"]
 
-AUTO = "auto"
+AUTO, STRICT = "auto", "strict"
 LARGEST = 1e150
 """Of a coordinate: the squares of larger ones do not fit a float."""
 
@@ -42,7 +44,8 @@ def microaggregate(
     k : int
         Smallest cluster, 2 <= k <= n.
     algorithm : str
-        ``auto``, or a name of `shoal.engine.static.ALGORITHMS`.
+        ``auto``, or a name of `shoal.engine.static.ALGORITHMS`; where closeness is demanded ``strict`` (as ``auto`` is)
+        or ``steered``, too.
     refine : str
         ``none``, ``descent`` or ``anneal``: what is done to the partition to lose less.
     seed : int
@@ -78,7 +81,10 @@ def microaggregate(
     table = _checked(values, k)
     if refine not in REFINEMENTS:
         raise ParameterError(f"refine: unknown, use one of {', '.join(REFINEMENTS)}")
-    if algorithm == AUTO and not parameters:
+    if demands.t is not None and algorithm in {AUTO, *CLOSE}:
+        close = _close(table, k, algorithm, demands, parameters)
+        partitions, demands = [close.labels], replace(demands, buckets=close.buckets)
+    elif algorithm == AUTO and not parameters:
         partitions = starts(table, k, refined=refine != "none")
     else:
         partitions = [partition(table, k, algorithm, seed, parameters)]
@@ -91,6 +97,15 @@ def microaggregate(
     if lacking(labels, k, demands).any():
         raise AnonymityViolation("a cluster of fewer than k, or that does not keep what is asked, was about to leave")
     return labels
+
+
+def _close(
+    table: Float64Matrix, k: int, algorithm: str, demands: Demands, parameters: Mapping[str, Parameter] | None
+) -> Close:
+    """Return a partition that is nearly t-close in the first confidential attribute with an order, else the first."""
+    steering = min(demands.confidential, key=lambda attribute: not attribute.ordered)
+    name = STRICT if algorithm == AUTO else algorithm
+    return close_partition(table, k, name, steering, demands.t or 0.0, parameters)
 
 
 def _checked(values: ArrayLike, k: int) -> Float64Matrix:
