@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from shoal.policy import Attribute, FieldType, Policy
-from shoal.records.columns import MISFIT, numbers, pointed, typed
+from shoal.records.columns import MISFIT, number_of, numbers, pointed, typed
 from shoal.records.numerals import NumberText
 from shoal.records.subjects import normaliser
 from shoal.records.swallowed import Swallowed
@@ -102,13 +102,14 @@ def _value(attribute: Attribute, value: Any) -> str:  # noqa: ANN401 - any JSON
     if attribute.role == "quasi_identifier":
         if value is None:
             return "null"
-        return _number(attribute, float(value) if is_number else np.nan)
+        number = number_of(value) if is_number else None
+        return _number(attribute, np.nan if number is None else number)
     if attribute.role == "identifier":
         return _subject(attribute, value) if attribute.subject else ""
     if value is None:
         return ""
-    if is_number:
-        value = int(value) if isinstance(value, int) else float(value)
+    if isinstance(value, NumberText):
+        value = float(value)
     if type(value) not in _TYPES[attribute.type]:
         return f"not of type {attribute.type}"
     is_whole = not isinstance(value, float) or value.is_integer()
