@@ -1,7 +1,20 @@
 """Finished tables: every partitioner of the literature behind one door, and what can be made of its result."""
 
+from shoal.engine.static.closeness import Confidential, distances_of
+from shoal.engine.static.demands import Demands, surplus
 from shoal.engine.static.refinement import REFINEMENTS, Pace
-from shoal.engine.static.registry import ALGORITHMS, parameters_of
+from shoal.engine.static.registry import ALGORITHMS, CLOSE, parameters_of
 from shoal.engine.static.table import microaggregate
 
-__all__ = ["ALGORITHMS", "REFINEMENTS", "Pace", "microaggregate", "parameters_of"]
+__all__ = [
+    "ALGORITHMS",
+    "CLOSE",
+    "REFINEMENTS",
+    "Confidential",
+    "Demands",
+    "Pace",
+    "distances_of",
+    "microaggregate",
+    "parameters_of",
+    "surplus",
+]

@@ -7,6 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from shoal.engine.static.demands import Demands
 from shoal.engine.static.hilbert import order_along_curve
 from shoal.kernel.arrays import Float64Matrix, Int32Matrix, Int32Vector, Int64Vector
 from shoal.kernel.static import grouping as groupings
@@ -15,7 +16,7 @@ from shoal.kernel.static.close import descend_close
 from shoal.kernel.static.descent import descend
 from shoal.kernel.static.neighbours import neighbours_of
 
-__all__ = ["REFINEMENTS", "Pace", "Refined", "descended", "loss_of", "refine", "steady_pace"]
+__all__ = ["NO_DEMANDS", "REFINEMENTS", "Pace", "Refined", "descended", "loss_of", "refine", "steady_pace"]
 
 REFINEMENTS = ("none", "descent", "anneal")
 
@@ -37,6 +38,7 @@ HOT, COLD = 2.0, 0.05
 squared distances to the centroid), that of the clusters touched and that of all."""
 CHANGES_PER_RECORD = 10_000
 """Tried by default."""
+NO_DEMANDS = Demands()
 
 
 class Refined(NamedTuple):
@@ -67,7 +69,13 @@ def loss_of(values: Float64Matrix, labels: Int32Vector) -> float:
 
 
 def refine(
-    values: Float64Matrix, starts: list[Int32Vector], k: int, how: str, seed: int = 0, pace: Pace | None = None
+    values: Float64Matrix,
+    starts: list[Int32Vector],
+    k: int,
+    how: str,
+    seed: int = 0,
+    pace: Pace | None = None,
+    demands: Demands = NO_DEMANDS,
 ) -> Refined:
     """Refine several partitions and return the best; annealing begins with the best after descent.
 
@@ -86,6 +94,8 @@ def refine(
     pace : callable, optional
         How far annealing has come, from 0 to 1, given the number of changes tried; it may look at a clock or move a
         progress bar. By default 10,000 changes per record.
+    demands : Demands
+        What clusters must keep beside their size: the starts keep it, and no change is made that does not.
 
     Returns
     -------
@@ -95,10 +105,10 @@ def refine(
     Notes
     -----
     Descent tries, for each record, the clusters of its nearest neighbours: relocation and swap, then dissolving a whole
-    cluster and creating one, then rings of three clusters, until nothing gains; for up to 256 records it tries all
-    clusters, and no rings. Annealing tries the same at random, and accepts a rise by chance, measured by the spread of
-    the clusters touched (Metropolis, geometric cooling). Where two such steps lead from one partition to another, the
-    changes of loss are exact in O(d).
+    cluster and creating one, then rings of three clusters, until nothing gains; for up to 256 records without demands
+    it tries all clusters, and no rings. Annealing tries the same at random, and accepts a rise by chance, measured by
+    the spread of the clusters touched (Metropolis, geometric cooling). Where two such steps lead from one partition to
+    another, the changes of loss are exact in O(d).
     Cost: the nearest neighbours, O(n log n) for few attributes and O(n² d) for many, dominate descent.
 
     References
@@ -106,7 +116,7 @@ def refine(
     .. [1] S. Kirkpatrick, C. D. Gelatt and M. P. Vecchi, "Optimization by Simulated Annealing", Science 220, 1983.
        doi:10.1126/science.220.4598.671
     """
-    if how == "descent" and 2 * k <= len(values) <= FEW_ENOUGH:
+    if how == "descent" and demands.are_none and 2 * k <= len(values) <= FEW_ENOUGH:
         starts, how = [descended(values, start, k) for start in starts], "none"
     scored = [Refined(labels, loss_of(values, labels)) for labels in starts]
     if how == "none" or len(values) < 2 * k:
@@ -115,7 +125,8 @@ def refine(
     order = order_along_curve(values) if len(values) > LARGE else np.arange(len(values))
     rows = np.ascontiguousarray(centred[order])  # neighbours in space are neighbours in memory
     neighbours = _neighbours(rows, k)
-    groups = [groupings.gather(rows, start[order], k) for start in starts]
+    terms = demands.ordered(order)
+    groups = [groupings.gather(rows, start[order], k, terms) for start in starts]
     for grouping in groups:
         descend(grouping, neighbours, ROUNDS)
         scored.append(_read(grouping, values, order))
