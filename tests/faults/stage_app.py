@@ -51,6 +51,7 @@ app = faust.App(
     web_enabled=False,
     broker_session_timeout=6.0,
     broker_heartbeat_interval=1.0,
+    consumer_group_instance_id=os.environ.get("STAGE_INSTANCE"),
     consumer_max_fetch_size=1 << 20,
 )
 source = app.topic(str(KAFKA.input), key_type=bytes, key_serializer="raw", acks=False, **KINDS[KIND])
@@ -66,7 +67,8 @@ async def publish(stream: Any) -> None:
     await producer.start()
     try:
         async for cluster in anonymize(stream, POLICY, start="earliest"):
-            handed = {"partition": cluster.partition, "number": cluster.number, "records": cluster.records}
+            rows = [row.decode() for row in cluster.rows]
+            handed = {"partition": cluster.partition, "number": cluster.number, "rows": rows}
             await producer.send_and_wait(os.environ["STAGE_HANDED"], json.dumps(handed).encode(), partition=0)
             if PAUSE_S:
                 await asyncio.sleep(PAUSE_S)
