@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import signal
 import sys
 from collections import Counter
@@ -12,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+import aiohttp
 from faulty_workers import Deployment, Worker, export, judged, leaks
-from kafka_broker import create_topic, read_all
+from kafka_broker import create_topic, read_all, wait_until
 
 __all__ = ["APP", "AppDeployment", "AppWorker", "HandedDeployment", "check_handed", "distinct"]
 
@@ -34,6 +36,27 @@ class AppWorker(Worker):
         environment = super().environment(die_at, "", patience_s) | dict(self.variables)
         return environment | {"STAGE_POLICY": str(self.policy), "STAGE_INSTANCE": instance or self.name}
 
+    @property
+    def said(self) -> str:
+        """What it logged."""
+        return self.log.read_text() if self.log.exists() else ""
+
+    async def until_said(self, words: str, count: int = 1, timeout_s: float = 40) -> None:
+        """Wait for words in its log."""
+
+        def is_said() -> bool:
+            assert not self.is_dead, self.said[-3000:]
+            return self.said.count(words) >= count
+
+        await wait_until(is_said, timeout_s, f"{count} x {words}")
+
+    async def get(self, path: str) -> tuple[int, str]:
+        """Ask its server."""
+        await self.until_said("http_port=")
+        port = re.findall(r"http_port=(\d+)", self.said)[-1]
+        async with aiohttp.ClientSession() as client, client.get(f"http://127.0.0.1:{port}{path}") as answer:
+            return answer.status, await answer.text()
+
 
 @dataclass
 class AppDeployment(Deployment):
@@ -51,6 +74,11 @@ class HandedDeployment(AppDeployment):
     """The app iterates, and notes each cluster in a topic when it has dealt with it."""
 
     handed: str = ""
+
+    def worker(self, name: str, **variables: str) -> AppWorker:
+        worker = super().worker(name)
+        worker.variables += tuple(variables.items())
+        return worker
 
     @classmethod
     async def with_notes(cls, bootstrap: str, folder: Path, *, partitions: int, **options: Any) -> Self:

@@ -1,7 +1,8 @@
 """A Faust app with a stage, told by its environment what to do: ``python stage_app.py worker`` as Faust users do.
 
-STAGE_FORM is ``to`` (published by the stage) or ``iterator`` (each cluster goes to STAGE_HANDED as it is dealt with,
-without a transaction, as an app without dedication would do it). DIE_AT as in `worker.py`.
+STAGE_FORM is ``to`` (published by the stage) or ``iterator``: each cluster is noted in STAGE_HANDED when it is dealt
+with, without a transaction. STAGE_PAUSE_S is how long that takes, STAGE_FAIL_AT the number of a cluster at which the
+agent fails once, STAGE_KIND the type of values, STAGE_HTTP where metrics are. DIE_AT as in `worker.py`.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ OUTPUT = str(KAFKA.output)
 BOOTSTRAP = os.environ["SHOAL_KAFKA__BOOTSTRAP_SERVERS"]
 FORM = os.environ.get("STAGE_FORM", "to")
 PAUSE_S = float(os.environ.get("STAGE_PAUSE_S", "0"))
+HTTP = os.environ.get("STAGE_HTTP")
 KIND = os.environ.get("STAGE_KIND", "bytes")
 
 
@@ -60,13 +62,16 @@ source = app.topic(str(KAFKA.input), key_type=bytes, key_serializer="raw", acks=
 @app.agent(source)
 async def publish(stream: Any) -> None:
     if FORM == "to":
-        async for cluster in anonymize(stream, POLICY, to=OUTPUT, start="earliest"):
+        async for cluster in anonymize(stream, POLICY, to=OUTPUT, start="earliest", http=HTTP):
             assert cluster.size >= POLICY.k
         return
+    fails_at = int(os.environ.pop("STAGE_FAIL_AT", "-1"))
     producer = AIOKafkaProducer(bootstrap_servers=BOOTSTRAP)
     await producer.start()
     try:
-        async for cluster in anonymize(stream, POLICY, start="earliest"):
+        async for cluster in anonymize(stream, POLICY, start="earliest", http=HTTP):
+            if cluster.number == fails_at:
+                raise RuntimeError("once")  # the agent is started again
             rows = [row.decode() for row in cluster.rows]
             handed = {"partition": cluster.partition, "number": cluster.number, "rows": rows}
             await producer.send_and_wait(os.environ["STAGE_HANDED"], json.dumps(handed).encode(), partition=0)

@@ -205,7 +205,7 @@ class Hosted:
     async def _turn(self, reader: AIOKafkaConsumer, continuity: Continuity) -> None:
         await self._carrier.wait(POLL_S)
         for place, lane in self._lanes.items():
-            if not lane.is_full:
+            if not (lane.is_full or self._ending.is_set()):
                 await self._feed(place, lane, continuity)
         now = time.monotonic()
         if now - self._looked_s >= LOOK_S:
@@ -214,8 +214,8 @@ class Hosted:
         await self._tick_all()
 
     async def _feed(self, place: TopicPartition, lane: Lane, continuity: Continuity) -> None:
-        """Let a lane take what came, slice by slice, as far as it follows what the lane has read."""
-        brought = self._carrier.take(place.partition, BLOCK_RECORDS)
+        """Let a lane take a slice of what came, as far as it follows what the lane has read."""
+        brought = self._carrier.take(place.partition, self._most)
         if not brought:
             await self._chase(place, lane)
             return
@@ -223,10 +223,7 @@ class Hosted:
         if messages:
             self._missing.pop(place, None)
             self._seen_s[place] = time.monotonic()
-        for start in range(0, len(messages), self._most):
-            await lane.intake(messages[start : start + self._most])
-            if self._most < BLOCK_RECORDS:
-                await lane.tick(at_end=False)
+            await lane.intake(messages)
 
     async def _following(
         self, place: TopicPartition, lane: Lane, brought: Sequence[Message], continuity: Continuity

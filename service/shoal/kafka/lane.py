@@ -132,6 +132,9 @@ class Lane:
             await self._drain()
         if self._has_news and not self._outgoing.is_busy and self._is_time_to_commit():
             self._outgoing.dispatch(self.progress)
+            if self._hand is not None:
+                # Whoever was fenced meanwhile hands nothing more over.
+                await self._outgoing.settle()
 
     @property
     def _has_news(self) -> bool:

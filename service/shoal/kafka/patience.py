@@ -46,6 +46,23 @@ class Contact:
         """Whether that is longer than the operator wants to wait."""
         return self.away_s > self.patience_s
 
+    def judge(self, error: ShoalError, plan: Plan, stopping: asyncio.Event) -> None:
+        """Return if another session may do better."""
+        final = error
+        if isinstance(error, FencedError) and plan.start.drain:
+            final = BrokerError("--drain: a worker of this group is running; stop all of them first")
+        elif isinstance(error, BrokerUnavailableError):
+            self.lost()
+            if self.is_hopeless:
+                final = BrokerError(
+                    f"the broker at {plan.settings.bootstrap_servers} could not be reached for {self.away_s:.0f} s "
+                    "(kafka.patience_s); giving up"
+                )
+        if not final.retriable and not stopping.is_set():
+            log.error("giving up", code=code_of(final), reason=str(final))
+        if not final.retriable:
+            raise final from None
+
 
 async def repeat(plan: Plan, contact: Contact, stopping: asyncio.Event, session: Callable[[], Awaitable[None]]) -> None:
     """Run sessions until one ends by itself, or until it is to stop.
@@ -62,28 +79,10 @@ async def repeat(plan: Plan, contact: Contact, stopping: asyncio.Event, session:
             await session()
             break
         except ShoalError as error:
-            _judge(error, plan, contact, stopping)
+            contact.judge(error, plan, stopping)
             failures = 0 if time.monotonic() - began > 2 * BACKOFF_S[-1] else failures
             pause = BACKOFF_S[min(failures, len(BACKOFF_S) - 1)]
             failures += 1
             log.warning("session ended", code=code_of(error), reason=str(error), retry_s=pause)
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(stopping.wait(), pause)
-
-
-def _judge(error: ShoalError, plan: Plan, contact: Contact, stopping: asyncio.Event) -> None:
-    """Return if another session may do better."""
-    final = error
-    if isinstance(error, FencedError) and plan.start.drain:
-        final = BrokerError("--drain: a worker of this group is running; stop all of them first")
-    elif isinstance(error, BrokerUnavailableError):
-        contact.lost()
-        if contact.is_hopeless:
-            final = BrokerError(
-                f"the broker at {plan.settings.bootstrap_servers} could not be reached for {contact.away_s:.0f} s "
-                "(kafka.patience_s); giving up"
-            )
-    if not final.retriable and not stopping.is_set():
-        log.error("giving up", code=code_of(final), reason=str(final))
-    if not final.retriable:
-        raise final from None

@@ -19,7 +19,7 @@ __all__ = ["Keeper"]
 
 FINISH_S = 3.0
 """What a customer may take for the cluster in his hands when partitions go away or the app ends."""
-CUT_S = 4.0
+CUT_S = 2.5
 """What the rest may take after that."""
 SETTLE_S = 5.0
 """How long the app waits for lanes before its consumer goes on; what it brings too early is asked for again."""
