@@ -16,7 +16,7 @@ from aiokafka import AIOKafkaProducer
 from faulty_workers import Worker
 from kafka_broker import end_offsets, produce, read_all, wait_until
 from running import EARLIEST, Run, Stage
-from shoal.kafka import Start, session, start
+from shoal.kafka import Start, lanes, session, start
 from shoal.kafka.fates import AHEAD_MS
 
 pytestmark = pytest.mark.integration
