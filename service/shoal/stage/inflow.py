@@ -10,6 +10,7 @@ from typing import NamedTuple
 __all__ = ["Arrived", "Inflow"]
 
 LIMIT_RECORDS = 2_048
+GATHER_S = 0.02
 
 
 class Arrived(NamedTuple):
@@ -38,6 +39,7 @@ class Inflow:
         self._limit, self._count = limit, 0
         self._queues: dict[int, deque[Arrived]] = {}
         self._came, self._room = asyncio.Event(), asyncio.Event()
+        self._new = 0
 
     def __len__(self) -> int:
         return self._count
@@ -49,17 +51,24 @@ class Inflow:
             await self._room.wait()
         self._queues.setdefault(partition, deque()).append(message)
         self._count += 1
-        if not self._came.is_set():
-            self._came.set()
+        self._new += 1
+        self._came.set()
 
     async def wait(self, timeout_s: float) -> None:
-        """Return when something is there, or after this time."""
-        if not self._came.is_set():
+        """Return when something is there, or after this time.
+
+        A host brings one message at a time, and a turn of the loop costs more than many of them: what comes first
+        waits a moment for others.
+        """
+        if not self._count:
+            self._came.clear()
             try:
                 await asyncio.wait_for(self._came.wait(), timeout_s)
             except TimeoutError:
                 return
-        self._came.clear()
+        is_all_new = self._count == self._new
+        await asyncio.sleep(GATHER_S if is_all_new else 0)
+        self._new = 0
 
     def take(self, partition: int, most: int) -> list[Arrived]:
         """Hand over the oldest messages of a partition."""
@@ -67,8 +76,6 @@ class Inflow:
         if not queue:
             return []
         taken = [queue.popleft() for _ in range(min(most, len(queue)))]
-        if queue:
-            self._came.set()
         self._freed(len(taken))
         return taken
 
