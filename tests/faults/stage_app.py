@@ -2,7 +2,8 @@
 
 STAGE_FORM is ``to`` (published by the stage) or ``iterator``: each cluster is noted in STAGE_HANDED when it is dealt
 with, without a transaction. STAGE_PAUSE_S is how long that takes, STAGE_FAIL_AT the number of a cluster at which the
-agent fails once, STAGE_KIND the type of values, STAGE_HTTP where metrics are. DIE_AT as in `worker.py`.
+agent fails once, STAGE_KIND the type of values, STAGE_START where to begin, STAGE_HTTP
+where metrics are. DIE_AT as in `worker.py`.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ BOOTSTRAP = os.environ["SHOAL_KAFKA__BOOTSTRAP_SERVERS"]
 FORM = os.environ.get("STAGE_FORM", "to")
 PAUSE_S = float(os.environ.get("STAGE_PAUSE_S", "0"))
 HTTP = os.environ.get("STAGE_HTTP")
+START: Any = os.environ.get("STAGE_START", "earliest") or None
+ACKS = "STAGE_ACKS" in os.environ
 KIND = os.environ.get("STAGE_KIND", "bytes")
 
 
@@ -56,20 +59,20 @@ app = faust.App(
     consumer_group_instance_id=os.environ.get("STAGE_INSTANCE"),
     consumer_max_fetch_size=1 << 20,
 )
-source = app.topic(str(KAFKA.input), key_type=bytes, key_serializer="raw", acks=False, **KINDS[KIND])
+source = app.topic(str(KAFKA.input), key_type=bytes, key_serializer="raw", acks=ACKS, **KINDS[KIND])
 
 
 @app.agent(source)
 async def publish(stream: Any) -> None:
     if FORM == "to":
-        async for cluster in anonymize(stream, POLICY, to=OUTPUT, start="earliest", http=HTTP):
+        async for cluster in anonymize(stream, POLICY, to=OUTPUT, start=START, http=HTTP):
             assert cluster.size >= POLICY.k
         return
     fails_at = int(os.environ.pop("STAGE_FAIL_AT", "-1"))
     producer = AIOKafkaProducer(bootstrap_servers=BOOTSTRAP)
     await producer.start()
     try:
-        async for cluster in anonymize(stream, POLICY, start="earliest", http=HTTP):
+        async for cluster in anonymize(stream, POLICY, start=START, http=HTTP):
             if cluster.number == fails_at:
                 raise RuntimeError("once")  # the agent is started again
             rows = [row.decode() for row in cluster.rows]

@@ -208,3 +208,25 @@ async def test_a_customer_that_takes_long_does_not_keep_a_worker_from_ending(
         again.kill()
     notes = await deployment.notes()
     assert len(notes) - len(distinct(notes)) == (1 if pause_s == "60" else 0)
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [({"STAGE_START": ""}, "say where to begin with"), ({"STAGE_ACKS": "1"}, "declare it with app.topic")],
+)
+async def test_a_worker_that_may_not_begin_ends_and_says_why(
+    bootstrap: str, tmp_path: Path, variables: dict[str, str], words: str
+) -> None:
+    deployment = await HandedDeployment.with_notes(bootstrap, tmp_path, partitions=1)
+    await deployment.put(100, 1)
+    worker = deployment.worker("refused", **variables)
+    worker.start()
+    try:
+        await wait_until(lambda: worker.is_dead, 40, "the end of the worker")
+    finally:
+        worker.kill()
+    assert worker.process is not None
+    assert worker.process.returncode not in {0, -9}
+    assert words in worker.said
+    assert await deployment.notes() == []
+    assert await leaks(deployment) == []

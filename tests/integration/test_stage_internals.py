@@ -80,7 +80,6 @@ async def test_the_app_tells_and_does_what_the_stage_expects(app: faust.App, boo
     assert committed[place].offset == -1
     consumer: Any = app.consumer
     assert consumer._thread._consumer._fetcher._isolation_level == READ_COMMITTED
-    assert app.in_transaction is False
     # Sent back, it brings the same once more.
     await host.rewind(0, 1)
     await wait_until(lambda: len(brought) >= len(SENT) + 2, 30, "what it was sent back for")

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 import faust
 
-from shoal.errors import ConfigError, Fault, PolicyError
+from shoal.errors import ConfigError, Fault, PolicyError, ShoalError
 from shoal.kafka import Plan, Seal, Start, check_policy
 from shoal.policy import KafkaSection, Policy
 from shoal.settings import kafka_settings
@@ -22,6 +22,8 @@ __all__ = ["Clusters", "anonymize"]
 
 _KEPT: WeakKeyDictionary[faust.App, dict[str, tuple[Keeper, asyncio.Task[Any] | None]]] = WeakKeyDictionary()
 """Stages by app and topic: an agent that is started again takes over from itself, and two never share a topic."""
+
+_ENDING: list[asyncio.Future[None]] = []
 
 
 class Clusters:
@@ -108,6 +110,17 @@ def anonymize(
     Memory: some thousand records, whatever comes and however long a cluster is kept.
     """
     join_logs()
+    begin = Start(origin=start, skip_to_end=skip_to_end)
+    try:
+        return _clusters(stream, policy, to, begin, http)
+    except ShoalError as error:
+        # Faust would start the agent again and again, and records would wait in silence.
+        if stream.app.started:
+            _ENDING.append(asyncio.ensure_future(stream.app.crash(error)))
+        raise
+
+
+def _clusters(stream: Any, policy: str | Path | Policy, to: Any, start: Start, http: str | None) -> Clusters:  # noqa: ANN401
     known = policy if isinstance(policy, Policy) else Policy.load(policy)
     source = "policy" if isinstance(policy, Policy) else str(policy)
     known.streaming(source)
@@ -115,8 +128,7 @@ def anonymize(
     host = Host(stream)
     target = None if to is None else to if isinstance(to, str) else to.get_topic_name()
     settings = _settings(known, host, target, source)
-    begin = Start(origin=start, skip_to_end=skip_to_end)
-    plan = Plan(known, settings, Metrics(), Health(), begin, Seal.of(settings))
+    plan = Plan(known, settings, Metrics(), Health(), start, Seal.of(settings))
     return Clusters(host, plan, http, publishes=target is not None)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import faust
 import msgspec
 from faust.types import TP
+from faust.types.enums import ProcessingGuarantee
 
 from shoal.errors import ConfigError
 from shoal.kafka import CLIENT_ERRORS
@@ -23,7 +24,7 @@ __all__ = ["INTERNALS", "Host"]
 INTERNALS = (
     "stream.channel, .concurrency_index, .current_event, ._processors, .combined, .join_strategy",
     "channel.topics, .acks, .pattern, .value_serializer, .queue.put, .on_key_decode_error, .on_value_decode_error",
-    "app.create_event, .in_transaction, .topics.acks_enabled_for, .consumer.assignment",
+    "app.create_event, .topics.acks_enabled_for, .consumer.assignment",
     "app.on_partitions_assigned and .on_partitions_revoked: awaited, with the whole assignment",
     "app.on_rebalance_complete: awaited before the flow resumes; .on_before_shutdown: before agents are cancelled",
     "app.consumer.pause_partitions, .resume_partitions, .seek_wait",
@@ -87,7 +88,7 @@ class Host:
                 f"{where}: declare it with app.topic(..., acks=False): Faust commits past records that are held, and "
                 "they would be lost"
             )
-        if self.app.in_transaction:
+        if self.app.conf.processing_guarantee is ProcessingGuarantee.EXACTLY_ONCE:
             raise ConfigError(
                 f"{where}: processing_guarantee must be at_least_once; the stage has its own transactions"
             )
