@@ -34,7 +34,10 @@ class AppWorker(Worker):
 
     def environment(self, die_at: str, instance: str | None = None, patience_s: str = "300") -> dict[str, str]:
         environment = super().environment(die_at, "", patience_s) | dict(self.variables)
-        return environment | {"STAGE_POLICY": str(self.policy), "STAGE_INSTANCE": instance or self.name}
+        return environment | {
+            "STAGE_POLICY": str(self.policy),
+            "STAGE_INSTANCE": self.name if instance is None else instance,
+        }
 
     @property
     def said(self) -> str:

@@ -56,7 +56,7 @@ app = faust.App(
     web_enabled=False,
     broker_session_timeout=6.0,
     broker_heartbeat_interval=1.0,
-    consumer_group_instance_id=os.environ.get("STAGE_INSTANCE"),
+    consumer_group_instance_id=os.environ.get("STAGE_INSTANCE") or None,
     consumer_max_fetch_size=1 << 20,
 )
 source = app.topic(str(KAFKA.input), key_type=bytes, key_serializer="raw", acks=ACKS, **KINDS[KIND])
