@@ -8,7 +8,7 @@ BIN := .venv/bin
 KAFKA := $(PYTHON) deploy/kafka/local.py
 PYTEST := $(BIN)/pytest
 BESIDE_KAFKA := $(KAFKA) with -- $(PYTEST)
-CODE := service tests deploy benchmarks
+CODE := service tests deploy benchmarks docs
 
 .PHONY: help install fix check test demo kafka-up kafka-down bench papers nightly \
         format-check lint types imports unit unit-nojit properties golden conformance doctest integration faults privacy privacy-table

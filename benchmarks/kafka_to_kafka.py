@@ -19,38 +19,46 @@ from shoal.policy.sections import Document
 from shoal.settings import kafka_settings
 from shoal.watch import Health, Metrics
 
-__all__ = ["PARTITIONS", "RECORDS", "Speed", "fill", "measure", "measure_copy", "measure_shoal", "new_topic"]
+__all__ = [
+    "PARTITIONS",
+    "RECORDS",
+    "Speed",
+    "document",
+    "fill",
+    "measure",
+    "measure_copy",
+    "measure_shoal",
+    "messages",
+    "new_topic",
+    "policy",
+]
 
 PARTITIONS = 4
 RECORDS = 600_000
 
 
-def policy(bootstrap: str, source: str, target: str) -> Policy:
+def document(bootstrap: str, source: str, target: str) -> dict[str, Any]:
     """Four quasi-identifiers, a subject, two kept fields: about 200 bytes a record."""
     numeric: dict[str, Any] = {"role": "quasi_identifier", "scale": "numeric"}
-    return Policy.from_document(
-        Document.model_validate(
-            {
-                "attributes": {
-                    "who": {"role": "identifier", "subject": True, "type": "string"},
-                    "age": {**numeric, "bounds": [0, 110], "integer": True},
-                    "income": {**numeric, "bounds": [0, 100_000]},
-                    "latitude": {**numeric, "bounds": [-90, 90]},
-                    "longitude": {**numeric, "bounds": [-180, 180]},
-                    "note": {"role": "other", "type": "string", "publish_unchanged": True},
-                    "serial": {"role": "confidential", "type": "integer"},
-                },
-                "privacy": {"k": 10},
-                "stream": {"delta": 100},
-                "kafka": {
-                    "bootstrap_servers": bootstrap,
-                    "group": f"{target}-group",
-                    "input": source,
-                    "output": target,
-                },
-            }
-        )
-    )
+    return {
+        "attributes": {
+            "who": {"role": "identifier", "subject": True, "type": "string"},
+            "age": {**numeric, "bounds": [0, 110], "integer": True},
+            "income": {**numeric, "bounds": [0, 100_000]},
+            "latitude": {**numeric, "bounds": [-90, 90]},
+            "longitude": {**numeric, "bounds": [-180, 180]},
+            "note": {"role": "other", "type": "string", "publish_unchanged": True},
+            "serial": {"role": "confidential", "type": "integer"},
+        },
+        "privacy": {"k": 10},
+        "stream": {"delta": 100},
+        "kafka": {"bootstrap_servers": bootstrap, "group": f"{target}-group", "input": source, "output": target},
+    }
+
+
+def policy(bootstrap: str, source: str, target: str) -> Policy:
+    """Return the policy of this document."""
+    return Policy.from_document(Document.model_validate(document(bootstrap, source, target)))
 
 
 def messages(count: int) -> list[bytes]:

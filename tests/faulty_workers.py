@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from canaries import traces
 from kafka_broker import Message, admin, create_topic, produce, read_all, wait_until
@@ -99,7 +99,7 @@ class Deployment:
     @classmethod
     async def create(
         cls, bootstrap: str, folder: Path, *, partitions: int, k: int = 5, delta: int = 100, **stream: Any
-    ) -> Deployment:
+    ) -> Self:
         topics = {"input": await create_topic(bootstrap, partitions)}
         for name in SIDE:
             topics[name] = await create_topic(bootstrap, partitions if name == "output" else 2)
@@ -152,6 +152,15 @@ class Deployment:
             return await self.resolved() >= count
 
         await wait_until(enough, timeout_s, f"{count} resolved records")
+
+    async def settled(self, workers: Sequence[Worker]) -> None:
+        """Stop every worker and let a last one release everything that is still held."""
+        for worker in workers:
+            worker.kill()
+        last = Deployment.worker(self, "last")
+        last.start("--drain")
+        assert last.process is not None
+        assert await asyncio.to_thread(last.process.wait, 90) == 0, last.log.read_text()[-2000:]
 
 
 @dataclass(frozen=True)
@@ -259,13 +268,3 @@ def line_of(name: str) -> Any:
         return json.dumps({"partition": message.partition, "value": text}) + "\n" if name == "output" else text + "\n"
 
     return line
-
-
-async def settle(workers: Sequence[Worker], deployment: Deployment) -> None:
-    """Stop every worker and let a last one release everything that is still held."""
-    for worker in workers:
-        worker.kill()
-    last = deployment.worker("last")
-    last.start("--drain")
-    assert last.process is not None
-    assert await asyncio.to_thread(last.process.wait, 90) == 0, last.log.read_text()[-2000:]

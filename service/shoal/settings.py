@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pydantic import ValidationError
 
@@ -16,8 +16,16 @@ PREFIX = "SHOAL_KAFKA__"
 REQUIRED = ("bootstrap_servers", "input", "output", "group")
 
 
-def kafka_settings(policy: Policy, environment: Mapping[str, str] | None = None) -> KafkaSection:
+def kafka_settings(
+    policy: Policy,
+    environment: Mapping[str, str] | None = None,
+    *,
+    given: Mapping[str, str] | None = None,
+    required: Sequence[str] = REQUIRED,
+) -> KafkaSection:
     """Connection, topics and timings: what the policy says, overruled by ``SHOAL_KAFKA__NAME`` variables.
+
+    ``given`` holds what is so where neither says anything.
 
     Raises
     ------
@@ -31,7 +39,7 @@ def kafka_settings(policy: Policy, environment: Mapping[str, str] | None = None)
     written = {} if policy.kafka is None else policy.kafka.model_dump(exclude_unset=True)
     faults: list[Fault] = []
     try:
-        settings = KafkaSection.model_validate({**written, **overrides}, strict=False)
+        settings = KafkaSection.model_validate({**(given or {}), **written, **overrides}, strict=False)
     except ValidationError as error:
         for detail in error.errors(include_input=False, include_url=False, include_context=False):
             name = str(detail["loc"][0]) if detail["loc"] else ""
@@ -41,7 +49,7 @@ def kafka_settings(policy: Policy, environment: Mapping[str, str] | None = None)
         raise PolicyError(faults, "settings") from None
     faults += [
         Fault(("kafka", name), f"missing: say it in the policy or as {PREFIX}{name.upper()}")
-        for name in REQUIRED
+        for name in required
         if not getattr(settings, name)
     ]
     topics = [settings.input, settings.output, settings.quarantine, settings.clusters, settings.evidence]

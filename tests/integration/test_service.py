@@ -133,7 +133,7 @@ async def test_who_stops_in_the_middle_of_a_rebalance_or_of_opening_ends_in_time
     async def hang(*_: Any) -> Any:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr("shoal.kafka.session.begin", hang)
+    monkeypatch.setattr("shoal.kafka.lanes.begin", hang)
     async with stage.run() as run:
         await run.until(lambda: run.service.health.joined)
         assert run.service.health.reasons() == ["partitions are being restored"]

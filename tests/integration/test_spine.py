@@ -15,7 +15,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import RecordsToDelete
 from aiokafka.structs import OffsetAndMetadata
-from faulty_workers import Deployment, Worker, export, judge, judged, settle
+from faulty_workers import Deployment, Worker, export, judge, judged
 from kafka_broker import admin, create_topic, produce, read_all, read_until, wait_until
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -221,7 +221,7 @@ async def test_two_workers_share_and_a_stopped_one_hands_over(bootstrap: str, tm
         assert time.monotonic() - began < 10
         await deployment.put(2000, 4)
         await deployment.wait_for(3000)
-        await settle([two], deployment)
+        await deployment.settled([two])
     finally:
         one.kill()
         two.kill()
@@ -252,7 +252,7 @@ async def test_progress_is_told_saved_and_brought_back(bootstrap: str, tmp_path:
     saved = str(tmp_path / "progress.json")
     assert (await asyncio.to_thread(progress, "--export", saved)).returncode == 0
     assert (await asyncio.to_thread(progress, "--import", saved)).returncode == 0
-    await settle([], deployment)
+    await deployment.settled([])
     refused = await asyncio.to_thread(progress, "--import", saved)
     assert refused.returncode == 2
     found = await judge(deployment)

@@ -16,7 +16,7 @@ from aiokafka import AIOKafkaProducer
 from faulty_workers import Worker
 from kafka_broker import end_offsets, produce, read_all, wait_until
 from running import EARLIEST, Run, Stage
-from shoal.kafka import Start, session, start
+from shoal.kafka import Start, lanes, session, start
 from shoal.kafka.fates import AHEAD_MS
 
 pytestmark = pytest.mark.integration
@@ -52,7 +52,7 @@ async def test_records_delivered_before_a_lane_is_open_are_not_lost_nor_taken_tw
         early.extend(len(messages) for place, messages in found.items() if place not in self._lanes)
         return found
 
-    monkeypatch.setattr(session, "begin", slow)
+    monkeypatch.setattr(lanes, "begin", slow)
     monkeypatch.setattr(session.Session, "_poll", poll)
     # A start, a restart in the middle of things, and one at which somebody lets the client fetch before that.
     async with stage.run() as run:

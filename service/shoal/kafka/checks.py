@@ -96,7 +96,7 @@ def _about_topics(
         elif name != "input" and "compact" in configs.get(topic, {}).get("cleanup.policy", ""):
             words = f"topic {topic} is compacted: records without keys do not survive that; use delete"
             yield Fault(("kafka", name), words)
-    source, target = topics["input"], topics["output"]
+    source, target = topics["input"], topics.get("output")
     if source in counts and target in counts and counts[target] < counts[source]:
         words = f"topic {target} has {counts[target]} partitions, the input {counts[source]}: add partitions"
         yield Fault(("kafka", "output"), words)
@@ -104,8 +104,8 @@ def _about_topics(
 
 def _about_sizes(topics: dict[str, str], limits: dict[str, int], settings: KafkaSection) -> Iterator[Fault]:
     needed = settings.max_record_bytes + AROUND_BYTES
-    topic = topics["output"]
-    if limits.get(topic, needed) < needed:
+    topic = topics.get("output")
+    if topic is not None and limits.get(topic, needed) < needed:
         words = (
             f"topic {topic} takes {limits[topic]} bytes at once, a record can have {needed}: raise its "
             "max.message.bytes, or lower kafka.max_record_bytes"

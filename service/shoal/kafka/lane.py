@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
 
 import numpy as np
 
 from shoal.errors import GuaranteeError
-from shoal.flow import BLOCK_RECORDS, Admission, Flow, Outcome
+from shoal.flow import BLOCK_RECORDS, Admission, Cluster, Flow, Outcome
 from shoal.kafka.fates import AHEAD_MS, Message, Stamps, settle
 from shoal.kafka.metadata import Commit, largest_span
 from shoal.kafka.outgoing import Outgoing, Sink
@@ -44,6 +45,7 @@ class Lane:
         now: Callable[[], float] = time.time,
         *,
         seal: Seal = PLAIN,
+        hand: Callable[[Cluster], Awaitable[None]] | None = None,
     ) -> None:
         self.topic, self.partition = topic, partition
         self.progress = Progress.restore(commit.snapshot, commit.at + AHEAD_MS)
@@ -64,6 +66,8 @@ class Lane:
         self._turn = asyncio.Lock()
         self._is_closed = False
         self.is_finished = False
+        self._hand, self._unseen = hand, deque[Cluster]()
+        """Clusters that somebody in this process must have dealt with before they count as released."""
 
     def look_back(self, low: int) -> bool:
         """Begin early: at the last record read, to see that it is still there; at a window's beginning, to count again.
@@ -128,6 +132,9 @@ class Lane:
             await self._drain()
         if self._has_news and not self._outgoing.is_busy and self._is_time_to_commit():
             self._outgoing.dispatch(self.progress)
+            if self._hand is not None:
+                # Whoever was fenced meanwhile hands nothing more over.
+                await self._outgoing.settle()
 
     @property
     def _has_news(self) -> bool:
@@ -179,6 +186,7 @@ class Lane:
                 end = end if unread is None else unread
             self._block(todo[start:end])
             start = end
+            await self._hand_over()
 
     def _block(self, messages: Sequence[Message]) -> None:
         stamps = Stamps.of(messages)
@@ -232,6 +240,8 @@ class Lane:
         places = [place for cluster in outcome.clusters for place in cluster.places]
         seen = progress.resolve(places)
         progress.clusters += len(outcome.clusters)
+        if self._hand is not None:
+            self._unseen += outcome.clusters
         self._suppress(outcome.suppressed)
         self._outgoing.add(outcome, self._now() - np.array(seen) / 1000)
         if outcome.early:
@@ -256,14 +266,21 @@ class Lane:
     async def _carry_out_drain(self) -> None:
         self._decided(self._flow.flush())
         self.progress.drain = None
+        await self._hand_over()
         await self._outgoing.commit(self.progress)
+
+    async def _hand_over(self) -> None:
+        while self._hand is not None and self._unseen:
+            await self._hand(self._unseen[0])
+            self._unseen.popleft()
 
     async def close(self, *, finish: bool) -> None:
         """Let go of the partition; with ``finish`` commit what is decided first."""
         async with self._turn:
             self._is_closed = True
             try:
-                if finish and (self._outgoing or self._outgoing.is_busy) and self._is_fit_to_commit:
+                has_more = bool(self._outgoing) or self._outgoing.is_busy
+                if finish and has_more and self._is_fit_to_commit and not self._unseen:
                     await self._outgoing.commit(self.progress)
                 else:
                     await self._outgoing.abandon()

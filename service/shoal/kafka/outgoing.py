@@ -157,6 +157,10 @@ class Outgoing:
     async def commit(self, progress: Progress) -> None:
         """Pack, send, and wait: whatever is decided after this is decided on committed ground."""
         self.dispatch(progress)
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Wait until all that was packed is committed."""
         if self._sending is not None:
             await self._sending
         self.check()

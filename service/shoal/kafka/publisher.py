@@ -52,6 +52,8 @@ class Publisher:
         Of the input; output goes to the same number.
     layout : Layout
         Partition counts of the topics, of which side topics may have fewer, and how much they take at once.
+    publishes : bool
+        Whether clusters go to the output; if not, only what is told about them does, each to its topic.
 
     Notes
     -----
@@ -59,7 +61,10 @@ class Publisher:
     exception in a transaction is fatal for the producer and for the partition's state.
     """
 
-    def __init__(self, policy: Policy, settings: KafkaSection, partition: int, layout: Layout) -> None:
+    def __init__(
+        self, policy: Policy, settings: KafkaSection, partition: int, layout: Layout, *, publishes: bool = True
+    ) -> None:
+        self._publishes = publishes
         self._settings, self._partition, self._partitions = settings, partition, layout.partitions
         self._names = [attribute.name for attribute in policy.quasi_identifiers]
         self._source = TopicPartition(settings.input, partition)
@@ -144,7 +149,7 @@ class Publisher:
         settings, encode = self._settings, msgspec.json.encode
         # The order of clusters must not tell which was decided first.
         clusters = sorted(outbox.clusters, key=lambda cluster: cluster.rows[0])
-        if clusters:
+        if clusters and self._publishes:
             yield str(settings.output), [row for cluster in clusters for row in cluster.rows]
         if settings.clusters and clusters:
             yield settings.clusters, [self._summary(cluster) for cluster in clusters]

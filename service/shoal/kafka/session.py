@@ -7,30 +7,23 @@ reads the committed progress again. There is nothing to repair.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka import errors as kafka_errors
 from aiokafka.admin import AIOKafkaAdminClient
 
-from shoal.errors import BrokerUnavailableError, InputError, ShoalError
-from shoal.kafka.checks import Layout, check_start
+from shoal.errors import BrokerUnavailableError, ShoalError
+from shoal.kafka.checks import check_start
 from shoal.kafka.connection import CLIENT_ERRORS, admin, consumer, stop
 from shoal.kafka.endings import end_of, ours
 from shoal.kafka.lane import Lane
-from shoal.kafka.publisher import Publisher
-from shoal.kafka.seal import Seal
-from shoal.kafka.start import Beginning, Start, begin, check_unpublished
-from shoal.policy import KafkaSection, Policy
-from shoal.records import JsonDecoder
-from shoal.watch import Health, Metrics, logger
+from shoal.kafka.lanes import Lanes, Plan
+from shoal.kafka.patience import Contact
+from shoal.watch import logger
 
-__all__ = ["Contact", "Session"]
+__all__ = ["Session"]
 
 POLL_S = 0.05
 POLL_RECORDS = 4 * 512
@@ -43,64 +36,23 @@ LEAVE_S = 2.0
 log = logger("kafka")
 
 
-@dataclass(slots=True)
-class Contact:
-    """When the broker answered last, over all sessions of the process."""
-
-    health: Health
-    patience_s: float
-    _last: float = field(default_factory=time.monotonic)
-
-    def made(self) -> None:
-        """It answered."""
-        self._last = time.monotonic()
-        self.health.broker_reached = True
-
-    def lost(self) -> None:
-        """It did not."""
-        self.health.broker_reached = False
-
-    @property
-    def away_s(self) -> float:
-        """How long it has not answered."""
-        return time.monotonic() - self._last
-
-    @property
-    def is_hopeless(self) -> bool:
-        """Whether that is longer than the operator wants to wait."""
-        return self.away_s > self.patience_s
-
-
 class Session:
     """One membership in the group, or with ``start.drain`` one turn over all partitions.
 
     Parameters
     ----------
-    policy, settings, metrics, health, start
-        As of the transformer.
-    seal : Seal
-        How progress is written and read.
+    plan : Plan
+        Of the process.
     contact : Contact
         With the broker.
     stopping : asyncio.Event
         Set when the work shall end.
     """
 
-    def __init__(
-        self,
-        policy: Policy,
-        settings: KafkaSection,
-        metrics: Metrics,
-        health: Health,
-        start: Start,
-        seal: Seal,
-        contact: Contact,
-        stopping: asyncio.Event,
-    ) -> None:
-        self._policy, self._settings, self._metrics, self._health = policy, settings, metrics, health
-        self._start, self._seal, self._contact, self._stopping = start, seal, contact, stopping
-        self._lanes: dict[TopicPartition, Lane] = {}
-        self._layout = Layout({})
+    def __init__(self, plan: Plan, contact: Contact, stopping: asyncio.Event) -> None:
+        self._plan, self._settings, self._health, self._start = plan, plan.settings, plan.health, plan.start
+        self._contact, self._stopping = contact, stopping
+        self._lanes = Lanes(plan)
         self._opening: asyncio.Task[None] | None = None
         self._failure: ShoalError | None = None
         self._failed = asyncio.Event()
@@ -146,7 +98,7 @@ class Session:
     async def _work(self) -> None:
         settings = self._settings
         async with admin(settings) as client:
-            self._layout = await check_start(client, self._policy, settings)
+            self._lanes.layout = await check_start(client, self._plan.policy, settings)
             self._contact.made()
             reader = consumer(settings) if self._start.drain else self._member()
             probe = asyncio.create_task(self._probe(client, reader))
@@ -181,7 +133,7 @@ class Session:
         """Take every partition without joining the group: who drains must not wait for members that died."""
         await reader.start()
         topic = str(self._settings.input)
-        places = [TopicPartition(topic, number) for number in range(self._layout.partitions[topic])]
+        places = [TopicPartition(topic, number) for number in range(self._lanes.layout.partitions[topic])]
         reader.assign(places)
         self.assigned(places, client, reader)
 
@@ -190,7 +142,7 @@ class Session:
         self._health.joined = False
         try:
             await self._stop_opening()
-            await self._release(list(self._lanes), finish=finish)
+            await self._lanes.release(list(self._lanes), finish=finish)
         finally:
             await stop(reader, LEAVE_S)
 
@@ -232,7 +184,7 @@ class Session:
                 tick.cancel()
 
     async def _tick(self, reader: AIOKafkaConsumer, place: TopicPartition, lane: Lane) -> None:
-        if self._lanes.get(place) is not lane:
+        if not self._lanes.is_open(place, lane):
             return  # a rebalance came in between
         lane.reached(await reader.position(place))
         end = reader.last_stable_offset(place)
@@ -240,16 +192,11 @@ class Session:
         await lane.tick(at_end=at_end)
         if self._start.drain and at_end:
             await lane.finish()
-        if self._lanes.get(place) is lane:
-            self._metrics.held.labels(place.topic, place.partition).set(lane.held)
-            if end is not None and end >= 0:
-                self._metrics.lag.labels(place.topic, place.partition).set(max(0, end - lane.cursor))
-            if not lane.is_restoring:
-                self._health.restoring.discard(place.partition)
+        self._lanes.show(place, lane, end)
 
     def _is_drained(self) -> bool:
         is_open = self._opening is not None and self._opening.done()
-        return self._start.drain and is_open and all(lane.is_finished for lane in self._lanes.values())
+        return self._start.drain and is_open and all(lane.is_finished for _, lane in self._lanes.items())
 
     async def _poll(self, reader: AIOKafkaConsumer) -> dict[TopicPartition, list[Any]]:
         full = [place for place, lane in self._lanes.items() if lane.is_full]
@@ -288,7 +235,7 @@ class Session:
         if not self._is_over:
             await self._stop_opening()
             try:
-                await self._release(places, finish=True)
+                await self._lanes.release(places, finish=True)
             except ShoalError as error:
                 self.fail(error)
 
@@ -300,78 +247,11 @@ class Session:
     async def _open_all(
         self, places: list[TopicPartition], client: AIOKafkaAdminClient, reader: AIOKafkaConsumer
     ) -> None:
-        decoder = JsonDecoder(self._policy, max_bytes=self._settings.max_record_bytes)
-        gate = asyncio.Semaphore(OPENED_AT_ONCE)
+        def opened(place: TopicPartition, lane: Lane) -> None:
+            reader.seek(place, lane.cursor)
+            reader.resume(place)
 
-        async def open_one(place: TopicPartition) -> None:
-            async with gate:
-                await self._open(place, client, reader, decoder)
-
-        results = await asyncio.gather(*map(open_one, places), return_exceptions=True)
-        errors = [ours(result) for result in results if isinstance(result, BaseException)]
-        refusals = [str(error) for error in errors if isinstance(error, InputError)]
-        if refusals:
-            # All of them, so that one look at them is enough.
-            raise InputError("\n".join(refusals))
-        if errors:
-            raise errors[0]
-
-    async def _open(
-        self, place: TopicPartition, client: AIOKafkaAdminClient, reader: AIOKafkaConsumer, decoder: JsonDecoder
-    ) -> None:
-        """Open a lane: fence, read the progress, seek; only then may records come in."""
-        if place.partition >= self._layout.partitions[str(self._settings.input)]:
-            raise BrokerUnavailableError("the input has got more partitions: checking the other topics again")
-        async with contextlib.AsyncExitStack() as opened:
-            publisher = Publisher(self._policy, self._settings, place.partition, self._layout)
-            opened.push_async_callback(publisher.close)
-            await publisher.open()
-            settings, fingerprint, start, seal = self._settings, self._policy.fingerprint, self._start, self._seal
-            found = await begin(client, reader, publisher, settings, fingerprint, place.partition, start, seal)
-            self._tell(place, found)
-            if found.is_first:
-                # Until then another group may have begun, too.
-                publisher.check_before_first(partial(check_unpublished, self._settings, place.partition))
-            lane = Lane(
-                place.topic,
-                place.partition,
-                self._policy,
-                decoder,
-                publisher,
-                found.commit,
-                self._metrics,
-                self._settings.commit_interval_ms / 1000,
-                seal=seal,
-            )
-            opened.pop_all()
-        if not lane.look_back(found.low):
-            log.warning("the log has lost the beginning of a window: its records are suppressed", topic=place.topic)
-        reader.seek(place, lane.cursor)
-        reader.resume(place)
-        self._lanes[place] = lane
-
-    def _tell(self, place: TopicPartition, found: Beginning) -> None:
-        state = found.commit.snapshot
-        about = {"topic": place.topic, "partition": place.partition, "watermark": state.watermark}
-        if not found.commit.carries(self._policy.fingerprint):
-            self._metrics.policy_changes.inc()
-            log.warning("policy changed; going on from the watermark", **about)
-        if found.skipped is not None:
-            self._metrics.skipped.labels(place.topic, place.partition).inc(found.skipped)
-            log.warning("skipped to the end", skipped=found.skipped, **about)
-        log.info("took over", held=len(state.held), **about)
-
-    async def _release(self, places: Iterable[TopicPartition], *, finish: bool) -> None:
-        """Close lanes; with ``finish`` commit what they have decided."""
-        lanes = [(place, self._lanes.pop(place)) for place in places if place in self._lanes]
-        results = await asyncio.gather(*(lane.close(finish=finish) for _, lane in lanes), return_exceptions=True)
-        for place, lane in lanes:
-            self._metrics.forget(place.topic, place.partition)
-            self._health.restoring.discard(place.partition)
-            log.info("handed back", topic=place.topic, partition=place.partition, watermark=lane.committed)
-        for result in results:
-            if isinstance(result, BaseException) and finish:
-                raise ours(result) from None
+        await self._lanes.open(places, client, reader, opened)
 
 
 class _Assignment(ConsumerRebalanceListener):  # type: ignore[misc] # the client has no types

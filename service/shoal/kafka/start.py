@@ -194,7 +194,7 @@ def _check_policy(commit: Commit, fingerprint: str, where: str, *, drain: bool) 
 
 async def _check_output(settings: KafkaSection, partition: int, commit: Commit) -> None:
     """See that this is the last commit: an older one that was put back would release what left since then again."""
-    if await is_published_since(settings, partition, commit.at):
+    if settings.output is not None and await is_published_since(settings, partition, commit.at):
         raise InputError(
             f"{settings.input}-{partition}: {settings.output}-{partition} holds records that were published after the "
             "committed progress (put back by another tool, or from an old copy?): going on would publish them a second "
@@ -211,6 +211,8 @@ async def check_unpublished(settings: KafkaSection, partition: int) -> None:
     InputError
         The output partition holds records that a reader of committed data can see.
     """
+    if settings.output is None:
+        return
     where = f"{settings.input}-{partition}"
     async with aclosing(visible(settings, TopicPartition(settings.output, partition))) as records:
         async for _ in records:
@@ -225,6 +227,8 @@ async def check_unpublished(settings: KafkaSection, partition: int) -> None:
 async def _latest_published(settings: KafkaSection, partition: int) -> int:
     """Time (ms) of the latest record that the output shows; -1 if it shows none."""
     place, latest = TopicPartition(settings.output, partition), -1
+    if settings.output is None:
+        return latest
     async with aclosing(visible(settings, place, since_ms=time.time_ns() // 1_000_000)) as records:
         async for record in records:
             latest = max(latest, record.timestamp)
@@ -232,8 +236,9 @@ async def _latest_published(settings: KafkaSection, partition: int) -> int:
 
 
 async def _first_offset(settings: KafkaSection, partition: int, start: Start, low: int, high: int) -> int:
-    where, target = f"{settings.input}-{partition}", TopicPartition(settings.output, partition)
-    await check_settled(settings, target)
+    where = f"{settings.input}-{partition}"
+    if settings.output is not None:
+        await check_settled(settings, TopicPartition(settings.output, partition))
     await check_unpublished(settings, partition)
     if start.origin is None:
         raise InputError(

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import time
 from dataclasses import dataclass, field
 
-from shoal.errors import BrokerError, BrokerUnavailableError, FencedError, ShoalError
+from shoal.kafka.lanes import Plan
+from shoal.kafka.patience import Contact, repeat
 from shoal.kafka.seal import Seal
-from shoal.kafka.session import Contact, Session
+from shoal.kafka.session import Session
 from shoal.kafka.start import Start
 from shoal.policy import KafkaSection, Policy
-from shoal.watch import Health, Metrics, code_of, logger
+from shoal.watch import Health, Metrics
 
 __all__ = ["Transformer"]
-
-BACKOFF_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
-
-log = logger("kafka")
 
 
 @dataclass
@@ -41,11 +36,12 @@ class Transformer:
     health: Health
     start: Start
     _stopping: asyncio.Event = field(default_factory=asyncio.Event)
-    _seal: Seal = field(init=False, repr=False)
+    _plan: Plan = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Read the key of the metadata, if there is one, before anything else is begun."""
-        self._seal = Seal.of(self.settings)
+        seal = Seal.of(self.settings)
+        self._plan = Plan(self.policy, self.settings, self.metrics, self.health, self.start, seal)
 
     def stop(self) -> None:
         """Finish the open transactions, leave the group, return from `run` within ten seconds."""
@@ -67,37 +63,4 @@ class Transformer:
         self.metrics.policy.labels(self.policy.fingerprint).set(1)
         self.metrics.position_weight.set(self.policy.position)
         contact = Contact(self.health, self.settings.patience_s)
-        failures = 0
-        while not self._stopping.is_set():
-            began = time.monotonic()
-            session = Session(
-                self.policy, self.settings, self.metrics, self.health, self.start, self._seal, contact, self._stopping
-            )
-            try:
-                await session.run()
-                break
-            except ShoalError as error:
-                self._judge(error, contact)
-                failures = 0 if time.monotonic() - began > 2 * BACKOFF_S[-1] else failures
-                pause = BACKOFF_S[min(failures, len(BACKOFF_S) - 1)]
-                failures += 1
-                log.warning("session ended", code=code_of(error), reason=str(error), retry_s=pause)
-                with contextlib.suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(self._stopping.wait(), pause)
-
-    def _judge(self, error: ShoalError, contact: Contact) -> None:
-        """Return if another session may do better."""
-        final = error
-        if isinstance(error, FencedError) and self.start.drain:
-            final = BrokerError("--drain: a worker of this group is running; stop all of them first")
-        elif isinstance(error, BrokerUnavailableError):
-            contact.lost()
-            if contact.is_hopeless:
-                final = BrokerError(
-                    f"the broker at {self.settings.bootstrap_servers} could not be reached for {contact.away_s:.0f} s "
-                    "(kafka.patience_s); giving up"
-                )
-        if not final.retriable and not self._stopping.is_set():
-            log.error("giving up", code=code_of(final), reason=str(final))
-        if not final.retriable:
-            raise final from None
+        await repeat(self._plan, contact, self._stopping, lambda: Session(self._plan, contact, self._stopping).run())

@@ -1,7 +1,7 @@
 """What an operator sees: every metric in one table, health, structured logs."""
 
 from shoal.watch.health import Health
-from shoal.watch.logs import code_of, guard, guard_loop, logger, place_of, set_up_logs, visible
+from shoal.watch.logs import code_of, guard, guard_loop, join_logs, logger, place_of, set_up_logs, visible
 from shoal.watch.metrics import Metrics
 from shoal.watch.server import serve
 
@@ -11,6 +11,7 @@ __all__ = [
     "code_of",
     "guard",
     "guard_loop",
+    "join_logs",
     "logger",
     "place_of",
     "serve",

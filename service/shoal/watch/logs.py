@@ -21,7 +21,7 @@ from structlog.types import EventDict, Processor
 
 from shoal.errors import ShoalError
 
-__all__ = ["code_of", "guard", "guard_loop", "logger", "place_of", "set_up_logs", "visible"]
+__all__ = ["code_of", "guard", "guard_loop", "join_logs", "logger", "place_of", "set_up_logs", "visible"]
 
 QUIET_S = 30.0
 
@@ -59,6 +59,17 @@ def set_up_logs(style: Literal["json", "text"]) -> None:
     root.setLevel(logging.INFO)
     for name in _QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def join_logs() -> None:
+    """Send the log into that of a process that somebody else has set up; nothing, if `set_up_logs` was called."""
+    if not structlog.is_configured():
+        structlog.configure(
+            processors=[structlog.processors.KeyValueRenderer(key_order=["event"])],
+            logger_factory=structlog.stdlib.LoggerFactory(),
+            wrapper_class=structlog.stdlib.BoundLogger,
+            cache_logger_on_first_use=False,
+        )
 
 
 class _Repeats(logging.Filter):

@@ -1,0 +1,192 @@
+"""The lanes of one session: opened side by side, each fenced before it reads, and closed together."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, ItemsView, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+
+from shoal.errors import BrokerUnavailableError, InputError
+from shoal.flow import Cluster
+from shoal.kafka.checks import Layout
+from shoal.kafka.endings import ours
+from shoal.kafka.lane import Lane
+from shoal.kafka.outgoing import Sink
+from shoal.kafka.publisher import Publisher
+from shoal.kafka.seal import Seal
+from shoal.kafka.start import Beginning, Start, begin, check_unpublished
+from shoal.policy import KafkaSection, Policy
+from shoal.records import JsonDecoder
+from shoal.watch import Health, Metrics, logger
+
+__all__ = ["Handing", "Lanes", "Plan"]
+
+OPENED_AT_ONCE = 8
+
+log = logger("kafka")
+
+Opened = Callable[[TopicPartition, Lane], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be done, where, and who watches: the same for every session of a process."""
+
+    policy: Policy
+    settings: KafkaSection
+    metrics: Metrics
+    health: Health
+    start: Start
+    seal: Seal
+
+
+@dataclass(frozen=True, slots=True)
+class Handing:
+    """How somebody in this process sees the clusters of a partition; nobody does unless told so.
+
+    Attributes
+    ----------
+    publishes : bool
+        Whether clusters are sent to the output. If not, progress, references and evidence are committed alone.
+    before : callable or None
+        Waits until a decided cluster was dealt with; nothing is committed of it before.
+    around : callable or None
+        Puts something around the partition's sink.
+    """
+
+    publishes: bool = True
+    before: Callable[[int, Cluster], Awaitable[None]] | None = None
+    around: Callable[[int, Sink], Sink] | None = None
+
+
+class Lanes:
+    """The lanes that are open.
+
+    Parameters
+    ----------
+    plan : Plan
+        Of the process.
+    handing : Handing
+        Who sees the clusters besides the output.
+    """
+
+    def __init__(self, plan: Plan, handing: Handing | None = None) -> None:
+        self._plan, self._handing = plan, handing or Handing()
+        self.layout = Layout({})
+        self._lanes: dict[TopicPartition, Lane] = {}
+
+    def __contains__(self, place: object) -> bool:
+        return place in self._lanes
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        return iter(list(self._lanes))
+
+    def __getitem__(self, place: TopicPartition) -> Lane:
+        return self._lanes[place]
+
+    def items(self) -> ItemsView[TopicPartition, Lane]:
+        """Places and lanes as they are now."""
+        return dict(self._lanes).items()
+
+    def is_open(self, place: TopicPartition, lane: Lane) -> bool:
+        """Whether this lane is still the one of its place: a rebalance may have come in between."""
+        return self._lanes.get(place) is lane
+
+    async def open(
+        self, places: Iterable[TopicPartition], client: AIOKafkaAdminClient, reader: AIOKafkaConsumer, opened: Opened
+    ) -> None:
+        """Open a lane for each place; ``opened`` is told of each, and only then may records come in.
+
+        Raises
+        ------
+        ShoalError
+            One of them could not be opened; an `InputError` holds the reasons of all that were refused.
+        """
+        decoder = JsonDecoder(self._plan.policy, max_bytes=self._plan.settings.max_record_bytes)
+        gate = asyncio.Semaphore(OPENED_AT_ONCE)
+
+        async def open_one(place: TopicPartition) -> None:
+            async with gate:
+                lane = await self._open(place, client, reader, decoder)
+                opened(place, lane)
+                self._lanes[place] = lane
+
+        results = await asyncio.gather(*map(open_one, places), return_exceptions=True)
+        errors = [ours(result) for result in results if isinstance(result, BaseException)]
+        refusals = [str(error) for error in errors if isinstance(error, InputError)]
+        if refusals:
+            # All of them, so that one look at them is enough.
+            raise InputError("\n".join(refusals))
+        if errors:
+            raise errors[0]
+
+    async def _open(
+        self, place: TopicPartition, client: AIOKafkaAdminClient, reader: AIOKafkaConsumer, decoder: JsonDecoder
+    ) -> Lane:
+        """Open a lane: fence, read the progress; then it says from where records are to come."""
+        plan, handing, number = self._plan, self._handing, place.partition
+        settings, policy = plan.settings, plan.policy
+        if number >= self.layout.partitions[str(settings.input)]:
+            raise BrokerUnavailableError("the input has got more partitions: checking the other topics again")
+        async with contextlib.AsyncExitStack() as opened:
+            publisher = Publisher(policy, settings, number, self.layout, publishes=handing.publishes)
+            opened.push_async_callback(publisher.close)
+            await publisher.open()
+            found = await begin(client, reader, publisher, settings, policy.fingerprint, number, plan.start, plan.seal)
+            self._tell(place, found)
+            if found.is_first:
+                # Until then another group may have begun, too.
+                publisher.check_before_first(partial(check_unpublished, settings, number))
+            lane = Lane(
+                place.topic,
+                number,
+                policy,
+                decoder,
+                publisher if handing.around is None else handing.around(number, publisher),
+                found.commit,
+                plan.metrics,
+                settings.commit_interval_ms / 1000,
+                seal=plan.seal,
+                hand=None if handing.before is None else partial(handing.before, number),
+            )
+            opened.pop_all()
+        if not lane.look_back(found.low):
+            log.warning("the log has lost the beginning of a window: its records are suppressed", topic=place.topic)
+        return lane
+
+    def _tell(self, place: TopicPartition, found: Beginning) -> None:
+        metrics, state = self._plan.metrics, found.commit.snapshot
+        about = {"topic": place.topic, "partition": place.partition, "watermark": state.watermark}
+        if not found.commit.carries(self._plan.policy.fingerprint):
+            metrics.policy_changes.inc()
+            log.warning("policy changed; going on from the watermark", **about)
+        if found.skipped is not None:
+            metrics.skipped.labels(place.topic, place.partition).inc(found.skipped)
+            log.warning("skipped to the end", skipped=found.skipped, **about)
+        log.info("took over", held=len(state.held), **about)
+
+    def show(self, place: TopicPartition, lane: Lane, end: int | None) -> None:
+        """Put into metrics and health how a lane stands; ``end`` is where its log ends, if that is known."""
+        if self.is_open(place, lane):
+            self._plan.metrics.held.labels(place.topic, place.partition).set(lane.held)
+            if end is not None and end >= 0:
+                self._plan.metrics.lag.labels(place.topic, place.partition).set(max(0, end - lane.cursor))
+            if not lane.is_restoring:
+                self._plan.health.restoring.discard(place.partition)
+
+    async def release(self, places: Iterable[TopicPartition], *, finish: bool) -> None:
+        """Close lanes; with ``finish`` commit what they have decided."""
+        lanes = [(place, self._lanes.pop(place)) for place in places if place in self._lanes]
+        results = await asyncio.gather(*(lane.close(finish=finish) for _, lane in lanes), return_exceptions=True)
+        for place, lane in lanes:
+            self._plan.metrics.forget(place.topic, place.partition)
+            self._plan.health.restoring.discard(place.partition)
+            log.info("handed back", topic=place.topic, partition=place.partition, watermark=lane.committed)
+        for result in results:
+            if isinstance(result, BaseException) and finish:
+                raise ours(result) from None

@@ -1,0 +1,148 @@
+"""The one line in somebody's app: ``async for cluster in anonymize(stream, policy)``."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any, Literal
+from weakref import WeakKeyDictionary
+
+import faust
+
+from shoal.errors import ConfigError, Fault, PolicyError, ShoalError
+from shoal.kafka import Plan, Seal, Start, check_policy
+from shoal.policy import KafkaSection, Policy
+from shoal.settings import kafka_settings
+from shoal.stage.desk import Cluster
+from shoal.stage.host import Host
+from shoal.stage.keeper import Keeper
+from shoal.watch import Health, Metrics, join_logs
+
+__all__ = ["Clusters", "anonymize"]
+
+_KEPT: WeakKeyDictionary[faust.App, dict[str, tuple[Keeper, asyncio.Task[Any] | None]]] = WeakKeyDictionary()
+"""Stages by app and topic: an agent that is started again takes over from itself, and two never share a topic."""
+
+_ENDING: list[asyncio.Future[None]] = []
+
+
+class Clusters:
+    """Clusters of a stream, one at a time; asking for the next one says that the one before was dealt with.
+
+    See `anonymize`, which makes it.
+    """
+
+    def __init__(self, host: Host, plan: Plan, http: str | None, *, publishes: bool) -> None:
+        self._host, self._plan, self._http, self._publishes = host, plan, http, publishes
+        self._keeper: Keeper | None = None
+
+    def __aiter__(self) -> Clusters:
+        return self
+
+    async def __anext__(self) -> Cluster:
+        if self._keeper is None:
+            await self._take_over()
+            self._keeper = Keeper(self._plan, self._host, self._http, publishes=self._publishes)
+            _KEPT.setdefault(self._host.app, {})[self._host.topic] = (self._keeper, asyncio.current_task())
+            self._keeper.start()
+        return await self._keeper.desk.next()
+
+    async def _take_over(self) -> None:
+        """Stop the stage that an agent left behind when it failed."""
+        keeper, customer = _KEPT.get(self._host.app, {}).pop(self._host.topic, (None, None))
+        if keeper is None:
+            return
+        if customer is not None and not customer.done() and customer is not asyncio.current_task():
+            await asyncio.wait({customer}, timeout=1.0)
+            if not customer.done():
+                _KEPT[self._host.app][self._host.topic] = (keeper, customer)
+                raise ConfigError(
+                    f"anonymize: topic {self._host.topic} has a stage already: one for each topic of an app"
+                )
+        await keeper.stop()
+
+
+def anonymize(
+    stream: Any,  # noqa: ANN401 - Faust's types say little
+    policy: str | Path | Policy,
+    *,
+    to: Any = None,  # noqa: ANN401
+    start: Literal["earliest", "latest"] | None = None,
+    skip_to_end: bool = False,
+    http: str | None = None,
+) -> Clusters:
+    """Make a stream of personal records into clusters of at least k people.
+
+    Parameters
+    ----------
+    stream : faust.Stream
+        As the agent gets it, of one topic that is declared with ``acks=False``; its values may be records (models),
+        dicts or bytes. What counts is the bytes of the topic: the policy decides what is a record.
+    policy : str, Path or Policy
+        The file of `shoal run`. Its group is the app's id, its input the topic; both may be left out, and so may
+        the brokers.
+    to : str or topic, optional
+        Where the records are published, exactly once. Without it nothing is published.
+    start : {"earliest", "latest"}, optional
+        Where a partition begins that has no progress; it never overrides progress.
+    skip_to_end : bool
+        Where a partition may not begin otherwise: begin at its end and count the gap.
+    http : str, optional
+        ``HOST:PORT`` of metrics, probes and page; each worker of a machine needs its own port.
+
+    Returns
+    -------
+    Clusters
+        An asynchronous iterator of `Cluster`.
+
+    Raises
+    ------
+    ConfigError
+        Stream, policy and app do not fit; a `PolicyError` has every fault of the policy.
+
+    Notes
+    -----
+    Guarantee with ``to``: that of `shoal run`, with the same progress, transactions and fencing; a cluster is seen
+    here when it is in the topic, and after a crash not again.
+    Guarantee without: a cluster counts as released when the next one is asked for, and is committed at most
+    ``commit_interval_ms`` later. A crash repeats those that were not committed, and they are the same: partition,
+    number and bytes. None is left out.
+    Memory: some thousand records, whatever comes and however long a cluster is kept.
+    """
+    join_logs()
+    begin = Start(origin=start, skip_to_end=skip_to_end)
+    try:
+        return _clusters(stream, policy, to, begin, http)
+    except ShoalError as error:
+        # Faust would start the agent again and again, and records would wait in silence.
+        if stream.app.started:
+            _ENDING.append(asyncio.ensure_future(stream.app.crash(error)))
+        raise
+
+
+def _clusters(stream: Any, policy: str | Path | Policy, to: Any, start: Start, http: str | None) -> Clusters:  # noqa: ANN401
+    known = policy if isinstance(policy, Policy) else Policy.load(policy)
+    source = "policy" if isinstance(policy, Policy) else str(policy)
+    known.streaming(source)
+    check_policy(known, source)
+    host = Host(stream)
+    target = None if to is None else to if isinstance(to, str) else to.get_topic_name()
+    settings = _settings(known, host, target, source)
+    plan = Plan(known, settings, Metrics(), Health(), start, Seal.of(settings))
+    return Clusters(host, plan, http, publishes=target is not None)
+
+
+def _settings(policy: Policy, host: Host, target: str | None, source: str) -> KafkaSection:
+    """Settings of the policy and the environment; what neither says is the app's."""
+    given = {"bootstrap_servers": host.brokers, "input": host.topic, "group": host.group}
+    required = ("bootstrap_servers", "input", "group")
+    settings = kafka_settings(policy, given=given if target is None else given | {"output": target}, required=required)
+    must = {"input": host.topic, "group": host.group} | ({} if target is None else {"output": target})
+    faults = [
+        Fault(("kafka", name), f"the app says {word}, the policy something else: they must be the same")
+        for name, word in must.items()
+        if getattr(settings, name) != word
+    ]
+    if faults:
+        raise PolicyError(faults, source)
+    return settings

@@ -1,0 +1,225 @@
+"""Faust as the stage sees it. This is the only module that leans on what is inside of it; the list is `INTERNALS`.
+
+None of it is trusted with the guarantee: whose partitions are whose is settled by fencing, what was read by progress of
+our own, and whether anything is missing by a reader of our own. What breaks here makes the stage stop, not lie.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import Any
+
+import faust
+import msgspec
+from faust.types import TP
+from faust.types.enums import ProcessingGuarantee
+
+from shoal.errors import ConfigError
+from shoal.kafka import CLIENT_ERRORS
+from shoal.stage.inflow import Arrived
+
+__all__ = ["INTERNALS", "Host"]
+
+INTERNALS = (
+    "stream.channel, .concurrency_index, .current_event, ._processors, .combined, .join_strategy",
+    "channel.topics, .acks, .pattern, .value_serializer, .queue.put, .on_key_decode_error, .on_value_decode_error",
+    "app.create_event, .topics.acks_enabled_for, .consumer.assignment",
+    "app.on_partitions_assigned and .on_partitions_revoked: awaited, with the whole assignment",
+    "app.on_rebalance_complete: awaited before the flow resumes; .on_before_shutdown: before agents are cancelled",
+    "app.consumer.pause_partitions, .resume_partitions, .seek_wait",
+    "app.consumer._thread._consumer._fetcher._isolation_level, of aiokafka",
+    "event.message.topic, .partition, .offset, .timestamp (s), .key, .value (bytes), .headers",
+)
+"""What the stage leans on, beside the documented interface; `tests/integration/test_stage_internals.py` pins it."""
+
+READ_COMMITTED = 1
+SIGNATURE = "__faust"
+"""A field that Faust itself writes into records; no field of the record."""
+_BARE = {None, "json", "raw"}
+"""Codecs whose bytes are JSON or nothing that anybody knows of."""
+REWIND_S = 5.0
+DELIVERY_S = 0.05
+
+Change = Callable[[set[int]], Awaitable[None]]
+
+
+class Host:
+    """A Faust stream over one topic, and the app around it.
+
+    Parameters
+    ----------
+    stream : faust.Stream
+        Of a topic that is declared with ``acks=False``, as the agent got it.
+
+    Raises
+    ------
+    ConfigError
+        It is something else.
+    """
+
+    def __init__(self, stream: Any) -> None:  # noqa: ANN401 - Faust's types say little
+        self.stream, self.app, channel = stream, stream.app, stream.channel
+        topics = list(getattr(channel, "topics", []))
+        if len(topics) != 1 or channel.pattern is not None:
+            raise ConfigError("anonymize: give it the stream of one topic, named in full")
+        self.topic = str(topics[0])
+        self._channel = channel
+        self._check()
+        self._serializer = channel.value_serializer or self.app.conf.value_serializer
+        self._signals: list[tuple[Any, Any]] = []
+
+    @property
+    def group(self) -> str:
+        """The consumer group of the app."""
+        return str(self.app.conf.id)
+
+    @property
+    def brokers(self) -> str:
+        """Where the app finds its brokers."""
+        return ",".join(f"{url.host}:{url.port or 9092}" for url in self.app.conf.broker)
+
+    def _check(self) -> None:
+        stream, where = self.stream, f"anonymize: topic {self.topic}"
+        if not self._channel.acks:
+            self.check_acks()
+        else:
+            raise ConfigError(
+                f"{where}: declare it with app.topic(..., acks=False): Faust commits past records that are held, and "
+                "they would be lost"
+            )
+        if self.app.conf.processing_guarantee is ProcessingGuarantee.EXACTLY_ONCE:
+            raise ConfigError(
+                f"{where}: processing_guarantee must be at_least_once; the stage has its own transactions"
+            )
+        if stream._processors or stream.combined or stream.join_strategy:  # noqa: SLF001 - see INTERNALS
+            raise ConfigError(
+                f"{where}: give it the topic's stream as it is; what is filtered out or changed before would be missing"
+            )
+        if stream.concurrency_index is not None:
+            raise ConfigError(f"{where}: an agent with a stage has concurrency=1; workers share the partitions")
+
+    def check_acks(self) -> None:
+        """See that nobody else in the app acknowledges the topic.
+
+        Raises
+        ------
+        ConfigError
+            Somebody does: Faust would commit over the progress.
+        """
+        if self.app.topics.acks_enabled_for(self.topic):
+            raise ConfigError(
+                f"anonymize: topic {self.topic}: another agent reads it with acks: declare every app.topic of that "
+                "name with acks=False, or Faust commits over the progress"
+            )
+
+    # ------------------------------------------------------------------ what the app tells
+
+    def listen(self, assigned: Change, revoked: Change, settling: Change, stopping: Change) -> None:
+        """Be told of assignments, of their end, of the moment before the flow resumes, and of the app's end."""
+
+        async def tell_assigned(_: object, places: Iterable[Any], **__: object) -> None:
+            await assigned(self._mine(places))
+
+        async def tell_revoked(_: object, places: Iterable[Any], **__: object) -> None:
+            await revoked(self._mine(places))
+
+        async def tell_settling(_: object, **__: object) -> None:
+            await settling(set())
+
+        async def tell_stopping(_: object, **__: object) -> None:
+            await stopping(set())
+
+        self._signals = [
+            (self.app.on_partitions_assigned, tell_assigned),
+            (self.app.on_partitions_revoked, tell_revoked),
+            (self.app.on_rebalance_complete, tell_settling),
+            (self.app.on_before_shutdown, tell_stopping),
+        ]
+        for signal, told in self._signals:
+            signal.connect(told)
+
+    def listen_no_more(self) -> None:
+        """Be told no more."""
+        for signal, told in self._signals:
+            signal.disconnect(told)
+        self._signals = []
+
+    def assignment(self) -> set[int]:
+        """Partitions of the topic that this worker has now."""
+        try:
+            return self._mine(self.app.consumer.assignment())
+        except faust.exceptions.ConsumerNotStarted:
+            return set()
+
+    def _mine(self, places: Iterable[Any]) -> set[int]:
+        return {int(place.partition) for place in places if place.topic == self.topic}
+
+    async def crash(self, error: BaseException) -> None:
+        """End the worker with this error."""
+        await self.app.crash(error)
+
+    # ------------------------------------------------------------------ records
+
+    def read_committed(self) -> None:
+        """Let the app's consumer pass over records of transactions that were aborted or are open.
+
+        Faust has no setting for that outside of its own transactions.
+        """
+        self.app.consumer._thread._consumer._fetcher._isolation_level = READ_COMMITTED  # noqa: SLF001 - see INTERNALS
+
+    async def messages(self) -> AsyncIterator[tuple[int, Arrived]]:
+        """Partition and message of all that the stream brings."""
+        self._channel.on_key_decode_error = self._channel.on_value_decode_error = self._pass_on
+        stream = self.stream
+        async for value in stream:
+            event = stream.current_event
+            if event is None:
+                raise ConfigError(f"anonymize: topic {self.topic}: its stream brings what did not come from a topic")
+            message = event.message
+            stamp = -1 if message.timestamp is None else round(message.timestamp * 1000)
+            yield (
+                message.partition,
+                Arrived(message.offset, stamp, message.key, self._bytes(value, message.value), message.headers or ()),
+            )
+
+    async def _pass_on(self, _: BaseException, message: Any) -> None:  # noqa: ANN401
+        """What Faust cannot decode has its fate like any other: the policy decides. Its error may quote the record."""
+        await self._channel.queue.put(self.app.create_event(None, None, message.headers, message))
+
+    def _bytes(self, value: Any, raw: bytes | None) -> bytes | None:  # noqa: ANN401
+        """The record as JSON: the very bytes of the topic, unless they are something else."""
+        if self._serializer in _BARE:
+            return raw if raw is None or SIGNATURE.encode() not in raw else _unsigned(raw)
+        if value is None:
+            return raw
+        fields = value.asdict() if isinstance(value, faust.Record) else value
+        try:
+            return value if isinstance(value, bytes) else msgspec.json.encode(fields)
+        except (TypeError, ValueError, OverflowError, msgspec.MsgspecError):
+            return raw
+
+    async def rewind(self, partition: int, offset: int) -> None:
+        """Send the consumer back; what it does not bring after that is asked for again."""
+        consumer, place = self.app.consumer, TP(self.topic, partition)
+        if partition not in self.assignment():
+            return
+        consumer.pause_partitions({place})
+        try:
+            # What is on its way just now would be taken for read, and what comes before it for read twice.
+            await asyncio.sleep(DELIVERY_S)
+            await asyncio.wait_for(consumer.seek_wait({place: offset}), REWIND_S)
+        except (*CLIENT_ERRORS, faust.exceptions.FaustError):
+            return
+        finally:
+            consumer.resume_partitions({place})
+
+
+def _unsigned(raw: bytes) -> bytes:
+    try:
+        record = msgspec.json.decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return raw
+    if not isinstance(record, dict) or SIGNATURE not in record:
+        return raw
+    return msgspec.json.encode({name: value for name, value in record.items() if name != SIGNATURE})

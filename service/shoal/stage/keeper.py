@@ -1,0 +1,182 @@
+"""Keeps one stage going: joins what the app tells with sessions that are fed from its stream."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Coroutine
+from typing import Any
+
+from shoal.errors import ConfigError
+from shoal.flow import BLOCK_RECORDS, warm_up
+from shoal.kafka import Contact, Handing, Hosted, Plan, Sink, ours, repeat
+from shoal.stage.desk import Desk, Showing
+from shoal.stage.host import Host
+from shoal.stage.inflow import Inflow
+from shoal.watch import logger, serve
+
+__all__ = ["Keeper"]
+
+FINISH_S = 3.0
+"""What a customer may take for the cluster in his hands when partitions go away or the app ends."""
+CUT_S = 2.5
+"""What the rest may take after that."""
+SETTLE_S = 5.0
+"""How long the app waits for lanes before its consumer goes on; what it brings too early is asked for again."""
+
+log = logger("stage")
+
+
+class Keeper:
+    """One stage, from the first cluster that is asked for to the end of the app.
+
+    Parameters
+    ----------
+    plan : Plan
+        What is to be done.
+    host : Host
+        The app.
+    http : str or None
+        Where metrics and probes are served.
+    publishes : bool
+        Whether clusters go to the output. If not, they count as released when the next one is asked for.
+    """
+
+    def __init__(self, plan: Plan, host: Host, http: str | None, *, publishes: bool) -> None:
+        self.desk = Desk()
+        self._plan, self._host, self._http = plan, host, http
+        self._inflow = Inflow(host.rewind)
+        self._handing, self._most = Handing(around=self._around), BLOCK_RECORDS
+        if not publishes:
+            # Small slices: what is decided on one of them is repeated together after a crash.
+            self._handing, self._most = Handing(publishes=False, before=self.desk.hand), plan.policy.k
+        self._contact = Contact(plan.health, plan.settings.patience_s)
+        self._stopping, self._assigned = asyncio.Event(), asyncio.Event()
+        self._partitions: set[int] = set()
+        self._hosted: Hosted | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def _around(self, partition: int, sink: Sink) -> Sink:
+        return Showing(partition, sink, self.desk)
+
+    # ------------------------------------------------------------------ beginning and end
+
+    def start(self) -> None:
+        """Begin with what is assigned now, and follow the app from here on."""
+        self._host.listen(self._take, self._give_back, self._settle, self._end)
+        if now := self._host.assignment():
+            self._accept(now)
+        self._tasks = [asyncio.create_task(self._guarded(work)) for work in (self._bring(), self._keep())]
+
+    async def stop(self) -> None:
+        """Commit what is decided and let go of everything, within ten seconds."""
+        self._host.listen_no_more()
+        self._stopping.set()
+        self._plan.health.stopping = True
+        await self._leave()
+        self._assigned.set()
+        self.desk.close()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=CUT_S)
+
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        """Let an error reach whoever waits for clusters, and end the worker: nothing may go on without the stage."""
+        task = asyncio.ensure_future(work)
+        try:
+            await asyncio.wait({task})
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        final = ours(error)
+        self.desk.close(final)
+        self._stopping.set()
+        self._tasks.append(asyncio.create_task(self._host.crash(final)))
+
+    # ------------------------------------------------------------------ what the app tells
+
+    async def _take(self, partitions: set[int]) -> None:
+        self._accept(partitions)
+
+    def _accept(self, partitions: set[int]) -> None:
+        try:
+            self._host.check_acks()
+            self._host.read_committed()
+        except ConfigError as error:
+            self._fail(error)
+            return
+        self._partitions = partitions
+        self.desk.reopen()
+        if partitions:
+            self._plan.health.restoring = set(partitions)
+            self._assigned.set()
+        else:
+            # A member without work is ready for it.
+            self._plan.health.joined = True
+
+    async def _give_back(self, _: set[int]) -> None:
+        await self._leave()
+
+    async def _settle(self, _: set[int]) -> None:
+        if self._hosted is not None:
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._hosted.opened.wait(), SETTLE_S)
+
+    async def _end(self, _: set[int]) -> None:
+        await self.stop()
+
+    async def _leave(self) -> None:
+        """Close the lanes of the present assignment; a customer who takes too long gets his cluster once more."""
+        self._partitions = set()
+        self._assigned.clear()
+        hosted = self._hosted
+        if hosted is None:
+            return
+        if not await hosted.end(FINISH_S):
+            self.desk.withdraw()
+            if not await hosted.end(CUT_S):
+                log.warning("lanes were cut off: what they had decided is decided again")
+                hosted.cut()
+
+    # ------------------------------------------------------------------ work
+
+    async def _bring(self) -> None:
+        put = self._inflow.put
+        async for partition, message in self._host.messages():
+            await put(partition, message)
+
+    async def _keep(self) -> None:
+        plan = self._plan
+        plan.metrics.policy.labels(plan.policy.fingerprint).set(1)
+        plan.metrics.position_weight.set(plan.policy.position)
+        async with contextlib.AsyncExitStack() as around:
+            port = None
+            if self._http is not None:
+                served = serve(self._http, plan.metrics, plan.health, plan.metrics.totals)
+                port = await around.enter_async_context(served)
+            settings, fingerprint = plan.settings, plan.policy.fingerprint
+            log.info("started", http_port=port, policy=fingerprint[:16], group=settings.group, topic=settings.input)
+            # In a thread: the app goes on while kernels compile.
+            await asyncio.to_thread(warm_up, plan.policy)
+            await repeat(plan, self._contact, self._stopping, self._serve)
+            log.info("stopped", **plan.metrics.totals())
+
+    async def _serve(self) -> None:
+        """Serve one assignment after the other."""
+        while not self._stopping.is_set():
+            await self._assigned.wait()
+            if self._stopping.is_set():
+                return
+            chosen = sorted(self._partitions)
+            hosted = Hosted(self._plan, self._contact, self._inflow, chosen, self._handing, self._most)
+            self._hosted = hosted
+            try:
+                await hosted.run()
+            finally:
+                self._hosted = None

@@ -1,0 +1,61 @@
+"""The kill test of the service with Faust workers: published by the stage, and handed to what comes after it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from stages import AppDeployment, HandedDeployment, check_handed
+from torture import PARTITIONS, check, torture, zombie
+
+pytestmark = pytest.mark.faults
+
+DELAY_S = 2.0
+
+
+async def test_kills_of_apps_that_publish_leave_each_record_one_fate(bootstrap: str, tmp_path: Path) -> None:
+    deployment = await AppDeployment.create(bootstrap, tmp_path, partitions=PARTITIONS)
+    by_plan, by_hand = await torture(deployment, kills=6, wave=1500)
+    found = await check(deployment)
+    assert by_plan >= 3
+    assert by_hand >= 2
+    assert found.aborted_rows > 0, "no kill fell inside a transaction: the test has lost its aim"
+
+
+async def test_a_zombie_app_is_fenced(bootstrap: str, tmp_path: Path) -> None:
+    deployment = await AppDeployment.create(bootstrap, tmp_path, partitions=PARTITIONS)
+    await zombie(deployment, wave=2000)
+    await check(deployment)
+
+
+async def test_kills_of_apps_that_iterate_repeat_the_same_clusters(bootstrap: str, tmp_path: Path) -> None:
+    deployment = await HandedDeployment.with_notes(bootstrap, tmp_path, partitions=PARTITIONS, max_delay_s=DELAY_S)
+    by_plan, by_hand = await torture(deployment, kills=6, wave=1500)
+    clusters, repeats = await check_handed(deployment)
+    print(f"{clusters} clusters, {repeats} repeats in {by_plan + by_hand} kills")
+
+
+async def test_what_a_zombie_app_hands_over_is_the_same_again(bootstrap: str, tmp_path: Path) -> None:
+    deployment = await HandedDeployment.with_notes(bootstrap, tmp_path, partitions=PARTITIONS, max_delay_s=DELAY_S)
+    await zombie(deployment, wave=2000)
+    clusters, repeats = await check_handed(deployment)
+    print(f"{clusters} clusters, {repeats} repeats")
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+async def test_twenty_kills_of_apps_that_publish(bootstrap: str, tmp_path: Path) -> None:
+    deployment = await AppDeployment.create(bootstrap, tmp_path, partitions=PARTITIONS)
+    by_plan, by_hand = await torture(deployment, kills=20, wave=1500)
+    await check(deployment)
+    assert by_plan + by_hand == 20
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+async def test_twenty_kills_of_apps_that_iterate(bootstrap: str, tmp_path: Path) -> None:
+    deployment = await HandedDeployment.with_notes(bootstrap, tmp_path, partitions=PARTITIONS, max_delay_s=DELAY_S)
+    by_plan, by_hand = await torture(deployment, kills=20, wave=1500)
+    clusters, repeats = await check_handed(deployment)
+    print(f"{clusters} clusters, {repeats} repeats in 20 kills: {repeats / 20:.1f} for each")
+    assert by_plan + by_hand == 20

@@ -1,0 +1,233 @@
+"""The stage in Faust workers, as their users run them: the bytes of the service, back-pressure, coming and going."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faulty_workers import CANARY, Deployment, judge, leaks
+from kafka_broker import produce, read_all, wait_until
+from running import sample
+from stages import AppDeployment, HandedDeployment, check_handed, distinct
+from torture import check
+
+PARTITIONS = 2
+MALFORMED: list[bytes | None] = [
+    None,
+    b"",
+    b"no json",
+    b"\xff\xfe",
+    b"[1, 2]",
+    b'{"who": "a", "age": 3, "age": 4, "income": 5, "serial": -1}',
+    b'{"who": "a", "age": NaN, "income": 5, "serial": -2}',
+    b'{"who": "a", "age": 3, "income": 5}',
+    b'{"who": "a", "age": 3, "income": 5, "serial": -3, "more": 1}',
+    b'{"who": null, "age": 3, "income": 5, "serial": -4}',
+]
+
+
+async def put_everything(deployment: Deployment) -> None:
+    """Good records, bad ones of every kind, records of transactions that were committed or not."""
+    topic = deployment.topics["input"]
+    await deployment.put(600, PARTITIONS)
+    await produce(deployment.bootstrap, topic, MALFORMED * 3, keys=[b"key"] * 30, partitions=0)
+    for number in range(3):
+        aborted = [json.dumps({"who": f"x{i}", "age": 1, "income": 1, "serial": -9 - i}).encode() for i in range(20)]
+        options: dict[str, Any] = {"partitions": number % PARTITIONS, "transactional_id": f"upstream-{topic}"}
+        await produce(deployment.bootstrap, topic, aborted, abort=True, **options)
+        good = [
+            json.dumps({"who": f"y{i}", "age": i, "income": i, "serial": 10_000 + 100 * number + i}).encode()
+            for i in range(30)
+        ]
+        await produce(deployment.bootstrap, topic, good, **options)
+    await deployment.put(200, PARTITIONS)
+
+
+async def published(deployment: Deployment) -> dict[str, Any]:
+    """What the topics hold, but for how it was cut into transactions, which the clock does."""
+    read = {name: await read_all(deployment.bootstrap, topic) for name, topic in deployment.topics.items()}
+    assert all((message.key, message.headers) == (None, ()) for message in read["output"])
+    references = [json.loads(message.value or b"") | {"topic": ""} for message in read["quarantine"]]
+    return {
+        "output": sorted((message.partition, message.value) for message in read["output"]),
+        "evidence": sorted(message.value or b"" for message in read["evidence"]),
+        "quarantine": sorted(map(json.dumps, references)),
+    }
+
+
+async def test_service_and_stage_publish_the_same_bytes(bootstrap: str, tmp_path: Path) -> None:
+    folders = {name: tmp_path / name for name in ("service", "bytes", "dict", "record")}
+    found = {}
+    for name, folder in folders.items():
+        folder.mkdir()
+        kind = Deployment if name == "service" else AppDeployment
+        deployment = await kind.create(bootstrap, folder, partitions=PARTITIONS)
+        if isinstance(deployment, AppDeployment):
+            deployment.variables += (("STAGE_KIND", name),)
+        await put_everything(deployment)
+        worker = deployment.worker("one")
+        if name != "service":
+            worker.start()
+            try:
+                await deployment.wait_for(600)
+                assert worker.terminate() == 0
+            finally:
+                worker.kill()
+        await deployment.settled([])
+        found[name] = await published(deployment)
+        assert await leaks(deployment) == []
+    assert len(found["service"]["output"]) > 800
+    reasons = Counter(json.loads(one)["reason"] for one in found["service"]["quarantine"])
+    assert reasons.keys() >= {"invalid", "undecodable"}
+    for name in ("bytes", "dict", "record"):
+        assert found[name] == found["service"], name
+
+
+async def test_a_slow_customer_holds_everything_up_and_loses_nothing(bootstrap: str, tmp_path: Path) -> None:
+    deployment = await HandedDeployment.with_notes(bootstrap, tmp_path, partitions=PARTITIONS)
+    await deployment.put(30_000, PARTITIONS)
+    worker = deployment.worker("slow", STAGE_PAUSE_S="0.1", STAGE_HTTP="127.0.0.1:0")
+    worker.start()
+    try:
+
+        async def has_taken() -> bool:
+            return len(await deployment.notes()) >= 40
+
+        await wait_until(has_taken, 60, "40 clusters")
+        _, text = await worker.get("/metrics")
+        handed = sum(len(note["rows"]) for note in await deployment.notes())
+        was_read = sample(text, "shoal_records_total", outcome="in")
+        # What may be held for a cluster, and the slice that was read last.
+        assert was_read <= handed + PARTITIONS * (100 + 10) + was_read // 25
+        assert (await worker.get("/readyz"))[0] == 200
+        assert worker.terminate() == 0
+    finally:
+        worker.kill()
+    notes = await deployment.notes()
+    assert notes == distinct(notes), "a clean end repeated a cluster"
+
+
+async def test_workers_come_and_go_without_repeats(bootstrap: str, tmp_path: Path) -> None:
+    deployment = await HandedDeployment.with_notes(bootstrap, tmp_path, partitions=4, max_delay_s=2.0)
+    one, two = deployment.worker("one"), deployment.worker("two")
+    try:
+        one.start()
+        await deployment.put(1500, 4)
+        await deployment.wait_for(500)
+        two.start()
+        await two.until_said("took over", 2)
+        await deployment.put(1500, 4)
+        await deployment.wait_for(2000)
+        assert one.terminate() == 0
+        await two.until_said("took over", 4)
+        await deployment.put(500, 4)
+        await deployment.wait_for(deployment.serial)
+        assert two.terminate() == 0
+    finally:
+        one.kill()
+        two.kill()
+    _, repeats = await check_handed(deployment)
+    assert repeats == 0
+
+
+async def test_an_agent_that_fails_gets_its_cluster_once_more(bootstrap: str, tmp_path: Path) -> None:
+    deployment = await HandedDeployment.with_notes(bootstrap, tmp_path, partitions=1, max_delay_s=2.0)
+    await deployment.put(1000, 1)
+    worker = deployment.worker("one", STAGE_FAIL_AT="50")
+    worker.start()
+    try:
+        await deployment.wait_for(deployment.serial)
+        assert worker.terminate() == 0
+    finally:
+        worker.kill()
+    assert worker.said.count("RuntimeError: once") > 0
+    clusters, repeats = await check_handed(deployment)
+    assert clusters > 100
+    assert repeats <= 50
+
+
+async def test_service_and_stage_take_over_from_each_other(bootstrap: str, tmp_path: Path) -> None:
+    deployment = await AppDeployment.create(bootstrap, tmp_path, partitions=PARTITIONS)
+    service, stage = Deployment.worker(deployment, "service"), deployment.worker("stage")
+    for worker in (service, stage, service):
+        before = await deployment.resolved()
+        await deployment.put(1000, PARTITIONS)
+        # Members without a name of their own leave the group when they end; it takes no others beside them.
+        worker.start(instance="")
+        try:
+            await deployment.wait_for(before + 700)
+            assert worker.terminate() == 0
+        finally:
+            worker.kill()
+    await deployment.settled([])
+    await check(deployment)
+    assert (await judge(deployment)).records == 3000
+
+
+async def test_a_worker_under_load_ends_within_ten_seconds(bootstrap: str, tmp_path: Path) -> None:
+    deployment = await AppDeployment.create(bootstrap, tmp_path, partitions=PARTITIONS)
+    await deployment.put(20_000, PARTITIONS)
+    worker = deployment.worker("one")
+    worker.start()
+    try:
+        await deployment.wait_for(1000)
+        begun = asyncio.get_running_loop().time()
+        assert worker.terminate() == 0
+        assert asyncio.get_running_loop().time() - begun < 10
+    finally:
+        worker.kill()
+    assert "handed back" in worker.said
+
+
+@pytest.mark.parametrize("pause_s", ["0.4", "60"])
+async def test_a_customer_that_takes_long_does_not_keep_a_worker_from_ending(
+    bootstrap: str, tmp_path: Path, pause_s: str
+) -> None:
+    deployment = await HandedDeployment.with_notes(bootstrap, tmp_path, partitions=1)
+    await deployment.put(400, 1)
+    worker = deployment.worker("slow", STAGE_PAUSE_S=pause_s)
+    worker.start()
+    try:
+
+        async def is_busy() -> bool:
+            return len(await deployment.notes()) >= 1
+
+        await wait_until(is_busy, 40, "a cluster in his hands")
+        assert worker.terminate() == 0
+    finally:
+        worker.kill()
+    # Whether it was dealt with in time decides who sees it again.
+    again = deployment.worker("again")
+    again.start()
+    try:
+        await deployment.wait_for(250)
+    finally:
+        again.kill()
+    notes = await deployment.notes()
+    assert len(notes) - len(distinct(notes)) == (1 if pause_s == "60" else 0)
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [({"STAGE_START": ""}, "say where to begin with"), ({"STAGE_ACKS": "1"}, "declare it with app.topic")],
+)
+async def test_a_worker_that_may_not_begin_ends_and_says_why(
+    bootstrap: str, tmp_path: Path, variables: dict[str, str], words: str
+) -> None:
+    deployment = await HandedDeployment.with_notes(bootstrap, tmp_path, partitions=1)
+    await deployment.put(100, 1)
+    worker = deployment.worker("refused", **variables)
+    worker.start()
+    try:
+        await wait_until(lambda: worker.is_dead, 40, "the end of the worker")
+    finally:
+        worker.kill()
+    assert worker.process is not None
+    assert worker.process.returncode not in {0, -9}
+    assert words in worker.said
+    assert await deployment.notes() == []
+    assert CANARY not in worker.said

@@ -1,0 +1,114 @@
+"""What the stage leans on inside of Faust and its client is as it was: a newer pair of them shows here first."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import re
+import uuid
+from collections.abc import AsyncIterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import aiokafka
+import faust
+import pytest
+from faust.types import TP
+from kafka_broker import admin, create_topic, produce, wait_until
+from shoal.stage.host import INTERNALS, READ_COMMITTED, Host
+
+ROOT = Path(__file__).resolve().parents[2]
+SENT = [b'{"n": 1}', b"no json", b'{"n": 3}']
+
+
+@pytest.fixture
+async def app(bootstrap: str, tmp_path: Path) -> AsyncIterator[faust.App]:
+    """An app that is started in this loop."""
+    made = faust.App(
+        f"pin-{uuid.uuid4().hex[:8]}", broker=f"kafka://{bootstrap}", web_enabled=False, datadir=str(tmp_path / "data")
+    )
+    yield made
+    if made.started:
+        await made.stop()
+
+
+async def test_the_app_tells_and_does_what_the_stage_expects(app: faust.App, bootstrap: str) -> None:
+    name = await create_topic(bootstrap)
+    await produce(bootstrap, name, SENT)
+    order: list[str] = []
+    brought: list[Any] = []
+    hosts: list[Host] = []
+    assigned: list[set[int]] = []
+
+    async def take(partitions: set[int]) -> None:
+        order.append("assigned")
+        assigned.append(partitions)
+        hosts[0].read_committed()
+
+    async def settle(_: set[int]) -> None:
+        # The flow waits for this: nothing may have been brought before its end.
+        await asyncio.sleep(0.5)
+        order.append("settled" if not brought else "too late")
+
+    async def note(kind: str) -> None:
+        order.append(kind)
+
+    @app.agent(app.topic(name, acks=False))
+    async def agent(stream: Any) -> None:
+        host = Host(stream)
+        hosts.append(host)
+        host.listen(take, lambda _: note("revoked"), settle, lambda _: note("ending"))
+        async for partition, message in host.messages():
+            brought.append((partition, message))
+
+    await app.start()
+    await wait_until(lambda: len(brought) >= len(SENT), 30, "all messages")
+    (host,) = hosts
+    assert order[-2:] == ["assigned", "settled"]
+    assert assigned[-1] == host.assignment() == {0}
+    # What Faust could not decode came, too, in its place; all with the bytes and the times of the topic.
+    assert [(partition, message.offset, message.value) for partition, message in brought] == [
+        (0, offset, value) for offset, value in enumerate(SENT)
+    ]
+    assert all(message.timestamp > 1_600_000_000_000 for _, message in brought)
+    # Nothing was acknowledged or committed.
+    assert not app.topics.acks_enabled_for(name)
+    place = aiokafka.TopicPartition(name, 0)
+    async with admin(bootstrap) as client:
+        committed = await client.list_consumer_group_offsets(app.conf.id, partitions=[place])
+    assert committed[place].offset == -1
+    consumer: Any = app.consumer
+    assert consumer._thread._consumer._fetcher._isolation_level == READ_COMMITTED
+    # Sent back, it brings the same once more.
+    await host.rewind(0, 1)
+    await wait_until(lambda: len(brought) >= len(SENT) + 2, 30, "what it was sent back for")
+    assert [message.offset for _, message in brought[len(SENT) :]] == [1, 2]
+    await app.stop()
+    assert "ending" in order
+    host.listen_no_more()
+
+
+def test_no_other_private_name_is_used_than_those_of_the_list() -> None:
+    listed = set(re.findall(r"\w+", " ".join(INTERNALS)))
+    used = {
+        node.attr
+        for path in (ROOT / "service" / "shoal" / "stage").glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and node.attr.startswith("_") and ast.unparse(node.value) != "self"
+    }
+    assert used
+    assert used <= listed
+
+
+def test_the_pair_is_pinned_together() -> None:
+    pinned = dict(
+        line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if line and line[0] != "#"
+    )
+    for name in ("faust-streaming", "aiokafka", "mode-streaming"):
+        assert version(name) == pinned[name], f"{name}: look at the tests of this file before you pin another one"
+
+
+def test_places_of_faust_and_of_the_client_are_equal() -> None:
+    assert TP("topic", 3) == aiokafka.TopicPartition("topic", 3)
+    assert hash(TP("topic", 3)) == hash(aiokafka.TopicPartition("topic", 3))
