@@ -8,13 +8,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from shoal.engine.static.auto import starts
-from shoal.engine.static.refinement import REFINEMENTS, Pace
+from shoal.engine.static.exact import check_exact
+from shoal.engine.static.refinement import REFINEMENTS, Pace, Refined
 from shoal.engine.static.refinement import refine as improve
 from shoal.engine.static.registry import Parameter, partition
 from shoal.errors import AnonymityViolation, ParameterError
 from shoal.kernel.arrays import Float64Matrix, Int32Vector
 
-__all__ = ["microaggregate"]
+__all__ = ["microaggregate", "refined"]
 
 AUTO = "auto"
 LARGEST = 1e150
@@ -42,14 +43,15 @@ def microaggregate(
     algorithm : str
         ``auto``, or a name of `shoal.engine.static.ALGORITHMS`.
     refine : str
-        ``none``, ``descent`` or ``anneal``: what is done to the partition to lose less.
+        ``none``, ``descent``, ``anneal`` or ``exact`` (k of 2 and 3, at most 6,000 records, with the extra ``exact``):
+        what is done to the partition to lose less.
     seed : int
         Of all random choices; the same seed gives the same labels.
     parameters : mapping of str to number or str, optional
         Parameters of the algorithm (`parameters_of`).
     pace : callable, optional
-        How far annealing has come, from 0 to 1, given the number of changes tried so far: a limit in changes or in
-        time, or a progress bar. By default 10,000 changes per record.
+        How far ``anneal`` or ``exact`` has come, from 0 to 1, given the number of changes tried so far: a limit in
+        changes or in time, or a progress bar. By default 10,000 changes per record.
 
     Returns
     -------
@@ -67,22 +69,35 @@ def microaggregate(
     -----
     Guarantee: every label occurs at least k times, counted after all else is done. k counts records here; a table in
     which a subject has several needs them to be one row each.
-    Loss is the sum of squared distances to the centroids of the clusters.
+    Loss is the sum of squared distances to the centroids of the clusters; `refined` tells it, too.
     """
+    return refined(values, k, algorithm, refine, seed, parameters=parameters, pace=pace).labels
+
+
+def refined(
+    values: ArrayLike,
+    k: int = 10,
+    algorithm: str = "mdav",
+    refine: str = "none",
+    seed: int = 0,
+    *,
+    parameters: Mapping[str, Parameter] | None = None,
+    pace: Pace | None = None,
+) -> Refined:
+    """Do what `microaggregate` does, and return the loss and the proven bound (``exact``) beside the labels."""
     table = _checked(values, k)
     if refine not in REFINEMENTS:
         raise ParameterError(f"refine: unknown, use one of {', '.join(REFINEMENTS)}")
+    if refine == "exact":
+        check_exact(len(table), k)
     if algorithm == AUTO and not parameters:
         partitions = starts(table, k, refined=refine != "none")
     else:
         partitions = [partition(table, k, algorithm, seed, parameters)]
-    if refine == "none" and len(partitions) == 1:
-        labels = partitions[0]
-    else:
-        labels = improve(table, partitions, k, refine, seed, pace).labels
-    if np.bincount(labels).min() < k:
+    found = improve(table, partitions, k, refine, seed, pace)
+    if np.bincount(found.labels).min() < k:
         raise AnonymityViolation("a cluster of fewer than k records was about to leave")
-    return labels
+    return found
 
 
 def _checked(values: ArrayLike, k: int) -> Float64Matrix:
