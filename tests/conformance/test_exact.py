@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from itertools import combinations, count
 
 import numpy as np
@@ -10,8 +11,9 @@ import pytest
 from oracle import partitions as naive
 from shoal.engine.static import Refined, microaggregate, refined
 from shoal.engine.static.refinement import loss_of
+from shoal.engine.static.solver import Choice
 from shoal.errors import ParameterError
-from shoal.kernel.arrays import Float64Matrix
+from shoal.kernel.arrays import Float64Matrix, Int64Vector
 from shoal.kernel.static import pricing
 
 pytestmark = pytest.mark.conformance
@@ -54,9 +56,35 @@ def test_the_best_is_found_and_the_bound_is_none_that_any_partition_breaks(name:
     assert found.gap < 0.5
 
 
+@pytest.mark.parametrize("scale", [1e-9, 1e-3, 1e6, 1e120])
+def test_the_unit_of_coordinates_does_not_matter(scale: float) -> None:
+    values = np.random.default_rng(8).random((9, 2))
+    found = refined(values * scale, 3, "mdav", "exact", pace=briefly)
+    assert found.loss == pytest.approx(naive.best_of_all(values.tolist(), 3) * scale**2)
+    assert 0.9 * found.loss <= found.bound <= found.loss
+
+
+def test_stopped_at_its_first_question_the_solver_leaves_the_start() -> None:
+    values = np.random.default_rng(3).random((60, 6))
+    choosing: list[bool] = []
+    choose = Choice.choose
+
+    def noted(self: Choice, start: Int64Vector, is_over: Callable[[], bool]) -> Int64Vector:
+        choosing.append(True)
+        return choose(self, start, is_over)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Choice, "choose", noted)
+        found = refined(values, 3, "mdav", "exact", pace=lambda _: 1.0 if choosing else 0.5)
+    assert choosing
+    assert np.bincount(found.labels).min() >= 3
+    assert 0.0 < found.bound <= found.loss <= loss_of(values, microaggregate(values, 3, "mdav", "descent"))
+
+
 @pytest.mark.parametrize("n", [3, 5, 6])
 def test_few_records(n: int) -> None:
     values = np.random.default_rng(n).random((n, 2))
+    assert refined(values, 3, "mdav", "exact", pace=briefly).gap < 0.5
     assert refined(values, 3, "mdav", "exact", pace=briefly).loss == pytest.approx(
         naive.best_of_all(values.tolist(), 3)
     )

@@ -34,6 +34,7 @@ def test_the_bound_is_proven_in_seconds(data_dir: Path, table: str, monkeypatch:
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("table", "most"), [("census", 656.0), ("eia", 157.2), ("tarragona", 1570.0)])
 def test_the_best_partition_comes_close_to_its_bound(data_dir: Path, table: str, most: float) -> None:
     """Published for Census, k = 3, the least that we could read is 767."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.engine.static.solver import Choice, require_solver
-from shoal.errors import AnonymityViolation, ParameterError
+from shoal.errors import ParameterError
 from shoal.kernel.arrays import Float64Matrix, Float64Vector, Int32Matrix, Int32Vector, Int64Vector
 from shoal.kernel.static import pricing
 from shoal.kernel.static.neighbours import neighbours_of
@@ -68,15 +68,14 @@ class _Pool:
         ordered = np.ascontiguousarray(-np.sort(-clusters, axis=1), np.int32)
         return np.array([self._numbers[row.tobytes()] for row in ordered])
 
-    def labels_of(self, numbers: Int64Vector) -> Int32Vector:
-        """Return the partition into these clusters."""
+    def labels_of(self, numbers: Int64Vector) -> Int32Vector | None:
+        """Return the partition into these clusters; None if they are none, as when a solver was stopped too early."""
         labels = np.full(len(self._squares), -1, np.int32)
         clusters = np.concatenate(self._members)[numbers]
         for label, members in enumerate(clusters):
             labels[members[members >= 0]] = label
-        if (labels < 0).any() or (clusters >= 0).sum() != len(labels):
-            raise AnonymityViolation("the solver's choice is no partition")
-        return labels
+        is_partition = (labels >= 0).all() and (clusters >= 0).sum() == len(labels)
+        return labels if is_partition else None
 
     def _costs(self, clusters: Int32Matrix) -> Float64Vector:
         total: Float64Vector = np.zeros(len(clusters))
@@ -140,15 +139,17 @@ def choose_clusters(values: Float64Matrix, starts: list[Int32Vector], k: int, is
     .. [1] D. Aloise, P. Hansen, C. Rocha and É. Santi, "Column generation bounds for numerical microaggregation",
        Journal of Global Optimization 60, 2014. doi:10.1007/s10898-014-0149-3
     """
-    squares = pricing.squares_between(values)
+    usable = [labels for labels in starts if np.bincount(labels).max() <= 2 * k - 1] or [_runs(len(values), k)]
+    unit = _loss_of_a_record(values, usable[0])
+    if not 0.0 < unit < np.inf:
+        return Proven(usable[0], 0.0)  # no loss at all, or one that is no number
+    squares = pricing.squares_between(values / np.sqrt(unit))  # the solver's tolerances are absolute
     pool = _Pool(squares)
     pool.add(_near_clusters(values, k))
-    usable = [labels for labels in starts if np.bincount(labels).max() <= 2 * k - 1] or [_runs(len(values), k)]
     numbers = [pool.numbers_of(labels) for labels in usable]
-    bound = _generate(pool, squares, k, is_over)
-    if is_over():
-        return Proven(usable[0], bound)
-    return Proven(pool.labels_of(pool.choice.choose(numbers[0], is_over)), bound)
+    bound = _generate(pool, squares, k, is_over) * unit
+    chosen = None if is_over() else pool.labels_of(pool.choice.choose(numbers[0], is_over))
+    return Proven(usable[0] if chosen is None else chosen, bound)
 
 
 def _generate(pool: _Pool, squares: Float64Matrix, k: int, is_over: Callable[[], bool]) -> float:
@@ -171,6 +172,14 @@ def _generate(pool: _Pool, squares: Float64Matrix, k: int, is_over: Callable[[],
                 break  # its own prices miss nothing: the relaxation is as low as it gets
             stable = None
     return bound * (1.0 - ROUNDING)
+
+
+def _loss_of_a_record(values: Float64Matrix, labels: Int32Vector) -> float:
+    """Return the mean squared distance to the centroids; inf where it is too large."""
+    counts = np.bincount(labels)
+    with np.errstate(over="ignore"):
+        squares = [(column - (np.bincount(labels, column) / counts)[labels]) ** 2 for column in values.T]
+        return float(sum(square.sum() for square in squares) / len(values))
 
 
 def _near_clusters(values: Float64Matrix, k: int) -> Int32Matrix:

@@ -122,7 +122,8 @@ def refine(
     """
     scored = [Refined(labels, loss_of(values, labels)) for labels in starts]
     if how == "none" or len(values) < 2 * k:
-        return min(scored, key=_by_loss)
+        best = min(scored, key=_by_loss)
+        return best._replace(bound=best.loss) if how == "exact" else best  # one cluster is all there is
     centred = values - values.mean(axis=0)
     order = order_along_curve(values) if len(values) > LARGE else np.arange(len(values))
     rows = np.ascontiguousarray(centred[order])  # neighbours in space are neighbours in memory
