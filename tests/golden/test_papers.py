@@ -59,6 +59,36 @@ def test_one_weight_of_dependence(data_dir: Path, page: list[str]) -> None:
     assert f"| {found.known:.4f} / {found.confidential:.4f} |" in row
 
 
+@pytest.mark.parametrize(("table", "least", "most"), [("census", 93, 196), ("tarragona", 106, 149)])
+def test_the_printed_numbers_of_categories(data_dir: Path, table: str, least: int, most: int) -> None:
+    """With an interval of 0.02, rounded to the nearest; the 0.2 and the floor that are printed give neither."""
+    assert dependence.categories(standardised(data_dir, table)[:, 6:]) == (least, most)
+
+
+def test_linkage_of_blocks_in_records_of_1080(data_dir: Path) -> None:
+    """Ours, of an independent reproduction: Fig. 14 has no numbers."""
+    values = standardised(data_dir, "census")
+    for width, loss, linked in ((2, 0.01761, 1021), (3, 0.04505, 667), (4, 0.04725, 565), (6, 0.09990, 98)):
+        found = dependence.blockwise(values[:, :6], values[:, 6:], 10, 0.0, width)
+        assert found.known == pytest.approx(loss, abs=1e-5)
+        assert found.linked * 1080 == pytest.approx(linked, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("rho", "k", "expected"),
+    [
+        (0.5, 50, [(0.0146, 0.7601), (0.0331, 0.2338), (0.0979, 0.0880), (0.2179, 0.0428), (0.7677, 0.0223)]),
+        (0.5, 500, [(0.3631, 0.8517), (0.3637, 0.8497), (0.5987, 0.4780), (0.8195, 0.3805), (0.8343, 0.3798)]),
+        (0.9, 50, [(0.0146, 0.2082), (0.0208, 0.1056), (0.0425, 0.0467), (0.1108, 0.0228), (0.2065, 0.0166)]),
+        (0.9, 200, [(0.1039, 0.2791), (0.1066, 0.2444), (0.1349, 0.1852), (0.2228, 0.1119), (0.2721, 0.1060)]),
+    ],
+)
+def test_gaussian_points(rho: float, k: int, expected: list[tuple[float, float]]) -> None:
+    """Ours, of a draw of ours: the paper's was not published."""
+    for weight, losses in zip((0.0, 0.1, 0.5, 0.9, 1.0), expected, strict=True):
+        assert dependence.point(*dependence.gaussian(rho), k, weight)[:2] == pytest.approx(losses, abs=5.1e-5)
+
+
 def test_the_distance_of_clusters_to_the_table_is_the_one_of_its_definition() -> None:
     confidential = np.array([3.0, 1.0, 2.0, 2.0])
     labels = np.array([0, 0, 1, 1], np.int32)
