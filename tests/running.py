@@ -219,7 +219,9 @@ class Run:
         with contextlib.suppress(TimeoutError, KafkaError):
             async with asyncio.timeout(2):
                 for topic in filter(None, (getattr(settings, name) for name in SIDE)):
-                    await wait_until(partial(is_shown, str(settings.bootstrap_servers), topic), what="the last transaction")
+                    await wait_until(
+                        partial(is_shown, str(settings.bootstrap_servers), topic), what="the last transaction"
+                    )
 
     async def ended(self, timeout_s: float = 30) -> None:
         """Wait until it ends by itself, and raise what it ended with."""

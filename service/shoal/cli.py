@@ -16,10 +16,11 @@ from threading import Event
 from typing import Any, NoReturn
 
 from shoal.audit import verify
+from shoal.engine.static import ALGORITHMS, CLOSE, REFINEMENTS
 from shoal.errors import ConfigError, InputError, ShoalError
 from shoal.flow import warm_up
 from shoal.kafka import Start, Transformer, check_policy, export_progress, import_progress, report_progress
-from shoal.pipe import Files, run_pipe, write_text
+from shoal.pipe import Files, choice_of, run_batch, run_pipe, write_text
 from shoal.policy import KafkaSection, Policy
 from shoal.settings import kafka_settings
 from shoal.watch import Health, Metrics, guard, guard_loop, logger, place_of, serve, set_up_logs, visible
@@ -128,6 +129,23 @@ def _pipe(options: argparse.Namespace) -> int:
     return 0
 
 
+def _batch(options: argparse.Namespace) -> int:
+    policy = Policy.load(options.policy)
+    files = Files(
+        source=options.input,
+        target=options.output,
+        form=options.format,
+        target_form=options.output_format,
+        summary=options.summary,
+        evidence=options.evidence,
+        quarantine=options.quarantine,
+    )
+    files.check(options.policy)
+    choice = choice_of(options.algorithm, options.refine, options.param, options.seed)
+    run_batch(policy, files, choice, keep_order=options.keep_order)
+    return 0
+
+
 def _until_signalled() -> Event:
     """Set by the first SIGINT or SIGTERM; the second one ends the process as ever."""
     stop = Event()
@@ -227,9 +245,9 @@ def _parser() -> argparse.ArgumentParser:
     _pipe_arguments(command("pipe", "The stream engine over a file or a pipe, no broker.", _pipe))
     _verify_arguments(command("verify", "The independent judge of what was released.", _verify))
     _progress_arguments(command("progress", "How far each partition has come.", _progress))
-    for name, about in (("batch", "Tables (later)."), ("tune", "Parameters from a sample (later).")):
-        later = command(name, about, _later(name))
-        later.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    _batch_arguments(command("batch", "A finished table: the least information loss there is.", _batch))
+    later = command("tune", "Parameters from a sample (later).", _later("tune"))
+    later.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     return parser
 
 
@@ -260,6 +278,26 @@ def _pipe_arguments(pipe: Any) -> None:  # noqa: ANN401
     pipe.add_argument("--evidence", metavar="FILE", help="which records formed which cluster; protect it")
     pipe.add_argument("--quarantine", metavar="FILE", help="references to records that are not published")
     pipe.add_argument("--seed", type=int, default=0, metavar="N", help="no rule so far draws at random")
+
+
+def _batch_arguments(batch: Any) -> None:  # noqa: ANN401
+    batch.add_argument("-i", "--input", default="-", metavar="FILE", help=".csv or .jsonl; - is standard input")
+    batch.add_argument("-o", "--output", default="-", metavar="FILE", help=".csv or .jsonl; - is standard output")
+    _format_arguments(batch)
+    batch.add_argument(
+        "--algorithm", default="auto", metavar="A", help=f"auto (default), {', '.join([*ALGORITHMS, *CLOSE])}"
+    )
+    batch.add_argument(
+        "--refine", choices=REFINEMENTS, help="default: descent after auto, none after a named algorithm"
+    )
+    batch.add_argument(
+        "--param", action="append", default=[], metavar="NAME=VALUE", help="of the algorithm; may be given again"
+    )
+    batch.add_argument("--keep-order", action="store_true", help="rows in the order of the input, not of their bytes")
+    batch.add_argument("--summary", metavar="FILE", help="figures of the table and its partition, as JSON")
+    batch.add_argument("--evidence", metavar="FILE", help="which records formed which cluster; protect it")
+    batch.add_argument("--quarantine", metavar="FILE", help="references to records that are not published")
+    batch.add_argument("--seed", type=int, default=0, metavar="N", help="of all that is drawn at random")
 
 
 def _format_arguments(command: Any) -> None:  # noqa: ANN401

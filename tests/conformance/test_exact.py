@@ -9,7 +9,7 @@ from itertools import combinations, count
 import numpy as np
 import pytest
 from oracle import partitions as naive
-from shoal.engine.static import Refined, microaggregate, refined
+from shoal.engine.static import Demands, Refined, microaggregate, refined
 from shoal.engine.static.refinement import loss_of
 from shoal.engine.static.solver import Choice
 from shoal.errors import ParameterError
@@ -158,6 +158,11 @@ def test_what_the_pace_raises_arrives() -> None:
 def test_what_it_cannot_do_is_refused_with_the_remedy() -> None:
     with pytest.raises(ParameterError, match="k of at most 3 and at most 6,000 records; use 'anneal'"):
         microaggregate(np.zeros((6_001, 1)), 4, refine="exact")
+
+
+def test_demands_are_refused() -> None:
+    with pytest.raises(ParameterError, match="nothing but k is asked; use 'anneal'"):
+        microaggregate(np.zeros((6, 1)), 3, refine="exact", demands=Demands(people=np.arange(6)))
 
 
 def test_without_the_solver_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

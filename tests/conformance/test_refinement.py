@@ -13,6 +13,7 @@ from shoal.kernel.static import anneal, descent, rings
 from shoal.kernel.static import grouping as groupings
 from shoal.kernel.static import trail as trails
 from shoal.kernel.static.neighbours import neighbours_of
+from shoal.kernel.static.terms import free_terms
 
 pytestmark = pytest.mark.conformance
 
@@ -102,7 +103,7 @@ def grouping_of(seed: int) -> tuple[groupings.Grouping, Float64Matrix]:
     """Thirty records in seven clusters of four or five; k = 3."""
     random = np.random.default_rng(seed)
     rows = random.standard_normal((30, 2))
-    return groupings.gather(rows, random.permutation(np.arange(30) % 7).astype(np.int32), 3), rows
+    return groupings.gather(rows, random.permutation(np.arange(30) % 7).astype(np.int32), 3, free_terms()), rows
 
 
 def real_loss(grouping: groupings.Grouping) -> float:
@@ -183,7 +184,7 @@ def test_an_unknown_refinement_is_refused() -> None:
 def test_a_ring_gains_what_it_says_and_keeps_sizes(seed: int) -> None:
     random = np.random.default_rng(seed)
     rows = random.standard_normal((30, 2))
-    grouping = groupings.gather(rows, random.permutation(np.arange(30) % 10).astype(np.int32), 3)
+    grouping = groupings.gather(rows, random.permutation(np.arange(30) % 10).astype(np.int32), 3, free_terms())
     neighbours, trail, stamps = neighbours_of(rows, 20, 4), trails.empty_trail(30), np.full(grouping.sizes.size, -1)
     before, turned = real_loss(grouping), 0
     for i in range(30):
@@ -201,7 +202,7 @@ def test_a_ring_gains_what_it_says_and_keeps_sizes(seed: int) -> None:
 def test_an_open_ring_moves_two_records_from_a_large_cluster_to_a_small_one() -> None:
     line = np.array([[0.0], [1.0], [2.0], [8.0], [7.5], [8.5], [9.0], [9.5], [13.0], [14.0], [15.0], [16.0]])
     labels = np.array([0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2], np.int32)
-    grouping = groupings.gather(line, labels, 3)
+    grouping = groupings.gather(line, labels, 3, free_terms())
     neighbours, trail = neighbours_of(line, 11, 4), trails.empty_trail(12)
     before = real_loss(grouping)
     assert rings.turn(grouping, neighbours, 3, np.full(grouping.sizes.size, -1), trail, 1e-9)

@@ -81,6 +81,14 @@ class Grid:
         whole = int(text.replace(".", ""))
         return whole % self._step == 0 and not (whole == 0 and text.startswith("-"))
 
+    def spelled(self, value: float) -> str:
+        """Write a number, of which only the float64 is known, as the value of the grid that it is; else as it is."""
+        if not self._step:
+            return repr(float(value) + 0.0)
+        above, below = float(value).as_integer_ratio()
+        text = self._text(_half_even(above * 10**self._decimals, below * self._step) * self._step)
+        return text if float(text) == value else repr(value)
+
     def within(self, text: str) -> bool:
         """Whether a text is a number inside the bounds, half a step aside."""
         if len(text) > _LONGEST or not _NUMBER.fullmatch(text) or not math.isfinite(float(text)):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import TypeVar
 
+from shoal.audit.closeness import judge_closeness
 from shoal.audit.clusters import Cluster
 from shoal.audit.originals import Originals
 from shoal.audit.tally import Tally
@@ -21,7 +22,7 @@ PLAIN = 1 + 1e-6
 
 
 def judge_options(policy: Policy, originals: Originals, clusters: Sequence[Cluster]) -> list[Tally]:
-    """Judge ``dominance`` and ``per_subject``, if the policy sets them.
+    """Judge ``dominance``, ``per_subject`` and ``t``, if the policy sets them.
 
     Parameters
     ----------
@@ -37,6 +38,8 @@ def judge_options(policy: Policy, originals: Originals, clusters: Sequence[Clust
         tallies.append(_dominance(policy, policy.dominance, originals, clusters))
     if policy.per_subject is not None:
         tallies.append(_releases(policy.per_subject, originals, clusters))
+    if policy.t is not None:
+        tallies.append(judge_closeness(policy, policy.t, originals, clusters))
     return tallies
 
 

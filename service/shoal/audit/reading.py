@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple, NoReturn, TypeAlias, TypeGuard, TypeVar
 
+from shoal.audit.columnar import is_parquet, parquet_lines
 from shoal.audit.tables import csv_rows, is_csv_ended
 from shoal.errors import InputError
 from shoal.policy import CsvDialect
@@ -56,7 +57,7 @@ _TIME = re.compile(r"-?[0-9]{1,18}")
 BLANK: Record = {}
 """A line with nothing on it: a record that cannot be read if one follows, else none."""
 
-_FORMS: dict[str, Form] = {".csv": "csv", ".jsonl": "jsonl", ".json": "jsonl", ".ndjson": "jsonl"}
+_FORMS: dict[str, Form] = {".csv": "csv", ".jsonl": "jsonl", ".json": "jsonl", ".ndjson": "jsonl", ".parquet": "jsonl"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,15 +114,18 @@ def form_of(path: Path, told: Form | None = None) -> Form:
     """
     form = _FORMS.get(path.suffix.lower(), told)
     if form is None:
-        raise InputError(f"{path}: the judge reads .csv, .jsonl and .json; convert the file, or say --format")
+        raise InputError(f"{path}: the judge reads .csv, .jsonl, .json and .parquet; convert the file, or say --format")
     return form
 
 
 def byte_lines(path: Path, *, marked: bool = False) -> Iterator[bytes]:
-    """Physical lines without their ends; the empty text after the last line break is no line.
+    """Physical lines without their ends; the empty text after the last line break is no line. Of Parquet: its rows.
 
     ``marked``: a byte order mark at the beginning is none of the text.
     """
+    if is_parquet(path):
+        yield from map(str.encode, parquet_lines(path))
+        return
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file):
@@ -145,6 +149,8 @@ def is_ended(file: File) -> bool:
     """Whether the last record has its end; whoever follows a file waits for it."""
     if file.form == "csv":
         return is_csv_ended(file.path, file.dialect)
+    if is_parquet(file.path):
+        return True
     with file.path.open("rb") as lines:
         lines.seek(-min(1, lines.seek(0, os.SEEK_END)), os.SEEK_END)
         return lines.read() in {b"", b"\n"}
@@ -291,8 +297,10 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str) and not isinstance(value, Token)
 
 
-def released_records(file: File, *, wrapped: bool) -> Iterator[tuple[int, str, Record | None]]:
-    """Partition, published text and record."""
+def released_records(
+    file: File, *, wrapped: bool, spellers: Mapping[str, Callable[[float], str]] | None = None
+) -> Iterator[tuple[int, str, Record | None]]:
+    """Partition, published text and record; ``spellers`` write the numbers of columns that are no text in Parquet."""
     if wrapped:
         for number, line in _export(file.path, RELEASED_EXPORT, RELEASED_EXPORT):
             partition, value = _integer(file.path, number, line, "partition"), line["value"]
@@ -301,6 +309,9 @@ def released_records(file: File, *, wrapped: bool) -> Iterator[tuple[int, str, R
     elif file.form == "csv":
         for text, cells in csv_rows(file.path, file.dialect, marked=False):
             yield 0, text, cells
+    elif is_parquet(file.path):
+        for text in parquet_lines(file.path, spellers):
+            yield 0, text, _record(text)
     else:
         for row in byte_lines(file.path):
             yield 0, row.decode(errors="surrogateescape"), _record(row)

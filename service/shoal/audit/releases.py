@@ -133,6 +133,7 @@ def read_release(
         # A header alone shows fields too, even if no row follows.
         reader.read_header(header)
     parts: dict[int, Rows] = {}
-    for line, (partition, text, record) in enumerate(released_records(file, wrapped=exported), 1):
+    spellers = {a.name: grid.spelled for a, grid in zip(policy.quasi_identifiers, grids, strict=True)}
+    for line, (partition, text, record) in enumerate(released_records(file, wrapped=exported, spellers=spellers), 1):
         parts.setdefault(partition, Rows()).add(line, text, *reader.read(line, text, record))
     return Release(parts, reader.checks, exported)

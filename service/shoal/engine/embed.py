@@ -44,17 +44,17 @@ class Embedding:
 
     Parameters
     ----------
-    low, high : ndarray of float64, shape (d,)
-        Bounds, in original units, low below high.
+    origin, unit : ndarray of float64, shape (d,)
+        What is taken off raw values, and what they are then divided by, above 0; in original units.
     weights : ndarray of float64, shape (d,)
         What the coordinates are multiplied with.
     grid : Grid
         Where published values lie.
     """
 
-    def __init__(self, low: Float64Vector, high: Float64Vector, weights: Float64Vector, grid: Grid) -> None:
-        self._low = low
-        self._span = high - low
+    def __init__(self, origin: Float64Vector, unit: Float64Vector, weights: Float64Vector, grid: Grid) -> None:
+        self._origin = origin
+        self._unit = unit
         self._weights = weights
         self._grid = grid
 
@@ -73,10 +73,25 @@ class Embedding:
             raise ParameterError(f"bounds: missing for {', '.join(missing)}")
         bounds = np.array([attribute.bounds for attribute in attributes])
         weights = np.array([attribute.weight for attribute in attributes])
-        return cls(bounds[:, 0], bounds[:, 1], weights, Grid([attribute.grid() for attribute in attributes]))
+        unit = bounds[:, 1] - bounds[:, 0]
+        return cls(bounds[:, 0], unit, weights, Grid([attribute.grid() for attribute in attributes]))
+
+    @classmethod
+    def of_table(cls, policy: Policy, values: Float64Matrix) -> Self:
+        """Return the embedding of a finished table: z-scores of its own (n, d) raw values.
+
+        The deviation is the population's (ddof = 0); that of an attribute which does not vary is taken for 1.
+        """
+        attributes = policy.quasi_identifiers
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused as a coordinate
+            deviation = values.std(axis=0)
+            mean = values.mean(axis=0)
+        weights = np.array([attribute.weight for attribute in attributes])
+        grid = Grid([attribute.grid(table=policy.stream is None) for attribute in attributes])
+        return cls(mean, np.where(deviation > 0, deviation, 1.0), weights, grid)
 
     def coordinates(self, values: Float64Matrix) -> Float64Matrix:
-        """Scale raw values to [0, 1] by their bounds, times their weight.
+        """Scale raw values: to [0, 1] by their bounds (streams) or to z-scores (tables), times their weight.
 
         Parameters
         ----------
@@ -88,7 +103,12 @@ class Embedding:
         ndarray of float64, shape (n, d)
             New; dimensionless.
         """
-        return (values - self._low) / self._span * self._weights
+        return (values - self._origin) / self._unit * self._weights
+
+    def only(self, columns: Int64Vector) -> Embedding:
+        """Return that of some attributes."""
+        grid = Grid([self._grid.resolutions[column] for column in columns.tolist()])
+        return Embedding(self._origin[columns], self._unit[columns], self._weights[columns], grid)
 
     def published(self, values: Float64Matrix, offsets: Int64Vector) -> Published:
         """Return what is published for clusters of raw values; see `Grid.published`."""
@@ -107,6 +127,7 @@ class Grid:
     def __init__(self, resolutions: list[Decimal]) -> None:
         if any(resolution and not SMALLEST <= resolution <= LARGEST for resolution in resolutions):
             raise ParameterError(f"resolution: must be 0 or within {SMALLEST} and {LARGEST}")
+        self.resolutions = resolutions
         self._steps = [_Step(resolution) if resolution else None for resolution in resolutions]
         self._per_unit = np.array([0.0 if step is None else step.per_unit for step in self._steps])
 

@@ -3,6 +3,19 @@
 from shoal.flow.accounts import Accounts
 from shoal.flow.admission import Admission
 from shoal.flow.partition import BLOCK_RECORDS, Cluster, Flow, Outcome
+from shoal.flow.parts import Choice
+from shoal.flow.table import Release, Table
 from shoal.flow.warm import warm_up
 
-__all__ = ["BLOCK_RECORDS", "Accounts", "Admission", "Cluster", "Flow", "Outcome", "warm_up"]
+__all__ = [
+    "BLOCK_RECORDS",
+    "Accounts",
+    "Admission",
+    "Choice",
+    "Cluster",
+    "Flow",
+    "Outcome",
+    "Release",
+    "Table",
+    "warm_up",
+]

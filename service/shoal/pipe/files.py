@@ -26,9 +26,15 @@ __all__ = [
     "write_text",
 ]
 
-Form = Literal["csv", "jsonl"]
+Form = Literal["csv", "jsonl", "parquet"]
 
-_SUFFIXES: dict[str, Form] = {".csv": "csv", ".jsonl": "jsonl", ".json": "jsonl", ".ndjson": "jsonl"}
+_SUFFIXES: dict[str, Form] = {
+    ".csv": "csv",
+    ".jsonl": "jsonl",
+    ".json": "jsonl",
+    ".ndjson": "jsonl",
+    ".parquet": "parquet",
+}
 PIPE = "-"
 
 
@@ -69,6 +75,19 @@ class Files:
         """
         return _form_of(self.source, self.form), _form_of(self.target, self.target_form or self.form)
 
+    def stream_forms(self) -> tuple[Form, Form]:
+        """Return the same for a stream.
+
+        Raises
+        ------
+        ConfigError
+            Neither tells, or one is Parquet, whose end is written before its beginning can be read.
+        """
+        for path, form in zip((self.source, self.target), self.forms, strict=True):
+            if form == "parquet":
+                raise ConfigError(f"{path}: Parquet is for finished tables: use shoal batch, or give .csv or .jsonl")
+        return self.forms
+
 
 def _linked(names: list[str]) -> list[str]:
     """Names of one and the same file by hard links."""
@@ -81,8 +100,6 @@ def _form_of(path: str, told: Form | None) -> Form:
     suffix = "" if path == PIPE else Path(path).suffix.lower()
     if suffix in _SUFFIXES:
         return _SUFFIXES[suffix]
-    if suffix == ".parquet":
-        raise ConfigError(f"{path}: not yet; Parquet comes with a later version, give .csv or .jsonl")
     if told is None:
         raise ConfigError(f"{path}: say --format csv or --format jsonl, the name does not tell")
     return told

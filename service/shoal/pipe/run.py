@@ -3,37 +3,24 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from threading import Event
-from typing import BinaryIO, NoReturn, cast
+from typing import Any, BinaryIO, cast
 
 import numpy as np
-from tqdm import tqdm
 
 from shoal.flow import Accounts, Admission, Flow, Outcome
+from shoal.pipe.bar import bar
 from shoal.pipe.desk import Clock, Desk
-from shoal.pipe.files import PIPE, Drafts, Files, Form, Sink, opened_for_appending, opened_for_reading
+from shoal.pipe.files import Drafts, Files, Sink, opened_for_appending, opened_for_reading
 from shoal.pipe.follow import Followed, followed
+from shoal.pipe.sources import open_source
 from shoal.policy import Policy
-from shoal.records import (
-    DEFAULT_MAX_BYTES,
-    Block,
-    CsvDecoder,
-    CsvEncoder,
-    CsvReader,
-    Encoder,
-    JsonDecoder,
-    JsonLines,
-    Reason,
-    RecordEncoder,
-    StoppedReading,
-    WrappedLines,
-)
+from shoal.records import Block, CsvEncoder, Encoder, Reason, RecordEncoder, StoppedReading
 
 __all__ = ["run_pipe"]
 
@@ -60,7 +47,7 @@ def run_pipe(policy: Policy, files: Files, stop: Event | None = None) -> None:
         Something was about to leave that must not.
     """
     began = time.monotonic()
-    form, target_form = files.forms
+    form, target_form = files.stream_forms()
     encoder: RecordEncoder = CsvEncoder(policy) if target_form == "csv" else Encoder(policy)
     flow = Flow(policy, encoder)
     follow: Followed | None = None
@@ -78,7 +65,7 @@ def run_pipe(policy: Policy, files: Files, stop: Event | None = None) -> None:
             source = cast("BinaryIO", follow)
         # An output that grows must not begin before the input is known to be one.
         try:
-            blocks = _blocks(source, form, policy, encoder, files.source)
+            blocks = open_source(source, form, policy, encoder, files.source).blocks
         except StoppedReading:
             blocks = iter(())
         target = opened(files.target)
@@ -99,24 +86,7 @@ def run_pipe(policy: Policy, files: Files, stop: Event | None = None) -> None:
         raise follow.fault
 
 
-def _blocks(
-    source: BinaryIO, form: Form, policy: Policy, encoder: RecordEncoder, name: str
-) -> Iterator[tuple[Block, int]]:
-    """Read a CSV header at once; then yield blocks and how many records were read for each, accepted or not."""
-    name = "standard input" if name == PIPE else name
-    longest = DEFAULT_MAX_BYTES if policy.kafka is None else policy.kafka.max_record_bytes
-    if form == "csv":
-        reader = CsvReader(source, policy, name=name)
-        cells = CsvDecoder(policy, reader.columns, encoder=encoder, max_bytes=longest)
-        return ((cells.take(part), len(part)) for part in reader)
-    messages = JsonDecoder(policy, encoder=encoder, max_bytes=longest)
-    if policy.from_envelope:
-        wrapped = WrappedLines(source, policy, name=name)
-        return ((messages.take(values, around), len(values)) for values, around in wrapped)
-    return ((messages.take(part), len(part)) for part in JsonLines(source, max_bytes=longest))
-
-
-def _decide(flow: Flow, blocks: Iterator[tuple[Block, int]], desk: Desk, follow: Followed | None) -> None:
+def _decide(flow: Flow, blocks: Iterator[tuple[Block, list[Any]]], desk: Desk, follow: Followed | None) -> None:
     """Take block after block, and write what each of them led to."""
     first = 0
     per_subject = flow.policy.per_subject
@@ -124,8 +94,9 @@ def _decide(flow: Flow, blocks: Iterator[tuple[Block, int]], desk: Desk, follow:
     clock = Clock(flow.policy.streaming().max_delay_s) if follow is not None else None
     if clock is not None and follow is not None:
         follow.idle = partial(_let_go, flow, desk, clock)
-    with _bar() as bar, suppress(StoppedReading):
-        for decoded, count in blocks:
+    with bar(unit=" records", unit_scale=True) as shown, suppress(StoppedReading):
+        for decoded, read in blocks:
+            count = len(read)
             block = decoded if admission is None else admission.admit(decoded, decoded.index + first)
             _note(flow.accounts, block, count)
             places = block.index + first
@@ -137,7 +108,7 @@ def _decide(flow: Flow, blocks: Iterator[tuple[Block, int]], desk: Desk, follow:
             desk.write(outcome, refused)
             if clock is not None:
                 clock.forget(outcome)
-            bar.update(count)
+            shown.update(count)
     desk.write(flow.flush())
 
 
@@ -157,8 +128,3 @@ def _note(accounts: Accounts, block: Block, count: int) -> None:
     accounts.clipped += block.clipped
     for _, reason in block.rejected:
         (accounts.suppressed if reason is Reason.SUPPRESSED else accounts.quarantined)[reason.value] += 1
-
-
-def _bar() -> tqdm[NoReturn]:
-    """A progress bar on a terminal, nothing in a pipe."""
-    return tqdm(unit=" records", unit_scale=True, disable=not sys.stderr.isatty(), file=sys.stderr)

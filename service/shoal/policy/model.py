@@ -60,11 +60,9 @@ class Attribute:
         """Step of the published values (original units; 0: the exact mean), from the policy alone."""
         if self.resolution is not None:
             return self.resolution
-        if table:
-            return Decimal(0)
         if self.integer:
             return Decimal(1)
-        if self.bounds is None:
+        if table or self.bounds is None:
             return Decimal(0)
         low, high = (Decimal(repr(bound)) for bound in self.bounds)
         return _one_two_five((high - low) / DEFAULT_STEPS)
@@ -111,6 +109,8 @@ class Policy:
     dominance: float | None = None
     per_subject: PerSubject | None = None
     min_population: int | None = None
+    t: float | None = None
+    dependence: float = 0.0
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -160,6 +160,8 @@ class Policy:
             dominance=_optional_float(privacy.dominance),
             per_subject=_per_subject(privacy.per_subject),
             min_population=privacy.min_population,
+            t=_optional_float(privacy.t),
+            dependence=float(document.steering.dependence),
             csv=dialects(document)[0],
             csv_output=dialects(document)[1],
         )
@@ -173,6 +175,11 @@ class Policy:
     def kept(self) -> tuple[Attribute, ...]:
         """Attributes published as they are (confidential and other), in the policy's order."""
         return tuple(a for a in self.attributes if a.role in {Role.CONFIDENTIAL, Role.OTHER})
+
+    @cached_property
+    def confidential(self) -> tuple[Attribute, ...]:
+        """Attributes that are published as they are and that nobody should be able to guess of a person."""
+        return tuple(a for a in self.kept if a.role is Role.CONFIDENTIAL)
 
     @cached_property
     def published(self) -> tuple[Attribute, ...]:
@@ -218,7 +225,7 @@ class Policy:
             "attributes": {a.name: _described(a, table=self.stream is None) for a in self.attributes},
             "undeclared": self.undeclared,
             "privacy": self._privacy(),
-            "steering": {"position": self.position, "dependence": 0.0},
+            "steering": {"position": self.position, "dependence": self.dependence},
         }
         if self.subject is None:
             content["subject"] = "every_record"
@@ -244,6 +251,8 @@ class Policy:
             about["per_subject"] = {"max": self.per_subject.max, "window": self.per_subject.window}
         if self.min_population is not None:
             about["min_population"] = self.min_population
+        if self.t is not None:
+            about["t"] = self.t
         return about
 
 

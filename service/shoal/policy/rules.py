@@ -14,6 +14,7 @@ from shoal.policy.options import option_rules
 from shoal.policy.reading import FieldPath
 from shoal.policy.sections import AttributeSection, Document, KafkaSection, PrivacySection, StreamSection
 from shoal.policy.sources import source_rules
+from shoal.policy.tables import table_rules
 
 __all__ = ["broken_rules"]
 
@@ -37,6 +38,7 @@ def broken_rules(document: Document) -> Iterator[Finding]:
         _subject_rules(document),
         _privacy_rules(document.privacy),
         option_rules(document),
+        table_rules(document),
         _stream_rules(document),
         _steering_rules(document),
         _kafka_rules(document.kafka),
@@ -155,9 +157,8 @@ def _privacy_rules(privacy: PrivacySection | None) -> Iterator[Finding]:
     elif not 2 <= privacy.k <= _LARGEST_DELTA:  # noqa: PLR2004 - one person alone is no cluster
         yield ("privacy", "k"), f"must be at least 2, and at most {_LARGEST_DELTA}"
     yield from _share_rules(privacy.max_share, privacy.k)
-    for name in ("l", "t"):
-        if getattr(privacy, name) is not None:
-            yield ("privacy", name), f"not yet: privacy.{name} is refused until it can be kept; remove it"
+    if privacy.l is not None:
+        yield ("privacy", "l"), "not yet: privacy.l is refused until it can be kept; remove it"
 
 
 def _share_rules(max_share: float | None, k: int | None) -> Iterator[Finding]:
@@ -205,8 +206,6 @@ def _steering_rules(document: Document) -> Iterator[Finding]:
         yield ("steering", "position"), "not yet: a target_span is refused until it exists; give a weight"
     elif not (steering.position >= 0 and math.isfinite(steering.position)):
         yield ("steering", "position"), "must be a finite weight, 0 or more"
-    if steering.dependence != 0:
-        yield ("steering", "dependence"), "not yet: dependence is refused until it exists; leave it at 0"
 
 
 def _kafka_rules(kafka: KafkaSection | None) -> Iterator[Finding]:

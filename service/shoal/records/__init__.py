@@ -1,9 +1,11 @@
 """The border: messages and files in, records as arrays; published decimals and kept fields in, bytes out."""
 
 from shoal.records.block import Block, Decoder, Reason
+from shoal.records.columns import number_of
 from shoal.records.csv_decoder import CsvCells, CsvDecoder
 from shoal.records.encoder import CsvEncoder, Encoder, RecordEncoder
 from shoal.records.envelope import Envelope
+from shoal.records.faults import cell_fault, json_fault
 from shoal.records.files import CsvReader, JsonLines, StoppedReading
 from shoal.records.json_decoder import DEFAULT_MAX_BYTES, JsonDecoder
 from shoal.records.wrapped import WrappedLines
@@ -24,4 +26,7 @@ __all__ = [
     "RecordEncoder",
     "StoppedReading",
     "WrappedLines",
+    "cell_fault",
+    "json_fault",
+    "number_of",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import compress
+from itertools import chain, compress
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -53,6 +53,9 @@ class Block:
         Place and reason of all the others, in order of place. Every message is in ``index`` or here.
     clipped : int
         Number of values that lay outside their bounds and were moved to them.
+    kept : sequence of sequences
+        One column of length n per kept field as typed values, if the decoder was asked for them: tables measure what
+        a partition says of confidential attributes. Else empty.
     """
 
     values: Float64Matrix
@@ -61,6 +64,7 @@ class Block:
     index: Int64Vector
     rejected: list[tuple[int, Reason]]
     clipped: int
+    kept: Sequence[Sequence[Any]] = ()
 
     def __len__(self) -> int:
         return len(self.tails)
@@ -73,6 +77,7 @@ class Block:
             subjects=self.subjects[chosen],
             tails=list(compress(self.tails, chosen.tolist())),
             index=self.index[chosen],
+            kept=[list(compress(column, chosen.tolist())) for column in self.kept],
         )
 
     def __repr__(self) -> str:
@@ -120,4 +125,5 @@ def in_slices(decode: Callable[..., Block], messages: Sequence[Message], *beside
             for place, reason in block.rejected
         ],
         clipped=sum(block.clipped for block in blocks),
+        kept=[list(chain.from_iterable(columns)) for columns in zip(*(block.kept for block in blocks), strict=True)],
     )

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from shoal.policy import FieldType
 
-__all__ = ["MISFIT", "numbers", "pointed", "typed"]
+__all__ = ["MISFIT", "number_of", "numbers", "pointed", "typed"]
 
 Cells: TypeAlias = Sequence[str]
 
@@ -107,3 +107,18 @@ def _boolean(text: str) -> object:
 
 
 _CELL: dict[FieldType, Callable[[str], object]] = {"integer": _integer, "number": _number, "boolean": _boolean}
+
+
+def number_of(value: object) -> float | None:
+    """Read one value of a field of any type as a number: NaN for null and an empty text, None for what is none."""
+    if value is None or (isinstance(value, str) and not value.strip(_BLANKS)):
+        return math.nan
+    if isinstance(value, str):
+        number = _finite(value)
+        return None if math.isnan(number) else number
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value)
+    except OverflowError:  # an integer of hundreds of digits
+        return math.inf if value > 0 else -math.inf

@@ -37,6 +37,8 @@ class CsvDecoder:
         Longest tail.
     encoder : TailWriter, optional
         Encoder of the output, `CsvEncoder` by default.
+    keep : bool
+        Whether blocks shall hold the kept fields as typed values, too.
     """
 
     def __init__(
@@ -47,9 +49,10 @@ class CsvDecoder:
         hash_key: bytes | None = None,
         max_bytes: int = DEFAULT_MAX_BYTES,
         encoder: TailWriter | None = None,
+        keep: bool = False,
     ) -> None:
         names = [attribute.name for attribute in policy.attributes] if columns is None else list(columns)
-        self._intake = Intake(policy, encoder or CsvEncoder(policy), hash_key, max_bytes)
+        self._intake = Intake(policy, encoder or CsvEncoder(policy), hash_key, max_bytes, keep=keep)
         self._width = len(names)
         self._swallowed = Swallowed(policy, names)
         self._quasi = [names.index(attribute.name) for attribute in policy.quasi_identifiers]

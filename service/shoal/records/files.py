@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import csv
+from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import BinaryIO, TypeVar
@@ -96,15 +97,22 @@ class CsvReader:
         source = stream if is_utf8 else Recoded(stream, dialect.encoding, name)
         self._slices = _lines(source, _LONGEST_CSV_LINE, self._end.encode())
         self._pending: deque[str] = deque()
+        self._read, self._longer = 0, array("q")
         self._broken_bytes = False
         self._ends_with_returns = False
         self._backslashes = Backslashes(dialect.quote, dialect.delimiter) if dialect.escape == "backslash" else None
         self._reader = csv.reader(self._feed(), **dialect.options)
         _require_values(policy, name)
         header = self._header()
+        self._first = self._reader.line_num + 1
         if not header and self._ends_with_returns:
             raise InputError(f"{name}, line 1: lines end with carriage returns alone; give csv.line_end: cr")
         self.columns = _checked_header(header, policy, name)
+
+    def line_of(self, number: int) -> int:
+        """Return the line of the file, from 1, on which a record (by its number, from 0) begins."""
+        longer = zip(self._longer[::2], self._longer[1::2], strict=True)
+        return self._first + number + sum(lines for record, lines in longer if record <= number)
 
     def __iter__(self) -> Iterator[Sequence[CsvCells]]:
         blank: CsvCells = []
@@ -118,6 +126,7 @@ class CsvReader:
         """All records that begin in the lines at hand."""
         records: list[CsvCells] = []
         while self._pending:
+            before = self._reader.line_num
             try:
                 records.append(next(self._reader))
             except csv.Error:
@@ -126,6 +135,9 @@ class CsvReader:
                     self._backslashes.restart()
             except StoppedReading:
                 break
+            self._read += 1
+            if self._reader.line_num - before > 1:
+                self._longer.extend((self._read, self._reader.line_num - before - 1))
         if self._broken_bytes:
             self._broken_bytes = False
             return [cells if cells is not None and _is_text(cells) else None for cells in records]

@@ -70,9 +70,14 @@ class Intake:
         Key of the subject hash; None: one per process.
     max_bytes : int
         Longest tail.
+    keep : bool
+        Whether blocks shall hold the kept fields as typed values, too.
     """
 
-    def __init__(self, policy: Policy, writer: TailWriter, hash_key: bytes | None, max_bytes: int) -> None:
+    def __init__(
+        self, policy: Policy, writer: TailWriter, hash_key: bytes | None, max_bytes: int, *, keep: bool = False
+    ) -> None:
+        self._keep = keep
         self._write_tails, self._fits = writer.tails, writer.fits
         self._max_bytes = max_bytes
         self._hash = SubjectHash(hash_key)
@@ -103,7 +108,15 @@ class Intake:
             tails = list(itertools.compress(tails, writable))
         clipped = self._clip(candidates.values)
         rejected.sort(key=lambda place_and_reason: place_and_reason[0])
-        return Block(candidates.values, self._subjects(candidates), tails, candidates.index, rejected, clipped)
+        return Block(
+            candidates.values,
+            self._subjects(candidates),
+            tails,
+            candidates.index,
+            rejected,
+            clipped,
+            candidates.kept if self._keep else (),
+        )
 
     def _fitting(self, values: Float64Matrix) -> BoolVector:
         """Which records hold finite values, integral where they must be, inside where they may not be clipped."""

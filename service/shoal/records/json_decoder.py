@@ -51,6 +51,8 @@ class JsonDecoder:
         Longest message, and longest tail.
     encoder : TailWriter, optional
         Encoder of the output, `Encoder` by default.
+    keep : bool
+        Whether blocks shall hold the kept fields as typed values, too.
 
     Notes
     -----
@@ -65,8 +67,9 @@ class JsonDecoder:
         hash_key: bytes | None = None,
         max_bytes: int = DEFAULT_MAX_BYTES,
         encoder: TailWriter | None = None,
+        keep: bool = False,
     ) -> None:
-        self._intake = Intake(policy, encoder or Encoder(policy), hash_key, max_bytes)
+        self._intake = Intake(policy, encoder or Encoder(policy), hash_key, max_bytes, keep=keep)
         self._max_bytes = max_bytes
         self._fields = len(policy.from_value)
         self._decode = _typed_decode(policy)

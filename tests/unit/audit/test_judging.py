@@ -108,7 +108,7 @@ def test_without_kept_fields_rows_cannot_be_told_apart(tmp_path: Path) -> None:
     policy = """
 attributes:
   patient: {role: identifier, subject: true}
-  age: {role: quasi_identifier, bounds: [0, 110], integer: true}
+  age: {role: quasi_identifier, bounds: [0, 200]}
 privacy: {k: 2}
 """
     (tmp_path / "original.jsonl").write_text('{"patient":1,"age":40}\n{"patient":2,"age":41}\n')

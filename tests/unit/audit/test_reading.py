@@ -49,8 +49,8 @@ def test_the_suffix_tells_the_form() -> None:
         "jsonl",
         "jsonl",
     ]
-    with pytest.raises(InputError, match=r"a\.parquet: the judge reads .*; convert"):
-        form_of(Path("a.parquet"))
+    with pytest.raises(InputError, match=r"a\.xlsx: the judge reads .*; convert"):
+        form_of(Path("a.xlsx"))
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

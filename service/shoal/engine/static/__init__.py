@@ -1,7 +1,22 @@
 """Finished tables: every partitioner of the literature behind one door, and what can be made of its result."""
 
+from shoal.engine.static.closeness import Confidential, distances_of
+from shoal.engine.static.demands import Demands, surplus
 from shoal.engine.static.refinement import REFINEMENTS, Pace, Refined
-from shoal.engine.static.registry import ALGORITHMS, parameters_of
+from shoal.engine.static.registry import ALGORITHMS, CLOSE, parameters_of
 from shoal.engine.static.table import microaggregate, refined
 
-__all__ = ["ALGORITHMS", "REFINEMENTS", "Pace", "Refined", "microaggregate", "parameters_of", "refined"]
+__all__ = [
+    "ALGORITHMS",
+    "CLOSE",
+    "REFINEMENTS",
+    "Confidential",
+    "Demands",
+    "Pace",
+    "Refined",
+    "distances_of",
+    "microaggregate",
+    "parameters_of",
+    "refined",
+    "surplus",
+]

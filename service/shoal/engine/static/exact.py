@@ -86,7 +86,7 @@ class _Pool:
         return total
 
 
-def check_exact(n: int, k: int) -> None:
+def check_exact(n: int, k: int, *, is_free: bool) -> None:
     """Raise if the best partition is not to be had for so many records or such a k.
 
     Raises
@@ -99,6 +99,8 @@ def check_exact(n: int, k: int) -> None:
         faults.append(f"k of at most {LARGEST_K}")
     if n > MOST:
         faults.append(f"at most {MOST:,} records")
+    if not is_free:
+        faults.append("clusters of which nothing but k is asked")
     if faults:
         raise ParameterError(f"refine 'exact' needs {' and '.join(faults)}; use 'anneal'")
     require_solver()

@@ -7,6 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from shoal.engine.static.demands import Demands
 from shoal.engine.static.exact import choose_clusters
 from shoal.engine.static.hilbert import order_along_curve
 from shoal.kernel.arrays import Float64Matrix, Int32Matrix, Int32Vector, Int64Vector
@@ -14,8 +15,9 @@ from shoal.kernel.static import grouping as groupings
 from shoal.kernel.static.anneal import anneal
 from shoal.kernel.static.descent import descend
 from shoal.kernel.static.neighbours import neighbours_of
+from shoal.kernel.static.terms import free_terms
 
-__all__ = ["REFINEMENTS", "Pace", "Refined", "loss_of", "refine", "steady_pace"]
+__all__ = ["NO_DEMANDS", "REFINEMENTS", "Pace", "Refined", "loss_of", "refine", "steady_pace"]
 
 REFINEMENTS = ("none", "descent", "anneal", "exact")
 
@@ -39,6 +41,7 @@ RUNS, ANNEALED = 8, 0.25
 """Before the exact choice: times that is annealed, each from the same start, and their share of the whole."""
 CHANGES_PER_QUESTION = 50
 """And record: what it counts when pricing or the solver asks whether it is over."""
+NO_DEMANDS = Demands()
 
 
 class Refined(NamedTuple):
@@ -76,7 +79,13 @@ def loss_of(values: Float64Matrix, labels: Int32Vector) -> float:
 
 
 def refine(
-    values: Float64Matrix, starts: list[Int32Vector], k: int, how: str, seed: int = 0, pace: Pace | None = None
+    values: Float64Matrix,
+    starts: list[Int32Vector],
+    k: int,
+    how: str,
+    seed: int = 0,
+    pace: Pace | None = None,
+    demands: Demands = NO_DEMANDS,
 ) -> Refined:
     """Refine several partitions and return the best; annealing begins with the best after descent.
 
@@ -95,6 +104,8 @@ def refine(
     pace : callable, optional
         How far annealing and the exact choice have come, from 0 to 1, given the number of changes tried; it may look at
         a clock or move a progress bar. By default 10,000 changes per record.
+    demands : Demands
+        What clusters must keep beside their size: the starts keep it, and no change is made that does not.
 
     Returns
     -------
@@ -128,7 +139,8 @@ def refine(
     order = order_along_curve(values) if len(values) > LARGE else np.arange(len(values))
     rows = np.ascontiguousarray(centred[order])  # neighbours in space are neighbours in memory
     neighbours = _neighbours(rows, k)
-    groups = [groupings.gather(rows, start[order], k) for start in starts]
+    terms = demands.ordered(order)
+    groups = [groupings.gather(rows, start[order], k, terms) for start in starts]
     for grouping in groups:
         descend(grouping, neighbours, ROUNDS)
         scored.append(_read(grouping, values, order))
@@ -181,7 +193,7 @@ def _choose(
     """Anneal the best several times, choose among all their clusters and more, and tell the bound."""
     start, order = min(scored, key=_by_loss).labels, np.arange(len(values))
     for run in range(RUNS):
-        grouping = groupings.gather(rows, start, k)
+        grouping = groupings.gather(rows, start, k, free_terms())
         shares = ANNEALED * run / RUNS, ANNEALED * (run + 1) / RUNS
         asked.anneal(grouping, neighbours, np.random.default_rng([seed, run]), *shares)
         scored.append(_read(grouping, values, order))

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from shoal.engine.static.approximate import approximate
+from shoal.engine.static.closed import Close, steered, strict
+from shoal.engine.static.closeness import Confidential
 from shoal.engine.static.genetic import genetic
 from shoal.engine.static.hilbert import hilbert
 from shoal.engine.static.md import md
@@ -16,7 +18,7 @@ from shoal.engine.static.vmdav import vmdav
 from shoal.errors import ParameterError
 from shoal.kernel.arrays import Float64Matrix, Int32Vector
 
-__all__ = ["ALGORITHMS", "Parameter", "parameters_of", "partition"]
+__all__ = ["ALGORITHMS", "CLOSE", "Parameter", "close_partition", "parameters_of", "partition"]
 
 Parameter: TypeAlias = float | str
 Algorithm: TypeAlias = Callable[..., Int32Vector]
@@ -31,6 +33,9 @@ ALGORITHMS: dict[str, Algorithm] = {
     "genetic": genetic,
     "approximate": approximate,
 }
+
+CLOSE: dict[str, Callable[..., Close]] = {"steered": steered, "strict": strict}
+"""(values, k, confidential attribute, t, *, parameters of its own) to labels and buckets."""
 
 
 def parameters_of(name: str) -> dict[str, Parameter]:
@@ -49,20 +54,39 @@ def partition(
     ParameterError
         If there is no such algorithm, or it has no such parameter or not of that type or range.
     """
-    algorithm, known = _algorithm(name), parameters_of(name)
-    given = dict(parameters or {})
+    if name in CLOSE:
+        raise ParameterError(f"algorithm '{name}': needs privacy.t, to which it keeps")
+    given = _given(name, parameters)
+    if "seed" in inspect.signature(ALGORITHMS[name]).parameters:
+        given["seed"] = seed
+    return ALGORITHMS[name](values, k, **given)
+
+
+def close_partition(
+    values: Float64Matrix,
+    k: int,
+    name: str,
+    confidential: Confidential,
+    t: float,
+    parameters: Mapping[str, Parameter] | None = None,
+) -> Close:
+    """Return labels and buckets of an algorithm that knows what is confidential; raises as `partition` does."""
+    return CLOSE[name](values, k, confidential, t, **_given(name, parameters))
+
+
+def _algorithm(name: str) -> Callable[..., object]:
+    found = ALGORITHMS.get(name) or CLOSE.get(name)
+    if found is None:
+        raise ParameterError(f"algorithm: unknown, use one of auto, {', '.join([*ALGORITHMS, *CLOSE])}")
+    return found
+
+
+def _given(name: str, parameters: Mapping[str, Parameter] | None) -> dict[str, Parameter]:
+    given, known = dict(parameters or {}), parameters_of(name)
     faults = [_fault(key, value, known) for key, value in given.items()]
     if any(faults):
         raise ParameterError(f"algorithm '{name}': " + "; ".join(filter(None, faults)))
-    if "seed" in inspect.signature(algorithm).parameters:
-        given["seed"] = seed
-    return algorithm(values, k, **given)
-
-
-def _algorithm(name: str) -> Algorithm:
-    if name not in ALGORITHMS:
-        raise ParameterError(f"algorithm: unknown, use one of auto, {', '.join(ALGORITHMS)}")
-    return ALGORITHMS[name]
+    return given
 
 
 def _fault(key: str, value: Parameter, known: Mapping[str, Parameter]) -> str:

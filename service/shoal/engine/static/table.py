@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from shoal.engine.static.auto import starts
+from shoal.engine.static.closed import Close
+from shoal.engine.static.demands import Demands, lacking, mend
 from shoal.engine.static.exact import check_exact
-from shoal.engine.static.refinement import REFINEMENTS, Pace, Refined
+from shoal.engine.static.refinement import NO_DEMANDS, REFINEMENTS, Pace, Refined
 from shoal.engine.static.refinement import refine as improve
-from shoal.engine.static.registry import Parameter, partition
+from shoal.engine.static.registry import CLOSE, Parameter, close_partition, partition
 from shoal.errors import AnonymityViolation, ParameterError
 from shoal.kernel.arrays import Float64Matrix, Int32Vector
 
 __all__ = ["microaggregate", "refined"]
 
-AUTO = "auto"
+AUTO, STRICT = "auto", "strict"
 LARGEST = 1e150
 """Of a coordinate: the squares of larger ones do not fit a float."""
 
@@ -31,6 +34,7 @@ def microaggregate(
     *,
     parameters: Mapping[str, Parameter] | None = None,
     pace: Pace | None = None,
+    demands: Demands = NO_DEMANDS,
 ) -> Int32Vector:
     """Partition a table into clusters of at least k records that lie close together.
 
@@ -41,7 +45,8 @@ def microaggregate(
     k : int
         Smallest cluster, 2 <= k <= n.
     algorithm : str
-        ``auto``, or a name of `shoal.engine.static.ALGORITHMS`.
+        ``auto``, or a name of `shoal.engine.static.ALGORITHMS`; where closeness is demanded ``strict`` (as ``auto`` is)
+        or ``steered``, too.
     refine : str
         ``none``, ``descent``, ``anneal`` or ``exact`` (k of 2 and 3, at most 6,000 records, with the extra ``exact``):
         what is done to the partition to lose less.
@@ -52,6 +57,9 @@ def microaggregate(
     pace : callable, optional
         How far ``anneal`` or ``exact`` has come, from 0 to 1, given the number of changes tried so far: a limit in
         changes or in time, or a progress bar. By default 10,000 changes per record.
+    demands : Demands
+        What every cluster must keep beside its size: k different subjects, a largest share of one of them, closeness to
+        the table. By default nothing: k counts records.
 
     Returns
     -------
@@ -63,15 +71,16 @@ def microaggregate(
     ParameterError
         If an argument is outside its domain.
     AnonymityViolation
-        If a cluster came out smaller than k: nothing is returned.
+        If a cluster came out smaller than k or does not keep what is asked, as where the whole table does not: nothing
+        is returned.
 
     Notes
     -----
-    Guarantee: every label occurs at least k times, counted after all else is done. k counts records here; a table in
-    which a subject has several needs them to be one row each.
+    Guarantee: every label occurs at least k times and all demands are kept, counted after all else is done. Where an
+    algorithm's clusters do not keep them, the nearest are joined; refinement makes no change that breaks them.
     Loss is the sum of squared distances to the centroids of the clusters; `refined` tells it, too.
     """
-    return refined(values, k, algorithm, refine, seed, parameters=parameters, pace=pace).labels
+    return refined(values, k, algorithm, refine, seed, parameters=parameters, pace=pace, demands=demands).labels
 
 
 def refined(
@@ -83,21 +92,36 @@ def refined(
     *,
     parameters: Mapping[str, Parameter] | None = None,
     pace: Pace | None = None,
+    demands: Demands = NO_DEMANDS,
 ) -> Refined:
     """Do what `microaggregate` does, and return the loss and the proven bound (``exact``) beside the labels."""
     table = _checked(values, k)
     if refine not in REFINEMENTS:
         raise ParameterError(f"refine: unknown, use one of {', '.join(REFINEMENTS)}")
     if refine == "exact":
-        check_exact(len(table), k)
-    if algorithm == AUTO and not parameters:
+        check_exact(len(table), k, is_free=demands.are_none)
+    if demands.t is not None and algorithm in {AUTO, *CLOSE}:
+        close = _close(table, k, algorithm, demands, parameters)
+        partitions, demands = [close.labels], replace(demands, buckets=close.buckets)
+    elif algorithm == AUTO and not parameters:
         partitions = starts(table, k, refined=refine != "none")
     else:
         partitions = [partition(table, k, algorithm, seed, parameters)]
-    found = improve(table, partitions, k, refine, seed, pace)
-    if np.bincount(found.labels).min() < k:
-        raise AnonymityViolation("a cluster of fewer than k records was about to leave")
+    if not demands.are_none:
+        partitions = [mend(table, labels, k, demands) for labels in partitions]
+    found = improve(table, partitions, k, refine, seed, pace, demands)
+    if lacking(found.labels, k, demands).any():
+        raise AnonymityViolation("a cluster of fewer than k, or that does not keep what is asked, was about to leave")
     return found
+
+
+def _close(
+    table: Float64Matrix, k: int, algorithm: str, demands: Demands, parameters: Mapping[str, Parameter] | None
+) -> Close:
+    """Return a partition that is nearly t-close in the first confidential attribute with an order, else the first."""
+    steering = min(demands.confidential, key=lambda attribute: not attribute.ordered)
+    name = STRICT if algorithm == AUTO else algorithm
+    return close_partition(table, k, name, steering, demands.t or 0.0, parameters)
 
 
 def _checked(values: ArrayLike, k: int) -> Float64Matrix:

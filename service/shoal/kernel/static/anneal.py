@@ -21,7 +21,7 @@ from shoal.kernel.static.grouping import (
     loss,
     settle,
 )
-from shoal.kernel.static.trail import Trail, empty_trail, step, take_back
+from shoal.kernel.static.trail import Trail, are_kept, empty_trail, step, take_back
 
 __all__ = ["anneal"]
 
@@ -53,7 +53,7 @@ def anneal(grouping: Grouping, neighbours: Int32Matrix, tries: int, heat: float,
             change = _exchange(grouping, neighbours, i, its, lot, limit, trail, random)
         else:
             continue
-        if change <= limit:
+        if change <= limit and are_kept(grouping, trail):
             _remember(grouping, trail, spreads)
         else:
             take_back(grouping, trail)

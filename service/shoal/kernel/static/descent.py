@@ -20,12 +20,15 @@ from shoal.kernel.static.grouping import (
     cost_to_join,
     cost_to_swap,
     gain_of_leaving,
+    keeps,
     loss,
+    may_relocate,
+    may_swap,
     move,
     settle,
 )
 from shoal.kernel.static.rings import turn
-from shoal.kernel.static.trail import Trail, empty_trail, step, take_back
+from shoal.kernel.static.trail import Trail, are_kept, empty_trail, step, take_back
 
 __all__ = ["create", "descend", "dissolve"]
 
@@ -85,10 +88,10 @@ def _improve(grouping: Grouping, neighbours: Int32Matrix, i: int, agenda: Agenda
         agenda.stamps[cluster] = i
         if grouping.sizes[cluster] < grouping.state[MOST]:
             change = cost_to_join(grouping, i, cluster) - gain
-            if change < best:
+            if change < best and may_relocate(grouping, i, cluster):
                 best, partner, target = change, NOBODY, cluster
-        change, other = _best_swap(grouping, i, cluster)
-        if change < best:
+        change, other = _best_swap(grouping, i, cluster, best)
+        if other != NOBODY:
             best, partner, target = change, other, cluster
     if target == NOBODY:
         return 0
@@ -101,13 +104,13 @@ def _improve(grouping: Grouping, neighbours: Int32Matrix, i: int, agenda: Agenda
 
 
 @njit_in_place
-def _best_swap(grouping: Grouping, i: int, cluster: int) -> tuple[float, int]:
-    """Return the change of the best swap with a member of another cluster, and with which."""
-    best, partner = np.inf, NOBODY
+def _best_swap(grouping: Grouping, i: int, cluster: int, limit: float) -> tuple[float, int]:
+    """Return the change of the best swap with a member of another cluster, and with which; nobody from ``limit`` on."""
+    best, partner = limit, NOBODY
     for x in range(grouping.sizes[cluster]):
         other = grouping.members[cluster, x]
         change = cost_to_swap(grouping, i, other)
-        if change < best:
+        if change < best and may_swap(grouping, i, other):
             best, partner = change, other
     return best, partner
 
@@ -119,7 +122,7 @@ def _rebuild(grouping: Grouping, neighbours: Int32Matrix, agenda: Agenda, worthw
     for cluster in range(grouping.sizes.size):
         if agenda.fresh[cluster] and grouping.sizes[cluster] > 0:
             agenda.fresh[cluster] = False
-            if dissolve(grouping, neighbours, cluster, trail) < -worthwhile:
+            if dissolve(grouping, neighbours, cluster, trail) < -worthwhile and are_kept(grouping, trail):
                 changes += 1
                 _wake_moved(grouping, agenda)
             else:
@@ -127,7 +130,7 @@ def _rebuild(grouping: Grouping, neighbours: Int32Matrix, agenda: Agenda, worthw
     for i in range(grouping.labels.size):
         if agenda.waiting[NEW, i]:
             agenda.waiting[NEW, i] = False
-            if create(grouping, neighbours, i, trail) < -worthwhile:
+            if create(grouping, neighbours, i, trail) < -worthwhile and are_kept(grouping, trail):
                 changes += 1
                 _wake_moved(grouping, agenda)
             else:
@@ -179,7 +182,7 @@ def dissolve(grouping: Grouping, neighbours: Int32Matrix, cluster: int, trail: T
             other = grouping.labels[neighbour]
             if other != cluster and grouping.sizes[other] < grouping.state[MOST]:
                 cost = cost_to_join(grouping, i, other)
-                if cost < best:
+                if cost < best and keeps(grouping, other, NOBODY, i):
                     best, target = cost, other
         if target == NOBODY:
             return np.inf

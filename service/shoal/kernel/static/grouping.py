@@ -11,6 +11,7 @@ import numpy as np
 
 from shoal.kernel.arrays import Float64Matrix, Int32Vector, Int64Matrix, Int64Vector
 from shoal.kernel.jit import njit, njit_in_place
+from shoal.kernel.static.terms import Terms, admits, are_free
 
 __all__ = [
     "MOST",
@@ -21,10 +22,15 @@ __all__ = [
     "cost_to_swap",
     "gain_of_leaving",
     "gather",
+    "keeps",
     "loss",
+    "may_relocate",
+    "may_swap",
     "move",
     "settle",
 ]
+
+NOBODY = -1
 
 SMALLEST, MOST, SPARES = 0, 1, 2
 
@@ -40,10 +46,11 @@ class Grouping(NamedTuple):
     centres: Float64Matrix  # (clusters, d)
     spares: Int64Vector  # (clusters,): numbers of empty clusters, a stack
     state: Int64Vector  # k, most records that a cluster may grow to, how many are spare
+    terms: Terms  # what else clusters must keep
 
 
 @njit
-def gather(rows: Float64Matrix, labels: Int32Vector, k: int) -> Grouping:
+def gather(rows: Float64Matrix, labels: Int32Vector, k: int, terms: Terms) -> Grouping:
     """Return the partition of ``labels``; clusters above 2k - 1 may shrink, none may grow beyond."""
     n, d = rows.shape
     clusters = 0
@@ -64,6 +71,15 @@ def gather(rows: Float64Matrix, labels: Int32Vector, k: int) -> Grouping:
         np.zeros((sizes.size, d)),
         np.zeros(sizes.size, np.int64),
         np.zeros(3, np.int64),
+        Terms(
+            terms.people,
+            terms.share,
+            terms.spectrum,
+            terms.t,
+            terms.buckets,
+            np.zeros((2, room + 1), np.int64),
+            terms.counts,
+        ),
     )
     grouping.state[SMALLEST], grouping.state[MOST] = k, 2 * k - 1
     for i in range(n):
@@ -155,3 +171,35 @@ def cost_to_swap(grouping: Grouping, one: int, other: int) -> float:
         way = grouping.rows[other, j] - grouping.rows[one, j]
         total += way * (2.0 * (grouping.centres[its, j] - grouping.centres[own, j]) - weight * way)
     return total
+
+
+@njit_in_place
+def keeps(grouping: Grouping, cluster: int, leaving: int, joining: int) -> bool:
+    """Whether a cluster keeps the terms without one of its members and with another record; -1 is nobody."""
+    members = grouping.members[cluster, : grouping.sizes[cluster]]
+    return admits(grouping.terms, members, leaving, joining, grouping.state[SMALLEST])
+
+
+@njit_in_place
+def may_relocate(grouping: Grouping, i: int, cluster: int) -> bool:
+    """Whether the terms let a record move to another cluster."""
+    if are_free(grouping.terms):
+        return True
+    return (
+        grouping.terms.buckets.size == 0
+        and keeps(grouping, grouping.labels[i], i, NOBODY)
+        and keeps(grouping, cluster, NOBODY, i)
+    )
+
+
+@njit_in_place
+def may_swap(grouping: Grouping, one: int, other: int) -> bool:
+    """Whether the terms let two records of different clusters change places."""
+    if are_free(grouping.terms):
+        return True
+    buckets = grouping.terms.buckets
+    return (
+        (buckets.size == 0 or buckets[one] == buckets[other])
+        and keeps(grouping, grouping.labels[one], one, other)
+        and keeps(grouping, grouping.labels[other], other, one)
+    )

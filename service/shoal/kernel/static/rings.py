@@ -11,7 +11,7 @@ from typing import NamedTuple
 from shoal.kernel.arrays import Int32Matrix, Int64Vector
 from shoal.kernel.jit import njit, njit_in_place
 from shoal.kernel.static.grouping import MOST, SMALLEST, Grouping, cost_to_join, gain_of_leaving
-from shoal.kernel.static.trail import Trail, step, take_back
+from shoal.kernel.static.trail import Trail, are_kept, step, take_back
 
 __all__ = ["turn"]
 
@@ -60,7 +60,7 @@ def turn(
     if best.last != NOBODY:
         change += cost_to_join(grouping, best.last, own) - gain_of_leaving(grouping, best.last)
         step(grouping, trail, best.last, own)
-    if change < -worthwhile:
+    if change < -worthwhile and are_kept(grouping, trail):
         return True
     take_back(grouping, trail)
     return False

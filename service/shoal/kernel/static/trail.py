@@ -8,9 +8,13 @@ import numpy as np
 
 from shoal.kernel.arrays import Int64Vector
 from shoal.kernel.jit import njit, njit_in_place
-from shoal.kernel.static.grouping import SPARES, Grouping, move
+from shoal.kernel.static.grouping import SPARES, Grouping, keeps, move
+from shoal.kernel.static.terms import are_free
 
-__all__ = ["Trail", "empty_trail", "step", "take_back"]
+__all__ = ["Trail", "are_kept", "empty_trail", "step", "take_back"]
+
+NOBODY = -1
+A_SWAP = 2
 
 
 class Trail(NamedTuple):
@@ -49,3 +53,23 @@ def take_back(grouping: Grouping, trail: Trail) -> None:
         if grouping.sizes[trail.clusters[x]] == 0:  # was made spare
             grouping.state[SPARES] -= 1
         move(grouping, trail.records[x], trail.clusters[x])
+
+
+@njit
+def are_kept(grouping: Grouping, trail: Trail) -> bool:
+    """Whether all clusters that a trail has touched keep the terms; with buckets, whether it is a swap within one."""
+    if are_free(grouping.terms):
+        return True
+    buckets = grouping.terms.buckets
+    if buckets.size > 0:
+        one, other = trail.records[0], trail.records[1]
+        if trail.steps[0] != A_SWAP or buckets[one] != buckets[other]:
+            return False
+        if trail.clusters[0] != grouping.labels[other] or trail.clusters[1] != grouping.labels[one]:
+            return False
+    for x in range(trail.steps[0]):
+        if not keeps(grouping, trail.clusters[x], NOBODY, NOBODY):
+            return False
+        if not keeps(grouping, grouping.labels[trail.records[x]], NOBODY, NOBODY):
+            return False
+    return True

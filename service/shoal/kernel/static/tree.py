@@ -17,7 +17,7 @@ import numpy as np
 from shoal.kernel.arrays import Float64Cube, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
 from shoal.kernel.jit import njit, njit_in_place
 
-__all__ = ["ANY", "Found", "Tree", "build", "empty_found", "farthest", "is_left", "nearest", "remove"]
+__all__ = ["ANY", "LOWEST", "Found", "Tree", "build", "empty_found", "farthest", "is_left", "nearest", "remove"]
 
 NOBODY = np.iinfo(np.int64).max
 SEEN = 512

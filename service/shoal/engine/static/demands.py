@@ -1,0 +1,131 @@
+"""What a caller asks of every cluster beside k records: people, shares, closeness; and partitions mended to keep it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from shoal.engine.static.closeness import Confidential, distances_of, spectrum_of
+from shoal.kernel.arrays import BoolVector, Float64Matrix, Int32Vector, Int64Vector
+from shoal.kernel.static.neighbours import neighbours_of
+from shoal.kernel.static.pairs import pair_up
+from shoal.kernel.static.terms import SLACK, Terms, free_terms
+
+__all__ = ["Demands", "lacking", "mend", "surplus"]
+
+LEAF = 64
+NEAR = 8
+"""Clusters that one may be joined with in one round."""
+SHARE_SLACK = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Demands:
+    """Terms over n records; what is left out asks for nothing.
+
+    ``people`` int64 (n,): codes of subjects; each cluster must have k of them, and none may own more than
+    ``max_share`` of it. ``confidential``: attributes whose distribution in a cluster may be ``t`` from that in the
+    table at most. ``buckets`` int64 (n,): records of one bucket alone may change places in refinement.
+    """
+
+    people: Int64Vector | None = None
+    max_share: float = 1.0
+    confidential: tuple[Confidential, ...] = ()
+    t: float | None = None
+    buckets: Int64Vector | None = None
+
+    @property
+    def are_none(self) -> bool:
+        """Whether any partition into clusters of k records will do."""
+        return self.people is None and self.t is None
+
+    def ordered(self, order: Int64Vector) -> Terms:
+        """Return them for the kernels, the records in another order."""
+        terms = free_terms()
+        if self.people is not None:
+            counts = np.zeros(int(self.people.max()) + 1, np.int64)
+            terms = terms._replace(people=self.people[order], share=self.max_share, counts=counts)
+        if self.t is not None:
+            spectrum = spectrum_of(self.confidential)
+            terms = terms._replace(spectrum=spectrum._replace(bins=spectrum.bins[:, order]), t=self.t)
+        return terms if self.buckets is None else terms._replace(buckets=self.buckets[order])
+
+
+def lacking(labels: Int32Vector, k: int, demands: Demands) -> BoolVector:
+    """Return which clusters (G,) do not keep what is asked of them. O(n log n)."""
+    sizes = np.bincount(labels)
+    lacks = sizes < k
+    if demands.people is not None:
+        order = np.lexsort((demands.people, labels))
+        cluster, person = labels[order], demands.people[order]
+        starts = np.flatnonzero(np.append(True, (cluster[1:] != cluster[:-1]) | (person[1:] != person[:-1])))
+        different = np.bincount(cluster[starts], minlength=len(sizes))
+        heaviest = np.zeros(len(sizes), np.int64)
+        np.maximum.at(heaviest, cluster[starts], np.diff(np.append(starts, len(labels))))
+        lacks |= (different < k) | (heaviest > demands.max_share * sizes + SHARE_SLACK)
+    if demands.t is not None:
+        for attribute in range(len(demands.confidential)):
+            lacks |= distances_of(demands.confidential, attribute, labels) > demands.t + SLACK
+    return lacks
+
+
+def mend(values: Float64Matrix, labels: Int32Vector, k: int, demands: Demands) -> Int32Vector:
+    """Join clusters that lack something with the nearest, until none does or one is left.
+
+    Parameters
+    ----------
+    values : ndarray of float64, shape (n, d)
+        Coordinates; not modified.
+    labels : ndarray of int32, shape (n,)
+        A partition; not modified.
+    k : int
+        Smallest cluster, in people where they are known.
+    demands : Demands
+        What is asked for.
+
+    Returns
+    -------
+    ndarray of int32, shape (n,)
+        New. All demands are kept if the table as one cluster keeps them: of two clusters that are joined, no share is
+        larger than the larger of the two, and no distance from the table either.
+
+    Notes
+    -----
+    Each round joins pairs whose centroids are near, so that no chain swallows the table. What is joined needlessly can
+    be parted again by refinement. Cost: O(n log n) per round, a few rounds.
+    """
+    while True:
+        lacks = lacking(labels, k, demands)
+        if not lacks.any() or len(lacks) == 1:
+            return labels
+        sizes = np.bincount(labels)
+        centres = np.stack([np.bincount(labels, column) / sizes for column in values.T], axis=1)
+        near = neighbours_of(np.ascontiguousarray(centres), min(NEAR, len(sizes) - 1), LEAF)
+        joined = np.unique(pair_up(near, lacks), return_inverse=True)[1]
+        labels = joined.astype(np.int32)[labels]
+
+
+def surplus(people: Int64Vector, max_share: float, far: Float64Matrix) -> BoolVector:
+    """Return the records (n,) without which no subject owns more than its share of the whole table.
+
+    Of a subject above its share the records farthest from the centroid of the table go, ties to the later ones; ``far``
+    (n, d) are coordinates. As few as possible: of at most c records of each subject, c is the largest number that is
+    no more than its share of what stays.
+    """
+    _, own, counts = np.unique(people, return_inverse=True, return_counts=True)
+    low, high = 1, int(counts.max())
+    while low < high:
+        middle = (low + high + 1) // 2
+        if middle <= max_share * np.minimum(counts, middle).sum() + SHARE_SLACK:
+            low = middle
+        else:
+            high = middle - 1
+    if low == counts.max():
+        return np.zeros(len(people), np.bool_)
+    away = ((far - far.mean(axis=0)) ** 2).sum(axis=1)
+    order = np.lexsort((np.arange(len(people)), away, own))
+    ranks = np.arange(len(people)) - np.repeat(np.cumsum(counts) - counts, counts)
+    gone = np.zeros(len(people), np.bool_)
+    gone[order[ranks >= low]] = True
+    return gone

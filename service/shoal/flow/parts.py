@@ -1,0 +1,170 @@
+"""Records that can be released, and partitions of them: one over all quasi-identifiers, or one per block of columns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shoal.engine.embed import Embedding
+from shoal.engine.guarantee import Guarantee
+from shoal.engine.static import Confidential, Demands, Pace, microaggregate
+from shoal.errors import ConfigError
+from shoal.flow import measures
+from shoal.kernel.arrays import Float64Matrix, Int32Vector, Int64Matrix, Int64Vector
+from shoal.kernel.held import BEFORE, CAUSE, END, FLUSHED, NEWEST
+from shoal.kernel.held import Outcome as Decided
+from shoal.policy import Policy
+
+__all__ = ["Body", "Choice", "Part", "summarise"]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """How a table is partitioned: names and parameters of algorithm and refinement.
+
+    ``blocks``: quasi-identifiers that are partitioned together; 0: all of them. With fewer than all, records that share
+    one block need not share another, and **the joint record is not k-anonymous**.
+    """
+
+    algorithm: str = "auto"
+    refine: str = "descent"
+    seed: int = 0
+    parameters: Mapping[str, float | str] = field(default_factory=dict)
+    pace: Pace | None = None
+    blocks: int = 0
+
+
+class Part(NamedTuple):
+    """A partition of n records by some columns.
+
+    ``labels`` (n,); records in ``order`` of clusters, which begin at ``offsets`` (G + 1,); what is published of
+    ``columns`` for each cluster, as texts and as numbers (G, columns); and the ``counted`` subjects of each cluster and
+    records of its heaviest one (2, G).
+    """
+
+    columns: Int64Vector
+    labels: Int32Vector
+    order: Int64Vector
+    offsets: Int64Vector
+    texts: list[list[str]]
+    published: Float64Matrix
+    counted: Int64Matrix
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """n records that can be released.
+
+    ``values`` (n, d), ``people`` (n,); ``scores`` (n, m): confidential numbers as z-scores, NaN where there is none;
+    ``confidential``: all confidential attributes as bins, called ``names``.
+    """
+
+    policy: Policy
+    values: Float64Matrix
+    people: Int64Vector
+    scores: Float64Matrix
+    confidential: tuple[Confidential, ...]
+    names: tuple[str, ...]
+
+    def parts(self, choice: Choice) -> list[Part]:
+        """Partition the records, by each block of columns.
+
+        Raises
+        ------
+        ConfigError, ParameterError
+            It cannot be done as chosen.
+        GuaranteeError
+            A cluster does not keep what was promised.
+        """
+        d = self.values.shape[1]
+        width = choice.blocks or d
+        if width < d and self.policy.t is not None:
+            raise ConfigError("--param blocks: cannot keep privacy.t; leave one of them out")
+        return [self._part(choice, np.arange(first, min(first + width, d))) for first in range(0, d, width)]
+
+    def _part(self, choice: Choice, columns: Int64Vector) -> Part:
+        embedding = Embedding.of_table(self.policy, self.values)
+        labels = microaggregate(
+            self._coordinates(embedding, columns),
+            self.policy.k,
+            choice.algorithm,
+            choice.refine,
+            choice.seed,
+            parameters=choice.parameters,
+            pace=choice.pace,
+            demands=self._demands(),
+        )
+        order = np.argsort(labels, kind="stable")
+        offsets = np.append(0, np.cumsum(np.bincount(labels)))
+        counted = self._sealed(order, offsets)
+        texts, published = embedding.only(columns).published(self.values[np.ix_(order, columns)], offsets)
+        return Part(columns, labels, order, offsets, texts, published, counted)
+
+    def _coordinates(self, embedding: Embedding, columns: Int64Vector) -> Float64Matrix:
+        """Quasi-identifiers, and beside them confidential numbers with the weight of preserved dependence.
+
+        References
+        ----------
+        .. [1] D. Rebollo-Monedero, J. Forné, M. Soriano and J. Puiggalí Allepuz, "k-Anonymous Microaggregation with
+           Preservation of Statistical Dependence", Information Sciences 342, 2016, section 4.
+        """
+        share = self.policy.dependence
+        if share and not self.scores.shape[1]:
+            raise ConfigError("steering.dependence: no confidential attribute holds numbers; give type: number, or 0")
+        if share == 1:
+            return np.nan_to_num(self.scores, nan=0.0)
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused as a coordinate
+            coordinates = embedding.coordinates(self.values)[:, columns]
+        if not share:
+            return coordinates
+        beta = math.sqrt(share / (1 - share) * len(columns) / self.scores.shape[1])
+        return np.column_stack([coordinates, beta * np.nan_to_num(self.scores, nan=0.0)])
+
+    def _demands(self) -> Demands:
+        shared = self.policy.subject is not None and len(np.unique(self.people)) < len(self.people)
+        return Demands(self.people if shared else None, self.policy.max_share, self.confidential, self.policy.t)
+
+    def _sealed(self, order: Int64Vector, offsets: Int64Vector) -> Int64Matrix:
+        """Count clusters again from the records as they came; subjects and the heaviest one's records of each."""
+        count = len(self.people)
+        guarantee = Guarantee(self.policy.k, count + 1, self.policy.max_share)
+        guarantee.admit(np.arange(count), self.people)
+        clusters = np.zeros((3, len(offsets) - 1), np.int64)
+        clusters[END], clusters[CAUSE], clusters[NEWEST] = offsets[1:], FLUSHED, count - 1
+        nobody = np.zeros((BEFORE + 1, 0), np.int64)
+        return guarantee.seal(Decided(order, clusters, nobody, np.array([len(offsets) - 1, count, 0])))
+
+
+def summarise(body: Body, parts: list[Part]) -> dict[str, Any]:
+    """Return the figures of a partition; of several, those that speak of clusters of whole records are null."""
+    sizes = np.concatenate([np.diff(part.offsets) for part in parts])
+    counted = np.concatenate([part.counted for part in parts], axis=1)
+    published = np.column_stack([part.published[part.labels] for part in parts])
+    first, is_one = parts[0], len(parts) == 1
+    known = measures.closeness(first.labels, body.confidential, list(body.names)) if is_one else measures.UNKNOWN
+    rows, labels, offsets = first.published, first.labels, first.offsets
+    if not is_one:
+        rows, inverse = np.unique(published, axis=0, return_inverse=True)
+        labels, offsets = inverse.astype(np.int32), np.append(0, np.cumsum(np.bincount(inverse)))
+    return {
+        "clusters": len(sizes),
+        "cluster_size": {"min": int(sizes.min()), "mean": float(sizes.mean()), "max": int(sizes.max())},
+        "subjects": {"min": int(counted[0].min())},
+        "share": {"max": float((counted[1] / sizes).max())},
+        **measures.losses(body.values, published, _span(body)),
+        "d_y": measures.preserved(first.labels, body.scores) if is_one else None,
+        **known,
+        "dld": measures.disclosure(body.values, rows, labels, offsets),
+        "l_avg": measures.distinct_categories(first.labels, body.scores) if is_one else None,
+    }
+
+
+def _span(body: Body) -> Any:  # noqa: ANN401
+    """What values are divided by for mse and mae: the width of the bounds, else the table's own range."""
+    own = body.values.max(axis=0) - body.values.min(axis=0)
+    bounds = [attribute.bounds for attribute in body.policy.quasi_identifiers]
+    return np.array([own[i] if bound is None else bound[1] - bound[0] for i, bound in enumerate(bounds)])

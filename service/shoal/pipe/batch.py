@@ -1,0 +1,136 @@
+"""Read a whole table, partition it, write it: `shoal batch`."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from shoal.errors import ConfigError, InputError
+from shoal.flow import Choice, Release, Table
+from shoal.pipe.bar import bar
+from shoal.pipe.files import PIPE, Drafts, Files, Sink, opened_for_reading
+from shoal.pipe.sources import Source, open_source, parquet
+from shoal.policy import Policy
+from shoal.records import CsvEncoder, Encoder, RecordEncoder
+from shoal.watch import logger
+
+__all__ = ["run_batch"]
+
+LOST = (
+    "NOT K-ANONYMOUS: each block of columns is, but whoever knows values of several blocks can find the record among "
+    "fewer than k, and mostly alone"
+)
+AT_ONCE = 10_000
+"""Rows that are put together for one write."""
+
+
+def run_batch(policy: Policy, files: Files, choice: Choice, *, keep_order: bool = False) -> None:
+    """Anonymize a finished table and write what is asked for beside it.
+
+    Parameters
+    ----------
+    policy : Policy
+        What is protected and how strongly.
+    files : Files
+        Source, target, formats, summary, evidence, references.
+    choice : Choice
+        Algorithm, refinement, parameters and seed.
+    keep_order : bool
+        Whether rows stay in the order of the input.
+
+    Raises
+    ------
+    InputError, ConfigError
+        A file cannot be used, or a record of it: file, line, column and reason are told; nothing is written.
+    GuaranteeError
+        Something was about to leave that must not.
+    """
+    began = time.monotonic()
+    form, target_form = files.forms
+    if "parquet" in {form, target_form}:
+        parquet()
+    encoder: RecordEncoder = CsvEncoder(policy) if target_form == "csv" else Encoder(policy)
+    with Drafts() as drafts, ExitStack() as stack:
+        file = stack.enter_context(opened_for_reading(files.source))
+        source = open_source(file, form, policy, encoder, files.source, keep=True)
+        target = drafts.open(files.target)
+        beside = (files.evidence, files.quarantine, files.summary)
+        evidence, quarantine, summary = (None if name is None else drafts.open(name, private=True) for name in beside)
+        table = Table(policy, encoder)
+        _read(table, source, file, files.source)
+        with bar(desc="clustering", total=1, bar_format="{desc}: {elapsed}"):
+            release = _released(table, choice, files, keep_order=keep_order)
+        if target_form == "parquet":
+            _write_pieces(target, parquet().as_parquet(release.rows, policy, source.schema))
+        else:
+            _write_rows(target, encoder, release.rows)
+        if evidence is not None:
+            _write_evidence(evidence, release)
+        if quarantine is not None:
+            _write_references(quarantine, release, Path(files.source).name)
+        if summary is not None:
+            told = release.summary | {"elapsed_s": time.monotonic() - began}
+            summary.write(json.dumps(told, indent=2).encode() + b"\n")
+
+
+def _read(table: Table, source: Source, file: BinaryIO, path: str) -> None:
+    """Take all records; the first that does not fit ends it."""
+    name = "standard input" if path == PIPE else path
+    size = Path(path).stat().st_size if path != PIPE and Path(path).is_file() else None
+    with bar(desc="reading", total=size, unit="B", unit_scale=True) as shown:
+        first = 0
+        for block, read in source.blocks:
+            if block.rejected:
+                place, _ = block.rejected[0]
+                unit = "line" if source.schema is None else "row"
+                raise InputError(f"{name}, {unit} {source.line_of(first + place)}{source.fault_of(read[place])}")
+            table.add(block)
+            first += len(read)
+            if size is not None and source.schema is None:
+                shown.update(file.tell() - shown.n)
+
+
+def _released(table: Table, choice: Choice, files: Files, *, keep_order: bool) -> Release:
+    """Partition the table; warn where the joint record is not k-anonymous."""
+    if choice.blocks and files.evidence is not None:
+        raise ConfigError("--evidence: blocks have no clusters of whole records; leave it out, or --param blocks")
+    release = table.release(choice, keep_order=keep_order)
+    if "jointly_k_anonymous" in release.summary:
+        logger("batch").warning(LOST, blocks=choice.blocks)
+    return release
+
+
+def _write_pieces(target: Sink, pieces: Iterable[bytes]) -> None:
+    for piece in pieces:
+        target.write(piece)
+
+
+def _write_rows(target: Sink, encoder: RecordEncoder, rows: list[bytes]) -> None:
+    header = encoder.header()
+    if header is not None:
+        target.write(encoder.lines([header]))
+    with bar(desc="writing", total=len(rows), unit=" records", unit_scale=True) as shown:
+        for start in range(0, len(rows), AT_ONCE):
+            part = rows[start : start + AT_ONCE]
+            target.write(encoder.lines(part))
+            shown.update(len(part))
+
+
+def _write_evidence(evidence: Sink, release: Release) -> None:
+    encode = msgspec.json.Encoder().encode_lines
+    lines = [
+        {"partition": 0, "cluster": number, "offsets": members} for number, members in enumerate(release.clusters())
+    ]
+    evidence.write(encode(lines))
+
+
+def _write_references(quarantine: Sink, release: Release, topic: str) -> None:
+    encode = msgspec.json.Encoder().encode_lines
+    told = release.suppressed.tolist()
+    quarantine.write(encode([{"topic": topic, "partition": 0, "offset": i, "reason": "suppressed"} for i in told]))

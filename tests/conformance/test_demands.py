@@ -1,0 +1,182 @@
+"""What is asked of clusters beside their size, for every partitioner and refinement; and measures beside plain ones."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from shoal.engine.static import ALGORITHMS, Confidential, Demands, distances_of, microaggregate, surplus
+from shoal.engine.static.refinement import loss_of
+from shoal.errors import AnonymityViolation, ParameterError
+from shoal.flow import measures
+from shoal.kernel.arrays import Float64Matrix, Int32Vector, Int64Vector
+
+pytestmark = pytest.mark.conformance
+
+QUICK = {"genetic": {"generations": 20}}
+
+
+@pytest.fixture(autouse=True)
+def _short_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shoal.engine.static.refinement.SLICE", 1_000)
+
+
+def briefly(tried: int) -> float:
+    return tried / 3_000
+
+
+def clusters_of(labels: Int32Vector) -> list[list[int]]:
+    return [np.flatnonzero(labels == label).tolist() for label in range(int(labels.max()) + 1)]
+
+
+def plain_distance(bins: Int64Vector, members: list[int], *, ordered: bool) -> float:
+    """Formula by formula, value by value."""
+    values = sorted(set(bins.tolist()))
+    whole, own = Counter(bins.tolist()), Counter(bins[members].tolist())
+    gaps = [own[v] / len(members) - whole[v] / len(bins) for v in values]
+    if not ordered:
+        return sum(map(abs, gaps)) / 2
+    return sum(abs(sum(gaps[: i + 1])) for i in range(len(gaps))) / max(len(values) - 1, 1)
+
+
+def world(seed: int, n: int = 90) -> tuple[Float64Matrix, Int64Vector, tuple[Confidential, ...]]:
+    """Records of people who stay where they are, and confidential values with ties."""
+    draw = np.random.default_rng(seed)
+    people = draw.integers(0, 18, n)
+    people = np.unique(people, return_inverse=True)[1]
+    values = draw.random((18, 2))[people] + 0.1 * draw.random((n, 2))
+    line = np.unique(draw.integers(0, 12, n) ** 2, return_inverse=True)[1]
+    words = np.unique(draw.integers(0, 3, n), return_inverse=True)[1]
+    return values, people, (Confidential(line, ordered=True), Confidential(words, ordered=False))
+
+
+@pytest.mark.parametrize("how", ["none", "descent", "anneal"])
+@pytest.mark.parametrize("name", ["auto", *sorted(set(ALGORITHMS) - {"optimal"})])
+def test_people_and_shares_are_kept_whatever_is_done(name: str, how: str) -> None:
+    for seed, k, share in ((1, 2, 0.5), (2, 3, 0.5), (3, 4, 0.25), (4, 3, 1.0)):
+        values, people, _ = world(seed)
+        stays = ~surplus(people, share, values)
+        values, people = np.ascontiguousarray(values[stays]), np.unique(people[stays], return_inverse=True)[1]
+        labels = microaggregate(
+            values, k, name, how, seed, parameters=QUICK.get(name), pace=briefly, demands=Demands(people, share)
+        )
+        for members in clusters_of(labels):
+            counts = Counter(people[members].tolist())
+            assert len(counts) >= k
+            assert max(counts.values()) <= share * len(members) + 1e-9
+
+
+@pytest.mark.parametrize("how", ["none", "descent", "anneal"])
+@pytest.mark.parametrize("name", ["auto", "strict", "steered", "mdav", "hilbert"])
+def test_closeness_is_kept_whatever_is_done(name: str, how: str) -> None:
+    for seed, t in ((1, 0.3), (2, 0.15), (3, 0.05)):
+        values, people, confidential = world(seed)
+        demands = Demands(people, 0.5, confidential, t)
+        labels = microaggregate(values, 3, name, how, seed, pace=briefly, demands=demands)
+        for members in clusters_of(labels):
+            assert len(set(people[members].tolist())) >= 3
+            for attribute in confidential:
+                assert plain_distance(attribute.bins, members, ordered=attribute.ordered) <= t + 1e-9
+
+
+def test_refinement_under_demands_never_loses_more() -> None:
+    for seed in range(5):
+        values, people, confidential = world(seed)
+        for demands in (Demands(people, 0.5), Demands(confidential=confidential, t=0.2)):
+            losses = [
+                loss_of(values, microaggregate(values, 3, "auto", how, pace=briefly, demands=demands))
+                for how in ("none", "descent", "anneal")
+            ]
+            assert losses[0] >= losses[1] >= losses[2]
+
+
+def test_what_the_whole_table_does_not_keep_is_never_returned() -> None:
+    values, people = np.random.default_rng(1).random((20, 2)), np.repeat([0, 1], 10)
+    with pytest.raises(AnonymityViolation):
+        microaggregate(values, 3, demands=Demands(people, 0.5))
+    with pytest.raises(AnonymityViolation):
+        microaggregate(values, 2, demands=Demands(np.arange(20) // 12, 0.5))
+    with pytest.raises(ParameterError, match=r"needs privacy\.t"):
+        microaggregate(values, 3, "strict")
+
+
+def test_the_fewest_records_are_given_up_for_a_share() -> None:
+    draw = np.random.default_rng(3)
+    for share in (0.2, 0.3, 0.5, 0.9, 1.0):
+        people = draw.integers(0, 9, 60) ** 2 // 7
+        counts = Counter(people.tolist())
+        stays = ~surplus(people, share, draw.random((60, 2)))
+        kept = Counter(people[stays].tolist())
+        best = max(
+            total
+            for most in range(1, 61)
+            if most <= share * (total := sum(min(count, most) for count in counts.values())) + 1e-9
+            or max(counts.values()) <= share * total
+        )
+        assert len(kept) == len(counts)
+        assert max(kept.values()) <= share * stays.sum() + 1e-9 or max(kept.values()) == 1
+        assert stays.sum() == best or max(kept.values()) == 1
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_distances_are_those_of_the_formula(ordered: bool) -> None:  # noqa: FBT001
+    draw = np.random.default_rng(7)
+    for values in (1, 2, 5, 40, 1000):
+        bins = np.unique(draw.integers(0, values, 80), return_inverse=True)[1]
+        labels = np.unique(draw.integers(0, 9, 80), return_inverse=True)[1].astype(np.int32)
+        found = distances_of((Confidential(bins, ordered),), 0, labels)
+        plain = [plain_distance(bins, members, ordered=ordered) for members in clusters_of(labels)]
+        assert found.tolist() == pytest.approx(plain, abs=1e-12)
+
+
+def scored(rows: Float64Matrix) -> Float64Matrix:
+    deviation = rows.std(axis=0)
+    scores: Float64Matrix = (rows - rows.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0)
+    return scores
+
+
+@pytest.mark.parametrize("decimals", [0, 1, 9])
+def test_linked_records_are_those_of_brute_force_with_ties(decimals: int) -> None:
+    draw = np.random.default_rng(9)
+    for n, d, clusters in ((40, 2, 10), (200, 3, 40), (60, 1, 60), (30, 2, 1)):
+        values = draw.standard_normal((n, d)).round(decimals)
+        labels = np.unique(draw.integers(0, clusters, n), return_inverse=True)[1].astype(np.int32)
+        sizes = np.bincount(labels)
+        published = np.column_stack([np.bincount(labels, column) / sizes for column in values.T]).round(decimals)
+        rows, perturbed = scored(values), scored(published[labels])
+        hits = 0.0
+        for i in range(n):
+            squares = ((rows - perturbed[i]) ** 2).sum(axis=1)
+            nearest = np.flatnonzero(squares == squares.min())
+            hits += float(i in nearest) / len(nearest)
+        offsets = np.append(0, np.cumsum(sizes))
+        # Means of rounded values are rounded otherwise here and there: a tie more or less.
+        assert measures.disclosure(values, published, labels, offsets) == pytest.approx(hits / n, abs=0.02)
+
+
+def test_categories_and_losses_are_those_of_their_definitions() -> None:
+    draw = np.random.default_rng(4)
+    numbers = draw.standard_normal((50, 3)).round(1)
+    numbers[draw.random((50, 3)) < 0.1] = np.nan
+    labels = np.unique(draw.integers(0, 8, 50), return_inverse=True)[1].astype(np.int32)
+    fewest = []
+    for members in clusters_of(labels):
+        columns = [[None if np.isnan(y) else round(y / 0.02) for y in column[members]] for column in numbers.T]
+        fewest.append(min(len(set(column)) for column in columns))
+    assert measures.distinct_categories(labels, numbers) == pytest.approx(sum(fewest) / len(fewest))
+    within = total = 0.0
+    for column in numbers.T:
+        known = ~np.isnan(column)
+        total += float(((column[known] - column[known].mean()) ** 2).sum())
+        for members in clusters_of(labels):
+            own = column[members][known[members]]
+            within += float(((own - own.mean()) ** 2).sum()) if len(own) else 0.0
+    assert measures.preserved(labels, numbers) == pytest.approx(within / total)
+    values, published = draw.random((50, 2)), draw.random((50, 2))
+    values[:, 1] = 7.0
+    found = measures.losses(values, published, np.array([2.0, 0.0]))
+    assert found["sst"] == 50
+    assert found["sse"] == pytest.approx(((values - published)[:, 0] ** 2).sum() / values[:, 0].var())
+    squares = ((values - published)[:, 0] / 2) ** 2 + (values - published)[:, 1] ** 2
+    assert (found["mse"], found["mae"]) == pytest.approx((squares.mean(), np.sqrt(squares).mean()))

@@ -1,0 +1,473 @@
+"""`shoal batch`: a table in, the same records k-anonymous out, by way of the same files and the same judge."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import random
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from shoal.audit import Verdict, verify
+from shoal.cli import main
+from shoal.policy import Policy
+
+pytestmark = pytest.mark.unit
+
+ATTRIBUTES: dict[str, Any] = {
+    "note": {"role": "confidential", "type": "string"},
+    "who": {"role": "identifier", "subject": True},
+    "age": {"role": "quasi_identifier", "bounds": [0, 110], "integer": True},
+    "income": {"role": "quasi_identifier", "weight": 2.0},
+    "wage": {"role": "confidential", "type": "integer"},
+    "ward": {"role": "other", "type": "string", "publish_unchanged": True},
+}
+NAMES = list(ATTRIBUTES)
+
+
+def policy_of(folder: Path, attributes: dict[str, Any] | None = None, **more: Any) -> Path:
+    path = folder / "policy.yaml"
+    path.write_text(json.dumps({"attributes": attributes or ATTRIBUTES, "privacy": {"k": 3, "max_share": 0.5}} | more))
+    return path
+
+
+def records(count: int, people: int = 10**9, seed: int = 1) -> list[dict[str, Any]]:
+    draw = random.Random(seed)
+    return [
+        {
+            "note": f"note, {number}",
+            "who": f"p{draw.randrange(people)}",
+            "age": draw.randrange(111),
+            "income": round(draw.lognormvariate(10, 1), 2),
+            "wage": draw.randrange(5),
+            "ward": draw.choice("abc"),
+        }
+        for number in range(count)
+    ]
+
+
+def csv_of(rows: list[dict[str, Any]]) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, NAMES, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text(csv_of(rows) if path.suffix == ".csv" else "".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def batch(policy: Path, source: Path, target: Path, *more: str) -> tuple[int, dict[str, Any], Verdict]:
+    """Run it, and let the judge look at the result."""
+    evidence, summary, quarantine = (target.parent / name for name in ("evidence", "summary", "quarantine"))
+    beside = ["--evidence", str(evidence), "--summary", str(summary), "--quarantine", str(quarantine)]
+    code = main(["batch", str(policy), "-i", str(source), "-o", str(target), *beside, *more])
+    told = json.loads(summary.read_text())
+    verdict = verify(Policy.load(policy), source, target, evidence, summary, quarantine=quarantine, complete=True)
+    return code, told, verdict
+
+
+@pytest.mark.parametrize("source", ["in.csv", "in.jsonl"])
+@pytest.mark.parametrize("target", ["out.csv", "out.jsonl"])
+def test_a_table_is_released_and_the_judge_agrees(source: str, target: str, tmp_path: Path) -> None:
+    path = write(tmp_path / source, records(60))
+    code, told, verdict = batch(policy_of(tmp_path), path, tmp_path / target)
+    assert code == 0
+    assert verdict.exit_code == 0, verdict.text()
+    assert (told["records"], told["released"], told["suppressed"]) == (60, 60, 0)
+    assert told["cluster_size"]["min"] >= 3
+    assert (told["algorithm"], told["refine"], told["keep_order"]) == ("auto", "descent", False)
+    assert verdict.counts["clusters"] == told["clusters"]
+
+
+def test_fields_keep_their_order_and_integers_stay_integers(tmp_path: Path) -> None:
+    source = write(tmp_path / "in.jsonl", records(30))
+    batch(policy_of(tmp_path), source, tmp_path / "out.jsonl")
+    for line in (tmp_path / "out.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        assert list(row) == ["note", "age", "income", "wage", "ward"]
+        assert type(row["age"]) is int
+        assert type(row["income"]) is float
+        assert type(row["wage"]) is int
+
+
+def test_rows_are_sorted_by_their_bytes_or_stay_where_they_were(tmp_path: Path) -> None:
+    rows = records(40)
+    source = write(tmp_path / "in.csv", rows)
+    batch(policy_of(tmp_path), source, tmp_path / "out.csv")
+    lines = (tmp_path / "out.csv").read_bytes().splitlines()
+    assert lines[1:] == sorted(lines[1:])
+    _, told, verdict = batch(policy_of(tmp_path), source, tmp_path / "out.csv", "--keep-order")
+    with (tmp_path / "out.csv").open(newline="") as file:
+        assert [row["note"] for row in csv.DictReader(file)] == [row["note"] for row in rows]
+    assert told["keep_order"] is True
+    assert verdict.exit_code == 0, verdict.text()
+
+
+@pytest.mark.parametrize("algorithm", ["md", "mdav", "vmdav", "hilbert", "genetic", "approximate", "auto"])
+def test_people_count_and_not_records_whatever_the_algorithm(algorithm: str, tmp_path: Path) -> None:
+    source = write(tmp_path / "in.csv", records(90, people=12))
+    more = ["--param", "generations=50"] if algorithm == "genetic" else []
+    _, told, verdict = batch(policy_of(tmp_path), source, tmp_path / "out.csv", "--algorithm", algorithm, *more)
+    assert verdict.exit_code == 0, verdict.text()
+    assert told["subjects"]["min"] >= 3
+    assert told["share"]["max"] <= 0.5
+
+
+def test_who_would_own_too_much_of_the_whole_table_is_cut_to_his_share(tmp_path: Path) -> None:
+    rows = records(40, people=8)
+    for row in rows[:30]:
+        row["who"] = "p0"
+    others = sum(row["who"] != "p0" for row in rows)
+    source = write(tmp_path / "in.csv", rows)
+    _, told, verdict = batch(policy_of(tmp_path), source, tmp_path / "out.csv")
+    assert verdict.exit_code == 0, verdict.text()
+    assert told["suppressed"] == 40 - 2 * others
+    assert told["released"] == 2 * others
+
+
+def test_options_of_privacy_hold_in_tables(tmp_path: Path) -> None:
+    source = write(tmp_path / "in.csv", records(60, people=9))
+    policy = policy_of(tmp_path, privacy={"k": 3, "per_subject": {"max": 2, "window": 30}})
+    _, told, verdict = batch(policy, source, tmp_path / "out.csv")
+    assert verdict.exit_code == 0, verdict.text()
+    assert verdict["releases"].status == "holds"
+    assert told["suppressed"] > 0
+
+
+@pytest.mark.parametrize(
+    ("privacy", "people", "words"),
+    [
+        ({"k": 5}, 4, "fewer than 5 different people"),
+        ({"k": 3, "min_population": 9}, 5, "fewer than 9 different people"),
+    ],
+)
+def test_too_few_people_are_no_table(
+    privacy: dict[str, Any], people: int, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, out = write(tmp_path / "in.csv", records(60, people=people)), tmp_path / "out.csv"
+    assert main(["batch", str(policy_of(tmp_path, privacy=privacy)), "-i", str(source), "-o", str(out)]) == 2
+    assert words in capsys.readouterr().err
+    assert not out.exists()
+
+
+BROKEN = [
+    ("age", "x", "line 6, column 3 (age): not a finite number"),
+    ("age", "", "line 6, column 3 (age): empty"),
+    ("age", "1.5", "line 6, column 3 (age): not a whole number"),
+    ("income", "nan", "line 6, column 4 (income): not a finite number"),
+    ("income", "1e999", "line 6, column 4 (income): not a finite number"),
+    ("who", " ", "line 6, column 2 (who): names nobody"),
+    ("wage", "many", "line 6, column 5 (wage): not of type integer"),
+]
+
+
+@pytest.mark.parametrize(("name", "cell", "words"), BROKEN)
+def test_a_broken_cell_is_told_with_line_and_column_and_nothing_is_written(
+    name: str, cell: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = records(30)
+    rows[1]["note"] = "two\nlines"
+    rows[3][name] = cell
+    source = write(tmp_path / "in.csv", rows)
+    before = sorted(path.name for path in [*tmp_path.iterdir(), policy_of(tmp_path)])
+    files = ["-o", str(tmp_path / "out.csv"), "--summary", str(tmp_path / "summary")]
+    assert main(["batch", str(tmp_path / "policy.yaml"), "-i", str(source), *files]) == 2
+    assert capsys.readouterr().err.strip() == f"shoal: {source}, {words}"
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(set(before))
+
+
+def test_a_line_that_is_no_record_is_told_with_its_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = csv_of(records(30)).splitlines()
+    for broken, words in [
+        ("a,b", "2 cells, and the header has 6"),
+        ('a,"b"c,1,2,3,4', "quotation marks or bytes"),
+    ]:
+        (tmp_path / "in.csv").write_text("\n".join([*lines[:9], broken, *lines[10:]]) + "\n")
+        out = tmp_path / "out.csv"
+        assert main(["batch", str(policy_of(tmp_path)), "-i", str(tmp_path / "in.csv"), "-o", str(out)]) == 2
+        assert f"in.csv, line 10: {words}" in capsys.readouterr().err
+        assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("age", "x", ", field age: not a finite number"),
+        ("age", None, ", field age: null"),
+        ("age", 1.5, ", field age: not a whole number"),
+        ("wage", "x", ", field wage: not of type integer"),
+        ("wage", 0.5, ", field wage: not of type integer"),
+        ("note", 7, ", field note: not of type string"),
+        ("who", None, ", field who: names nobody"),
+        ("more", 1, ": a field that the policy does not declare"),
+    ],
+)
+def test_a_broken_field_is_told_with_line_and_name(
+    field: str, value: object, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = records(30)
+    rows[7][field] = value
+    source, out = write(tmp_path / "in.jsonl", rows), tmp_path / "out.csv"
+    assert main(["batch", str(policy_of(tmp_path)), "-i", str(source), "-o", str(out)]) == 2
+    assert f"in.jsonl, line 8{words}" in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_values_outside_their_bounds_are_clipped_or_refused_as_the_policy_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = records(30)
+    rows[4]["age"] = 200
+    source, out = write(tmp_path / "in.csv", rows), tmp_path / "out.csv"
+    _, told, verdict = batch(policy_of(tmp_path), source, out)
+    assert told["clipped"] == 1
+    assert verdict.exit_code == 0, verdict.text()
+    out.unlink()
+    assert main(["batch", str(policy_of(tmp_path, out_of_bounds="quarantine")), "-i", str(source), "-o", str(out)]) == 2
+    assert "line 6, column 3 (age): outside its bounds" in capsys.readouterr().err
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--algorithm", "best"], "use one of auto, md, mdav"),
+        (["--param", "gamma=1"], "--param: needs NAME=VALUE; auto has blocks"),
+        (["--algorithm", "vmdav", "--param", "gamma"], "vmdav has gamma, blocks"),
+        (["--algorithm", "vmdav", "--param", "gamma=x"], "--param gamma: needs a value of type float"),
+        (["--algorithm", "vmdav", "--param", "gamma=1", "--param", "gamma=2"], "given twice"),
+        (["--algorithm", "optimal"], "takes one attribute"),
+        (["--seed", "-1"], "--seed"),
+        (["--algorithm", "strict"], "needs privacy.t"),
+        (["--param", "blocks=0"], "blocks must be 1 or more"),
+        (["--param", "blocks=1", "--evidence", "e"], "--evidence: blocks have no clusters"),
+        (["--refine", "anneal", "--param", "time_s=nan"], "time_s above 0"),
+    ],
+)
+def test_a_wrong_choice_is_refused_with_what_there_is(
+    words: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, out = write(tmp_path / "in.csv", records(30)), tmp_path / "out.csv"
+    assert main(["batch", str(policy_of(tmp_path)), "-i", str(source), "-o", str(out), *words]) == 2
+    assert told in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_dominance_is_refused_with_a_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    attributes = ATTRIBUTES | {"income": {"role": "quasi_identifier", "bounds": [0, 1000000]}}
+    policy = policy_of(tmp_path, attributes, privacy={"k": 3, "dominance": 10})
+    source, out = write(tmp_path / "in.csv", records(30)), tmp_path / "out.csv"
+    assert main(["batch", str(policy), "-i", str(source), "-o", str(out)]) == 2
+    assert "privacy.dominance: not yet for tables; remove it" in capsys.readouterr().err
+
+
+def test_a_named_algorithm_is_not_refined_and_the_seed_decides(tmp_path: Path) -> None:
+    source = write(tmp_path / "in.csv", records(60))
+    _, told, _ = batch(policy_of(tmp_path), source, tmp_path / "out.csv", "--algorithm", "mdav")
+    assert told["refine"] == "none"
+    _, refined, _ = batch(
+        policy_of(tmp_path), source, tmp_path / "out.csv", "--algorithm", "mdav", "--refine", "descent"
+    )
+    assert refined["sse"] < told["sse"]
+    outputs = set()
+    for seed in ("1", "1", "2"):
+        more = ["--algorithm", "genetic", "--param", "generations=200", "--seed", seed]
+        batch(policy_of(tmp_path), source, tmp_path / "out.csv", *more)
+        outputs.add((tmp_path / "out.csv").read_bytes())
+    assert len(outputs) == 2
+
+
+def test_a_policy_with_a_stream_publishes_tables_on_the_same_grid(tmp_path: Path) -> None:
+    attributes = ATTRIBUTES | {"income": {"role": "quasi_identifier", "bounds": [0, 100000]}}
+    source = write(tmp_path / "in.csv", records(60))
+    _, _, verdict = batch(policy_of(tmp_path, attributes, stream={"delta": 20}), source, tmp_path / "out.csv")
+    assert verdict.exit_code == 0, verdict.text()
+
+
+def test_messages_with_keys_are_read_as_a_stream_would(tmp_path: Path) -> None:
+    attributes = {
+        "who": {"role": "identifier", "subject": True, "from": "key"},
+        "age": {"role": "quasi_identifier", "bounds": [0, 110]},
+    }
+    lines = [{"key": f"p{number}", "value": {"age": number}} for number in range(20)]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    _, told, verdict = batch(policy_of(tmp_path, attributes), tmp_path / "in.jsonl", tmp_path / "out.jsonl")
+    assert verdict.exit_code == 0, verdict.text()
+    assert told["records"] == 20
+
+
+@pytest.mark.parametrize("source", ["in.csv", "in.jsonl", "in.parquet"])
+@pytest.mark.parametrize("target", ["out.csv", "out.jsonl", "out.parquet"])
+def test_parquet_is_a_form_as_any_other(source: str, target: str, tmp_path: Path) -> None:
+    rows = records(60, people=30)
+    path = tmp_path / source
+    if path.suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    else:
+        write(path, rows)
+    code, told, verdict = batch(policy_of(tmp_path), path, tmp_path / target)
+    assert code == 0
+    assert verdict.exit_code == 0, verdict.text()
+    assert told["released"] == 60
+
+
+def test_columns_of_parquet_keep_order_and_type(tmp_path: Path) -> None:
+    rows = [row | {"wage": None if row["wage"] == 0 else row["wage"]} for row in records(30)]
+    rows = [row | {"seen": datetime(2020, 1, 1, tzinfo=UTC) + timedelta(hours=n)} for n, row in enumerate(rows)]
+    schema = pa.schema(
+        {
+            "note": pa.large_string(),
+            "who": pa.string(),
+            "age": pa.int8(),
+            "income": pa.float32(),
+            "wage": pa.int16(),
+            "ward": pa.dictionary(pa.int32(), pa.string()),
+            "seen": pa.timestamp("us", tz="UTC"),
+        }
+    )
+    attributes = ATTRIBUTES | {"seen": {"role": "confidential", "publish_unchanged": True}}
+    source = tmp_path / "in.parquet"
+    pq.write_table(pa.Table.from_pylist(rows, schema), source)
+    _, _, verdict = batch(policy_of(tmp_path, attributes), source, tmp_path / "out.parquet", "--keep-order")
+    assert verdict.exit_code == 0, verdict.text()
+    out = pq.read_table(tmp_path / "out.parquet")
+    assert out.schema.names == ["note", "age", "income", "wage", "ward", "seen"]
+    for name in ("note", "age", "wage", "ward", "seen"):
+        assert out.schema.field(name).type == schema.field(name).type, name
+    assert out.schema.field("income").type == pa.float64()
+    original = pq.read_table(source)
+    for name in ("note", "wage", "ward", "seen"):
+        assert out[name].to_pylist() == original[name].to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"age": None}, "in.parquet, row 8, field age: null"),
+        ({"age": 1.5}, "in.parquet, row 8, field age: not a whole number"),
+        ({"note": None, "who": None}, "in.parquet, row 8, field who: names nobody"),
+    ],
+)
+def test_a_broken_row_of_parquet_is_told(
+    change: dict[str, Any], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [row | {"age": float(row["age"])} for row in records(20)]
+    rows[7] |= change
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "in.parquet")
+    out = tmp_path / "out.parquet"
+    assert main(["batch", str(policy_of(tmp_path)), "-i", str(tmp_path / "in.parquet"), "-o", str(out)]) == 2
+    assert words in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_what_is_no_parquet_or_has_other_columns_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, out = tmp_path / "in.parquet", tmp_path / "out.csv"
+    rows = records(20)
+    pq.write_table(pa.Table.from_pylist(rows), source)
+    whole = source.read_bytes()
+    tables = [
+        (b"age,income", "no Parquet"),
+        (whole[:-30], "no Parquet"),
+        ([row | {"more": 1} for row in rows], "column 'more' is not declared"),
+        ([{k: v for k, v in row.items() if k != "age"} for row in rows], "column 'age' is missing"),
+        ([row | {"age": "old"} for row in rows], "column 'age': a quasi_identifier must be a number"),
+        ([row | {"note": [1]} for row in rows], "neither nested nor binary"),
+    ]
+    for content, words in tables:
+        if isinstance(content, bytes):
+            source.write_bytes(content)
+        else:
+            pq.write_table(pa.Table.from_pylist(content), source)
+        assert main(["batch", str(policy_of(tmp_path)), "-i", str(source), "-o", str(out)]) == 2
+        assert words in capsys.readouterr().err
+        assert not out.exists()
+
+
+def test_closeness_holds_for_numbers_and_words_and_the_judge_finds_it_broken_elsewhere(tmp_path: Path) -> None:
+    source = write(tmp_path / "in.jsonl", records(120, people=60))
+    attributes = {name: about for name, about in ATTRIBUTES.items() if name != "note"}
+    attributes["ward"] = {"role": "confidential", "type": "string"}
+    rows = [{name: row[name] for name in attributes} for row in records(120, people=60)]
+    source = write(tmp_path / "in.jsonl", rows)
+    close = policy_of(tmp_path, attributes, privacy={"k": 3, "t": 0.15})
+    for more in (
+        [],
+        ["--algorithm", "mdav"],
+        ["--algorithm", "steered", "--param", "weight=2"],
+        ["--refine", "anneal"],
+    ):
+        _, told, verdict = batch(close, source, tmp_path / "out.csv", *more)
+        assert verdict.exit_code == 0, verdict.text()
+        assert verdict["closeness"].status == "holds"
+        assert told["emd"]["max"] == pytest.approx(verdict["closeness"].worst)
+        assert told["emd"]["max"] <= 0.15
+    _, told, _ = batch(policy_of(tmp_path, attributes), source, tmp_path / "out.csv")
+    assert told["emd"]["max"] > 0.15
+    strict = policy_of(tmp_path, attributes, privacy={"k": 3, "t": 0.15})
+    out, evidence = tmp_path / "out.csv", tmp_path / "evidence"
+    verdict = verify(Policy.load(strict), source, out, evidence)
+    assert (verdict.exit_code, verdict["closeness"].status) == (1, "broken")
+    assert verdict["closeness"].worst == pytest.approx(told["emd"]["max"])
+
+
+def test_dependence_lowers_the_loss_of_what_is_confidential(tmp_path: Path) -> None:
+    source, losses = write(tmp_path / "in.csv", records(200)), []
+    for weight in (0, 0.5, 1):
+        policy = policy_of(tmp_path, steering={"dependence": weight})
+        _, told, verdict = batch(policy, source, tmp_path / "out.csv")
+        assert verdict.exit_code == 0, verdict.text()
+        losses.append((told["d_x"], told["d_y"]))
+    assert losses[0][0] < losses[1][0] < losses[2][0]
+    assert losses[0][1] > losses[1][1] > losses[2][1]
+
+
+def test_blocks_are_made_only_when_named_and_say_loudly_what_is_lost(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, out, summary = write(tmp_path / "in.csv", records(60)), tmp_path / "out.csv", tmp_path / "summary"
+    policy = policy_of(tmp_path)
+    words = ["batch", str(policy), "-i", str(source), "-o", str(out), "--summary", str(summary)]
+    assert main([*words, "--param", "blocks=1"]) == 0
+    assert "NOT K-ANONYMOUS" in capsys.readouterr().err
+    told = json.loads(summary.read_text())
+    assert (told["jointly_k_anonymous"], told["blocks"], told["d_y"]) == (False, 1, None)
+    assert verify(Policy.load(policy), source, out).exit_code == 1
+    assert main(words) == 0
+    assert "NOT" not in capsys.readouterr().err
+    assert "jointly_k_anonymous" not in json.loads(summary.read_text())
+
+
+def test_no_value_is_in_what_a_table_says_of_its_faults(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    canary = "xq7canary918273"
+    changes: list[dict[str, Any]] = [{name: [canary]} for name in NAMES if name not in {"note", "ward"}]
+    changes += [{"age": canary}, {"wage": f"{canary} 1"}, {canary: 1}, {"who": None, "note": canary}]
+    changes += [{"age": float(918273), "wage": 9182.73}]
+    for number, change in enumerate(changes):
+        rows = records(20)
+        rows[5] |= change
+        rows[6]["note"] = canary
+        source = write(tmp_path / "in.jsonl", rows)
+        policy = policy_of(tmp_path, out_of_bounds="quarantine")
+        assert main(["batch", str(policy), "-i", str(source), "-o", str(tmp_path / "out.csv")]) == 2, number
+        told = capfd.readouterr()
+        assert "canary" not in told.err + told.out
+        assert "918273" not in told.err + told.out
+        assert "line 6" in told.err
+    lines = csv_of(records(20)).splitlines()
+    for broken in (f"{canary},1,2,3,4,5,6", f'{canary},"{canary}"x,1,2,3,4', f"{canary},{canary},{canary},1,2,a"):
+        (tmp_path / "in.csv").write_text("\n".join([*lines[:5], broken, *lines[6:]]) + "\n")
+        assert (
+            main(["batch", str(policy_of(tmp_path)), "-i", str(tmp_path / "in.csv"), "-o", str(tmp_path / "o.csv")])
+            == 2
+        )
+        told = capfd.readouterr()
+        assert "canary" not in told.err + told.out
+        assert "line 6" in told.err
