@@ -47,8 +47,9 @@ bench: install ## ratios to the best there is elsewhere
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --group bench
 	$(KAFKA) with -- $(BIN)/python benchmarks/bench.py
 
-papers: ## every table and figure of the papers
-	@echo "papers: comes with a later version" >&2; exit 2
+papers: install ## every table and figure of the papers beside ours: docs/papers.md
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --group bench
+	PYTHONPATH=benchmarks $(BIN)/python -m papers
 
 nightly: install ## what is too long for every day
 	HYPOTHESIS_PROFILE=nightly $(BESIDE_KAFKA) -m nightly

@@ -11,13 +11,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
-from anonypyx.microaggregation import MDAVGeneric
-from microagg1d import univariate_microaggregation
 from numpy.typing import NDArray
 from shoal import microaggregate
 from shoal.engine.static.refinement import loss_of
 from shoal.kernel.static import mdav
+from table_peers import about_peers
 
 __all__ = ["FASTER", "LESS", "StaticSets", "about_static_sets", "static_sets"]
 
@@ -31,7 +29,7 @@ ANNEALING_S = 30.0
 
 
 class StaticSets(NamedTuple):
-    """Rows of the tables, and what the limits are about."""
+    """Rows of the tables, lines about other programs, and what the limits are about."""
 
     speed: list[str]
     losses: list[str]
@@ -113,36 +111,10 @@ def _losses(seconds: float) -> list[str]:
     return lines
 
 
-def _peers() -> list[str]:
-    """Return the rows about other programs, on what they can take."""
-    values = _z(np.random.default_rng(2).random((2_000, 4)))
-    frame = pd.DataFrame(values, columns=list("abcd"))
-    began = time.process_time()
-    clusters = MDAVGeneric(frame, list("abcd")).partition(10)
-    peer_s = time.process_time() - began
-    theirs = np.zeros(len(values), np.int32)
-    for label, members in enumerate(clusters):
-        theirs[list(members)] = label
-    labels, own_s = _timed(lambda: microaggregate(values, 10, "mdav"), 3)
-    refined, refined_s = _timed(lambda: microaggregate(values, 10, "auto", "descent"), 3)
-    own = f"`mdav` {own_s:.4f}, `auto` {refined_s:.3f}"
-    losses = f"{loss_of(values, theirs):.1f} | {loss_of(values, labels):.1f}, {loss_of(values, refined):.1f}"
-    lines = [f"| anonypyx MDAV | 2,000 x 4, k = 10 | {peer_s:.2f} | {own} | {losses} |"]
-    line = np.random.default_rng(3).standard_normal(1_000_000)
-    for k in (3, 10, 100):
-        theirs, peer_s = _timed(lambda k=k: univariate_microaggregation(line, k).astype(np.int32), 2)  # type: ignore[misc]
-        labels, own_s = _timed(lambda k=k: microaggregate(line[:, None], k, "optimal"), 2)  # type: ignore[misc]
-        lines.append(
-            f"| microagg1d | 1,000,000 x 1, k = {k} | {peer_s:.2f} | `optimal` {own_s:.2f} "
-            f"| {loss_of(line[:, None], theirs):.6f} | {loss_of(line[:, None], labels):.6f} |"
-        )
-    return lines
-
-
 def static_sets(annealing_s: float = ANNEALING_S) -> StaticSets:
     """Measure everything."""
     speed, faster, less = _scaling()
-    return StaticSets(speed, _losses(annealing_s), _peers(), faster, less)
+    return StaticSets(speed, _losses(annealing_s), about_peers(), faster, less)
 
 
 def about_static_sets(found: StaticSets) -> list[str]:
@@ -166,12 +138,7 @@ def about_static_sets(found: StaticSets) -> list[str]:
         "|---|---|---|---|---|---|",
         *found.losses,
         "",
-        "Others, seconds and loss:",
-        "",
-        "| program | table | its s | Shoal's s | its loss | Shoal's |",
-        "|---|---|---|---|---|---|",
         *found.peers,
-        "",
     ]
 
 

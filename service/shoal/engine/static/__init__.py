@@ -2,9 +2,9 @@
 
 from shoal.engine.static.closeness import Confidential, distances_of
 from shoal.engine.static.demands import Demands, surplus
-from shoal.engine.static.refinement import REFINEMENTS, Pace
+from shoal.engine.static.refinement import REFINEMENTS, Pace, Refined
 from shoal.engine.static.registry import ALGORITHMS, CLOSE, parameters_of
-from shoal.engine.static.table import microaggregate
+from shoal.engine.static.table import microaggregate, refined
 
 __all__ = [
     "ALGORITHMS",
@@ -13,8 +13,10 @@ __all__ = [
     "Confidential",
     "Demands",
     "Pace",
+    "Refined",
     "distances_of",
     "microaggregate",
     "parameters_of",
+    "refined",
     "surplus",
 ]

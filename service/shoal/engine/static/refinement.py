@@ -1,4 +1,4 @@
-"""What can be made of a partition: descent, then annealing, always with clusters of k to 2k - 1."""
+"""What can be made of a partition: descent, annealing, the best there is; always with clusters of k to 2k - 1."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from shoal.engine.static.demands import Demands
+from shoal.engine.static.exact import choose_clusters
 from shoal.engine.static.hilbert import order_along_curve
 from shoal.kernel.arrays import Float64Matrix, Int32Matrix, Int32Vector, Int64Vector
 from shoal.kernel.static import grouping as groupings
@@ -15,13 +16,14 @@ from shoal.kernel.static.anneal import anneal
 from shoal.kernel.static.close import descend_close
 from shoal.kernel.static.descent import descend
 from shoal.kernel.static.neighbours import neighbours_of
+from shoal.kernel.static.terms import free_terms
 
 __all__ = ["NO_DEMANDS", "REFINEMENTS", "Pace", "Refined", "descended", "loss_of", "refine", "steady_pace"]
 
-REFINEMENTS = ("none", "descent", "anneal")
+REFINEMENTS = ("none", "descent", "anneal", "exact")
 
 Pace: TypeAlias = Callable[[int], float]
-"""Changes tried so far, to the share of the annealing that is over; 1 ends it."""
+"""Changes tried so far, to the share of the refinement that is over; 1 ends it."""
 
 LEAF = 64
 ROUNDS = 100
@@ -38,14 +40,25 @@ HOT, COLD = 2.0, 0.05
 squared distances to the centroid), that of the clusters touched and that of all."""
 CHANGES_PER_RECORD = 10_000
 """Tried by default."""
+RUNS, ANNEALED = 8, 0.25
+"""Before the exact choice: times that is annealed, each from the same start, and their share of the whole."""
+CHANGES_PER_QUESTION = 50
+"""And record: what it counts when pricing or the solver asks whether it is over."""
 NO_DEMANDS = Demands()
 
 
 class Refined(NamedTuple):
-    """A partition and its loss."""
+    """A partition, its loss, and what is known of the best."""
 
     labels: Int32Vector
     loss: float
+    bound: float = 0.0
+    """No partition into clusters of k and more loses less; proven by ``exact`` only, 0 otherwise."""
+
+    @property
+    def gap(self) -> float:
+        """By which share of its loss it may be above the best, at most."""
+        return (self.loss - self.bound) / self.loss if self.loss > 0.0 else 0.0
 
 
 def steady_pace(n: int) -> Pace:
@@ -92,8 +105,8 @@ def refine(
     seed : int
         Of annealing; descent draws nothing.
     pace : callable, optional
-        How far annealing has come, from 0 to 1, given the number of changes tried; it may look at a clock or move a
-        progress bar. By default 10,000 changes per record.
+        How far annealing and the exact choice have come, from 0 to 1, given the number of changes tried; it may look at
+        a clock or move a progress bar. By default 10,000 changes per record.
     demands : Demands
         What clusters must keep beside their size: the starts keep it, and no change is made that does not.
 
@@ -102,6 +115,11 @@ def refine(
     Refined
         No loss above the least of the starts; sizes of k to 2k - 1 but for clusters that were larger from the start.
 
+    Raises
+    ------
+    ParameterError
+        If ``exact`` is asked for with k above 3, more than 6,000 records or without its solver.
+
     Notes
     -----
     Descent tries, for each record, the clusters of its nearest neighbours: relocation and swap, then dissolving a whole
@@ -109,6 +127,7 @@ def refine(
     it tries all clusters, and no rings. Annealing tries the same at random, and accepts a rise by chance, measured by
     the spread of the clusters touched (Metropolis, geometric cooling). Where two such steps lead from one partition to
     another, the changes of loss are exact in O(d).
+    ``exact`` anneals several times, then chooses among all clusters seen and many more (`exact.choose_clusters`).
     Cost: the nearest neighbours, O(n log n) for few attributes and O(n² d) for many, dominate descent.
 
     References
@@ -120,7 +139,8 @@ def refine(
         starts, how = [descended(values, start, k) for start in starts], "none"
     scored = [Refined(labels, loss_of(values, labels)) for labels in starts]
     if how == "none" or len(values) < 2 * k:
-        return min(scored, key=_by_loss)
+        best = min(scored, key=_by_loss)
+        return best._replace(bound=best.loss) if how == "exact" else best  # one cluster is all there is
     centred = values - values.mean(axis=0)
     order = order_along_curve(values) if len(values) > LARGE else np.arange(len(values))
     rows = np.ascontiguousarray(centred[order])  # neighbours in space are neighbours in memory
@@ -130,10 +150,13 @@ def refine(
     for grouping in groups:
         descend(grouping, neighbours, ROUNDS)
         scored.append(_read(grouping, values, order))
+    asked = _Asked(pace or steady_pace(len(values)), len(values))
+    coldest = min(groups, key=groupings.loss)
     if how == "anneal":
-        coldest = min(groups, key=groupings.loss)
-        _anneal(coldest, neighbours, np.random.default_rng(seed), pace or steady_pace(len(values)))
+        asked.anneal(coldest, neighbours, np.random.default_rng(seed), 0.0, 1.0)
         scored.append(_read(coldest, values, order))
+    if how == "exact":
+        return _choose(values, rows, scored, neighbours, k, seed, asked)
     return min(scored, key=_by_loss)
 
 
@@ -144,6 +167,56 @@ def descended(values: Float64Matrix, start: Int32Vector, k: int) -> Int32Vector:
     if len(values) <= FEW_ENOUGH:
         return _numbered(descend_close(values, start, k, ROUNDS))
     return refine(values, [start], k, "descent").labels
+
+
+class _Asked:
+    """The pace, and what has been counted for it so far."""
+
+    def __init__(self, pace: Pace, n: int) -> None:
+        self._pace, self._n, self._tried = pace, n, 0
+
+    def is_over(self) -> bool:
+        """Tell whether all is over; each question counts as some changes."""
+        self._tried += CHANGES_PER_QUESTION * self._n
+        return self._pace(self._tried) >= 1.0
+
+    def anneal(
+        self,
+        grouping: groupings.Grouping,
+        neighbours: Int32Matrix,
+        random: np.random.Generator,
+        begin: float,
+        end: float,
+    ) -> None:
+        """Cool down slice by slice between two shares of the pace, and descend to the bottom."""
+        while (share := (self._pace(self._tried) - begin) / (end - begin)) < 1.0:
+            anneal(grouping, neighbours, SLICE, HOT * (COLD / HOT) ** share, random)
+            self._tried += SLICE
+        groupings.settle(grouping)
+        descend(grouping, neighbours, ROUNDS)
+
+
+def _choose(
+    values: Float64Matrix,
+    rows: Float64Matrix,
+    scored: list[Refined],
+    neighbours: Int32Matrix,
+    k: int,
+    seed: int,
+    asked: _Asked,
+) -> Refined:
+    """Anneal the best several times, choose among all their clusters and more, and tell the bound."""
+    start, order = min(scored, key=_by_loss).labels, np.arange(len(values))
+    for run in range(RUNS):
+        grouping = groupings.gather(rows, start, k, free_terms())
+        shares = ANNEALED * run / RUNS, ANNEALED * (run + 1) / RUNS
+        asked.anneal(grouping, neighbours, np.random.default_rng([seed, run]), *shares)
+        scored.append(_read(grouping, values, order))
+    scored.sort(key=_by_loss)
+    proven = choose_clusters(rows, [refined.labels for refined in scored], k, asked.is_over)
+    scored.append(Refined(proven.labels, loss_of(values, proven.labels)))
+    best = min(scored, key=_by_loss)
+    return best._replace(bound=min(proven.bound, best.loss))
 
 
 def _read(grouping: groupings.Grouping, values: Float64Matrix, order: Int64Vector) -> Refined:
@@ -167,13 +240,3 @@ def _by_loss(refined: Refined) -> float:
 def _neighbours(rows: Float64Matrix, k: int) -> Int32Matrix:
     count = MANY if len(rows) > LARGE else max(FEW, 3 * k)
     return neighbours_of(rows, min(count, len(rows) - 1), LEAF)
-
-
-def _anneal(grouping: groupings.Grouping, neighbours: Int32Matrix, random: np.random.Generator, pace: Pace) -> None:
-    """Cool down slice by slice, and descend to the bottom."""
-    tried = 0
-    while (share := pace(tried)) < 1.0:
-        anneal(grouping, neighbours, SLICE, HOT * (COLD / HOT) ** share, random)
-        tried += SLICE
-    groupings.settle(grouping)
-    descend(grouping, neighbours, ROUNDS)

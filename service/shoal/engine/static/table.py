@@ -11,13 +11,14 @@ from numpy.typing import ArrayLike
 from shoal.engine.static.auto import starts
 from shoal.engine.static.closed import Close
 from shoal.engine.static.demands import Demands, lacking, mend
-from shoal.engine.static.refinement import NO_DEMANDS, REFINEMENTS, Pace
+from shoal.engine.static.exact import check_exact
+from shoal.engine.static.refinement import NO_DEMANDS, REFINEMENTS, Pace, Refined
 from shoal.engine.static.refinement import refine as improve
 from shoal.engine.static.registry import CLOSE, Parameter, close_partition, partition
 from shoal.errors import AnonymityViolation, ParameterError
 from shoal.kernel.arrays import Float64Matrix, Int32Vector
 
-__all__ = ["microaggregate"]
+__all__ = ["microaggregate", "refined"]
 
 AUTO, STRICT = "auto", "strict"
 LARGEST = 1e150
@@ -47,14 +48,15 @@ def microaggregate(
         ``auto``, or a name of `shoal.engine.static.ALGORITHMS`; where closeness is demanded ``strict`` (as ``auto`` is)
         or ``steered``, too.
     refine : str
-        ``none``, ``descent`` or ``anneal``: what is done to the partition to lose less.
+        ``none``, ``descent``, ``anneal`` or ``exact`` (k of 2 and 3, at most 6,000 records, with the extra ``exact``):
+        what is done to the partition to lose less.
     seed : int
         Of all random choices; the same seed gives the same labels.
     parameters : mapping of str to number or str, optional
         Parameters of the algorithm (`parameters_of`).
     pace : callable, optional
-        How far annealing has come, from 0 to 1, given the number of changes tried so far: a limit in changes or in
-        time, or a progress bar. By default 10,000 changes per record.
+        How far ``anneal`` or ``exact`` has come, from 0 to 1, given the number of changes tried so far: a limit in
+        changes or in time, or a progress bar. By default 10,000 changes per record.
     demands : Demands
         What every cluster must keep beside its size: k different subjects, a largest share of one of them, closeness to
         the table. By default nothing: k counts records.
@@ -76,11 +78,28 @@ def microaggregate(
     -----
     Guarantee: every label occurs at least k times and all demands are kept, counted after all else is done. Where an
     algorithm's clusters do not keep them, the nearest are joined; refinement makes no change that breaks them.
-    Loss is the sum of squared distances to the centroids of the clusters.
+    Loss is the sum of squared distances to the centroids of the clusters; `refined` tells it, too.
     """
+    return refined(values, k, algorithm, refine, seed, parameters=parameters, pace=pace, demands=demands).labels
+
+
+def refined(
+    values: ArrayLike,
+    k: int = 10,
+    algorithm: str = "mdav",
+    refine: str = "none",
+    seed: int = 0,
+    *,
+    parameters: Mapping[str, Parameter] | None = None,
+    pace: Pace | None = None,
+    demands: Demands = NO_DEMANDS,
+) -> Refined:
+    """Do what `microaggregate` does, and return the loss and the proven bound (``exact``) beside the labels."""
     table = _checked(values, k)
     if refine not in REFINEMENTS:
         raise ParameterError(f"refine: unknown, use one of {', '.join(REFINEMENTS)}")
+    if refine == "exact":
+        check_exact(len(table), k, is_free=demands.are_none)
     if demands.t is not None and algorithm in {AUTO, *CLOSE}:
         close = _close(table, k, algorithm, demands, parameters)
         partitions, demands = [close.labels], replace(demands, buckets=close.buckets)
@@ -90,13 +109,10 @@ def microaggregate(
         partitions = [partition(table, k, algorithm, seed, parameters)]
     if not demands.are_none:
         partitions = [mend(table, labels, k, demands) for labels in partitions]
-    if refine == "none" and len(partitions) == 1:
-        labels = partitions[0]
-    else:
-        labels = improve(table, partitions, k, refine, seed, pace, demands).labels
-    if lacking(labels, k, demands).any():
+    found = improve(table, partitions, k, refine, seed, pace, demands)
+    if lacking(found.labels, k, demands).any():
         raise AnonymityViolation("a cluster of fewer than k, or that does not keep what is asked, was about to leave")
-    return labels
+    return found
 
 
 def _close(

@@ -1,0 +1,131 @@
+"""What the papers share: the reference tables, and what a section of the page is made of."""
+
+from __future__ import annotations
+
+import csv
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "Curve",
+    "Figure",
+    "Panel",
+    "Section",
+    "Table",
+    "claim",
+    "columns_of",
+    "data_folder",
+    "grid",
+    "progress",
+    "scaled_to_one",
+    "standardised",
+    "zscores",
+]
+
+Table = NDArray[np.float64]
+ROOT = Path(__file__).resolve().parents[2]
+NEEDED = ("census.csv", "eia.csv", "tarragona.csv")
+
+
+class Curve(NamedTuple):
+    """One line of a figure."""
+
+    label: str
+    x: Sequence[float]
+    y: Sequence[float]
+
+
+class Panel(NamedTuple):
+    """One pair of axes."""
+
+    title: str
+    across: str
+    up: str
+    curves: Sequence[Curve]
+
+
+class Figure(NamedTuple):
+    """A figure by name, ``papers-NAME.svg``, and what stands under it."""
+
+    name: str
+    about: str
+    panels: Sequence[Panel]
+
+
+class Section(NamedTuple):
+    """What the page says about one paper."""
+
+    title: str
+    source: str
+    lines: list[str]
+    """The same on every run; figures stand under them."""
+    figures: list[Figure]
+    timed: list[str]
+    """Lines with seconds, which differ from run to run."""
+
+
+def data_folder() -> Path:
+    """Return the folder of the published data sets.
+
+    Raises
+    ------
+    SystemExit
+        If one of them is missing.
+    """
+    folder = Path(os.environ.get("SHOAL_DATA") or ROOT.parent / "shared" / "data")
+    missing = [name for name in NEEDED if not (folder / name).is_file()]
+    if missing:
+        raise SystemExit(
+            f"papers: no {', '.join(missing)} in {folder}; set SHOAL_DATA to the folder of the CASC reference tables"
+        )
+    return folder
+
+
+def columns_of(folder: Path, name: str, columns: Sequence[str] = ()) -> Table:
+    """Return columns of a reference table as numbers; without names all, of ``eia`` the eleven that the papers use."""
+    with (folder / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    names = list(columns) or list(rows[0])
+    if name == "eia" and not columns:
+        names = ["UTILITYID", *names[names.index("RESREVENUE") :]]
+    return np.array([[float(row[column]) for column in names] for row in rows])
+
+
+def zscores(values: Table) -> Table:
+    """Return each column about its mean, by the population's standard deviation, as all papers have it."""
+    scaled: Table = (values - values.mean(axis=0)) / values.std(axis=0)
+    return scaled
+
+
+def standardised(folder: Path, name: str) -> Table:
+    """Return a reference table as z-scores."""
+    return zscores(columns_of(folder, name))
+
+
+def scaled_to_one(values: Table) -> Table:
+    """Return each column scaled to [0, 1] by its range."""
+    low = values.min(axis=0)
+    scaled: Table = (values - low) / (values.max(axis=0) - low)
+    return scaled
+
+
+def grid(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
+    """Return a Markdown table with an empty line after it."""
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return [*lines, *("| " + " | ".join(str(cell) for cell in row) + " |" for row in rows), ""]
+
+
+def claim(said: str, holds: bool, found: str) -> tuple[str, str, str]:  # noqa: FBT001 - what is decided is the point
+    """Return a row of what a paper says of a figure, whether it comes out here, and what does."""
+    return said, "yes" if holds else "**no**", found
+
+
+def progress(line: str) -> None:
+    """Tell how far it is."""
+    print(f"papers: {line}", file=sys.stderr, flush=True)

@@ -1,0 +1,155 @@
+"""Small reference code for what the papers measure, as they define it; plain, and slow where that is plainer.
+
+References
+----------
+.. [1] J. Domingo-Ferrer and J. Soria-Comas, "Steered Microaggregation", ICDMW 2017, Algorithm 1.
+   doi:10.1109/ICDMW.2017.141
+.. [2] D. Rebollo-Monedero, J. Forné, M. Soriano and J. Puiggalí Allepuz, "k-Anonymous Microaggregation with
+   Preservation of Statistical Dependence", Information Sciences 342, 2016, sections III and V
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from shoal import microaggregate
+
+from papers.common import Table, zscores
+
+__all__ = [
+    "Risk",
+    "bucket_attribute",
+    "buckets_of",
+    "distances",
+    "diversity",
+    "linked",
+    "loss_share",
+    "means_of",
+    "steer",
+    "together",
+]
+
+Labels = NDArray[np.int32]
+Column = NDArray[np.float64]
+SLACK = 1e-12
+
+
+def means_of(values: Table, labels: Labels) -> Table:
+    """Return for each record the centroid of its cluster."""
+    centroids = np.stack([np.bincount(labels, column) for column in values.T], axis=1)
+    means: Table = (centroids / np.bincount(labels)[:, None])[labels]
+    return means
+
+
+def loss_share(values: Table, labels: Labels) -> float:
+    """Return SSE / SST."""
+    return float(((values - means_of(values, labels)) ** 2).sum() / ((values - values.mean(axis=0)) ** 2).sum())
+
+
+# ---------------------------------------------------------------- t-closeness by steering [1]
+
+
+class Risk(NamedTuple):
+    """What [1] shows of one weight."""
+
+    largest: float
+    average: float
+    mse: float
+    mae: float
+    repeated: int
+    """Clusters with two records of one bucket."""
+
+
+def distances(confidential: Column, labels: Labels) -> Column:
+    """Return the ordered earth mover's distance of each cluster to the table, over its distinct values."""
+    values, codes = np.unique(confidential, return_inverse=True)
+    counts = np.zeros((int(labels.max()) + 1, len(values)))
+    np.add.at(counts, (labels, codes), 1.0)
+    own = np.cumsum(counts, axis=1) / counts.sum(axis=1)[:, None]
+    whole = np.cumsum(counts.sum(axis=0)) / len(confidential)
+    moved: Column = np.abs(own - whole).sum(axis=1) / max(len(values) - 1, 1)
+    return moved
+
+
+def buckets_of(confidential: Column, t: float) -> list[NDArray[np.int64]]:
+    """Return the buckets of Expression (2): runs of equal size by value, then position; larger ones first."""
+    n = len(confidential)
+    number = max(2, math.ceil(n / (2.0 * (n - 1) * t + 1.0) - SLACK))
+    return sorted(np.array_split(np.argsort(confidential, kind="stable"), number), key=len, reverse=True)
+
+
+def bucket_attribute(
+    known: Table, buckets: list[NDArray[np.int64]], random: np.random.Generator | None = None
+) -> Column:
+    """Return the attribute of steps 5 to 7 in [0, 1]: records take the number of the nearest free of the last bucket.
+
+    The paper does not say in which order a bucket is gone through: in the order of the file, or at random.
+    """
+    walk = np.sort if random is None else random.permutation
+    numbers = np.zeros(len(known))
+    before = walk(buckets[0])
+    numbers[before] = np.arange(len(before))
+    for bucket in buckets[1:]:
+        free = np.ones(len(before), bool)
+        members = walk(bucket)
+        for record in members:
+            away = np.where(free, ((known[before] - known[record]) ** 2).sum(axis=1), np.inf)
+            nearest = int(np.argmin(away))
+            free[nearest] = False
+            numbers[record] = numbers[before[nearest]]
+        before = members
+    scaled: Column = numbers / (len(buckets[0]) - 1)
+    return scaled
+
+
+def steer(
+    known: Table, confidential: Column, buckets: list[NDArray[np.int64]], attribute: Column, weight: float
+) -> Risk:
+    """Return what Algorithm 1 gives at one weight; ``attribute`` as from `bucket_attribute`."""
+    labels = microaggregate(np.column_stack((known, weight * attribute)), len(buckets), "mdav")
+    moved = distances(confidential, labels)
+    squares = ((known - means_of(known, labels)) ** 2).sum(axis=1)
+    bucket = np.empty(len(known), np.int64)
+    for number, members in enumerate(buckets):
+        bucket[members] = number
+    pairs = np.unique(np.column_stack((labels, bucket)), axis=0)
+    sizes = np.minimum(np.bincount(labels), len(buckets))
+    repeated = int((np.bincount(pairs[:, 0]) < sizes).sum())
+    return Risk(
+        float(moved.max()), float(moved.mean()), float(squares.mean()), float(np.sqrt(squares).mean()), repeated
+    )
+
+
+# ---------------------------------------------------------------- statistical dependence [2]
+
+
+def together(known: Table, confidential: Table, lam: float) -> Table:
+    """Return what MDAV sees: (X, beta Y), beta² = lambda / (1 - lambda) · m_X / m_Y; X or Y alone at the ends."""
+    if lam <= 0.0:
+        return known
+    if lam >= 1.0:
+        return confidential
+    beta = math.sqrt(lam / (1.0 - lam) * known.shape[1] / confidential.shape[1])
+    return np.ascontiguousarray(np.concatenate((known, beta * confidential), axis=1))
+
+
+def diversity(confidential: Table, labels: Labels, width: float) -> float:
+    """Return l_avg: distinct values, rounded to ``width``, of the least diverse attribute, averaged over clusters."""
+    codes = np.rint(confidential / width).astype(np.int64)
+    least = np.full(int(labels.max()) + 1, len(labels))
+    for column in codes.T:
+        pairs = np.unique(np.column_stack((labels, column)), axis=0)
+        least = np.minimum(least, np.bincount(pairs[:, 0]))
+    return float(least.mean())
+
+
+def linked(known: Table, published: Table) -> float:
+    """Return DLD: the share of published records whose nearest original, both as z-scores, is their own; ties share."""
+    originals, perturbed = zscores(known), zscores(published)
+    away = np.stack([((originals - row) ** 2).sum(axis=1) for row in perturbed])
+    limit = away.min(axis=1) * (1.0 + SLACK) + SLACK**1.5
+    ties = (away <= limit[:, None]).sum(axis=1)
+    return float(((np.diag(away) <= limit) / ties).mean())

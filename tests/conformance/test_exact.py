@@ -1,0 +1,178 @@
+"""The best partition and its bound, against all partitions there are; pricing against all clusters."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from itertools import combinations, count
+
+import numpy as np
+import pytest
+from oracle import partitions as naive
+from shoal.engine.static import Demands, Refined, microaggregate, refined
+from shoal.engine.static.refinement import loss_of
+from shoal.engine.static.solver import Choice
+from shoal.errors import ParameterError
+from shoal.kernel.arrays import Float64Matrix, Int64Vector
+from shoal.kernel.static import pricing
+
+pytestmark = pytest.mark.conformance
+
+
+def briefly(tried: int) -> float:
+    """A pace of some slices and many questions."""
+    return tried / 40_000
+
+
+@pytest.fixture(autouse=True)
+def _short_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shoal.engine.static.refinement.SLICE", 500)
+
+
+def tables() -> dict[str, Float64Matrix]:
+    random = np.random.default_rng(5)
+    return {
+        "uniform": random.random((9, 2)),
+        "one attribute": random.random((9, 1)),
+        "lattice": random.integers(0, 3, (9, 2)).astype(np.float64),
+        "duplicates": np.repeat(random.random((4, 2)), [3, 2, 3, 1], axis=0),
+        "all the same": np.ones((9, 2)),
+        "heavy tails": np.exp(3.0 * random.standard_normal((9, 3))),
+        "far from the origin": 1e9 + random.random((9, 2)),
+    }
+
+
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("name", sorted(tables()))
+def test_the_best_is_found_and_the_bound_is_none_that_any_partition_breaks(name: str, k: int) -> None:
+    values = tables()[name]
+    best = naive.best_of_all(values.tolist(), k)
+    found = refined(values, k, "mdav", "exact", pace=briefly)
+    assert np.bincount(found.labels).min() >= k
+    assert found.loss == pytest.approx(loss_of(values, found.labels))
+    assert found.loss == pytest.approx(best, rel=1e-6, abs=1e-12)
+    assert found.bound <= best * (1.0 + 1e-12)
+    assert found.bound <= found.loss
+    assert found.gap < 0.5
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1e-3, 1e6, 1e120])
+def test_the_unit_of_coordinates_does_not_matter(scale: float) -> None:
+    values = np.random.default_rng(8).random((9, 2))
+    found = refined(values * scale, 3, "mdav", "exact", pace=briefly)
+    assert found.loss == pytest.approx(naive.best_of_all(values.tolist(), 3) * scale**2)
+    assert 0.9 * found.loss <= found.bound <= found.loss
+
+
+def test_stopped_at_its_first_question_the_solver_leaves_the_start() -> None:
+    values = np.random.default_rng(3).random((60, 6))
+    choosing: list[bool] = []
+    choose = Choice.choose
+
+    def noted(self: Choice, start: Int64Vector, is_over: Callable[[], bool]) -> Int64Vector:
+        choosing.append(True)
+        return choose(self, start, is_over)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Choice, "choose", noted)
+        found = refined(values, 3, "mdav", "exact", pace=lambda _: 1.0 if choosing else 0.5)
+    assert choosing
+    assert np.bincount(found.labels).min() >= 3
+    assert 0.0 < found.bound <= found.loss <= loss_of(values, microaggregate(values, 3, "mdav", "descent"))
+
+
+@pytest.mark.parametrize("n", [3, 5, 6])
+def test_few_records(n: int) -> None:
+    values = np.random.default_rng(n).random((n, 2))
+    assert refined(values, 3, "mdav", "exact", pace=briefly).gap < 0.5
+    assert refined(values, 3, "mdav", "exact", pace=briefly).loss == pytest.approx(
+        naive.best_of_all(values.tolist(), 3)
+    )
+
+
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("seed", range(10))
+def test_pricing_misses_no_cluster_below_its_prices(seed: int, k: int) -> None:
+    random = np.random.default_rng(seed)
+    rows = random.integers(0, 4, (10, 2)).astype(np.float64) if seed % 2 else random.standard_normal((10, 2))
+    prices = random.normal(0.8, 0.5, 10)
+    found = pricing.empty_found(10, 50)
+    assert pricing.search(pricing.squares_between(rows), prices, k, 1e-9, 5, found)
+    floors = np.zeros(10)
+    for size in range(k, 2 * k):
+        for cluster in combinations(range(10), size):
+            missed = naive.loss(rows.tolist(), [list(cluster)]) - sum(prices[list(cluster)])
+            floors[list(cluster)] = np.minimum(floors[list(cluster)], missed / size)
+    assert found.floors == pytest.approx(floors, abs=1e-9)
+    assert (floors < -1e-9).any()
+    for record in np.flatnonzero(floors < -1e-8):
+        members = found.best[record][found.best[record] >= 0].tolist()
+        missed = naive.loss(rows.tolist(), [members]) - sum(prices[members])
+        assert record in members
+        assert missed / len(members) == pytest.approx(floors[record], abs=1e-9)
+    for kept in found.clusters[: found.state[pricing.KEPT]]:
+        members = kept[kept >= 0].tolist()
+        assert naive.loss(rows.tolist(), [members]) < sum(prices[members])
+
+
+def test_a_search_that_is_too_long_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pricing, "EFFORT", 3)
+    search = getattr(pricing.search, "py_func", pricing.search)  # a compiled one keeps the constants it was born with
+    found = pricing.empty_found(10, 50)
+    assert not search(np.zeros((10, 10)), np.ones(10), 3, 1e-9, 5, found)
+
+
+def test_the_same_pace_gives_the_same_labels() -> None:
+    values = np.random.default_rng(3).random((40, 2))
+    one, other = (refined(values, 3, "mdav", "exact", seed=4, pace=briefly) for _ in range(2))
+    assert one.labels.tolist() == other.labels.tolist()
+    assert one.bound == other.bound
+
+
+def test_a_pace_that_is_over_at_once_loses_no_more_than_descent_and_still_bounds() -> None:
+    values = np.random.default_rng(3).random((40, 2))
+    at_once = refined(values, 3, "mdav", "exact", pace=lambda _: 1.0)
+    assert at_once.loss <= loss_of(values, microaggregate(values, 3, "mdav", "descent"))
+    assert 0.0 <= at_once.bound <= at_once.loss
+
+
+def test_what_the_pace_raises_arrives() -> None:
+    class StopHereError(Exception):
+        pass
+
+    values = np.random.default_rng(3).random((60, 6))
+    questions = count()
+    refined(values, 3, "mdav", "exact", pace=lambda _: 0.5 + 0.0 * next(questions))  # annealing over, choice never
+    last = next(questions) - 1  # it was the solver's
+
+    def pace(_: int) -> float:
+        if next(again) == last:
+            raise StopHereError
+        return 0.5
+
+    again = count()
+    with pytest.raises(StopHereError):
+        refined(values, 3, "mdav", "exact", pace=pace)
+
+
+def test_what_it_cannot_do_is_refused_with_the_remedy() -> None:
+    with pytest.raises(ParameterError, match="k of at most 3 and at most 6,000 records; use 'anneal'"):
+        microaggregate(np.zeros((6_001, 1)), 4, refine="exact")
+
+
+def test_demands_are_refused() -> None:
+    with pytest.raises(ParameterError, match="nothing but k is asked; use 'anneal'"):
+        microaggregate(np.zeros((6, 1)), 3, refine="exact", demands=Demands(people=np.arange(6)))
+
+
+def test_without_the_solver_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "highspy", None)
+    with pytest.raises(ParameterError, match=r"HiGHS: pip install 'shoal\[exact\]'"):
+        microaggregate(np.zeros((6, 1)), 3, refine="exact")
+
+
+def test_other_refinements_prove_nothing_and_say_so() -> None:
+    found = refined(np.random.default_rng(0).random((20, 2)), 3, "mdav", "descent")
+    assert isinstance(found, Refined)
+    assert found.bound == 0.0
+    assert found.gap == 1.0
