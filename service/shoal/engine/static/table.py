@@ -14,7 +14,7 @@ from shoal.engine.static.registry import Parameter, partition
 from shoal.errors import AnonymityViolation, ParameterError
 from shoal.kernel.arrays import Float64Matrix, Int32Vector
 
-__all__ = ["microaggregate"]
+__all__ = ["LARGEST", "microaggregate"]
 
 AUTO = "auto"
 LARGEST = 1e150
