@@ -26,8 +26,17 @@ FIGURE = DOCS / "figures" / "kafka-profile.svg"
 ROUNDS = 5
 BAD_ROUNDS = 8
 FAUST_ROUNDS = 3
-LIMITS = {"kafka": 0.3, "engine": 8.0, "bad": 0.9, "mdav": FASTER, "loss": 1.0 / LESS}
-LIMITS |= {"auto": 1.2, "stream": 1.0 / 0.82, "worst": 1.0 / 1.02, "faust": 0.9}
+LIMITS = {
+    "kafka": 0.3,
+    "engine": 8.0,
+    "bad": 0.9,
+    "mdav": FASTER,
+    "loss": 1.0 / LESS,
+    "by k": 1.2,
+    "stream": 1.0 / 0.82,
+    "worst": 1.0 / 1.02,
+    "faust": 0.9,
+}
 """Below these the run fails."""
 
 
@@ -130,8 +139,8 @@ def write(engine: list[Speeds], rounds: Pairs, ratio: float, about: list[str]) -
         "| δ | attributes | k | `nearest`, x numpy | in StreamAggregator with centroids | the rule that loses least |",
         "|---|---|---|---|---|---|",
         *(
-            f"| {delta} | {m} | {k} | {rule:.1f} | {whole:.1f} | {auto:.2f} |"
-            for delta, m, k, rule, whole, auto in engine
+            f"| {delta} | {m} | {k} | {rule:.1f} | {whole:.1f} | {leanest:.2f} |"
+            for delta, m, k, rule, whole, leanest in engine
         ),
         "",
         f"Limit at δ = 100, 5 attributes, k = 10: {LIMITS['engine']:.0f}.",
@@ -150,13 +159,21 @@ def main() -> int:
     draw(counts)
     about = [*about_bad_input(bad, bad_ratio), *about_faust(faust, LIMITS["faust"])]
     write(engine, rounds, ratio, [*about, *about_loss(losses), *about_static_sets(tables)])
-    best, auto = next(ratios[0:3:2] for delta, m, k, *ratios in engine if (delta, m, k) == (100, 5, 10))
+    best, leanest = next(ratios[0:3:2] for delta, m, k, *ratios in engine if (delta, m, k) == (100, 5, 10))
     print(f"kafka to kafka {ratio:.2f} of the copy; {bad_ratio:.2f} with bad input; engine {best:.1f} x numpy")
     mean, worst = summary(losses, BY_K)
-    print(f"block from k = 7, else awo: loss {mean:.2f} of nearest, at worst {worst:.2f}; {auto:.2f} x numpy")
-    found = {"kafka": ratio, "engine": best, "bad": bad_ratio, "mdav": tables.faster, "loss": 1.0 / tables.less}
-    beside = min(slower_by(faust, form, "bare") for form in ("to", "iterator"))
-    found |= {"auto": auto, "stream": 1.0 / mean, "worst": 1.0 / worst, "faust": beside}
+    print(f"block from k = 7, else awo: loss {mean:.2f} of nearest, at worst {worst:.2f}; {leanest:.2f} x numpy")
+    found = {
+        "kafka": ratio,
+        "engine": best,
+        "bad": bad_ratio,
+        "mdav": tables.faster,
+        "loss": 1.0 / tables.less,
+        "by k": leanest,
+        "stream": 1.0 / mean,
+        "worst": 1.0 / worst,
+        "faust": min(slower_by(faust, form, "bare") for form in ("to", "iterator")),
+    }
     return 0 if all(found[name] >= limit for name, limit in LIMITS.items()) else 1
 
 

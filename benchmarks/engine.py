@@ -14,6 +14,8 @@ from shoal.engine import Partitioner
 
 __all__ = ["Speeds", "engine_rows"]
 
+Speeds = tuple[int, int, int, float, float, float]
+
 BLOCK = 512
 ROUNDS = 5
 
@@ -38,9 +40,6 @@ def _aggregator(values: NDArray[np.float64], k: int, delta: int) -> float:
     for start in range(0, len(values), BLOCK):
         engine.push(values[start : start + BLOCK])
     return len(values) / (time.process_time() - began)
-
-
-Speeds = tuple[int, int, int, float, float, float]
 
 
 def engine_rows() -> list[Speeds]:

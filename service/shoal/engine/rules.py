@@ -10,17 +10,16 @@ import numpy as np
 from shoal.engine.buffer import Block, Buffer
 from shoal.engine.static.mdav import mdav
 from shoal.engine.static.refinement import descended
+from shoal.engine.static.table import LARGEST
 from shoal.kernel import block as everybody
 from shoal.kernel import growth, nearest
 from shoal.kernel.expiry import Demand, advance, empty_scratch, is_populated
 from shoal.kernel.held import FLUSHED, HEAD, NOT_DUE, TAIL, Outcome, empty_outcome
 from shoal.kernel.subjects import count_up_to
-from shoal.policy import RULES, chosen_rule
+from shoal.policy import RULES, chosen_rule, keeps_dominance
 
 __all__ = ["Rule", "make_rule", "rule_faults"]
 
-LARGEST = 1e150
-"""Of a coordinate: the squares of larger ones do not fit a float, and tables are not partitioned by them."""
 OFFERED = 4
 """Records of which awo takes the cheapest, in units of k: more cost time and gain a hundredth."""
 
@@ -165,7 +164,7 @@ def rule_faults(name: object, *, has_dominance: bool = False) -> list[str]:
         return ["rule: must be a name"]
     if name not in {"auto", *RULES}:
         return [f"rule: unknown, use one of auto, {', '.join(RULES)}"]
-    if has_dominance and name not in {"auto", "nearest"}:
+    if has_dominance and not keeps_dominance(name):
         return ["rule: dominance is kept by rule nearest only, use 'auto' or 'nearest'"]
     return []
 

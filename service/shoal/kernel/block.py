@@ -34,9 +34,7 @@ def make_fit(rows: Float64Matrix, subjects: Int64Vector, labels: Int32Vector, sc
     bool
         False if not even all of them together fit.
     """
-    clusters = 0
-    for label in labels:
-        clusters = max(clusters, label + 1)
+    clusters = _count_clusters(labels)
     for _ in range(clusters):
         unfit = _first_unfit(subjects, labels, clusters, scratch, demand)
         if unfit < 0:
@@ -53,21 +51,50 @@ def make_fit(rows: Float64Matrix, subjects: Int64Vector, labels: Int32Vector, sc
 @njit
 def _first_unfit(subjects: Int64Vector, labels: Int32Vector, clusters: int, scratch: Scratch, demand: Demand) -> int:
     """Return the first cluster that must not leave, or -1."""
-    sizes = np.zeros(clusters, np.int64)
+    ends, members = _members(labels, clusters)
+    start = 0
+    for cluster in range(clusters):
+        size = ends[cluster] - start
+        if size:
+            present, heaviest = _count(subjects, members[start : ends[cluster]], scratch)
+            if present < demand.k or heaviest > demand.max_share * size + SHARE_TOLERANCE:
+                return cluster
+        start = ends[cluster]
+    return -1
+
+
+@njit_in_place
+def _count_clusters(labels: Int32Vector) -> int:
+    clusters = 0
+    for label in labels:
+        clusters = max(clusters, label + 1)
+    return clusters
+
+
+@njit
+def _members(labels: Int32Vector, clusters: int) -> tuple[Int64Vector, Int64Vector]:
+    """Return where each cluster ends among the members of all, and these, from old to young in each."""
+    sizes, members = np.zeros(clusters, np.int64), np.zeros(labels.size, np.int64)
     for label in labels:
         sizes[label] += 1
     ends = np.cumsum(sizes)
-    members = np.zeros(labels.size, np.int64)
     filled = ends - sizes
     for i in range(labels.size):
         members[filled[labels[i]]] = i
         filled[labels[i]] += 1
-    for cluster in range(clusters):
-        if sizes[cluster]:
-            present, heaviest = _count(subjects, members[ends[cluster] - sizes[cluster] : ends[cluster]], scratch)
-            if present < demand.k or heaviest > demand.max_share * sizes[cluster] + SHARE_TOLERANCE:
-                return cluster
-    return -1
+    return ends, members
+
+
+@njit
+def _by_age(labels: Int32Vector) -> Int32Vector:
+    """Number clusters by their oldest record, leaving out those without one."""
+    ranks, renamed, found = np.full(_count_clusters(labels), -1, np.int32), np.zeros(labels.size, np.int32), 0
+    for i in range(labels.size):
+        if ranks[labels[i]] < 0:
+            ranks[labels[i]] = found
+            found += 1
+        renamed[i] = ranks[labels[i]]
+    return renamed
 
 
 @njit_in_place
@@ -108,23 +135,11 @@ def _nearest_other(rows: Float64Matrix, labels: Int32Vector, clusters: int, one:
 def release_all(held: Held, outcome: Outcome, labels: Int32Vector, newest: int, cause: int) -> None:
     """Write all clusters down, that of the oldest record first, and forget everything that is held."""
     head, tail = held.line[HEAD], held.line[TAIL]
-    clusters = 0
-    for label in labels:
-        clusters = max(clusters, label + 1)
-    sizes, ranks = np.zeros(clusters, np.int64), np.full(clusters, -1)
-    found = 0
-    for label in labels:
-        if ranks[label] < 0:
-            ranks[label] = found
-            found += 1
-        sizes[ranks[label]] += 1
-    ends = np.cumsum(sizes[:found])
-    filled = ends - sizes[:found]
-    index, start = outcome.counts[CLUSTERS], outcome.counts[RELEASED]
+    ranks = _by_age(labels)
+    ends, members = _members(ranks, _count_clusters(ranks))
+    index, start, found = outcome.counts[CLUSTERS], outcome.counts[RELEASED], ends.size
     for i in range(labels.size):
-        rank = ranks[labels[i]]
-        outcome.positions[start + filled[rank]] = held.positions[head + i]
-        filled[rank] += 1
+        outcome.positions[start + i] = held.positions[head + members[i]]
     outcome.clusters[END, index : index + found] = start + ends
     outcome.clusters[CAUSE, index : index + found] = cause
     outcome.clusters[NEWEST, index : index + found] = newest

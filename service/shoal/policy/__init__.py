@@ -1,6 +1,6 @@
 """What is protected and how strongly: attributes, guarantees, steering, delays."""
 
-from shoal.policy.choice import RULES, chosen_rule
+from shoal.policy.choice import RULES, chosen_rule, keeps_dominance
 from shoal.policy.dialect import CsvDialect
 from shoal.policy.model import Attribute, PerSubject, Policy, Stream
 from shoal.policy.sections import FieldType, KafkaSection, Role, Scale
@@ -20,4 +20,5 @@ __all__ = [
     "Source",
     "Stream",
     "chosen_rule",
+    "keeps_dominance",
 ]

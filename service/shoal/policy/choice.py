@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["RULES", "chosen_rule"]
+__all__ = ["RULES", "chosen_rule", "keeps_dominance"]
 
 RULES = ("nearest", "greedy", "awo", "block")
 
@@ -16,3 +16,8 @@ def chosen_rule(name: str) -> str:
     less (docs/benchmarks.md); ADR 14 says what is to be measured before ``auto`` may be one of them.
     """
     return "nearest" if name == "auto" else name
+
+
+def keeps_dominance(name: str) -> bool:
+    """Whether the rule that a name stands for keeps ``privacy.dominance``."""
+    return chosen_rule(name) == "nearest"

@@ -155,12 +155,7 @@ class Policy:
             max_share=max_share,
             stream=None
             if stream is None or stream.delta is None
-            else Stream(
-                stream.delta,
-                _optional_float(stream.max_delay_s),
-                chosen_rule(stream.rule),
-                "cluster",
-            ),
+            else Stream(stream.delta, _optional_float(stream.max_delay_s), chosen_rule(stream.rule), "cluster"),
             position=float(position),
             kafka=document.kafka,
             dominance=_optional_float(privacy.dominance),

@@ -9,6 +9,7 @@ from decimal import Decimal, InvalidOperation
 from itertools import chain
 from typing import TypeAlias
 
+from shoal.policy.choice import keeps_dominance
 from shoal.policy.dialect import dialect_rules
 from shoal.policy.options import option_rules
 from shoal.policy.reading import FieldPath
@@ -177,7 +178,7 @@ def _stream_rules(document: Document) -> Iterator[Finding]:
         return
     yield from _delay_rules(stream, document.privacy)
     has_dominance = document.privacy is not None and document.privacy.dominance is not None
-    if has_dominance and stream.rule not in {"auto", "nearest"}:
+    if has_dominance and not keeps_dominance(stream.rule):
         yield ("stream", "rule"), "privacy.dominance is kept by rule nearest only; use auto or nearest"
     if stream.release == "ordered":
         yield ("stream", "release"), "not yet: release 'ordered' is refused until it exists; use cluster"

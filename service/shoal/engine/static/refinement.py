@@ -135,7 +135,7 @@ def refine(
     .. [1] S. Kirkpatrick, C. D. Gelatt and M. P. Vecchi, "Optimization by Simulated Annealing", Science 220, 1983.
        doi:10.1126/science.220.4598.671
     """
-    if how == "descent" and demands.are_none and 2 * k <= len(values) <= FEW_ENOUGH:
+    if how == "descent" and demands.are_none and len(values) <= FEW_ENOUGH:
         starts, how = [descended(values, start, k) for start in starts], "none"
     scored = [Refined(labels, loss_of(values, labels)) for labels in starts]
     if how == "none" or len(values) < 2 * k:

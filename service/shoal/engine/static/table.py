@@ -18,7 +18,7 @@ from shoal.engine.static.registry import CLOSE, Parameter, close_partition, part
 from shoal.errors import AnonymityViolation, ParameterError
 from shoal.kernel.arrays import Float64Matrix, Int32Vector
 
-__all__ = ["microaggregate", "refined"]
+__all__ = ["LARGEST", "microaggregate", "refined"]
 
 AUTO, STRICT = "auto", "strict"
 LARGEST = 1e150

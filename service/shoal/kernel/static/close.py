@@ -14,12 +14,9 @@ import numpy as np
 
 from shoal.kernel.arrays import Float64Matrix, Float64Vector, Int32Vector, Int64Vector
 from shoal.kernel.jit import njit, njit_in_place
+from shoal.kernel.static.descent import NOBODY, WORTHWHILE
 
 __all__ = ["descend_close"]
-
-NOBODY = -1
-WORTHWHILE = 1e-10
-"""Of the mean loss of a record: what a change must gain. Records of equal values would go round in circles."""
 
 
 class Close(NamedTuple):

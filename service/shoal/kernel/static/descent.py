@@ -30,7 +30,7 @@ from shoal.kernel.static.grouping import (
 from shoal.kernel.static.rings import turn
 from shoal.kernel.static.trail import Trail, are_kept, empty_trail, step, take_back
 
-__all__ = ["create", "descend", "dissolve"]
+__all__ = ["NOBODY", "WORTHWHILE", "create", "descend", "dissolve"]
 
 NOBODY = -1
 ALONE, NEW, RING = 0, 1, 2
