@@ -405,13 +405,6 @@ def test_make_help_lists_what_people_count_on() -> None:
     assert listed >= {"demo", "test", "check", "kafka-up", "kafka-down", "bench", "papers", "nightly", "install", "fix"}
 
 
-@pytest.mark.parametrize("target", ["papers"])
-def test_what_comes_later_says_so(target: str) -> None:
-    done = make(target)
-    assert done.returncode == 2
-    assert f"{target}: comes with a later version" in done.stderr
-
-
 def test_ci_runs_make_check_and_nothing_else() -> None:
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     assert script.splitlines()[-1] == "exec make check"
