@@ -10,8 +10,8 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import cache
+from contextlib import contextmanager, suppress
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
@@ -52,7 +52,18 @@ def _compiled(function: Callable[P, R], **options: bool) -> Callable[P, R]:
     with _caching_in(folder):
         flags: dict[str, Any] = {"nogil": True, "fastmath": False, "cache": folder is not None, **options}
         compiled = numba.njit(**flags)(function)
+    _forgive(getattr(compiled, "_cache", None))
     return cast("Callable[P, R]", compiled)
+
+
+def _forgive(kept: Any) -> None:  # noqa: ANN401 - numba's own, of no public type
+    """Go on where a compiled kernel cannot be kept or read: on a full disk it is compiled in every process.
+
+    numba has the place for it and forgives on Windows only. A numba to come may not have it: then a full disk ends the
+    process, as it does there.
+    """
+    if hasattr(kept, "_guard_against_spurious_io_errors"):
+        kept._guard_against_spurious_io_errors = partial(suppress, OSError)
 
 
 @cache

@@ -37,11 +37,12 @@ except errors.NumbaError:
 """
 
 
-def run(folder: Path, cache: Path) -> str:
+def run(folder: Path, cache: Path, *before: str) -> str:
     program = folder / "program.py"
     program.write_text(PROGRAM)
     variables = {**os.environ, "NUMBA_DISABLE_JIT": "0", "NUMBA_CACHE_DIR": str(cache)}
-    done = subprocess.run([sys.executable, program], env=variables, capture_output=True, text=True, check=False)
+    command = [*before, sys.executable, program]
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -56,6 +57,12 @@ def test_kernels_are_kept_where_numba_is_told_to(tmp_path: Path) -> None:
 def test_without_a_place_to_keep_them_kernels_are_compiled_in_every_process(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder can be made below this")
     assert run(tmp_path, tmp_path / "file" / "kept") == "refused\n"
+
+
+def test_on_a_full_disk_kernels_are_compiled_in_every_process(tmp_path: Path) -> None:
+    # Full for every file, as it were: so a place counts as writable, and no kernel fits into it.
+    assert run(tmp_path, tmp_path / "kept", "prlimit", "--fsize=100", "--") == "refused\n"
+    assert [path for path in (tmp_path / "kept").rglob("*") if path.suffix in {".nbi", ".nbc"}] == []
 
 
 def test_the_folder_is_named_by_the_text_of_the_room(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
