@@ -29,6 +29,8 @@ _numba_flags: Any = config  # filled when numba is imported, so no type checker 
 _UNCOUNTED = {"_nrt": False} if hasattr(CPUTargetOptions, "_nrt") else {}
 """No counting of references. A numba to come may not know the option: the same results, later."""
 
+_GUARD = "_guard_against_spurious_io_errors"
+
 
 def njit(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a function on its first call; for the type checker it stays what it was.
@@ -62,8 +64,8 @@ def _forgive(kept: Any) -> None:  # noqa: ANN401 - numba's own, of no public typ
     numba has the place for it and forgives on Windows only. A numba to come may not have it: then a full disk ends the
     process, as it does there.
     """
-    if hasattr(kept, "_guard_against_spurious_io_errors"):
-        kept._guard_against_spurious_io_errors = partial(suppress, OSError)
+    if hasattr(kept, _GUARD):
+        setattr(kept, _GUARD, partial(suppress, OSError))
 
 
 @cache

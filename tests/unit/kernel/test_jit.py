@@ -41,7 +41,7 @@ def run(folder: Path, cache: Path, *before: str) -> str:
     program = folder / "program.py"
     program.write_text(PROGRAM)
     variables = {**os.environ, "NUMBA_DISABLE_JIT": "0", "NUMBA_CACHE_DIR": str(cache)}
-    command = [*before, sys.executable, program]
+    command = [*before, sys.executable, str(program)]
     done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
