@@ -1,8 +1,9 @@
 """A snapshot of progress as the text that Kafka keeps beside a committed offset, and its size limits.
 
-Layout: ``shoal1:`` and base64 of version, fields as varints, fingerprint, held offsets, CRC-32. The held
-offsets are a bitmap or gaps as varints, whichever is smaller. Nothing in it depends on what a record says:
-offsets, broker timestamps and counters only. The checksum also covers topic, partition and offset, so that
+Layout: ``shoal1:`` and base64 of version, fields as varints, fingerprint, course, held offsets, CRC-32. The held
+offsets are a bitmap or gaps as varints, whichever is smaller. Nothing in it depends on what a record says but what was
+published: offsets, broker timestamps, counters, and the course (`flow.course`), for which version 3 is written; without
+one it is version 2, which older workers read. The checksum also covers topic, partition and offset, so that
 metadata copied to another place is refused. `seal` writes the same bytes encrypted.
 """
 
@@ -49,8 +50,9 @@ _VARINT_BYTES = 10
 # version, coding, eight varints of at most ten bytes, fingerprint, checksum, and the list of void offsets.
 _HEADER_BYTES = 2 + 8 * _VARINT_BYTES + _FINGERPRINT_BYTES + _CRC_BYTES + 1 + VOID_LIMIT * 5
 _BODY_BYTES = SEALED_BYTES - 1 - _HEADER_BYTES
+_COURSE_LENGTH_BYTES = 2
 _BITMAP, _GAPS = 0, 1
-_VERSION = 2
+_VERSION, _VERSION_WITH_COURSE = 2, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +136,7 @@ def pack(commit: Commit) -> bytes:
     state = commit.snapshot
     coding, held = _pack(state.held)
     anchor = state.anchor
-    body = bytearray([_VERSION, coding])
+    body = bytearray([_VERSION_WITH_COURSE if state.course else _VERSION, coding])
     for number in (
         state.next_offset - state.watermark,
         state.clock + 1,
@@ -147,6 +149,8 @@ def pack(commit: Commit) -> bytes:
     ):
         body += _varint(number)
     body += bytes.fromhex(commit.fingerprint[: 2 * _FINGERPRINT_BYTES])
+    if state.course:
+        body += _varint(len(state.course)) + state.course
     body += _varint(len(state.void)) + b"".join(map(_varint, _gaps(state.void, state.watermark)))
     body += held
     return bytes(body)
@@ -160,11 +164,12 @@ def unpack(body: bytes, watermark: int) -> Commit:
     ValueError, IndexError
         It is nothing of the kind.
     """
-    if body[0] != _VERSION:
+    if body[0] not in {_VERSION, _VERSION_WITH_COURSE}:
         raise ValueError
     numbers = _Numbers(body, 2)
     ahead, clock, clusters, drain, at, anchor_offset, anchor_time, since = (numbers.take() for _ in range(8))
     fingerprint = numbers.take_bytes(_FINGERPRINT_BYTES).hex()
+    course = numbers.take_bytes(numbers.take()) if body[0] == _VERSION_WITH_COURSE else b""
     void = tuple(_from_gaps([numbers.take() for _ in range(numbers.take())], watermark))
     held = _unpack(body[1], body[numbers.place :], watermark)
     if held and (held[0] != watermark or held[-1] >= watermark + ahead):
@@ -179,11 +184,12 @@ def unpack(body: bytes, watermark: int) -> Commit:
         drain=None if drain == 0 else watermark + drain - 1,
         anchor=None if anchor_offset == 0 else Anchor(watermark + _unzigzag(anchor_offset - 1), _unzigzag(anchor_time)),
         origin=watermark - since,
+        course=course,
     )
     return Commit(snapshot, fingerprint, at)
 
 
-def largest_span(delta: int, slack: int) -> int:
+def largest_span(delta: int, slack: int, course: int = 0) -> int:
     """Most offsets between the oldest held record and the newest, so that metadata always fits.
 
     Parameters
@@ -192,6 +198,8 @@ def largest_span(delta: int, slack: int) -> int:
         Largest delay (records).
     slack : int
         Records that may be read and not yet decided on at a commit (one block).
+    course : int
+        Most bytes of the course; 0 where the policy keeps none.
 
     Returns
     -------
@@ -204,21 +212,19 @@ def largest_span(delta: int, slack: int) -> int:
         If delta alone, without any hole in the log, can pass the limit.
     """
     held = delta + 1 + slack
-    if _most_bytes(held, held) > _BODY_BYTES:
-        raise InputError(
-            f"stream.delta: {delta} does not fit into the group's metadata; at most {_largest_delta(slack)}"
-        )
+    room = _BODY_BYTES - (course + _COURSE_LENGTH_BYTES if course else 0)
+    if room <= 0:
+        raise InputError("the ranges of so many attributes do not fit into the group's metadata: give their bounds")
+    if _most_bytes(held, held) > room:
+        most = room * 8 - slack - 2
+        raise InputError(f"stream.delta: {delta} does not fit into the group's metadata; at most {most}")
     low, high = held, UNLIMITED
-    if _most_bytes(held, high) <= _BODY_BYTES:
+    if _most_bytes(held, high) <= room:
         return UNLIMITED
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if _most_bytes(held, middle) <= _BODY_BYTES else (low, middle)
+        low, high = (middle, high) if _most_bytes(held, middle) <= room else (low, middle)
     return low - slack
-
-
-def _largest_delta(slack: int) -> int:
-    return _BODY_BYTES * 8 - slack - 2
 
 
 def _most_bytes(held: int, span: int) -> int:

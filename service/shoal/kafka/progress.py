@@ -90,6 +90,8 @@ class Snapshot:
         The record at the watermark, or the last one read when none is held.
     origin : int
         No record before this offset was ever released by this group; 0 if that is not known.
+    course : bytes
+        What earlier decisions leave to later ones, as `flow.course` writes it; empty where the policy keeps nothing.
     """
 
     watermark: int
@@ -101,6 +103,7 @@ class Snapshot:
     drain: int | None = None
     anchor: Anchor | None = None
     origin: int = 0
+    course: bytes = b""
 
     def covers(self, other: Snapshot) -> bool:
         """Whether everything that the other has resolved is resolved here too."""
@@ -123,6 +126,7 @@ class Progress:
     clusters: int = 0
     drain: int | None = None
     origin: int = 0
+    course: bytes = b""
     _held: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     _void: dict[int, int] = field(default_factory=dict)
     _void_before: frozenset[int] = frozenset()
@@ -143,6 +147,7 @@ class Progress:
             clusters=snapshot.clusters,
             drain=snapshot.drain,
             origin=snapshot.origin,
+            course=snapshot.course,
             _void_before=frozenset(snapshot.void),
             _horizon=horizon,
             _unseen=dict.fromkeys(snapshot.held),
@@ -284,4 +289,5 @@ class Progress:
             drain=self.drain,
             anchor=self._last if oldest is None else Anchor(watermark, oldest.timestamp),
             origin=self.origin,
+            course=self.course,
         )

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from shoal.errors import GuaranteeError, InputError
-from shoal.kafka.metadata import LIMIT_BYTES, UNLIMITED, Commit, decode, encode, largest_span
+from shoal.kafka.metadata import LIMIT_BYTES, SEALED_BYTES, UNLIMITED, Commit, decode, encode, largest_span, pack
 from shoal.kafka.progress import VOID_LIMIT, Anchor, Progress, Snapshot
 
 pytestmark = pytest.mark.unit
@@ -35,6 +35,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
         drain=draw(st.none() | st.just(end)),
         anchor=anchor,
         origin=draw(st.integers(0, start)),
+        course=draw(st.binary(max_size=200)),
     )
 
 
@@ -71,6 +72,40 @@ def test_within_the_span_it_always_fits(delta: int) -> None:
             continue
         snapshot = Snapshot(2**40, held[-1] + 1, held, void, 2**42, 2**50, held[-1] + 1, Anchor(2**40, 2**42))
         assert len(encode(Commit(snapshot, FINGERPRINT, 2**42), "t", 0)) <= LIMIT_BYTES
+
+
+@pytest.mark.parametrize(("delta", "course"), [(2, 1), (600, 17), (5000, 500), (16_000, 500), (100, 2300)])
+def test_within_the_span_it_fits_with_a_course_too(delta: int, course: int) -> None:
+    slack = 512
+    span = min(largest_span(delta, slack, course), 2**44)
+    assert span <= largest_span(delta, slack)
+    count = delta + 1 + slack
+    void = tuple(range(2**40 + 1, 2**40 + 1 + VOID_LIMIT))
+    for width in {count - 1, max(count - 1, span)}:
+        held = tuple(2**40 + (width * i) // (count - 1) for i in range(count))
+        anchor = Anchor(2**40, 2**42)
+        snapshot = Snapshot(2**40, held[-1] + 1, held, void, 2**42, 2**50, None, anchor, course=b"\xff" * course)
+        assert len(pack(Commit(snapshot, FINGERPRINT, 2**42))) < SEALED_BYTES
+
+
+def test_a_course_that_leaves_no_room_is_refused() -> None:
+    with pytest.raises(InputError, match="give their bounds"):
+        largest_span(100, 512, 3000)
+    with pytest.raises(InputError, match="at most"):
+        largest_span(20_000, 512, 500)
+
+
+def test_progress_without_a_course_is_written_as_older_versions_read_it() -> None:
+    assert pack(Commit(Snapshot(5, 5), FINGERPRINT, 0))[0] == 2
+    assert pack(Commit(Snapshot(5, 5, course=b"x"), FINGERPRINT, 0))[0] == 3
+
+
+OLDER = "shoal1:AgAEAAMAEQAABQEjRWeJq83vAAVuIJbp"
+"""What a version that knew of no course wrote of `good`."""
+
+
+def test_what_an_older_version_wrote_is_read_back() -> None:
+    assert decode(OLDER, "t", 0, 5).snapshot == Snapshot(5, 9, (5, 7), clusters=3)
 
 
 def test_a_small_delta_needs_no_limit_and_a_huge_one_is_refused() -> None:
