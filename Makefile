@@ -43,9 +43,9 @@ kafka-up: ## start a local Kafka in the background and print bootstrap=HOST:PORT
 kafka-down: ## stop it and remove its data
 	@$(KAFKA) down
 
-bench: install ## ratios to the best there is elsewhere
+bench: install ## ratios to the best there is elsewhere; PARTS='loss order' for some of it
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --group bench
-	$(KAFKA) with -- $(BIN)/python benchmarks/bench.py
+	$(KAFKA) with -- $(BIN)/python benchmarks/bench.py $(PARTS)
 
 papers: install ## every table and figure of the papers beside ours: docs/papers.md
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --group bench

@@ -10,12 +10,13 @@ from pathlib import Path
 import numpy as np
 from shoal.kernel.arrays import Float64Matrix
 
-__all__ = ["MOST", "streams"]
+__all__ = ["MOST", "other_streams", "streams"]
 
 DATA = Path(os.environ.get("SHOAL_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 MOST = 6000
 """Records of a stream."""
 ADULT = ("age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week")
+OTHERS = ("AFNLWGT", "AGI", "EMCONTRB", "FEDTAX", "STATETAX", "INTVAL")
 NO_MEASURES = {"UTILITYID", "UTILNAME", "STATE", "YEAR", "MONTH"}
 
 
@@ -62,3 +63,60 @@ def streams(seeds: int) -> Iterator[tuple[str, list[Float64Matrix]]]:
     yield "lognormal, 5", [_unit(np.exp(draw.normal(size=(MOST, 5)))) for draw in draws]
     yield "drifting mixture, 4", [_unit(_drifting(draw)) for draw in draws]
     yield "random walk, 3", [_unit(_walk(draw)) for draw in draws]
+
+
+def _by_month() -> Float64Matrix:
+    """EIA's measures as they would have arrived: month after month."""
+    table = _table("eia.csv", lambda name: name not in NO_MEASURES - {"YEAR", "MONTH"})
+    return table[np.lexsort((table[:, 1], table[:, 0]))][:, 2:]
+
+
+def _classes() -> Float64Matrix:
+    """Adult's columns that hold words, each as its place in the taxonomy: few values, many ties."""
+    with (DATA / "adult.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))[-MOST:]
+    columns = []
+    for name in ("education", "marital-status", "occupation", "race", "sex", "workclass"):
+        with (DATA / "hierarchies" / f"adult_{name}.csv").open(encoding="utf-8", newline="") as file:
+            places = {line[0]: place for place, line in enumerate(list(csv.reader(file))[1:])}
+        columns.append([float(places[row[name]]) for row in rows])
+    return np.array(columns).T
+
+
+def _seasonal(random: np.random.Generator) -> Float64Matrix:
+    """Three waves of different length with noise, and a step in the middle."""
+    time = np.arange(MOST)[:, None]
+    waves: Float64Matrix = np.sin(2 * np.pi * time / np.array([100.0, 700.0, 2500.0])) + 2.0 * (time > MOST / 2)
+    return waves + 0.3 * random.normal(size=(MOST, 3))
+
+
+def _places(random: np.random.Generator) -> Float64Matrix:
+    """Two hundred places on a map, some visited much more often than others."""
+    share = 1.0 / np.arange(1, 201)
+    which = random.choice(200, size=MOST, p=share / share.sum())
+    return random.random((200, 2))[which] + random.normal(size=(MOST, 2)) * 0.004
+
+
+def other_streams(seeds: int) -> Iterator[tuple[str, list[Float64Matrix]]]:
+    """Return streams that no constant was chosen on: other columns, rows, scales and orders, and other made-up ones."""
+    census, tarragona = _table("census.csv"), _table("tarragona.csv")
+    eia = _table("eia.csv", lambda name: name not in NO_MEASURES)
+    tables = {
+        "Census, 6 others of its attributes": _unit(_table("census.csv", set(OTHERS).__contains__)),
+        "Census, ranks": _unit(census.argsort(axis=0).argsort(axis=0).astype(float)),
+        "EIA, logarithms": _unit(np.log1p(np.maximum(eia, 0.0))),
+        "Tarragona, cube roots": _unit(np.cbrt(tarragona)),
+        "Adult, 5 attributes of the last records": _unit(
+            _table("adult.csv", (set(ADULT) - {"fnlwgt"}).__contains__)[-MOST:]
+        ),
+        "Adult, words by their place in a taxonomy": _unit(_classes()),
+    }
+    draws = [np.random.default_rng(1000 + seed) for seed in range(seeds)]
+    yield "EIA, month after month", [_unit(_by_month())]
+    for name, table in tables.items():
+        yield f"{name}, order of the file", [table[:MOST]]
+        yield f"{name}, shuffled", [table[draw.permutation(len(table))][:MOST] for draw in draws]
+    yield "waves with a step, 3", [_unit(_seasonal(draw)) for draw in draws]
+    yield "200 places on a map, 2", [_unit(_places(draw)) for draw in draws]
+    yield "Poisson counts, 6", [_unit(draw.poisson(2.0, size=(MOST, 6)).astype(float)) for draw in draws]
+    yield "Student's t of 2 degrees, 4", [_unit(draw.standard_t(2, size=(MOST, 4))) for draw in draws]

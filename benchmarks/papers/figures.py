@@ -15,8 +15,8 @@ LEGEND = 14
 """Most curves that have a legend."""
 
 
-def draw(figure: Figure, folder: Path) -> None:
-    """Write ``papers-NAME.svg``."""
+def draw(figure: Figure, folder: Path, prefix: str = "papers-") -> None:
+    """Write ``papers-NAME.svg``, or with another prefix."""
     mpl.use("svg")
     from matplotlib import pyplot as plt  # noqa: PLC0415 - after the backend is chosen
 
@@ -35,5 +35,5 @@ def draw(figure: Figure, folder: Path) -> None:
             axes.legend(fontsize=6, frameon=False)
     drawn.tight_layout()
     folder.mkdir(parents=True, exist_ok=True)
-    drawn.savefig(folder / f"papers-{figure.name}.svg", metadata={"Date": None})
+    drawn.savefig(folder / f"{prefix}{figure.name}.svg", metadata={"Date": None})
     plt.close(drawn)

@@ -1,0 +1,101 @@
+"""What a stream went through: loss, delay, reordering, accounts and speed of one run, whoever made the clusters."""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from shoal.engine import Partitioner
+from shoal.kernel.arrays import Float64Matrix, Int64Vector
+
+__all__ = ["Clusters", "Flow", "flow_of", "mean_flow", "run_rule", "write_rule"]
+
+BLOCK = 512
+"""Records a call."""
+
+
+class Clusters(NamedTuple):
+    """What left, in order of leaving: C clusters of E records.
+
+    ``positions`` (E,) in order of arrival inside each cluster; ``offsets`` (C + 1,); ``published`` (C, d);
+    ``newest`` (C,) the last position that had arrived; ``suppressed`` how many never left.
+    """
+
+    positions: Int64Vector
+    offsets: Int64Vector
+    published: Float64Matrix
+    newest: Int64Vector
+    suppressed: int
+
+
+class Flow(NamedTuple):
+    """Figures of one run; displacement, excess span and delay in records, ``per_s`` by processor time."""
+
+    mse: float
+    mae: float
+    moved: float
+    moved_most: float
+    span: float
+    span_most: float
+    delay: float
+    delay_most: float
+    released: int
+    suppressed: int
+    per_s: float
+
+
+def flow_of(values: Float64Matrix, clusters: Clusters, seconds: float) -> Flow:
+    """Measure what left against what came: displacement is rank in the output against rank in the input."""
+    positions, sizes = clusters.positions, np.diff(clusters.offsets)
+    squares = ((values[positions] - clusters.published.repeat(sizes, axis=0)) ** 2).sum(axis=1)
+    moved = np.abs(np.arange(len(positions)) - _ranks(positions))
+    span = positions[clusters.offsets[1:] - 1] - positions[clusters.offsets[:-1]] + 1 - sizes
+    delay = clusters.newest.repeat(sizes) - positions
+    return Flow(
+        mse=float(squares.mean()),
+        mae=float(np.sqrt(squares).mean()),
+        moved=float(moved.mean()),
+        moved_most=float(moved.max()),
+        span=float(span.mean()),
+        span_most=float(span.max()),
+        delay=float(delay.mean()),
+        delay_most=float(delay.max()),
+        released=len(positions),
+        suppressed=clusters.suppressed,
+        per_s=len(values) / max(seconds, 1e-9),
+    )
+
+
+def _ranks(positions: Int64Vector) -> NDArray[np.int64]:
+    """Return the rank of each in the input among those that left."""
+    ranks = np.empty(len(positions), np.int64)
+    ranks[np.argsort(positions)] = np.arange(len(positions))
+    return ranks
+
+
+def write_rule(values: Float64Matrix, k: int, delta: int, rule: str, position: float = 0.0) -> tuple[Clusters, float]:
+    """Push a whole stream through a rule; return its clusters and the processor seconds of the rule alone."""
+    engine = Partitioner(k, delta, values.shape[1], rule=rule, position=position)
+    began = time.process_time()
+    calls = [*(engine.push(values[start : start + BLOCK]) for start in range(0, len(values), BLOCK)), engine.flush()]
+    seconds = time.process_time() - began
+    positions = np.concatenate([call.positions for call in calls])
+    sizes = np.concatenate([np.diff(call.offsets) for call in calls])
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+    means = np.add.reduceat(values[positions], offsets[:-1]) / sizes[:, None]
+    newest = np.concatenate([call.newest for call in calls])
+    return Clusters(positions, offsets, means, newest, sum(len(call.suppressed) for call in calls)), seconds
+
+
+def run_rule(values: Float64Matrix, k: int, delta: int, rule: str, position: float = 0.0) -> Flow:
+    """Measure a rule on a stream."""
+    return flow_of(values, *write_rule(values, k, delta, rule, position))
+
+
+def mean_flow(flows: list[Flow]) -> Flow:
+    """Return the mean of each figure; of the largest ones the largest."""
+    columns = {name: [float(getattr(flow, name)) for flow in flows] for name in Flow._fields}
+    found = {name: max(each) if name.endswith("_most") else sum(each) / len(each) for name, each in columns.items()}
+    return Flow(**found)  # type: ignore[arg-type] # counts become means
