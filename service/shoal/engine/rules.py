@@ -9,13 +9,11 @@ import numpy as np
 
 from shoal.engine.buffer import Block, Buffer
 from shoal.engine.static.mdav import mdav
-from shoal.engine.static.refinement import descended
-from shoal.engine.static.table import LARGEST
+from shoal.engine.static.refinement import descended, make_ready
 from shoal.kernel import block as everybody
 from shoal.kernel import growth, nearest
-from shoal.kernel.expiry import Demand, advance, empty_scratch, is_populated
-from shoal.kernel.held import FLUSHED, HEAD, NOT_DUE, TAIL, Outcome, empty_outcome
-from shoal.kernel.subjects import count_up_to
+from shoal.kernel.expiry import Demand, empty_scratch, is_populated
+from shoal.kernel.held import FLUSHED, NOT_DUE, Outcome, empty_outcome
 from shoal.policy import RULES, chosen_rule, keeps_dominance
 
 __all__ = ["Rule", "make_rule", "rule_faults"]
@@ -95,38 +93,39 @@ class BlockRule(Nearest):
     Cost: per release that of `engine.static.mdav` and `engine.static.refinement.descended` for the held records.
     """
 
+    def __init__(self, buffer: Buffer, demand: Demand) -> None:
+        super().__init__(buffer, demand)
+        make_ready(demand.delta + 1)
+        self._rehearse()
+
     def _decide(self, outcome: Outcome, staged: int) -> None:
-        held, steps = self._buffer.held, np.array([staged, -1])
-        while (cause := advance(held, self._scratch, self._demand, steps)) != NOT_DUE:
-            self._expire(outcome, int(steps[1]), cause)
+        steps, refused = np.array([staged, -1]), NOT_DUE
+        held, scratch, demand = self._buffer.held, self._scratch, self._demand
+        while (cause := everybody.expire_due(held, scratch, outcome, demand, steps, refused)) != NOT_DUE:
+            refused = NOT_DUE if self._release_all(outcome, int(steps[1]), cause) else cause
 
     def _conclude(self, outcome: Outcome, newest: int) -> None:
-        held, scratch, demand = self._buffer.held, self._scratch, self._demand
-        if len(self._buffer) and is_populated(held, scratch, demand):
+        if is_populated(self._buffer.held, self._scratch, self._demand) and len(self._buffer):
             self._release_all(outcome, newest, FLUSHED)
         super()._conclude(outcome, newest)
 
-    def _expire(self, outcome: Outcome, newest: int, cause: int) -> None:
-        if not self._release_all(outcome, newest, cause):
-            nearest.expire(self._buffer.held, self._scratch, outcome, self._demand, newest, cause)
+    def _rehearse(self) -> None:
+        """Let records leave that never were, so that all that is called from here is compiled now."""
+        held, count = self._buffer.held, min(2 * self._demand.k, self._buffer.capacity)
+        held.subjects[:count] = np.arange(count)
+        held.line[:] = 0, count
+        self._release_all(empty_outcome(count), count - 1, FLUSHED)
+        held.subjects[:count] = 0
+        held.line[:] = 0
 
     def _release_all(self, outcome: Outcome, newest: int, cause: int) -> bool:
         """Let everything leave if it can; return whether it did."""
-        held, demand = self._buffer.held, self._demand
-        room = slice(held.line[HEAD], held.line[TAIL])
-        subjects = held.subjects[room]
-        different = count_up_to(self._scratch.numbering, subjects, len(subjects))
-        if different < demand.k or np.abs(held.coordinates[:, room]).max() > LARGEST:
+        held, scratch, demand = self._buffer.held, self._scratch, self._demand
+        rows = everybody.table_of(held, scratch, demand)
+        if not len(rows):
             return False
-        rows = np.empty((len(subjects), len(held.coordinates) + (demand.omega_p > 0)))
-        rows[:, : len(held.coordinates)] = held.coordinates[:, room].T
-        if demand.omega_p > 0:
-            rows[:, -1] = demand.omega_p * (held.positions[room] - held.positions[room.start])
         labels = descended(rows, mdav(rows, demand.k), demand.k)
-        if different < len(subjects) and not everybody.make_fit(rows, subjects, labels, self._scratch, demand):
-            return False
-        everybody.release_all(held, outcome, labels, newest, cause)
-        return True
+        return everybody.release(held, scratch, outcome, demand, rows, labels, newest, cause)
 
 
 class Growth(BlockRule):
@@ -154,8 +153,8 @@ class Growth(BlockRule):
         self._offer = growth.empty_offer(most, dimensions, demand.k, pressure)
         super().__init__(buffer, demand)
 
-    def _expire(self, outcome: Outcome, newest: int, cause: int) -> None:
-        growth.expire(self._buffer.held, self._scratch, self._offer, outcome, self._demand, newest, cause)
+    def _decide(self, outcome: Outcome, staged: int) -> None:
+        growth.expire_due(self._buffer.held, self._scratch, self._offer, outcome, self._demand, staged)
 
 
 def rule_faults(name: object, *, has_dominance: bool = False) -> list[str]:

@@ -1,4 +1,4 @@
-"""Names of the array types; the shapes stand in the docstrings of those who use them."""
+"""Names of the array types, and how large a coordinate may be; shapes stand in the docstrings of those who use them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "LARGEST",
     "BoolMatrix",
     "BoolVector",
     "Float64Cube",
@@ -30,3 +31,6 @@ Int32Vector: TypeAlias = NDArray[np.int32]
 Int8Vector: TypeAlias = NDArray[np.int8]
 BoolVector: TypeAlias = NDArray[np.bool_]
 BoolMatrix: TypeAlias = NDArray[np.bool_]
+
+LARGEST = 1e150
+"""Of a coordinate: the squares of larger ones do not fit a float."""

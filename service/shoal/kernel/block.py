@@ -4,14 +4,97 @@ from __future__ import annotations
 
 import numpy as np
 
-from shoal.kernel.arrays import Float64Matrix, Int32Vector, Int64Vector
-from shoal.kernel.expiry import Demand, Scratch
-from shoal.kernel.held import CAUSE, CLUSTERS, END, HEAD, NEWEST, RELEASED, TAIL, Held, Outcome
+from shoal.kernel.arrays import LARGEST, Float64Matrix, Int32Vector, Int64Vector
+from shoal.kernel.expiry import Demand, Scratch, advance
+from shoal.kernel.held import CAUSE, CLUSTERS, END, HEAD, NEWEST, NOT_DUE, RELEASED, TAIL, Held, Outcome
 from shoal.kernel.jit import njit, njit_in_place
 from shoal.kernel.membership import SHARE_TOLERANCE
-from shoal.kernel.subjects import clear, number
+from shoal.kernel.nearest import expire
+from shoal.kernel.static.close import CLOSE_UP_TO, ROUNDS, descend_close
+from shoal.kernel.static.mdav import by_scan
+from shoal.kernel.subjects import clear, count_up_to, number
 
-__all__ = ["make_fit", "release_all"]
+__all__ = ["expire_due", "make_fit", "release", "table_of"]
+
+
+@njit
+def expire_due(held: Held, scratch: Scratch, outcome: Outcome, demand: Demand, steps: Int64Vector, refused: int) -> int:
+    """Let records of the block in and decide on all that becomes due, until more are held than this can partition.
+
+    Parameters
+    ----------
+    held, scratch, outcome, demand
+        Of the stream.
+    steps : ndarray of int64, shape (2,)
+        How many records are still to come in, and the newest position; both are kept up.
+    refused : int
+        Cause for which the oldest record must leave without the others, or `NOT_DUE`.
+
+    Returns
+    -------
+    int
+        Cause for which all that is held must leave now, in the clusters of the caller, or `NOT_DUE`: the block is in.
+    """
+    if refused != NOT_DUE:
+        expire(held, scratch, outcome, demand, steps[1], refused)
+    while True:
+        cause = advance(held, scratch, demand, steps)
+        if cause == NOT_DUE or held.line[TAIL] - held.line[HEAD] > CLOSE_UP_TO:
+            return cause
+        rows = table_of(held, scratch, demand)
+        if rows.shape[0] == 0 or not release(
+            held, scratch, outcome, demand, rows, _partition(rows, demand.k), steps[1], cause
+        ):
+            expire(held, scratch, outcome, demand, steps[1], cause)
+
+
+@njit
+def table_of(held: Held, scratch: Scratch, demand: Demand) -> Float64Matrix:
+    """Return all that is held as a table (n, d), weighted positions last; empty if it cannot be partitioned.
+
+    It can if there are k people and no coordinate has a square that overflows.
+    """
+    head, tail, dimensions = held.line[HEAD], held.line[TAIL], held.coordinates.shape[0]
+    if count_up_to(scratch.numbering, held.subjects[head:tail], demand.k) < demand.k:
+        return np.empty((0, dimensions))
+    rows = np.empty((tail - head, dimensions + (1 if demand.omega_p > 0.0 else 0)))
+    for j in range(dimensions):
+        for x in range(tail - head):
+            value = held.coordinates[j, head + x]
+            if not abs(value) <= LARGEST:
+                return rows[:0]
+            rows[x, j] = value
+    if demand.omega_p > 0.0:
+        for x in range(tail - head):
+            rows[x, dimensions] = demand.omega_p * float(held.positions[head + x] - held.positions[head])
+    return rows
+
+
+@njit
+def _partition(rows: Float64Matrix, k: int) -> Int32Vector:
+    """Do what `engine.static` does with a table of few records: MDAV, then descent."""
+    labels = by_scan(rows, k)
+    return labels if rows.shape[0] < 2 * k else descend_close(rows, labels, k, ROUNDS)
+
+
+@njit
+def release(
+    held: Held,
+    scratch: Scratch,
+    outcome: Outcome,
+    demand: Demand,
+    rows: Float64Matrix,
+    labels: Int32Vector,
+    newest: int,
+    cause: int,
+) -> bool:
+    """Let everything leave in the clusters of a partition, merged where need be; return whether that could be done."""
+    subjects = held.subjects[held.line[HEAD] : held.line[TAIL]]
+    some_twice = count_up_to(scratch.numbering, subjects, subjects.size) < subjects.size
+    if some_twice and not make_fit(rows, subjects, labels, scratch, demand):
+        return False
+    _release_all(held, outcome, labels, newest, cause)
+    return True
 
 
 @njit
@@ -132,7 +215,7 @@ def _nearest_other(rows: Float64Matrix, labels: Int32Vector, clusters: int, one:
 
 
 @njit
-def release_all(held: Held, outcome: Outcome, labels: Int32Vector, newest: int, cause: int) -> None:
+def _release_all(held: Held, outcome: Outcome, labels: Int32Vector, newest: int, cause: int) -> None:
     """Write all clusters down, that of the oldest record first, and forget everything that is held."""
     head, tail = held.line[HEAD], held.line[TAIL]
     ranks = _by_age(labels)

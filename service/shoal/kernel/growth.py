@@ -14,7 +14,7 @@ import numpy as np
 
 from shoal.kernel import held as records
 from shoal.kernel.arrays import BoolVector, Float64Matrix, Float64Vector, Int64Vector
-from shoal.kernel.expiry import Demand, Scratch, measure, measure_from
+from shoal.kernel.expiry import Demand, Scratch, due, measure, measure_from
 from shoal.kernel.heaps import build, sink
 from shoal.kernel.held import HEAD, TAIL, Held, Outcome
 from shoal.kernel.jit import njit_in_place
@@ -22,7 +22,7 @@ from shoal.kernel.membership import hand_back, join, order_by_age
 from shoal.kernel.nearest import release_grown
 from shoal.kernel.subjects import count_up_to
 
-__all__ = ["Offer", "empty_offer", "expire"]
+__all__ = ["Offer", "empty_offer", "expire_due"]
 
 
 class Offer(NamedTuple):
@@ -56,7 +56,18 @@ def empty_offer(most: int, dimensions: int, k: int, pressure: float) -> Offer:
 
 
 @njit_in_place
-def expire(
+def expire_due(held: Held, scratch: Scratch, offer: Offer, outcome: Outcome, demand: Demand, arriving: int) -> None:
+    """Let the next ``arriving`` records of the block in, one by one, and decide on all that becomes due."""
+    for _ in range(arriving):
+        newest = records.arrive(held)
+        cause = due(held, scratch, demand, newest)
+        while cause != records.NOT_DUE:
+            _expire(held, scratch, offer, outcome, demand, newest, cause)
+            cause = due(held, scratch, demand, newest)
+
+
+@njit_in_place
+def _expire(
     held: Held, scratch: Scratch, offer: Offer, outcome: Outcome, demand: Demand, newest: int, cause: int
 ) -> None:
     """Release the oldest record in a cluster that grows to k subjects, or suppress it if fewer are held."""

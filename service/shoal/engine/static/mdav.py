@@ -5,7 +5,7 @@ from __future__ import annotations
 from shoal.kernel.arrays import Float64Matrix, Int32Vector
 from shoal.kernel.static import mdav as kernel
 
-__all__ = ["mdav"]
+__all__ = ["SMALL", "mdav"]
 
 SMALL = 400
 """Records below which reading all of them is as fast as asking a tree."""

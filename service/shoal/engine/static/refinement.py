@@ -10,15 +10,26 @@ import numpy as np
 from shoal.engine.static.demands import Demands
 from shoal.engine.static.exact import choose_clusters
 from shoal.engine.static.hilbert import order_along_curve
+from shoal.engine.static.mdav import SMALL, mdav
 from shoal.kernel.arrays import Float64Matrix, Int32Matrix, Int32Vector, Int64Vector
 from shoal.kernel.static import grouping as groupings
 from shoal.kernel.static.anneal import anneal
-from shoal.kernel.static.close import descend_close
+from shoal.kernel.static.close import CLOSE_UP_TO, ROUNDS, descend_close
 from shoal.kernel.static.descent import descend
 from shoal.kernel.static.neighbours import neighbours_of
 from shoal.kernel.static.terms import free_terms
 
-__all__ = ["NO_DEMANDS", "REFINEMENTS", "Pace", "Refined", "descended", "loss_of", "refine", "steady_pace"]
+__all__ = [
+    "NO_DEMANDS",
+    "REFINEMENTS",
+    "Pace",
+    "Refined",
+    "descended",
+    "loss_of",
+    "make_ready",
+    "refine",
+    "steady_pace",
+]
 
 REFINEMENTS = ("none", "descent", "anneal", "exact")
 
@@ -26,13 +37,9 @@ Pace: TypeAlias = Callable[[int], float]
 """Changes tried so far, to the share of the refinement that is over; 1 ends it."""
 
 LEAF = 64
-ROUNDS = 100
-"""Of descent at most; it ends by itself long before."""
 FEW, MANY = 20, 15
 """Neighbours of a record, at least 3k and this many for few records, so many for many."""
 LARGE = 20_000
-FEW_ENOUGH = 256
-"""Records of which all distances are computed: faster than looking for neighbours."""
 SLICE = 100_000
 """Changes tried at one heat."""
 HOT, COLD = 2.0, 0.05
@@ -135,7 +142,7 @@ def refine(
     .. [1] S. Kirkpatrick, C. D. Gelatt and M. P. Vecchi, "Optimization by Simulated Annealing", Science 220, 1983.
        doi:10.1126/science.220.4598.671
     """
-    if how == "descent" and demands.are_none and len(values) <= FEW_ENOUGH:
+    if how == "descent" and demands.are_none and len(values) <= CLOSE_UP_TO:
         starts, how = [descended(values, start, k) for start in starts], "none"
     scored = [Refined(labels, loss_of(values, labels)) for labels in starts]
     if how == "none" or len(values) < 2 * k:
@@ -164,9 +171,19 @@ def descended(values: Float64Matrix, start: Int32Vector, k: int) -> Int32Vector:
     """Return what `refine` makes of one partition by descent, without weighing it."""
     if len(values) < 2 * k:
         return start
-    if len(values) <= FEW_ENOUGH:
+    if len(values) <= CLOSE_UP_TO:
         return _numbered(descend_close(values, start, k, ROUNDS))
     return refine(values, [start], k, "descent").labels
+
+
+def make_ready(most: int) -> None:
+    """Compile what MDAV and `descended` need for up to so many records, so that no record waits for it."""
+    rows = (np.arange(2.0 * (SMALL + 1)) * 0.618034 % 1.0).reshape(-1, 2)
+    if most > CLOSE_UP_TO:
+        for few in (rows[:SMALL], rows):
+            descended(few, mdav(few, 2), 2)
+    if most > LARGE:
+        order_along_curve(rows)
 
 
 class _Asked:

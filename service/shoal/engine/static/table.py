@@ -16,13 +16,11 @@ from shoal.engine.static.refinement import NO_DEMANDS, REFINEMENTS, Pace, Refine
 from shoal.engine.static.refinement import refine as improve
 from shoal.engine.static.registry import CLOSE, Parameter, close_partition, partition
 from shoal.errors import AnonymityViolation, ParameterError
-from shoal.kernel.arrays import Float64Matrix, Int32Vector
+from shoal.kernel.arrays import LARGEST, Float64Matrix, Int32Vector
 
 __all__ = ["LARGEST", "microaggregate", "refined"]
 
 AUTO, STRICT = "auto", "strict"
-LARGEST = 1e150
-"""Of a coordinate: the squares of larger ones do not fit a float."""
 
 
 def microaggregate(

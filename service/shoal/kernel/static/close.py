@@ -3,7 +3,16 @@
 For a cluster c let S(i, c) be the sum of the squared distances of record i from its members, and W(c) the sum of S over
 them: its loss is W / 2n. What a relocation or a swap changes follows from S, W and one distance; carrying a change out
 costs O(n). For some hundred records that is several times faster than `descent`, and finds the same kind of optimum:
-no relocation, swap, dissolved or new cluster makes it better. Rings are not tried.
+no relocation, swap or new cluster makes it better, and none can be dissolved at the cost of its members joining others
+one by one. Rings are not tried.
+
+Most swaps need not be looked at. A swap of i in a with o in c changes the loss by
+
+    S(i, c)/c - S(i, a)/a  +  S(o, a)/a - S(o, c)/c  -  (1/a + 1/c) times the squared distance of i and o,
+
+with a and c for the sizes. The second part is at least what it is for the best member of c, which is kept for each pair
+of clusters; the third at most what it is for the farthest. If that cannot gain, no member can. And what could not gain
+before cannot now, unless one of the two clusters has changed.
 """
 
 from __future__ import annotations
@@ -12,11 +21,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoal.kernel.arrays import Float64Matrix, Float64Vector, Int32Vector, Int64Vector
+from shoal.kernel.arrays import Float64Matrix, Float64Vector, Int32Vector, Int64Matrix, Int64Vector
 from shoal.kernel.jit import njit, njit_in_place
 from shoal.kernel.static.descent import NOBODY, WORTHWHILE
 
-__all__ = ["descend_close"]
+__all__ = ["CLOSE_UP_TO", "ROUNDS", "descend_close"]
+
+CLOSE_UP_TO = 256
+"""Records up to which computing all distances is faster than looking for neighbours."""
+ROUNDS = 100
+"""Of descent at most; it ends by itself long before."""
 
 
 class Close(NamedTuple):
@@ -24,10 +38,20 @@ class Close(NamedTuple):
 
     squares: Float64Matrix  # (n, n): squared distances
     sums: Float64Matrix  # (clusters, n): S, transposed, so that a change reads and writes rows
+    reaches: Float64Matrix  # (clusters, n): no member is farther
     totals: Float64Vector  # (clusters,): W
     sizes: Int64Vector  # (clusters,)
+    members: Int64Matrix  # (clusters, room)
     labels: Int32Vector  # (n,)
+    places: Int64Vector  # (n,): of each record among the members of its cluster
     shares: Float64Vector  # (clusters,): 1 / size
+    slopes: Float64Vector  # (clusters,): 1 / (size + 1); who joins costs slope * S - level
+    levels: Float64Vector  # (clusters,)
+    easiest: Float64Matrix  # (clusters, clusters): least S(o, a)/a - S(o, c)/c of members o of the second, c
+    weighed: Int64Matrix  # (clusters, clusters): the change at which it was
+    changed: Int64Vector  # (clusters,): number of its last change
+    seen: Int64Vector  # (n,): number of the last change when a record was last looked at
+    changes: Int64Vector  # (1,): how many there were
     was: Int32Vector  # (n,): labels before a change that may be taken back
 
 
@@ -49,7 +73,7 @@ def descend_close(rows: Float64Matrix, labels: Int32Vector, k: int, rounds: int)
     close = _gathered(rows, labels, k)
     loss = 0.0
     for cluster in range(close.sizes.size):
-        loss += _loss(close.totals[cluster], close.sizes[cluster])
+        loss += _loss(close, cluster)
     worthwhile = WORTHWHILE * loss / labels.size
     for _ in range(rounds):
         changes = 0
@@ -67,152 +91,231 @@ def descend_close(rows: Float64Matrix, labels: Int32Vector, k: int, rounds: int)
 
 @njit
 def _gathered(rows: Float64Matrix, labels: Int32Vector, k: int) -> Close:
-    n, d = rows.shape
-    clusters = n // k
+    n, clusters = rows.shape[0], rows.shape[0] // k
     for label in labels:
         clusters = max(clusters, label + 1)
-    squares = np.zeros((n, n))
-    columns = np.ascontiguousarray(rows.T)
+    sizes = np.zeros(clusters, np.int64)
+    for label in labels:
+        sizes[label] += 1
+    room = 2 * k
+    for size in sizes:
+        room = max(room, size + 1)
+    shares, slopes, levels, totals = np.empty((4, clusters))
+    close = Close(
+        squares=np.empty((n, n)),
+        sums=np.empty((clusters, n)),
+        reaches=np.empty((clusters, n)),
+        totals=totals,
+        sizes=np.zeros(clusters, np.int64),
+        members=np.empty((clusters, room), np.int64),
+        labels=labels.copy(),
+        places=np.empty(n, np.int64),
+        shares=shares,
+        slopes=slopes,
+        levels=levels,
+        easiest=np.empty((clusters, clusters)),
+        weighed=np.full((clusters, clusters), -1),
+        changed=np.zeros(clusters, np.int64),
+        seen=np.full(n, -1),
+        changes=np.zeros(1, np.int64),
+        was=labels.copy(),
+    )
+    _measure(np.ascontiguousarray(rows.T), close.squares)
     for i in range(n):
-        away = squares[i]
-        for j in range(d):
-            column, value = columns[j], rows[i, j]
+        _enter(close, i, labels[i])
+    _settle(close)
+    return close
+
+
+@njit
+def _measure(columns: Float64Matrix, squares: Float64Matrix) -> None:
+    """Write all squared distances; two attributes at a time halve the traffic."""
+    d, n = columns.shape
+    for i in range(n):
+        away, column, value = squares[i], columns[0], columns[0, i]
+        for x in range(n):
+            step = column[x] - value
+            away[x] = step * step
+        for j in range(1, d - 1, 2):
+            column, other, value, its = columns[j], columns[j + 1], columns[j, i], columns[j + 1, i]
+            for x in range(n):
+                step, way = column[x] - value, other[x] - its
+                away[x] = away[x] + step * step + way * way
+        if d % 2 == 0:
+            column, value = columns[d - 1], columns[d - 1, i]
             for x in range(n):
                 step = column[x] - value
                 away[x] += step * step
-    close = Close(
-        squares,
-        np.zeros((clusters, n)),
-        np.zeros(clusters),
-        np.zeros(clusters, np.int64),
-        labels.copy(),
-        np.zeros(clusters),
-        labels.copy(),
-    )
-    _settle(close)
-    return close
+
+
+@njit_in_place
+def _enter(close: Close, i: int, cluster: int) -> None:
+    """Put a record behind the members of a cluster."""
+    close.members[cluster, close.sizes[cluster]] = i
+    close.places[i] = close.sizes[cluster]
+    close.sizes[cluster] += 1
+    close.labels[i] = cluster
 
 
 @njit
 def _settle(close: Close) -> None:
     """Add all sums up anew: adding and subtracting leaves a little rounding each time."""
     close.sums.fill(0.0)
-    close.totals.fill(0.0)
-    close.sizes.fill(0)
-    for i in range(close.labels.size):
-        label = close.labels[i]
-        close.sizes[label] += 1
-        _add(close.sums[label], close.squares[i], 1.0)
-    for i in range(close.labels.size):
-        close.totals[close.labels[i]] += close.sums[close.labels[i], i]
+    close.reaches.fill(0.0)
     for cluster in range(close.sizes.size):
-        close.shares[cluster] = 1.0 / max(close.sizes[cluster], 1)
+        total = 0.0
+        for x in range(close.sizes[cluster]):
+            _add(close, cluster, close.squares[close.members[cluster, x]])
+        for x in range(close.sizes[cluster]):
+            total += close.sums[cluster, close.members[cluster, x]]
+        close.totals[cluster] = total
+        _weigh(close, cluster)
 
 
 @njit_in_place
-def _add(target: Float64Vector, values: Float64Vector, factor: float) -> None:
-    for x in range(target.size):
-        target[x] += factor * values[x]
+def _add(close: Close, cluster: int, away: Float64Vector) -> None:
+    """Take the distances from a new member into account."""
+    sums, reach = close.sums[cluster], close.reaches[cluster]
+    for x in range(away.size):
+        sums[x] += away[x]
+    for x in range(away.size):
+        reach[x] = reach[x] if reach[x] > away[x] else away[x]  # noqa: FURB136 - vectorised only so
 
 
 @njit_in_place
-def _loss(total: float, size: int) -> float:
-    return float(total / (2.0 * max(size, 1)))
+def _weigh(close: Close, cluster: int) -> None:
+    """Divide once what is divided by often."""
+    size = close.sizes[cluster]
+    close.shares[cluster] = 1.0 / max(size, 1)
+    close.slopes[cluster] = 1.0 / (size + 1)
+    close.levels[cluster] = 0.5 * close.totals[cluster] * close.shares[cluster] * close.slopes[cluster]
+
+
+@njit_in_place
+def _loss(close: Close, cluster: int) -> float:
+    return float(0.5 * close.totals[cluster] * close.shares[cluster])
 
 
 @njit_in_place
 def _join_cost(close: Close, i: int, cluster: int) -> float:
     """By how much the loss rises when a record joins a cluster that it is not in."""
-    total, size = close.totals[cluster], close.sizes[cluster]
-    return float(_loss(total + 2.0 * close.sums[cluster, i], size + 1) - _loss(total, size))
+    return float(close.slopes[cluster] * close.sums[cluster, i] - close.levels[cluster])
 
 
 @njit_in_place
 def _leave_gain(close: Close, i: int) -> float:
     """By how much the loss falls when a record leaves its cluster."""
     cluster = close.labels[i]
-    total, size = close.totals[cluster], close.sizes[cluster]
-    return float(_loss(total, size) - _loss(total - 2.0 * close.sums[cluster, i], size - 1))
+    rest = close.totals[cluster] - 2.0 * close.sums[cluster, i]
+    return float(_loss(close, cluster) - rest / (2.0 * max(close.sizes[cluster] - 1, 1)))
 
 
 @njit_in_place
 def _move(close: Close, i: int, cluster: int) -> None:
-    own = close.labels[i]
-    close.totals[own] -= 2.0 * close.sums[own, i]
+    own, away = close.labels[i], close.squares[i]
+    mine = close.sums[own]
+    close.totals[own] -= 2.0 * mine[i]
     close.totals[cluster] += 2.0 * close.sums[cluster, i]
-    _add(close.sums[own], close.squares[i], -1.0)
-    _add(close.sums[cluster], close.squares[i], 1.0)
+    for x in range(away.size):
+        mine[x] -= away[x]
+    _add(close, cluster, away)
     close.sizes[own] -= 1
-    close.sizes[cluster] += 1
-    close.labels[i] = cluster
-    close.shares[own], close.shares[cluster] = 1.0 / max(close.sizes[own], 1), 1.0 / close.sizes[cluster]
+    last, place = close.members[own, close.sizes[own]], close.places[i]
+    close.members[own, place], close.places[last] = last, place
+    _enter(close, i, cluster)
+    _weigh(close, own)
+    _weigh(close, cluster)
+    close.changes[0] += 1
+    close.changed[own] = close.changed[cluster] = close.changes[0]
 
 
 @njit_in_place
 def _improve(close: Close, i: int, k: int, worthwhile: float) -> int:
     """Do the best relocation or swap of a record, if there is one that pays; return whether there was."""
-    own = close.labels[i]
-    change, target = _best_relocation(close, i, k)
-    swap, partner = _best_swap(close, i)
-    if min(change, swap) >= -worthwhile:
+    own, since = close.labels[i], close.seen[i]
+    if close.changed[own] > since:
+        since = -1
+    close.seen[i] = close.changes[0]
+    best, target, partner = -worthwhile, NOBODY, NOBODY
+    for cluster in range(close.sizes.size):
+        if close.changed[cluster] > since and cluster != own and close.sizes[cluster] > 0:
+            change, other = _best_change(close, i, cluster, k, best)
+            if change < best:
+                best, target, partner = change, cluster, other
+    if target == NOBODY:
         return 0
-    if swap < change:
-        target = close.labels[partner]
+    if partner != NOBODY:
         _move(close, partner, own)
     _move(close, i, target)
     return 1
 
 
 @njit_in_place
-def _best_relocation(close: Close, i: int, k: int) -> tuple[float, int]:
-    """Return the change of the best relocation of a record, and to which cluster."""
-    best, target = np.inf, NOBODY
-    if close.sizes[close.labels[i]] > k:
-        gain = _leave_gain(close, i)
-        for cluster in range(close.sizes.size):
-            if cluster != close.labels[i] and 0 < close.sizes[cluster] < 2 * k - 1:
-                change = _join_cost(close, i, cluster) - gain
-                if change < best:
-                    best, target = change, cluster
-    return best, target
+def _best_change(close: Close, i: int, cluster: int, k: int, limit: float) -> tuple[float, int]:
+    """Return the best change between a record and another cluster, if below ``limit``: with whom it is swapped, or -1.
 
-
-@njit_in_place
-def _best_swap(close: Close, i: int) -> tuple[float, int]:
-    """Return the change of the best swap of a record with one of another cluster, and with which."""
-    labels, shares, sums = close.labels, close.shares, close.sums
-    own, near = labels[i], close.squares[i]
-    mine, share = sums[own], shares[own]
-    best, partner = np.inf, NOBODY
-    for other in range(labels.size):
-        its, way = labels[other], near[other]
-        if its != own:
-            change = (mine[other] - way - mine[i]) * share + (sums[its, i] - way - sums[its, other]) * shares[its]
+    Nobody: it relocates.
+    """
+    own, best, partner = close.labels[i], limit, NOBODY
+    if close.sizes[own] > k and close.sizes[cluster] < 2 * k - 1:
+        best = min(best, _join_cost(close, i, cluster) - _leave_gain(close, i))
+    mine, its, near = close.sums[own], close.sums[cluster], close.squares[i]
+    share, its_share = close.shares[own], close.shares[cluster]
+    base, both = its[i] * its_share - mine[i] * share, share + its_share
+    if base + _easiest(close, own, cluster) - close.reaches[cluster, i] * both < best:
+        for x in range(close.sizes[cluster]):
+            other = close.members[cluster, x]
+            change = base + (mine[other] * share - its[other] * its_share) - near[other] * both
             if change < best:
                 best, partner = change, other
     return best, partner
 
 
 @njit_in_place
+def _easiest(close: Close, own: int, cluster: int) -> float:
+    """Return the least that a member of a cluster costs in another cluster rather than in its own, on average."""
+    if close.weighed[own, cluster] < max(close.changed[own], close.changed[cluster]):
+        mine, its = close.sums[own], close.sums[cluster]
+        share, its_share, least = close.shares[own], close.shares[cluster], np.inf
+        for x in range(close.sizes[cluster]):
+            other = close.members[cluster, x]
+            least = min(least, mine[other] * share - its[other] * its_share)
+        close.easiest[own, cluster] = least
+        close.weighed[own, cluster] = close.changes[0]
+    return float(close.easiest[own, cluster])
+
+
+@njit_in_place
 def _dissolve(close: Close, cluster: int, k: int, worthwhile: float) -> int:
     """Move all members to the cheapest other clusters if that pays; return whether it did."""
+    change = -_loss(close, cluster)
+    for x in range(close.sizes[cluster]):  # as if each were alone, for it seldom pays
+        change += _cheapest(close, close.members[cluster, x], cluster, k)[0]
+        if change >= -worthwhile:
+            return 0
     _remember(close)
-    change, found = -_loss(close.totals[cluster], close.sizes[cluster]), True
+    change = -_loss(close, cluster)
     for i in range(close.labels.size):
-        if close.was[i] == cluster and found:
-            best, target = np.inf, NOBODY
-            for other in range(close.sizes.size):
-                if other != cluster and 0 < close.sizes[other] < 2 * k - 1:
-                    cost = _join_cost(close, i, other)
-                    if cost < best:
-                        best, target = cost, other
-            change += best
-            found = target != NOBODY and change < -worthwhile  # what joins can only make it dearer
-            if found:
-                _move(close, i, target)
-    if not found:
-        _take_back(close)
-    return 1 if found else 0
+        if close.was[i] == cluster:
+            cost, target = _cheapest(close, i, cluster, k)
+            change += cost
+            if target == NOBODY or change >= -worthwhile:
+                _take_back(close)
+                return 0
+            _move(close, i, target)
+    return 1
+
+
+@njit_in_place
+def _cheapest(close: Close, i: int, cluster: int, k: int) -> tuple[float, int]:
+    """Return what it costs a record to join the cheapest cluster but one, and which that is."""
+    best, target = np.inf, NOBODY
+    for other in range(close.sizes.size):
+        if other != cluster and 0 < close.sizes[other] < 2 * k - 1:
+            cost = _join_cost(close, i, other)
+            if cost < best:
+                best, target = cost, other
+    return best, target
 
 
 @njit_in_place
