@@ -132,7 +132,7 @@ def order_part() -> Part:
         [
             Promise("loss at equal span, mean of streams, to a span of k", _mean(lines, chosen), LIMIT, at_most=True),
             Promise("loss at equal span, Census, mean to a span of k", _mean(census, chosen), LIMIT, at_most=True),
-            Promise("loss at equal span, Census, worst to a span of k", _worst(census, chosen), 0.88, at_most=True),
+            Promise("loss at equal span, Census, worst to a span of k", _worst(census, chosen), LIMIT, at_most=True),
         ],
     )
 

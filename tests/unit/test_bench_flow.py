@@ -24,6 +24,12 @@ def test_the_figures_of_a_stream_worked_out_by_hand() -> None:
     assert (flow.released, flow.suppressed, flow.per_s) == (4, 0, 2.0)
 
 
+def test_a_suppressed_record_counts_as_if_the_mean_had_been_released() -> None:
+    values = np.array([[1.0], [3.0], [8.0]])
+    flow = flow_of(values, Clusters(np.array([0, 1]), np.array([0, 2]), np.array([[2.0]]), np.array([2]), 1), 1.0)
+    assert (flow.mse, flow.mse_of_all) == (1.0, (2.0 + 16.0) / 3)
+
+
 def test_a_large_weight_of_the_position_keeps_the_order() -> None:
     values = np.random.default_rng(1).random((200, 2))
     for rule in ("nearest", "awo", "block"):
