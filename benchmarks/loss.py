@@ -166,9 +166,9 @@ def _accounts(rows: list[Row]) -> list[str]:
     uneven = [row for row in rows if not row.is_even]
     return [
         f"In {len(uneven)} of {len(rows)} settings `nearest` suppresses more than {FEWER:.1%} of the records besides,",
-        "those that lie far off, and its loss is that of the others. With a suppressed record counted as if the mean",
-        f"of all had been released for it, `{BY_K}` has of its loss {_geometric([row.of_all[BY_K] for row in rows]):.2f}, at worst",
-        f"{max(row.of_all[BY_K] for row in rows):.2f}. These settings, as above and so counted:",
+        "those that lie far off, and its loss is that of the others. With a suppressed record counted as if the",
+        f"mean of all had been released for it, `{BY_K}` has {_geometric([row.of_all[BY_K] for row in rows]):.2f} of its",
+        f"loss, at worst {max(row.of_all[BY_K] for row in rows):.2f}. These settings, as above and so counted:",
         "",
         f"| stream | k | δ | suppressed by `nearest` | by `{BY_K}` | loss | of all |",
         "|---|---|---|---|---|---|---|",
