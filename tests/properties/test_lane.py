@@ -73,6 +73,7 @@ def policy_of(
     max_delay_s: float | None,
     max_share: float,
     rule: str = "nearest",
+    release: str = "cluster",
     **options: object,
 ) -> Policy:
     return Policy.from_document(
@@ -84,7 +85,7 @@ def policy_of(
                     "n": {"role": "confidential", "type": "integer"},
                 },
                 "privacy": {"k": k, "max_share": max_share, **options},
-                "stream": {"delta": delta, "max_delay_s": max_delay_s, "rule": rule},
+                "stream": {"delta": delta, "max_delay_s": max_delay_s, "rule": rule, "release": release},
                 "steering": {"position": position},
             }
         )
@@ -122,6 +123,7 @@ def random_policy(random: Random) -> Policy:
         dominance=dominance,
         rule=random.choice(["nearest", "greedy", "awo", "block"]) if dominance is None else "nearest",
         min_population=random.choice([None, k]) if delta >= k else None,
+        release=random.choice(["cluster", "ordered"]),
     )
 
 
@@ -192,7 +194,29 @@ def live_and_judge(seed: int) -> Counter[str]:
         again = clusters[number]
         assert (again.rows, again.places) == (cluster.rows, cluster.places), "a second try decided otherwise"
     surplus = 0 if rule is None else len(too_many(log, rule))
-    return Counter(clusters=len(clusters), aborted=len(aborted), surplus=surplus)
+    in_turn = judge_turns(topic, clusters) if policy.streaming().is_ordered else 0
+    return Counter(clusters=len(clusters), aborted=len(aborted), surplus=surplus, in_turn=in_turn)
+
+
+def judge_turns(topic: Topic, clusters: dict[int, Cluster]) -> int:
+    """See that each record left at its own place, once; how many did so away from others of their cluster."""
+    slots = sorted(slot for cluster in clusters.values() for slot in zip(cluster.places, cluster.rows, strict=True))
+    rows = [row for _, row in slots]
+    assert [row for outbox in topic.committed for row in outbox.rows] == rows, "the output is not in the input's order"
+    for outbox in topic.aborted:
+        starts = range(len(rows) - len(outbox.rows) + 1)
+        assert any(rows[start : start + len(outbox.rows)] == outbox.rows for start in starts), (
+            "it left otherwise before"
+        )
+    left: list[tuple[int, bytes]] = []
+    apart = 0
+    for outbox in topic.committed:
+        left += slots[len(left) : len(left) + len(outbox.rows)]
+        places = {place for place, _ in left}
+        apart += sum(
+            0 < len(places.intersection(cluster.places)) < len(cluster.places) for cluster in clusters.values()
+        )
+    return apart
 
 
 def too_many(log: list[Message], rule: PerSubject) -> list[int]:
@@ -212,6 +236,7 @@ def test_each_offset_has_one_fate_and_crashes_repeat_the_same_clusters() -> None
     assert happened["clusters"] > 3000
     assert happened["aborted"] > 700, "hardly any crash fell between a decision and its commit"
     assert happened["surplus"] > 600, "hardly anybody came too often"
+    assert happened["in_turn"] > 1000, "hardly any commit fell between the records of a cluster"
 
 
 def test_a_flood_from_the_far_future_needs_no_list(monkeypatch: pytest.MonkeyPatch) -> None:

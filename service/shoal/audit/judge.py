@@ -7,15 +7,16 @@ from pathlib import Path
 
 from shoal.audit.accounts import Facts, balance_references, balance_summary, doubts_about_reading
 from shoal.audit.arithmetic import Grid
-from shoal.audit.clusters import Clusters, judge_clusters
+from shoal.audit.clusters import Cluster, Clusters, judge_clusters
 from shoal.audit.measures import judge_unchanged, look_at_unchanged, measure
 from shoal.audit.options import judge_options, not_seen
 from shoal.audit.originals import Originals, read_originals
 from shoal.audit.reading import File, Form
-from shoal.audit.rebuild import judge_blindly, rebuild
+from shoal.audit.rebuild import REMEDY, judge_blindly, rebuild
 from shoal.audit.releases import Release, read_release
 from shoal.audit.rows import compare_rows, judge_order
 from shoal.audit.tally import Tally
+from shoal.audit.turns import judge_turns
 from shoal.audit.verdict import NOT_SHOWN, Verdict
 from shoal.audit.witness import Named, Reference, Summary, read_evidence, read_quarantine, read_summary
 from shoal.errors import InputError
@@ -91,7 +92,8 @@ def verify(
     witness = None if evidence is None else list(read_evidence(Path(evidence)))
     tables = policy.stream is None if table is None else table
     grids = [Grid(attribute, table=tables) for attribute in policy.quasi_identifiers]
-    release = read_release(policy, target, grids, original=source.form, wrapped=wrapped)
+    in_turn = not tables and policy.streaming().is_ordered
+    release = read_release(policy, target, grids, original=source.form, wrapped=wrapped, keeps_texts=in_turn)
     by_line = bool(len(release)) and not release.wrapped
     originals = read_originals(policy, source, target.form, wrapped=wrapped, by_line=by_line)
     if len(release) and release.wrapped != originals.wrapped:
@@ -99,7 +101,10 @@ def verify(
             f"{released}: the export of a topic can only be compared with another; give two exports or none"
         )
     case = _Case(policy, originals, release, grids)
-    case.examine(witness, keeps_order=said is not None and said.get("keep_order") is True)
+    if in_turn:
+        case.examine_turns(witness, complete=complete)
+    else:
+        case.examine(witness, keeps_order=said is not None and said.get("keep_order") is True)
     if quarantine is not None or complete:
         references = [] if quarantine is None else list(read_quarantine(Path(quarantine)))
         case.reach(references)
@@ -149,13 +154,26 @@ class _Case:
             self._clusters = None
             self.doubts.append(rebuilt.doubt)
 
+    def examine_turns(self, witness: list[Named] | None, *, complete: bool) -> None:
+        """Judge rows that leave one by one: without evidence nobody can say who belongs together."""
+        if witness is None:
+            self.doubts.append(f"the rows are in the order of the input, which does not show the clusters: {REMEDY}")
+            return
+        clusters, reveals = self._members(witness), self._policy.streaming().reveal_order
+        self._tallies += judge_turns(self._release, clusters, self._originals, reveals=reveals, complete=complete)
+
     def _judge(self, named: Iterable[Named], *, keeps_order: bool) -> None:
+        clusters = self._members(named)
+        self._tallies += compare_rows(self._release, clusters)
+        self._tallies += judge_order(self._release, clusters, self._originals, keeps_order=keeps_order)
+
+    def _members(self, named: Iterable[Named]) -> list[Cluster]:
+        """Judge who is in the clusters."""
         clusters = judge_clusters(self._policy, self._originals, named, self._grids)
         self._clusters = clusters
         self._tallies += clusters.checks
         self._tallies += judge_options(self._policy, self._originals, clusters.found)
-        self._tallies += compare_rows(self._release, clusters.found)
-        self._tallies += judge_order(self._release, clusters.found, self._originals, keeps_order=keeps_order)
+        return clusters.found
 
     def reach(self, references: list[Reference]) -> None:
         """Note how far references go."""

@@ -20,7 +20,7 @@ from shoal.audit.tally import Tally
 from shoal.audit.witness import Named
 from shoal.policy import Policy
 
-__all__ = ["Rebuilt", "judge_blindly", "rebuild"]
+__all__ = ["REMEDY", "Rebuilt", "judge_blindly", "rebuild"]
 
 REMEDY = "give the evidence file (--evidence)"
 

@@ -28,7 +28,7 @@ class Rows:
     """The rows of one partition in their order: ``quasi`` and ``kept`` are what they are compared by.
 
     ``rises[i]`` tells whether row i is not below row i - 1 in byte order; ``lines[i]`` is its number in the
-    file, from 1 (headers do not count).
+    file, from 1 (headers do not count); ``texts`` are the rows as they stand, where asked for.
     """
 
     quasi: list[str] = field(default_factory=list)
@@ -36,6 +36,8 @@ class Rows:
     lines: list[int] = field(default_factory=list)
     rises: bytearray = field(default_factory=bytearray)
     last: str = ""
+    texts: list[str] = field(default_factory=list)
+    keeps_texts: bool = False
 
     def __len__(self) -> int:
         return len(self.quasi)
@@ -48,6 +50,8 @@ class Rows:
         self.quasi.append(quasi)
         self.kept.append(kept)
         self.lines.append(line)
+        if self.keeps_texts:
+            self.texts.append(text)
 
 
 @dataclass(slots=True)
@@ -116,7 +120,13 @@ class _RowReader:
 
 
 def read_release(
-    policy: Policy, file: File, grids: list[Grid], *, original: Form, wrapped: bool | None = None
+    policy: Policy,
+    file: File,
+    grids: list[Grid],
+    *,
+    original: Form,
+    wrapped: bool | None = None,
+    keeps_texts: bool = False,
 ) -> Release:
     """Read the released file and judge every row by itself; ``original`` is the form of what it was made of.
 
@@ -135,5 +145,5 @@ def read_release(
     parts: dict[int, Rows] = {}
     spellers = {a.name: grid.spelled for a, grid in zip(policy.quasi_identifiers, grids, strict=True)}
     for line, (partition, text, record) in enumerate(released_records(file, wrapped=exported, spellers=spellers), 1):
-        parts.setdefault(partition, Rows()).add(line, text, *reader.read(line, text, record))
+        parts.setdefault(partition, Rows(keeps_texts=keeps_texts)).add(line, text, *reader.read(line, text, record))
     return Release(parts, reader.checks, exported)

@@ -4,6 +4,7 @@ from shoal.flow.accounts import Accounts
 from shoal.flow.admission import Admission
 from shoal.flow.partition import BLOCK_RECORDS, Cluster, Flow, Outcome
 from shoal.flow.parts import Choice
+from shoal.flow.slots import Reunion, Slot
 from shoal.flow.table import Release, Table
 from shoal.flow.warm import warm_up
 
@@ -16,6 +17,8 @@ __all__ = [
     "Flow",
     "Outcome",
     "Release",
+    "Reunion",
+    "Slot",
     "Table",
     "warm_up",
 ]

@@ -10,16 +10,17 @@ import numpy as np
 
 from shoal.kernel.arrays import Float64Matrix, Float64Vector, Int64Vector
 
-__all__ = ["Accounts", "Figures"]
+__all__ = ["NOTHING", "Accounts", "Figures"]
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Figures of the clusters of one block (G clusters, E records in all).
+    """Figures of the clusters of one block (G clusters, E records in all), and of the L records that left with it.
 
-    ``size``, ``subjects``, ``heaviest``, ``excess_span``: int64 (G,); ``delay``, ``displacement``: int64 (E,),
-    in records; ``squared``, ``absolute``: float64 (E,), squared Euclidean and Euclidean distance between the
-    record and what was published for it, quasi-identifiers scaled to [0, 1] by their bounds.
+    ``size``, ``subjects``, ``heaviest``, ``excess_span``: int64 (G,); ``delay``, ``displacement``: int64 (L,), in
+    records; where clusters leave as a whole these are the E records, in the same order; ``squared``, ``absolute``:
+    float64 (E,), squared Euclidean and Euclidean distance between the record and what was published for it,
+    quasi-identifiers scaled to [0, 1] by their bounds.
     """
 
     size: Int64Vector
@@ -30,6 +31,11 @@ class Figures:
     displacement: Int64Vector
     squared: Float64Vector
     absolute: Float64Vector
+
+
+_NONE, _NO_LOSS = np.zeros(0, np.int64), np.zeros(0)
+NOTHING = Figures(_NONE, _NONE, _NONE, _NONE, _NONE, _NONE, _NO_LOSS, _NO_LOSS)
+"""Of a block in which nothing was decided."""
 
 
 @dataclass(slots=True)
@@ -44,6 +50,8 @@ class Accounts:
     released: int = 0
     clipped: int = 0
     clusters: int = 0
+    decided: int = 0
+    """Records of these clusters; some of them may have yet to leave."""
     suppressed: Counter[str] = field(default_factory=Counter)
     quarantined: Counter[str] = field(default_factory=Counter)
     _sums: Counter[str] = field(default_factory=Counter)
@@ -58,7 +66,7 @@ class Accounts:
         self._error, self._mean, self._spread = (np.zeros(self.attributes) for _ in range(3))
 
     def add(self, figures: Figures, values: Float64Matrix, published: Float64Matrix) -> Float64Vector:
-        """Add the clusters of one block.
+        """Add the clusters of one block; those of their records that have left are added by `leave`.
 
         Parameters
         ----------
@@ -72,16 +80,20 @@ class Accounts:
         ndarray of float64, shape (d,)
             By how much the total sum of squares of each attribute (own units) grew.
         """
-        released = len(values)
         before = self._spread.copy()
         self._add_loss(values, published)
-        self.released += released
+        self.decided += len(values)
         self.clusters += len(figures.size)
         self._note(size=figures.size, subjects=figures.subjects, excess_span=figures.excess_span)
         self._note(share=figures.heaviest / figures.size)
-        self._note(delay=figures.delay, displacement=figures.displacement)
         self._note(squared=figures.squared, absolute=figures.absolute)
         return self._spread - before
+
+    def leave(self, figures: Figures) -> None:
+        """Add the records that have left."""
+        self.released += len(figures.delay)
+        if len(figures.delay):
+            self._note(delay=figures.delay, displacement=figures.displacement)
 
     def _note(self, **columns: Int64Vector | Float64Vector) -> None:
         """Add columns of one length and type."""
@@ -98,7 +110,7 @@ class Accounts:
         # Means and sums of squares of two parts are put together without a second pass (Chan et al. 1983).
         error = values - published
         self._error += np.einsum("ij,ij->j", error, error)
-        count, before = len(values), self.released
+        count, before = len(values), self.decided
         mean = values.mean(axis=0)
         centred = values - mean
         step = mean - self._mean
@@ -107,18 +119,18 @@ class Accounts:
 
     @property
     def sse(self) -> float:
-        """Sum of squared errors on z-scores (ddof = 0) of the released records."""
+        """Sum of squared errors on z-scores (ddof = 0) of the records of all clusters."""
         varied = self._spread > 0
-        return float((self._error[varied] / self._spread[varied]).sum() * self.released)
+        return float((self._error[varied] / self._spread[varied]).sum() * self.decided)
 
     @property
     def sst(self) -> float:
         """Total sum of squares on z-scores: records times attributes that vary."""
-        return float(np.count_nonzero(self._spread > 0) * self.released)
+        return float(np.count_nonzero(self._spread > 0) * self.decided)
 
     def summary(self, held: int, elapsed_s: float) -> dict[str, Any]:
         """The contract's summary of a stream; figures that do not exist yet are null."""
-        sse, sst = (self.sse, self.sst) if self.released else (None, None)
+        sse, sst = (self.sse, self.sst) if self.decided else (None, None)
         return {
             "records_in": self.records_in,
             "released": self.released,
@@ -134,8 +146,8 @@ class Accounts:
             },
             "subjects": {"min": self._lowest.get("subjects")},
             "share": {"max": self._highest.get("share")},
-            "mse": self._per("squared", self.released),
-            "mae": self._per("absolute", self.released),
+            "mse": self._per("squared", self.decided),
+            "mae": self._per("absolute", self.decided),
             "sse": sse,
             "sst": sst,
             "information_loss": 100 * sse / sst if sse is not None and sst else None,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -12,7 +13,8 @@ from shoal.engine.dominance import dominance_of
 from shoal.engine.embed import Embedding
 from shoal.engine.stream import Decisions, Partitioner
 from shoal.errors import GuaranteeError
-from shoal.flow.accounts import Accounts, Figures
+from shoal.flow.accounts import NOTHING, Accounts, Figures
+from shoal.flow.slots import Arrived, Departed, Reunion, Slot, Slots
 from shoal.kernel.arrays import BoolVector, Float64Matrix, Int64Matrix, Int64Vector
 from shoal.policy import Policy
 from shoal.records import Block, RecordEncoder
@@ -32,7 +34,8 @@ class Cluster(NamedTuple):
     """A cluster that has been decided on.
 
     ``places`` are the members' offsets (or line numbers), ascending; ``rows`` their published bytes, sorted:
-    the two orders have nothing to do with each other. ``number`` counts clusters of the partition from 0.
+    the two orders have nothing to do with each other, unless the policy says to reveal the order. ``number`` counts
+    clusters of the partition from 0.
     """
 
     number: int
@@ -46,8 +49,9 @@ class Cluster(NamedTuple):
 class Outcome:
     """What one block led to.
 
-    Clusters in order of decision, offsets suppressed, the clusters' figures (None without a cluster), by how
-    much the total sum of squares grew (scaled to [0, 1]), and how many clusters left because of ``reach``.
+    Clusters in order of decision, offsets suppressed, the figures (None where nothing was decided and nothing left),
+    by how much the total sum of squares grew (scaled to [0, 1]), and how many clusters left because of ``reach``.
+    ``slots``: what leaves now, in the order of the input; None: the clusters do, as a whole.
     """
 
     clusters: list[Cluster]
@@ -55,6 +59,14 @@ class Outcome:
     figures: Figures | None = None
     spread: float = 0.0
     early: int = 0
+    slots: list[Slot] | None = None
+
+    @property
+    def left(self) -> list[int]:
+        """Offsets of the records that leave now."""
+        if self.slots is not None:
+            return [slot.place for slot in self.slots]
+        return [place for cluster in self.clusters for place in cluster.places]
 
 
 class Flow:
@@ -70,15 +82,26 @@ class Flow:
         Most offsets between the oldest held record and the newest; the oldest expires early beyond it.
     clusters : int
         Clusters decided before this process: the number of the next one.
+    reunion : Reunion, optional
+        Clusters decided before this process of which somebody has yet to leave.
 
     Notes
     -----
     Guarantees: a record leaves once, in a cluster that `engine.guarantee` has counted again, or it is
     suppressed; decisions depend on the records and their offsets and timestamps only, never on how they were
-    cut into blocks. Memory: values, offsets and kept fields of ``delta`` records and two blocks.
+    cut into blocks. Memory: values, offsets and kept fields of ``delta`` records and two blocks; rows of as many where
+    each record leaves by itself.
     """
 
-    def __init__(self, policy: Policy, encoder: RecordEncoder, *, reach: int = NO_REACH, clusters: int = 0) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        encoder: RecordEncoder,
+        *,
+        reach: int = NO_REACH,
+        clusters: int = 0,
+        reunion: Reunion | None = None,
+    ) -> None:
         stream = policy.streaming()
         self.policy, self.clusters, self._encoder = policy, clusters, encoder
         self._embedding = Embedding.of(policy)
@@ -95,11 +118,13 @@ class Flow:
             min_population=policy.min_population or 0,
             dominance=dominance_of(policy),
         )
-        # A slot is taken again only when its record must have left: delta, this block, and the next.
-        self._slots = 1 << (stream.delta + 2 * BLOCK_RECORDS).bit_length()
-        self._values = np.empty((self._slots, width))
-        self._places = np.full(self._slots, -1, np.int64)
-        self._tails = np.full(self._slots, b"", np.object_)
+        self._slots = Slots(stream.delta, (delay_ms, reach)) if stream.is_ordered else None
+        self._reunion = reunion or Reunion((), 0)
+        # A cell is taken again only when its record must have been decided on: delta, this block, and the next.
+        self._cells = 1 << (stream.delta + 2 * BLOCK_RECORDS).bit_length()
+        self._values = np.empty((self._cells, width))
+        self._marks = np.full((self._cells, 2), -1, np.int64)
+        self._tails = np.full(self._cells, b"", np.object_)
         self._next_position = 0
         self._next_rank = 0
         bounds = [a.bounds or (0.0, 1.0) for a in policy.quasi_identifiers]
@@ -108,8 +133,8 @@ class Flow:
 
     @property
     def held(self) -> int:
-        """Number of records waiting for their cluster."""
-        return self._partitioner.held
+        """Number of records waiting to leave."""
+        return self._partitioner.held + (0 if self._slots is None else len(self._slots))
 
     @property
     def is_populous(self) -> bool:
@@ -127,46 +152,60 @@ class Flow:
         marks : ndarray of int64, shape (n, 2)
             Event clock (ms, never falling; 0 where there is none) and offset of each record.
         fresh : ndarray of bool, shape (n,), optional
-            False for a record that was resolved before a restart: it takes its position, and nothing else.
+            False for a record that was resolved or decided on before a restart: it takes its position, and nothing
+            else, but for a member of a cluster that is to be made again.
         """
         count = len(block.values)
         if count > BLOCK_RECORDS:
             raise GuaranteeError("a block is larger than the space kept for it; nothing was sent")
         positions = np.arange(self._next_position, self._next_position + count)
         self._next_position += count
+        if self._reunion:
+            self._reunite(block, positions, marks)
         chosen = slice(None) if fresh is None or fresh.all() else np.flatnonzero(fresh)
         positions = positions[chosen]
         self._next_rank += count - len(positions)
-        values = block.values[chosen]
-        slots = positions & (self._slots - 1)
-        self._values[slots] = values
-        self._places[slots] = marks[chosen, 1]
+        values, marks = block.values[chosen], marks[chosen]
+        cells = positions & (self._cells - 1)
+        self._values[cells] = values
+        self._marks[cells] = marks
         tails = np.empty(count, np.object_)
         tails[:] = block.tails
-        self._tails[slots] = tails[chosen]
+        self._tails[cells] = tails[chosen]
         amounts = None if self.policy.dominance is None else values
         decided = self._partitioner.push(
-            self._embedding.coordinates(values), block.subjects[chosen], positions, marks[chosen], amounts
+            self._embedding.coordinates(values), block.subjects[chosen], positions, marks, amounts
         )
-        return self._outcome(decided)
+        outcome = self._outcome(decided)
+        if self._slots is None:
+            return outcome
+        held = self._partitioner.held_positions()
+        departed = self._slots.due(positions, marks, int(held[0]) if len(held) else self._next_position)
+        return self._departing(outcome, departed)
 
     def flush(self) -> Outcome:
         """Let everything held leave, as at the end of a stream; suppress it if the policy asks for more people."""
-        return self._outcome(self._partitioner.flush())
+        outcome = self._outcome(self._partitioner.flush())
+        if self._slots is None:
+            return outcome
+        return self._departing(outcome, self._slots.all(self._partitioner.next_position - 1))
+
+    # ------------------------------------------------------------------ clusters
 
     def _outcome(self, decided: Decisions) -> Outcome:
-        suppressed = self._places[decided.suppressed & (self._slots - 1)].tolist()
+        """What was decided, as if it left at once."""
+        suppressed = self._marks[decided.suppressed & (self._cells - 1), 1].tolist()
         if suppressed:
             self.accounts.suppressed["suppressed"] += len(suppressed)
         if len(decided.offsets) == 1:
             self._next_rank += len(suppressed)
             return Outcome([], suppressed)
-        slots = decided.positions & (self._slots - 1)
-        values = self._values[slots]
+        cells = decided.positions & (self._cells - 1)
+        values = self._values[cells]
         texts, published = self._embedding.published(values, decided.offsets)
         bounds = decided.offsets.tolist()
-        rows = self._encoder.rows(texts, self._tails[slots].tolist(), bounds)
-        places = self._places[slots].tolist()
+        rows = self._rows(texts, self._tails[cells].tolist(), bounds)
+        places = self._marks[cells, 1].tolist()
         clusters = [
             Cluster(self.clusters + number, places[start:end], rows[start:end], tuple(texts[number]), subjects)
             for number, ((start, end), subjects) in enumerate(
@@ -177,8 +216,19 @@ class Flow:
         spread = published.repeat(np.diff(decided.offsets), axis=0)
         figures = self._figures(decided, values, spread)
         grown = self.accounts.add(figures, values, spread)
+        if self._slots is None:
+            self.accounts.leave(figures)
+        else:
+            self._slots.put(decided.positions, self._marks[cells], map(Slot, places, rows))
         early = int(np.count_nonzero(decided.causes == _BY_PLACE))
         return Outcome(clusters, suppressed, figures, float((grown / self._span**2).sum()), early)
+
+    def _rows(self, texts: list[list[str]], tails: list[bytes], bounds: list[int]) -> list[bytes]:
+        """Published bytes, in the order of the members' places: dealt, unless the policy reveals the order."""
+        if not self.policy.streaming().reveal_order:
+            return self._encoder.rows(texts, tails, bounds)
+        own = [text for text, (start, end) in zip(texts, pairwise(bounds), strict=True) for _ in range(start, end)]
+        return self._encoder.rows(own, tails, range(len(tails) + 1))
 
     def _figures(self, decided: Decisions, values: Float64Matrix, published: Float64Matrix) -> Figures:
         sizes = np.diff(decided.offsets)
@@ -198,6 +248,38 @@ class Flow:
             displacement=_absolute(ranks - decided.positions),
             squared=squared,
             absolute=np.sqrt(squared),
+        )
+
+    # ------------------------------------------------------------------ one by one
+
+    def _departing(self, outcome: Outcome, departed: Departed) -> Outcome:
+        """The same clusters, but what leaves is what is due; in order, so that nobody has moved."""
+        slots, delays = departed
+        figures = replace(outcome.figures or NOTHING, delay=delays, displacement=np.zeros_like(delays))
+        self.accounts.leave(figures)
+        has_news = bool(slots or outcome.clusters)
+        return replace(outcome, figures=figures if has_news else None, slots=slots)
+
+    def _reunite(self, block: Block, positions: Int64Vector, marks: Int64Matrix) -> None:
+        """Make clusters again whose members have all come."""
+        for i in np.flatnonzero(self._reunion.are_awaited(marks[:, 1])).tolist():
+            members = self._reunion.take(
+                Arrived(int(marks[i, 1]), int(positions[i]), marks[i], block.values[i], block.tails[i])
+            )
+            if members is not None:
+                self._put_again(members)
+
+    def _put_again(self, members: Sequence[Arrived]) -> None:
+        texts, _ = self._embedding.published(np.array([one.values for one in members]), np.array([0, len(members)]))
+        rows = self._rows(texts, [one.tail for one in members], [0, len(members)])
+        left = sum(one.place < self._reunion.frontier for one in members)
+        waiting = members[left:]
+        if self._slots is None:
+            raise GuaranteeError("clusters leave as a whole, and a part of one has left before; nothing was sent")
+        self._slots.put(
+            np.array([one.position for one in waiting]),
+            np.array([one.marks for one in waiting]),
+            [Slot(one.place, row) for one, row in zip(waiting, rows[left:], strict=True)],
         )
 
 

@@ -81,8 +81,9 @@ async def partitions_of(client: AIOKafkaAdminClient) -> dict[str, list[int]]:
 
 
 def _about_policy(policy: Policy) -> Iterator[Fault]:
+    stream = policy.streaming()
     try:
-        largest_span(policy.streaming().delta, BLOCK_RECORDS)
+        largest_span(stream.delta, BLOCK_RECORDS, promised=policy.k if stream.is_ordered else 0)
     except InputError as error:
         yield Fault((), str(error))
 

@@ -121,6 +121,8 @@ def settle(progress: Progress, stamps: Stamps, block: Block, begin: int, now_ms:
     before = np.concatenate(([progress.clock], clock[:-1]))
     progress.clock = int(clock[-1])
     progress.read(offsets[is_open].tolist(), timestamps[is_open].tolist(), before[is_open].tolist(), now_ms)
+    if progress.promises.is_restoring:
+        progress.promises.read_again(offsets.tolist(), timestamps.tolist(), before.tolist(), now_ms)
     return Fates(
         chosen=pushed[block.index],
         fresh=is_open[pushed],

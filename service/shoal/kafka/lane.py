@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import numpy as np
 
-from shoal.errors import GuaranteeError
-from shoal.flow import BLOCK_RECORDS, Admission, Cluster, Flow, Outcome
+from shoal.errors import GuaranteeError, InputError
+from shoal.flow import BLOCK_RECORDS, Admission, Cluster, Flow, Outcome, Reunion
 from shoal.kafka.fates import AHEAD_MS, Message, Stamps, settle
 from shoal.kafka.metadata import Commit, largest_span
 from shoal.kafka.outgoing import Outgoing, Sink
@@ -60,8 +60,10 @@ class Lane:
         self._interval_s = interval_s
         delay_s = policy.streaming().max_delay_s
         self._max_delay_ms = None if delay_s is None else delay_s * 1000
-        reach = largest_span(policy.streaming().delta, BLOCK_RECORDS)
-        self._flow = Flow(policy, Encoder(policy), reach=reach, clusters=commit.snapshot.clusters)
+        stream, state = policy.streaming(), commit.snapshot
+        reach = largest_span(stream.delta, BLOCK_RECORDS, promised=policy.k if stream.is_ordered else 0)
+        reunion = Reunion(state.promised, state.frontier)
+        self._flow = Flow(policy, Encoder(policy), reach=reach, clusters=state.clusters, reunion=reunion)
         # The client revokes partitions in a task of its own, while the loop may be in the middle of a block.
         self._turn = asyncio.Lock()
         self._is_closed = False
@@ -226,6 +228,12 @@ class Lane:
 
     def _give_up_vanished(self, before: int) -> None:
         """Held records that compaction took before they came again can never be released: say so."""
+        if self.progress.promises.has_lost(before):
+            raise InputError(
+                f"{self.topic}-{self.partition}: records of a cluster of which a part has left are no longer in the "
+                "log (compaction?): the rest of it cannot be released; start with --skip-to-end to go on at the end "
+                "and count the gap"
+            )
         self._suppress(self.progress.vanished(before))
 
     def _suppress(self, offsets: list[int]) -> None:
@@ -237,8 +245,12 @@ class Lane:
 
     def _decided(self, outcome: Outcome) -> None:
         progress = self.progress
-        places = [place for cluster in outcome.clusters for place in cluster.places]
-        seen = progress.resolve(places)
+        if outcome.slots is None:
+            seen = progress.resolve(outcome.left)
+        else:
+            for cluster in outcome.clusters:
+                progress.promise(cluster.places)
+            seen = progress.promises.leave(outcome.left)
         progress.clusters += len(outcome.clusters)
         if self._hand is not None:
             self._unseen += outcome.clusters

@@ -168,7 +168,7 @@ class Lanes:
         if found.skipped is not None:
             metrics.skipped.labels(place.topic, place.partition).inc(found.skipped)
             log.warning("skipped to the end", skipped=found.skipped, **about)
-        log.info("took over", held=len(state.held), **about)
+        log.info("took over", held=state.waiting, **about)
 
     def show(self, place: TopicPartition, lane: Lane, end: int | None) -> None:
         """Put into metrics and health how a lane stands; ``end`` is where its log ends, if that is known."""

@@ -1,7 +1,8 @@
 """A snapshot of progress as the text that Kafka keeps beside a committed offset, and its size limits.
 
 Layout: ``shoal1:`` and base64 of version, fields as varints, fingerprint, course, held offsets, CRC-32. The held
-offsets are a bitmap or gaps as varints, whichever is smaller. Nothing in it depends on what a record says but what was
+offsets are a bitmap or gaps as varints, whichever is smaller; where clusters are promised their members are among
+them, and behind them stands who is with whom (`labels`). Nothing in it depends on what a record says but what was
 published: offsets, broker timestamps, counters, and the course (`flow.course`), for which version 3 is written; without
 one it is version 2, which older workers read. The checksum also covers topic, partition and offset, so that
 metadata copied to another place is refused. `seal` writes the same bytes encrypted.
@@ -10,11 +11,14 @@ metadata copied to another place is refused. `seal` writes the same bytes encryp
 from __future__ import annotations
 
 import base64
+import itertools
 import zlib
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from shoal.errors import InputError
+from shoal.kafka.labels import most_label_bytes, pack_labels, unpack_labels
 from shoal.kafka.progress import VOID_LIMIT, Anchor, Snapshot
 
 __all__ = [
@@ -47,11 +51,11 @@ with and without a key: who gives one later changes nothing of what is decided."
 _FINGERPRINT_BYTES = 8
 _CRC_BYTES = 4
 _VARINT_BYTES = 10
-# version, coding, eight varints of at most ten bytes, fingerprint, checksum, and the list of void offsets.
-_HEADER_BYTES = 2 + 8 * _VARINT_BYTES + _FINGERPRINT_BYTES + _CRC_BYTES + 1 + VOID_LIMIT * 5
+# version, coding, ten varints of at most ten bytes, fingerprint, checksum, and the list of void offsets.
+_HEADER_BYTES = 2 + 10 * _VARINT_BYTES + _FINGERPRINT_BYTES + _CRC_BYTES + 1 + VOID_LIMIT * 5
 _BODY_BYTES = SEALED_BYTES - 1 - _HEADER_BYTES
 _COURSE_LENGTH_BYTES = 2
-_BITMAP, _GAPS = 0, 1
+_BITMAP, _GAPS, _PROMISED = 0, 1, 2
 _VERSION, _VERSION_WITH_COURSE = 2, 3
 
 
@@ -134,9 +138,10 @@ def from_base64(text: str) -> bytes:
 def pack(commit: Commit) -> bytes:
     """Write a commit as bytes; where it stands (topic, partition, watermark) is left out."""
     state = commit.snapshot
-    coding, held = _pack(state.held)
+    coding, held = _pack(tuple(sorted((*state.held, *itertools.chain(*state.promised)))))
     anchor = state.anchor
-    body = bytearray([_VERSION_WITH_COURSE if state.course else _VERSION, coding])
+    version = _VERSION_WITH_COURSE if state.course else _VERSION
+    body = bytearray([version, coding | (_PROMISED if state.promised else 0)])
     for number in (
         state.next_offset - state.watermark,
         state.clock + 1,
@@ -152,6 +157,9 @@ def pack(commit: Commit) -> bytes:
     if state.course:
         body += _varint(len(state.course)) + state.course
     body += _varint(len(state.void)) + b"".join(map(_varint, _gaps(state.void, state.watermark)))
+    if state.promised:
+        body += _varint(_zigzag(state.frontier - state.watermark)) + _varint(len(held))
+        held += pack_labels(state.held, state.promised)
     body += held
     return bytes(body)
 
@@ -171,8 +179,11 @@ def unpack(body: bytes, watermark: int) -> Commit:
     fingerprint = numbers.take_bytes(_FINGERPRINT_BYTES).hex()
     course = numbers.take_bytes(numbers.take()) if body[0] == _VERSION_WITH_COURSE else b""
     void = tuple(_from_gaps([numbers.take() for _ in range(numbers.take())], watermark))
-    held = _unpack(body[1], body[numbers.place :], watermark)
-    if held and (held[0] != watermark or held[-1] >= watermark + ahead):
+    frontier = watermark + _unzigzag(numbers.take()) if body[1] & _PROMISED else 0
+    size = numbers.take() if body[1] & _PROMISED else len(body) - numbers.place
+    listed = _unpack(body[1] & ~_PROMISED, numbers.take_bytes(size), watermark)
+    held, promised = unpack_labels(body[numbers.place :], listed) if body[1] & _PROMISED else (listed, ())
+    if listed and (listed[0] != watermark or listed[-1] >= watermark + ahead):
         raise ValueError
     snapshot = Snapshot(
         watermark=watermark,
@@ -185,11 +196,13 @@ def unpack(body: bytes, watermark: int) -> Commit:
         anchor=None if anchor_offset == 0 else Anchor(watermark + _unzigzag(anchor_offset - 1), _unzigzag(anchor_time)),
         origin=watermark - since,
         course=course,
+        promised=promised,
+        frontier=frontier,
     )
     return Commit(snapshot, fingerprint, at)
 
 
-def largest_span(delta: int, slack: int, course: int = 0) -> int:
+def largest_span(delta: int, slack: int, course: int = 0, promised: int = 0) -> int:
     """Most offsets between the oldest held record and the newest, so that metadata always fits.
 
     Parameters
@@ -200,6 +213,9 @@ def largest_span(delta: int, slack: int, course: int = 0) -> int:
         Records that may be read and not yet decided on at a commit (one block).
     course : int
         Most bytes of the course; 0 where the policy keeps none.
+    promised : int
+        Records leave one by one, in clusters of at least so many: those that have left are listed until the last one
+        of their cluster has, up to 2 delta. 0: clusters leave as a whole.
 
     Returns
     -------
@@ -211,20 +227,40 @@ def largest_span(delta: int, slack: int, course: int = 0) -> int:
     InputError
         If delta alone, without any hole in the log, can pass the limit.
     """
-    held = delta + 1 + slack
-    room = _BODY_BYTES - (course + _COURSE_LENGTH_BYTES if course else 0)
-    if room <= 0:
+    turns, room = 2 if promised else 1, _room(delta, slack, course, promised)
+    if _room(0, slack, course, 0) <= 0:
         raise InputError("the ranges of so many attributes do not fit into the group's metadata: give their bounds")
-    if _most_bytes(held, held) > room:
-        most = room * 8 - slack - 2
-        raise InputError(f"stream.delta: {delta} does not fit into the group's metadata; at most {most}")
-    low, high = held, UNLIMITED
-    if _most_bytes(held, high) <= room:
+    if not _fits(delta, slack, course, promised):
+        deltas = range(min(delta, 8 * _BODY_BYTES))
+        most = bisect_left(deltas, True, key=lambda other: not _fits(other, slack, course, promised)) - 1
+        raise InputError(
+            f"stream.delta: {delta} does not fit into the group's metadata; at most {most}"
+            + (" with stream.release: ordered" if promised else "")
+        )
+    listed = _listed(delta, slack, promised)
+    low, high = listed, UNLIMITED
+    if _most_bytes(listed, high) <= room:
         return UNLIMITED
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if _most_bytes(held, middle) <= room else (low, middle)
-    return low - slack
+        low, high = (middle, high) if _most_bytes(listed, middle) <= room else (low, middle)
+    return (low - slack) // turns
+
+
+def _listed(delta: int, slack: int, promised: int) -> int:
+    """Most offsets that are listed."""
+    return (2 if promised else 1) * (delta + 1) + slack
+
+
+def _room(delta: int, slack: int, course: int, promised: int) -> int:
+    """Bytes there are for them."""
+    labels = most_label_bytes(_listed(delta, slack, promised), 2 * (delta + 1), promised) if promised else 0
+    return _BODY_BYTES - labels - (course + _COURSE_LENGTH_BYTES if course else 0)
+
+
+def _fits(delta: int, slack: int, course: int, promised: int) -> bool:
+    listed = _listed(delta, slack, promised)
+    return _most_bytes(listed, listed) <= _room(delta, slack, course, promised)
 
 
 def _most_bytes(held: int, span: int) -> int:

@@ -117,10 +117,14 @@ class Outgoing:
         return rows >= FULL_ROWS or size >= FULL_BYTES or len(self._parcels) >= FULL_PARCELS
 
     def add(self, outcome: Outcome, held_s: Float64Vector) -> None:
-        """Take decided clusters; ``held_s`` is how long each of their records was held."""
+        """Take decided clusters, and what leaves; ``held_s`` is how long each record that leaves was held."""
         self._outbox.clusters += outcome.clusters
         self._rows += len(held_s)
-        self._bytes += sum(sum(map(len, cluster.rows)) for cluster in outcome.clusters)
+        if outcome.slots is None:
+            self._bytes += sum(sum(map(len, cluster.rows)) for cluster in outcome.clusters)
+        else:
+            self._outbox.rows += [slot.row for slot in outcome.slots]
+            self._bytes += sum(len(slot.row) for slot in outcome.slots)
         if outcome.figures is not None:
             self._figures.append((outcome.figures, outcome.spread, held_s))
 

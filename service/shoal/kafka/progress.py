@@ -3,9 +3,12 @@
 An offset has exactly one fate. It is *unread* (at or after ``next_offset``), *held* (read, waiting for its
 cluster) or *resolved* (released, suppressed, quarantined, or a hole in the log). Resolving is final, and an
 offset that is not held cannot be resolved: this is where a second release would have to pass, and cannot.
+Where records leave in order there is a step between the two: *promised*, its cluster is decided on and it leaves at
+its own time (`promises`).
 
-What is committed is the low watermark (the oldest held offset, or the next one to read) and, beside it, the
-held offsets above it. A restart reads again from the watermark and takes only what is unread or held.
+What is committed is the low watermark (the oldest offset that is held or in a cluster of which somebody has yet to
+leave, or the next one to read) and, beside it, those offsets above it. A restart reads again from the watermark and
+takes only what is unread or held, and the members of promised clusters, to make the same clusters of them.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.errors import GuaranteeError, InputError
+from shoal.kafka.promises import Promises
 from shoal.kernel.arrays import BoolVector, Int64Vector
 
 __all__ = ["UNKNOWN", "VOID_LIMIT", "Anchor", "AnotherLogError", "Held", "Progress", "Snapshot"]
@@ -77,7 +81,7 @@ class Snapshot:
     next_offset : int
         First offset never read.
     held : tuple of int
-        Held offsets, ascending; the first one is the watermark (or none is held).
+        Held offsets, ascending.
     void : tuple of int
         Offsets above the watermark that were well formed and refused by the clock: they took no position.
     clock : int
@@ -92,6 +96,11 @@ class Snapshot:
         No record before this offset was ever released by this group; 0 if that is not known.
     course : bytes
         What earlier decisions leave to later ones, as `flow.course` writes it; empty where the policy keeps nothing.
+    promised : tuple of tuple of int
+        Clusters of which somebody has yet to leave, by their first offset; ascending in each. The watermark is the
+        first offset that is held or promised.
+    frontier : int
+        What is promised before this offset has left; 0 where nothing is promised.
     """
 
     watermark: int
@@ -104,13 +113,27 @@ class Snapshot:
     anchor: Anchor | None = None
     origin: int = 0
     course: bytes = b""
+    promised: tuple[tuple[int, ...], ...] = ()
+    frontier: int = 0
+
+    @property
+    def waiting(self) -> int:
+        """Records that were read and have neither left nor been given up."""
+        return len(self.held) + sum(offset >= self.frontier for members in self.promised for offset in members)
 
     def covers(self, other: Snapshot) -> bool:
-        """Whether everything that the other has resolved is resolved here too."""
+        """Whether everything that the other has resolved or decided on is so here too."""
         if self.next_offset < other.watermark:
             return False
         still_open = [offset for offset in self.held if offset < other.next_offset]
-        return set(other.held).issuperset([*still_open, *range(self.next_offset, other.next_offset)])
+        if not set(other.held).issuperset([*still_open, *range(self.next_offset, other.next_offset)]):
+            return False
+        # A cluster of which somebody has yet to leave here: the other has it too, or has not decided on it.
+        waiting = [members for members in self.promised if members not in other.promised]
+        held = set(other.held)
+        return all(held.issuperset(members) for members in waiting) and (
+            not self.promised or self.frontier >= other.frontier
+        )
 
 
 @dataclass(slots=True)
@@ -127,6 +150,7 @@ class Progress:
     drain: int | None = None
     origin: int = 0
     course: bytes = b""
+    promises: Promises = field(default_factory=Promises)
     _held: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     _void: dict[int, int] = field(default_factory=dict)
     _void_before: frozenset[int] = frozenset()
@@ -148,39 +172,43 @@ class Progress:
             drain=snapshot.drain,
             origin=snapshot.origin,
             course=snapshot.course,
+            promises=Promises.restore(snapshot.promised, snapshot.frontier),
             _void_before=frozenset(snapshot.void),
             _horizon=horizon,
             _unseen=dict.fromkeys(snapshot.held),
         )
-        # In order of arrival, as reading would have put them: the first key is always the watermark.
+        # In order of arrival, as reading would have put them: the first key is always the oldest.
         progress._held = dict.fromkeys(snapshot.held, (UNKNOWN, snapshot.clock, UNKNOWN))
         progress._last = snapshot.anchor
         return progress
 
     @property
     def watermark(self) -> int:
-        """Oldest held offset, or the next one to read."""
-        return next(iter(self._held), self.next_offset)
+        """Oldest offset that a restart must read again, or the next one to read."""
+        first, promised = next(iter(self._held), self.next_offset), self.promises.oldest
+        return first if promised is None else min(first, promised)
 
     @property
     def held(self) -> int:
-        """Number of held offsets."""
-        return len(self._held)
+        """Number of records that were read and have neither left nor been given up."""
+        return len(self._held) + len(self.promises)
 
     @property
     def oldest(self) -> Held | None:
-        """What is known of the oldest held offset."""
-        first = next(iter(self._held.values()), None)
-        return None if first is None else Held(*first)
+        """What is known of the oldest record that has neither left nor been given up."""
+        first, waiting = next(iter(self._held), None), self.promises.next_to_leave
+        return self._about(first if waiting is None or (first is not None and first < waiting) else waiting)
 
     @property
     def is_replaying(self) -> bool:
-        """Whether records held at the last commit are still to be read again."""
-        return bool(self._unseen)
+        """Whether records held or promised at the last commit are still to be read again."""
+        return bool(self._unseen) or self.promises.is_restoring
 
     @property
     def is_fit_to_commit(self) -> bool:
         """Whether the record at the watermark was read: until then nobody knows the event clock just before it."""
+        if self.promises.is_restoring:
+            return False
         return not self._unseen or next(iter(self._held)) not in self._unseen
 
     def are_held(self, offsets: Int64Vector) -> BoolVector:
@@ -231,7 +259,7 @@ class Progress:
 
     def pass_holes(self, before: int) -> None:
         """Go on to ``before``: everything up to there was delivered, so that what was not read is no record."""
-        if not self._unseen and self.drain is None:
+        if not self.is_replaying and self.drain is None:
             self.next_offset = max(self.next_offset, before)
 
     def vanished(self, before: int) -> list[int]:
@@ -265,6 +293,18 @@ class Progress:
                 self._unseen.pop(offset, None)
         return [held[2] for held in gone if held is not None]
 
+    def promise(self, members: Sequence[int]) -> None:
+        """Decide that these held offsets, ascending, are one cluster; they leave one by one.
+
+        Raises
+        ------
+        GuaranteeError
+            As `resolve`.
+        """
+        known = [self._held.get(offset) for offset in members]
+        self.resolve(members)
+        self.promises.add(members, [about for about in known if about is not None])
+
     def refuse_by_clock(self, offset: int, timestamp: int) -> None:
         """Resolve a held offset that only the wall clock refused, and remember that it took no position."""
         self.resolve((offset,))
@@ -278,7 +318,8 @@ class Progress:
         watermark = self.watermark
         self._void = {offset: timestamp for offset, timestamp in self._void.items() if offset > watermark}
         void = sorted(offset for offset, timestamp in self._void.items() if timestamp <= horizon)
-        oldest = self.oldest
+        oldest = self._about(None if watermark == self.next_offset else watermark)
+        promised = self.promises.clusters
         return Snapshot(
             watermark=watermark,
             next_offset=self.next_offset,
@@ -290,4 +331,12 @@ class Progress:
             anchor=self._last if oldest is None else Anchor(watermark, oldest.timestamp),
             origin=self.origin,
             course=self.course,
+            promised=promised,
+            frontier=self.promises.frontier if promised else 0,
         )
+
+    def _about(self, offset: int | None) -> Held | None:
+        """What is known of an offset that is held or promised."""
+        if offset is None:
+            return None
+        return Held(*(self._held[offset] if offset in self._held else self.promises.known(offset)))

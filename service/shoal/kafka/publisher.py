@@ -31,14 +31,18 @@ class Reference:
 
 @dataclass(slots=True)
 class Outbox:
-    """Decisions that wait for the next transaction."""
+    """Decisions that wait for the next transaction.
+
+    ``rows``: what leaves of clusters, where these do not leave as a whole.
+    """
 
     clusters: list[Cluster] = field(default_factory=list)
     references: list[Reference] = field(default_factory=list)
+    rows: list[bytes] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         """Whether anything waits."""
-        return bool(self.clusters or self.references)
+        return bool(self.clusters or self.references or self.rows)
 
 
 class Publisher:
@@ -65,6 +69,7 @@ class Publisher:
         self, policy: Policy, settings: KafkaSection, partition: int, layout: Layout, *, publishes: bool = True
     ) -> None:
         self._publishes = publishes
+        self._is_ordered = policy.streaming().is_ordered
         self._settings, self._partition, self._partitions = settings, partition, layout.partitions
         self._names = [attribute.name for attribute in policy.quasi_identifiers]
         self._source = TopicPartition(settings.input, partition)
@@ -117,7 +122,7 @@ class Publisher:
         self._is_spent = False
 
     async def _transact(self, outbox: Outbox, offset: OffsetAndMetadata, timestamp: int) -> None:
-        if self._check_first is not None and outbox.clusters:
+        if self._check_first is not None and (outbox.clusters or outbox.rows):
             await self._check_first()
             self._check_first = None
         await self._producer.begin_transaction()
@@ -149,8 +154,9 @@ class Publisher:
         settings, encode = self._settings, msgspec.json.encode
         # The order of clusters must not tell which was decided first.
         clusters = sorted(outbox.clusters, key=lambda cluster: cluster.rows[0])
-        if clusters and self._publishes:
-            yield str(settings.output), [row for cluster in clusters for row in cluster.rows]
+        rows = outbox.rows if self._is_ordered else [row for cluster in clusters for row in cluster.rows]
+        if rows and self._publishes:
+            yield str(settings.output), rows
         if settings.clusters and clusters:
             yield settings.clusters, [self._summary(cluster) for cluster in clusters]
         if settings.evidence and clusters:

@@ -185,6 +185,11 @@ async def _check_anchor(settings: KafkaSection, state: Snapshot, place: TopicPar
 
 
 def _check_policy(commit: Commit, fingerprint: str, where: str, *, drain: bool) -> None:
+    if commit.snapshot.promised and not commit.carries(fingerprint):
+        raise InputError(
+            f"{where}: the policy has changed while clusters of which a part has left are still to be completed: run "
+            "'shoal run POLICY --drain' with the policy as it was first"
+        )
     if commit.snapshot.drain is not None and not commit.carries(fingerprint) and not drain:
         raise InputError(
             f"{where}: the policy has changed while clusters that were decided on are not released yet: run "

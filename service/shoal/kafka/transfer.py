@@ -60,7 +60,7 @@ async def _report(
         return about | {"state": "broken or foreign metadata"}
     state = commit.snapshot
     return about | {
-        "held": len(state.held),
+        "held": state.waiting,
         "last_commit": datetime.fromtimestamp(commit.at / 1000, UTC).isoformat(timespec="milliseconds"),
         "next_offset": state.next_offset,
         "clusters": state.clusters,

@@ -30,7 +30,8 @@ class Desk:
 
     Notes
     -----
-    Guarantee: a cluster is handed to ``target`` in one call, whole, after its evidence.
+    Guarantee: a cluster is handed to ``target`` in one call, whole, after its evidence; where records leave one by
+    one, each of them after it.
     """
 
     encoder: RecordEncoder
@@ -46,7 +47,10 @@ class Desk:
             if self.evidence is not None:
                 line = {"partition": 0, "cluster": cluster.number, "offsets": cluster.places}
                 self.evidence.write(msgspec.json.encode(line) + b"\n")
-            self.target.write(self.encoder.lines(cluster.rows))
+            if outcome.slots is None:
+                self.target.write(self.encoder.lines(cluster.rows))
+        if outcome.slots:
+            self.target.write(self.encoder.lines([slot.row for slot in outcome.slots]))
         told = [*refused, *((place, Reason.SUPPRESSED.value) for place in outcome.suppressed)]
         if self.quarantine is not None and told:
             lines = [{"topic": self.topic, "partition": 0, "offset": place, "reason": why} for place, why in told]
@@ -75,7 +79,7 @@ class Clock:
 
     def forget(self, outcome: Outcome) -> None:
         """Note that these are held no more."""
-        for place in (*outcome.suppressed, *(place for cluster in outcome.clusters for place in cluster.places)):
+        for place in (*outcome.suppressed, *outcome.left):
             self._read.pop(place, None)
 
     def is_overdue(self) -> bool:

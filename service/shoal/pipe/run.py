@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, cast
 
 import numpy as np
 
+from shoal.errors import ConfigError
 from shoal.flow import Accounts, Admission, Flow, Outcome
 from shoal.pipe.bar import bar
 from shoal.pipe.desk import Clock, Desk
@@ -47,6 +48,7 @@ def run_pipe(policy: Policy, files: Files, stop: Event | None = None) -> None:
         Something was about to leave that must not.
     """
     began = time.monotonic()
+    _require_whole_clusters(policy, follows=stop is not None)
     form, target_form = files.stream_forms()
     encoder: RecordEncoder = CsvEncoder(policy) if target_form == "csv" else Encoder(policy)
     flow = Flow(policy, encoder)
@@ -84,6 +86,14 @@ def run_pipe(policy: Policy, files: Files, stop: Event | None = None) -> None:
             summary.write(json.dumps(told, indent=2).encode() + b"\n")
     if follow is not None and follow.fault is not None:
         raise follow.fault
+
+
+def _require_whole_clusters(policy: Policy, *, follows: bool) -> None:
+    if follows and policy.streaming().is_ordered:
+        raise ConfigError(
+            "--follow: cannot keep stream.release: ordered, for after a crash nobody knows who has left with whom; "
+            "use release: cluster, or shoal run"
+        )
 
 
 def _decide(flow: Flow, blocks: Iterator[tuple[Block, list[Any]]], desk: Desk, follow: Followed | None) -> None:

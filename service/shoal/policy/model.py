@@ -76,7 +76,13 @@ class Stream:
     delta: int
     max_delay_s: float | None
     rule: str
-    release: Literal["cluster"]
+    release: Literal["cluster", "ordered"]
+    reveal_order: bool = False
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether each record leaves at its own expiry, in the order of the input."""
+        return self.release == "ordered"
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +161,13 @@ class Policy:
             max_share=max_share,
             stream=None
             if stream is None or stream.delta is None
-            else Stream(stream.delta, _optional_float(stream.max_delay_s), chosen_rule(stream.rule), "cluster"),
+            else Stream(
+                stream.delta,
+                _optional_float(stream.max_delay_s),
+                chosen_rule(stream.rule),
+                stream.release,
+                stream.reveal_order,
+            ),
             position=float(position),
             kafka=document.kafka,
             dominance=_optional_float(privacy.dominance),
@@ -237,6 +249,8 @@ class Policy:
                 "rule": self.stream.rule,
                 "release": self.stream.release,
             }
+            if self.stream.is_ordered:
+                content["stream"]["reveal_order"] = self.stream.reveal_order
         if (self.csv, self.csv_output) != (CsvDialect(), CsvDialect()):
             content["csv"] = asdict(self.csv) | {"output": asdict(self.csv_output)}
         if self.kafka is not None:

@@ -180,8 +180,8 @@ def _stream_rules(document: Document) -> Iterator[Finding]:
     has_dominance = document.privacy is not None and document.privacy.dominance is not None
     if has_dominance and not keeps_dominance(stream.rule):
         yield ("stream", "rule"), "privacy.dominance is kept by rule nearest only; use auto or nearest"
-    if stream.release == "ordered":
-        yield ("stream", "release"), "not yet: release 'ordered' is refused until it exists; use cluster"
+    if stream.reveal_order and stream.release != "ordered":
+        yield ("stream", "reveal_order"), "speaks of release: ordered only; remove it"
     for name, attribute in document.attributes.items():
         numeric = attribute.role == "quasi_identifier" and attribute.scale in {"numeric", None}
         if numeric and attribute.bounds is None:

@@ -102,6 +102,7 @@ class StreamSection(Section):
     max_delay_s: Number | None = None
     rule: Literal["nearest", "greedy", "awo", "block", "auto"] = "auto"
     release: Literal["cluster", "ordered"] = "cluster"
+    reveal_order: bool = False
 
 
 class SteeringSection(Section):
