@@ -95,6 +95,7 @@ class Deployment:
     policy: Path
     k: int
     serial: int = 0
+    is_ordered: bool = False
 
     @classmethod
     async def create(
@@ -117,7 +118,7 @@ class Deployment:
         }
         policy = folder / "policy.yaml"
         policy.write_text(json.dumps(document))
-        return cls(bootstrap, folder, topics, policy, k)
+        return cls(bootstrap, folder, topics, policy, k, is_ordered=stream.get("release") == "ordered")
 
     def worker(self, name: str) -> Worker:
         return Worker(f"{self.topics['input']}-{name}", self.policy, self.bootstrap, self.folder / f"{name}.log")
@@ -202,7 +203,7 @@ async def judge(deployment: Deployment) -> Findings:
         referenced=len(references),
         twice=sum(count - 1 for count in fates.values()),
         lost=len(set(place_of.values()) - set(fates)),
-        small_clusters=sum(is_small(cluster, rows, person_of, deployment.k) for cluster in evidence),
+        small_clusters=sum(is_small(cluster, rows, person_of, deployment) for cluster in evidence),
         clusters=len(evidence),
         aborted_rows=len(aborted),
         aborted_unlike_committed=sum((m.partition, m.value) not in bytes_of for m in aborted),
@@ -223,15 +224,19 @@ async def leaks(deployment: Deployment) -> list[str]:
 
 
 def is_small(
-    cluster: dict[str, Any], rows: dict[tuple[int, int], Message], people: dict[tuple[int, int], str], k: int
+    cluster: dict[str, Any],
+    rows: dict[tuple[int, int], Message],
+    people: dict[tuple[int, int], str],
+    deployment: Deployment,
 ) -> bool:
-    """Whether a cluster has fewer than k people, or members that look different, or do not stand together."""
+    """Whether a cluster has fewer than k people, or members that look different, or do not stand as they should."""
     places = [(cluster["partition"], offset) for offset in cluster["offsets"]]
     members = sorted((rows[place] for place in places), key=lambda message: message.offset)
     looks = {tuple(json.loads(m.value or b"")[name] for name in ("age", "income")) for m in members}
-    together = members[-1].offset - members[0].offset == len(members) - 1
+    # Where each record leaves by itself, the judge of the product sees whether it does so in its turn.
+    together = deployment.is_ordered or members[-1].offset - members[0].offset == len(members) - 1
     in_order = [m.value for m in members] == sorted(m.value or b"" for m in members)
-    return len({people[place] for place in places}) < k or len(looks) != 1 or not together or not in_order
+    return len({people[place] for place in places}) < deployment.k or len(looks) != 1 or not together or not in_order
 
 
 async def export(deployment: Deployment) -> dict[str, Path]:

@@ -409,3 +409,41 @@ async def test_the_same_policy_carries_a_decided_drain_out(bootstrap: str, tmp_p
     await stage.until_resolved(places[:6])
     evidence = [json.loads(message.value or b"") for message in await stage.read("evidence")]
     assert sorted(offset for cluster in evidence for offset in cluster["offsets"]) == [0, 1, 2, 3, 4, 5]
+
+
+async def test_clusters_of_which_a_part_has_left_are_completed_under_their_own_policy_only(
+    bootstrap: str, tmp_path: Path
+) -> None:
+    stage = await Stage.create(bootstrap, tmp_path)
+    stage.document["stream"] |= {"delta": 10, "release": "ordered"}
+    await stage.put(60)
+    async with stage.run() as run:
+        await run.until_read(60)
+
+        async def some_left() -> bool:
+            return 0 < len(await stage.read()) < 60
+
+        await wait_until(some_left, 30, "records that left")
+    state = (await stage.progress()).snapshot
+    assert state.promised, "the worker stopped between two records of a cluster"
+    left = [message.value for message in await stage.read()]
+    own = stage.document["privacy"]["k"]
+    await changed(stage, own + 1)
+    for start in (EARLIEST, Start(drain=True)):
+        words = await refusal(stage, start)
+        assert "still to be completed" in words
+        assert "--drain" in words
+    assert [message.value for message in await stage.read()] == left
+    await changed(stage, own)
+    await stage.drained()
+    everything = await stage.read()
+    assert [message.value for message in everything[: len(left)]] == left
+    places = sorted(stage.place_of[json.loads(message.value or b"")["serial"]] for message in everything)
+    assert len(places) + len(await stage.read("quarantine")) == 60
+    assert not (await stage.progress()).snapshot.promised
+
+
+async def test_a_delta_whose_decisions_do_not_fit_is_refused(bootstrap: str, tmp_path: Path) -> None:
+    stage = await Stage.create(bootstrap, tmp_path)
+    stage.document["stream"] |= {"delta": 5000, "release": "ordered"}
+    assert "with stream.release: ordered" in await refusal(stage)

@@ -127,6 +127,9 @@ def _clusters(stream: Any, policy: str | Path | Policy, to: Any, start: Start, h
     check_policy(known, source)
     host = Host(stream)
     target = None if to is None else to if isinstance(to, str) else to.get_topic_name()
+    if target is None and known.streaming(source).is_ordered:
+        words = "ordered: nothing but a topic has an order in which records could leave; give to=, or use cluster"
+        raise PolicyError([Fault(("stream", "release"), words)], source)
     settings = _settings(known, host, target, source)
     plan = Plan(known, settings, Metrics(), Health(), start, Seal.of(settings))
     return Clusters(host, plan, http, publishes=target is not None)

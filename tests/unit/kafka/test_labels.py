@@ -1,0 +1,155 @@
+"""Who is with whom, in bytes: round trips, sizes, and what must be refused."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from shoal.errors import GuaranteeError, InputError
+from shoal.kafka.labels import most_label_bytes, pack_labels, unpack_labels
+from shoal.kafka.metadata import LIMIT_BYTES, Commit, decode, encode, largest_span
+from shoal.kafka.progress import Progress, Snapshot
+from shoal.kafka.promises import Promises
+from shoal.kafka.seal import Seal
+
+pytestmark = pytest.mark.unit
+
+FINGERPRINT = "ab" * 32
+
+
+@st.composite
+def labelled(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
+    labels = draw(st.lists(st.integers(0, 9), min_size=1, max_size=80))
+    labels[0] = labels[0] or 1
+    offsets = list(itertools.accumulate(draw(st.lists(st.integers(1, 50), min_size=len(labels), max_size=len(labels)))))
+    together: dict[int, list[int]] = {}
+    for offset, label in zip(offsets, labels, strict=True):
+        together.setdefault(label, []).append(offset)
+    alone = tuple(together.pop(0, []))
+    return alone, tuple(sorted(map(tuple, together.values())))
+
+
+@given(labelled())
+def test_what_is_written_is_read_back(given_labels: tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]) -> None:
+    alone, clusters = given_labels
+    listed = sorted((*alone, *itertools.chain(*clusters)))
+    packed = pack_labels(alone, clusters)
+    assert unpack_labels(packed, listed) == (alone, clusters)
+    smallest = min(map(len, clusters))
+    assert len(packed) <= most_label_bytes(len(listed), len(listed) - len(alone), smallest)
+    state = Snapshot(listed[0], listed[-1] + 1, alone, promised=clusters, frontier=listed[0] + 3, clusters=9)
+    text = encode(Commit(state, FINGERPRINT, 5), "t", 1)
+    assert decode(text, "t", 1, listed[0]).snapshot == state
+
+
+@given(labelled(), st.data())
+def test_changed_bytes_are_refused_or_read_as_clusters(
+    given_labels: tuple[tuple[int, ...], tuple[tuple[int, ...], ...]], data: st.DataObject
+) -> None:
+    alone, clusters = given_labels
+    listed = sorted((*alone, *itertools.chain(*clusters)))
+    packed = bytearray(pack_labels(alone, clusters))
+    packed[data.draw(st.integers(0, len(packed) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    try:
+        found = unpack_labels(bytes(packed), listed)
+    except (ValueError, IndexError):
+        return
+    assert sorted((*found[0], *itertools.chain(*found[1]))) == listed
+    assert all(found[1])
+
+
+@pytest.mark.parametrize(("k", "delta"), [(2, 1), (2, 800), (3, 871), (5, 100), (10, 1000), (50, 1273)])
+def test_decisions_on_the_most_records_there_can_be_fit_with_and_without_a_key(k: int, delta: int) -> None:
+    slack = 512
+    step = max(1, largest_span(delta, slack, k) // (delta + 1)) if delta > 600 else 1
+    places = [place * step for place in range(2 * (delta + 1))]
+    count = max(1, len(places) // k)
+    promised = tuple(tuple(places[number::count]) for number in range(count))
+    held = tuple(range(places[-1] + 1, places[-1] + 1 + slack))
+    state = Snapshot(0, held[-1] + 1, held, promised=promised, frontier=places[-1], clock=1 << 41, clusters=1 << 40)
+    commit = Commit(state, FINGERPRINT, 1 << 41)
+    for seal in (Seal("g"), Seal("g", (b"k" * 32,))):
+        text = seal.encode(commit, "t", 0)
+        assert len(text) <= LIMIT_BYTES
+        assert seal.decode(text, "t", 0, 0).snapshot == state
+
+
+def test_a_delta_whose_decisions_do_not_fit_is_refused_with_the_largest_that_does() -> None:
+    with pytest.raises(InputError, match=r"at most 1009 with stream\.release: ordered"):
+        largest_span(1010, 512, 10)
+    assert largest_span(1009, 512, 10) >= 1009
+
+
+# ---------------------------------------------------------------- promises
+
+
+def test_a_record_leaves_once_and_in_its_turn() -> None:
+    promises = Promises()
+    promises.add([1, 4], [(10, 9, 100), (40, 39, 400)])
+    promises.add([2, 3], [(20, 19, 200), (30, 29, 300)])
+    assert promises.leave([1, 2]) == [100, 200]
+    assert (promises.oldest, promises.next_to_leave, len(promises)) == (1, 3, 2)
+    for offset in (1, 2, 9):
+        with pytest.raises(GuaranteeError, match="out of turn"):
+            promises.leave([offset])
+    assert promises.leave([3, 4]) == [300, 400]
+    assert (promises.oldest, promises.next_to_leave, len(promises)) == (None, None, 0)
+
+
+def test_an_offset_is_in_one_cluster() -> None:
+    promises = Promises()
+    promises.add([1, 4], [(0, 0, 0), (0, 0, 0)])
+    with pytest.raises(GuaranteeError, match="two clusters"):
+        promises.add([4, 5], [(0, 0, 0), (0, 0, 0)])
+
+
+def test_nobody_leaves_before_the_members_were_read_again() -> None:
+    promises = Promises.restore([(1, 4)], 2)
+    with pytest.raises(GuaranteeError, match="out of turn"):
+        promises.leave([4])
+    promises.read_again([1, 2, 4], [10, 20, 40], [9, 19, 39], 700)
+    assert not promises.is_restoring
+    assert promises.leave([4]) == [700]
+
+
+def test_the_watermark_stays_at_the_oldest_member_until_its_cluster_has_left() -> None:
+    progress = Progress(0)
+    progress.read(range(5), [10] * 5, [9] * 5, 1)
+    progress.promise([0, 4])
+    progress.promises.leave([0])
+    progress.resolve([1, 2, 3])
+    assert (progress.watermark, progress.held) == (0, 1)
+    snapshot = progress.snapshot()
+    assert (snapshot.promised, snapshot.frontier, snapshot.waiting) == (((0, 4),), 1, 1)
+    again = Progress.restore(snapshot)
+    assert again.is_replaying
+    assert not again.is_fit_to_commit
+    progress.promises.leave([4])
+    assert progress.watermark == 5
+    assert progress.snapshot().frontier == 0
+
+
+HELD = Snapshot(0, 4, (0, 1, 2, 3))
+PROMISED = Snapshot(0, 4, (1, 2), promised=((0, 3),), frontier=0)
+LEFT = Snapshot(0, 4, (1, 2), promised=((0, 3),), frontier=1)
+OTHERWISE = Snapshot(0, 4, (2, 3), promised=((0, 1),), frontier=1)
+DONE = Snapshot(1, 4, (1, 2))
+
+
+@pytest.mark.parametrize(
+    ("saved", "current", "covers"),
+    [
+        (PROMISED, HELD, True),
+        (LEFT, PROMISED, True),
+        (DONE, LEFT, True),
+        (HELD, PROMISED, False),
+        (PROMISED, LEFT, False),
+        (LEFT, DONE, False),
+        (OTHERWISE, LEFT, False),
+        (LEFT, OTHERWISE, False),
+    ],
+)
+def test_nothing_decided_on_is_undone_by_an_import(saved: Snapshot, current: Snapshot, *, covers: bool) -> None:
+    assert saved.covers(current) is covers
