@@ -92,7 +92,7 @@ def verify(
     witness = None if evidence is None else list(read_evidence(Path(evidence)))
     tables = policy.stream is None if table is None else table
     grids = [Grid(attribute, table=tables) for attribute in policy.quasi_identifiers]
-    in_turn = not tables and policy.streaming().is_ordered
+    in_turn = not tables and policy.stream is not None and policy.stream.is_ordered
     release = read_release(policy, target, grids, original=source.form, wrapped=wrapped, keeps_texts=in_turn)
     by_line = bool(len(release)) and not release.wrapped
     originals = read_originals(policy, source, target.form, wrapped=wrapped, by_line=by_line)

@@ -93,7 +93,9 @@ def test_what_is_due_is_what_one_record_after_the_other_would_show(
 ) -> None:
     delta, reach = data.draw(st.integers(1, 8)), (data.draw(st.integers(0, 6)), data.draw(st.integers(1, 12)))
     marks = np.cumsum(np.array(steps), axis=0)
-    count, found, wanted = len(steps), [], []
+    count = len(steps)
+    found: list[tuple[int, int]] = []
+    wanted: list[tuple[int, int]] = []
     slots, waiting, place = Slots(delta, reach), list(range(count)), 0
     while place < count:
         end = data.draw(st.integers(place + 1, count))

@@ -63,7 +63,7 @@ def test_changed_bytes_are_refused_or_read_as_clusters(
 @pytest.mark.parametrize(("k", "delta"), [(2, 1), (2, 800), (3, 871), (5, 100), (10, 1000), (50, 1273)])
 def test_decisions_on_the_most_records_there_can_be_fit_with_and_without_a_key(k: int, delta: int) -> None:
     slack = 512
-    step = max(1, largest_span(delta, slack, k) // (delta + 1)) if delta > 600 else 1
+    step = max(1, largest_span(delta, slack, promised=k) // (delta + 1)) if delta > 600 else 1
     places = [place * step for place in range(2 * (delta + 1))]
     count = max(1, len(places) // k)
     promised = tuple(tuple(places[number::count]) for number in range(count))
@@ -78,8 +78,8 @@ def test_decisions_on_the_most_records_there_can_be_fit_with_and_without_a_key(k
 
 def test_a_delta_whose_decisions_do_not_fit_is_refused_with_the_largest_that_does() -> None:
     with pytest.raises(InputError, match=r"at most 1009 with stream\.release: ordered"):
-        largest_span(1010, 512, 10)
-    assert largest_span(1009, 512, 10) >= 1009
+        largest_span(1010, 512, promised=10)
+    assert largest_span(1009, 512, promised=10) >= 1009
 
 
 # ---------------------------------------------------------------- promises

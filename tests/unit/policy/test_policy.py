@@ -140,7 +140,7 @@ privacy: {k: 1, max_share: 2, l: 3, t: 0.1}
 stream:
   delta: 0
   rule: best
-  release: ordered
+  reveal_order: true
   max_delay_s: -1
 steering:
   position: {target_span: 20}
@@ -171,7 +171,7 @@ extra: 1
         "privacy.t": 13,
         "stream.delta": 15,
         "stream.rule": 16,
-        "stream.release": 17,
+        "stream.reveal_order": 17,
         "stream.max_delay_s": 18,
         "steering.position": 20,
         "steering.dependence": 21,
@@ -179,7 +179,7 @@ extra: 1
         "kafka.retries": 22,
         "extra": 23,
     }
-    later = {"scale", "l", "t", "release", "position", "dependence"}
+    later = {"scale", "l", "t", "position", "dependence"}
     for path, (_, message) in found.items():
         if path.split(".")[-1] in later:
             assert message.startswith("not yet"), path
