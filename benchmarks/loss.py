@@ -167,8 +167,8 @@ def _accounts(rows: list[Row]) -> list[str]:
     return [
         f"In {len(uneven)} of {len(rows)} settings `nearest` suppresses more than {FEWER:.1%} of the records besides,",
         "those that lie far off, and its loss is that of the others. With a suppressed record counted as if the",
-        f"mean of all had been released for it, `{BY_K}` has {_geometric([row.of_all[BY_K] for row in rows]):.2f} of its",
-        f"loss, at worst {max(row.of_all[BY_K] for row in rows):.2f}. These settings, as above and so counted:",
+        f"mean of all had been released for it, `{BY_K}` has {_geometric([row.of_all[BY_K] for row in rows]):.2f} of",
+        f"its loss, at worst {max(row.of_all[BY_K] for row in rows):.2f}. These settings, as above and so counted:",
         "",
         f"| stream | k | δ | suppressed by `nearest` | by `{BY_K}` | loss | of all |",
         "|---|---|---|---|---|---|---|",
