@@ -281,8 +281,9 @@ def _pipe_arguments(pipe: Any) -> None:  # noqa: ANN401
 
 
 def _batch_arguments(batch: Any) -> None:  # noqa: ANN401
-    batch.add_argument("-i", "--input", default="-", metavar="FILE", help=".csv or .jsonl; - is standard input")
-    batch.add_argument("-o", "--output", default="-", metavar="FILE", help=".csv or .jsonl; - is standard output")
+    files = ".csv, .jsonl or .parquet"
+    batch.add_argument("-i", "--input", default="-", metavar="FILE", help=f"{files}; - is standard input")
+    batch.add_argument("-o", "--output", default="-", metavar="FILE", help=f"{files}; - is standard output")
     _format_arguments(batch)
     batch.add_argument(
         "--algorithm", default="auto", metavar="A", help=f"auto (default), {', '.join([*ALGORITHMS, *CLOSE])}"

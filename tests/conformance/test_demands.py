@@ -7,10 +7,12 @@ from collections import Counter
 import numpy as np
 import pytest
 from shoal.engine.static import ALGORITHMS, Confidential, Demands, distances_of, microaggregate, surplus
-from shoal.engine.static.refinement import loss_of
+from shoal.engine.static.refinement import loss_of, refine
 from shoal.errors import AnonymityViolation, ParameterError
 from shoal.flow import measures
 from shoal.kernel.arrays import Float64Matrix, Int32Vector, Int64Vector
+from shoal.kernel.static.grouping import gather
+from shoal.kernel.static.terms import free_terms
 
 pytestmark = pytest.mark.conformance
 
@@ -78,6 +80,39 @@ def test_closeness_is_kept_whatever_is_done(name: str, how: str) -> None:
             assert len(set(people[members].tolist())) >= 3
             for attribute in confidential:
                 assert plain_distance(attribute.bins, members, ordered=attribute.ordered) <= t + 1e-9
+
+
+def test_who_owns_much_of_a_table_from_one_place_is_joined_by_as_many_as_he_needs() -> None:
+    draw = np.random.default_rng(1)
+    people = np.concatenate([np.zeros(1200, np.int64), np.arange(1, 2001)])
+    values = draw.random((3200, 2))
+    values[:1200] = 0.5
+    for how in ("none", "descent"):
+        labels = microaggregate(values, 3, "hilbert", how, demands=Demands(people, 0.5))
+        own = np.bincount(labels, people == 0)
+        sizes = np.bincount(labels)
+        assert (own <= 0.5 * sizes).all()
+        # As few as he needs, and none of the others is drawn in.
+        assert sizes.max() <= 2 * own.max() + 6
+        assert len(sizes) > 200
+
+
+def test_memory_of_a_partition_is_that_of_its_records_however_wide_a_cluster() -> None:
+    labels = np.concatenate([np.zeros(5000, np.int64), 1 + np.arange(15000) // 3]).astype(np.int32)
+    grouping = gather(np.random.default_rng(1).random((20000, 2)), labels, 3, free_terms())
+    assert sum(array.size for array in (grouping.members, grouping.firsts, grouping.terms.scratch)) < 4 * 20000
+
+
+def test_refinement_leaves_clusters_alone_that_are_too_wide_to_look_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shoal.engine.static.refinement.WIDE", 30)
+    values, _, confidential = world(3, 300)
+    start = np.maximum(np.arange(300) // 3 - 30, 0).astype(np.int32)
+    for demands in (Demands(), Demands(confidential=confidential, t=0.9)):
+        for how in ("descent", "anneal"):
+            found = refine(values, [start, start], 3, how, pace=briefly, demands=demands)
+            assert sorted(np.flatnonzero(found.labels == found.labels[0]).tolist()) == list(range(93))
+            assert found.loss < loss_of(values, start)
+            assert np.bincount(found.labels).min() >= 3
 
 
 def test_refinement_under_demands_never_loses_more() -> None:

@@ -114,7 +114,8 @@ def real_loss(grouping: groupings.Grouping) -> float:
 def is_sound(grouping: groupings.Grouping) -> bool:
     """Members, places, labels, sizes, centroids and spares tell the same story."""
     for cluster, size in enumerate(grouping.sizes.tolist()):
-        members = grouping.members[cluster, :size]
+        first = grouping.firsts[cluster]
+        members = grouping.members[first : first + size]
         if (grouping.labels[members] != cluster).any() or (grouping.places[members] != np.arange(size)).any():
             return False
         if size and not np.allclose(grouping.centres[cluster], grouping.rows[members].mean(axis=0), atol=1e-9):

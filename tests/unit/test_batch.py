@@ -5,16 +5,23 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import pty
 import random
+import termios
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from shoal.audit import Verdict, verify
 from shoal.cli import main
+from shoal.engine.static import Refined
+from shoal.pipe.bar import ticking
+from shoal.pipe.choices import choice_of
 from shoal.policy import Policy
 
 pytestmark = pytest.mark.unit
@@ -22,7 +29,7 @@ pytestmark = pytest.mark.unit
 ATTRIBUTES: dict[str, Any] = {
     "note": {"role": "confidential", "type": "string"},
     "who": {"role": "identifier", "subject": True},
-    "age": {"role": "quasi_identifier", "bounds": [0, 110], "integer": True},
+    "age": {"role": "quasi_identifier", "bounds": [0, 110], "integer": True, "resolution": 1},
     "income": {"role": "quasi_identifier", "weight": 2.0},
     "wage": {"role": "confidential", "type": "integer"},
     "ward": {"role": "other", "type": "string", "publish_unchanged": True},
@@ -96,6 +103,95 @@ def test_fields_keep_their_order_and_integers_stay_integers(tmp_path: Path) -> N
         assert type(row["age"]) is int
         assert type(row["income"]) is float
         assert type(row["wage"]) is int
+
+
+def test_without_a_resolution_the_exact_mean_is_published_of_integers_too(tmp_path: Path) -> None:
+    attributes = ATTRIBUTES | {"age": {"role": "quasi_identifier", "bounds": [0, 110], "integer": True}}
+    source = write(tmp_path / "in.jsonl", records(30))
+    _, _, verdict = batch(policy_of(tmp_path, attributes), source, tmp_path / "out.jsonl")
+    assert verdict.exit_code == 0, verdict.text()
+    ages = [json.loads(line)["age"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert any(age != round(age) for age in ages)
+
+
+def test_the_exact_choice_tells_its_bound_and_gap(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = write(tmp_path / "in.csv", records(40))
+    more = ["--refine", "exact", "--param", "time_s=20"]
+    _, told, verdict = batch(policy_of(tmp_path), source, tmp_path / "out.csv", *more)
+    assert verdict.exit_code == 0, verdict.text()
+    assert told["bound"] > 0
+    assert 0 <= told["gap"] < 0.2
+    assert "above the proven bound by at most" in capsys.readouterr().err
+    _, told, _ = batch(policy_of(tmp_path), source, tmp_path / "out.csv")
+    assert (told["bound"], told["gap"]) == (None, None)
+
+
+def test_approximate_prints_its_loss_beside_that_of_mdav(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = write(tmp_path / "in.csv", records(90))
+    _, mdav, _ = batch(policy_of(tmp_path), source, tmp_path / "out.csv", "--algorithm", "mdav")
+    assert "mdav" not in mdav
+    _, told, _ = batch(policy_of(tmp_path), source, tmp_path / "out.csv", "--algorithm", "approximate")
+    assert told["mdav"]["sse"] == pytest.approx(mdav["sse"])
+    assert "times_mdav" in capsys.readouterr().err
+
+
+def test_each_block_is_annealed_for_its_part_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("shoal.pipe.choices.time.monotonic", lambda: now[0])
+    pacing = choice_of("auto", "anneal", ["time_s=8", "blocks=1"], 0).pacing
+    assert pacing is not None
+    for _ in range(2):
+        pace, began = pacing(100, 2), now[0]
+        while pace(0) < 1:
+            now[0] += 1.0
+        assert now[0] - began == 4.0
+    steady = choice_of("auto", "anneal", [], 0).pacing
+    assert steady is not None
+    assert steady(100, 1)(1_000_000) == 1.0
+    assert steady(1_000_000, 1)(200_000_000) == 1.0
+
+
+def test_a_table_that_is_not_close_is_stopped_by_the_last_gate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def careless(values: Any, k: int, *_: Any, **__: Any) -> Refined:
+        return Refined(np.maximum(np.argsort(np.argsort(values[:, 0])) // k - 1, 0).astype(np.int32), 1.0)
+
+    monkeypatch.setattr("shoal.flow.parts.refined", careless)
+    source, out = write(tmp_path / "in.csv", records(60)), tmp_path / "out.csv"
+    policy = policy_of(tmp_path, privacy={"k": 3, "t": 0.05})
+    assert main(["batch", str(policy), "-i", str(source), "-o", str(out)]) == 1
+    assert "farther from the table than privacy.t" in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_evidence_is_written_before_rows_go_down_a_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[str] = []
+    for name in ("_write_rows", "_write_evidence"):
+        monkeypatch.setattr(f"shoal.pipe.batch.{name}", lambda *_, name=name: written.append(name))
+    source = write(tmp_path / "in.csv", records(30))
+    words = ["-i", str(source), "-o", "-", "--output-format", "csv", "--evidence", str(tmp_path / "e")]
+    assert main(["batch", str(policy_of(tmp_path)), *words]) == 0
+    assert written == ["_write_evidence", "_write_rows"]
+
+
+def test_bars_move_on_a_terminal_and_tick_while_kernels_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    screen, its_end = pty.openpty()
+    termios.tcsetwinsize(screen, (24, 100))
+    monkeypatch.setattr("shoal.pipe.bar.TICK_S", 0.01)
+    with os.fdopen(its_end, "w") as terminal, monkeypatch.context() as patched:
+        patched.setattr("sys.stderr", terminal)
+        with ticking("clustering") as shown:
+            shown.start_t -= 0.95
+            begun = os.read(screen, 1 << 16).decode()
+            while "clustering: 00:01" not in begun:  # blocks until something is drawn
+                begun += os.read(screen, 1 << 16).decode()
+        source = write(tmp_path / "in.csv", records(30))
+        assert main(["batch", str(policy_of(tmp_path)), "-i", str(source), "-o", str(tmp_path / "out.csv")]) == 0
+    seen = os.read(screen, 1 << 16).decode()
+    assert "clustering: 00:00" in begun
+    assert "writing: 100%" in seen
+    assert seen.count("reading") > 1
 
 
 def test_rows_are_sorted_by_their_bytes_or_stay_where_they_were(tmp_path: Path) -> None:
@@ -260,6 +356,9 @@ def test_values_outside_their_bounds_are_clipped_or_refused_as_the_policy_says(
         (["--param", "blocks=0"], "blocks must be 1 or more"),
         (["--param", "blocks=1", "--evidence", "e"], "--evidence: blocks have no clusters"),
         (["--refine", "anneal", "--param", "time_s=nan"], "time_s above 0"),
+        (["--refine", "anneal", "--param", "time_s=0"], "time_s above 0"),
+        (["--refine", "exact", "--param", "time_s=0"], "time_s above 0"),
+        (["--param", "blocks=00"], "blocks must be 1 or more"),
     ],
 )
 def test_a_wrong_choice_is_refused_with_what_there_is(

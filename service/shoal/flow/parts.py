@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from shoal.engine.embed import Embedding
 from shoal.engine.guarantee import Guarantee
-from shoal.engine.static import Confidential, Demands, Pace, microaggregate
-from shoal.errors import ConfigError
+from shoal.engine.static import Confidential, Demands, Pace, distances_of, refined
+from shoal.errors import AnonymityViolation, ConfigError
 from shoal.flow import measures
 from shoal.kernel.arrays import Float64Matrix, Int32Vector, Int64Matrix, Int64Vector
 from shoal.kernel.held import BEFORE, CAUSE, END, FLUSHED, NEWEST
 from shoal.kernel.held import Outcome as Decided
 from shoal.policy import Policy
 
-__all__ = ["Body", "Choice", "Part", "summarise"]
+__all__ = ["Body", "Choice", "Part", "beside_mdav", "summarise"]
+
+
+SLACK = 1e-12
+"""Of a distance between distributions: rounding is no excess."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
     """How a table is partitioned: names and parameters of algorithm and refinement.
 
+    ``pacing``: of n records in so many blocks, the pace of one of them; each has its own.
     ``blocks``: quasi-identifiers that are partitioned together; 0: all of them. With fewer than all, records that share
     one block need not share another, and **the joint record is not k-anonymous**.
     """
@@ -34,7 +39,7 @@ class Choice:
     refine: str = "descent"
     seed: int = 0
     parameters: Mapping[str, float | str] = field(default_factory=dict)
-    pace: Pace | None = None
+    pacing: Callable[[int, int], Pace] | None = None
     blocks: int = 0
 
 
@@ -43,7 +48,7 @@ class Part(NamedTuple):
 
     ``labels`` (n,); records in ``order`` of clusters, which begin at ``offsets`` (G + 1,); what is published of
     ``columns`` for each cluster, as texts and as numbers (G, columns); and the ``counted`` subjects of each cluster and
-    records of its heaviest one (2, G).
+    records of its heaviest one (2, G). ``bound``, ``gap``: of the exact choice, else None.
     """
 
     columns: Int64Vector
@@ -53,6 +58,8 @@ class Part(NamedTuple):
     texts: list[list[str]]
     published: Float64Matrix
     counted: Int64Matrix
+    bound: float | None = None
+    gap: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,25 +91,29 @@ class Body:
         width = choice.blocks or d
         if width < d and self.policy.t is not None:
             raise ConfigError("--param blocks: cannot keep privacy.t; leave one of them out")
-        return [self._part(choice, np.arange(first, min(first + width, d))) for first in range(0, d, width)]
+        blocks = [np.arange(first, min(first + width, d)) for first in range(0, d, width)]
+        return [self._part(choice, columns, len(blocks)) for columns in blocks]
 
-    def _part(self, choice: Choice, columns: Int64Vector) -> Part:
+    def _part(self, choice: Choice, columns: Int64Vector, blocks: int) -> Part:
         embedding = Embedding.of_table(self.policy, self.values)
-        labels = microaggregate(
+        found = refined(
             self._coordinates(embedding, columns),
             self.policy.k,
             choice.algorithm,
             choice.refine,
             choice.seed,
             parameters=choice.parameters,
-            pace=choice.pace,
+            pace=choice.pacing(len(self.values), blocks) if choice.pacing is not None else None,
             demands=self._demands(),
         )
+        labels = found.labels
         order = np.argsort(labels, kind="stable")
         offsets = np.append(0, np.cumsum(np.bincount(labels)))
         counted = self._sealed(order, offsets)
+        self._check_closeness(labels)
+        proven = (found.bound, found.gap) if choice.refine == "exact" else (None, None)
         texts, published = embedding.only(columns).published(self.values[np.ix_(order, columns)], offsets)
-        return Part(columns, labels, order, offsets, texts, published, counted)
+        return Part(columns, labels, order, offsets, texts, published, counted, *proven)
 
     def _coordinates(self, embedding: Embedding, columns: Int64Vector) -> Float64Matrix:
         """Quasi-identifiers, and beside them confidential numbers with the weight of preserved dependence.
@@ -127,6 +138,13 @@ class Body:
     def _demands(self) -> Demands:
         shared = self.policy.subject is not None and len(np.unique(self.people)) < len(self.people)
         return Demands(self.people if shared else None, self.policy.max_share, self.confidential, self.policy.t)
+
+    def _check_closeness(self, labels: Int32Vector) -> None:
+        """Measure again how far each cluster is from the table."""
+        for attribute in range(len(self.confidential) if self.policy.t is not None else 0):
+            farthest = float(distances_of(self.confidential, attribute, labels).max())
+            if not farthest <= (self.policy.t or 0.0) + SLACK:
+                raise AnonymityViolation("a cluster farther from the table than privacy.t was about to leave")
 
     def _sealed(self, order: Int64Vector, offsets: Int64Vector) -> Int64Matrix:
         """Count clusters again from the records as they came; subjects and the heaviest one's records of each."""
@@ -160,7 +178,18 @@ def summarise(body: Body, parts: list[Part]) -> dict[str, Any]:
         **known,
         "dld": measures.disclosure(body.values, rows, labels, offsets),
         "l_avg": measures.distinct_categories(first.labels, body.scores) if is_one else None,
+        "bound": first.bound if is_one else None,
+        "gap": first.gap if is_one else None,
     }
+
+
+def beside_mdav(body: Body, choice: Choice) -> dict[str, Any] | None:
+    """Return what MDAV loses on the same records, for an algorithm that approximates it; None for others."""
+    if choice.algorithm != "approximate" or choice.blocks:
+        return None
+    part = body.parts(replace(choice, algorithm="mdav", parameters={}))[0]
+    found = measures.losses(body.values, part.published[part.labels], _span(body))
+    return {"sse": found["sse"], "information_loss": found["information_loss"]}
 
 
 def _span(body: Body) -> Any:  # noqa: ANN401

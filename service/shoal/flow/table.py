@@ -13,7 +13,7 @@ from shoal.engine.static import surplus
 from shoal.errors import ConfigError, InputError
 from shoal.flow.admission import Admission
 from shoal.flow.confidential import LARGEST, Watched, standardised
-from shoal.flow.parts import Body, Choice, Part, summarise
+from shoal.flow.parts import Body, Choice, Part, beside_mdav, summarise
 from shoal.kernel.arrays import BoolVector, Float64Matrix, Int64Vector
 from shoal.policy import Policy, Role
 from shoal.records import Block, RecordEncoder
@@ -116,6 +116,8 @@ class Table:
             "algorithm": choice.algorithm,
             "refine": choice.refine,
         }
+        if (mdav := beside_mdav(body, choice)) is not None:
+            summary["mdav"] = mdav
         if len(parts) > 1:
             summary |= {"blocks": choice.blocks, "jointly_k_anonymous": False}
         return Release(rows, chosen[parts[0].order], parts[0].offsets, np.flatnonzero(~stays), summary)

@@ -13,7 +13,7 @@ import msgspec
 
 from shoal.errors import ConfigError, InputError
 from shoal.flow import Choice, Release, Table
-from shoal.pipe.bar import bar
+from shoal.pipe.bar import bar, ticking
 from shoal.pipe.files import PIPE, Drafts, Files, Sink, opened_for_reading
 from shoal.pipe.sources import Source, open_source, parquet
 from shoal.policy import Policy
@@ -26,6 +26,7 @@ LOST = (
     "NOT K-ANONYMOUS: each block of columns is, but whoever knows values of several blocks can find the record among "
     "fewer than k, and mostly alone"
 )
+APPROXIMATE = "approximate loses more than MDAV: so many times as much here; use auto"
 AT_ONCE = 10_000
 """Rows that are put together for one write."""
 
@@ -64,12 +65,9 @@ def run_batch(policy: Policy, files: Files, choice: Choice, *, keep_order: bool 
         evidence, quarantine, summary = (None if name is None else drafts.open(name, private=True) for name in beside)
         table = Table(policy, encoder)
         _read(table, source, file, files.source)
-        with bar(desc="clustering", total=1, bar_format="{desc}: {elapsed}"):
+        with ticking("clustering"):
             release = _released(table, choice, files, keep_order=keep_order)
-        if target_form == "parquet":
-            _write_pieces(target, parquet().as_parquet(release.rows, policy, source.schema))
-        else:
-            _write_rows(target, encoder, release.rows)
+        # Evidence first: of rows that went down a pipe somebody must know whose they were.
         if evidence is not None:
             _write_evidence(evidence, release)
         if quarantine is not None:
@@ -77,6 +75,10 @@ def run_batch(policy: Policy, files: Files, choice: Choice, *, keep_order: bool 
         if summary is not None:
             told = release.summary | {"elapsed_s": time.monotonic() - began}
             summary.write(json.dumps(told, indent=2).encode() + b"\n")
+        if target_form == "parquet":
+            _write_pieces(target, parquet().as_parquet(release.rows, policy, source.schema))
+        else:
+            _write_rows(target, encoder, release.rows)
 
 
 def _read(table: Table, source: Source, file: BinaryIO, path: str) -> None:
@@ -103,6 +105,11 @@ def _released(table: Table, choice: Choice, files: Files, *, keep_order: bool) -
     release = table.release(choice, keep_order=keep_order)
     if "jointly_k_anonymous" in release.summary:
         logger("batch").warning(LOST, blocks=choice.blocks)
+    if release.summary["gap"] is not None:
+        logger("batch").info("above the proven bound by at most", percent=round(100 * release.summary["gap"], 3))
+    mdav = release.summary.get("mdav", {}).get("sse")
+    if mdav:
+        logger("batch").warning(APPROXIMATE, times_mdav=round(release.summary["sse"] / mdav, 2))
     return release
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
-from shoal.engine.static import Pace, parameters_of
+from shoal.engine.static import Pace, parameters_of, steady_pace
 from shoal.errors import ConfigError
 from shoal.flow import Choice
 from shoal.pipe.bar import bar
@@ -15,13 +14,16 @@ __all__ = ["choice_of"]
 
 AUTO = "auto"
 LONGEST_S = 1e6
+PACED = {"anneal": "annealing", "exact": "choosing"}
+"""Refinements that go on until their pace says that they are over, and what their bar is called."""
 
 
 def choice_of(algorithm: str, refine: str | None, given: Sequence[str], seed: int) -> Choice:
     """Read ``NAME=VALUE`` as the algorithm's parameters say, and two for all of them: ``blocks`` and ``time_s``.
 
     A named algorithm is left as it is unless a refinement is named too; `auto` is refined by descent. ``time_s``: how
-    long annealing may take.
+    long annealing or the exact choice may take, of all blocks together; without it, so many changes are tried that the
+    same seed gives the same table.
 
     Raises
     ------
@@ -32,7 +34,7 @@ def choice_of(algorithm: str, refine: str | None, given: Sequence[str], seed: in
         raise ConfigError("--seed: must be 0 or more")
     refine = refine or ("descent" if algorithm == AUTO else "none")
     own = {} if algorithm == AUTO else parameters_of(algorithm)
-    known = own | {"blocks": 1} | ({"time_s": 30.0} if refine == "anneal" else {})
+    known = own | {"blocks": 1} | ({"time_s": 30.0} if refine in PACED else {})
     read: dict[str, float | str] = {}
     for word in given:
         name, is_pair, text = word.partition("=")
@@ -44,25 +46,41 @@ def choice_of(algorithm: str, refine: str | None, given: Sequence[str], seed: in
             read[name] = type(known[name])(text)
         except ValueError:
             raise ConfigError(f"--param {name}: needs a value of type {type(known[name]).__name__}") from None
-    blocks, time_s = int(read.pop("blocks", 0)), float(read.pop("time_s", 0.0))
-    if blocks < 0 or ("blocks=0" in given) or not (0 <= time_s < LONGEST_S):
+    time_s = float(read.pop("time_s")) if "time_s" in read else None
+    if read.get("blocks") == 0 or (time_s is not None and not 0 < time_s < LONGEST_S):
         raise ConfigError(f"--param: blocks must be 1 or more, time_s above 0 and below {LONGEST_S:g}")
-    return Choice(algorithm, refine, seed, read, _by_clock(time_s) if time_s else None, blocks)
+    blocks = int(read.pop("blocks", 0))
+    if blocks < 0:
+        raise ConfigError("--param: blocks must be 1 or more")
+    return Choice(algorithm, refine, seed, read, _pacing(refine, time_s) if refine in PACED else None, blocks)
+
+
+def _pacing(refine: str, time_s: float | None) -> Callable[[int, int], Pace]:
+    """Return what makes the pace of each block, shown by a bar: by the clock, or by changes."""
+
+    def pacing(n: int, blocks: int) -> Pace:
+        share_of = steady_pace(n) if time_s is None else _by_clock(time_s / blocks)
+        shown = bar(desc=PACED[refine], total=100, bar_format="{desc}: {bar} {elapsed}")
+
+        def pace(tried: int) -> float:
+            share = share_of(tried)
+            shown.update(min(100.0, 100.0 * share) - shown.n)
+            if share >= 1:
+                shown.close()
+            return share
+
+        return pace
+
+    return pacing
 
 
 def _by_clock(time_s: float) -> Pace:
-    """Return the pace of an annealing that takes so long from its first change on, shown by a bar."""
+    """Return the pace of what may take so long from its first change on."""
     began: list[float] = []
-    bars: list[Any] = []
 
     def pace(_: int) -> float:
-        if not began:
-            began.append(time.monotonic())
-            bars.append(bar(desc="annealing", total=100, bar_format="{desc}: {bar} {elapsed}"))
-        share = (time.monotonic() - began[0]) / time_s
-        bars[0].update(min(100.0, 100.0 * share) - bars[0].n)
-        if share >= 1:
-            bars[0].close()
-        return share
+        now = time.monotonic()
+        began[:] = began or [now]
+        return (now - began[0]) / time_s
 
     return pace

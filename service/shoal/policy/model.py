@@ -61,9 +61,11 @@ class Attribute:
         """Step of the published values (original units; 0: the exact mean), from the policy alone."""
         if self.resolution is not None:
             return self.resolution
+        if table:
+            return Decimal(0)
         if self.integer:
             return Decimal(1)
-        if table or self.bounds is None:
+        if self.bounds is None:
             return Decimal(0)
         low, high = (Decimal(repr(bound)) for bound in self.bounds)
         return _one_two_five((high - low) / DEFAULT_STEPS)

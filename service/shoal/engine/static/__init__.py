@@ -2,7 +2,7 @@
 
 from shoal.engine.static.closeness import Confidential, distances_of
 from shoal.engine.static.demands import Demands, surplus
-from shoal.engine.static.refinement import REFINEMENTS, Pace, Refined
+from shoal.engine.static.refinement import REFINEMENTS, Pace, Refined, steady_pace
 from shoal.engine.static.registry import ALGORITHMS, CLOSE, parameters_of
 from shoal.engine.static.table import microaggregate, refined
 
@@ -18,5 +18,6 @@ __all__ = [
     "microaggregate",
     "parameters_of",
     "refined",
+    "steady_pace",
     "surplus",
 ]

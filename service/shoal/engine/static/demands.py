@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 
@@ -17,6 +18,8 @@ __all__ = ["Demands", "lacking", "mend", "surplus"]
 LEAF = 64
 NEAR = 8
 """Clusters that one may be joined with in one round."""
+FEW, ROUNDS = 16, 20
+"""Clusters that lack something: so few, or what is left after so many rounds, take in others one after the other."""
 SHARE_SLACK = 1e-9
 
 
@@ -93,17 +96,45 @@ def mend(values: Float64Matrix, labels: Int32Vector, k: int, demands: Demands) -
     Notes
     -----
     Each round joins pairs whose centroids are near, so that no chain swallows the table. What is joined needlessly can
-    be parted again by refinement. Cost: O(n log n) per round, a few rounds.
+    be parted again by refinement. The last few take in as many of the nearest as they need, at once: a person of half
+    the table would otherwise have the others join him one by one.
+    Cost: O(n log n) per round, a few rounds.
     """
-    while True:
+    for number in count():
         lacks = lacking(labels, k, demands)
         if not lacks.any() or len(lacks) == 1:
-            return labels
+            break
+        if lacks.sum() <= FEW or number >= ROUNDS:
+            labels = _take_in(values, labels, k, demands, int(np.flatnonzero(lacks)[0]))
+            continue
         sizes = np.bincount(labels)
         centres = np.stack([np.bincount(labels, column) / sizes for column in values.T], axis=1)
         near = neighbours_of(np.ascontiguousarray(centres), min(NEAR, len(sizes) - 1), LEAF)
         joined = np.unique(pair_up(near, lacks), return_inverse=True)[1]
         labels = joined.astype(np.int32)[labels]
+    return labels
+
+
+def _take_in(values: Float64Matrix, labels: Int32Vector, k: int, demands: Demands, cluster: int) -> Int32Vector:
+    """Join a cluster with as many of those nearest to its centroid as it takes until it lacks nothing, at least one."""
+    sizes = np.bincount(labels)
+    centres = np.stack([np.bincount(labels, column) / sizes for column in values.T], axis=1)
+    away = ((centres - centres[cluster]) ** 2).sum(axis=1)
+    away[cluster] = -1.0
+    ranks = np.empty(len(sizes), np.int64)
+    ranks[np.argsort(away, kind="stable")] = np.arange(len(sizes))
+    order = ranks[labels]
+
+    def is_enough(others: int) -> bool:
+        return not lacking((order > others).astype(np.int32), k, demands)[0]
+
+    low, high = 0, 1
+    while high < len(sizes) - 1 and not is_enough(high):
+        low, high = high, min(2 * high, len(sizes) - 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
+    return np.maximum(order - high, 0).astype(np.int32)
 
 
 def surplus(people: Int64Vector, max_share: float, far: Float64Matrix) -> BoolVector:

@@ -40,13 +40,15 @@ LEAF = 64
 FEW, MANY = 20, 15
 """Neighbours of a record, at least 3k and this many for few records, so many for many."""
 LARGE = 20_000
+WIDE = 1_000
+"""Members of the largest cluster that is refined; its people and distances are gone through for every change."""
 SLICE = 100_000
 """Changes tried at one heat."""
 HOT, COLD = 2.0, 0.05
 """Rise of loss that is accepted once in e times: at first, at last. The unit is the geometric mean of two spreads (mean
 squared distances to the centroid), that of the clusters touched and that of all."""
-CHANGES_PER_RECORD = 10_000
-"""Tried by default."""
+CHANGES_PER_RECORD, MOST_CHANGES = 10_000, 200_000_000
+"""Tried by default, and altogether at most: minutes."""
 RUNS, ANNEALED = 8, 0.25
 """Before the exact choice: times that is annealed, each from the same start, and their share of the whole."""
 CHANGES_PER_QUESTION = 50
@@ -69,8 +71,8 @@ class Refined(NamedTuple):
 
 
 def steady_pace(n: int) -> Pace:
-    """Return the pace that tries so many changes per record, whatever the clock says: the same result everywhere."""
-    return lambda tried: tried / (CHANGES_PER_RECORD * n)
+    """Return the pace that tries so many changes, whatever the clock says: the same result everywhere."""
+    return lambda tried: tried / min(CHANGES_PER_RECORD * n, MOST_CHANGES)
 
 
 def loss_of(values: Float64Matrix, labels: Int32Vector) -> float:
@@ -85,7 +87,7 @@ def loss_of(values: Float64Matrix, labels: Int32Vector) -> float:
     """
     counts = np.bincount(labels)
     residues = ((column - (np.bincount(labels, column) / counts)[labels]) for column in values.T)
-    return float(sum(residue @ residue for residue in residues))
+    return float(sum(np.square(residue).sum() for residue in residues))  # a product would wake the threads of BLAS
 
 
 def refine(
@@ -113,7 +115,7 @@ def refine(
         Of annealing; descent draws nothing.
     pace : callable, optional
         How far annealing and the exact choice have come, from 0 to 1, given the number of changes tried; it may look at
-        a clock or move a progress bar. By default 10,000 changes per record.
+        a clock or move a progress bar. By default 10,000 changes per record, at most 200 million.
     demands : Demands
         What clusters must keep beside their size: the starts keep it, and no change is made that does not.
 
@@ -148,20 +150,21 @@ def refine(
     if how == "none" or len(values) < 2 * k:
         best = min(scored, key=_by_loss)
         return best._replace(bound=best.loss) if how == "exact" else best  # one cluster is all there is
-    centred = values - values.mean(axis=0)
-    order = order_along_curve(values) if len(values) > LARGE else np.arange(len(values))
-    rows = np.ascontiguousarray(centred[order])  # neighbours in space are neighbours in memory
+    starts, order = _taking_part(values, scored, k)
+    if len(order) < 2 * k:
+        return min(scored, key=_by_loss)
+    rows = np.ascontiguousarray((values - values.mean(axis=0))[order])  # neighbours in space are neighbours in memory
     neighbours = _neighbours(rows, k)
     terms = demands.ordered(order)
     groups = [groupings.gather(rows, start[order], k, terms) for start in starts]
     for grouping in groups:
         descend(grouping, neighbours, ROUNDS)
-        scored.append(_read(grouping, values, order))
+        scored.append(_read(grouping, values, starts[0], order))
     asked = _Asked(pace or steady_pace(len(values)), len(values))
     coldest = min(groups, key=groupings.loss)
     if how == "anneal":
         asked.anneal(coldest, neighbours, np.random.default_rng(seed), 0.0, 1.0)
-        scored.append(_read(coldest, values, order))
+        scored.append(_read(coldest, values, starts[0], order))
     if how == "exact":
         return _choose(values, rows, scored, neighbours, k, seed, asked)
     return min(scored, key=_by_loss)
@@ -223,12 +226,12 @@ def _choose(
     asked: _Asked,
 ) -> Refined:
     """Anneal the best several times, choose among all their clusters and more, and tell the bound."""
-    start, order = min(scored, key=_by_loss).labels, np.arange(len(values))
+    start, everybody = min(scored, key=_by_loss).labels, np.arange(len(values))
     for run in range(RUNS):
         grouping = groupings.gather(rows, start, k, free_terms())
         shares = ANNEALED * run / RUNS, ANNEALED * (run + 1) / RUNS
         asked.anneal(grouping, neighbours, np.random.default_rng([seed, run]), *shares)
-        scored.append(_read(grouping, values, order))
+        scored.append(_read(grouping, values, start, everybody))
     scored.sort(key=_by_loss)
     proven = choose_clusters(rows, [refined.labels for refined in scored], k, asked.is_over)
     scored.append(Refined(proven.labels, loss_of(values, proven.labels)))
@@ -236,16 +239,32 @@ def _choose(
     return best._replace(bound=min(proven.bound, best.loss))
 
 
-def _read(grouping: groupings.Grouping, values: Float64Matrix, order: Int64Vector) -> Refined:
-    """Return the labels in order of the table, without those of empty clusters."""
-    labels = np.empty(len(values), np.int32)
-    labels[order] = _numbered(grouping.labels)
-    return Refined(labels, loss_of(values, labels))
+def _taking_part(values: Float64Matrix, scored: list[Refined], k: int) -> tuple[list[Int32Vector], Int64Vector]:
+    """Return the partitions to refine, and the records whose clusters may change, in order of memory.
+
+    Clusters too wide to be looked at member by member stay as they are; where there are such, only the best partition
+    is refined, since each has others.
+    """
+    widest = max(2 * k - 1, WIDE)
+    starts = [refined.labels for refined in scored]
+    if max(int(np.bincount(start).max()) for start in starts) > widest:
+        starts = [min(scored, key=_by_loss).labels]
+    narrow = np.bincount(starts[0]) <= widest
+    order = order_along_curve(values) if len(values) > LARGE else np.arange(len(values))
+    return starts, order if len(starts) > 1 or narrow.all() else order[narrow[starts[0][order]]]
+
+
+def _read(grouping: groupings.Grouping, values: Float64Matrix, start: Int32Vector, order: Int64Vector) -> Refined:
+    """Return the labels in order of the table, without those of empty clusters; who takes no part keeps his cluster."""
+    labels = start.astype(np.int64) + grouping.sizes.size
+    labels[order] = grouping.labels
+    numbered = _numbered(labels)
+    return Refined(numbered, loss_of(values, numbered))
 
 
 def _numbered(labels: Int32Vector | Int64Vector) -> Int32Vector:
     """Number clusters anew, leaving out those without a record."""
-    used = np.zeros(len(labels), np.int32)
+    used = np.zeros(int(labels.max()) + 1, np.int32)
     used[labels] = 1
     return (used.cumsum(dtype=np.int32) - 1)[labels].astype(np.int32)
 

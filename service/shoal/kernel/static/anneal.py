@@ -19,7 +19,9 @@ from shoal.kernel.static.grouping import (
     cost_to_swap,
     gain_of_leaving,
     loss,
+    member,
     settle,
+    widest,
 )
 from shoal.kernel.static.trail import Trail, are_kept, empty_trail, step, take_back
 
@@ -36,7 +38,7 @@ def anneal(grouping: Grouping, neighbours: Int32Matrix, tries: int, heat: float,
     mean = loss(grouping) / grouping.labels.size
     if mean == 0.0:
         return
-    spreads, trail = np.zeros(grouping.sizes.size), empty_trail(grouping.members.shape[1])
+    spreads, trail = np.zeros(grouping.sizes.size), empty_trail(widest(grouping))
     for cluster in range(spreads.size):
         _measure(grouping, cluster, spreads)
     for _ in range(tries):
@@ -84,7 +86,7 @@ def _measure(grouping: Grouping, cluster: int, spreads: Float64Vector) -> None:
     total = 0.0
     for x in range(grouping.sizes[cluster]):
         for j in range(grouping.rows.shape[1]):
-            away = grouping.rows[grouping.members[cluster, x], j] - grouping.centres[cluster, j]
+            away = grouping.rows[member(grouping, cluster, x), j] - grouping.centres[cluster, j]
             total += away * away
     spreads[cluster] = total / max(grouping.sizes[cluster], 1)
 
@@ -113,7 +115,7 @@ def _relocate(grouping: Grouping, i: int, its: int, limit: float, trail: Trail) 
 def _swap(grouping: Grouping, i: int, its: int, limit: float, trail: Trail, random: np.random.Generator) -> float:
     """Let a record change places with any member of another cluster, if the limit allows it; return the change."""
     own = grouping.labels[i]
-    other = grouping.members[its, int(random.random() * grouping.sizes[its])]
+    other = member(grouping, its, int(random.random() * grouping.sizes[its]))
     change = cost_to_swap(grouping, i, other)
     if change <= limit:
         step(grouping, trail, i, its)
@@ -130,11 +132,11 @@ def _ring(
     Return the change.
     """
     own = grouping.labels[i]
-    second = grouping.members[its, int(random.random() * grouping.sizes[its])]
+    second = member(grouping, its, int(random.random() * grouping.sizes[its]))
     third = grouping.labels[neighbours[second, int(random.random() * neighbours.shape[1])]]
     if third in (own, its):
         return np.inf
-    last = grouping.members[third, int(random.random() * grouping.sizes[third])]
+    last = member(grouping, third, int(random.random() * grouping.sizes[third]))
     closed = grouping.sizes[own] <= grouping.state[SMALLEST] or grouping.sizes[third] >= grouping.state[MOST]
     change = cost_to_join(grouping, i, its) - gain_of_leaving(grouping, i)
     step(grouping, trail, i, its)

@@ -24,8 +24,10 @@ from shoal.kernel.static.grouping import (
     loss,
     may_relocate,
     may_swap,
+    member,
     move,
     settle,
+    widest,
 )
 from shoal.kernel.static.rings import turn
 from shoal.kernel.static.trail import Trail, are_kept, empty_trail, step, take_back
@@ -57,7 +59,7 @@ def descend(grouping: Grouping, neighbours: Int32Matrix, rounds: int) -> None:
         np.ones((3, n), np.bool_),
         np.ones(clusters, np.bool_),
         np.full(clusters, NOBODY),
-        empty_trail(grouping.members.shape[1]),
+        empty_trail(widest(grouping)),
     )
     for _ in range(rounds):
         changes = 0
@@ -108,7 +110,7 @@ def _best_swap(grouping: Grouping, i: int, cluster: int, limit: float) -> tuple[
     """Return the change of the best swap with a member of another cluster, and with which; nobody from ``limit`` on."""
     best, partner = limit, NOBODY
     for x in range(grouping.sizes[cluster]):
-        other = grouping.members[cluster, x]
+        other = member(grouping, cluster, x)
         change = cost_to_swap(grouping, i, other)
         if change < best and may_swap(grouping, i, other):
             best, partner = change, other
@@ -158,7 +160,7 @@ def _wake(grouping: Grouping, cluster: int, agenda: Agenda) -> None:
     agenda.fresh[cluster] = True
     for x in range(grouping.sizes[cluster]):
         for kind in range(agenda.waiting.shape[0]):
-            agenda.waiting[kind, grouping.members[cluster, x]] = True
+            agenda.waiting[kind, member(grouping, cluster, x)] = True
 
 
 @njit
@@ -176,7 +178,7 @@ def dissolve(grouping: Grouping, neighbours: Int32Matrix, cluster: int, trail: T
     """Move all members to clusters near them, each to the cheapest; return the change, infinite if one finds none."""
     total = 0.0
     while grouping.sizes[cluster] > 0:
-        i = grouping.members[cluster, grouping.sizes[cluster] - 1]
+        i = member(grouping, cluster, grouping.sizes[cluster] - 1)
         best, target = np.inf, NOBODY
         for neighbour in neighbours[i]:
             other = grouping.labels[neighbour]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoal.kernel.arrays import Float64Matrix, Int32Vector, Int64Matrix, Int64Vector
+from shoal.kernel.arrays import Float64Matrix, Int32Vector, Int64Vector
 from shoal.kernel.jit import njit, njit_in_place
 from shoal.kernel.static.terms import Terms, admits, are_free
 
@@ -26,8 +26,10 @@ __all__ = [
     "loss",
     "may_relocate",
     "may_swap",
+    "member",
     "move",
     "settle",
+    "widest",
 ]
 
 NOBODY = -1
@@ -41,7 +43,8 @@ class Grouping(NamedTuple):
     rows: Float64Matrix  # (n, d), about the origin
     labels: Int64Vector  # (n,)
     places: Int64Vector  # (n,): of each record among the members of its cluster
-    members: Int64Matrix  # (clusters, room)
+    members: Int64Vector  # cluster after cluster, each with room to grow
+    firsts: Int64Vector  # (clusters + 1,): where the members of each begin
     sizes: Int64Vector  # (clusters,)
     centres: Float64Matrix  # (clusters, d)
     spares: Int64Vector  # (clusters,): numbers of empty clusters, a stack
@@ -59,14 +62,18 @@ def gather(rows: Float64Matrix, labels: Int32Vector, k: int, terms: Terms) -> Gr
     sizes = np.zeros(max(clusters, n // k) + 1, np.int64)
     for label in labels:
         sizes[label] += 1
-    room = 2 * k
-    for size in sizes:
-        room = max(room, size + 1)
+    firsts = np.zeros(sizes.size + 1, np.int64)
+    most = 0
+    for cluster in range(sizes.size):  # one more than it may keep: a swap brings the new one before the old one goes
+        room = max(2 * k, sizes[cluster] + 1)
+        firsts[cluster + 1] = firsts[cluster] + room
+        most = max(most, room)
     grouping = Grouping(
         rows,
         np.zeros(n, np.int64),
         np.zeros(n, np.int64),
-        np.zeros((sizes.size, room), np.int64),
+        np.zeros(firsts[-1], np.int64),
+        firsts,
         np.zeros(sizes.size, np.int64),
         np.zeros((sizes.size, d)),
         np.zeros(sizes.size, np.int64),
@@ -77,7 +84,7 @@ def gather(rows: Float64Matrix, labels: Int32Vector, k: int, terms: Terms) -> Gr
             terms.spectrum,
             terms.t,
             terms.buckets,
-            np.zeros((2, room + 1), np.int64),
+            np.zeros((2, most + 1), np.int64),
             terms.counts,
         ),
     )
@@ -85,7 +92,7 @@ def gather(rows: Float64Matrix, labels: Int32Vector, k: int, terms: Terms) -> Gr
     for i in range(n):
         label = labels[i]
         grouping.labels[i], grouping.places[i] = label, grouping.sizes[label]
-        grouping.members[label, grouping.sizes[label]] = i
+        grouping.members[firsts[label] + grouping.sizes[label]] = i
         grouping.sizes[label] += 1
     for cluster in range(sizes.size - 1, -1, -1):
         if sizes[cluster] == 0:
@@ -93,6 +100,18 @@ def gather(rows: Float64Matrix, labels: Int32Vector, k: int, terms: Terms) -> Gr
             grouping.state[SPARES] += 1
     settle(grouping)
     return grouping
+
+
+@njit_in_place
+def member(grouping: Grouping, cluster: int, x: int) -> int:
+    """Return the x-th member of a cluster."""
+    return int(grouping.members[grouping.firsts[cluster] + x])
+
+
+@njit_in_place
+def widest(grouping: Grouping) -> int:
+    """Return how many moves one change may take: the members of the largest cluster, and one."""
+    return int(grouping.terms.scratch.shape[1])
 
 
 @njit
@@ -103,7 +122,7 @@ def settle(grouping: Grouping) -> None:
         for j in range(grouping.rows.shape[1]):
             total = 0.0
             for x in range(size):
-                total += grouping.rows[grouping.members[cluster, x], j]
+                total += grouping.rows[member(grouping, cluster, x), j]
             grouping.centres[cluster, j] = total / max(size, 1)
 
 
@@ -130,12 +149,12 @@ def move(grouping: Grouping, i: int, cluster: int) -> None:
     """Take a record out of its cluster and put it into another."""
     own, place = grouping.labels[i], grouping.places[i]
     size = grouping.sizes[own] - 1
-    last = grouping.members[own, size]
-    grouping.members[own, place] = last
+    last = grouping.members[grouping.firsts[own] + size]
+    grouping.members[grouping.firsts[own] + place] = last
     grouping.places[last] = place
     grouping.sizes[own] = size
     other_size = grouping.sizes[cluster] + 1
-    grouping.members[cluster, other_size - 1] = i
+    grouping.members[grouping.firsts[cluster] + other_size - 1] = i
     grouping.places[i] = other_size - 1
     grouping.labels[i] = cluster
     grouping.sizes[cluster] = other_size
@@ -176,7 +195,8 @@ def cost_to_swap(grouping: Grouping, one: int, other: int) -> float:
 @njit_in_place
 def keeps(grouping: Grouping, cluster: int, leaving: int, joining: int) -> bool:
     """Whether a cluster keeps the terms without one of its members and with another record; -1 is nobody."""
-    members = grouping.members[cluster, : grouping.sizes[cluster]]
+    first = grouping.firsts[cluster]
+    members = grouping.members[first : first + grouping.sizes[cluster]]
     return admits(grouping.terms, members, leaving, joining, grouping.state[SMALLEST])
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from shoal.kernel.arrays import Int32Matrix, Int64Vector
 from shoal.kernel.jit import njit, njit_in_place
-from shoal.kernel.static.grouping import MOST, SMALLEST, Grouping, cost_to_join, gain_of_leaving
+from shoal.kernel.static.grouping import MOST, SMALLEST, Grouping, cost_to_join, gain_of_leaving, member
 from shoal.kernel.static.trail import Trail, are_kept, step, take_back
 
 __all__ = ["turn"]
@@ -50,7 +50,7 @@ def turn(
         first = cost_to_join(grouping, i, its) - gain
         if first < 0.0:
             for x in range(grouping.sizes[its]):
-                best = _extended(grouping, neighbours, own, first, grouping.members[its, x], best)
+                best = _extended(grouping, neighbours, own, first, member(grouping, its, x), best)
     if best.second == NOBODY:
         return False
     change = cost_to_join(grouping, i, best.its) - gain
@@ -92,7 +92,7 @@ def _extended(grouping: Grouping, neighbours: Int32Matrix, own: int, first: floa
 def _closed(grouping: Grouping, own: int, so_far: float, second: int, third: int, best: Ring) -> Ring:
     """Return the better of a ring and those that end with a record of the third cluster."""
     for x in range(grouping.sizes[third]):
-        last = grouping.members[third, x]
+        last = member(grouping, third, x)
         change = so_far + cost_to_join(grouping, last, own) - gain_of_leaving(grouping, last)
         if change < best.change:
             best = Ring(change, second, last, grouping.labels[second], third)

@@ -69,13 +69,12 @@ def build(values: Float64Matrix, width: int) -> Tree:
     while ((n - 1) >> depth) + 1 > width:
         depth += 1
     leaves = 1 << depth
-    rows = values.copy()
-    order = np.arange(n)
+    order, keys = np.arange(n), np.zeros(n)
     for level in range(depth):
         for node in range(1 << level):
             start, end = (node * n) >> level, ((node + 1) * n) >> level
             middle = ((2 * node + 1) * n) >> (level + 1)
-            _halve(rows, order, start, end, middle)
+            _halve(values, order, keys, start, end, middle)
     room = ((n - 1) >> depth) + 1
     tree = Tree(
         np.zeros((leaves, d, room)),
@@ -93,7 +92,7 @@ def build(values: Float64Matrix, width: int) -> Tree:
             tree.records[leaf, x] = order[start + x]
             tree.leaves[order[start + x]] = leaf
             for j in range(d):
-                tree.points[leaf, j, x] = rows[start + x, j]
+                tree.points[leaf, j, x] = values[order[start + x], j]
         _fit_leaf(tree, leaf)
     for node in range(leaves - 2, -1, -1):
         _fit_node(tree, node)
@@ -101,50 +100,53 @@ def build(values: Float64Matrix, width: int) -> Tree:
 
 
 @njit
-def _widest(rows: Float64Matrix, start: int, end: int) -> int:
-    """Return the attribute in which some rows are farthest apart, as far as some hundreds of them show."""
+def _widest(values: Float64Matrix, order: Int64Vector, start: int, end: int) -> int:
+    """Return the attribute in which some records are farthest apart, as far as some hundreds of them show."""
     widest, j = -1.0, 0
     step = (end - start) // SEEN + 1
-    for column in range(rows.shape[1]):
+    for column in range(values.shape[1]):
         low, high = np.inf, -np.inf
         for x in range(start, end, step):
-            low, high = min(low, rows[x, column]), max(high, rows[x, column])
+            value = values[order[x], column]
+            low, high = min(low, value), max(high, value)
         if high - low > widest:
             widest, j = high - low, column
     return j
 
 
 @njit
-def _halve(rows: Float64Matrix, order: Int64Vector, start: int, end: int, middle: int) -> None:
-    """Bring what is lower in the widest attribute before ``middle`` (Hoare's selection)."""
-    j = _widest(rows, start, end)
-    first, last = start, end - 1
-    while first < last:
-        a, b, c = rows[first, j], rows[(first + last) // 2, j], rows[last, j]
+def _halve(values: Float64Matrix, order: Int64Vector, keys: Float64Vector, start: int, end: int, middle: int) -> None:
+    """Bring what is lower in the widest attribute before ``middle`` (selection by partition)."""
+    j = _widest(values, order, start, end)
+    for x in range(start, end):
+        keys[x] = values[order[x], j]
+    first, last = start, end
+    while last - first > 1:
+        a, b, c = keys[first], keys[(first + last) // 2], keys[last - 1]
         pivot = max(min(a, b), min(max(a, b), c))
-        up, down = first, last
-        while up <= down:
-            while rows[up, j] < pivot:
-                up += 1
-            while rows[down, j] > pivot:
-                down -= 1
-            if up <= down:
-                _exchange(rows, order, up, down)
-                up += 1
-                down -= 1
-        if middle <= down:
-            last = down
-        elif middle >= up:
-            first = up
+        cut = _bring_forward(order, keys, first, last, pivot)
+        if cut == first:  # nothing is lower
+            cut = _bring_forward(order, keys, first, last, np.nextafter(pivot, np.inf))
+            if cut >= middle:
+                return
+        if cut > middle:
+            last = cut
+        elif cut < middle:
+            first = cut
         else:
             return
 
 
 @njit_in_place
-def _exchange(rows: Float64Matrix, order: Int64Vector, one: int, other: int) -> None:
-    order[one], order[other] = order[other], order[one]
-    for j in range(rows.shape[1]):
-        rows[one, j], rows[other, j] = rows[other, j], rows[one, j]
+def _bring_forward(order: Int64Vector, keys: Float64Vector, first: int, last: int, limit: float) -> int:
+    """Bring what is below a limit to the front, without a branch to guess; return where the rest begins."""
+    cut = first
+    for x in range(first, last):
+        key, record = keys[x], order[x]
+        keys[x], order[x] = keys[cut], order[cut]
+        keys[cut], order[cut] = key, record
+        cut += key < limit
+    return cut
 
 
 @njit_in_place
