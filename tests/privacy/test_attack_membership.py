@@ -131,7 +131,6 @@ def test_only_those_are_suppressed_who_have_fewer_than_k_people_around_them_and_
     [
         (("R20", "R21"), "privacy", {"l": 2}, "privacy.l"),
         (("R20", "R21"), "privacy", {"t": 0.2}, "privacy.t"),
-        (("R3", "R4"), "stream", {"release": "ordered"}, "stream.release"),
     ],
 )
 def test_what_would_open_an_attack_is_refused_until_it_exists(

@@ -1,0 +1,127 @@
+"""Attackers of a release in the order of the input: who know a place in that order, or wait for a crash."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from privacy.attacking import ADULT, Message, adult, policy_of, quasi, standard_error, tagged
+from privacy.ledger import closed, measured
+from shoal.flow import Cluster, Flow
+from shoal.kafka.lane import Lane
+from shoal.kafka.metadata import Commit, decode
+from shoal.kafka.progress import Snapshot
+from shoal.kafka.publisher import Outbox
+from shoal.policy import Policy
+from shoal.records import Encoder, JsonDecoder
+from shoal.watch import Metrics
+
+pytestmark = pytest.mark.privacy
+
+COUNT, K, DELTA = 4000, 10, 100
+QUASI = {name: quasi(*bounds, integer=True) for name, bounds in ADULT.items()}
+
+
+def ordered(policy: Policy, *, reveals: bool = False) -> Policy:
+    return replace(policy, stream=replace(policy.streaming(), release="ordered", reveal_order=reveals))
+
+
+def tags_in_turn(policy: Policy, folder: Path) -> list[tuple[str, str]]:
+    """Tags of the records that left, as they came, and as the output shows them in that order."""
+    records = tagged(adult(folder, COUNT))
+    decoder, flow, rows = JsonDecoder(policy), Flow(policy, Encoder(policy)), []
+    for start in range(0, COUNT, 500):
+        block = decoder.take([json.dumps(record).encode() for record in records[start : start + 500]])
+        places = np.arange(start, start + len(block))
+        rows += flow.push(block, np.column_stack([np.zeros_like(places), places])).slots or []
+    rows += flow.flush().slots or []
+    assert [slot.place for slot in rows] == sorted(slot.place for slot in rows), "nobody has moved"
+    assert len(rows) > COUNT - K
+    return [(str(records[slot.place]["tag"]), str(json.loads(slot.row)["tag"])) for slot in rows]
+
+
+@pytest.mark.parametrize("position", [0.0, 0.01])
+@pytest.mark.parametrize("rule", ["nearest", "block"])
+def test_a_place_in_the_order_is_no_name(data_dir: Path, position: float, rule: str) -> None:
+    plain = policy_of(QUASI, K, delta=DELTA, position=position)
+    policy = ordered(replace(plain, stream=replace(plain.streaming(), rule=rule)))
+    hits = [float(own == shown) for own, shown in tags_in_turn(policy, data_dir)]
+    assert all(own == shown for own, shown in tags_in_turn(ordered(policy, reveals=True), data_dir)), (
+        "with the order revealed the attack finds everybody: it works"
+    )
+    measured(
+        "R3",
+        f"link of a record of Adult, rule {rule}, position {position}",
+        knows="place of the target in the order of the input, exactly",
+        success=float(np.mean(hits)),
+        bound=1 / K,
+        error=standard_error(hits),
+        beside="with reveal_order: true 1.000",
+        source="1/k",
+    )
+
+
+class Disk:
+    """What a broker would keep of one partition: rows, evidence and progress, each time together."""
+
+    def __init__(self) -> None:
+        self.rows: list[bytes] = []
+        self.clusters: list[Cluster] = []
+        self.offset = (0, "")
+
+    async def publish(self, outbox: Outbox, watermark: int, metadata: str, at_ms: int) -> None:  # noqa: ARG002
+        self.rows += outbox.rows
+        self.clusters += outbox.clusters
+        self.offset = (watermark, metadata)
+
+    async def close(self) -> None:
+        pass
+
+
+async def lived(policy: Policy, messages: list[Message], *, dies: bool) -> Disk:
+    """Read one record after the other; with ``dies`` every transaction is the last one of its process."""
+    disk, clock = Disk(), [1_800_000_000.0]
+    commit = Commit(Snapshot(watermark=0, next_offset=0), policy.fingerprint, 1)
+
+    def begun() -> Lane:
+        return Lane("t", 0, policy, JsonDecoder(policy), disk, commit, Metrics(), 0.2, now=lambda: clock[0])
+
+    lane, end = begun(), 1
+    while end <= len(messages):
+        await lane.intake([message for message in messages[:end] if message.offset >= lane.cursor])
+        clock[0] += 1
+        before = disk.offset
+        await lane.tick(at_end=False)
+        await asyncio.sleep(0)
+        lane.check()
+        if dies and disk.offset != before:
+            await lane.close(finish=False)
+            commit = decode(disk.offset[1], "t", 0, disk.offset[0])
+            lane = begun()
+        end += 1
+    await lane.intake([message for message in messages if message.offset >= lane.cursor])
+    await lane.finish()
+    await lane.close(finish=True)
+    return disk
+
+
+@pytest.mark.parametrize("rule", ["nearest", "awo", "block"])
+def test_a_crash_after_every_transaction_leaves_no_cluster_in_parts(data_dir: Path, rule: str) -> None:
+    plain = policy_of(QUASI, 4, delta=20)
+    policy = ordered(replace(plain, stream=replace(plain.streaming(), rule=rule)))
+    people = [number % 40 for number in range(150)]
+    records = tagged(adult(data_dir, 150), people)
+    messages = [Message(offset, json.dumps(record).encode()) for offset, record in enumerate(records)]
+    calm = asyncio.run(lived(policy, messages, dies=False))
+    stormy = asyncio.run(lived(policy, messages, dies=True))
+    assert stormy.rows == calm.rows, "the same rows in the same order, whatever happens in between"
+    assert [cluster.places for cluster in stormy.clusters] == [cluster.places for cluster in calm.clusters]
+    whole = Counter(row for cluster in stormy.clusters for row in cluster.rows)
+    assert Counter(stormy.rows) == whole
+    assert all(len({people[place] for place in cluster.places}) >= policy.k for cluster in stormy.clusters)
+    closed("R4", "which records are together is committed with the first that leaves: a crash after every transaction")
