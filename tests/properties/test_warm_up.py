@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-pytestmark = pytest.mark.conformance
+pytestmark = pytest.mark.property
 
 PROGRAM = """
 import sys
