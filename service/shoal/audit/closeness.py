@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
+from decimal import Decimal
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +25,9 @@ __all__ = ["judge_closeness"]
 
 SLACK = 1e-9
 NOTHING = {"null", '""'}
+LONGEST = 4300
+"""Digits of a whole number that is read as one."""
+_WHOLE = re.compile(r"[+-]?[0-9]+")
 
 
 def judge_closeness(policy: Policy, t: float, originals: Originals, clusters: Sequence[Cluster]) -> Tally:
@@ -62,13 +67,22 @@ def _number(text: str) -> float | None:
         if not text:
             return -math.inf
         value = decimal_number(text)
-        return None if value is None or not math.isfinite(value) else value
-    return None if text in {"true", "false"} else float(text)
+        if value is None or not math.isfinite(value):
+            return None
+    if text in {"true", "false"}:
+        return None
+    if _WHOLE.fullmatch(text) and len(text) <= LONGEST:
+        return int(text)
+    number = float(text)
+    return int(Decimal(repr(number))) if number.is_integer() else number
 
 
 def _along(texts: Sequence[Sequence[str]]) -> npt.NDArray[np.float64]:
     """Distance of each cluster on a line: mean difference of cumulative shares over the steps between values."""
-    values = [np.sort([number for text in cluster if (number := _number(text)) is not None]) for cluster in texts]
+    numbers = [[number for text in cluster if (number := _number(text)) is not None] for cluster in texts]
+    # Only their order counts, and which are equal: a float would make large whole numbers so.
+    ranks = {number: rank for rank, number in enumerate(sorted({number for own in numbers for number in own}))}
+    values = [np.sort([ranks[number] for number in own]) for own in numbers]
     points, counts = np.unique(np.concatenate(values), return_counts=True)
     if len(points) == 1:
         return np.zeros(len(texts))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 from shoal.engine.static import Confidential
 from shoal.kernel.arrays import BoolVector, Float64Matrix, Float64Vector
 from shoal.policy import Attribute
-from shoal.records import number_of
+from shoal.records import exact_of, number_of
 
 __all__ = ["LARGEST", "Watched", "standardised"]
 
 LARGEST = 1e150
 """Of a number in a table: the squares of larger ones do not fit a float."""
+FIRST_INEXACT = 2.0**53
+"""Whole numbers from here on may share a float64."""
 
 
 @dataclass(slots=True)
@@ -31,6 +33,9 @@ class Watched:
     attribute: Attribute
     _parts: list[Any]
     _codes: dict[Any, int]
+    _large: dict[int, float] = field(default_factory=dict)
+    """By the number of the record: whole numbers that float64 does not tell apart."""
+    _count: int = 0
 
     @classmethod
     def of(cls, attribute: Attribute) -> Watched:
@@ -40,7 +45,11 @@ class Watched:
     def add(self, column: Sequence[Any]) -> None:
         """Take the values of the next records."""
         if self.attribute.type in {"integer", "number"}:
-            self._parts.append(np.fromiter((number_of(value) or 0.0 for value in column), np.float64, len(column)))
+            numbers = np.fromiter((number_of(value) or 0.0 for value in column), np.float64, len(column))
+            for place in np.flatnonzero(np.abs(numbers) >= FIRST_INEXACT).tolist():
+                self._large[self._count + place] = exact_of(column[place]) or 0.0
+            self._parts.append(numbers)
+            self._count += len(column)
             return
         codes = self._codes
         # True == 1 in Python, and nowhere else.
@@ -62,7 +71,20 @@ class Watched:
         """Return the attribute of the chosen records as bins: by value where there are numbers."""
         values = self.values()
         column = np.concatenate(self._parts) if values is None else np.where(np.isnan(values), -np.inf, values)
+        large = {} if values is None else self._large_numbers(values)
+        if large:
+            exact = [large.get(place, column[place].item()) for place in np.flatnonzero(chosen).tolist()]
+            ranks = {number: rank for rank, number in enumerate(sorted(set(exact)))}
+            return Confidential(np.array([ranks[number] for number in exact]), ordered=True)
         return Confidential(np.unique(column[chosen], return_inverse=True)[1], values is not None)
+
+    def _large_numbers(self, values: Float64Vector) -> dict[int, float]:
+        """Return the exact numbers of records that a float64 may not tell from others."""
+        if self.attribute.type in {"integer", "number"}:
+            return self._large
+        codes, known = np.concatenate(self._parts), [exact_of(key) for key in self._codes]
+        places = np.flatnonzero(np.abs(values) >= FIRST_INEXACT).tolist()
+        return {place: known[codes[place]] or 0.0 for place in places}
 
 
 def standardised(columns: Sequence[Float64Vector], n: int) -> Float64Matrix:
@@ -71,6 +93,7 @@ def standardised(columns: Sequence[Float64Vector], n: int) -> Float64Matrix:
     for number, column in enumerate(columns):
         usable = np.where(np.abs(column) < LARGEST, column, np.nan)
         known = usable[~np.isnan(usable)]
-        mean, deviation = (known.mean(), known.std()) if len(known) else (0.0, 1.0)
-        scaled[:, number] = (usable - mean) / (deviation if deviation > 0 else 1.0)
+        varies = len(known) > 0 and known.min() < known.max()
+        mean, deviation = (known.mean(), known.std()) if varies else (known[0] if len(known) else 0.0, 1.0)
+        scaled[:, number] = (usable - mean) / deviation
     return scaled

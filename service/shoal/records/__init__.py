@@ -1,7 +1,7 @@
 """The border: messages and files in, records as arrays; published decimals and kept fields in, bytes out."""
 
 from shoal.records.block import Block, Decoder, Reason
-from shoal.records.columns import number_of
+from shoal.records.columns import exact_of, number_of
 from shoal.records.csv_decoder import CsvCells, CsvDecoder
 from shoal.records.encoder import CsvEncoder, Encoder, RecordEncoder
 from shoal.records.envelope import Envelope
@@ -27,6 +27,7 @@ __all__ = [
     "StoppedReading",
     "WrappedLines",
     "cell_fault",
+    "exact_of",
     "json_fault",
     "number_of",
 ]

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal.policy import FieldType
+from shoal.records.numerals import plain
 
-__all__ = ["MISFIT", "number_of", "numbers", "pointed", "typed"]
+__all__ = ["MISFIT", "exact_of", "number_of", "numbers", "pointed", "typed"]
 
 Cells: TypeAlias = Sequence[str]
 
@@ -122,3 +123,14 @@ def number_of(value: object) -> float | None:
         return float(value)
     except OverflowError:  # an integer of hundreds of digits
         return math.inf if value > 0 else -math.inf
+
+
+def exact_of(value: object) -> float | None:
+    """Read one value as `number_of` does, but whole numbers that no float64 tells apart as the integers they are."""
+    number = number_of(value)
+    if number is None or not abs(number) >= _FIRST_INEXACT:
+        return number
+    if isinstance(value, str):
+        text = value.strip(_BLANKS)
+        return int(text) if _INTEGER.fullmatch(text) and len(text) <= _LONGEST_INTEGER else plain(number)
+    return value if isinstance(value, int) else plain(number)
