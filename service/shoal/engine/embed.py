@@ -88,7 +88,8 @@ class Embedding:
             mean = values.mean(axis=0)
         weights = np.array([attribute.weight for attribute in attributes])
         grid = Grid([attribute.grid(table=policy.stream is None) for attribute in attributes])
-        return cls(mean, np.where(deviation > 0, deviation, 1.0), weights, grid)
+        varies = values.min(axis=0) < values.max(axis=0)  # the deviation of equal numbers may be off by its last bit
+        return cls(mean, np.where(varies, deviation, 1.0), weights, grid)
 
     def coordinates(self, values: Float64Matrix) -> Float64Matrix:
         """Scale raw values: to [0, 1] by their bounds (streams) or to z-scores (tables), times their weight.
