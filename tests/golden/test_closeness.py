@@ -14,6 +14,7 @@ References
 from __future__ import annotations
 
 import csv
+import time
 from pathlib import Path
 
 import numpy as np
@@ -166,6 +167,15 @@ def test_risk_and_loss_where_t_is_kept_strictly(
     sizes = np.bincount(close.labels)
     assert figures(values, confidential, close) == pytest.approx(expected[:4], abs=1.01e-6)
     assert [sizes.min(), sizes.max(), len(sizes)] == expected[4:]
+
+
+def test_many_left_over_records_find_their_clusters_quickly() -> None:
+    draw = np.random.default_rng(1)
+    values, confidential = draw.random((40_499, 2)), binned(draw.random(40_499))
+    began = time.process_time()
+    close = strict(values, 500, confidential, 0.5)
+    assert time.process_time() - began < 20
+    assert np.bincount(close.labels).min() == 500
 
 
 def test_ties_that_break_the_theorem_are_seen_and_more_buckets_taken(data_dir: Path) -> None:

@@ -139,16 +139,19 @@ def _take_in(
     spectrum, inside = spectrum_of((confidential,)), labels >= 0
     counts = np.bincount(labels[inside])
     centres = np.stack([np.bincount(labels[inside], column[inside]) / counts for column in values.T], axis=1)
+    order = np.flatnonzero(inside)
+    own = np.split(order[np.argsort(labels[inside], kind="stable")], np.cumsum(counts)[:-1])
     for i in extra.tolist():
         nearest = np.argsort(((centres - values[i]) ** 2).sum(axis=1), kind="stable")
         for cluster in nearest.tolist():
-            members = np.append(np.flatnonzero(labels == cluster), i)
+            members = np.append(own[cluster], i)
             members = members[np.argsort(confidential.bins[members], kind="stable")]
             if emd.distances(spectrum, 0, members, np.array([0, len(members)]))[0] <= t + SLACK:
                 break
         else:
             cluster = nearest[0]
         labels[i] = cluster
+        own[cluster] = np.append(own[cluster], i)
         counts[cluster] += 1
         centres[cluster] += (values[i] - centres[cluster]) / counts[cluster]
 
