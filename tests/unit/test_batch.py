@@ -23,6 +23,7 @@ from shoal.engine.static import Refined
 from shoal.pipe.bar import ticking
 from shoal.pipe.choices import choice_of
 from shoal.policy import Policy
+from shoal.records.parquet import as_parquet
 
 pytestmark = pytest.mark.unit
 
@@ -525,6 +526,59 @@ def test_closeness_holds_for_numbers_and_words_and_the_judge_finds_it_broken_els
     verdict = verify(Policy.load(strict), source, out, evidence)
     assert (verdict.exit_code, verdict["closeness"].status) == (1, "broken")
     assert verdict["closeness"].worst == pytest.approx(told["emd"]["max"])
+
+
+@pytest.mark.parametrize("kind", ["integer", "number", "any"])
+@pytest.mark.parametrize("name", ["in.jsonl", "in.csv"])
+def test_whole_numbers_that_share_a_float_are_different_values(kind: str, name: str, tmp_path: Path) -> None:
+    attributes = ATTRIBUTES | {"wage": {"role": "confidential", "type": kind}}
+    del attributes["note"]
+    rows = [row | {"wage": 2**60 + number} for number, row in enumerate(records(60))]
+    source = write(tmp_path / name, rows)
+    policy = policy_of(tmp_path, attributes, privacy={"k": 3, "t": 0.2}, undeclared="drop")
+    _, told, verdict = batch(policy, source, tmp_path / "out.csv")
+    assert verdict.exit_code == 0, verdict.text()
+    assert 0 < told["emd"]["max"] == pytest.approx(verdict["closeness"].worst)
+
+
+def test_numbers_are_compared_by_value_however_long_their_spelling(tmp_path: Path) -> None:
+    attributes = ATTRIBUTES | {"wage": {"role": "confidential"}}
+    del attributes["note"]
+    rows = [
+        row | {"wage": ["0" * 5000 + "7", "7.0", "1e23", f"1{'0' * 23}"][n % 4]} for n, row in enumerate(records(60))
+    ]
+    policy = policy_of(tmp_path, attributes, privacy={"k": 3, "t": 0.3}, undeclared="drop")
+    _, told, verdict = batch(policy, write(tmp_path / "in.csv", rows), tmp_path / "out.csv", "--algorithm", "mdav")
+    assert verdict.exit_code == 0, verdict.text()
+    assert 0 < told["emd"]["max"] == pytest.approx(verdict["closeness"].worst)
+
+
+def test_parquet_takes_a_type_from_all_rows_and_is_written_piece_by_piece(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("shoal.records.parquet.AT_ONCE", 10)
+    attributes = ATTRIBUTES | {"note": {"role": "confidential"}}
+    rows = [row | {"note": None if n < 25 else n if n < 50 else n + 0.5} for n, row in enumerate(records(60))]
+    source = write(tmp_path / "in.jsonl", rows)
+    _, _, verdict = batch(policy_of(tmp_path, attributes), source, tmp_path / "out.parquet", "--keep-order")
+    assert verdict.exit_code == 0, verdict.text()
+    assert pq.read_table(tmp_path / "out.parquet")["note"].to_pylist() == [row["note"] for row in rows]
+    lines = [b'{"note":1,"age":1,"income":1,"wage":1,"ward":""}'] * 25
+    assert len(list(as_parquet(lines, Policy.load(policy_of(tmp_path, attributes))))) == 4
+    rows[55]["note"] = "word"
+    source, out = write(tmp_path / "in.jsonl", rows), tmp_path / "again.parquet"
+    assert main(["batch", str(policy_of(tmp_path, attributes)), "-i", str(source), "-o", str(out), "--keep-order"]) == 2
+    assert "column 'note': values do not fit one type" in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_a_column_of_one_value_counts_for_nothing(tmp_path: Path) -> None:
+    attributes = ATTRIBUTES | {"age": {"role": "quasi_identifier"}, "wage": {"role": "confidential", "type": "number"}}
+    rows = [row | {"age": 0.1, "wage": 0.1} for row in records(30)]
+    _, told, verdict = batch(policy_of(tmp_path, attributes), write(tmp_path / "in.csv", rows), tmp_path / "out.csv")
+    assert verdict.exit_code == 0, verdict.text()
+    assert told["sst"] == 30
+    assert told["d_y"] is None
 
 
 def test_dependence_lowers_the_loss_of_what_is_confidential(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, BinaryIO
 
@@ -112,21 +113,62 @@ def as_parquet(rows: Sequence[bytes], policy: Policy, schema: pa.Schema | None =
     InputError
         A field without a declared type holds values of several types.
     """
-    kinds = [_published_type(attribute, schema) for attribute in policy.published]
-    names = [attribute.name for attribute in policy.published]
-    sink = pa.BufferOutputStream()
-    writer: pq.ParquetWriter | None = None
+    told = {attribute.name: _published_type(attribute, schema) for attribute in policy.published}
+    found = _found_types(rows, [name for name, kind in told.items() if kind is None])
+    kinds = {name: kind if kind is not None else found[name] for name, kind in told.items()}
+    sink = _Sink()
+    with pq.ParquetWriter(sink, pa.schema(list(kinds.items())), compression="zstd") as writer:
+        for records in _decoded(rows):
+            columns = [_column([record[name] for record in records], kind, name) for name, kind in kinds.items()]
+            writer.write_table(pa.Table.from_arrays(columns, schema=writer.schema))
+            yield sink.taken()
+    yield sink.taken()
+
+
+class _Sink(io.RawIOBase):
+    """Holds what a writer has written until it is taken."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._pieces: list[bytes] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:  # noqa: ANN401 - any buffer
+        self._pieces.append(bytes(data))
+        return len(self._pieces[-1])
+
+    def close(self) -> None:
+        """Stay open: the last piece is taken after the writer is done."""
+
+    def taken(self) -> bytes:
+        """Hand out what there is."""
+        pieces, self._pieces = self._pieces, []
+        return b"".join(pieces)
+
+
+def _decoded(rows: Sequence[bytes]) -> Iterator[list[dict[str, Any]]]:
     decode = msgspec.json.Decoder(dict[str, Any]).decode
-    for part in _parts(rows, AT_ONCE):
-        records = [decode(row) for row in part]
-        columns = [_column([r[name] for r in records], kind, name) for name, kind in zip(names, kinds, strict=True)]
-        if writer is None:
-            kinds = [column.type for column in columns]
-            writer = pq.ParquetWriter(sink, pa.schema(list(zip(names, kinds, strict=True))), compression="zstd")
-        writer.write_table(pa.Table.from_arrays(columns, schema=writer.schema))
-    if writer is not None:
-        writer.close()
-    yield sink.getvalue().to_pybytes()
+    return ([decode(row) for row in part] for part in _parts(rows, AT_ONCE))
+
+
+def _found_types(rows: Sequence[bytes], names: list[str]) -> dict[str, pa.DataType]:
+    """Return the type of each column of which nobody said one, by all of its values."""
+    found: dict[str, pa.DataType] = dict.fromkeys(names, pa.null())
+    for records in _decoded(rows) if names else ():
+        for name in names:
+            kinds = {found[name], _column([record[name] for record in records], None, name).type} - {pa.null()}
+            if kinds == {pa.int64(), pa.float64()}:
+                kinds = {pa.float64()}
+            if len(kinds) > 1:
+                raise _unfit(name)
+            found[name] = kinds.pop() if kinds else pa.null()
+    return found
+
+
+def _unfit(name: str) -> InputError:
+    return InputError(f"column '{name}': values do not fit one type of Parquet; give attributes.{name}.type")
 
 
 def _parts(rows: Sequence[bytes], size: int) -> Iterator[Sequence[bytes]]:
@@ -184,6 +226,4 @@ def _column(values: Iterable[Any], kind: pa.DataType | None, name: str) -> pa.Ar
             return _column(values, kind.value_type, name).dictionary_encode().cast(kind)
         return pa.array(values, pa.string()).cast(kind)
     except (pa.ArrowException, OverflowError, TypeError):
-        raise InputError(
-            f"column '{name}': values do not fit one type of Parquet; give attributes.{name}.type"
-        ) from None
+        raise _unfit(name) from None
