@@ -119,6 +119,8 @@ def test_every_line_without_seconds_is_on_the_page(name: str, data_dir: Path, pa
     section = command.PAPERS[name](data_dir)
     lines = command.page_of(section._replace(timed=[]))
     start = page.index(lines[0])
-    assert page[start : start + len(lines)] == lines[: len(page) - start]
+    while lines and not lines[-1]:  # the page ends without empty lines
+        lines.pop()
+    assert page[start : start + len(lines)] == lines
     for figure in section.figures:
         assert (PAGE.parent / "figures" / f"papers-{figure.name}.svg").is_file()
