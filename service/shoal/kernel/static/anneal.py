@@ -46,7 +46,8 @@ def anneal(grouping: Grouping, neighbours: Int32Matrix, tries: int, heat: float,
         lot, nearness = random.random(), random.random()
         own = grouping.labels[i]
         its = grouping.labels[neighbours[i, int(neighbours.shape[1] * nearness * nearness)]]
-        limit = -np.log(1.0 - random.random()) * heat * np.sqrt(mean * 0.5 * (spreads[own] + spreads[its]))
+        scale = np.sqrt(mean) * np.sqrt(0.5 * (spreads[own] + spreads[its]))  # the product of the two may be too large
+        limit = -np.log(1.0 - random.random()) * heat * scale
         if lot < DISSOLVE:
             change = dissolve(grouping, neighbours, own, trail)
         elif lot < CREATE:
