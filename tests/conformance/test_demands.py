@@ -123,7 +123,7 @@ def test_refinement_under_demands_never_loses_more() -> None:
                 loss_of(values, microaggregate(values, 3, "auto", how, pace=briefly, demands=demands))
                 for how in ("none", "descent", "anneal")
             ]
-            assert losses[0] >= losses[1] >= losses[2]
+            assert losses[0] > losses[1] >= losses[2]
 
 
 def test_what_the_whole_table_does_not_keep_is_never_returned() -> None:
@@ -186,8 +186,7 @@ def test_linked_records_are_those_of_brute_force_with_ties(decimals: int) -> Non
             nearest = np.flatnonzero(squares == squares.min())
             hits += float(i in nearest) / len(nearest)
         offsets = np.append(0, np.cumsum(sizes))
-        # Means of rounded values are rounded otherwise here and there: a tie more or less.
-        assert measures.disclosure(values, published, labels, offsets) == pytest.approx(hits / n, abs=0.02)
+        assert measures.disclosure(values, published, labels, offsets) == pytest.approx(hits / n)
 
 
 def test_categories_and_losses_are_those_of_their_definitions() -> None:

@@ -11,7 +11,7 @@ import pytest
 from oracle import partitions as naive
 from shoal.engine.static import Demands, Refined, microaggregate, refined
 from shoal.engine.static.refinement import loss_of
-from shoal.engine.static.solver import Choice
+from shoal.engine.static.solver import Covering
 from shoal.errors import ParameterError
 from shoal.kernel.arrays import Float64Matrix, Int64Vector
 from shoal.kernel.static import pricing
@@ -67,14 +67,14 @@ def test_the_unit_of_coordinates_does_not_matter(scale: float) -> None:
 def test_stopped_at_its_first_question_the_solver_leaves_the_start() -> None:
     values = np.random.default_rng(3).random((60, 6))
     choosing: list[bool] = []
-    choose = Choice.choose
+    choose = Covering.choose
 
-    def noted(self: Choice, start: Int64Vector, is_over: Callable[[], bool]) -> Int64Vector:
+    def noted(self: Covering, start: Int64Vector, is_over: Callable[[], bool]) -> Int64Vector:
         choosing.append(True)
         return choose(self, start, is_over)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Choice, "choose", noted)
+        patch.setattr(Covering, "choose", noted)
         found = refined(values, 3, "mdav", "exact", pace=lambda _: 1.0 if choosing else 0.5)
     assert choosing
     assert np.bincount(found.labels).min() >= 3

@@ -126,6 +126,20 @@ def test_blocks_lose_less_and_show_more(b: int, data_dir: Path, tmp_path: Path) 
         assert all(after < before for before, after in pairwise(one["dld"] for one in told))
 
 
+@pytest.mark.parametrize(
+    ("b", "d_x", "dld"),
+    [
+        (2, [0.15782, 0.24809, 0.44324], [0.65707, 0.17986, 0.01319]),
+        (3, [0.21059, 0.25857, 0.44324], [0.35552, 0.09592, 0.01319]),
+        (6, [0.25464, 0.31946, 0.44324], [0.07194, 0.03597, 0.01319]),
+    ],
+)
+def test_blocks_of_tarragona(b: int, d_x: list[float], dld: list[float], data_dir: Path, tmp_path: Path) -> None:
+    told = [summary(tmp_path, data_dir, "tarragona", 10, w, "--param", f"blocks={b}") for w in (0.0, 0.5, 1.0)]
+    assert [one["d_x"] for one in told] == pytest.approx(d_x, abs=1e-5)
+    assert [one["dld"] for one in told] == pytest.approx(dld, abs=6e-6)
+
+
 def test_the_records_that_are_linked_are_counted_exactly(data_dir: Path, tmp_path: Path) -> None:
     assert summary(tmp_path, data_dir, "census", 10, 0.0)["dld"] * 1080 == pytest.approx(98, abs=1e-9)
 

@@ -166,14 +166,25 @@ def test_a_table_that_is_not_close_is_stopped_by_the_last_gate(
     assert not out.exists()
 
 
-def test_evidence_is_written_before_rows_go_down_a_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    written: list[str] = []
-    for name in ("_write_rows", "_write_evidence"):
-        monkeypatch.setattr(f"shoal.pipe.batch.{name}", lambda *_, name=name: written.append(name))
+def test_evidence_is_in_place_before_rows_go_down_a_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    there: list[bool] = []
+    evidence = tmp_path / "e"
+    monkeypatch.setattr("shoal.pipe.batch._write_rows", lambda *_: there.append(evidence.exists()))
     source = write(tmp_path / "in.csv", records(30))
-    words = ["-i", str(source), "-o", "-", "--output-format", "csv", "--evidence", str(tmp_path / "e")]
-    assert main(["batch", str(policy_of(tmp_path)), *words]) == 0
-    assert written == ["_write_evidence", "_write_rows"]
+    words = [
+        "batch",
+        str(policy_of(tmp_path)),
+        "-i",
+        str(source),
+        "--output-format",
+        "csv",
+        "--evidence",
+        str(evidence),
+    ]
+    assert main([*words, "-o", "-"]) == 0
+    evidence.unlink()
+    assert main([*words, "-o", str(tmp_path / "out.csv")]) == 0
+    assert there == [True, False]
 
 
 def test_bars_move_on_a_terminal_and_tick_while_kernels_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,14 +12,12 @@ from numpy.typing import NDArray
 from shoal.engine.static import Confidential
 from shoal.kernel.arrays import BoolVector, Float64Matrix, Float64Vector
 from shoal.policy import Attribute
-from shoal.records import exact_of, number_of
+from shoal.records import FIRST_INEXACT, exact_of, number_of
 
 __all__ = ["LARGEST", "Watched", "standardised"]
 
 LARGEST = 1e150
 """Of a number in a table: the squares of larger ones do not fit a float."""
-FIRST_INEXACT = 2.0**53
-"""Whole numbers from here on may share a float64."""
 
 
 @dataclass(slots=True)

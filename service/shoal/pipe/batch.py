@@ -9,15 +9,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO
 
-import msgspec
-
 from shoal.errors import ConfigError, InputError
 from shoal.flow import Choice, Release, Table
 from shoal.pipe.bar import bar, ticking
-from shoal.pipe.files import PIPE, Drafts, Files, Sink, opened_for_reading
+from shoal.pipe.desk import evidence_of, references_to
+from shoal.pipe.files import PIPE, Drafts, Files, Sink, Whole, opened_for_reading
 from shoal.pipe.sources import Source, open_source, parquet
 from shoal.policy import Policy
-from shoal.records import CsvEncoder, Encoder, RecordEncoder
+from shoal.records import CsvEncoder, Encoder, Reason, RecordEncoder
 from shoal.watch import logger
 
 __all__ = ["run_batch"]
@@ -69,12 +68,16 @@ def run_batch(policy: Policy, files: Files, choice: Choice, *, keep_order: bool 
             release = _released(table, choice, files, keep_order=keep_order)
         # Evidence first: of rows that went down a pipe somebody must know whose they were.
         if evidence is not None:
-            _write_evidence(evidence, release)
+            evidence.write(evidence_of(enumerate(release.clusters())))
         if quarantine is not None:
-            _write_references(quarantine, release, Path(files.source).name)
+            why = Reason.SUPPRESSED.value
+            refused = ((place, why) for place in release.suppressed.tolist())
+            quarantine.write(references_to(Path(files.source).name, refused))
         if summary is not None:
             told = release.summary | {"elapsed_s": time.monotonic() - began}
             summary.write(json.dumps(told, indent=2).encode() + b"\n")
+        if isinstance(target, Whole):
+            drafts.place()
         if target_form == "parquet":
             _write_pieces(target, parquet().as_parquet(release.rows, policy, source.schema))
         else:
@@ -127,17 +130,3 @@ def _write_rows(target: Sink, encoder: RecordEncoder, rows: list[bytes]) -> None
             part = rows[start : start + AT_ONCE]
             target.write(encoder.lines(part))
             shown.update(len(part))
-
-
-def _write_evidence(evidence: Sink, release: Release) -> None:
-    encode = msgspec.json.Encoder().encode_lines
-    lines = [
-        {"partition": 0, "cluster": number, "offsets": members} for number, members in enumerate(release.clusters())
-    ]
-    evidence.write(encode(lines))
-
-
-def _write_references(quarantine: Sink, release: Release, topic: str) -> None:
-    encode = msgspec.json.Encoder().encode_lines
-    told = release.suppressed.tolist()
-    quarantine.write(encode([{"topic": topic, "partition": 0, "offset": i, "reason": "suppressed"} for i in told]))

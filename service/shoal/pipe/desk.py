@@ -1,4 +1,4 @@
-"""What leaves a pipe: rows, evidence and references, each once it is decided; and how long records have waited."""
+"""What leaves a file: rows, evidence and references, each once it is decided; and how long records have waited."""
 
 from __future__ import annotations
 
@@ -12,7 +12,21 @@ from shoal.flow import Outcome
 from shoal.pipe.files import Sink
 from shoal.records import Reason, RecordEncoder
 
-__all__ = ["Clock", "Desk"]
+__all__ = ["Clock", "Desk", "evidence_of", "references_to"]
+
+
+def evidence_of(clusters: Iterable[tuple[int, list[int]]]) -> bytes:
+    """Return lines that say which records (their places) formed which cluster (its number)."""
+    return msgspec.json.Encoder().encode_lines(
+        [{"partition": 0, "cluster": number, "offsets": places} for number, places in clusters]
+    )
+
+
+def references_to(topic: str, refused: Iterable[tuple[int, str]]) -> bytes:
+    """Return lines that name records that are not published, by their places, and why."""
+    return msgspec.json.Encoder().encode_lines(
+        [{"topic": topic, "partition": 0, "offset": place, "reason": why} for place, why in refused]
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +59,14 @@ class Desk:
         for cluster in outcome.clusters:
             # Evidence first: of what has left, somebody must know whose it was, whatever happens in between.
             if self.evidence is not None:
-                line = {"partition": 0, "cluster": cluster.number, "offsets": cluster.places}
-                self.evidence.write(msgspec.json.encode(line) + b"\n")
+                self.evidence.write(evidence_of([(cluster.number, cluster.places)]))
             if outcome.slots is None:
                 self.target.write(self.encoder.lines(cluster.rows))
         if outcome.slots:
             self.target.write(self.encoder.lines([slot.row for slot in outcome.slots]))
         told = [*refused, *((place, Reason.SUPPRESSED.value) for place in outcome.suppressed)]
         if self.quarantine is not None and told:
-            lines = [{"topic": self.topic, "partition": 0, "offset": place, "reason": why} for place, why in told]
-            self.quarantine.write(msgspec.json.Encoder().encode_lines(lines))
+            self.quarantine.write(references_to(self.topic, told))
 
 
 class Clock:

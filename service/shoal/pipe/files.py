@@ -19,6 +19,7 @@ __all__ = [
     "Files",
     "Form",
     "Sink",
+    "Whole",
     "opened_for_appending",
     "opened_for_reading",
     "opened_for_writing",
@@ -277,13 +278,19 @@ class Drafts:
         self._drafts.append(_Draft(cast("IO[bytes]", file), target, path, private))
         return self._drafts[-1]
 
+    def place(self) -> None:
+        """Put what has been opened so far in place; it cannot be written to any more."""
+        for draft in self._drafts:
+            draft.finish()
+        for draft in self._drafts:
+            Path(draft.file.name).replace(draft.target)
+            draft.file.close()
+        self._drafts.clear()
+
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None:
-                for draft in self._drafts:
-                    draft.finish()
-                for draft in self._drafts:
-                    Path(draft.file.name).replace(draft.target)
+                self.place()
         finally:
             for draft in self._drafts:
                 draft.discard()

@@ -88,12 +88,11 @@ def open_source(
         cells = CsvDecoder(policy, reader.columns, encoder=encoder, max_bytes=longest, keep=keep)
         blocks = ((cells.take(part), list(part)) for part in reader)
         return Source(blocks, reader.line_of, lambda record: cell_fault(policy, reader.columns, record))
+    messages = JsonDecoder(policy, encoder=encoder, max_bytes=longest, keep=keep)
     if form == "parquet":
         rows = parquet().ParquetRows(source, policy, name=name)
-        unlimited = JsonDecoder(policy, encoder=encoder, max_bytes=longest, keep=keep)
-        taken = ((unlimited.take(part), list(part)) for part in rows)
+        taken = ((messages.take(part), list(part)) for part in rows)
         return Source(taken, _line, lambda record: json_fault(policy, record), rows.schema)
-    messages = JsonDecoder(policy, encoder=encoder, max_bytes=longest, keep=keep)
     if policy.from_envelope:
         wrapped = WrappedLines(source, policy, name=name)
         around = ((messages.take(values, envelopes), list(values)) for values, envelopes in wrapped)

@@ -8,10 +8,12 @@ from shoal.records.envelope import Envelope
 from shoal.records.faults import cell_fault, json_fault
 from shoal.records.files import CsvReader, JsonLines, StoppedReading
 from shoal.records.json_decoder import DEFAULT_MAX_BYTES, JsonDecoder
+from shoal.records.numerals import FIRST_INEXACT
 from shoal.records.wrapped import WrappedLines
 
 __all__ = [
     "DEFAULT_MAX_BYTES",
+    "FIRST_INEXACT",
     "Block",
     "CsvCells",
     "CsvDecoder",

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal.policy import FieldType
-from shoal.records.numerals import plain
+from shoal.records.numerals import FIRST_INEXACT, plain
 
 __all__ = ["MISFIT", "exact_of", "number_of", "numbers", "pointed", "typed"]
 
@@ -25,7 +25,6 @@ _PLAIN = b"0123456789+-.eE, \t"
 """In texts of these, Python's own parsers accept decimal numbers and nothing else."""
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
-_FIRST_INEXACT = 2.0**53
 _LONGEST_INTEGER = 4300
 """Digits of an integer; as in JSON messages, where the parser has this limit."""
 _TRUTH = {"true": True, "false": False, "": None}
@@ -67,7 +66,7 @@ def typed(cells: Cells, kind: FieldType) -> tuple[Sequence[Any], bool]:
     if kind in {"string", "any"}:
         return cells, True
     values = None if kind == "boolean" else _parsed(cells, int if kind == "integer" else float)
-    if values is not None and (kind == "integer" or max(map(abs, values), default=0.0) < _FIRST_INEXACT):
+    if values is not None and (kind == "integer" or max(map(abs, values), default=0.0) < FIRST_INEXACT):
         return values, True
     read = _CELL[kind]
     values = [read(cell.strip(_BLANKS)) for cell in cells]
@@ -128,7 +127,7 @@ def number_of(value: object) -> float | None:
 def exact_of(value: object) -> float | None:
     """Read one value as `number_of` does, but whole numbers that no float64 tells apart as the integers they are."""
     number = number_of(value)
-    if number is None or not abs(number) >= _FIRST_INEXACT:
+    if number is None or not abs(number) >= FIRST_INEXACT:
         return number
     if isinstance(value, str):
         text = value.strip(_BLANKS)

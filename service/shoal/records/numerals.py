@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 
-__all__ = ["JSON_NUMBER", "NumberText", "canonical", "is_integral", "plain"]
+__all__ = ["FIRST_INEXACT", "JSON_NUMBER", "NumberText", "canonical", "is_integral", "plain"]
 
 JSON_NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
 """The grammar of RFC 8259 as a regular expression without groups."""
@@ -14,7 +14,8 @@ _NUMBER = re.compile(r"([+-]?)(?:([0-9]+)\.?([0-9]*)|\.([0-9]+))(?:[eE]([+-]?[0-
 _LONGEST_PLAIN = 400
 """Digits up to which an integer is written out: every finite float64 fits."""
 _LONGEST_EXPONENT = 18
-_FIRST_INEXACT = 2.0**53
+FIRST_INEXACT = 2.0**53
+"""Whole numbers from here on may share a float64."""
 
 
 class NumberText(str):
@@ -61,4 +62,4 @@ def plain(number: float) -> int | float:
     """
     if not number.is_integer():
         return number
-    return int(number) if abs(number) < _FIRST_INEXACT else int(Decimal(repr(number)))
+    return int(number) if abs(number) < FIRST_INEXACT else int(Decimal(repr(number)))

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from shoal.engine.static.centroids import centroids_of
 from shoal.engine.static.closeness import Confidential, distances_of, spectrum_of
 from shoal.engine.static.mdav import mdav
 from shoal.errors import ParameterError
@@ -138,7 +139,7 @@ def _take_in(
     """Give each record of label -1 to the cluster with the nearest centroid that stays t-close, else to the nearest."""
     spectrum, inside = spectrum_of((confidential,)), labels >= 0
     counts = np.bincount(labels[inside])
-    centres = np.stack([np.bincount(labels[inside], column[inside]) / counts for column in values.T], axis=1)
+    centres = centroids_of(values[inside], labels[inside])
     order = np.flatnonzero(inside)
     own = np.split(order[np.argsort(labels[inside], kind="stable")], np.cumsum(counts)[:-1])
     for i in extra.tolist():

@@ -7,6 +7,7 @@ from itertools import count
 
 import numpy as np
 
+from shoal.engine.static.centroids import centroids_of
 from shoal.engine.static.closeness import Confidential, distances_of, spectrum_of
 from shoal.kernel.arrays import BoolVector, Float64Matrix, Int32Vector, Int64Vector
 from shoal.kernel.static.neighbours import neighbours_of
@@ -107,9 +108,8 @@ def mend(values: Float64Matrix, labels: Int32Vector, k: int, demands: Demands) -
         if lacks.sum() <= FEW or number >= ROUNDS:
             labels = _take_in(values, labels, k, demands, int(np.flatnonzero(lacks)[0]))
             continue
-        sizes = np.bincount(labels)
-        centres = np.stack([np.bincount(labels, column) / sizes for column in values.T], axis=1)
-        near = neighbours_of(np.ascontiguousarray(centres), min(NEAR, len(sizes) - 1), LEAF)
+        centres = np.ascontiguousarray(centroids_of(values, labels))
+        near = neighbours_of(centres, min(NEAR, len(centres) - 1), LEAF)
         joined = np.unique(pair_up(near, lacks), return_inverse=True)[1]
         labels = joined.astype(np.int32)[labels]
     return labels
@@ -117,20 +117,19 @@ def mend(values: Float64Matrix, labels: Int32Vector, k: int, demands: Demands) -
 
 def _take_in(values: Float64Matrix, labels: Int32Vector, k: int, demands: Demands, cluster: int) -> Int32Vector:
     """Join a cluster with as many of those nearest to its centroid as it takes until it lacks nothing, at least one."""
-    sizes = np.bincount(labels)
-    centres = np.stack([np.bincount(labels, column) / sizes for column in values.T], axis=1)
+    centres = centroids_of(values, labels)
     away = ((centres - centres[cluster]) ** 2).sum(axis=1)
     away[cluster] = -1.0
-    ranks = np.empty(len(sizes), np.int64)
-    ranks[np.argsort(away, kind="stable")] = np.arange(len(sizes))
+    ranks = np.empty(len(away), np.int64)
+    ranks[np.argsort(away, kind="stable")] = np.arange(len(away))
     order = ranks[labels]
 
     def is_enough(others: int) -> bool:
         return not lacking((order > others).astype(np.int32), k, demands)[0]
 
     low, high = 0, 1
-    while high < len(sizes) - 1 and not is_enough(high):
-        low, high = high, min(2 * high, len(sizes) - 1)
+    while high < len(away) - 1 and not is_enough(high):
+        low, high = high, min(2 * high, len(away) - 1)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if is_enough(middle) else (middle, high)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoal.engine.static.solver import Choice, require_solver
+from shoal.engine.static.solver import Covering, require_solver
 from shoal.errors import ParameterError
 from shoal.kernel.arrays import Float64Matrix, Float64Vector, Int32Matrix, Int32Vector, Int64Vector
 from shoal.kernel.static import pricing
@@ -47,7 +47,7 @@ class _Pool:
         self._squares = squares
         self._numbers: dict[bytes, int] = {}
         self._members: list[Int32Matrix] = []
-        self.choice = Choice(len(squares))
+        self.choice = Covering(len(squares))
 
     def add(self, clusters: Int32Matrix) -> int:
         """Add clusters of at most five, filled up with -1; return how many are new."""

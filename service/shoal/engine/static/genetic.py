@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from shoal.engine.static.centroids import centroids_of
 from shoal.engine.static.mdav import mdav
 from shoal.errors import ParameterError
 from shoal.kernel.arrays import Float64Matrix, Int32Vector, Int64Vector
@@ -60,7 +61,7 @@ def genetic(
     if macro < TWO or steps not in {1, TWO} or generations < 0:
         raise ParameterError("algorithm 'genetic': needs macro >= 2, steps of 1 or 2, generations >= 0")
     start = mdav(values, k) if steps == TWO else np.full(len(values), -1, np.int32)
-    groups = mdav(_centroids(values, start), macro)[start] if steps == TWO else mdav(values, macro * k)
+    groups = mdav(centroids_of(values, start), macro)[start] if steps == TWO else mdav(values, macro * k)
     labels, clusters = np.empty(len(values), np.int32), 0
     random = np.random.default_rng(seed)
     for members in np.split(np.argsort(groups, kind="stable"), np.cumsum(np.bincount(groups))[:-1]):
@@ -69,11 +70,6 @@ def genetic(
         labels[members] = own + clusters
         clusters += len(names)
     return labels
-
-
-def _centroids(values: Float64Matrix, labels: Int32Vector) -> Float64Matrix:
-    counts = np.bincount(labels)
-    return np.stack([np.bincount(labels, column) / counts for column in values.T], axis=1)
 
 
 def _search(

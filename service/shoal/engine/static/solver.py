@@ -13,7 +13,7 @@ from shoal.kernel.arrays import Float64Vector, Int32Matrix, Int64Vector
 if TYPE_CHECKING:
     import highspy
 
-__all__ = ["Choice", "Relaxed", "require_solver"]
+__all__ = ["Covering", "Relaxed", "require_solver"]
 
 NEARLY = 1e-6
 """Relative gap at which a choice counts as the best of the pool."""
@@ -42,7 +42,7 @@ def require_solver() -> None:
         raise ParameterError("refine 'exact' needs the solver HiGHS: pip install 'shoal[exact]'") from None
 
 
-class Choice:
+class Covering:
     """A pool of clusters of n records that grows between solutions; each solution starts from the one before."""
 
     def __init__(self, n: int) -> None:
