@@ -75,7 +75,7 @@ async def publish(stream: Any) -> None:
         async for cluster in anonymize(stream, POLICY, start=START, http=HTTP):
             if cluster.number == fails_at:
                 raise RuntimeError("once")  # the agent is started again
-            rows = [row.decode() for row in cluster.rows]
+            rows = [message.decode() for message in cluster.messages]
             handed = {"partition": cluster.partition, "number": cluster.number, "rows": rows}
             await producer.send_and_wait(os.environ["STAGE_HANDED"], json.dumps(handed).encode(), partition=0)
             if PAUSE_S:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -53,9 +53,6 @@ class Careless:
     def take(self, partition: int, most: int) -> Sequence[Any]:
         assert partition == 0
         return [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
-
-    def forget_others(self, partitions: Iterable[int]) -> None:
-        assert list(partitions) == [0]
 
     async def rewind(self, partition: int, offset: int) -> None:
         self.sent_back += 1

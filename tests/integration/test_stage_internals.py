@@ -44,7 +44,7 @@ async def test_the_app_tells_and_does_what_the_stage_expects(app: faust.App, boo
     async def take(partitions: set[int]) -> None:
         order.append("assigned")
         assigned.append(partitions)
-        hosts[0].read_committed()
+        await hosts[0].read_committed()
 
     async def settle(_: set[int]) -> None:
         # The flow waits for this: nothing may have been brought before its end.

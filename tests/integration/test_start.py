@@ -116,7 +116,7 @@ async def test_from_latest_begins_at_the_end_and_commits_that_alone(bootstrap: s
     early = await stage.put(30)
     async with stage.run(Start(origin="latest")) as run:
         await run.until_ready()
-        assert (await stage.progress()).snapshot == Snapshot(watermark=30, next_offset=30, origin=30)
+        assert (await stage.progress()).snapshot == Snapshot(watermark=30, next_offset=30, origin=30, clusters=30)
         late = await stage.put(30)
         await run.until_read(30)
     await stage.drained()

@@ -190,6 +190,7 @@ async def test_whoever_brings_more_than_fits_waits() -> None:
         raise AssertionError
 
     inflow = Inflow(rewind, limit=3)
+    inflow.expect([0, 1])
     messages = [Arrived(offset, 0, None, b"", ()) for offset in range(5)]
 
     async def bring() -> None:
@@ -204,5 +205,5 @@ async def test_whoever_brings_more_than_fits_waits() -> None:
     assert inflow.take(0, 9) == messages[2:]
     assert bringing.done()
     await inflow.put(1, messages[0])
-    inflow.forget_others([0])
+    inflow.expect([0])
     assert inflow.take(1, 9) == []

@@ -7,10 +7,11 @@ and the host is sent back where it does not. So the guarantee does not lean on t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka import errors as kafka_errors
@@ -31,6 +32,7 @@ from shoal.watch import logger
 __all__ = ["Carrier", "Hosted", "WithdrawnError"]
 
 POLL_S = 0.05
+IDLE_S = 0.01
 LOOK_S = 1.0
 """How often the log's end is looked at; an idle lane learns so that it has read all there is."""
 GRACE_S = 0.3
@@ -59,9 +61,6 @@ class Carrier(Protocol):
 
     def take(self, partition: int, most: int) -> Sequence[Message]:
         """Hand over what came of a partition, the oldest first, and at most so many."""
-
-    def forget_others(self, partitions: Iterable[int]) -> None:
-        """Throw away what came of other partitions."""
 
     @property
     def rewind(self) -> Callable[[int, int], Awaitable[None]]:
@@ -93,6 +92,11 @@ class Hosted:
         Who sees the clusters.
     most : int
         Records of one slice: what is decided on one of them is committed together at the earliest.
+    is_doubtful : bool
+        Whether the carrier may bring records that are not committed, of those that are in the log now: each is then
+        looked up.
+    opened : asyncio.Event or None
+        Set when all lanes are open, or will not be.
     """
 
     def __init__(
@@ -103,16 +107,21 @@ class Hosted:
         partitions: Sequence[int],
         handing: Handing,
         most: int = BLOCK_RECORDS,
+        *,
+        is_doubtful: bool = False,
+        opened: asyncio.Event | None = None,
     ) -> None:
         self._plan, self._contact, self._carrier, self._most = plan, contact, carrier, most
+        self._handing, self._is_doubtful = handing, is_doubtful
         self._places = [TopicPartition(str(plan.settings.input), number) for number in partitions]
         self._lanes = Lanes(plan, handing)
         self._ending = asyncio.Event()
-        self.opened = asyncio.Event()
-        """Set when all lanes are open, or will not be."""
+        self.opened = opened or asyncio.Event()
         self._over = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._missing: dict[TopicPartition, _Following] = {}
+        self._doubtful: dict[TopicPartition, int] = {}
+        """Before which offset a record may be one that is not committed."""
         self._ends: dict[TopicPartition, int] = {}
         self._seen_s: dict[TopicPartition, float] = {}
         self._looked_s = 0.0
@@ -152,28 +161,33 @@ class Hosted:
             raise ours(error) from None
 
     async def _work(self) -> None:
-        async with admin(self._plan.settings) as client:
-            await self._serve(client)
+        settings = self._plan.settings
+        async with admin(settings) as client:
+
+            async def ask() -> None:
+                await client.find_coordinator(str(settings.group))
+
+            # A customer may keep the work waiting for as long as he likes.
+            await _until_first(self._serve(client), self._contact.probe(ask))
 
     async def _serve(self, client: AIOKafkaAdminClient) -> None:
         plan = self._plan
         plan.health.restoring = {place.partition for place in self._places}
-        self._carrier.forget_others(place.partition for place in self._places)
         self._lanes.layout = await check_start(client, plan.policy, plan.settings)
         self._contact.made()
+        if self._is_doubtful:
+            self._doubtful = await self._ends_of_all()
         reader = consumer(plan.settings)
         finish = False
         try:
             await reader.start()
-            await self._open(client, reader)
+            await _until_first(self._lanes.open(self._places, client, reader, self._begun), self._ended())
             plan.health.joined = True
             self.opened.set()
-            continuity = Continuity(reader)
-            while not self._ending.is_set():
-                await self._turn(reader, continuity)
+            await _until_all(self._feed_all(reader), *(self._follow_clock(*one) for one in self._lanes.items()))
             finish = True
         except WithdrawnError:
-            # The other lanes have nothing to do with that.
+            # What other lanes have decided, and what was dealt with before, has nothing to do with that.
             finish = True
             raise
         finally:
@@ -183,66 +197,90 @@ class Hosted:
             finally:
                 await stop(reader, LEAVE_S)
 
-    async def _open(self, client: AIOKafkaAdminClient, reader: AIOKafkaConsumer) -> None:
-        """Open all lanes, unless it ends first."""
-        opening = asyncio.create_task(self._lanes.open(self._places, client, reader, self._begun))
-        ending = asyncio.create_task(self._ending.wait())
+    async def _ended(self) -> None:
+        await self._ending.wait()
+
+    async def _ends_of_all(self) -> dict[TopicPartition, int]:
+        """Where the logs end for a reader that takes what is not committed, too."""
+        reader = consumer(self._plan.settings, isolation_level="read_uncommitted")
         try:
-            await asyncio.wait({opening, ending}, return_when=asyncio.FIRST_COMPLETED)
+            await reader.start()
+            return dict(await reader.end_offsets(self._places)) if self._places else {}
         finally:
-            for task in (opening, ending):
-                task.cancel()
-            await asyncio.wait({opening})
-        if (error := end_of(opening)) is not None:
-            raise ours(error) from None
+            await stop(reader, LEAVE_S)
 
     def _begun(self, place: TopicPartition, lane: Lane) -> None:
         self._seen_s[place] = time.monotonic()
         log.debug("reading", topic=place.topic, partition=place.partition, offset=lane.cursor)
 
+    # ------------------------------------------------------------------ the clock
+
+    async def _follow_clock(self, place: TopicPartition, lane: Lane) -> None:
+        """Do what is due, also while others wait for a customer."""
+        while not self._ending.is_set():
+            await self._tick(place, lane)
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._ending.wait(), POLL_S)
+
+    async def _tick(self, place: TopicPartition, lane: Lane) -> None:
+        end = self._ends.get(place)
+        await lane.tick(at_end=end is not None and end <= lane.cursor)
+        self._lanes.show(place, lane, end)
+
     # ------------------------------------------------------------------ one turn of the loop
 
-    async def _turn(self, reader: AIOKafkaConsumer, continuity: Continuity) -> None:
-        await self._carrier.wait(POLL_S)
-        for place, lane in self._lanes.items():
-            if not (lane.is_full or self._ending.is_set()):
-                await self._feed(place, lane, continuity)
-        now = time.monotonic()
-        if now - self._looked_s >= LOOK_S:
-            self._looked_s = now
-            await self._look(reader, continuity)
-        await self._tick_all()
+    async def _feed_all(self, reader: AIOKafkaConsumer) -> None:
+        continuity = Continuity(reader)
+        while not self._ending.is_set():
+            await self._carrier.wait(POLL_S)
+            is_fed = False
+            for place, lane in self._lanes.items():
+                if not (lane.is_full or self._handing.is_full() or self._ending.is_set()):
+                    is_fed |= await self._feed(place, lane, continuity)
+            if not is_fed:
+                await asyncio.sleep(IDLE_S)
+            now = time.monotonic()
+            if now - self._looked_s >= LOOK_S:
+                self._looked_s = now
+                await self._look(reader, continuity)
 
-    async def _feed(self, place: TopicPartition, lane: Lane, continuity: Continuity) -> None:
-        """Let a lane take a slice of what came, as far as it follows what the lane has read."""
+    async def _feed(self, place: TopicPartition, lane: Lane, continuity: Continuity) -> bool:
+        """Let a lane take a slice of what came, as far as it follows what the lane has read; whether something did."""
         brought = self._carrier.take(place.partition, self._most)
         if not brought:
             await self._chase(place, lane)
-            return
+            return False
         messages = await self._following(place, lane, brought, continuity)
         if messages:
-            self._missing.pop(place, None)
             self._seen_s[place] = time.monotonic()
             await lane.intake(messages)
+            await self._tick(place, lane)
+        return bool(messages)
 
     async def _following(
         self, place: TopicPartition, lane: Lane, brought: Sequence[Message], continuity: Continuity
     ) -> Sequence[Message]:
         """Those that follow each other and what the lane has read: no record that is in the log is left out."""
-        first, last = brought[0].offset, brought[-1].offset
-        if first == lane.cursor and last - first == len(brought) - 1:
+        expected, doubtful = lane.cursor, self._doubtful.get(place, 0)
+        if expected >= doubtful and all(one.offset == expected + i for i, one in enumerate(brought)):
+            self._missing.pop(place, None)
             return brought
-        expected, found, gap = lane.cursor, [], False
+        found, is_gap = [], False
         for message in brought:
-            if message.offset < expected:
+            offset = message.offset
+            if offset < expected:
                 continue
-            if message.offset > expected and await continuity.first(place, expected) != message.offset:
-                # What comes first may still be behind it.
-                gap = True
-                continue
-            found.append(message)
-            expected, gap = message.offset + 1, False
-        if gap and place not in self._missing:
+            is_next = offset == expected and offset >= doubtful
+            first = offset if is_next else await continuity.first(place, expected)
+            if first == offset:
+                found.append(message)
+                expected, is_gap = offset + 1, False
+            elif offset >= doubtful or _is_before(first, offset):
+                # What comes first may still be behind it. (Else it is not committed, or not yet.)
+                is_gap = True
+        if not is_gap:
+            self._missing.pop(place, None)
+        elif place not in self._missing:
             self._missing[place] = _Following(time.monotonic())
         await self._chase(place, lane)
         return found
@@ -279,16 +317,39 @@ class Hosted:
             elif place not in self._missing and time.monotonic() - self._seen_s[place] > STALL_S and not lane.is_full:
                 self._missing[place] = _Following(time.monotonic() - GRACE_S)
 
-    async def _tick_all(self) -> None:
-        # Side by side: a lane that lets everything leave waits for some transactions.
-        ticks = [asyncio.create_task(self._tick(place, lane)) for place, lane in self._lanes.items()]
-        try:
-            await asyncio.gather(*ticks)
-        finally:
-            for tick in ticks:
-                tick.cancel()
 
-    async def _tick(self, place: TopicPartition, lane: Lane) -> None:
-        end = self._ends.get(place)
-        await lane.tick(at_end=end is not None and end <= lane.cursor)
-        self._lanes.show(place, lane, end)
+def _is_before(first: int | None, offset: int) -> bool:
+    return first is not None and first < offset
+
+
+async def _until_first(*works: Coroutine[Any, Any, None]) -> None:
+    """Work side by side until one has ended, and end as it did; the others are told to stop."""
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await _stop(tasks)
+
+
+async def _until_all(*works: Coroutine[Any, Any, None]) -> None:
+    """Work side by side until all have ended, or one with an error; what was withdrawn does not disturb the others."""
+    tasks = [asyncio.create_task(work) for work in works]
+    todo = set(tasks)
+    try:
+        while todo:
+            ended, todo = await asyncio.wait(todo, return_when=asyncio.FIRST_COMPLETED)
+            if not all(isinstance(end_of(task), WithdrawnError | None) for task in ended):
+                break
+    finally:
+        await _stop(tasks)
+
+
+async def _stop(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Stop those that still run; raise what one of the others has ended with."""
+    ended = [task for task in tasks if task.done()]
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    errors = [error for task in ended if (error := end_of(task)) is not None]
+    for error in sorted(errors, key=lambda error: isinstance(error, WithdrawnError)):
+        raise error

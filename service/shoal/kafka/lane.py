@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
 import numpy as np
@@ -45,14 +44,16 @@ class Lane:
         now: Callable[[], float] = time.time,
         *,
         seal: Seal = PLAIN,
+        end: int = 0,
         hand: Callable[[Cluster], Awaitable[None]] | None = None,
+        after: Callable[[list[Cluster]], None] | None = None,
     ) -> None:
         self.topic, self.partition = topic, partition
         self.progress = Progress.restore(commit.snapshot, commit.at + AHEAD_MS)
         self.cursor = commit.snapshot.watermark
         """First offset the next message may have."""
         self._policy, self._decoder, self._sink, self._metrics, self._now = policy, decoder, sink, metrics, now
-        self._outgoing = Outgoing(topic, partition, policy.fingerprint, sink, commit, metrics, now, seal)
+        self._outgoing = Outgoing(topic, partition, policy.fingerprint, sink, commit, metrics, now, seal, after)
         self._anchor = commit.snapshot.anchor
         per_subject = policy.per_subject
         self._admission = None if per_subject is None else Admission(per_subject)
@@ -68,8 +69,9 @@ class Lane:
         self._turn = asyncio.Lock()
         self._is_closed = False
         self.is_finished = False
-        self._hand, self._unseen = hand, deque[Cluster]()
-        """Clusters that somebody in this process must have dealt with before they count as released."""
+        self._hand, self._is_handing = hand, False
+        # What was shown and not committed was decided on records that are in the log by now.
+        self._shown_until = end if commit.snapshot.shown else 0
 
     def look_back(self, low: int) -> bool:
         """Begin early: at the last record read, to see that it is still there; at a window's beginning, to count again.
@@ -91,6 +93,7 @@ class Lane:
         if not (self._is_closed or self.is_finished):
             self.cursor = max(self.cursor, position)
             self.progress.pass_holes(position)
+            self._note_shown()
 
     # ------------------------------------------------------------------ what the loop asks
 
@@ -186,11 +189,14 @@ class Lane:
                     await self._carry_out_drain()
                     continue
                 end = end if unread is None else unread
-            self._block(todo[start:end])
+            outcome = self._block(todo[start:end])
             start = end
-            await self._hand_over()
+            if outcome is not None:
+                await self._carry_out(outcome)
+            self._note_shown()
 
-    def _block(self, messages: Sequence[Message]) -> None:
+    def _block(self, messages: Sequence[Message]) -> Outcome | None:
+        """Read a block; return what is decided on it, which is still to be carried out."""
         stamps = Stamps.of(messages)
         self._check_order(stamps.offsets)
         self._check_anchor(stamps)
@@ -206,10 +212,11 @@ class Lane:
         if fates.is_by_clock:
             # Packed before anything is decided that rests on it: a second try may not refuse them.
             self._outgoing.dispatch(self.progress)
-        if len(fates.marks):
-            self._metrics.clip(self.topic, self.partition, block.clipped)
-            kept = block if fates.chosen.all() else block.only(fates.chosen)
-            self._decided(self._flow.push(kept, fates.marks, fates.fresh))
+        if not len(fates.marks):
+            return None
+        self._metrics.clip(self.topic, self.partition, block.clipped)
+        kept = block if fates.chosen.all() else block.only(fates.chosen)
+        return self._flow.push(kept, fates.marks, fates.fresh)
 
     def _check_order(self, offsets: Int64Vector) -> None:
         if offsets[0] < self.cursor or (np.diff(offsets) <= 0).any():
@@ -243,6 +250,20 @@ class Lane:
 
     # ------------------------------------------------------------------ decisions
 
+    async def _carry_out(self, outcome: Outcome) -> None:
+        """Let a decision count, once its clusters were dealt with by whoever sees them in this process.
+
+        Until then progress says of them that they are read and held: it may be committed, and a second try decides
+        the same.
+        """
+        if self._hand is not None and outcome.clusters:
+            self._is_handing = True
+            for cluster in outcome.clusters:
+                await self._affirm()
+                await self._until_dealt_with(self._hand(cluster))
+            self._is_handing = False
+        self._decided(outcome)
+
     def _decided(self, outcome: Outcome) -> None:
         progress = self.progress
         if outcome.slots is None:
@@ -252,8 +273,6 @@ class Lane:
                 progress.promise(cluster.places)
             seen = progress.promises.leave(outcome.left)
         progress.clusters += len(outcome.clusters)
-        if self._hand is not None:
-            self._unseen += outcome.clusters
         self._suppress(outcome.suppressed)
         self._outgoing.add(outcome, self._now() - np.array(seen) / 1000)
         if outcome.early:
@@ -276,23 +295,54 @@ class Lane:
             await self._carry_out_drain()
 
     async def _carry_out_drain(self) -> None:
-        self._decided(self._flow.flush())
+        await self._carry_out(self._flow.flush())
         self.progress.drain = None
-        await self._hand_over()
         await self._outgoing.commit(self.progress)
 
-    async def _hand_over(self) -> None:
-        while self._hand is not None and self._unseen:
-            await self._hand(self._unseen[0])
-            self._unseen.popleft()
+    # ------------------------------------------------------------------ handing over
+
+    async def _affirm(self) -> None:
+        """See that nobody has taken the partition over since the last interval, and say that clusters will be shown.
+
+        A worker that slept must not hand over what another one, maybe with another policy, has released meanwhile.
+        """
+        if self.progress.shown and 0 <= self._now() - self._outgoing.sent_s < self._interval_s:
+            return
+        self.progress.shown = True
+        if self._is_fit_to_commit:
+            await self._outgoing.commit(self.progress)
+        else:
+            await self._outgoing.repeat()
+
+    async def _until_dealt_with(self, handing: Awaitable[None]) -> None:
+        """Wait for a customer; what was dealt with before does not wait with him for its commit."""
+        task = asyncio.ensure_future(handing)
+        try:
+            while not task.done():
+                await asyncio.wait({task}, timeout=self._interval_s / 2)
+                if not task.done() and self._has_news and self._is_time_to_commit():
+                    await self._outgoing.commit(self.progress)
+            task.result()
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+
+    def _note_shown(self) -> None:
+        """Take the mark away where everything that may have been seen is decided again."""
+        if self._hand is None and self.progress.next_offset >= self._shown_until:
+            self.progress.shown = False
 
     async def close(self, *, finish: bool) -> None:
         """Let go of the partition; with ``finish`` commit what is decided first."""
         async with self._turn:
             self._is_closed = True
             try:
-                has_more = bool(self._outgoing) or self._outgoing.is_busy
-                if finish and has_more and self._is_fit_to_commit and not self._unseen:
+                if self._hand is not None:
+                    is_behind = self.progress.next_offset < self._shown_until
+                    self.progress.shown = self.progress.shown and (self._is_handing or is_behind)
+                is_marked = self._outgoing.is_marked != self.progress.shown
+                has_more = bool(self._outgoing) or self._outgoing.is_busy or is_marked
+                if finish and has_more and self._is_fit_to_commit:
                     await self._outgoing.commit(self.progress)
                 else:
                     await self._outgoing.abandon()

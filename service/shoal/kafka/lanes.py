@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, ItemsView, Iterable, Iterator
+from collections.abc import Awaitable, Callable, ItemsView, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,7 +16,6 @@ from shoal.flow import Cluster
 from shoal.kafka.checks import Layout
 from shoal.kafka.endings import ours
 from shoal.kafka.lane import Lane
-from shoal.kafka.outgoing import Sink
 from shoal.kafka.publisher import Publisher
 from shoal.kafka.seal import Seal
 from shoal.kafka.start import Beginning, Start, begin, check_unpublished
@@ -55,13 +54,16 @@ class Handing:
         Whether clusters are sent to the output. If not, progress, references and evidence are committed alone.
     before : callable or None
         Waits until a decided cluster was dealt with; nothing is committed of it before.
-    around : callable or None
-        Puts something around the partition's sink.
+    after : callable or None
+        Is told the clusters of a partition that were committed; it must not wait.
+    is_full : callable
+        Whether whoever sees them is so far behind that reading should wait.
     """
 
     publishes: bool = True
     before: Callable[[int, Cluster], Awaitable[None]] | None = None
-    around: Callable[[int, Sink], Sink] | None = None
+    after: Callable[[int, Sequence[Cluster]], None] | None = None
+    is_full: Callable[[], bool] = lambda: False
 
 
 class Lanes:
@@ -141,18 +143,20 @@ class Lanes:
             self._tell(place, found)
             if found.is_first:
                 # Until then another group may have begun, too.
-                publisher.check_before_first(partial(check_unpublished, settings, number))
+                publisher.check_before_first(partial(check_unpublished, publisher, settings, number))
             lane = Lane(
                 place.topic,
                 number,
                 policy,
                 decoder,
-                publisher if handing.around is None else handing.around(number, publisher),
+                publisher,
                 found.commit,
                 plan.metrics,
                 settings.commit_interval_ms / 1000,
                 seal=plan.seal,
+                end=found.high,
                 hand=None if handing.before is None else partial(handing.before, number),
+                after=None if handing.after is None else partial(handing.after, number),
             )
             opened.pop_all()
         if not lane.look_back(found.low):

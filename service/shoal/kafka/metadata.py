@@ -55,7 +55,8 @@ _VARINT_BYTES = 10
 _HEADER_BYTES = 2 + 10 * _VARINT_BYTES + _FINGERPRINT_BYTES + _CRC_BYTES + 1 + VOID_LIMIT * 5
 _BODY_BYTES = SEALED_BYTES - 1 - _HEADER_BYTES
 _COURSE_LENGTH_BYTES = 2
-_BITMAP, _GAPS, _PROMISED = 0, 1, 2
+_BITMAP, _GAPS, _PROMISED, _SHOWN = 0, 1, 2, 4
+"""Of the held offsets; and marks beside it: clusters are promised, clusters decided later may have been seen."""
 _VERSION, _VERSION_WITH_COURSE = 2, 3
 
 
@@ -141,7 +142,8 @@ def pack(commit: Commit) -> bytes:
     coding, held = _pack(tuple(sorted((*state.held, *itertools.chain(*state.promised)))))
     anchor = state.anchor
     version = _VERSION_WITH_COURSE if state.course else _VERSION
-    body = bytearray([version, coding | (_PROMISED if state.promised else 0)])
+    marks = (_PROMISED if state.promised else 0) | (_SHOWN if state.shown else 0)
+    body = bytearray([version, coding | marks])
     for number in (
         state.next_offset - state.watermark,
         state.clock + 1,
@@ -181,7 +183,7 @@ def unpack(body: bytes, watermark: int) -> Commit:
     void = tuple(_from_gaps([numbers.take() for _ in range(numbers.take())], watermark))
     frontier = watermark + _unzigzag(numbers.take()) if body[1] & _PROMISED else 0
     size = numbers.take() if body[1] & _PROMISED else len(body) - numbers.place
-    listed = _unpack(body[1] & ~_PROMISED, numbers.take_bytes(size), watermark)
+    listed = _unpack(body[1] & ~(_PROMISED | _SHOWN), numbers.take_bytes(size), watermark)
     held, promised = unpack_labels(body[numbers.place :], listed) if body[1] & _PROMISED else (listed, ())
     if listed and (listed[0] != watermark or listed[-1] >= watermark + ahead):
         raise ValueError
@@ -198,6 +200,7 @@ def unpack(body: bytes, watermark: int) -> Commit:
         course=course,
         promised=promised,
         frontier=frontier,
+        shown=bool(body[1] & _SHOWN),
     )
     return Commit(snapshot, fingerprint, at)
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from shoal.errors import ShoalError
-from shoal.flow import Outcome
+from shoal.flow import Cluster, Outcome
 from shoal.flow.accounts import Figures
 from shoal.kafka.fates import AHEAD_MS
 from shoal.kafka.metadata import Commit
@@ -70,6 +70,8 @@ class Outgoing:
         Wall clock (s).
     seal : Seal
         Writes the progress.
+    after : callable or None
+        Is told the clusters of each parcel that was committed; it must not wait.
 
     Notes
     -----
@@ -86,14 +88,17 @@ class Outgoing:
         metrics: Metrics,
         now: Callable[[], float],
         seal: Seal = PLAIN,
+        after: Callable[[list[Cluster]], None] | None = None,
     ) -> None:
         self._topic, self._partition, self._fingerprint = topic, partition, fingerprint
-        self._sink, self._metrics, self._now, self._seal = sink, metrics, now, seal
-        self._at = begun.at
+        self._sink, self._metrics, self._now, self._seal, self._after = sink, metrics, now, seal, after
+        self._at, self._last = begun.at, begun
         self.committed = begun.snapshot.watermark
         """Watermark of the last commit."""
         self.packed_s = now()
         """When the last parcel was packed."""
+        self.sent_s = 0.0
+        """When the last parcel was sent that is committed: nobody had taken the partition over by then."""
         self._outbox = Outbox()
         self._rows = self._bytes = 0
         self._figures: list[tuple[Figures, float, Float64Vector]] = []
@@ -146,9 +151,12 @@ class Outgoing:
         self.packed_s = self._now()
         # Never earlier than a commit before: nothing in the output is later than the last one, which a start checks.
         self._at = max(self._at, round(self.packed_s * 1000))
-        commit = Commit(progress.snapshot(self._at + AHEAD_MS), self._fingerprint, self._at)
-        self._parcels.append(_Parcel(self._outbox, commit, self._rows, self._bytes, self._figures))
+        self._last = Commit(progress.snapshot(self._at + AHEAD_MS), self._fingerprint, self._at)
+        self._parcels.append(_Parcel(self._outbox, self._last, self._rows, self._bytes, self._figures))
         self._outbox, self._figures, self._rows, self._bytes = Outbox(), [], 0, 0
+        self._send_soon()
+
+    def _send_soon(self) -> None:
         if self._sending is None:
             self._sending = asyncio.create_task(self._send_all())
 
@@ -162,6 +170,19 @@ class Outgoing:
         """Pack, send, and wait: whatever is decided after this is decided on committed ground."""
         self.dispatch(progress)
         await self.settle()
+
+    async def repeat(self) -> None:
+        """Commit once more what was committed last, marked: clusters will be shown. It fails if another took over."""
+        self.check()
+        self._last = replace(self._last, snapshot=replace(self._last.snapshot, shown=True))
+        self._parcels.append(_Parcel(Outbox(), self._last, 0, 0, []))
+        self._send_soon()
+        await self.settle()
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether the last commit says that clusters may have been seen which are decided after it."""
+        return self._last.snapshot.shown
 
     async def settle(self) -> None:
         """Wait until all that was packed is committed."""
@@ -189,10 +210,12 @@ class Outgoing:
         except ShoalError:
             self._metrics.transactions.labels("aborted").inc()
             raise
-        self.committed = watermark
+        self.committed, self.sent_s = watermark, started
         self._metrics.transactions.labels("committed").inc()
         self._metrics.transaction_seconds.observe([max(0.0, self._now() - started)])
         self._account(parcel)
+        if self._after is not None:
+            self._after(parcel.outbox.clusters)
 
     def _account(self, parcel: _Parcel) -> None:
         """Count what a committed transaction carried."""

@@ -9,11 +9,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from shoal.errors import BrokerError, BrokerUnavailableError, FencedError, ShoalError
+from shoal.kafka.connection import CLIENT_ERRORS
 from shoal.kafka.lanes import Plan
 from shoal.watch import Health, code_of, logger
 
 __all__ = ["Contact", "repeat"]
 
+PROBE_S = 2.0
 BACKOFF_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 log = logger("kafka")
@@ -35,6 +37,24 @@ class Contact:
     def lost(self) -> None:
         """It did not."""
         self.health.broker_reached = False
+
+    async def probe(self, ask: Callable[[], Awaitable[None]]) -> None:
+        """Ask the broker something every two seconds: an idle connection does not tell that it is gone.
+
+        Raises
+        ------
+        BrokerUnavailableError
+            It has not answered for longer than the operator wants to wait.
+        """
+        while True:
+            try:
+                await asyncio.wait_for(ask(), 3 * PROBE_S)
+                self.made()
+            except CLIENT_ERRORS:
+                self.lost()
+                if self.is_hopeless:
+                    raise BrokerUnavailableError("the broker cannot be reached") from None
+            await asyncio.sleep(PROBE_S)
 
     @property
     def away_s(self) -> float:

@@ -101,6 +101,8 @@ class Snapshot:
         first offset that is held or promised.
     frontier : int
         What is promised before this offset has left; 0 where nothing is promised.
+    shown : bool
+        Somebody outside may have seen clusters that are decided after this commit.
     """
 
     watermark: int
@@ -115,6 +117,7 @@ class Snapshot:
     course: bytes = b""
     promised: tuple[tuple[int, ...], ...] = ()
     frontier: int = 0
+    shown: bool = False
 
     @property
     def waiting(self) -> int:
@@ -151,6 +154,7 @@ class Progress:
     origin: int = 0
     course: bytes = b""
     promises: Promises = field(default_factory=Promises)
+    shown: bool = False
     _held: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     _void: dict[int, int] = field(default_factory=dict)
     _void_before: frozenset[int] = frozenset()
@@ -173,6 +177,7 @@ class Progress:
             origin=snapshot.origin,
             course=snapshot.course,
             promises=Promises.restore(snapshot.promised, snapshot.frontier),
+            shown=snapshot.shown,
             _void_before=frozenset(snapshot.void),
             _horizon=horizon,
             _unseen=dict.fromkeys(snapshot.held),
@@ -333,6 +338,7 @@ class Progress:
             course=self.course,
             promised=promised,
             frontier=self.promises.frontier if promised else 0,
+            shown=self.shown,
         )
 
     def _about(self, offset: int | None) -> Held | None:

@@ -83,6 +83,15 @@ class Publisher:
         """Wait for this before the first clusters are sent; it raises if they must not be."""
         self._check_first = check
 
+    def place_in(self, topic: str) -> TopicPartition:
+        """Where it writes in a topic: side topics may have fewer partitions than the input; the output has not."""
+        is_output = topic == self._settings.output
+        return TopicPartition(topic, self._partition if is_output else self._partition % self._partitions[topic])
+
+    def is_alone_in(self, topic: str) -> bool:
+        """Whether nobody else of this group writes to that place."""
+        return topic == self._settings.output or self._partitions[topic] >= self._partitions[str(self._settings.input)]
+
     async def open(self) -> None:
         """Fence whoever held the partition before, and end the transaction it may have left open."""
         try:
@@ -183,8 +192,7 @@ class Publisher:
 
     async def _send(self, topic: str, values: Sequence[bytes], timestamp: int) -> int:
         """Send messages and return the offset of the first."""
-        # Side topics may have fewer partitions than the input; the output has not, and keeps the number.
-        partition = self._partition if topic == self._settings.output else self._partition % self._partitions[topic]
+        partition = self.place_in(topic).partition
         pending = []
         batch = self._producer.create_batch()
         for value in values:

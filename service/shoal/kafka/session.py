@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
@@ -16,7 +17,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from shoal.errors import BrokerUnavailableError, ShoalError
 from shoal.kafka.checks import check_start
-from shoal.kafka.connection import CLIENT_ERRORS, admin, consumer, stop
+from shoal.kafka.connection import admin, consumer, stop
 from shoal.kafka.endings import end_of, ours
 from shoal.kafka.lane import Lane
 from shoal.kafka.lanes import Lanes, Plan
@@ -27,8 +28,6 @@ __all__ = ["Session"]
 
 POLL_S = 0.05
 POLL_RECORDS = 4 * 512
-PROBE_S = 2.0
-OPENED_AT_ONCE = 8
 FINISH_S = 4.0
 """What a session may take to finish its transactions when it is to stop; with what follows less than ten seconds."""
 LEAVE_S = 2.0
@@ -101,7 +100,7 @@ class Session:
             self._lanes.layout = await check_start(client, self._plan.policy, settings)
             self._contact.made()
             reader = consumer(settings) if self._start.drain else self._member()
-            probe = asyncio.create_task(self._probe(client, reader))
+            probe = asyncio.create_task(self._contact.probe(partial(self._ask, client, reader)))
             probe.add_done_callback(self._notice)
             finish = False
             try:
@@ -146,19 +145,9 @@ class Session:
         finally:
             await stop(reader, LEAVE_S)
 
-    async def _probe(self, client: AIOKafkaAdminClient, reader: AIOKafkaConsumer) -> None:
-        """Ask the broker something every two seconds: an idle connection does not tell that it is gone."""
-        while True:
-            places = list(self._lanes)
-            question = reader.end_offsets(places) if places else client.find_coordinator(str(self._settings.group))
-            try:
-                await asyncio.wait_for(question, 3 * PROBE_S)
-                self._contact.made()
-            except CLIENT_ERRORS:
-                self._contact.lost()
-                if self._contact.is_hopeless:
-                    self.fail(BrokerUnavailableError("the broker cannot be reached"))
-            await asyncio.sleep(PROBE_S)
+    async def _ask(self, client: AIOKafkaAdminClient, reader: AIOKafkaConsumer) -> None:
+        places = list(self._lanes)
+        await (reader.end_offsets(places) if places else client.find_coordinator(str(self._settings.group)))
 
     # ------------------------------------------------------------------ reading
 

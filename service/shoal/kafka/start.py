@@ -14,6 +14,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import msgspec
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka import errors as kafka_errors
 from aiokafka.admin import AIOKafkaAdminClient
@@ -58,13 +59,14 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """Where to go on, where the log begins now, and how many offsets were left out if that was asked for.
+    """Where to go on, where the log begins and ends now, and how many offsets were left out if that was asked for.
 
     ``is_first``: there was no progress, and nothing was published.
     """
 
     commit: Commit
     low: int
+    high: int
     skipped: int | None = None
     is_first: bool = False
 
@@ -138,8 +140,8 @@ async def begin(
                 await _check_anchor(settings, commit.snapshot, place, low)
             _check_policy(commit, fingerprint, where, drain=start.drain)
             await _check_output(settings, partition, commit)
-            return Beginning(commit, low)
-        offset = await _first_offset(settings, partition, start, low, high)
+            return Beginning(commit, low, high)
+        offset = await _first_offset(publisher, settings, partition, start, low, high)
         skipped = None
     except InputError as refusal:
         if not start.skip_to_end:
@@ -154,10 +156,12 @@ async def begin(
         now_ms = max(now_ms, await _latest_published(settings, partition))
     # What was released before a skip is not known.
     origin = offset if skipped is None else 0
-    commit = Commit(Snapshot(watermark=offset, next_offset=offset, origin=origin), fingerprint, now_ms)
+    # There are never more clusters than offsets before them: no number is given twice, whatever progress was lost.
+    state = Snapshot(watermark=offset, next_offset=offset, origin=origin, clusters=offset)
+    commit = Commit(state, fingerprint, now_ms)
     # Alone in its transaction: if this commit is lost, nothing else was done.
     await publisher.publish(Outbox(), offset, seal.encode(commit, str(settings.input), partition), now_ms)
-    return Beginning(commit, low, skipped, is_first=skipped is None)
+    return Beginning(commit, low, high, skipped, is_first=skipped is None)
 
 
 def _check_log(state: Snapshot, where: str, low: int, high: int) -> None:
@@ -195,6 +199,13 @@ def _check_policy(commit: Commit, fingerprint: str, where: str, *, drain: bool) 
             f"{where}: the policy has changed while clusters that were decided on are not released yet: run "
             "'shoal run POLICY --drain' first, best with the policy as it was"
         )
+    if commit.snapshot.shown and not commit.carries(fingerprint):
+        raise InputError(
+            f"{where}: the policy has changed while clusters may be in use that are not committed (a worker with a "
+            "stage was killed): others of the same records would be released. Run the worker once more with the policy "
+            "as it was, until it has caught up, and end it in an orderly way; or start with --skip-to-end to go on at "
+            "the end and count the gap"
+        )
 
 
 async def _check_output(settings: KafkaSection, partition: int, commit: Commit) -> None:
@@ -208,25 +219,40 @@ async def _check_output(settings: KafkaSection, partition: int, commit: Commit) 
         )
 
 
-async def check_unpublished(settings: KafkaSection, partition: int) -> None:
+async def check_unpublished(publisher: Publisher, settings: KafkaSection, partition: int) -> None:
     """Refuse to begin without progress where somebody has published already.
 
     Raises
     ------
     InputError
-        The output partition holds records that a reader of committed data can see.
+        A reader of committed data can see records in the output partition, or what is told of clusters of this
+        partition of the input: a stage that hands clusters over leaves nothing else behind.
     """
-    if settings.output is None:
-        return
-    where = f"{settings.input}-{partition}"
-    async with aclosing(visible(settings, TopicPartition(settings.output, partition))) as records:
-        async for _ in records:
-            raise InputError(
-                f"{where}: no progress is committed for group {settings.group}, but {settings.output}-{partition} "
-                "holds records already: starting over would publish them a second time. Bring the progress back with "
-                "'shoal progress POLICY --import FILE', or start with --skip-to-end to go on at the end and count the "
-                "gap, or use an empty output"
-            )
+    traces = [(settings.output, False), (settings.evidence, True), (settings.clusters, False)]
+    for topic, tells_partition in traces:
+        # Evidence says of which partition it is; of the others one partition tells only if it has one writer.
+        if topic is None or not (tells_partition or publisher.is_alone_in(topic)):
+            continue
+        async with aclosing(visible(settings, publisher.place_in(topic))) as records:
+            async for record in records:
+                if tells_partition and not _is_of(record.value, partition):
+                    continue
+                place = publisher.place_in(topic)
+                raise InputError(
+                    f"{settings.input}-{partition}: no progress is committed for group {settings.group}, but "
+                    f"{place.topic}-{place.partition} holds records already: starting over would publish them a second "
+                    "time. Bring the progress back with 'shoal progress POLICY --import FILE', or start with "
+                    "--skip-to-end to go on at the end and count the gap, or use an empty output"
+                )
+
+
+def _is_of(evidence: bytes | None, partition: int) -> bool:
+    """Whether a line of evidence is of this partition; of what is no evidence nobody knows."""
+    try:
+        found = msgspec.json.decode(evidence or b"")
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return False
+    return isinstance(found, dict) and found.get("partition") == partition
 
 
 async def _latest_published(settings: KafkaSection, partition: int) -> int:
@@ -240,15 +266,18 @@ async def _latest_published(settings: KafkaSection, partition: int) -> int:
     return latest
 
 
-async def _first_offset(settings: KafkaSection, partition: int, start: Start, low: int, high: int) -> int:
+async def _first_offset(
+    publisher: Publisher, settings: KafkaSection, partition: int, start: Start, low: int, high: int
+) -> int:
     where = f"{settings.input}-{partition}"
     if settings.output is not None:
         await check_settled(settings, TopicPartition(settings.output, partition))
-    await check_unpublished(settings, partition)
+    await check_unpublished(publisher, settings, partition)
     if start.origin is None:
         raise InputError(
             f"{where}: no progress is committed for group {settings.group}: say where to begin with --from earliest "
-            "or --from latest, bring it back with 'shoal progress POLICY --import FILE', or start with --skip-to-end"
+            "or --from latest (in an app: start=), bring it back with 'shoal progress POLICY --import FILE', or start "
+            "with --skip-to-end (skip_to_end=True)"
         )
     return low if start.origin == "earliest" else high
 

@@ -5,9 +5,6 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 from typing import Any, Literal
-from weakref import WeakKeyDictionary
-
-import faust
 
 from shoal.errors import ConfigError, Fault, PolicyError, ShoalError
 from shoal.kafka import Plan, Seal, Start, check_policy
@@ -19,9 +16,6 @@ from shoal.stage.keeper import Keeper
 from shoal.watch import Health, Metrics, join_logs
 
 __all__ = ["Clusters", "anonymize"]
-
-_KEPT: WeakKeyDictionary[faust.App, dict[str, tuple[Keeper, asyncio.Task[Any] | None]]] = WeakKeyDictionary()
-"""Stages by app and topic: an agent that is started again takes over from itself, and two never share a topic."""
 
 _ENDING: list[asyncio.Future[None]] = []
 
@@ -41,25 +35,36 @@ class Clusters:
 
     async def __anext__(self) -> Cluster:
         if self._keeper is None:
-            await self._take_over()
+            try:
+                await self._take_over()
+            except ConfigError as error:
+                # Faust would start the agent again and again.
+                await self._host.crash(error)
+                raise
             self._keeper = Keeper(self._plan, self._host, self._http, publishes=self._publishes)
-            _KEPT.setdefault(self._host.app, {})[self._host.topic] = (self._keeper, asyncio.current_task())
-            self._keeper.start()
+            self._kept[self._host.topic] = (self._keeper, asyncio.current_task())
+            await self._keeper.start()
         return await self._keeper.desk.next()
+
+    @property
+    def _kept(self) -> dict[str, tuple[Keeper, asyncio.Task[Any] | None]]:
+        """Stages of the app by topic: an agent that is started again takes over from itself, two never share one."""
+        kept: dict[str, tuple[Keeper, asyncio.Task[Any] | None]] = vars(self._host.app).setdefault("shoal_stages", {})
+        return kept
 
     async def _take_over(self) -> None:
         """Stop the stage that an agent left behind when it failed."""
-        keeper, customer = _KEPT.get(self._host.app, {}).pop(self._host.topic, (None, None))
+        keeper, customer = self._kept.pop(self._host.topic, (None, None))
         if keeper is None:
             return
         if customer is not None and not customer.done() and customer is not asyncio.current_task():
             await asyncio.wait({customer}, timeout=1.0)
             if not customer.done():
-                _KEPT[self._host.app][self._host.topic] = (keeper, customer)
+                self._kept[self._host.topic] = (keeper, customer)
                 raise ConfigError(
                     f"anonymize: topic {self._host.topic} has a stage already: one for each topic of an app"
                 )
-        await keeper.stop()
+        await keeper.stop(show=False)
 
 
 def anonymize(

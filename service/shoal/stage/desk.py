@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -10,9 +13,9 @@ from typing import Any
 import msgspec
 
 from shoal.flow import Cluster as Decided
-from shoal.kafka import Outbox, Sink, WithdrawnError
+from shoal.kafka import WithdrawnError
 
-__all__ = ["Cluster", "Desk", "Showing"]
+__all__ = ["Cluster", "Desk"]
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ class Cluster:
         Of the cluster in its partition, from 0. A cluster that is handed over again after a crash has the same
         partition and number, and the same bytes: whoever remembers them can drop it. It tells in which order
         clusters were decided: not for publication.
-    rows : tuple of bytes
+    messages : tuple of bytes
         The records as the service would publish them (JSON), sorted.
     subjects : int
         Different people among them.
@@ -39,18 +42,22 @@ class Cluster:
 
     partition: int
     number: int
-    rows: tuple[bytes, ...] = field(repr=False)
+    messages: tuple[bytes, ...] = field(repr=False)
     subjects: int
 
     @property
     def size(self) -> int:
         """Number of records."""
-        return len(self.rows)
+        return len(self.messages)
 
     @cached_property
     def records(self) -> tuple[dict[str, Any], ...]:
         """The records with their published values, in the order of their bytes."""
-        return tuple(msgspec.json.decode(row) for row in self.rows)
+        return tuple(msgspec.json.decode(message) for message in self.messages)
+
+
+SHOWN_RECORDS = 2_048
+"""With so many in clusters that nobody has looked at yet, no more is read."""
 
 
 @dataclass(slots=True)
@@ -60,22 +67,28 @@ class _Offer:
 
 
 class Desk:
-    """Between the lanes, which hand clusters over, and one customer, who asks for the next.
+    """Between the lanes and one customer, who asks for the next cluster.
 
     Notes
     -----
-    At most one cluster is outside: asking for the next says that the one before was dealt with. Nothing is buffered:
-    who hands over waits, and so does everything behind him.
+    What is handed over (`hand`) counts when the next one is asked for: at most one cluster is outside, nothing is
+    buffered, and who hands over waits. What is shown (`show`) was committed before: it waits in line, and lanes are
+    told when the line is long (`is_full`).
     """
 
     def __init__(self) -> None:
         self._line = asyncio.Lock()
-        self._changed = asyncio.Event()
+        self._changed, self._is_empty = asyncio.Event(), asyncio.Event()
+        self._is_empty.set()
+        self._shown: deque[Cluster] = deque()
+        self._waiting_records = 0
         self._offer: _Offer | None = None
         self._outside: _Offer | None = None
         self._is_open = True
         self._error: BaseException | None = None
         self._is_over = False
+
+    # ------------------------------------------------------------------ lanes
 
     async def hand(self, partition: int, decided: Decided) -> None:
         """Hand a cluster over and wait until the next one is asked for.
@@ -88,14 +101,26 @@ class Desk:
         async with self._line:
             if not self._is_open:
                 raise WithdrawnError("a cluster was withdrawn")
-            rows = tuple(decided.rows)
-            cluster = Cluster(partition, decided.number, rows, decided.subjects)
-            self._offer = _Offer(cluster, asyncio.get_running_loop().create_future())
+            self._offer = _Offer(_cluster(partition, decided), asyncio.get_running_loop().create_future())
             self._changed.set()
             try:
                 await self._offer.done
             finally:
                 self._offer = None
+
+    def show(self, partition: int, decided: Sequence[Decided]) -> None:
+        """Put clusters in line that are published."""
+        self._shown += [_cluster(partition, one) for one in decided]
+        self._waiting_records += sum(len(one.rows) for one in decided)
+        if self._shown:
+            self._is_empty.clear()
+            self._changed.set()
+
+    def is_full(self) -> bool:
+        """Whether so much waits in line that lanes should read no more."""
+        return self._waiting_records >= SHOWN_RECORDS
+
+    # ------------------------------------------------------------------ the customer
 
     async def next(self) -> Cluster:
         """Say that the last cluster was dealt with, and wait for the next.
@@ -115,11 +140,27 @@ class Desk:
                 raise self._error
             if self._is_over:
                 raise StopAsyncIteration
+            if self._shown:
+                return self._next_shown()
             if self._offer is not None and not self._offer.done.done():
                 self._outside = self._offer
                 return self._offer.cluster
             self._changed.clear()
             await self._changed.wait()
+
+    def _next_shown(self) -> Cluster:
+        cluster = self._shown.popleft()
+        self._waiting_records -= cluster.size
+        if not self._shown:
+            self._is_empty.set()
+        return cluster
+
+    # ------------------------------------------------------------------ the keeper
+
+    async def until_empty(self, timeout_s: float) -> None:
+        """Wait until the customer has taken what was shown, but no longer than that."""
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._is_empty.wait(), timeout_s)
 
     def withdraw(self) -> None:
         """Take back what is outside and hand nothing over until `reopen`."""
@@ -137,24 +178,5 @@ class Desk:
         self._changed.set()
 
 
-@dataclass(slots=True)
-class Showing:
-    """A sink that shows clusters at a desk once they are committed."""
-
-    partition: int
-    sink: Sink
-    desk: Desk
-
-    async def publish(self, outbox: Outbox, watermark: int, metadata: str, at_ms: int) -> None:
-        """Commit, then show."""
-        await self.sink.publish(outbox, watermark, metadata, at_ms)
-        try:
-            for cluster in outbox.clusters:
-                await self.desk.hand(self.partition, cluster)
-        except WithdrawnError:
-            # They are in the topic: nobody has to see them here.
-            return
-
-    async def close(self) -> None:
-        """Let go of the partition."""
-        await self.sink.close()
+def _cluster(partition: int, decided: Decided) -> Cluster:
+    return Cluster(partition, decided.number, tuple(decided.rows), decided.subjects)

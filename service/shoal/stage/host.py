@@ -7,6 +7,7 @@ our own, and whether anything is missing by a reader of our own. What breaks her
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any
 
@@ -15,7 +16,7 @@ import msgspec
 from faust.types import TP
 from faust.types.enums import ProcessingGuarantee
 
-from shoal.errors import ConfigError
+from shoal.errors import BrokerUnavailableError, ConfigError
 from shoal.kafka import CLIENT_ERRORS
 from shoal.stage.inflow import Arrived
 
@@ -24,22 +25,24 @@ __all__ = ["INTERNALS", "Host"]
 INTERNALS = (
     "stream.channel, .concurrency_index, .current_event, ._processors, .combined, .join_strategy",
     "channel.topics, .acks, .pattern, .value_serializer, .queue.put, .on_key_decode_error, .on_value_decode_error",
-    "app.create_event, .topics.acks_enabled_for, .consumer.assignment",
+    "app.create_event, .topics.acks_enabled_for, .consumer.assignment, .rebalancing, .rebalancing_count",
     "app.on_partitions_assigned and .on_partitions_revoked: awaited, with the whole assignment",
     "app.on_rebalance_complete: awaited before the flow resumes; .on_before_shutdown: before agents are cancelled",
-    "app.consumer.pause_partitions, .resume_partitions, .seek_wait",
-    "app.consumer._thread._consumer._fetcher._isolation_level, of aiokafka",
+    "app.consumer.pause_partitions, .resume_partitions, .seek_wait, ._paused_partitions",
+    "app.consumer._thread._consumer._fetcher, of aiokafka: ._isolation_level (0 or 1), ._pending_tasks (on their way)",
     "event.message.topic, .partition, .offset, .timestamp (s), .key, .value (bytes), .headers",
 )
-"""What the stage leans on, beside the documented interface; `tests/integration/test_stage_internals.py` pins it."""
+"""What the stage leans on, documented or not; `tests/integration/test_stage_internals.py` pins it."""
 
-READ_COMMITTED = 1
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 SIGNATURE = "__faust"
 """A field that Faust itself writes into records; no field of the record."""
 _BARE = {None, "json", "raw"}
 """Codecs whose bytes are JSON or nothing that anybody knows of."""
 REWIND_S = 5.0
 DELIVERY_S = 0.05
+FETCH_S = 10.0
+"""How long a request for records may be on its way: Faust lets a broker wait 1.5 s for them."""
 
 Change = Callable[[set[int]], Awaitable[None]]
 
@@ -66,6 +69,8 @@ class Host:
         self.topic = str(topics[0])
         self._channel = channel
         self._check()
+        # Before anything comes: Faust's own handlers would throw it away, and say so with a traceback.
+        channel.on_key_decode_error = channel.on_value_decode_error = self._pass_on
         self._serializer = channel.value_serializer or self.app.conf.value_serializer
         self._signals: list[tuple[Any, Any]] = []
 
@@ -161,16 +166,42 @@ class Host:
 
     # ------------------------------------------------------------------ records
 
-    def read_committed(self) -> None:
+    async def read_committed(self) -> bool:
         """Let the app's consumer pass over records of transactions that were aborted or are open.
 
         Faust has no setting for that outside of its own transactions.
+
+        Returns
+        -------
+        bool
+            Whether it has fetched others by then, which are still to come.
+
+        Raises
+        ------
+        ConfigError
+            It cannot be told so: another version of Faust or of its client.
         """
-        self.app.consumer._thread._consumer._fetcher._isolation_level = READ_COMMITTED  # noqa: SLF001 - see INTERNALS
+        thread = getattr(self.app.consumer, "_thread", None)
+        fetcher = getattr(getattr(thread, "_consumer", None), "_fetcher", None)
+        level = getattr(fetcher, "_isolation_level", None)
+        if fetcher is None or level not in (READ_UNCOMMITTED, READ_COMMITTED):
+            raise ConfigError(
+                "anonymize: this version of faust-streaming or aiokafka cannot be told to read committed records only: "
+                "install those that Shoal is pinned to"
+            )
+        fetcher._isolation_level = READ_COMMITTED  # noqa: SLF001 - see INTERNALS
+        if level == READ_COMMITTED or not self.assignment():
+            return False
+        # An agent that did something else before. What was asked for until now is answered before anything is judged.
+        asked, deadline = fetcher._pending_tasks.copy(), time.monotonic() + FETCH_S  # noqa: SLF001
+        while not all(task.done() for task in asked):
+            if time.monotonic() > deadline:
+                raise BrokerUnavailableError("the app's consumer waits for records and gets no answer")
+            await asyncio.sleep(DELIVERY_S)
+        return True
 
     async def messages(self) -> AsyncIterator[tuple[int, Arrived]]:
         """Partition and message of all that the stream brings."""
-        self._channel.on_key_decode_error = self._channel.on_value_decode_error = self._pass_on
         stream = self.stream
         async for value in stream:
             event = stream.current_event
@@ -201,18 +232,26 @@ class Host:
 
     async def rewind(self, partition: int, offset: int) -> None:
         """Send the consumer back; what it does not bring after that is asked for again."""
-        consumer, place = self.app.consumer, TP(self.topic, partition)
-        if partition not in self.assignment():
+        app, consumer, place = self.app, self.app.consumer, TP(self.topic, partition)
+        rebalances = app.rebalancing_count
+
+        def is_ours() -> bool:
+            # While tables are read again Faust keeps all partitions paused, and seeks and resumes them itself.
+            return not app.rebalancing and app.rebalancing_count == rebalances and partition in self.assignment()
+
+        if not is_ours() or place in consumer._paused_partitions:  # noqa: SLF001 - see INTERNALS
             return
         consumer.pause_partitions({place})
         try:
             # What is on its way just now would be taken for read, and what comes before it for read twice.
             await asyncio.sleep(DELIVERY_S)
-            await asyncio.wait_for(consumer.seek_wait({place: offset}), REWIND_S)
+            if is_ours():
+                await asyncio.wait_for(consumer.seek_wait({place: offset}), REWIND_S)
         except (*CLIENT_ERRORS, faust.exceptions.FaustError):
             return
         finally:
-            consumer.resume_partitions({place})
+            if is_ours():
+                consumer.resume_partitions({place})
 
 
 def _unsigned(raw: bytes) -> bytes:

@@ -22,6 +22,10 @@ class Arrived(NamedTuple):
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]
 
+    def __repr__(self) -> str:
+        """Nothing of what it says."""
+        return f"Arrived(offset={self.offset})"
+
 
 class Inflow:
     """Messages between the host's stream and the lanes; never more than ``limit``.
@@ -40,15 +44,18 @@ class Inflow:
         self._queues: dict[int, deque[Arrived]] = {}
         self._came, self._room = asyncio.Event(), asyncio.Event()
         self._new = 0
+        self._expected: frozenset[int] = frozenset()
 
     def __len__(self) -> int:
         return self._count
 
     async def put(self, partition: int, message: Arrived) -> None:
-        """Take a message in, as soon as there is room."""
-        while self._count >= self._limit:
+        """Take a message in, as soon as there is room; one of a partition that is not expected is thrown away."""
+        while self._count >= self._limit and partition in self._expected:
             self._room.clear()
             await self._room.wait()
+        if partition not in self._expected:
+            return
         self._queues.setdefault(partition, deque()).append(message)
         self._count += 1
         self._new += 1
@@ -79,10 +86,12 @@ class Inflow:
         self._freed(len(taken))
         return taken
 
-    def forget_others(self, partitions: Iterable[int]) -> None:
-        """Throw away what came of other partitions."""
-        for partition in self._queues.keys() - set(partitions):
+    def expect(self, partitions: Iterable[int]) -> None:
+        """Take messages of these partitions from now on; throw away what came of others, for which nobody asks."""
+        self._expected = frozenset(partitions)
+        for partition in self._queues.keys() - self._expected:
             self._freed(len(self._queues.pop(partition)))
+        self._room.set()
 
     def _freed(self, count: int) -> None:
         self._count -= count

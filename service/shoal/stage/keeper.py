@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Coroutine
 from typing import Any
 
-from shoal.errors import ConfigError
+from shoal.errors import ShoalError
 from shoal.flow import BLOCK_RECORDS, warm_up
-from shoal.kafka import Contact, Handing, Hosted, Plan, Sink, ours, repeat
-from shoal.stage.desk import Desk, Showing
+from shoal.kafka import Contact, Handing, Hosted, Plan, ours, repeat
+from shoal.stage.desk import Desk
 from shoal.stage.host import Host
 from shoal.stage.inflow import Inflow
 from shoal.watch import logger, serve
@@ -46,35 +47,47 @@ class Keeper:
         self.desk = Desk()
         self._plan, self._host, self._http = plan, host, http
         self._inflow = Inflow(host.rewind)
-        self._handing, self._most = Handing(around=self._around), BLOCK_RECORDS
+        self._handing, self._most = Handing(after=self.desk.show, is_full=self.desk.is_full), BLOCK_RECORDS
         if not publishes:
             # Small slices: what is decided on one of them is repeated together after a crash.
             self._handing, self._most = Handing(publishes=False, before=self.desk.hand), plan.policy.k
         self._contact = Contact(plan.health, plan.settings.patience_s)
         self._stopping, self._assigned = asyncio.Event(), asyncio.Event()
+        self._is_started = False
         self._partitions: set[int] = set()
+        self._opened = asyncio.Event()
+        self._is_doubtful = False
+        """Whether the app's consumer fetched records that are not committed before it was told not to."""
         self._hosted: Hosted | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
-    def _around(self, partition: int, sink: Sink) -> Sink:
-        return Showing(partition, sink, self.desk)
-
     # ------------------------------------------------------------------ beginning and end
 
-    def start(self) -> None:
+    async def start(self) -> None:
         """Begin with what is assigned now, and follow the app from here on."""
+        self._tasks = [asyncio.create_task(self._guarded(self._keep()))]
         self._host.listen(self._take, self._give_back, self._settle, self._end)
+        try:
+            self._is_doubtful = await self._host.read_committed()
+        except ShoalError as error:
+            self._fail(error)
+            return
+        # Not before: what was fetched until now is judged by the one who knows that it may be anything.
+        self._is_started = True
         if now := self._host.assignment():
-            self._accept(now)
-        self._tasks = [asyncio.create_task(self._guarded(work)) for work in (self._bring(), self._keep())]
+            await self._accept(now)
+        self._tasks.append(asyncio.create_task(self._guarded(self._bring())))
 
-    async def stop(self) -> None:
-        """Commit what is decided and let go of everything, within ten seconds."""
+    async def stop(self, *, show: bool = True) -> None:
+        """Commit what is decided, ``show`` what is published, and let go of everything, within ten seconds."""
+        begun = time.monotonic()
         self._host.listen_no_more()
         self._stopping.set()
         self._plan.health.stopping = True
         await self._leave()
         self._assigned.set()
+        if show:
+            await self.desk.until_empty(max(0.0, begun + FINISH_S - time.monotonic()))
         self.desk.close()
         for task in self._tasks:
             task.cancel()
@@ -102,19 +115,24 @@ class Keeper:
     # ------------------------------------------------------------------ what the app tells
 
     async def _take(self, partitions: set[int]) -> None:
-        self._accept(partitions)
+        if self._is_started:
+            await self._accept(partitions)
 
-    def _accept(self, partitions: set[int]) -> None:
+    async def _accept(self, partitions: set[int]) -> None:
+        # The host need not have said that the last assignment is over.
+        await self._leave()
         try:
             self._host.check_acks()
-            self._host.read_committed()
-        except ConfigError as error:
+            await self._host.read_committed()
+        except ShoalError as error:
             self._fail(error)
             return
         self._partitions = partitions
+        self._inflow.expect(partitions)
         self.desk.reopen()
         if partitions:
             self._plan.health.restoring = set(partitions)
+            self._opened.clear()
             self._assigned.set()
         else:
             # A member without work is ready for it.
@@ -124,9 +142,9 @@ class Keeper:
         await self._leave()
 
     async def _settle(self, _: set[int]) -> None:
-        if self._hosted is not None:
+        if self._partitions:
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._hosted.opened.wait(), SETTLE_S)
+                await asyncio.wait_for(self._opened.wait(), SETTLE_S)
 
     async def _end(self, _: set[int]) -> None:
         await self.stop()
@@ -134,6 +152,7 @@ class Keeper:
     async def _leave(self) -> None:
         """Close the lanes of the present assignment; a customer who takes too long gets his cluster once more."""
         self._partitions = set()
+        self._inflow.expect(())
         self._assigned.clear()
         hosted = self._hosted
         if hosted is None:
@@ -174,7 +193,18 @@ class Keeper:
             if self._stopping.is_set():
                 return
             chosen = sorted(self._partitions)
-            hosted = Hosted(self._plan, self._contact, self._inflow, chosen, self._handing, self._most)
+            if not chosen:
+                continue  # taken away before the work has begun
+            hosted = Hosted(
+                self._plan,
+                self._contact,
+                self._inflow,
+                chosen,
+                self._handing,
+                self._most,
+                is_doubtful=self._is_doubtful,
+                opened=self._opened,
+            )
             self._hosted = hosted
             try:
                 await hosted.run()

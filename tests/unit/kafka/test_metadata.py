@@ -36,6 +36,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
         anchor=anchor,
         origin=draw(st.integers(0, start)),
         course=draw(st.binary(max_size=200)),
+        shown=draw(st.booleans()),
     )
 
 

@@ -1,0 +1,162 @@
+"""A partition whose clusters are handed to somebody, under crashes at every step: what he sees, and what is committed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import pytest
+from properties.test_lane import START_S, Message, Topic, random_log, random_policy
+from shoal.errors import BrokerUnavailableError, FencedError
+from shoal.flow import Cluster
+from shoal.kafka.hosted import WithdrawnError
+from shoal.kafka.lane import Lane
+from shoal.kafka.metadata import Commit, decode, encode
+from shoal.kafka.progress import Snapshot
+from shoal.policy import Policy
+from shoal.records import JsonDecoder
+from shoal.watch import Metrics
+
+pytestmark = pytest.mark.property
+
+INTERVAL_S = 0.2
+
+
+@dataclass
+class Customer:
+    """Sees clusters, and is torn away from some; ``now`` is the clock of all."""
+
+    topic: Clerk
+    draw: Random
+    now: list[float]
+    seen: list[Cluster] = field(default_factory=list)
+    dealt: set[int] = field(default_factory=set)
+
+    async def hand(self, cluster: Cluster) -> None:
+        assert self.topic.is_marked, "a cluster was shown, and the commit does not say that one may have been"
+        assert self.now[0] - self.topic.at_s < INTERVAL_S, "a cluster was shown by one who may have been replaced"
+        self.seen.append(cluster)
+        self.now[0] += self.draw.choice([0.0, 0.0, 0.01, 0.3])
+        if self.draw.random() < 0.05:
+            raise WithdrawnError("too slow")
+        self.dealt.add(cluster.number)
+
+
+@dataclass
+class Clerk(Topic):
+    """Keeps what is committed, and sees that nothing is that was not dealt with."""
+
+    now: list[float] = field(default_factory=lambda: [START_S])
+    at_s: float = 0.0
+    customer: Customer | None = None
+
+    @property
+    def is_marked(self) -> bool:
+        return self.snapshot.shown
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return decode(self.offset[1], "t", 0, self.offset[0]).snapshot
+
+    async def publish(self, outbox: Any, watermark: int, metadata: str, at_ms: int) -> None:
+        counted = decode(metadata, "t", 0, watermark).snapshot.clusters
+        assert self.customer is not None
+        assert set(range(counted)) <= self.customer.dealt, "a commit covers a cluster that was not dealt with"
+        await super().publish(outbox, watermark, metadata, at_ms)
+        self.at_s = self.now[0]
+
+
+async def live(policy: Policy, log: list[Message], topic: Clerk, customer: Customer) -> None:
+    draw, now = customer.draw, topic.now
+    topic.offset = (0, encode(Commit(Snapshot(watermark=0, next_offset=0), policy.fingerprint, 1), "t", 0))
+    visible = 1
+    while True:
+        commit = decode(topic.offset[1], "t", 0, topic.offset[0])
+        decoder, clock = JsonDecoder(policy), lambda: now[0]
+        options: dict[str, Any] = {"hand": customer.hand, "end": log[visible - 1].offset + 1}
+        lane = Lane("t", 0, policy, decoder, topic, commit, Metrics(), INTERVAL_S, now=clock, **options)
+        lane.look_back(0)
+        try:
+            while True:
+                todo = [message for message in log[:visible] if message.offset >= lane.cursor]
+                await lane.intake(todo[: draw.randint(1, 6)])
+                now[0] += draw.randint(0, 6) / 10
+                is_at_end = lane.cursor > log[visible - 1].offset
+                await lane.tick(at_end=is_at_end)
+                topic.perhaps_dies(draw.randint(0, 20))
+                if is_at_end and visible == len(log):
+                    break
+                visible = min(len(log), visible + draw.randint(0, 9))
+            await lane.finish()
+            await lane.close(finish=True)
+        except (BrokerUnavailableError, WithdrawnError) as error:
+            with contextlib.suppress(BrokerUnavailableError):
+                await lane.close(finish=isinstance(error, WithdrawnError))
+            now[0] += draw.randint(0, 30) / 10
+            visible = min(len(log), visible + draw.randint(0, 9))
+            continue
+        assert not topic.is_marked, "everything was dealt with and committed"
+        return
+
+
+def live_and_judge(seed: int) -> Counter[str]:
+    draw, now = Random(seed), [START_S + 100]
+    log, policy = random_log(draw), random_policy(draw)
+    topic = Clerk(plan=[draw.choice(["commit", "commit", "commit", "abort", "unknown"]) for _ in range(40)], now=now)
+    topic.customer = customer = Customer(topic, draw, now)
+    asyncio.run(live(policy, log, topic, customer))
+    first: dict[int, Cluster] = {}
+    for cluster in customer.seen:
+        assert first.setdefault(cluster.number, cluster) == cluster, "a cluster came again with other content"
+    assert sorted(first) == list(range(len(first)))
+    fates = [place for cluster in first.values() for place in cluster.places]
+    fates += [reference.offset for outbox in topic.committed for reference in outbox.references]
+    assert sorted(fates) == [message.offset for message in log], "an offset is lost or stands twice"
+    people = {message.offset: json.loads(message.value)["who"] for message in log if message.value not in {None, b"{"}}
+    assert all(len({people[place] for place in cluster.places}) >= policy.k for cluster in first.values())
+    return Counter(clusters=len(first), repeats=len(customer.seen) - len(first))
+
+
+def test_what_is_handed_over_again_is_the_same_and_no_commit_runs_ahead() -> None:
+    happened: Counter[str] = Counter()
+    for seed in range(300):
+        try:
+            happened += live_and_judge(seed)
+        except Exception as error:
+            error.add_note(f"seed {seed}")
+            raise
+    assert happened["clusters"] > 1000
+    assert happened["repeats"] > 100
+
+
+async def test_an_idle_worker_that_was_replaced_hands_nothing_over() -> None:
+    draw, now = Random(1), [START_S]
+    policy = random_policy(Random(3))
+    log = [
+        Message(i, round(START_S * 1000) + i, json.dumps({"who": i, "x": i % 100, "n": i}).encode()) for i in range(200)
+    ]
+    topic = Clerk(now=now)
+    topic.customer = customer = Customer(topic, draw, now)
+    begun = Commit(Snapshot(watermark=0, next_offset=0), policy.fingerprint, 1)
+    topic.offset = (0, encode(begun, "t", 0))
+    lane = Lane("t", 0, policy, JsonDecoder(policy), topic, begun, Metrics(), INTERVAL_S, lambda: now[0], hand=_pass)
+    await lane.intake(log[: policy.k - 1])
+    now[0] += 60
+
+    async def is_fenced(*_: object) -> None:
+        raise FencedError("another one has it")
+
+    topic.publish = is_fenced  # type: ignore[method-assign]
+    lane._hand = customer.hand
+    with pytest.raises(FencedError):
+        await lane.intake(log[policy.k - 1 :])
+    assert customer.seen == []
+
+
+async def _pass(_: Cluster) -> None:
+    pass
