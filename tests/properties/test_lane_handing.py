@@ -1,4 +1,4 @@
-"""A partition whose clusters are handed to somebody, under crashes at every step: what he sees, and what is committed."""
+"""A partition whose clusters are handed to somebody, under crashes at every step: what he sees, what is committed."""
 
 from __future__ import annotations
 
