@@ -61,15 +61,16 @@ async def protect(stream: faust.StreamT) -> None:
 
 @app.agent(diagnoses)
 async def count(stream: faust.StreamT) -> None:
-    """Add up by partition, in total and by the hour."""
+    """Add up by partition, by the hour and in total; the total, which is written last, tells what has been counted."""
     async for found in stream:
         place = str(found.partition)
-        in_total[place] = added(in_total[place], found)
-        by_hour[place] = added(by_hour[place].value(), found)
+        if found.number > in_total[place].get("number", -1):  # else it was handed over again, maybe in another hour
+            by_hour[place] = added(by_hour[place].value(), found)
+            in_total[place] = added(in_total[place], found)
 
 
 def added(known: dict[str, Any], found: Diagnoses) -> dict[str, Any]:
-    """Counts and the number of the last cluster in them, kept together: one that comes again is known by it."""
+    """Counts and the number of the last cluster in them, kept together: a message that is read again is known by it."""
     if found.number <= known.get("number", -1):
         return known
     counts = Counter(known.get("counts", {})) + Counter(found.counts)

@@ -124,14 +124,14 @@ def live_and_judge(seed: int) -> Counter[str]:
 
 def test_what_is_handed_over_again_is_the_same_and_no_commit_runs_ahead() -> None:
     happened: Counter[str] = Counter()
-    for seed in range(300):
+    for seed in range(150):
         try:
             happened += live_and_judge(seed)
         except Exception as error:
             error.add_note(f"seed {seed}")
             raise
-    assert happened["clusters"] > 1000
-    assert happened["repeats"] > 100
+    assert happened["clusters"] > 700
+    assert happened["repeats"] > 200
 
 
 async def test_an_idle_worker_that_was_replaced_hands_nothing_over() -> None:
@@ -148,7 +148,7 @@ async def test_an_idle_worker_that_was_replaced_hands_nothing_over() -> None:
     await lane.intake(log[: policy.k - 1])
     now[0] += 60
 
-    async def is_fenced(*_: object) -> None:
+    async def is_fenced(*_: Any, **__: Any) -> None:
         raise FencedError("another one has it")
 
     topic.publish = is_fenced  # type: ignore[method-assign]
