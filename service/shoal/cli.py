@@ -115,22 +115,20 @@ async def _serve(policy: Policy, settings: KafkaSection, start: Start, http: str
 def _pipe(options: argparse.Namespace) -> int:
     policy = Policy.load(options.policy)
     policy.streaming(options.policy)
-    files = Files(
-        source=options.input,
-        target=options.output,
-        form=options.format,
-        target_form=options.output_format,
-        summary=options.summary,
-        evidence=options.evidence,
-        quarantine=options.quarantine,
-    )
-    files.check(options.policy)
+    files = _checked_files(options)
     run_pipe(policy, files, _until_signalled() if options.follow else None)
     return 0
 
 
 def _batch(options: argparse.Namespace) -> int:
     policy = Policy.load(options.policy)
+    files = _checked_files(options)
+    choice = choice_of(options.algorithm, options.refine, options.param, options.seed)
+    run_batch(policy, files, choice, keep_order=options.keep_order)
+    return 0
+
+
+def _checked_files(options: argparse.Namespace) -> Files:
     files = Files(
         source=options.input,
         target=options.output,
@@ -141,9 +139,7 @@ def _batch(options: argparse.Namespace) -> int:
         quarantine=options.quarantine,
     )
     files.check(options.policy)
-    choice = choice_of(options.algorithm, options.refine, options.param, options.seed)
-    run_batch(policy, files, choice, keep_order=options.keep_order)
-    return 0
+    return files
 
 
 def _until_signalled() -> Event:

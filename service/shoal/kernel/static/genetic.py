@@ -11,6 +11,7 @@ import numpy as np
 
 from shoal.kernel.arrays import Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
 from shoal.kernel.jit import njit
+from shoal.kernel.static.squares import square
 
 __all__ = ["Chances", "evolve"]
 
@@ -231,26 +232,17 @@ def _split(values: Float64Matrix, chromosome: Int64Vector, large: int, empty: in
     """Move the record farthest from the centroid, and its nearest, into an empty cluster."""
     farthest, seed = -1.0, -1
     for i in range(chromosome.size):
-        distance = _square(values, i, sums.totals[large] / sums.counts[large]) if chromosome[i] == large else -1.0
+        distance = square(values, i, sums.totals[large] / sums.counts[large]) if chromosome[i] == large else -1.0
         if distance > farthest:
             farthest, seed = distance, i
     for _ in range(k):
         nearest, record = np.inf, -1
         for i in range(chromosome.size):
-            distance = _square(values, i, values[seed]) if chromosome[i] == large else np.inf
+            distance = square(values, i, values[seed]) if chromosome[i] == large else np.inf
             if distance < nearest:
                 nearest, record = distance, i
         chromosome[record] = empty
     return True
-
-
-@njit
-def _square(values: Float64Matrix, i: int, centre: Float64Vector) -> float:
-    total = 0.0
-    for j in range(centre.size):
-        away = values[i, j] - centre[j]
-        total += away * away
-    return total
 
 
 @njit

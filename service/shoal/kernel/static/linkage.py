@@ -6,6 +6,7 @@ import numpy as np
 
 from shoal.kernel.arrays import Float64Matrix, Float64Vector, Int64Vector
 from shoal.kernel.jit import njit
+from shoal.kernel.static.squares import square
 from shoal.kernel.static.tree import ANY, build, empty_found, nearest
 
 __all__ = ["link"]
@@ -42,20 +43,10 @@ def link(rows: Float64Matrix, queries: Float64Matrix, members: Int64Vector, offs
 
 
 @njit
-def _square(rows: Float64Matrix, i: int, point: Float64Vector) -> float:
-    """Return the squared distance as the tree computes it: attribute by attribute, from the first."""
-    total = 0.0
-    for j in range(point.size):
-        away = rows[i, j] - point[j]
-        total += away * away
-    return total
-
-
-@njit
 def _members_at(rows: Float64Matrix, own: Int64Vector, point: Float64Vector, distance: float) -> int:
     count = 0
     for i in own:
-        count += _square(rows, i, point) == distance
+        count += square(rows, i, point) == distance
     return count
 
 
@@ -63,5 +54,5 @@ def _members_at(rows: Float64Matrix, own: Int64Vector, point: Float64Vector, dis
 def _count_at(rows: Float64Matrix, point: Float64Vector, distance: float) -> int:
     count = 0
     for i in range(rows.shape[0]):
-        count += _square(rows, i, point) == distance
+        count += square(rows, i, point) == distance
     return count

@@ -10,6 +10,7 @@ from shoal.kernel.arrays import BoolVector, Float64Matrix, Float64Vector, Int32V
 from shoal.kernel.jit import njit, njit_in_place
 from shoal.kernel.static.moments import centroid, subtract, sum_all
 from shoal.kernel.static.shell import empty_shell, outermost
+from shoal.kernel.static.squares import square
 from shoal.kernel.static.tree import build, empty_found, farthest, nearest, remove
 
 __all__ = ["Ranked", "by_scan", "by_tree", "take_nearest"]
@@ -22,21 +23,12 @@ class Ranked(NamedTuple):
     members: Int64Vector  # (k,)
 
 
-@njit_in_place
-def _square(values: Float64Matrix, record: int, centre: Float64Vector) -> float:
-    total = 0.0
-    for j in range(centre.size):
-        away = values[record, j] - centre[j]
-        total += away * away
-    return total
-
-
 @njit
 def _farthest(values: Float64Matrix, rest: Int64Vector, centre: Float64Vector) -> int:
     """Return the first record of ``rest`` that is farthest from ``centre``."""
     best, record = -1.0, -1
     for x in range(rest.size):
-        distance = _square(values, rest[x], centre)
+        distance = square(values, rest[x], centre)
         if distance > best:
             best, record = distance, rest[x]
     return int(record)
@@ -57,7 +49,7 @@ def take_nearest(
     members[0] = seed
     for x in range(rest.size):
         record = rest[x]
-        distance = _square(values, record, values[seed])
+        distance = square(values, record, values[seed])
         if distance < distances[last] and record != seed:
             i = last
             while distances[i - 1] > distance:

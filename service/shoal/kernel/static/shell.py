@@ -14,6 +14,7 @@ import numpy as np
 
 from shoal.kernel.arrays import BoolVector, Float64Matrix, Float64Vector, Int64Vector
 from shoal.kernel.jit import njit, njit_in_place
+from shoal.kernel.static.squares import square
 
 __all__ = ["Shell", "empty_shell", "outermost"]
 
@@ -42,15 +43,6 @@ def empty_shell(n: int, d: int) -> Shell:
     return Shell(np.zeros((n, d)), np.zeros(n, np.int64), np.zeros(n), np.zeros(d), np.zeros(3, np.int64))
 
 
-@njit_in_place
-def _square(rows: Float64Matrix, row: int, centre: Float64Vector) -> float:
-    total = 0.0
-    for j in range(centre.size):
-        away = rows[row, j] - centre[j]
-        total += away * away
-    return total
-
-
 @njit
 def _sort(shell: Shell, values: Float64Matrix, free: BoolVector, centre: Float64Vector) -> None:
     """List the free records anew."""
@@ -58,7 +50,7 @@ def _sort(shell: Shell, values: Float64Matrix, free: BoolVector, centre: Float64
     for record in range(free.size):
         if free[record]:
             shell.records[size] = record
-            shell.reach[size] = np.sqrt(_square(values, record, centre))
+            shell.reach[size] = np.sqrt(square(values, record, centre))
             size += 1
     _fall(shell.records[:size], shell.reach[:size])
     for x in range(size):
@@ -115,7 +107,7 @@ def outermost(shell: Shell, values: Float64Matrix, free: BoolVector, left: int, 
     while x < end and shell.reach[x] + drift >= root * ROUGHLY:
         record = shell.records[x]
         if free[record]:
-            distance = _square(shell.rows, x, centre)
+            distance = square(shell.rows, x, centre)
             if distance > best or (distance == best and record < farthest):
                 best, root, farthest = distance, np.sqrt(distance), record
         x += 1
