@@ -60,7 +60,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if rows:
         terminalreporter.section("attacks")
     for row in sorted(rows, key=lambda row: (int(row.attack[1:]), row.name)):
-        terminalreporter.write_line(f"{row.attack:4} {row.success:>15} <= {row.bound:17} {row.name}")
+        terminalreporter.write_line(f"{row.attack:4} {row.success:>15} <= {row.bound:17} {row.rule:8}{row.name}")
 
 
 @pytest.fixture(scope="session")

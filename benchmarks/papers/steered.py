@@ -231,7 +231,7 @@ def stream_of(folder: Path) -> Table:
 
 def flow_at(values: Table, weight: float, k: int = K, delta: int = DELTA) -> Flow:
     """Return what Algorithm 3 does to a stream at one weight of the position."""
-    stream = StreamAggregator(k=k, delta=delta, position=weight)
+    stream = StreamAggregator(k=k, delta=delta, rule="nearest", position=weight)
     calls = [stream.push(values), stream.flush()]
     positions = np.concatenate([out.positions for out in calls])
     centroids = np.concatenate([out.centroids.repeat(np.diff(out.offsets), axis=0) for out in calls])

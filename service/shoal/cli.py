@@ -85,7 +85,10 @@ def _complain(options: argparse.Namespace, code: str, text: str) -> None:
 def _check(options: argparse.Namespace) -> int:
     policy = Policy.load(options.policy)
     check_policy(policy, options.policy)
-    print(visible(json.dumps(policy.resolved() | {"fingerprint": policy.fingerprint}, indent=2, ensure_ascii=False)))
+    told = policy.resolved() | {"fingerprint": policy.fingerprint}
+    if policy.stream is not None and policy.stream.reason:
+        told["chosen"] = {"stream.rule": policy.stream.reason}
+    print(visible(json.dumps(told, indent=2, ensure_ascii=False)))
     return 0
 
 

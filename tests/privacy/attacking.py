@@ -58,6 +58,7 @@ def policy_of(
     delta: int = 100,
     position: float = 0.0,
     max_delay_s: float | None = None,
+    rule: str = "auto",
     **privacy: Any,
 ) -> Policy:
     """Subjects are ``who``; ``tag`` is published and nothing to an attacker: it tells the truth afterwards."""
@@ -68,7 +69,7 @@ def policy_of(
             "tag": {"role": "confidential", "type": "string"},
         },
         "privacy": {"k": k, **privacy},
-        "stream": {"delta": delta} | ({} if max_delay_s is None else {"max_delay_s": max_delay_s}),
+        "stream": {"delta": delta, "rule": rule} | ({} if max_delay_s is None else {"max_delay_s": max_delay_s}),
         "steering": {"position": position},
     }
     return Policy.from_document(Document.model_validate(document))

@@ -16,18 +16,23 @@ from pathlib import Path
 
 from privacy.attacks import ATTACKS
 
-__all__ = ["PAGE", "ROOT", "ROWS", "Row", "closed", "collected", "measured", "printed_rows"]
+__all__ = ["PAGE", "ROOT", "ROWS", "RULES", "Row", "closed", "collected", "measured", "printed_rows"]
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "privacy.md"
 ROWS = ROOT / "build" / "privacy"
+RULES = ("nearest", "awo", "block")
+"""What ``auto`` can stand for, in the order of the page's columns."""
 WRITING = "SHOAL_PRIVACY_TABLE"
 """Set while the page is written: the figures printed there are not binding then."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What one test has found about one attack. ``success`` and ``bound`` are as printed; both empty if closed."""
+    """What one test has found about one attack. ``success`` and ``bound`` are as printed; both empty if closed.
+
+    ``rule`` is empty where it does not matter which one decides: what such a row says was found under ``auto``.
+    """
 
     attack: str
     name: str
@@ -37,6 +42,7 @@ class Row:
     beside: str
     source: str
     test: str
+    rule: str = ""
 
 
 _collected: list[Row] = []
@@ -53,6 +59,7 @@ def measured(
     error: float = 0.0,
     tolerance: float = 0.0,
     beside: str = "",
+    rule: str = "",
 ) -> None:
     """Enter what a simulated attacker reached, and assert that it is not above the bound.
 
@@ -76,14 +83,16 @@ def measured(
         By how much the figure may differ from the printed one: 0 where seeds make it the same each time.
     beside : str
         Another figure to compare with, in words: what the attack reaches where nothing hinders it.
+    rule : str
+        The rule that decided, where the figure is another under each: one column of the page.
     """
     shown = f"{success:.3f}" + (f" ± {error:.3f}" if error else "")
     limit = "none" if bound is None else f"{bound:.3f}" + (" + 3 s.e." if error else "")
-    row = _enter(Row(attack, name, knows, shown, limit, beside, source, _test()))
+    row = _enter(Row(attack, name, knows, shown, limit, beside, source, _test(), rule))
     assert bound is None or success <= bound + 3 * error, f"{attack} {name}: {shown} is above {limit}"
     if WRITING in os.environ:
         return
-    before = [one for one in printed_rows() if (one.attack, one.name) == (row.attack, row.name)]
+    before = [one for one in printed_rows() if _key(one) == _key(row)]
     for one in before:
         now, was = float(shown.split(maxsplit=1)[0]), float(one.success.split()[0])
         assert abs(was - now) <= tolerance + 1e-9, (
@@ -120,6 +129,12 @@ def printed_rows() -> list[Row]:
         if test and len(cells) == 8:
             attack, name, knows, success, bound, beside, source = cells[:7]
             found.append(Row(attack, name, knows, success, bound, beside, source, test[1]))
+        elif test and len(cells) == 9:
+            attack, name, knows, *under, bound, source = cells[:8]
+            for rule, cell in zip(RULES, under, strict=True):
+                success, _, beside = cell.partition("; ")
+                if success:
+                    found.append(Row(attack, name, knows, success, bound, beside, source, test[1], rule))
         elif test and len(cells) == 3:
             found.append(Row(cells[0], cells[1], "", "", "", "", "", test[1]))
     return found
@@ -127,15 +142,19 @@ def printed_rows() -> list[Row]:
 
 def _enter(row: Row) -> Row:
     assert row.attack in ATTACKS, f"{row.attack} is none of the attacks"
-    rivals = [one for one in _collected if (one.attack, one.name) == (row.attack, row.name) and one.success]
+    rivals = [one for one in _collected if _key(one) == _key(row) and one.success]
     assert all(one == row for one in rivals), f"{row.attack} {row.name}: two attacks under one name"
     assert not any("|" in cell or "\n" in cell for cell in asdict(row).values()), "a bar or a line end in a cell"
     print(" · ".join(cell for cell in asdict(row).values() if cell))
     _collected.append(row)
     ROWS.mkdir(parents=True, exist_ok=True)
-    key = hashlib.sha256(f"{row.attack} {row.name} {row.test}".encode()).hexdigest()[:16]
+    key = hashlib.sha256(f"{row.attack} {row.name} {row.rule} {row.test}".encode()).hexdigest()[:16]
     (ROWS / f"{row.attack}-{key}.json").write_text(json.dumps(asdict(row), ensure_ascii=False), encoding="utf-8")
     return row
+
+
+def _key(row: Row) -> tuple[str, str, str]:
+    return row.attack, row.name, row.rule
 
 
 def _test() -> str:

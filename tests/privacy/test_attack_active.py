@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from privacy.attacking import ADULT, adult, policy_of, quasi, released, released_in_silence, standard_error, tagged
-from privacy.ledger import measured
+from privacy.ledger import RULES, measured
 
 pytestmark = pytest.mark.privacy
 
@@ -27,11 +27,14 @@ def near(record: dict[str, Any], error: float, random: np.random.Generator) -> d
     return shown
 
 
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize(
     ("false_ones", "error", "position"),
     [(9, 0.02, 0.0), (36, 0.0, 0.0), (36, 0.02, 0.0), (36, 0.1, 0.0), (100, 0.02, 0.0), (100, 0.02, 0.05)],
 )
-def test_false_people_around_a_record(data_dir: Path, false_ones: int, error: float, position: float) -> None:
+def test_false_people_around_a_record(
+    data_dir: Path, false_ones: int, error: float, position: float, rule: str
+) -> None:
     honest = adult(data_dir, 20_000)
     random = np.random.default_rng(6)
     records, people, targets = [], [], []
@@ -43,7 +46,7 @@ def test_false_people_around_a_record(data_dir: Path, false_ones: int, error: fl
             targets.append(len(records) - 1)
             records += [near(record, error, random) for _ in range(false_ones)]
             people += range(FALSE + len(records), FALSE + len(records) + false_ones)
-    release = released(policy_of(AGES, K, delta=DELTA, position=position), tagged(records, people))
+    release = released(policy_of(AGES, K, delta=DELTA, position=position, rule=rule), tagged(records, people))
     cluster_of = {place: cluster for cluster in release.clusters for place in cluster.places}
     alone = [
         float(all(who >= FALSE for who in release.people(cluster_of[target]) if who != people[target]))
@@ -58,15 +61,17 @@ def test_false_people_around_a_record(data_dir: Path, false_ones: int, error: fl
         error=standard_error(alone),
         bound=None,
         source="line 7: writers are trusted",
+        rule=rule,
     )
 
 
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.8, 0.95])
-def test_a_flood_leaves_as_many_others_as_the_formula_says(data_dir: Path, share: float) -> None:
+def test_a_flood_leaves_as_many_others_as_the_formula_says(data_dir: Path, share: float, rule: str) -> None:
     random = np.random.default_rng(9)
     count = 20_000
     people = np.where(random.random(count) < share, FALSE, 0) + np.arange(count)
-    release = released(policy_of(AGES, K, delta=DELTA), tagged(adult(data_dir, count), people.tolist()))
+    release = released(policy_of(AGES, K, delta=DELTA, rule=rule), tagged(adult(data_dir, count), people.tolist()))
     honest = np.array([sum(who < FALSE for who in release.people(cluster)) for cluster in release.clusters])
     # Seen by an honest record: a cluster of h honest people counts h times, and its records see the same.
     others = float((honest**2).sum() / honest.sum())
@@ -81,18 +86,20 @@ def test_a_flood_leaves_as_many_others_as_the_formula_says(data_dir: Path, share
         bound=0.0,
         source="line 7: k acts like 1 + (k - 1)(1 - f)",
         beside=f"{others:.2f} of {formula:.2f}; alone {np.sum(honest == 1) / honest.sum():.3f}",
+        rule=rule,
     )
 
 
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize(
     ("population", "false_ones", "bound"),
     [(2 * K, 2 * K - 2, 0.0), (2 * K, 2 * K - 1, None)],
 )
 def test_silence_after_a_record_and_its_false_neighbours(
-    data_dir: Path, population: int, false_ones: int, bound: float | None
+    data_dir: Path, population: int, false_ones: int, bound: float | None, rule: str
 ) -> None:
     targets = adult(data_dir, 50)
-    policy = policy_of(AGES, K, delta=DELTA, max_delay_s=5.0, min_population=population)
+    policy = policy_of(AGES, K, delta=DELTA, max_delay_s=5.0, min_population=population, rule=rule)
     alone = []
     for target in targets:
         people = [0, *range(FALSE, FALSE + false_ones)]
@@ -106,4 +113,5 @@ def test_silence_after_a_record_and_its_false_neighbours(
         success=float(np.mean(alone)),
         bound=bound,
         source="line 7: writers are trusted" if bound is None else "min_population",
+        rule=rule,
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from privacy.attacking import ADULT, Release, adult, column, policy_of, quasi, released, standard_error, tagged
-from privacy.ledger import closed, measured
+from privacy.ledger import RULES, closed, measured
 from shoal.watch.metrics import STEP_CLUSTERS
 
 pytestmark = pytest.mark.privacy
@@ -36,27 +36,35 @@ def guesses_of_the_last(release: Release, prior: Counter[int], *, rounded: bool)
     return hits
 
 
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("k", [3, 5, 10])
-def test_whoever_knows_all_others_of_a_cluster_seldom_gets_the_last_age_exactly(data_dir: Path, k: int) -> None:
+def test_whoever_knows_all_others_of_a_cluster_seldom_gets_the_last_age_exactly(
+    data_dir: Path, k: int, rule: str
+) -> None:
     count = 20_000
     rows = adult(data_dir, count)
     prior = Counter(row["age"] for row in rows)
     fields = {name: quasi(*bounds, integer=True) for name, bounds in ADULT.items()}
-    hits = guesses_of_the_last(released(policy_of(fields, k), tagged(rows)), prior, rounded=True)
+    hits = guesses_of_the_last(released(policy_of(fields, k, rule=rule), tagged(rows)), prior, rounded=True)
     best = max(hits, key=lambda way: sum(hits[way]))
     exact = fields | {"age": quasi(17, 90, resolution=0)}
-    told = guesses_of_the_last(released(policy_of(exact, k), tagged(rows)), prior, rounded=False)
+    told = guesses_of_the_last(released(policy_of(exact, k, rule=rule), tagged(rows)), prior, rounded=False)
     control = float(np.mean(told["nearest"]))
     assert control > 0.99, "an exact mean gives the last one away: the attack works"
+    # The grid leaves k · resolution values that are possible; how many are likely is a matter of how wide the cluster
+    # is. Those of block are narrower by a fifth at k = 10 (which is its purpose), and the guess is better by as
+    # much: no rule that loses less can help it, a coarser resolution does.
+    factor = 1.75 if rule == "block" and k > 5 else 1.5
     measured(
         "R13",
         f"age of the last member, k = {k}, published in whole years",
         knows="ages of the k - 1 others, ages of the population",
         success=float(np.mean(hits[best])),
         error=standard_error(hits[best]),
-        bound=1.5 / k,
-        source="1.5 / (k · resolution)",
+        bound=factor / k,
+        source=f"{factor} / (k · resolution)",
         beside=f"best of three ways to guess: the {best}; with resolution 0: {control:.2f}",
+        rule=rule,
     )
 
 
@@ -70,11 +78,14 @@ def stepped_of(scrape: dict[str, float]) -> list[str]:
     return [name for name in scrape if name.startswith(STEPPED)]
 
 
-def test_two_scrapes_around_a_cluster_do_not_give_its_last_two_values(data_dir: Path) -> None:
+@pytest.mark.parametrize("rule", RULES)
+def test_two_scrapes_around_a_cluster_do_not_give_its_last_two_values(data_dir: Path, rule: str) -> None:
     k = 10
+    # Block lets all go that it holds: only where that is less than 2k people is it one cluster, which he needs.
+    delta = k + 5 if rule == "block" else 100
     rows = column(data_dir, "census.csv", "TAXINC")
     high = max(row["TAXINC"] for row in rows)
-    policy = policy_of({"TAXINC": quasi(0, high, resolution=0)}, k)
+    policy = policy_of({"TAXINC": quasi(0, high, resolution=0)}, k, delta=delta, rule=rule)
     release = released(policy, tagged(rows), step=1, scraped=True)
     pairs = list(zip(release.scrapes, release.scrapes[1:], strict=False))
     changes = [after for before, after in pairs if any(after[one] != before.get(one, 0) for one in stepped_of(after))]
@@ -104,6 +115,7 @@ def test_two_scrapes_around_a_cluster_do_not_give_its_last_two_values(data_dir: 
         bound=1 / STEP_CLUSTERS,
         source=f"series move once in {STEP_CLUSTERS} clusters, three digits",
         beside=f"a live sum of squares: {np.mean(hits['true']):.2f}",
+        rule=rule,
     )
 
 

@@ -19,7 +19,7 @@ from privacy.attacking import (
     tagged,
     zipf_people,
 )
-from privacy.ledger import closed, measured
+from privacy.ledger import RULES, closed, measured
 from shoal.cli import main
 from unit.audit.naive_release import K, broken, make_world
 
@@ -33,12 +33,13 @@ def shares(release: Release) -> list[float]:
     return [max(release.people(cluster).values()) / len(cluster.places) for cluster in release.clusters]
 
 
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("cap", [0.5, 0.2])
 @pytest.mark.parametrize("exponent", [0.8, 1.0, 1.2, 1.5])
-def test_nobody_owns_more_of_a_cluster_than_the_cap(data_dir: Path, exponent: float, cap: float) -> None:
+def test_nobody_owns_more_of_a_cluster_than_the_cap(data_dir: Path, exponent: float, cap: float, rule: str) -> None:
     k, count = 10, 20_000
     people = zipf_people(count, 2000, exponent)
-    release = released(policy_of(AGES, k, max_share=cap), tagged(adult(data_dir, count), people))
+    release = released(policy_of(AGES, k, max_share=cap, rule=rule), tagged(adult(data_dir, count), people))
     worst = max(shares(release))
     assert min(len(release.people(cluster)) for cluster in release.clusters) >= k
     assert sum(len(cluster.places) for cluster in release.clusters) + len(release.suppressed) == count
@@ -50,14 +51,16 @@ def test_nobody_owns_more_of_a_cluster_than_the_cap(data_dir: Path, exponent: fl
         bound=cap,
         source="max_share",
         beside=f"on average {np.mean(shares(release)):.2f}; suppressed {len(release.suppressed) / count:.2%}",
+        rule=rule,
     )
 
 
-def test_a_company_in_its_own_table_owns_no_more_than_the_cap(data_dir: Path) -> None:
+@pytest.mark.parametrize("rule", RULES)
+def test_a_company_in_its_own_table_owns_no_more_than_the_cap(data_dir: Path, rule: str) -> None:
     rows = column(data_dir, "eia.csv", "UTILITYID", "RESREVENUE", "RESSALES")
     people = [int(row.pop("UTILITYID")) for row in rows]
     fields = {name: quasi(0, max(row[name] for row in rows)) for name in ("RESREVENUE", "RESSALES")}
-    release = released(policy_of(fields, 10), tagged(rows, people))
+    release = released(policy_of(fields, 10, rule=rule), tagged(rows, people))
     measured(
         "R24",
         "largest share of one utility in EIA, k = 10",
@@ -66,13 +69,15 @@ def test_a_company_in_its_own_table_owns_no_more_than_the_cap(data_dir: Path) ->
         bound=0.5,
         source="max_share, by default 0.5",
         beside=f"suppressed {len(release.suppressed) / len(rows):.2%}",
+        rule=rule,
     )
 
 
-def test_each_cluster_leaves_once_and_whole_and_nobody_joins_it_later(data_dir: Path) -> None:
+@pytest.mark.parametrize("rule", RULES)
+def test_each_cluster_leaves_once_and_whole_and_nobody_joins_it_later(data_dir: Path, rule: str) -> None:
     k = 5
     people = zipf_people(6000, 600, 0.8)
-    release = released(policy_of(AGES, k), tagged(adult(data_dir, 6000), people), step=10)
+    release = released(policy_of(AGES, k, rule=rule), tagged(adult(data_dir, 6000), people), step=10)
     numbers = [cluster.number for cluster in release.clusters]
     assert sorted(numbers) == list(range(len(numbers)))
     told = [json.loads(line) for one in release.transactions for line in one.topics.get("proof", [])]
@@ -104,11 +109,14 @@ def test_the_judge_does_not_add_up_two_small_clusters_with_equal_centroids(tmp_p
     closed("R27", "the judge counts people per cluster as it was released, not per published value")
 
 
-def test_only_those_are_suppressed_who_have_fewer_than_k_people_around_them_and_for_ever(data_dir: Path) -> None:
+@pytest.mark.parametrize("rule", RULES)
+def test_only_those_are_suppressed_who_have_fewer_than_k_people_around_them_and_for_ever(
+    data_dir: Path, rule: str
+) -> None:
     k, delta = 10, 30
     count = 6000
     people = zipf_people(count, 60, 1.5)
-    release = released(policy_of(AGES, k, delta=delta), tagged(adult(data_dir, count), people), step=1)
+    release = released(policy_of(AGES, k, delta=delta, rule=rule), tagged(adult(data_dir, count), people), step=1)
     gone = release.suppressed
     left_at = {
         place: one.newest for one in release.transactions for cluster in one.clusters for place in cluster.places
@@ -163,7 +171,8 @@ def test_no_subject_is_assumed(tmp_path: Path, capsys: pytest.CaptureFixture[str
     closed("R26", "a policy names the subject or says that every record is one")
 
 
-def test_three_spellings_of_everybody_do_not_make_three_times_as_many_people(data_dir: Path) -> None:
+@pytest.mark.parametrize("rule", RULES)
+def test_three_spellings_of_everybody_do_not_make_three_times_as_many_people(data_dir: Path, rule: str) -> None:
     k, count = 5, 6000
     random = np.random.default_rng(8)
     people = [int(one) for one in random.integers(0, 300, count)]
@@ -174,7 +183,7 @@ def test_three_spellings_of_everybody_do_not_make_three_times_as_many_people(dat
         for record, place in zip(records, random.integers(3, size=count), strict=True)
     ]
     assert len({record["who"] for record in written}) > 2 * len(set(people))
-    release = released(policy_of(AGES, k), written)
+    release = released(policy_of(AGES, k, rule=rule), written)
     sizes = [len({people[place] for place in cluster.places}) for cluster in release.clusters]
     measured(
         "R26",

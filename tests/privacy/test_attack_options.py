@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 from privacy.attacking import ADULT, Release, policy_of, quasi, released, tagged, zipf_people
-from privacy.ledger import closed, measured
+from privacy.ledger import RULES, closed, measured
 from shoal.audit import verify
+from shoal.errors import PolicyError
 from unit.audit.naive_release import POLICY, broken, load_policy, make_world
 
 pytestmark = pytest.mark.privacy
@@ -82,16 +83,19 @@ def test_one_huge_value_within_the_bounds_never_shows_where_dominance_is_asked_f
 def test_dominance_keeps_the_second_largest_contributor_from_the_largest(
     data_dir: Path, k: int, resolution: int
 ) -> None:
-    plain, kept = gains(data_dir, k, resolution), gains(data_dir, k, resolution, dominance=10)
+    kept = gains(data_dir, k, resolution, dominance=10)
     setting = f"Adult, k = {k}" + (f", in steps of {resolution}" if resolution else "")
-    measured(
-        "R16",
-        f"clusters whose largest capital gain the second largest works out within 10 %, {setting}, no option",
-        knows="the second largest contribution of the cluster",
-        success=float(np.mean(worked_out(plain, "capital-gain", 10, resolution))),
-        bound=None,
-        source="not promised without dominance",
-    )
+    for rule in RULES:
+        plain = gains(data_dir, k, resolution, rule=rule)
+        measured(
+            "R16",
+            f"clusters whose largest capital gain the second largest works out within 10 %, {setting}, no option",
+            knows="the second largest contribution of the cluster",
+            success=float(np.mean(worked_out(plain, "capital-gain", 10, resolution))),
+            bound=None,
+            source="not promised without dominance",
+            rule=rule,
+        )
     measured(
         "R16",
         f"clusters whose largest capital gain the second largest works out within 10 %, {setting}, dominance 10",
@@ -103,11 +107,20 @@ def test_dominance_keeps_the_second_largest_contributor_from_the_largest(
     )
 
 
-def test_a_person_is_released_as_often_in_a_window_as_is_allowed_and_no_oftener(data_dir: Path) -> None:
+@pytest.mark.parametrize("rule", ["greedy", "awo", "block"])
+def test_no_rule_but_the_one_that_keeps_dominance_is_let_near_it(rule: str) -> None:
+    with pytest.raises(PolicyError, match="dominance is kept by rule nearest only"):
+        policy_of(AGES, 10, dominance=10, rule=rule)
+    assert policy_of(AGES, 10, dominance=10, rule="auto").streaming().rule == "nearest"
+    closed("R16", "dominance is refused together with a rule that does not keep it; auto is nearest then")
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_person_is_released_as_often_in_a_window_as_is_allowed_and_no_oftener(data_dir: Path, rule: str) -> None:
     people = zipf_people(COUNT, 400, 1.0)
     records = [{name: int(row[name]) for name in ADULT} for row in rows_of(data_dir)]
     window, most = 1000, 3
-    policy = policy_of(AGES, 5, per_subject={"max": most, "window": window})
+    policy = policy_of(AGES, 5, per_subject={"max": most, "window": window}, rule=rule)
     release = released(policy, tagged(records, people))
     seen = Counter((people[place], place // window) for cluster in release.clusters for place in cluster.places)
     measured(
@@ -118,17 +131,19 @@ def test_a_person_is_released_as_often_in_a_window_as_is_allowed_and_no_oftener(
         bound=most,
         source="per_subject",
         beside=f"suppressed {len(release.suppressed) / COUNT:.2%}",
+        rule=rule,
     )
 
 
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("population", [None, 10])
-def test_nobody_is_alone_with_k_minus_one_sybils_at_night(population: int | None) -> None:
+def test_nobody_is_alone_with_k_minus_one_sybils_at_night(population: int | None, rule: str) -> None:
     k, nights = 5, 20
     option = {} if population is None else {"min_population": population}
     alone = 0
     for night in range(nights):
         records = [{"age": 20 + 3 * night, "education-num": 9, "hours-per-week": 40}] * k
-        release = released(policy_of(AGES, k, **option), tagged(records))
+        release = released(policy_of(AGES, k, rule=rule, **option), tagged(records))
         alone += any(0 in cluster.places and len(cluster.places) == k for cluster in release.clusters)
     measured(
         "R31",
@@ -138,6 +153,7 @@ def test_nobody_is_alone_with_k_minus_one_sybils_at_night(population: int | None
         success=alone / nights,
         bound=None if population is None else 0.0,
         source="writers must be trusted" if population is None else "min_population",
+        rule=rule,
     )
 
 

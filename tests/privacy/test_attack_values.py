@@ -22,7 +22,7 @@ from privacy.attacking import (
     tagged,
     zipf_people,
 )
-from privacy.ledger import closed, measured
+from privacy.ledger import RULES, closed, measured
 from shoal.cli import main
 
 pytestmark = pytest.mark.privacy
@@ -33,7 +33,7 @@ KEPT = ("race", "occupation", "fnlwgt", "salary-class")
 
 
 @cache
-def adult_with_texts(folder: Path) -> Release:
+def adult_with_texts(folder: Path, rule: str) -> Release:
     """Adult with some of its fields published as they are."""
     with (folder / "adult.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -43,7 +43,7 @@ def adult_with_texts(folder: Path) -> Release:
         for index in chosen
     ]
     kept: dict[str, Any] = {name: {"role": "other", "publish_unchanged": True} for name in KEPT}
-    return released(policy_of(AGES | kept, K), tagged(records))
+    return released(policy_of(AGES | kept, K, rule=rule), tagged(records))
 
 
 def shown(release: Release, field: str) -> list[list[Any]]:
@@ -51,10 +51,11 @@ def shown(release: Release, field: str) -> list[list[Any]]:
     return [[json.loads(row)[field] for row in cluster.rows] for cluster in release.clusters]
 
 
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("field", ["race", "occupation", "fnlwgt"])
-def test_a_field_that_somebody_knows_finds_the_record_in_its_cluster(data_dir: Path, field: str) -> None:
+def test_a_field_that_somebody_knows_finds_the_record_in_its_cluster(data_dir: Path, field: str, rule: str) -> None:
     links: list[float] = []
-    for values in shown(adult_with_texts(data_dir), field):
+    for values in shown(adult_with_texts(data_dir, rule), field):
         times = Counter(values)
         links += [1 / times[value] for value in values]
     measured(
@@ -66,6 +67,7 @@ def test_a_field_that_somebody_knows_finds_the_record_in_its_cluster(data_dir: P
         bound=None,
         source="line 4: such a field is a quasi-identifier",
         beside=f"without the field: {1 / K:.2f}",
+        rule=rule,
     )
 
 
@@ -79,9 +81,10 @@ def test_an_unchanged_field_must_be_asked_for(tmp_path: Path, capsys: pytest.Cap
     closed("R22", "a field is published unchanged only where the policy says publish_unchanged")
 
 
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("field", ["race", "salary-class"])
-def test_a_cluster_that_agrees_tells_the_value_of_all(data_dir: Path, field: str) -> None:
-    agreed = [float(len(set(values)) == 1) for values in shown(adult_with_texts(data_dir), field) for _ in values]
+def test_a_cluster_that_agrees_tells_the_value_of_all(data_dir: Path, field: str, rule: str) -> None:
+    agreed = [float(len(set(values)) == 1) for values in shown(adult_with_texts(data_dir, rule), field) for _ in values]
     measured(
         "R19",
         f"records of Adult whose whole cluster has one {field}, k = {K}",
@@ -90,19 +93,21 @@ def test_a_cluster_that_agrees_tells_the_value_of_all(data_dir: Path, field: str
         error=standard_error(agreed),
         bound=None,
         source="line 3: nothing is promised of confidential values",
+        rule=rule,
     )
 
 
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize(("limit", "bound"), [(None, None), (1, 0.05)])
 def test_a_stable_value_is_intersected_over_the_clusters_of_one_person(
-    data_dir: Path, limit: int | None, bound: float | None
+    data_dir: Path, limit: int | None, bound: float | None, rule: str
 ) -> None:
     people = zipf_people(COUNT, 2000, 0.6)
     stable = np.random.default_rng(5).integers(20, size=2000)
     records = [record | {"value": int(stable[who])} for record, who in zip(adult(data_dir, COUNT), people, strict=True)]
     more: dict[str, Any] = {} if limit is None else {"per_subject": {"max": limit, "window": COUNT}}
     fields = AGES | {"value": {"role": "confidential", "type": "integer"}}
-    release = released(policy_of(fields, K, **more), tagged(records, people))
+    release = released(policy_of(fields, K, rule=rule, **more), tagged(records, people))
     seen: dict[int, list[set[int]]] = defaultdict(list)
     for cluster in release.clusters:
         values = {json.loads(row)["value"] for row in cluster.rows}
@@ -119,18 +124,20 @@ def test_a_stable_value_is_intersected_over_the_clusters_of_one_person(
         bound=bound,
         source="line 5: releases do not compose" if bound is None else "one cluster alone: chance that it agrees",
         beside=f"suppressed {len(release.suppressed) / COUNT:.1%}",
+        rule=rule,
     )
 
 
-@pytest.mark.parametrize("percent", [None, 10])
-def test_a_mean_among_nothing_tells_the_one_large_value(data_dir: Path, percent: int | None) -> None:
+# With dominance there is one rule; a policy that asks for both is refused (test_attack_options.py).
+@pytest.mark.parametrize(("percent", "rule"), [*((None, rule) for rule in RULES), (10, "auto")])
+def test_a_mean_among_nothing_tells_the_one_large_value(data_dir: Path, percent: int | None, rule: str) -> None:
     with (data_dir / "adult.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     chosen = np.random.default_rng(3).permutation(len(rows))[:COUNT]
     records = [{"age": int(rows[index]["age"]), "gain": int(rows[index]["capital-gain"])} for index in chosen]
     fields = {"age": quasi(17, 90, integer=True), "gain": quasi(0, 99_999, integer=True)}
     more: dict[str, Any] = {} if percent is None else {"dominance": percent}
-    release = released(policy_of(fields, K, **more), tagged(records))
+    release = released(policy_of(fields, K, rule=rule, **more), tagged(records))
     told = []
     for cluster in release.clusters:
         gains = [records[place]["gain"] for place in cluster.places]
@@ -147,4 +154,5 @@ def test_a_mean_among_nothing_tells_the_one_large_value(data_dir: Path, percent:
         bound=None if percent is None else 0.0,
         source="line 7: shows unless dominance is set" if percent is None else "the p %-rule",
         beside=f"{len(told)} such clusters; suppressed {len(release.suppressed) / COUNT:.2%}",
+        rule="" if percent else rule,
     )

@@ -170,7 +170,7 @@ def rule_faults(name: object, *, has_dominance: bool = False) -> list[str]:
 
 def make_rule(name: str, buffer: Buffer, demand: Demand) -> Rule:
     """Return the rule of a checked name."""
-    chosen = chosen_rule(name)
+    chosen = chosen_rule(name, demand.k, has_dominance=demand.dominance.share > 0)
     if chosen == "nearest":
         return Nearest(buffer, demand)
     if chosen == "block":

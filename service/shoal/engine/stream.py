@@ -78,7 +78,7 @@ class Partitioner:
     d : int
         Coordinates of a record, 1 or more.
     rule : str
-        ``nearest``, ``greedy``, ``awo``, ``block``, or ``auto``, which is nearest so far.
+        ``nearest``, ``greedy``, ``awo``, ``block``, or ``auto``: ``block`` from k = 7 on and ``awo`` below.
     position : float
         Weight omega_p of the position, in units of the coordinates per position.
     max_share : float
@@ -264,7 +264,7 @@ class StreamAggregator:
     delta : int
         Largest delay in records, k - 1 or more.
     rule : str
-        ``nearest``, ``greedy``, ``awo``, ``block``, or ``auto``, which is nearest so far.
+        ``nearest``, ``greedy``, ``awo``, ``block``, or ``auto``: ``block`` from k = 7 on and ``awo`` below.
     position : float
         Weight omega_p of the position of a record, in units of the weighted values per record; 0 or more.
     weights : sequence of float, optional

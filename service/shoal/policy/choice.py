@@ -2,22 +2,42 @@
 
 from __future__ import annotations
 
-__all__ = ["RULES", "chosen_rule", "keeps_dominance"]
+__all__ = ["BLOCK_FROM_K", "RULES", "chosen_rule", "keeps_dominance", "reason_of_choice"]
 
 RULES = ("nearest", "greedy", "awo", "block")
+BLOCK_FROM_K = 7
+"""From this k on ``auto`` is ``block``: below, ``awo`` loses less (docs/benchmarks.md, docs/adr/0014-which-rule.md)."""
 
 
-def chosen_rule(name: str) -> str:
+def chosen_rule(name: str, k: int, *, has_dominance: bool = False) -> str:
     """Return the rule that a name stands for; a name other than ``auto`` stands for itself.
 
-    Notes
-    -----
-    ``auto`` is ``nearest``: the only one that keeps dominance, and the one that docs/privacy.md attacks. Others lose
-    less (docs/benchmarks.md); ADR 14 says what is to be measured before ``auto`` may be one of them.
+    Parameters
+    ----------
+    name : str
+        As in ``stream.rule``.
+    k : int
+        Distinct subjects in a cluster.
+    has_dominance : bool
+        Whether ``privacy.dominance`` is asked for, which is kept by ``nearest`` only.
     """
-    return "nearest" if name == "auto" else name
+    if name != "auto":
+        return name
+    if has_dominance:
+        return "nearest"
+    return "block" if k >= BLOCK_FROM_K else "awo"
+
+
+def reason_of_choice(name: str, k: int, *, has_dominance: bool = False) -> str:
+    """Say why the name stands for that rule; empty where the policy names one."""
+    if name != "auto":
+        return ""
+    if has_dominance:
+        return "auto: nearest, the only rule that keeps dominance"
+    where = "from" if k >= BLOCK_FROM_K else "below"
+    return f"auto: {chosen_rule(name, k)} loses least {where} k = {BLOCK_FROM_K}"
 
 
 def keeps_dominance(name: str) -> bool:
     """Whether the rule that a name stands for keeps ``privacy.dominance``."""
-    return chosen_rule(name) == "nearest"
+    return chosen_rule(name, BLOCK_FROM_K, has_dominance=True) == "nearest"

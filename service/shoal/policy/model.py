@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from shoal.errors import Fault, PolicyError
-from shoal.policy.choice import chosen_rule
+from shoal.policy.choice import chosen_rule, reason_of_choice
 from shoal.policy.dialect import CsvDialect, dialects
 from shoal.policy.reading import FieldPath, Lines, line_of, read_document
 from shoal.policy.rules import broken_rules
@@ -23,6 +23,7 @@ from shoal.policy.sections import (
     PerSubjectSection,
     Role,
     Scale,
+    StreamSection,
 )
 from shoal.policy.sources import VALUE, Place, Source
 
@@ -73,13 +74,17 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """How long a record may wait (``delta`` in records, ``max_delay_s`` in seconds) and the rule, never ``auto``."""
+    """How long a record may wait (``delta`` in records, ``max_delay_s`` in seconds) and the rule, never ``auto``.
+
+    ``reason`` says why it is that rule where the policy left it to ``auto``; it decides nothing.
+    """
 
     delta: int
     max_delay_s: float | None
     rule: str
     release: Literal["cluster", "ordered"]
     reveal_order: bool = False
+    reason: str = ""
 
     @property
     def is_ordered(self) -> bool:
@@ -152,7 +157,7 @@ class Policy:
 
     @classmethod
     def _resolve(cls, document: Document) -> Self:
-        privacy, stream, position = document.privacy, document.stream, document.steering.position
+        privacy, position = document.privacy, document.steering.position
         if privacy is None or privacy.k is None or isinstance(position, dict):  # refused by the rules
             raise PolicyError([Fault((), "incomplete")])
         max_share = DEFAULT_MAX_SHARE if privacy.max_share is None else float(privacy.max_share)
@@ -161,15 +166,7 @@ class Policy:
             undeclared=document.undeclared,
             k=privacy.k,
             max_share=max_share,
-            stream=None
-            if stream is None or stream.delta is None
-            else Stream(
-                stream.delta,
-                _optional_float(stream.max_delay_s),
-                chosen_rule(stream.rule),
-                stream.release,
-                stream.reveal_order,
-            ),
+            stream=_stream(document.stream, privacy.k, has_dominance=privacy.dominance is not None),
             position=float(position),
             kafka=document.kafka,
             dominance=_optional_float(privacy.dominance),
@@ -271,6 +268,15 @@ class Policy:
         if self.t is not None:
             about["t"] = self.t
         return about
+
+
+def _stream(section: StreamSection | None, k: int, *, has_dominance: bool) -> Stream | None:
+    if section is None or section.delta is None:
+        return None
+    rule = chosen_rule(section.rule, k, has_dominance=has_dominance)
+    reason = reason_of_choice(section.rule, k, has_dominance=has_dominance)
+    limit = _optional_float(section.max_delay_s)
+    return Stream(section.delta, limit, rule, section.release, section.reveal_order, reason)
 
 
 def _covers(path: FieldPath, known: FieldPath) -> bool:

@@ -97,7 +97,7 @@ def test_decisions_belong_to_the_caller() -> None:
 def test_values_come_back_as_means_of_what_was_pushed_whatever_the_weights() -> None:
     values = np.random.default_rng(2).random((300, 3)) * [1.0, 100.0, 1e-3]
     stream = StreamAggregator(4, 30, weights=[1.0, 0.01, 1000.0])
-    plain = Partitioner(4, 30, 3)
+    plain = Partitioner(4, 30, 3, rule="awo")
     calls = [stream.push(values[:120]), stream.push(values[120:]), stream.flush()]
     expected = [plain.push(values * [1.0, 0.01, 1000.0]), plain.flush()]
     positions = np.concatenate([out.positions for out in calls])

@@ -46,8 +46,31 @@ def test_a_policy_is_resolved_with_its_defaults(tmp_path: Path) -> None:
     assert (policy.subject.name, policy.subject.role) == ("patient", Role.IDENTIFIER)
     assert (policy.k, policy.max_share, policy.position) == (10, 0.5, 0.0)
     assert policy.stream is not None
-    assert (policy.stream.delta, policy.stream.rule, policy.stream.max_delay_s) == (100, "nearest", None)
+    assert (policy.stream.delta, policy.stream.rule, policy.stream.max_delay_s) == (100, "block", None)
     assert policy.quasi_identifiers[1].weight == 2.0
+
+
+@pytest.mark.parametrize(
+    ("k", "dominance", "name", "rule", "reason"),
+    [
+        (6, None, "auto", "awo", "auto: awo loses least below k = 7"),
+        (7, None, "auto", "block", "auto: block loses least from k = 7"),
+        (7, 10, "auto", "nearest", "auto: nearest, the only rule that keeps dominance"),
+        (7, None, "awo", "awo", ""),
+    ],
+)
+def test_auto_is_settled_by_k_and_what_it_stands_for_is_what_counts(
+    tmp_path: Path, k: int, dominance: int | None, name: str, rule: str, reason: str
+) -> None:
+    def policy_of(written: str) -> Policy:
+        option = "" if dominance is None else f", dominance: {dominance}"
+        text = "subject: every_record\nattributes: {age: {role: quasi_identifier, bounds: [0, 1]}}\n"
+        text += f"privacy: {{k: {k}{option}}}\nstream: {{delta: 50, rule: {written}}}\n"
+        return load(text, tmp_path)
+
+    stream = policy_of(name).streaming()
+    assert (stream.rule, stream.reason) == (rule, reason)
+    assert policy_of(name).fingerprint == policy_of(rule).fingerprint
 
 
 def test_options_are_resolved_and_change_the_fingerprint(tmp_path: Path) -> None:
