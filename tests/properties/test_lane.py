@@ -69,7 +69,7 @@ class Topic:
 def policy_of(
     k: int,
     delta: int,
-    position: float,
+    position: float | dict[str, float],
     max_delay_s: float | None,
     max_share: float,
     rule: str = "nearest",
@@ -112,11 +112,12 @@ def random_log(random: Random) -> list[Message]:
 def random_policy(random: Random) -> Policy:
     k = random.randint(2, 4)
     delta = k - 1 + random.randint(0, 12)
+    positions: list[float | dict[str, float]] = [0.0, 0.05, *({"target_span": span} for span in (0.0, 2.0, 6.0))]
     dominance = random.choice([None, 20]) if k > 2 else None
     return policy_of(
         k,
         delta=delta,
-        position=random.choice([0.0, 0.05]),
+        position=random.choice(positions),
         max_delay_s=random.choice([None, 0.8, 3.0]),
         max_share=random.choice([0.5, 1.0]),
         per_subject=random.choice([None, {"max": 1, "window": 7}, {"max": 2, "window": 25}]),

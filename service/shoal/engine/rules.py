@@ -112,11 +112,13 @@ class BlockRule(Nearest):
     def _rehearse(self) -> None:
         """Let records leave that never were, so that all that is called from here is compiled now."""
         held, count = self._buffer.held, min(2 * self._demand.k, self._buffer.capacity)
+        weight = self._demand.omega_p.copy()
         held.subjects[:count] = np.arange(count)
         held.line[:] = 0, count
         self._release_all(empty_outcome(count), count - 1, FLUSHED)
         held.subjects[:count] = 0
         held.line[:] = 0
+        self._demand.omega_p[:] = weight
 
     def _release_all(self, outcome: Outcome, newest: int, cause: int) -> bool:
         """Let everything leave if it can; return whether it did."""

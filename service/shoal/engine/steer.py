@@ -1,6 +1,6 @@
 """Steering: artificial attributes with a weight that pull a partition where it shall go ([1]_, Definition 3).
 
-So far there is one, the position of a record in the stream: P = position x omega_p (Algorithm 3). It is not stored.
+In a stream there is one, the position of a record: P = position x omega_p (Algorithm 3). It is not stored.
 Two records differ in it by omega_p times the difference of their positions, which is taken in whole numbers first, so
 that it stays exact after years of stream. With omega_p = 0 the stream is microaggregated as by Algorithm 2.
 
@@ -14,16 +14,77 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeGuard
 
 import numpy as np
 
-__all__ = ["are_weights", "is_finite_number", "order_keeping_weight", "position_faults"]
+from shoal.kernel.steering import Target
+
+__all__ = [
+    "FIXED",
+    "TargetSpan",
+    "are_weights",
+    "is_finite_number",
+    "order_keeping_weight",
+    "position_faults",
+    "position_of",
+]
+
+BEGINNING = 1 / 32
+SMALLEST = 2.0**-20
+LARGEST = 4.0
+"""First, smallest and largest weight that follows a target, as shares of the weight that keeps the order. At the
+smallest positions count for nothing, at the largest no rule finds anything else to go by (docs/adr/0015)."""
+UNKNOWN = 2.0**40
+"""How much further either way where nobody says how large coordinates are."""
+
+LONGEST_SPAN = 1e7
+FIXED = Target(-1.0, 0.0, 0.0)
 
 
-def position_faults(omega_p: float) -> list[str]:
-    """Say what is wrong with a weight of the position; empty if nothing is."""
-    return [] if is_finite_number(omega_p) and omega_p >= 0 else ["position: must be a finite weight, 0 or more"]
+@dataclass(frozen=True, slots=True)
+class TargetSpan:
+    """A weight of the position that changes from cluster to cluster, so that these span so much on average.
+
+    Attributes
+    ----------
+    span : float
+        Mean excess span to hold, in records: positions from the first to the last of a cluster, beyond its size.
+    ranges : sequence of float, optional
+        Width of the range of each coordinate. Left out: not known, the weight may go as far as it must.
+    weight : float, optional
+        Weight to begin with, as `Partitioner.weight` has told it before. Left out: `BEGINNING`.
+    """
+
+    span: float
+    ranges: tuple[float, ...] | None = None
+    weight: float | None = None
+
+    def beginning(self, k: int, d: int) -> tuple[float, Target]:
+        """Return the weight to begin with and what it follows, for clusters of k and d coordinates."""
+        most = order_keeping_weight(k, self.ranges or (1.0,) * d)
+        further = UNKNOWN if self.ranges is None else 1.0
+        target = Target(float(self.span), most * SMALLEST / further, most * LARGEST * further)
+        weight = most * BEGINNING if self.weight is None else self.weight
+        return min(max(weight, target.lowest), target.highest), target
+
+
+def position_of(position: object) -> object:
+    """Return a target where ``{"target_span": S}`` is given, as a policy says it; else what is given."""
+    if isinstance(position, Mapping) and set(position) == {"target_span"}:
+        return TargetSpan(position["target_span"])
+    return position
+
+
+def position_faults(position: object) -> list[str]:
+    """Say what is wrong with a weight of the position, or a target for it; empty if nothing is."""
+    if isinstance(position, TargetSpan):
+        if is_finite_number(position.span) and 0 <= position.span <= LONGEST_SPAN:
+            return []
+        return [f"position: target_span must be a number of records from 0 to {LONGEST_SPAN:.0f}"]
+    return [] if is_finite_number(position) and position >= 0 else ["position: must be a finite weight, 0 or more"]
 
 
 def are_weights(weights: object) -> bool:
@@ -35,7 +96,7 @@ def are_weights(weights: object) -> bool:
     return all(is_finite_number(weight) and weight > 0 for weight in weights)
 
 
-def is_finite_number(value: object) -> bool:
+def is_finite_number(value: object) -> TypeGuard[float]:
     """Whether a parameter, whatever its kind, is a number that float64 can hold."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         return False

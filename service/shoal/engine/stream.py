@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,8 +14,9 @@ from shoal.engine.buffer import Border, Buffer, Names, as_array
 from shoal.engine.dominance import NO_DOMINANCE
 from shoal.engine.embed import exact_means
 from shoal.engine.guarantee import Guarantee
-from shoal.engine.rules import make_rule, rule_faults
-from shoal.engine.steer import are_weights, is_finite_number, position_faults
+from shoal.engine.parameters import are_widths, is_whole, parameter_faults
+from shoal.engine.rules import make_rule
+from shoal.engine.steer import FIXED, TargetSpan, are_weights, position_of
 from shoal.errors import ParameterError
 from shoal.kernel.arrays import Float64Matrix, Int8Vector, Int64Matrix, Int64Vector
 from shoal.kernel.dominance import Dominance
@@ -23,9 +25,8 @@ from shoal.kernel.held import BY_POSITION, FLUSHED, Outcome
 
 __all__ = ["BY_POSITION", "FLUSHED", "Decisions", "Partitioner", "Released", "StreamAggregator"]
 
-LARGEST_DELTA = 10_000_000
 MOST_COLUMNS = 10_000
-"""The buffer is allocated at once: more would rather be a mistake."""
+"""A row of the buffer is allocated at once: more would rather be a mistake."""
 
 _ZERO = np.zeros(1, np.int64)
 
@@ -79,8 +80,8 @@ class Partitioner:
         Coordinates of a record, 1 or more.
     rule : str
         ``nearest``, ``greedy``, ``awo``, ``block``, or ``auto``: ``block`` from k = 7 on and ``awo`` below.
-    position : float
-        Weight omega_p of the position, in units of the coordinates per position.
+    position : float or TargetSpan
+        Weight omega_p of the position, in units of the coordinates per position; or what it follows.
     max_share : float
         Largest share of one subject in a cluster, from 1/k to 1.
     reach : sequence of int
@@ -121,16 +122,16 @@ class Partitioner:
         d: int,
         *,
         rule: str = "nearest",
-        position: float = 0.0,
+        position: float | TargetSpan = 0.0,
         max_share: float = 0.5,
         reach: Sequence[int] = (),
         min_population: int = 0,
         dominance: Dominance | None = None,
     ) -> None:
         faults = parameter_faults(k, delta, rule, position, max_share, has_dominance=dominance is not None)
-        if not _is_whole(d) or not 1 <= d <= MOST_COLUMNS:
+        if not is_whole(d) or not 1 <= d <= MOST_COLUMNS:
             faults.append(f"d: must be a whole number from 1 to {MOST_COLUMNS}")
-        if not _are_widths(reach):
+        if not are_widths(reach):
             faults.append("reach: must be whole numbers, 0 or more")
         if faults:
             raise ParameterError("; ".join(faults))
@@ -138,7 +139,10 @@ class Partitioner:
         amounts = len(asked.references)
         buffer = Buffer(int(delta), d, len(reach), amounts)
         widths = np.asarray(reach, np.int64)
-        demand = Demand(int(k), int(delta), float(position), float(max_share), widths, int(min_population), asked)
+        weight, target = position.beginning(int(k), d) if isinstance(position, TargetSpan) else (position, FIXED)
+        self._weight = np.full(1, float(weight))
+        population = int(min_population)
+        demand = Demand(int(k), int(delta), self._weight, float(max_share), widths, population, asked, target)
         self._buffer = buffer
         self._border = Border(d, len(reach), amounts)
         self._rule = make_rule(rule, buffer, demand)
@@ -148,6 +152,11 @@ class Partitioner:
     def held(self) -> int:
         """How many records are held."""
         return len(self._buffer)
+
+    @property
+    def weight(self) -> float:
+        """Weight of the position for the next decision."""
+        return float(self._weight[0])
 
     @property
     def population(self) -> int:
@@ -265,8 +274,9 @@ class StreamAggregator:
         Largest delay in records, k - 1 or more.
     rule : str
         ``nearest``, ``greedy``, ``awo``, ``block``, or ``auto``: ``block`` from k = 7 on and ``awo`` below.
-    position : float
-        Weight omega_p of the position of a record, in units of the weighted values per record; 0 or more.
+    position : float or mapping
+        Weight omega_p of the position of a record, in units of the weighted values per record; 0 or more. Or
+        ``{"target_span": S}``: the weight follows the mean excess span S (records), from cluster to cluster.
     weights : sequence of float, optional
         One per attribute, above 0; multiply the values for the distance only.
     max_share : float
@@ -297,16 +307,17 @@ class StreamAggregator:
         k: int,
         delta: int,
         rule: str = "auto",
-        position: float = 0.0,
+        position: float | Mapping[str, float] = 0.0,
         weights: Sequence[float] | None = None,
         max_share: float = 0.5,
     ) -> None:
-        faults = parameter_faults(k, delta, rule, position, max_share)
+        steered: Any = position_of(position)
+        faults = parameter_faults(k, delta, rule, steered, max_share)
         if weights is not None and not are_weights(weights):
             faults.append("weights: must be finite numbers above 0, one per attribute")
         if faults:
             raise ParameterError("; ".join(faults))
-        self._make = partial(Partitioner, k, delta, rule=rule, position=position, max_share=max_share)
+        self._make = partial(Partitioner, k, delta, rule=rule, position=steered, max_share=max_share)
         self._weights = None if weights is None else np.asarray(weights, np.float64)
         self._partitioner: Partitioner | None = None
         self._names = Names(delta)
@@ -368,33 +379,3 @@ class StreamAggregator:
         self._values = self._values[np.searchsorted(self._positions, held)]
         self._positions = held
         return Released(decided.positions, decided.offsets, exact_means(members, decided.offsets), decided.suppressed)
-
-
-def parameter_faults(
-    k: int, delta: int, rule: str, position: float, max_share: float, *, has_dominance: bool = False
-) -> list[str]:
-    """Say all that is wrong with the parameters of a stream; empty if nothing is."""
-    faults = [f"{name}: must be a whole number" for name, value in (("k", k), ("delta", delta)) if not _is_whole(value)]
-    if faults:
-        return [*faults, *position_faults(position), *rule_faults(rule, has_dominance=has_dominance)]
-    if k < 2:  # noqa: PLR2004 - one person alone is no cluster
-        faults.append("k: must be at least 2")
-    if max(k, delta) > LARGEST_DELTA:
-        faults.append(f"k, delta: must be at most {LARGEST_DELTA}")
-    if delta < max(k - 1, 1):
-        faults.append("delta: must be at least k - 1, or no cluster could ever be filled")
-    if not is_finite_number(max_share) or not 0 < max_share <= 1:
-        faults.append("max_share: must be above 0 and at most 1")
-    elif k >= 2 and max_share * min(k, LARGEST_DELTA) < 1 - 1e-9:  # noqa: PLR2004
-        faults.append("max_share: must be at least 1/k, or k people could not share a cluster")
-    return [*faults, *position_faults(position), *rule_faults(rule, has_dominance=has_dominance)]
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
-def _are_widths(reach: object) -> bool:
-    if not isinstance(reach, Sequence) or isinstance(reach, bytes):
-        return False
-    return all(_is_whole(width) and 0 <= width < 1 << 62 for width in reach)

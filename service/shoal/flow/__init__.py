@@ -2,6 +2,7 @@
 
 from shoal.flow.accounts import Accounts
 from shoal.flow.admission import Admission
+from shoal.flow.course import Course
 from shoal.flow.partition import BLOCK_RECORDS, Cluster, Flow, Outcome
 from shoal.flow.parts import Choice
 from shoal.flow.slots import Reunion, Slot
@@ -14,6 +15,7 @@ __all__ = [
     "Admission",
     "Choice",
     "Cluster",
+    "Course",
     "Flow",
     "Outcome",
     "Release",

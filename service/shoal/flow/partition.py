@@ -11,9 +11,11 @@ import numpy as np
 
 from shoal.engine.dominance import dominance_of
 from shoal.engine.embed import Embedding
+from shoal.engine.steer import TargetSpan
 from shoal.engine.stream import Decisions, Partitioner
 from shoal.errors import GuaranteeError
 from shoal.flow.accounts import NOTHING, Accounts, Figures
+from shoal.flow.course import Course
 from shoal.flow.slots import Arrived, Departed, Reunion, Slot, Slots
 from shoal.kernel.arrays import BoolVector, Float64Matrix, Int64Matrix, Int64Vector
 from shoal.policy import Policy
@@ -84,6 +86,8 @@ class Flow:
         Clusters decided before this process: the number of the next one.
     reunion : Reunion, optional
         Clusters decided before this process of which somebody has yet to leave.
+    course : bytes
+        What `course` was after these decisions; nothing at the beginning.
 
     Notes
     -----
@@ -100,6 +104,7 @@ class Flow:
         *,
         reach: int = NO_REACH,
         clusters: int = 0,
+        course: bytes = b"",
         reunion: Reunion | None = None,
     ) -> None:
         stream = policy.streaming()
@@ -112,7 +117,7 @@ class Flow:
             stream.delta,
             width,
             rule=stream.rule,
-            position=policy.position,
+            position=self._position(policy, Course.unpack(course, policy)),
             max_share=policy.max_share,
             reach=(delay_ms, reach),
             min_population=policy.min_population or 0,
@@ -135,6 +140,23 @@ class Flow:
     def held(self) -> int:
         """Number of records waiting to leave."""
         return self._partitioner.held + (0 if self._slots is None else len(self._slots))
+
+    @property
+    def course(self) -> bytes:
+        """What the decisions so far leave to later ones, to be committed with them."""
+        return Course(self.weight).pack(self.policy)
+
+    @property
+    def weight(self) -> float:
+        """Weight of the position for the next decision."""
+        return self._partitioner.weight
+
+    @staticmethod
+    def _position(policy: Policy, course: Course) -> float | TargetSpan:
+        if policy.target_span is None:
+            return policy.position
+        # Coordinates reach from 0 to an attribute's weight.
+        return TargetSpan(policy.target_span, tuple(a.weight for a in policy.quasi_identifiers), course.weight)
 
     @property
     def is_populous(self) -> bool:

@@ -10,7 +10,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from shoal.errors import BrokerUnavailableError, Fault, InputError, PolicyError
-from shoal.flow import BLOCK_RECORDS
+from shoal.flow import BLOCK_RECORDS, Course
 from shoal.kafka.metadata import LIMIT_BYTES, largest_span
 from shoal.policy import KafkaSection, Policy
 
@@ -83,7 +83,8 @@ async def partitions_of(client: AIOKafkaAdminClient) -> dict[str, list[int]]:
 def _about_policy(policy: Policy) -> Iterator[Fault]:
     stream = policy.streaming()
     try:
-        largest_span(stream.delta, BLOCK_RECORDS, promised=policy.k if stream.is_ordered else 0)
+        promised = policy.k if stream.is_ordered else 0
+        largest_span(stream.delta, BLOCK_RECORDS, Course.size(policy), promised)
     except InputError as error:
         yield Fault((), str(error))
 

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import numpy as np
 
 from shoal.errors import GuaranteeError, InputError
-from shoal.flow import BLOCK_RECORDS, Admission, Cluster, Flow, Outcome, Reunion
+from shoal.flow import BLOCK_RECORDS, Admission, Cluster, Course, Flow, Outcome, Reunion
 from shoal.kafka.fates import AHEAD_MS, Message, Stamps, settle
 from shoal.kafka.metadata import Commit, largest_span
 from shoal.kafka.outgoing import Outgoing, Sink
@@ -62,9 +62,14 @@ class Lane:
         delay_s = policy.streaming().max_delay_s
         self._max_delay_ms = None if delay_s is None else delay_s * 1000
         stream, state = policy.streaming(), commit.snapshot
-        reach = largest_span(stream.delta, BLOCK_RECORDS, promised=policy.k if stream.is_ordered else 0)
+        promised = policy.k if stream.is_ordered else 0
+        reach = largest_span(stream.delta, BLOCK_RECORDS, Course.size(policy), promised)
         reunion = Reunion(state.promised, state.frontier)
-        self._flow = Flow(policy, Encoder(policy), reach=reach, clusters=state.clusters, reunion=reunion)
+        # Another policy has another course: it begins anew.
+        course = state.course if commit.carries(policy.fingerprint) else b""
+        self._flow = Flow(policy, Encoder(policy), reach=reach, clusters=state.clusters, course=course, reunion=reunion)
+        self.progress.course = self._flow.course
+        metrics.steer(topic, partition, self._flow.weight)
         # The client revokes partitions in a task of its own, while the loop may be in the middle of a block.
         self._turn = asyncio.Lock()
         self._is_closed = False
@@ -273,6 +278,8 @@ class Lane:
                 progress.promise(cluster.places)
             seen = progress.promises.leave(outcome.left)
         progress.clusters += len(outcome.clusters)
+        progress.course = self._flow.course
+        self._metrics.steer(self.topic, self.partition, self._flow.weight)
         self._suppress(outcome.suppressed)
         self._outgoing.add(outcome, self._now() - np.array(seen) / 1000)
         if outcome.early:

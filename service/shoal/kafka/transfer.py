@@ -12,6 +12,7 @@ from aiokafka.structs import OffsetAndMetadata
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from shoal.errors import InputError
+from shoal.flow import Course
 from shoal.kafka.checks import Layout, partitions_of
 from shoal.kafka.connection import admin
 from shoal.kafka.metadata import Commit
@@ -64,10 +65,18 @@ async def _report(
         "last_commit": datetime.fromtimestamp(commit.at / 1000, UTC).isoformat(timespec="milliseconds"),
         "next_offset": state.next_offset,
         "clusters": state.clusters,
+        **_course(commit, policy),
         "state": "draining" if state.drain is not None else "ok",
         "policy": "this" if commit.carries(policy.fingerprint) else "another",
         "key": "this" if seal.is_current(found.metadata or "") else "another",
     }
+
+
+def _course(commit: Commit, policy: Policy) -> dict[str, Any]:
+    """What decisions have moved since the beginning, where this policy lets them move something."""
+    if not (commit.snapshot.course and commit.carries(policy.fingerprint)):
+        return {}
+    return {"position_weight": Course.unpack(commit.snapshot.course, policy).weight}
 
 
 async def export_progress(settings: KafkaSection) -> str:

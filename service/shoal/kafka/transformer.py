@@ -61,6 +61,5 @@ class Transformer:
             Something was about to leave that must not, or nobody foresaw it; nothing was sent.
         """
         self.metrics.policy.labels(self.policy.fingerprint).set(1)
-        self.metrics.position_weight.set(self.policy.position)
         contact = Contact(self.health, self.settings.patience_s)
         await repeat(self._plan, contact, self._stopping, lambda: Session(self._plan, contact, self._stopping).run())

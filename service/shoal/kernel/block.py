@@ -12,6 +12,7 @@ from shoal.kernel.membership import SHARE_TOLERANCE
 from shoal.kernel.nearest import expire
 from shoal.kernel.static.close import CLOSE_UP_TO, ROUNDS, descend_close
 from shoal.kernel.static.mdav import by_scan
+from shoal.kernel.steering import follow
 from shoal.kernel.subjects import clear, count_up_to, number
 
 __all__ = ["expire_due", "make_fit", "release", "table_of"]
@@ -57,16 +58,16 @@ def table_of(held: Held, scratch: Scratch, demand: Demand) -> Float64Matrix:
     head, tail, dimensions = held.line[HEAD], held.line[TAIL], held.coordinates.shape[0]
     if count_up_to(scratch.numbering, held.subjects[head:tail], demand.k) < demand.k:
         return np.empty((0, dimensions))
-    rows = np.empty((tail - head, dimensions + (1 if demand.omega_p > 0.0 else 0)))
+    rows = np.empty((tail - head, dimensions + (1 if demand.omega_p[0] > 0.0 else 0)))
     for j in range(dimensions):
         for x in range(tail - head):
             value = held.coordinates[j, head + x]
             if not abs(value) <= LARGEST:
                 return rows[:0]
             rows[x, j] = value
-    if demand.omega_p > 0.0:
+    if demand.omega_p[0] > 0.0:
         for x in range(tail - head):
-            rows[x, dimensions] = demand.omega_p * float(held.positions[head + x] - held.positions[head])
+            rows[x, dimensions] = demand.omega_p[0] * float(held.positions[head + x] - held.positions[head])
     return rows
 
 
@@ -93,7 +94,9 @@ def release(
     some_twice = count_up_to(scratch.numbering, subjects, subjects.size) < subjects.size
     if some_twice and not make_fit(rows, subjects, labels, scratch, demand):
         return False
+    decided = outcome.counts[CLUSTERS]
     _release_all(held, outcome, labels, newest, cause)
+    follow(demand.omega_p, demand.target, outcome, decided)
     return True
 
 

@@ -11,24 +11,27 @@ from shoal.kernel.arrays import Float64Vector, Int64Vector
 from shoal.kernel.dominance import Dominance
 from shoal.kernel.held import HEAD, TAIL, Held
 from shoal.kernel.jit import njit_in_place
+from shoal.kernel.steering import Target
 from shoal.kernel.subjects import Numbering, count_up_to, empty_numbering
 
 __all__ = ["Demand", "Scratch", "advance", "due", "empty_scratch", "is_populated", "measure", "measure_from"]
 
 
 class Demand(NamedTuple):
-    """What is asked for: ``k`` subjects, ``delta`` positions, weight ``omega_p``, ``max_share``, ``reach`` (C,).
+    """What is asked for: ``k`` subjects, ``delta`` positions, weight ``omega_p`` (1,), ``max_share``, ``reach`` (C,).
 
-    And, if it is asked for: the ``population`` without which no clock lets anybody go (else 0), and ``dominance``.
+    And, if it is asked for: the ``population`` without which no clock lets anybody go (else 0), ``dominance``, and the
+    ``target`` that the weight follows, which changes from cluster to cluster then.
     """
 
     k: int
     delta: int
-    omega_p: float
+    omega_p: Float64Vector
     max_share: float
     reach: Int64Vector
     population: int
     dominance: Dominance
+    target: Target
 
 
 class Scratch(NamedTuple):

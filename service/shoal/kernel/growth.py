@@ -20,6 +20,7 @@ from shoal.kernel.held import HEAD, TAIL, Held, Outcome
 from shoal.kernel.jit import njit_in_place
 from shoal.kernel.membership import hand_back, join, order_by_age
 from shoal.kernel.nearest import release_grown
+from shoal.kernel.steering import follow
 from shoal.kernel.subjects import count_up_to
 
 __all__ = ["Offer", "empty_offer", "expire_due"]
@@ -62,7 +63,9 @@ def expire_due(held: Held, scratch: Scratch, offer: Offer, outcome: Outcome, dem
         newest = records.arrive(held)
         cause = due(held, scratch, demand, newest)
         while cause != records.NOT_DUE:
+            decided = outcome.counts[records.CLUSTERS]
             _expire(held, scratch, offer, outcome, demand, newest, cause)
+            follow(demand.omega_p, demand.target, outcome, decided)
             cause = due(held, scratch, demand, newest)
 
 
@@ -76,10 +79,10 @@ def _expire(
     if count_up_to(scratch.numbering, subjects, demand.k) < demand.k:
         records.suppress(held, outcome, newest, cause)
         return
-    count = _list_nearest(held, scratch, offer, demand.omega_p)
+    count = _list_nearest(held, scratch, offer, demand.omega_p[0])
     if offer.pressure[0] > 0.0:
         _price(held, scratch, offer, demand, count, newest)
-    _write_row(held, 0, demand.omega_p, offer.centre)
+    _write_row(held, 0, demand.omega_p[0], offer.centre)
     size = _grow(subjects, scratch, offer, demand.k, count)
     if scratch.numbering.size[0] < demand.k:
         # All that may join are the same few people: the rule for them is the one that looks at everybody.
@@ -132,7 +135,7 @@ def _price(held: Held, scratch: Scratch, offer: Offer, demand: Demand, count: in
     share = offer.pressure[0] * 0.5 / float(smallest.size * demand.delta)
     for place in range(count):
         record = offer.records[place]
-        measure_from(held, demand.omega_p, record, distances)
+        measure_from(held, demand.omega_p[0], record, distances)
         distances[record] = np.inf
         age = float(newest - held.positions[head + record])
         offer.prices[place] = share * age * _sum_of_smallest(distances, smallest)

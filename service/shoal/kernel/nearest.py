@@ -18,6 +18,7 @@ from shoal.kernel.heaps import build, sink
 from shoal.kernel.held import HEAD, TAIL, Held, Outcome
 from shoal.kernel.jit import njit_in_place
 from shoal.kernel.membership import all_differ, cap, hand_back, join, order_by_age, take_out
+from shoal.kernel.steering import follow
 from shoal.kernel.subjects import clear, count_up_to
 
 __all__ = ["expire", "expire_due", "expire_rest", "release_grown"]
@@ -50,10 +51,12 @@ def expire_rest(held: Held, scratch: Scratch, outcome: Outcome, demand: Demand, 
     while held.line[HEAD] < held.line[TAIL]:
         subjects = held.subjects[held.line[HEAD] : held.line[TAIL]]
         if demand.k <= count_up_to(scratch.numbering, subjects, 2 * demand.k) < 2 * demand.k:
+            decided = outcome.counts[records.CLUSTERS]
             if demand.dominance.share > 0.0:
                 _release_balanced(held, scratch, outcome, demand, newest, records.FLUSHED, subjects.size + 1)
             else:
                 release_grown(held, scratch, outcome, demand, newest, records.FLUSHED, subjects.size + 1)
+            follow(demand.omega_p, demand.target, outcome, decided)
         else:
             expire(held, scratch, outcome, demand, newest, records.FLUSHED)
 
@@ -61,13 +64,20 @@ def expire_rest(held: Held, scratch: Scratch, outcome: Outcome, demand: Demand, 
 @njit_in_place
 def expire(held: Held, scratch: Scratch, outcome: Outcome, demand: Demand, newest: int, cause: int) -> None:
     """Release the oldest record in a cluster of k subjects, or suppress it if fewer are held."""
+    decided = outcome.counts[records.CLUSTERS]
+    _expire(held, scratch, outcome, demand, newest, cause)
+    follow(demand.omega_p, demand.target, outcome, decided)
+
+
+@njit_in_place
+def _expire(held: Held, scratch: Scratch, outcome: Outcome, demand: Demand, newest: int, cause: int) -> None:
     head, tail = held.line[HEAD], held.line[TAIL]
     if demand.dominance.share > 0.0:
         _release_balanced(held, scratch, outcome, demand, newest, cause, demand.k)
         return
     if tail - head >= demand.k:
         distances, subjects = scratch.distances[: tail - head], held.subjects[head:tail]
-        measure(held, demand.omega_p, distances)
+        measure(held, demand.omega_p[0], distances)
         nearest = scratch.order[: demand.k]
         _select(distances, scratch.reached[: demand.k - 1], scratch.heap, nearest)
         if all_differ(subjects, nearest, scratch):
@@ -86,7 +96,7 @@ def release_grown(
     """Release the oldest record with its nearest until ``wanted`` subjects are in, less what is above the cap."""
     head, tail = held.line[HEAD], held.line[TAIL]
     distances, subjects = scratch.distances[: tail - head], held.subjects[head:tail]
-    measure(held, demand.omega_p, distances)
+    measure(held, demand.omega_p[0], distances)
     size = _grow(distances, subjects, scratch, wanted)
     left = hand_back(scratch, size, demand.max_share)
     order_by_age(scratch.order[:size], scratch.heap[: tail - head])
@@ -109,7 +119,7 @@ def _release_balanced(
         held.subjects[head:tail],
         held.amounts[:, head:tail],
     )
-    measure(held, demand.omega_p, distances)
+    measure(held, demand.omega_p[0], distances)
     heap = scratch.heap[: distances.size - 1]
     for x in range(heap.size):
         heap[x] = x + 1

@@ -82,7 +82,7 @@ def run_pipe(policy: Policy, files: Files, stop: Event | None = None) -> None:
             target.write(encoder.lines([header]))
         _decide(flow, blocks, desk, follow)
         if summary is not None:
-            told = flow.accounts.summary(flow.held, time.monotonic() - began)
+            told = flow.accounts.summary(flow.held, time.monotonic() - began) | {"position_weight": flow.weight}
             summary.write(json.dumps(told, indent=2).encode() + b"\n")
     if follow is not None and follow.fault is not None:
         raise follow.fault

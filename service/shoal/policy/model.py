@@ -108,6 +108,7 @@ class PerSubject:
 class Policy:
     """What is protected and how strongly.
 
+    ``position`` is the weight of the position; it counts for nothing where there is a ``target_span`` to follow.
     Made by `load` or `from_document` only, so that an object of this class has been checked.
     """
 
@@ -125,6 +126,7 @@ class Policy:
     min_population: int | None = None
     t: float | None = None
     dependence: float = 0.0
+    target_span: float | None = None
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -158,7 +160,7 @@ class Policy:
     @classmethod
     def _resolve(cls, document: Document) -> Self:
         privacy, position = document.privacy, document.steering.position
-        if privacy is None or privacy.k is None or isinstance(position, dict):  # refused by the rules
+        if privacy is None or privacy.k is None:  # refused by the rules
             raise PolicyError([Fault((), "incomplete")])
         max_share = DEFAULT_MAX_SHARE if privacy.max_share is None else float(privacy.max_share)
         return cls(
@@ -167,7 +169,8 @@ class Policy:
             k=privacy.k,
             max_share=max_share,
             stream=_stream(document.stream, privacy.k, has_dominance=privacy.dominance is not None),
-            position=float(position),
+            position=0.0 if isinstance(position, dict) else float(position),
+            target_span=float(position["target_span"]) if isinstance(position, dict) else None,
             kafka=document.kafka,
             dominance=_optional_float(privacy.dominance),
             per_subject=_per_subject(privacy.per_subject),
@@ -237,7 +240,7 @@ class Policy:
             "attributes": {a.name: _described(a, table=self.stream is None) for a in self.attributes},
             "undeclared": self.undeclared,
             "privacy": self._privacy(),
-            "steering": {"position": self.position, "dependence": self.dependence},
+            "steering": {"position": self._position(), "dependence": self.dependence},
         }
         if self.subject is None:
             content["subject"] = "every_record"
@@ -255,6 +258,9 @@ class Policy:
         if self.kafka is not None:
             content["kafka"] = self.kafka.model_dump(exclude_none=True, exclude=SECRETS)
         return content
+
+    def _position(self) -> float | dict[str, float]:
+        return self.position if self.target_span is None else {"target_span": self.target_span}
 
     def _privacy(self) -> dict[str, Any]:
         """``privacy`` as plain values; options that are not asked for are left out."""

@@ -205,9 +205,19 @@ def _delay_rules(stream: StreamSection, privacy: PrivacySection | None) -> Itera
 def _steering_rules(document: Document) -> Iterator[Finding]:
     steering = document.steering
     if isinstance(steering.position, dict):
-        yield ("steering", "position"), "not yet: a target_span is refused until it exists; give a weight"
+        yield from _target_rules(document, steering.position)
     elif not (steering.position >= 0 and math.isfinite(steering.position)):
         yield ("steering", "position"), "must be a finite weight, 0 or more"
+
+
+def _target_rules(document: Document, position: dict[str, float]) -> Iterator[Finding]:
+    path = ("steering", "position")
+    if set(position) != {"target_span"}:
+        yield path, "must be a weight, or {target_span: S}, the mean excess span to hold, in records"
+    elif not 0 <= position["target_span"] <= _LARGEST_DELTA:
+        yield (*path, "target_span"), f"must be a number of records from 0 to {_LARGEST_DELTA}"
+    elif document.stream is None:
+        yield path, "a table has no order to keep: give a weight, or a stream section"
 
 
 def _kafka_rules(kafka: KafkaSection | None) -> Iterator[Finding]:

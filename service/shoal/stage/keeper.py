@@ -173,7 +173,6 @@ class Keeper:
     async def _keep(self) -> None:
         plan = self._plan
         plan.metrics.policy.labels(plan.policy.fingerprint).set(1)
-        plan.metrics.position_weight.set(plan.policy.position)
         async with contextlib.AsyncExitStack() as around:
             port = None
             if self._http is not None:

@@ -85,7 +85,7 @@ class Metrics:
         self.transactions = counter("shoal_transactions_total", "Transactions by outcome", ("outcome",))
         self.policy_changes = counter("shoal_policy_changes_total", "Partitions that went on under a changed policy")
         self.ready = gauge("shoal_ready_info", "1 when the worker can take and release records, as /readyz says")
-        self.position_weight = gauge("shoal_position_weight", "Weight of the position attribute")
+        self.position_weight = gauge("shoal_position_weight", "Weight of the position, mean over partitions; stepped")
         self.policy = gauge("shoal_policy_info", "Fingerprint of the policy in force", ("fingerprint",))
         self.sse = counter("shoal_sse_total", "Squared error of released records, scaled to [0, 1]; stepped")
         self.sst = counter("shoal_sst_total", "Total sum of squares of released records, scaled likewise; stepped")
@@ -99,6 +99,7 @@ class Metrics:
         self._waiting = [BulkHistogram(h.name, h.about, h.edges.tolist()) for h in self._stepped]
         self._loss = [0.0, 0.0]
         self._clipped: dict[tuple[str, int], int] = {}
+        self._weights: dict[tuple[str, int], float] = {}
         self._waiting_clusters = 0
 
     def _histogram(self, name: str, about: str, edges: Sequence[float]) -> BulkHistogram:
@@ -119,8 +120,20 @@ class Metrics:
         """Count values put to a bound, to be shown with the next step: whose value it was must not be seen."""
         self._clipped[topic, partition] = self._clipped.get((topic, partition), 0) + count
 
+    def steer(self, topic: str, partition: int, weight: float) -> None:
+        """Note the weight of the position in a partition, to be shown with the next step: it tells of spans."""
+        is_first = not self._weights
+        self._weights[topic, partition] = weight
+        if is_first:
+            self._show_weight()
+
+    def _show_weight(self) -> None:
+        if self._weights:
+            self.position_weight.set(three_digits(sum(self._weights.values()) / len(self._weights)))
+
     def forget(self, topic: str, partition: int) -> None:
         """Show no more of a partition that somebody else holds now: a stale number would look like his."""
+        self._weights.pop((topic, partition), None)
         for gauge in (self.held, self.lag):
             with suppress(KeyError):
                 gauge.remove(topic, str(partition))
@@ -157,6 +170,7 @@ class Metrics:
         for place, count in self._clipped.items():
             self.clipped.labels(*place).inc(count)
         self._clipped.clear()
+        self._show_weight()
         self._loss = [0.0, 0.0]
         self._waiting_clusters = 0
 

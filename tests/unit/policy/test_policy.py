@@ -164,7 +164,7 @@ stream:
   reveal_order: true
   max_delay_s: -1
 steering:
-  position: {target_span: 20}
+  position: {target_span: -20}
   dependence: 0.5
 kafka: {input: a, output: a, retries: 3}
 extra: 1
@@ -194,13 +194,13 @@ extra: 1
         "stream.rule": 16,
         "stream.reveal_order": 17,
         "stream.max_delay_s": 18,
-        "steering.position": 20,
+        "steering.position.target_span": 20,
         "steering.dependence": 21,
         "kafka.output": 22,
         "kafka.retries": 22,
         "extra": 23,
     }
-    later = {"scale", "l", "t", "position", "dependence"}
+    later = {"scale", "l", "t", "dependence"}
     for path, (_, message) in found.items():
         if path.split(".")[-1] in later:
             assert message.startswith("not yet"), path
@@ -250,6 +250,10 @@ extra: 1
         ("{k: 10}", "{k: 10, dominance: .nan}", "privacy.dominance", "percentage"),
         ("{k: 10}", "{k: 2, dominance: 10}", "privacy.dominance", "at least 3"),
         ("stream:", "steering: {position: -1}\nstream:", "steering.position", "0 or more"),
+        ("stream:", "steering: {position: {span: 1}}\nstream:", "steering.position", "target_span"),
+        ("stream:", "steering: {position: {}}\nstream:", "steering.position", "target_span"),
+        ("stream:", "steering: {position: {target_span: .nan}}\nstream:", "steering.position.target_span", "from 0"),
+        ("stream: {delta: 100}", "steering: {position: {target_span: 5}}", "steering.position", "no order"),
         ("stream:", "undeclared: pass\nstream:", "undeclared", "quarantine"),
     ],
 )

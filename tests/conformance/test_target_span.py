@@ -1,0 +1,149 @@
+"""Every rule holds a target for the mean excess span, whatever the data do, with a weight that stays within bounds."""
+
+from __future__ import annotations
+
+import csv
+from itertools import islice, pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from shoal.engine import StreamAggregator
+from shoal.engine.steer import TargetSpan, order_keeping_weight
+from shoal.engine.stream import Partitioner
+from shoal.errors import ParameterError
+from shoal.kernel.arrays import Float64Matrix, Float64Vector
+
+pytestmark = pytest.mark.conformance
+
+RULES = ("nearest", "greedy", "awo", "block")
+K, DELTA = 10, 100
+SETTLING = 70
+"""Clusters that the weight is given after the data have changed at once."""
+
+
+def drifting(count: int, seed: int = 0) -> Float64Matrix:
+    """A mixture, the same eight times as large, and something of another shape: a third of the stream each."""
+    random = np.random.default_rng(seed)
+    third, centres = count // 3, random.random((8, 4))
+    mixture = [centres[random.integers(0, 8, third)] + random.normal(0, 0.03, (third, 4)) for _ in range(2)]
+    return np.concatenate([mixture[0], 8 * mixture[1], random.random((third, 4)) ** 2])
+
+
+def spans(stream: Partitioner, coordinates: Float64Matrix) -> tuple[Float64Vector, Float64Vector, list[float]]:
+    """Excess span of each cluster, when it was decided, and the weight after each block."""
+    found, when, weights = [], [], []
+    for start in range(0, len(coordinates), 64):
+        decided = stream.push(coordinates[start : start + 64])
+        for (first, end), newest in zip(pairwise(decided.offsets.tolist()), decided.newest.tolist(), strict=True):
+            members = decided.positions[first:end]
+            found.append(float(members[-1] - members[0] - (len(members) - 1)))
+            when.append(float(newest))
+        weights.append(stream.weight)
+    return np.array(found), np.array(when), weights
+
+
+def steered(rule: str, span: float, d: int = 4, **options: float) -> Partitioner:
+    return Partitioner(K, DELTA, d, rule=rule, position=TargetSpan(span, (1.0,) * d, **options))
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("span", [5, 20, 40])
+def test_a_target_is_held_while_the_data_drift(rule: str, span: float) -> None:
+    coordinates = drifting(18_000)
+    found, when, _ = spans(steered(rule, span), coordinates)
+    for third in range(3):
+        of_third = found[when * 3 // len(coordinates) == third]
+        assert of_third[SETTLING:].mean() == pytest.approx(span, rel=0.05)
+        # With the clusters in which the weight was still on its way.
+        assert of_third.mean() == pytest.approx(span, rel=0.15)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize(
+    ("table", "columns"),
+    [
+        ("adult", ["age", "education-num", "hours-per-week"]),
+        ("eia", ["RESREVENUE", "RESSALES", "COMREVENUE", "COMSALES"]),
+        ("census", ["TAXINC", "POTHVAL"]),
+    ],
+)
+def test_a_target_is_held_on_real_data_in_the_order_of_the_file(
+    rule: str, table: str, columns: list[str], data_dir: Path
+) -> None:
+    with (data_dir / f"{table}.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(islice(csv.DictReader(file), 12_000))
+    values = np.array([[float(row[name]) for name in columns] for row in rows])
+    low, high = values.min(axis=0), values.max(axis=0)
+    coordinates = (values - low) / np.where(high > low, high - low, 1)
+    found, _, _ = spans(steered(rule, 20, coordinates.shape[1]), coordinates)
+    assert found[SETTLING // 2 :].mean() == pytest.approx(20, rel=0.15)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_target_of_nothing_ends_in_clusters_without_gaps_and_does_not_drive_the_weight_for_ever(rule: str) -> None:
+    coordinates = drifting(9_000)[:3_000]
+    found, _, weights = spans(steered(rule, 0), coordinates)
+    most = 4 * order_keeping_weight(K, (1.0,) * 4)
+    assert max(weights) <= most
+    assert weights == sorted(weights)
+    assert found[-100:].mean() < 0.2
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_target_out_of_reach_ends_at_the_lowest_weight_which_counts_for_nothing(rule: str) -> None:
+    coordinates = drifting(9_000)[:3_000]
+    stream = steered(rule, 1000)
+    spans(stream, coordinates)
+    lowest = order_keeping_weight(K, (1.0,) * 4) * 2.0**-20
+    assert stream.weight == lowest
+    ends = [Partitioner(K, DELTA, 4, rule=rule, position=weight).push(coordinates) for weight in (0.0, lowest)]
+    assert np.array_equal(ends[0].positions, ends[1].positions)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("cut", [1, 7, 999, 4000])
+def test_how_the_stream_is_cut_does_not_move_the_weight(rule: str, cut: int) -> None:
+    coordinates = drifting(2_400)[400:1_900]
+    whole, cut_up = steered(rule, 10), steered(rule, 10)
+    expected = whole.push(coordinates)
+    parts = [cut_up.push(coordinates[start : start + cut]) for start in range(0, len(coordinates), cut)]
+    assert np.array_equal(np.concatenate([part.positions for part in parts]), expected.positions)
+    assert cut_up.weight == whole.weight
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("stopped", [300, 777, 1400])
+def test_held_records_and_the_weight_are_all_that_a_restart_needs(rule: str, stopped: int) -> None:
+    coordinates = drifting(2_400)[400:2_000]
+    whole = steered(rule, 10)
+    whole.push(coordinates[:stopped])
+    held, weight = whole.held_positions(), whole.weight
+    expected = whole.push(coordinates[stopped:])
+    again = steered(rule, 10, weight=weight)
+    nothing = again.push(coordinates[held], positions=held)
+    assert len(nothing.positions) == 0
+    found = again.push(coordinates[stopped:], positions=np.arange(stopped, len(coordinates)))
+    assert np.array_equal(found.positions, expected.positions)
+    assert again.weight == whole.weight
+
+
+def test_the_library_takes_a_target_as_the_policy_says_it_whatever_the_units() -> None:
+    values = drifting(9_000) * 1e6
+    stream = StreamAggregator(K, DELTA, position={"target_span": 20})
+    found = []
+    for start in range(0, len(values), 500):
+        out = stream.push(values[start : start + 500])
+        found += [
+            out.positions[end - 1] - out.positions[first] - (end - first - 1)
+            for first, end in pairwise(out.offsets.tolist())
+        ]
+    assert np.mean(found[len(found) // 2 :]) == pytest.approx(20, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    "position", [{"target_span": -1}, {"target_span": float("nan")}, {"span": 3}, {}, {"target_span": True}]
+)
+def test_what_is_no_target_is_refused(position: dict[str, float]) -> None:
+    with pytest.raises(ParameterError, match="position"):
+        StreamAggregator(K, DELTA, position=position)
