@@ -11,6 +11,7 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from shoal.cli import main
@@ -27,8 +28,8 @@ TABLE = {
 }
 
 
-@pytest.mark.parametrize("weight", TABLE)
-def test_loss_and_reordering_of_figure_3(weight: float, data_dir: Path, tmp_path: Path) -> None:
+def piped(position: object, data_dir: Path, folder: Path) -> tuple[dict[str, Any], int]:
+    """Pipe the table with this weight of the position, or a target for it; return the summary and how many came."""
     with (data_dir / "census.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     used = ("TAXINC", "POTHVAL")
@@ -43,17 +44,22 @@ def test_loss_and_reordering_of_figure_3(weight: float, data_dir: Path, tmp_path
         "subject": "every_record",
         "privacy": {"k": 10},
         "stream": {"delta": 100, "rule": "nearest"},
-        "steering": {"position": weight},
+        "steering": {"position": position},
     }
-    (tmp_path / "policy.yaml").write_text(json.dumps(policy))
-    summary = tmp_path / "summary.json"
+    (folder / "policy.yaml").write_text(json.dumps(policy))
+    summary = folder / "summary.json"
     assert not main(
         [
-            *("pipe", str(tmp_path / "policy.yaml"), "-i", str(data_dir / "census.csv")),
-            *("-o", str(tmp_path / "out.csv"), "--summary", str(summary)),
+            *("pipe", str(folder / "policy.yaml"), "-i", str(data_dir / "census.csv")),
+            *("-o", str(folder / "out.csv"), "--summary", str(summary)),
         ]
     )
-    told = json.loads(summary.read_text())
+    return json.loads(summary.read_text()), len(rows)
+
+
+@pytest.mark.parametrize("weight", TABLE)
+def test_loss_and_reordering_of_figure_3(weight: float, data_dir: Path, tmp_path: Path) -> None:
+    told, count = piped(weight, data_dir, tmp_path)
     mse, mae, moved_most, moved, span_most, span = TABLE[weight]
     assert told["mse"] == pytest.approx(mse, rel=0.005)
     assert told["mae"] == pytest.approx(mae, rel=0.005)
@@ -61,5 +67,17 @@ def test_loss_and_reordering_of_figure_3(weight: float, data_dir: Path, tmp_path
     assert told["displacement"]["mean"] == pytest.approx(moved, rel=0.005, abs=0.005)
     assert told["excess_span"]["max"] == span_most
     assert told["excess_span"]["mean"] == pytest.approx(span, rel=0.005, abs=0.005)
-    assert told["released"] == len(rows)
+    assert told["released"] == count
     assert told["delay"]["max"] <= 100
+    assert "position_weight" not in told
+
+
+@pytest.mark.parametrize("weight", [0.005, 0.01, 0.02, 0.05])
+def test_a_target_finds_the_weight_that_the_table_has_for_its_span(
+    weight: float, data_dir: Path, tmp_path: Path
+) -> None:
+    span = TABLE[weight][-1]
+    told, _ = piped({"target_span": span}, data_dir, tmp_path)
+    assert told["excess_span"]["mean"] == pytest.approx(span, rel=0.15)
+    # A weight of its own for each stretch of the stream: a factor of two either way of the one for all of it.
+    assert weight / 2 < told["position_weight"] < weight * 2

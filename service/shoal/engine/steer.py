@@ -32,11 +32,12 @@ __all__ = [
     "position_of",
 ]
 
-BEGINNING = 1 / 32
+BEGINNING = 2 / 3
 SMALLEST = 2.0**-20
 LARGEST = 4.0
-"""First, smallest and largest weight that follows a target, as shares of the weight that keeps the order. At the
-smallest positions count for nothing, at the largest no rule finds anything else to go by (docs/adr/0015)."""
+"""First (divided by target + 1), smallest and largest weight that follows a target, as shares of the weight that keeps
+the order. At the smallest positions count for nothing, at the largest no rule finds anything else to go by. Spans were
+about as the inverse of the weight, on all data that were tried (docs/adr/0016)."""
 UNKNOWN = 2.0**40
 """How much further either way where nobody says how large coordinates are."""
 
@@ -55,7 +56,8 @@ class TargetSpan:
     ranges : sequence of float, optional
         Width of the range of each coordinate. Left out: not known, the weight may go as far as it must.
     weight : float, optional
-        Weight to begin with, as `Partitioner.weight` has told it before. Left out: `BEGINNING`.
+        Weight to begin with, as `Partitioner.weight` has told it before. Left out: what suits
+        the target, as far as can be told.
     """
 
     span: float
@@ -67,7 +69,7 @@ class TargetSpan:
         most = order_keeping_weight(k, self.ranges or (1.0,) * d)
         further = UNKNOWN if self.ranges is None else 1.0
         target = Target(float(self.span), most * SMALLEST / further, most * LARGEST * further)
-        weight = most * BEGINNING if self.weight is None else self.weight
+        weight = most * BEGINNING / (self.span + 1.0) if self.weight is None else self.weight
         return min(max(weight, target.lowest), target.highest), target
 
 

@@ -84,10 +84,10 @@ class Flow:
         Most offsets between the oldest held record and the newest; the oldest expires early beyond it.
     clusters : int
         Clusters decided before this process: the number of the next one.
-    reunion : Reunion, optional
-        Clusters decided before this process of which somebody has yet to leave.
     course : bytes
         What `course` was after these decisions; nothing at the beginning.
+    reunion : Reunion, optional
+        Clusters decided before this process of which somebody has yet to leave.
 
     Notes
     -----

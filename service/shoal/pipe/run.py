@@ -82,7 +82,7 @@ def run_pipe(policy: Policy, files: Files, stop: Event | None = None) -> None:
             target.write(encoder.lines([header]))
         _decide(flow, blocks, desk, follow)
         if summary is not None:
-            told = flow.accounts.summary(flow.held, time.monotonic() - began) | {"position_weight": flow.weight}
+            told = _told(flow, time.monotonic() - began)
             summary.write(json.dumps(told, indent=2).encode() + b"\n")
     if follow is not None and follow.fault is not None:
         raise follow.fault
@@ -94,6 +94,12 @@ def _require_whole_clusters(policy: Policy, *, follows: bool) -> None:
             "--follow: cannot keep stream.release: ordered, for after a crash nobody knows who has left with whom; "
             "use release: cluster, or shoal run"
         )
+
+
+def _told(flow: Flow, elapsed_s: float) -> dict[str, Any]:
+    """Return the summary; with the weight of the position as it stands in the end, where it follows a target."""
+    told = flow.accounts.summary(flow.held, elapsed_s)
+    return told if flow.policy.target_span is None else told | {"position_weight": flow.weight}
 
 
 def _decide(flow: Flow, blocks: Iterator[tuple[Block, list[Any]]], desk: Desk, follow: Followed | None) -> None:
