@@ -115,6 +115,19 @@ def test_refinement_leaves_clusters_alone_that_are_too_wide_to_look_at(monkeypat
             assert np.bincount(found.labels).min() >= 3
 
 
+def test_the_pace_is_asked_more_often_where_a_change_is_dear(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    values, _, confidential = world(1)
+    asked: list[int] = []
+
+    def pace(tried: int) -> float:
+        asked.append(tried)
+        return tried / 12_000
+
+    microaggregate(values, 3, "auto", "anneal", pace=pace, demands=Demands(confidential=confidential, t=0.3))
+    assert asked == [0, 5_000, 10_000, 15_000]
+
+
 def test_refinement_under_demands_never_loses_more() -> None:
     for seed in range(5):
         values, people, confidential = world(seed)

@@ -114,6 +114,7 @@ def test_an_unknown_paper_is_refused() -> None:
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", sorted(command.PAPERS))
 def test_every_line_without_seconds_is_on_the_page(name: str, data_dir: Path, page: list[str]) -> None:
     section = command.PAPERS[name](data_dir)

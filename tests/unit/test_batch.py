@@ -136,6 +136,20 @@ def test_approximate_prints_its_loss_beside_that_of_mdav(tmp_path: Path, capsys:
     assert "times_mdav" in capsys.readouterr().err
 
 
+def test_who_gets_one_cluster_is_told_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = sorted(records(90), key=lambda row: row["income"])
+    rows = [row | {"note": "ab"[number > 44]} for number, row in enumerate(rows)]
+    source, policy = write(tmp_path / "in.csv", rows), policy_of(tmp_path, privacy={"k": 3, "t": 0.05})
+    _, told, verdict = batch(policy, source, tmp_path / "out.csv", "--algorithm", "mdav")
+    assert verdict.exit_code == 0, verdict.text()
+    assert told["clusters"] == 1
+    assert "ONE CLUSTER" in capsys.readouterr().err
+    batch(policy_of(tmp_path), source, tmp_path / "out.csv")
+    assert "ONE CLUSTER" not in capsys.readouterr().err
+    batch(policy_of(tmp_path), write(tmp_path / "in.csv", rows[:5]), tmp_path / "out.csv")
+    assert "ONE CLUSTER" not in capsys.readouterr().err
+
+
 def test_each_block_is_annealed_for_its_part_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr("shoal.pipe.choices.time.monotonic", lambda: now[0])
@@ -298,7 +312,8 @@ def test_a_broken_cell_is_told_with_line_and_column_and_nothing_is_written(
     before = sorted(path.name for path in [*tmp_path.iterdir(), policy_of(tmp_path)])
     files = ["-o", str(tmp_path / "out.csv"), "--summary", str(tmp_path / "summary")]
     assert main(["batch", str(tmp_path / "policy.yaml"), "-i", str(source), *files]) == 2
-    assert capsys.readouterr().err.strip() == f"shoal: {source}, {words}"
+    remedy = "mend the record or take it out: a table is released whole or not at all"
+    assert capsys.readouterr().err.strip() == f"shoal: {source}, {words}; {remedy}"
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(set(before))
 
 
@@ -590,6 +605,21 @@ def test_a_column_of_one_value_counts_for_nothing(tmp_path: Path) -> None:
     assert verdict.exit_code == 0, verdict.text()
     assert told["sst"] == 30
     assert told["d_y"] is None
+
+
+def test_numbers_too_small_to_be_squared_count_for_nothing(tmp_path: Path) -> None:
+    rows = [row | {"income": 1e-300 * number, "wage": number * 1e-300} for number, row in enumerate(records(30))]
+    attributes = ATTRIBUTES | {"wage": {"role": "confidential", "type": "number"}}
+    _, told, verdict = batch(policy_of(tmp_path, attributes), write(tmp_path / "in.csv", rows), tmp_path / "out.csv")
+    assert verdict.exit_code == 0, verdict.text()
+    assert told["sst"] == 30
+
+
+def test_packed_files_are_refused_with_a_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "in.csv.gz").write_bytes(b"")
+    out = str(tmp_path / "o.csv")
+    assert main(["batch", str(policy_of(tmp_path)), "-i", str(tmp_path / "in.csv.gz"), "-o", out]) == 2
+    assert "unpack it" in capsys.readouterr().err
 
 
 def test_dependence_lowers_the_loss_of_what_is_confidential(tmp_path: Path) -> None:

@@ -89,6 +89,7 @@ class Embedding:
         weights = np.array([attribute.weight for attribute in attributes])
         grid = Grid([attribute.grid(table=policy.stream is None) for attribute in attributes])
         varies = values.min(axis=0) < values.max(axis=0)  # the deviation of equal numbers may be off by its last bit
+        varies &= deviation > 0  # that of numbers below 1e-160 has no room in a float
         return cls(mean, np.where(varies, deviation, 1.0), weights, grid)
 
     def coordinates(self, values: Float64Matrix) -> Float64Matrix:

@@ -93,5 +93,5 @@ def standardised(columns: Sequence[Float64Vector], n: int) -> Float64Matrix:
         known = usable[~np.isnan(usable)]
         varies = len(known) > 0 and known.min() < known.max()
         mean, deviation = (known.mean(), known.std()) if varies else (known[0] if len(known) else 0.0, 1.0)
-        scaled[:, number] = (usable - mean) / deviation
+        scaled[:, number] = (usable - mean) / (deviation if deviation > 0 else 1.0)
     return scaled

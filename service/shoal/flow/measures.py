@@ -39,7 +39,7 @@ def losses(values: Float64Matrix, published: Float64Matrix, span: Float64Vector)
     spread = np.einsum("ij,ij->j", centred, centred)
     del centred
     error = values - published
-    varied = np.ptp(values, axis=0) > 0  # the mean of equal numbers may be off by its last bit
+    varied = (np.ptp(values, axis=0) > 0) & (spread > 0)  # the mean of equal numbers may be off by its last bit
     sse = float((np.einsum("ij,ij->j", error, error)[varied] / spread[varied]).sum() * n)
     sst = float(np.count_nonzero(varied) * n)
     error /= np.where(span > 0, span, 1.0)
@@ -133,8 +133,12 @@ def disclosure(values: Float64Matrix, published: Float64Matrix, labels: Int32Vec
     sizes = np.diff(offsets)
     mean = (published * sizes[:, None]).sum(axis=0) / sizes.sum()
     deviation = np.sqrt((((published - mean) ** 2) * sizes[:, None]).sum(axis=0) / sizes.sum())
-    queries = (published - mean) / np.where(np.ptp(published, axis=0) > 0, deviation, 1.0)
-    own = values.std(axis=0)
-    rows = (values - values.mean(axis=0)) / np.where(np.ptp(values, axis=0) > 0, own, 1.0)
+    queries = (published - mean) / _divisor(published, deviation)
+    rows = (values - values.mean(axis=0)) / _divisor(values, values.std(axis=0))
     members = np.argsort(labels, kind="stable")
     return float(link(np.ascontiguousarray(rows), np.ascontiguousarray(queries), members, offsets).sum() / len(values))
+
+
+def _divisor(columns: Float64Matrix, deviation: Float64Vector) -> Float64Vector:
+    """Return deviations (d,), 1 for columns that do not vary."""
+    return np.where((np.ptp(columns, axis=0) > 0) & (deviation > 0), deviation, 1.0)

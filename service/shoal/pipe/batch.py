@@ -25,7 +25,11 @@ LOST = (
     "NOT K-ANONYMOUS: each block of columns is, but whoever knows values of several blocks can find the record among "
     "fewer than k, and mostly alone"
 )
-APPROXIMATE = "approximate loses more than MDAV: so many times as much here; use auto"
+APPROXIMATE = "approximate loses so many times as much as MDAV, refined alike; auto loses less than both"
+ONE_CLUSTER = (
+    "ONE CLUSTER: all rows have the same quasi-identifiers, since only all joined keep privacy.t and max_share: "
+    "use auto, or ask for less"
+)
 AT_ONCE = 10_000
 """Rows that are put together for one write."""
 
@@ -65,7 +69,7 @@ def run_batch(policy: Policy, files: Files, choice: Choice, *, keep_order: bool 
         table = Table(policy, encoder)
         _read(table, source, file, files.source)
         with ticking("clustering"):
-            release = _released(table, choice, files, keep_order=keep_order)
+            release = _released(table, policy.k, choice, files, keep_order=keep_order)
         # Evidence first: of rows that went down a pipe somebody must know whose they were.
         if evidence is not None:
             evidence.write(evidence_of(enumerate(release.clusters())))
@@ -94,14 +98,15 @@ def _read(table: Table, source: Source, file: BinaryIO, path: str) -> None:
             if block.rejected:
                 place, _ = block.rejected[0]
                 unit = "line" if source.schema is None else "row"
-                raise InputError(f"{name}, {unit} {source.line_of(first + place)}{source.fault_of(read[place])}")
+                fault = f"{name}, {unit} {source.line_of(first + place)}{source.fault_of(read[place])}"
+                raise InputError(f"{fault}; mend the record or take it out: a table is released whole or not at all")
             table.add(block)
             first += len(read)
             if size is not None and source.schema is None:
                 shown.update(file.tell() - shown.n)
 
 
-def _released(table: Table, choice: Choice, files: Files, *, keep_order: bool) -> Release:
+def _released(table: Table, k: int, choice: Choice, files: Files, *, keep_order: bool) -> Release:
     """Partition the table; warn where the joint record is not k-anonymous."""
     if choice.blocks and files.evidence is not None:
         raise ConfigError("--evidence: blocks have no clusters of whole records; leave it out, or --param blocks")
@@ -110,6 +115,8 @@ def _released(table: Table, choice: Choice, files: Files, *, keep_order: bool) -
         logger("batch").warning(LOST, blocks=choice.blocks)
     if release.summary["gap"] is not None:
         logger("batch").info("above the proven bound by at most", percent=round(100 * release.summary["gap"], 3))
+    if release.summary["clusters"] == 1 and release.summary["released"] >= 2 * k:
+        logger("batch").warning(ONE_CLUSTER)
     mdav = release.summary.get("mdav", {}).get("sse")
     if mdav:
         logger("batch").warning(APPROXIMATE, times_mdav=round(release.summary["sse"] / mdav, 2))

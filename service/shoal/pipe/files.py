@@ -36,6 +36,7 @@ _SUFFIXES: dict[str, Form] = {
     ".ndjson": "jsonl",
     ".parquet": "parquet",
 }
+_PACKED = {".gz", ".bz2", ".xz", ".zst", ".zip"}
 PIPE = "-"
 
 
@@ -99,6 +100,10 @@ def _linked(names: list[str]) -> list[str]:
 
 def _form_of(path: str, told: Form | None) -> Form:
     suffix = "" if path == PIPE else Path(path).suffix.lower()
+    if suffix in _PACKED:
+        raise ConfigError(
+            f"{path}: packed files are not read or written; unpack it, or go through a pipe with --format"
+        )
     if suffix in _SUFFIXES:
         return _SUFFIXES[suffix]
     if told is None:

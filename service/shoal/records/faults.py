@@ -66,7 +66,7 @@ def json_fault(policy: Policy, message: bytes) -> str:
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return ": no JSON"
     if not isinstance(record, dict):
-        return ": no JSON object"
+        return ": no JSON object; there must be one on each line"
     for attribute in policy.from_value:
         if attribute.name not in record:
             return f", field {attribute.name}: missing"
@@ -111,7 +111,7 @@ def _value(attribute: Attribute, value: Any) -> str:  # noqa: ANN401 - any JSON
     if isinstance(value, NumberText):
         value = float(value)
     if type(value) not in _TYPES[attribute.type]:
-        return f"not of type {attribute.type}"
+        return "a list or an object" if isinstance(value, list | dict) else f"not of type {attribute.type}"
     is_whole = not isinstance(value, float) or value.is_integer()
     return "" if attribute.type != "integer" or is_whole else "not of type integer"
 

@@ -42,8 +42,8 @@ FEW, MANY = 20, 15
 LARGE = 20_000
 WIDE = 1_000
 """Members of the largest cluster that is refined; its people and distances are gone through for every change."""
-SLICE = 100_000
-"""Changes tried at one heat."""
+SLICE, CLOSE_SLICE = 100_000, 5_000
+"""Changes tried at one heat; fewer, but not below n, where each asks how far clusters are from the table."""
 HOT, COLD = 2.0, 0.05
 """Rise of loss that is accepted once in e times: at first, at last. The unit is the geometric mean of two spreads (mean
 squared distances to the centroid), that of the clusters touched and that of all."""
@@ -160,7 +160,7 @@ def refine(
     for grouping in groups:
         descend(grouping, neighbours, ROUNDS)
         scored.append(_read(grouping, values, starts[0], order))
-    asked = _Asked(pace or steady_pace(len(values)), len(values))
+    asked = _Asked(pace or steady_pace(len(values)), len(values), demands)
     coldest = min(groups, key=groupings.loss)
     if how == "anneal":
         asked.anneal(coldest, neighbours, np.random.default_rng(seed), 0.0, 1.0)
@@ -192,8 +192,9 @@ def make_ready(most: int) -> None:
 class _Asked:
     """The pace, and what has been counted for it so far."""
 
-    def __init__(self, pace: Pace, n: int) -> None:
+    def __init__(self, pace: Pace, n: int, demands: Demands) -> None:
         self._pace, self._n, self._tried = pace, n, 0
+        self._slice = SLICE if demands.t is None else min(SLICE, max(CLOSE_SLICE, n))
 
     def is_over(self) -> bool:
         """Tell whether all is over; each question counts as some changes."""
@@ -210,8 +211,8 @@ class _Asked:
     ) -> None:
         """Cool down slice by slice between two shares of the pace, and descend to the bottom."""
         while (share := (self._pace(self._tried) - begin) / (end - begin)) < 1.0:
-            anneal(grouping, neighbours, SLICE, HOT * (COLD / HOT) ** share, random)
-            self._tried += SLICE
+            anneal(grouping, neighbours, self._slice, HOT * (COLD / HOT) ** share, random)
+            self._tried += self._slice
         groupings.settle(grouping)
         descend(grouping, neighbours, ROUNDS)
 
