@@ -1,9 +1,9 @@
 """A Faust app with a stage, told by its environment what to do: ``python stage_app.py worker`` as Faust users do.
 
 STAGE_FORM is ``to`` (published by the stage) or ``iterator``: each cluster is noted in STAGE_HANDED when it is dealt
-with, without a transaction. STAGE_PAUSE_S is how long that takes, STAGE_FAIL_AT the number of a cluster at which the
-agent fails once, STAGE_KIND the type of values, STAGE_START where to begin, STAGE_HTTP
-where metrics are. DIE_AT as in `worker.py`.
+with, without a transaction. STAGE_PAUSE_S is how long that takes (or a look at what was published), STAGE_LATE_S how
+long the agent does something else first, STAGE_FAIL_AT the number of a cluster at which it fails once, STAGE_KIND the
+type of values, STAGE_START where to begin, STAGE_HTTP where metrics are. DIE_AT as in `worker.py`.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ OUTPUT = str(KAFKA.output)
 BOOTSTRAP = os.environ["SHOAL_KAFKA__BOOTSTRAP_SERVERS"]
 FORM = os.environ.get("STAGE_FORM", "to")
 PAUSE_S = float(os.environ.get("STAGE_PAUSE_S", "0"))
+LATE_S = float(os.environ.get("STAGE_LATE_S", "0"))
 HTTP = os.environ.get("STAGE_HTTP")
 START: Any = os.environ.get("STAGE_START", "earliest") or None
 ACKS = "STAGE_ACKS" in os.environ
@@ -64,9 +65,13 @@ source = app.topic(str(KAFKA.input), key_type=bytes, key_serializer="raw", acks=
 
 @app.agent(source)
 async def publish(stream: Any) -> None:
+    if LATE_S:
+        await asyncio.sleep(LATE_S)
     if FORM == "to":
         async for cluster in anonymize(stream, POLICY, to=OUTPUT, start=START, http=HTTP):
             assert cluster.size >= POLICY.k
+            if PAUSE_S:
+                await asyncio.sleep(PAUSE_S)
         return
     fails_at = int(os.environ.pop("STAGE_FAIL_AT", "-1"))
     producer = AIOKafkaProducer(bootstrap_servers=BOOTSTRAP)

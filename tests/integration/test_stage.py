@@ -60,14 +60,16 @@ async def published(deployment: Deployment) -> dict[str, Any]:
 
 
 async def test_service_and_stage_publish_the_same_bytes(bootstrap: str, tmp_path: Path) -> None:
-    folders = {name: tmp_path / name for name in ("service", "bytes", "dict", "record")}
+    folders = {name: tmp_path / name for name in ("service", "bytes", "dict", "record", "late")}
     found = {}
     for name, folder in folders.items():
         folder.mkdir()
         kind = Deployment if name == "service" else AppDeployment
         deployment = await kind.create(bootstrap, folder, partitions=PARTITIONS)
         if isinstance(deployment, AppDeployment):
-            deployment.variables += (("STAGE_KIND", name),)
+            # An agent that does something else first: by then the consumer has fetched what was aborted, too.
+            late = name == "late"
+            deployment.variables += (("STAGE_KIND", "dict"), ("STAGE_LATE_S", "5")) if late else (("STAGE_KIND", name),)
         await put_everything(deployment)
         worker = deployment.worker("one")
         if name != "service":
@@ -83,7 +85,7 @@ async def test_service_and_stage_publish_the_same_bytes(bootstrap: str, tmp_path
     assert len(found["service"]["output"]) > 800
     reasons = Counter(json.loads(one)["reason"] for one in found["service"]["quarantine"])
     assert reasons.keys() >= {"invalid", "undecodable"}
-    for name in ("bytes", "dict", "record"):
+    for name in ("bytes", "dict", "record", "late"):
         assert found[name] == found["service"], name
 
 
@@ -109,6 +111,74 @@ async def test_a_slow_customer_holds_everything_up_and_loses_nothing(bootstrap: 
         worker.kill()
     notes = await deployment.notes()
     assert notes == distinct(notes), "a clean end repeated a cluster"
+
+
+async def test_what_nobody_looks_at_is_published_up_to_a_limit(bootstrap: str, tmp_path: Path) -> None:
+    deployment = await AppDeployment.create(bootstrap, tmp_path, partitions=PARTITIONS)
+    deployment.variables += (("STAGE_PAUSE_S", "60"), ("STAGE_HTTP", "127.0.0.1:0"))
+    await deployment.put(30_000, PARTITIONS)
+    worker = deployment.worker("slow")
+    worker.start()
+    was_read = [0.0, 0.0]
+    try:
+
+        async def stands_still() -> bool:
+            _, text = await worker.get("/metrics")
+            was_read.append(sample(text, "shoal_records_total", outcome="in"))
+            return was_read[-1] > 2000 and len(set(was_read[-5:])) == 1
+
+        await wait_until(stands_still, 60, "the end of reading")
+        _, text = await worker.get("/metrics")
+        # One line of clusters, and for each partition a block and what is held.
+        assert was_read[-1] < 2048 + PARTITIONS * (1024 + 100)
+        rows = await read_all(bootstrap, deployment.topics["output"])
+        assert sample(text, "shoal_records_total", outcome="released") == len(rows) > 2000
+        seconds, count = (sample(text, f"shoal_transaction_seconds_{name}") for name in ("sum", "count"))
+        assert seconds / count < 10, "what a customer takes counts as the broker's"
+        assert worker.terminate() == 0
+    finally:
+        worker.kill()
+    assert "handed back" in worker.said
+
+
+async def test_a_policy_that_changes_while_clusters_are_in_use_is_refused(bootstrap: str, tmp_path: Path) -> None:
+    deployment = await HandedDeployment.with_notes(bootstrap, tmp_path, partitions=1)
+    await deployment.put(400, 1)
+
+    async def is_busy() -> bool:
+        return len(await deployment.notes()) >= 1
+
+    async def has_caught_up() -> bool:
+        _, text = await worker.get("/metrics")
+        return "shoal_consumer_lag_records{" in text and sample(text, "shoal_consumer_lag_records") == 0
+
+    worker = deployment.worker("one", STAGE_PAUSE_S="60")
+    worker.start()
+    try:
+        await wait_until(is_busy, 40, "a cluster in his hands")
+        worker.kill()
+        text = deployment.policy.read_text()
+        deployment.policy.write_text(json.dumps(json.loads(text) | {"privacy": {"k": 6}}))
+        worker.start()
+        await wait_until(lambda: worker.is_dead, 40, "the end of the worker")
+        assert "the policy has changed while clusters may be in use" in worker.said
+        assert len(await deployment.notes()) == 1
+        # With the policy as it was, the same once more; after an orderly end another policy goes on.
+        deployment.policy.write_text(text)
+        worker = deployment.worker("one", STAGE_HTTP="127.0.0.1:0")
+        worker.start()
+        await deployment.wait_for(250)
+        await wait_until(has_caught_up, 40, "the end of the log")
+        assert worker.terminate() == 0
+        deployment.policy.write_text(json.dumps(json.loads(text) | {"privacy": {"k": 6}}))
+        worker.start()
+        await deployment.put(400, 1)
+        await deployment.wait_for(600)
+        assert worker.terminate() == 0
+    finally:
+        worker.kill()
+    notes = await deployment.notes()
+    assert len(notes) == len(distinct(notes)) + 1
 
 
 async def test_workers_come_and_go_without_repeats(bootstrap: str, tmp_path: Path) -> None:

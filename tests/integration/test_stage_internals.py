@@ -35,6 +35,7 @@ async def app(bootstrap: str, tmp_path: Path) -> AsyncIterator[faust.App]:
 
 async def test_the_app_tells_and_does_what_the_stage_expects(app: faust.App, bootstrap: str) -> None:
     name = await create_topic(bootstrap)
+    await produce(bootstrap, name, [b'{"n": 0}'], transactional_id=f"upstream-{name}", abort=True)
     await produce(bootstrap, name, SENT)
     order: list[str] = []
     brought: list[Any] = []
@@ -67,9 +68,10 @@ async def test_the_app_tells_and_does_what_the_stage_expects(app: faust.App, boo
     (host,) = hosts
     assert order[-2:] == ["assigned", "settled"]
     assert assigned[-1] == host.assignment() == {0}
-    # What Faust could not decode came, too, in its place; all with the bytes and the times of the topic.
+    # What Faust could not decode came, too, in its place; all with the bytes and the times of the topic. What was
+    # aborted did not come, and two offsets are taken by it and its mark.
     assert [(partition, message.offset, message.value) for partition, message in brought] == [
-        (0, offset, value) for offset, value in enumerate(SENT)
+        (0, offset, value) for offset, value in enumerate(SENT, 2)
     ]
     assert all(message.timestamp > 1_600_000_000_000 for _, message in brought)
     # Nothing was acknowledged or committed.
@@ -81,9 +83,9 @@ async def test_the_app_tells_and_does_what_the_stage_expects(app: faust.App, boo
     consumer: Any = app.consumer
     assert consumer._thread._consumer._fetcher._isolation_level == READ_COMMITTED
     # Sent back, it brings the same once more.
-    await host.rewind(0, 1)
+    await host.rewind(0, 3)
     await wait_until(lambda: len(brought) >= len(SENT) + 2, 30, "what it was sent back for")
-    assert [message.offset for _, message in brought[len(SENT) :]] == [1, 2]
+    assert [message.offset for _, message in brought[len(SENT) :]] == [3, 4]
     await app.stop()
     assert "ending" in order
     host.listen_no_more()

@@ -135,6 +135,27 @@ async def test_lost_progress_beside_a_filled_output_is_refused_even_with_from_ea
         assert word in words
 
 
+@pytest.mark.parametrize(("trace", "partitions"), [("evidence", 2), ("clusters", 1)])
+async def test_lost_progress_beside_an_empty_output_is_refused_where_clusters_were_told_of(
+    bootstrap: str, tmp_path: Path, trace: str, partitions: int
+) -> None:
+    stage = await Stage.create(bootstrap, tmp_path, partitions=partitions)
+    places = await stage.put(30, partitions - 1)
+    await stage.drained()
+    await stage.until_resolved(places)
+    await forget_progress(stage)
+    for name in {"output", "evidence", "clusters"} - {trace}:
+        stage.topics[name] = stage.document["kafka"][name] = await create_topic(bootstrap, partitions)
+    with pytest.raises(InputError) as caught:
+        async with stage.run() as run:
+            await run.ended()
+    (words,) = str(caught.value).splitlines()
+    # Of a partition of which nothing was told nothing stands in the way.
+    assert words.startswith(f"{stage.topics['input']}-{partitions - 1}: ")
+    for word in (f"{stage.topics[trace]}-0", "--import", "--skip-to-end"):
+        assert word in words
+
+
 async def test_lost_progress_and_skip_to_end_goes_on_at_the_end_and_counts_the_gap(
     bootstrap: str, tmp_path: Path
 ) -> None:

@@ -11,7 +11,8 @@ from random import Random
 from typing import Any
 
 import pytest
-from properties.test_lane import START_S, Message, Topic, random_log, random_policy
+from kafka_broker import wait_until
+from properties.test_lane import START_S, Message, Topic, policy_of, random_log, random_policy
 from shoal.errors import BrokerUnavailableError, FencedError
 from shoal.flow import Cluster
 from shoal.kafka.hosted import WithdrawnError
@@ -156,6 +157,35 @@ async def test_an_idle_worker_that_was_replaced_hands_nothing_over() -> None:
     with pytest.raises(FencedError):
         await lane.intake(log[policy.k - 1 :])
     assert customer.seen == []
+
+
+async def test_what_was_dealt_with_is_committed_while_the_next_cluster_is_in_use() -> None:
+    policy = policy_of(3, delta=5, position=0.0, max_delay_s=None, max_share=1.0)
+    log = [Message(i, round(START_S * 1000), json.dumps({"who": i, "x": i, "n": i}).encode()) for i in range(60)]
+    topic, is_done, seen = Topic(), asyncio.Event(), list[Cluster]()
+
+    async def hand(cluster: Cluster) -> None:
+        seen.append(cluster)
+        if cluster.number:
+            await is_done.wait()
+
+    begun = Commit(Snapshot(watermark=0, next_offset=0), policy.fingerprint, 1)
+    lane = Lane("t", 0, policy, JsonDecoder(policy), topic, begun, Metrics(), 0.02, hand=hand)
+
+    async def read() -> None:
+        for message in log:
+            await lane.intake([message])
+
+    def committed() -> int:
+        return decode(topic.offset[1], "t", 0, topic.offset[0]).snapshot.clusters if topic.offset[1] else 0
+
+    reading = asyncio.create_task(read())
+    await wait_until(lambda: len(seen) == 2 and committed() == 1, 10, "the commit of the first cluster")
+    assert not reading.done()
+    is_done.set()
+    await reading
+    await lane.close(finish=True)
+    assert committed() == len(seen) > 5
 
 
 async def _pass(_: Cluster) -> None:

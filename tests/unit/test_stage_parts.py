@@ -6,17 +6,20 @@ import asyncio
 import json
 import re
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import faust
 import pytest
+from faust.types import TP
 from shoal.errors import ConfigError, GuaranteeError, InputError, PolicyError
 from shoal.flow import Cluster as Decided
 from shoal.kafka import WithdrawnError
 from shoal.stage import anonymize
 from shoal.stage.desk import Desk
-from shoal.stage.host import Host
+from shoal.stage.host import READ_COMMITTED, Host
 from shoal.stage.inflow import Arrived, Inflow
+from shoal.stage.keeper import Keeper
 
 CANARY = "xq7canary9z"
 ATTRIBUTES = {
@@ -121,6 +124,89 @@ async def test_the_bytes_of_the_topic_are_the_record(
 ) -> None:
     topic = app_of(tmp_path).topic("visits", acks=False, value_serializer=serializer)
     assert Host(topic.stream())._bytes(value, raw) == read
+
+
+# ---------------------------------------------------------------- the app's consumer
+
+
+class Consumer:
+    """What the stage asks of the app's consumer; ``level`` is what its fetcher reads."""
+
+    def __init__(self, level: object = 0) -> None:
+        fetcher = SimpleNamespace(_isolation_level=level, _pending_tasks=set())
+        self._thread = SimpleNamespace(_consumer=SimpleNamespace(_fetcher=fetcher))
+        self._paused_partitions: set[TP] = set()
+        self.did: list[tuple[str, Any]] = []
+
+    def assignment(self) -> set[TP]:
+        return {TP("visits", 0)}
+
+    def pause_partitions(self, places: set[TP]) -> None:
+        self.did.append(("pause", places))
+
+    def resume_partitions(self, places: set[TP]) -> None:
+        self.did.append(("resume", places))
+
+    async def seek_wait(self, offsets: dict[TP, int]) -> None:
+        self.did.append(("seek", offsets))
+
+
+def host_of(folder: Path, consumer: Consumer) -> Host:
+    host = Host(app_of(folder).topic("visits", acks=False).stream())
+    host.app = SimpleNamespace(consumer=consumer, rebalancing=False, rebalancing_count=1)
+    return host
+
+
+@pytest.mark.parametrize("level", [None, "read_committed", 7])
+async def test_a_client_that_cannot_be_told_to_read_committed_records_is_refused(tmp_path: Path, level: object) -> None:
+    consumer = Consumer(level)
+    with pytest.raises(ConfigError, match="cannot be told"):
+        await host_of(tmp_path, consumer).read_committed()
+    del consumer._thread._consumer._fetcher._isolation_level
+    with pytest.raises(ConfigError, match="cannot be told"):
+        await host_of(tmp_path, consumer).read_committed()
+
+
+async def test_records_that_were_fetched_before_the_stage_began_are_in_doubt(tmp_path: Path) -> None:
+    consumer = Consumer()
+    host = host_of(tmp_path, consumer)
+    assert await host.read_committed()
+    assert consumer._thread._consumer._fetcher._isolation_level == READ_COMMITTED
+    assert not await host.read_committed()
+
+
+async def test_a_consumer_is_sent_back_unless_the_app_has_paused_it_or_rebalances(tmp_path: Path) -> None:
+    consumer, place = Consumer(), TP("visits", 0)
+    host = host_of(tmp_path, consumer)
+    await host.rewind(0, 7)
+    assert consumer.did == [("pause", {place}), ("seek", {place: 7}), ("resume", {place})]
+    consumer.did.clear()
+    # While it reads its tables again it keeps all partitions paused; resuming one would let records pass too early.
+    consumer._paused_partitions.add(place)
+    await host.rewind(0, 7)
+    consumer._paused_partitions.clear()
+    host.app.rebalancing = True
+    await host.rewind(0, 7)
+    await host.rewind(1, 7)
+    assert consumer.did == []
+
+
+async def test_a_new_assignment_ends_the_lanes_of_the_one_before(tmp_path: Path) -> None:
+    stream = app_of(tmp_path).topic("visits", acks=False).stream()
+    clusters = anonymize(stream, policy_file(tmp_path))
+    host: Any = host_of(tmp_path, Consumer())
+    host.check_acks = lambda: None
+    keeper, order = Keeper(clusters._plan, host, None, publishes=False), list[object]()
+
+    async def end(_: float) -> bool:
+        order.append(keeper._assigned.is_set())
+        return True
+
+    keeper._hosted = cast("Any", SimpleNamespace(end=end))
+    keeper._assigned.set()
+    await keeper._accept({0, 1})
+    assert order == [False], "its lanes go on with an assignment that is no more"
+    assert keeper._assigned.is_set()
 
 
 # ---------------------------------------------------------------- the desk

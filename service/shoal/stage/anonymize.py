@@ -35,6 +35,8 @@ class Clusters:
 
     async def __anext__(self) -> Cluster:
         if self._keeper is None:
+            if self._host.is_ending:
+                raise StopAsyncIteration
             try:
                 await self._take_over()
             except ConfigError as error:

@@ -7,6 +7,7 @@ our own, and whether anything is missing by a reader of our own. What breaks her
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any
@@ -24,8 +25,9 @@ __all__ = ["INTERNALS", "Host"]
 
 INTERNALS = (
     "stream.channel, .concurrency_index, .current_event, ._processors, .combined, .join_strategy",
-    "channel.topics, .acks, .pattern, .value_serializer, .queue.put, .on_key_decode_error, .on_value_decode_error",
-    "app.create_event, .topics.acks_enabled_for, .consumer.assignment, .rebalancing, .rebalancing_count",
+    "channel.topics, .acks, .pattern, .value_serializer, .on_key_decode_error, .on_value_decode_error",
+    "channel.queue.put, .empty, .get_nowait: what was decoded, and errors that stand for what was not",
+    "app.create_event, .should_stop, .topics.acks_enabled_for, .consumer.assignment, .rebalancing, .rebalancing_count",
     "app.on_partitions_assigned and .on_partitions_revoked: awaited, with the whole assignment",
     "app.on_rebalance_complete: awaited before the flow resumes; .on_before_shutdown: before agents are cancelled",
     "app.consumer.pause_partitions, .resume_partitions, .seek_wait, ._paused_partitions",
@@ -69,10 +71,23 @@ class Host:
         self.topic = str(topics[0])
         self._channel = channel
         self._check()
-        # Before anything comes: Faust's own handlers would throw it away, and say so with a traceback.
+        # Faust's own handlers would throw it away, and say so with a traceback.
         channel.on_key_decode_error = channel.on_value_decode_error = self._pass_on
+        self._forget_what_came()
         self._serializer = channel.value_serializer or self.app.conf.value_serializer
         self._signals: list[tuple[Any, Any]] = []
+
+    def _forget_what_came(self) -> None:
+        """Throw away what the channel holds: it went by Faust's handlers, as an error maybe; it is asked for again."""
+        queue = self._channel.queue
+        while not queue.empty():
+            with contextlib.suppress(Exception):
+                queue.get_nowait()
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the app ends: Faust starts an agent again that has failed, even then."""
+        return bool(self.app.should_stop)
 
     @property
     def group(self) -> str:

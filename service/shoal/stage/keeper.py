@@ -123,7 +123,7 @@ class Keeper:
         await self._leave()
         try:
             self._host.check_acks()
-            await self._host.read_committed()
+            self._is_doubtful |= await self._host.read_committed()
         except ShoalError as error:
             self._fail(error)
             return
