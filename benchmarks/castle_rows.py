@@ -8,10 +8,11 @@ import time
 import numpy as np
 from castle import CENTROIDS, MIDPOINTS, castle_flows
 from flow import Flow, mean_flow, run_rule
-from loss import BY_K, rule_of
+from loss import AUTO
 from numpy_twin import nearest_numpy
 from part import Part, Promise
 from shoal.kernel.arrays import Float64Matrix
+from shoal.policy import chosen_rule
 from streams import streams
 
 __all__ = ["castle_part"]
@@ -31,8 +32,8 @@ def castle_part() -> Part:
     began = time.monotonic()
     cells = {(name, k, delta): _cell(seeds, k, delta) for name, seeds in streams(SEEDS) for k, delta in SETTINGS}
     minutes = (time.monotonic() - began) / 60
-    fewer = [cell[0].mse / cell[2][rule_of(BY_K, key[1])].mse for key, cell in cells.items()]
-    means = [cell[1].mse / cell[2][rule_of(BY_K, key[1])].mse for key, cell in cells.items()]
+    fewer = [cell[0].mse / cell[2][chosen_rule(AUTO, key[1])].mse for key, cell in cells.items()]
+    means = [cell[1].mse / cell[2][chosen_rule(AUTO, key[1])].mse for key, cell in cells.items()]
     less, less_by_means = (float(np.exp(np.log(found).mean())) for found in (fewer, means))
     tried = ", ".join(f"{share:g}" for share in SHARES)
     return Part(
@@ -53,7 +54,7 @@ def castle_part() -> Part:
             "|---|---|---|---|---|---|---|---|---|---|---|",
             *(_line(*key, cell) for key, cell in cells.items()),
             "",
-            f"Geometric mean of CASTLE's loss over that of `{BY_K}`: **{less:.2f}** with middles,",
+            f"Geometric mean of CASTLE's loss over that of `{AUTO}`: **{less:.2f}** with middles,",
             f"{less_by_means:.2f} with means.",
             "",
         ],

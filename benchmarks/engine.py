@@ -6,7 +6,6 @@ import time
 from statistics import median
 
 import numpy as np
-from loss import BY_K, rule_of
 from numpy.typing import NDArray
 from numpy_twin import nearest_numpy
 from shoal import StreamAggregator
@@ -48,13 +47,13 @@ def engine_rows() -> list[Speeds]:
     rows = []
     for delta, m, k in ((100, 5, 5), (100, 5, 10), (100, 2, 10), (1000, 5, 10)):
         few, many = random.random((20_000, m)), random.random((200_000, m))
-        _partitioner(few, k, delta, rule_of(BY_K, k))
+        _partitioner(few, k, delta, "auto")
         rounds = [
             (
                 _numpy(few, k, delta),
                 _partitioner(many, k, delta),
                 _aggregator(many, k, delta),
-                _partitioner(few, k, delta, rule_of(BY_K, k)),
+                _partitioner(few, k, delta, "auto"),
             )
             for _ in range(ROUNDS)
         ]

@@ -11,17 +11,17 @@ import numpy as np
 from flow import run_rule
 from part import Part, Promise
 from shoal.kernel.arrays import Float64Matrix
+from shoal.policy import chosen_rule
 from streams import MOST, other_streams, streams
 
-__all__ = ["BY_K", "Row", "loss_part", "loss_rows", "rule_of", "summary"]
+__all__ = ["AUTO", "Row", "loss_part", "loss_rows", "summary"]
 
-BY_K = "by k"
-"""Block from k = 7 on, awo below."""
-RULES = ("greedy", "awo", "block", BY_K)
+AUTO = "auto"
+RULES = ("greedy", "awo", "block", AUTO)
 SETTINGS = [(k, delta) for k in (3, 5, 10, 50) for delta in (100, 500, 2000)]
 SEEDS = 5
 MEAN, WORST, FEWER, WAITING = 0.82, 1.02, 0.001, 1.0
-"""Limits: geometric mean and worst of the losses of `by k`, share of records that nearest releases besides, delay."""
+"""Limits: geometric mean and worst of the losses of `auto`, share of records that nearest releases besides, delay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +51,7 @@ class Row:
     @property
     def is_even(self) -> bool:
         """Whether nearest released as many: it suppresses records that lie far off, and its loss is that of others."""
-        return -self.fewer[BY_K] <= FEWER
-
-
-def rule_of(name: str, k: int) -> str:
-    """Return the rule behind the name of a column."""
-    return name if name != BY_K else "block" if k >= 7 else "awo"
+        return -self.fewer[AUTO] <= FEWER
 
 
 def loss_rows() -> list[Row]:
@@ -76,7 +71,7 @@ def _every_stream() -> Iterator[tuple[str, bool, list[Float64Matrix]]]:
 
 def _row(name: str, is_other: bool, seeds: list[Float64Matrix], k: int, delta: int) -> Row:  # noqa: FBT001
     flows = {rule: [run_rule(values, k, delta, rule) for values in seeds] for rule in ("nearest", *RULES[:-1])}
-    flows[BY_K] = flows[rule_of(BY_K, k)]
+    flows[AUTO] = flows[chosen_rule(AUTO, k)]
     base = flows["nearest"]
     released = sum(one.released for one in base)
     return Row(
@@ -127,15 +122,15 @@ def loss_part() -> Part:
 
 def _promises(rows: list[Row], others: list[Row]) -> list[Promise]:
     return [
-        Promise("loss where nothing was chosen, mean", summary(others, BY_K)[0], MEAN, at_most=True),
+        Promise("loss where nothing was chosen, mean", summary(others, AUTO)[0], MEAN, at_most=True),
         Promise(
             "loss, worst setting of as many released",
-            max(row.ratios[BY_K] for row in rows if row.is_even),
+            max(row.ratios[AUTO] for row in rows if row.is_even),
             WORST,
             at_most=True,
         ),
-        Promise("loss of all, worst setting", max(row.of_all[BY_K] for row in rows), WORST, at_most=True),
-        Promise("released fewer than nearest, share", max(row.fewer[BY_K] for row in rows), FEWER, at_most=True),
+        Promise("loss of all, worst setting", max(row.of_all[AUTO] for row in rows), WORST, at_most=True),
+        Promise("released fewer than nearest, share", max(row.fewer[AUTO] for row in rows), FEWER, at_most=True),
         Promise("delay, share of delta", max(row.delay for row in rows), WAITING, at_most=True),
     ]
 
@@ -162,24 +157,24 @@ def _by_setting(rows: list[Row]) -> list[str]:
 
 def _accounts(rows: list[Row]) -> list[str]:
     lost = {rule: sum(row.suppressed[rule] for row in rows) for rule in ("nearest", *RULES)}
-    fewer = max(row.fewer[BY_K] for row in rows)
+    fewer = max(row.fewer[AUTO] for row in rows)
     uneven = [row for row in rows if not row.is_even]
     return [
         f"In {len(uneven)} of {len(rows)} settings `nearest` suppresses more than {FEWER:.1%} of the records besides,",
         "those that lie far off, and its loss is that of the others. With a suppressed record counted as if the",
-        f"mean of all had been released for it, `{BY_K}` has {_geometric([row.of_all[BY_K] for row in rows]):.2f} of",
-        f"its loss, at worst {max(row.of_all[BY_K] for row in rows):.2f}. These settings, as above and so counted:",
+        f"mean of all had been released for it, `{AUTO}` has {_geometric([row.of_all[AUTO] for row in rows]):.2f} of",
+        f"its loss, at worst {max(row.of_all[AUTO] for row in rows):.2f}. These settings, as above and so counted:",
         "",
-        f"| stream | k | δ | suppressed by `nearest` | by `{BY_K}` | loss | of all |",
+        f"| stream | k | δ | suppressed by `nearest` | by `{AUTO}` | loss | of all |",
         "|---|---|---|---|---|---|---|",
         *(
-            f"| {row.stream} | {row.k} | {row.delta} | {row.suppressed['nearest']:,} | {row.suppressed[BY_K]:,} "
-            f"| {row.ratios[BY_K]:.2f} | {row.of_all[BY_K]:.2f} |"
+            f"| {row.stream} | {row.k} | {row.delta} | {row.suppressed['nearest']:,} | {row.suppressed[AUTO]:,} "
+            f"| {row.ratios[AUTO]:.2f} | {row.of_all[AUTO]:.2f} |"
             for row in uneven
         ),
         "",
         "Suppressed, all streams: " + ", ".join(f"{rule} {count:,}" for rule, count in lost.items()) + ".",
-        f"`{BY_K}` released at worst {max(fewer, 0.0):.2%} fewer records than `nearest`; nobody waited for",
+        f"`{AUTO}` released at worst {max(fewer, 0.0):.2%} fewer records than `nearest`; nobody waited for",
         "more than δ.",
         "",
     ]

@@ -9,12 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 from flow import Clusters, Flow, flow_of, mean_flow, run_rule
-from loss import BY_K, rule_of
+from loss import AUTO
 from papers.common import Curve, Figure, Panel
 from papers.figures import draw
 from part import Part, Promise
 from shoal import microaggregate
 from shoal.kernel.arrays import Float64Matrix
+from shoal.policy import chosen_rule
 from streams import streams
 
 __all__ = ["at_span", "order_part"]
@@ -104,7 +105,7 @@ def order_part() -> Part:
     for name, about in zip(DRAWN, ("order-file", "order-shuffled"), strict=True):
         draw(_figure(about, sweeps[name]), FIGURES, "")
     draw(_ratios_figure(lines), FIGURES, "")
-    chosen = rule_of(BY_K, K)
+    chosen = chosen_rule(AUTO, K)
     census = [line for line in lines if line.stream.startswith("Census")]
     return Part(
         [
@@ -112,7 +113,7 @@ def order_part() -> Part:
             "",
             f"k = {K}, δ = {DELTA}, {SEEDS} seeds; {len(WEIGHTS)} weights of the position from 0 to {WEIGHTS[-1]}.",
             "What a rule loses over what Algorithm 3 loses at the same mean excess span: its points as they are, those",
-            f"of the other rule joined (`benchmarks/order.py`). `{BY_K}` is `{chosen}`.",
+            f"of the other rule joined (`benchmarks/order.py`). `{AUTO}` is `{chosen}`.",
             f"It took {minutes:.0f} minutes.",
             "",
             *(row for line in lines for row in _table(line)),
