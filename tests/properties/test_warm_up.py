@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from itertools import product
 
 import pytest
+from shoal.engine.rules import INDEXED_FROM
 
 pytestmark = pytest.mark.property
 
@@ -34,8 +36,9 @@ print(len(before) > 0, released > 10, *sorted(compiled() - before), sep=chr(10))
 """
 
 
-@pytest.mark.parametrize("delta", [100, 700])
-@pytest.mark.parametrize("rule", ["nearest", "greedy", "awo", "block"])
+@pytest.mark.parametrize(
+    ("rule", "delta"), [*product(["nearest", "greedy", "awo", "block"], [100, 700]), ("nearest", 2 * INDEXED_FROM)]
+)
 def test_no_record_waits_for_a_compiler(rule: str, delta: int) -> None:
     for position in ("0", "0.001"):
         command = [sys.executable, "-c", PROGRAM, rule, str(delta), position]

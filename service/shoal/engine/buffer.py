@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from shoal.errors import ParameterError
 from shoal.kernel.arrays import Float64Matrix, Int64Matrix, Int64Vector
-from shoal.kernel.held import HEAD, TAIL, Held, empty_held
+from shoal.kernel.held import EPOCH, GAPS, HEAD, TAIL, Held, empty_held
 
 __all__ = ["Block", "Border", "Buffer", "Names", "as_array"]
 
@@ -56,30 +56,36 @@ class Buffer:
     held : Held
         The arrays that the kernels work on.
     capacity : int
-        ``delta + 1`` and a slice.
+        ``delta + 1`` and a slice, or half of delta: the more room, the more seldom all are moved to the front.
     """
 
     def __init__(self, delta: int, dimensions: int, columns: int, amounts: int = 0) -> None:
-        self.capacity = delta + 1 + SLICE
+        self.capacity = delta + 1 + max(SLICE, delta // 2)
         self.held: Held = empty_held(self.capacity, dimensions, columns, amounts)
 
     def __len__(self) -> int:
-        return int(self.held.line[TAIL] - self.held.line[HEAD])
+        return int(self.held.line[TAIL] - self.held.line[HEAD] - self.held.gaps[GAPS])
 
     def positions(self) -> Int64Vector:
         """Return a copy of the held positions, ascending."""
-        return self.held.positions[self.held.line[HEAD] : self.held.line[TAIL]].copy()
+        return self.held.positions[self._places()]
 
     def subjects(self) -> Int64Vector:
         """Return a copy of the held records' subjects."""
-        return self.held.subjects[self.held.line[HEAD] : self.held.line[TAIL]].copy()
+        return self.held.subjects[self._places()]
+
+    def _places(self, arriving: int = 0) -> Int64Vector:
+        """Return where records stand, ``arriving`` ones behind the held ones too."""
+        head, end = int(self.held.line[HEAD]), int(self.held.line[TAIL]) + arriving
+        places: Int64Vector = np.flatnonzero(~self.held.gone[head:end])
+        return places + head
 
     def stage(self, block: Block, start: int) -> int:
         """Lay the next slice of a block behind the held records, not yet one of them; return its length."""
         stop = min(start + SLICE, len(block.positions))
         count = stop - start
         if self.held.line[TAIL] + count > self.capacity:
-            self._move_to_front()
+            self.move_to_front()
         tail = self.held.line[TAIL]
         room = slice(tail, tail + count)
         self.held.coordinates[:, room] = block.coordinates[start:stop].T
@@ -89,12 +95,15 @@ class Buffer:
         self.held.amounts[:, room] = block.amounts[start:stop].T
         return count
 
-    def _move_to_front(self) -> None:
-        head, tail = self.held.line[HEAD], self.held.line[TAIL]
-        held = self.held
+    def move_to_front(self, arriving: int = 0) -> None:
+        """Close all gaps; ``arriving`` records of a slice stay behind the held ones. Places are others afterwards."""
+        held, places = self.held, self._places(arriving)
         for array in (held.coordinates, held.positions, held.subjects, held.marks, held.amounts):
-            array[..., : tail - head] = array[..., head:tail].copy()
-        self.held.line[:] = 0, tail - head
+            array[..., : len(places)] = array[..., places]
+        held.gone[:] = False
+        held.line[:] = 0, len(places) - arriving
+        held.gaps[GAPS] = 0
+        held.gaps[EPOCH] += 1
 
 
 class Border:

@@ -14,6 +14,9 @@ from shoal.kernel.recount import Ledger, Promise
 
 __all__ = ["Guarantee"]
 
+LEAST = 4096
+"""Room in the ledger, in records: those who have left are forgotten together when it is full."""
+
 
 class Guarantee:
     """Keeps its own ledger of who is held, and lets decisions pass only if they keep the promise.
@@ -34,15 +37,15 @@ class Guarantee:
     Guarantees: a sealed cluster has at least k subjects, none above its share and none that stands out; every record
     leaves once; none was overdue when a record arrived after it, and none is overdue now. Where positions have no gaps
     this means: no delay above delta. After a violation everything is refused.
-    Cost: O(held + block + decided log held) per call.
+    Cost: O(block + decided) per call on average, O(log held) more per decided record where positions have gaps.
     """
 
     def __init__(self, k: int, delta: int, max_share: float, dominance: Dominance = NO_DOMINANCE) -> None:
         self._dominance = dominance
-        self._amounts = np.zeros((0, len(dominance.references)))
         self._promise = Promise(k, delta, max_share)
-        self._positions = np.zeros(0, np.int64)
-        self._subjects = np.zeros(0, np.int64)
+        self._amounts = np.zeros((0, len(dominance.references)))
+        self._ledger = _empty_ledger(0)
+        self._filled = 0
         self._arrivals = np.full(1, -1, np.int64)
         self._broken = False
         self.seal(empty_outcome(0))  # compiles here, not while the first records wait
@@ -57,10 +60,15 @@ class Guarantee:
         """
         if self._broken:
             raise GuaranteeError("a guarantee was broken before: this stream is closed")
-        self._positions = np.concatenate((self._positions, positions))
-        self._subjects = np.concatenate((self._subjects, subjects))
+        end = self._filled + len(positions)
+        if end > len(self._ledger.gone):
+            self._make_room(len(positions))
+            end = self._filled + len(positions)
+        self._ledger.positions[self._filled : end] = positions
+        self._ledger.subjects[self._filled : end] = subjects
         if amounts is not None and amounts.shape[1]:
-            self._amounts = np.concatenate((self._amounts, amounts))
+            self._amounts[self._filled : end] = amounts
+        self._filled = end
         self._arrivals = np.concatenate((self._arrivals[-1:], positions))
 
     def seal(self, outcome: Outcome) -> Int64Matrix:
@@ -81,10 +89,11 @@ class Guarantee:
         """
         self._broken = True  # until proven otherwise
         balanced = self._is_balanced(outcome)
-        ledger = Ledger(self._positions, self._subjects, np.zeros(len(self._positions), np.bool_))
+        positions, subjects, gone, first = self._ledger
+        ledger = Ledger(positions[: self._filled], subjects[: self._filled], gone[: self._filled], first)
         counted = np.empty((2, outcome.clusters.shape[1]), np.int64)
         owners = np.empty(outcome.positions.size + outcome.suppressed.shape[1], np.int64)
-        verdict, stay = recount.examine(ledger, self._arrivals, outcome, self._promise, counted, owners)
+        verdict = recount.examine(ledger, self._arrivals, outcome, self._promise, counted, owners)
         if verdict == recount.UNKNOWN:
             raise AnonymityViolation("a record that is not held was about to leave")
         if verdict == recount.TOO_FEW:
@@ -95,19 +104,31 @@ class Guarantee:
             raise DelayViolation(f"a record was held for more than {self._promise.delta} positions")
         if not balanced:
             raise AnonymityViolation("a cluster in which one contribution stands out was about to leave")
-        if self._dominance.share:
-            self._amounts = self._amounts[~ledger.gone]
-        self._positions, self._subjects = self._positions[:stay], self._subjects[:stay]
         self._broken = False
         return counted
+
+    def _make_room(self, arriving: int) -> None:
+        """Forget who has left, and take as much room again as what is left and arrives needs."""
+        left = np.flatnonzero(~self._ledger.gone[: self._filled])
+        ledger = _empty_ledger(max(2 * (len(left) + arriving), LEAST))
+        amounts = np.zeros((len(ledger.gone), self._amounts.shape[1]))
+        for new, old in ((ledger.positions, self._ledger.positions), (ledger.subjects, self._ledger.subjects)):
+            new[: len(left)] = old[left]
+        amounts[: len(left)] = self._amounts[left]
+        self._ledger, self._amounts, self._filled = ledger, amounts, len(left)
 
     def _is_balanced(self, outcome: Outcome) -> bool:
         """Whether nobody's contribution stands out in any cluster; of records that are not held it says nothing."""
         if not self._dominance.share:
             return True
         for positions in np.split(outcome.positions, outcome.clusters[END, :-1]):
-            places = np.searchsorted(self._positions, positions)
-            places = places[places < len(self._positions)]
-            if len(places) and is_dominated(self._dominance, self._amounts[places], self._subjects[places]):
+            places = np.searchsorted(self._ledger.positions[: self._filled], positions)
+            places = places[places < self._filled]
+            if len(places) and is_dominated(self._dominance, self._amounts[places], self._ledger.subjects[places]):
                 return False
         return True
+
+
+def _empty_ledger(room: int) -> Ledger:
+    positions, subjects, first = np.zeros(room, np.int64), np.zeros(room, np.int64), np.zeros(1, np.int64)
+    return Ledger(positions, subjects, np.zeros(room, np.bool_), first)

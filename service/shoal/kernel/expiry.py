@@ -12,7 +12,7 @@ from shoal.kernel.dominance import Dominance
 from shoal.kernel.held import HEAD, TAIL, Held
 from shoal.kernel.jit import njit_in_place
 from shoal.kernel.steering import Target
-from shoal.kernel.subjects import Numbering, count_up_to, empty_numbering
+from shoal.kernel.subjects import Numbering, clear, empty_numbering, number
 
 __all__ = ["Demand", "Scratch", "advance", "due", "empty_scratch", "is_populated", "measure", "measure_from"]
 
@@ -91,8 +91,12 @@ def is_populated(held: Held, scratch: Scratch, demand: Demand) -> bool:
     """Whether as many subjects are held as a clock or the end of the stream needs to let them go."""
     if demand.population == 0:
         return True
-    subjects = held.subjects[held.line[HEAD] : held.line[TAIL]]
-    return bool(count_up_to(scratch.numbering, subjects, demand.population) >= demand.population)
+    for place in range(held.line[HEAD], held.line[TAIL]):
+        if not held.gone[place] and number(scratch.numbering, held.subjects[place]) + 1 >= demand.population:
+            break
+    counted = scratch.numbering.size[0]
+    clear(scratch.numbering)
+    return bool(counted >= demand.population)
 
 
 @njit_in_place

@@ -1,7 +1,8 @@
 """The held records as arrays, and the decisions as arrays: what every rule kernel reads and writes.
 
 Held records stand oldest first in ``[line[HEAD], line[TAIL])`` of every array, without gaps; a block that arrives
-is laid behind them, and the kernel moves ``TAIL`` over it record by record.
+is laid behind them, and the kernel moves ``TAIL`` over it record by record. Where an index finds them (`cells`), those
+who have left stay in their places as gaps, until `Buffer` moves all to the front.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoal.kernel.arrays import Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
+from shoal.kernel.arrays import BoolVector, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
 from shoal.kernel.jit import njit_in_place
 
 __all__ = [
@@ -20,7 +21,9 @@ __all__ = [
     "CAUSE",
     "CLUSTERS",
     "END",
+    "EPOCH",
     "FLUSHED",
+    "GAPS",
     "HEAD",
     "NEWEST",
     "NOT_DUE",
@@ -34,11 +37,14 @@ __all__ = [
     "due",
     "empty_held",
     "empty_outcome",
+    "leave_gaps",
     "release",
     "suppress",
+    "suppress_leaving_a_gap",
 ]
 
 HEAD, TAIL = 0, 1
+GAPS, EPOCH = 0, 1
 CLUSTERS, RELEASED, SUPPRESSED = 0, 1, 2
 """Places in `Outcome.counts`."""
 END = POSITION = 0
@@ -59,7 +65,9 @@ class Held(NamedTuple):
 
     ``coordinates`` (d, capacity) and ``amounts`` (a, capacity) float64; ``positions`` and ``subjects`` (capacity,);
     ``marks`` (C, capacity);
-    ``line`` (2,) head and tail; ``latest`` (C,) marks of the last arrival, which may have left already;
+    ``line`` (2,) head and tail; ``gone`` (capacity,) who left and is a gap; ``gaps`` (2,): how many are between head
+    and tail, and how often places were given anew; ``latest`` (C,) marks of the last arrival, which may have left
+    already;
     ``staying``, ``moved_numbers``, ``moved_coordinates`` (capacity,) scratch.
     """
 
@@ -69,6 +77,8 @@ class Held(NamedTuple):
     subjects: Int64Vector
     marks: Int64Matrix
     line: Int64Vector
+    gone: BoolVector
+    gaps: Int64Vector
     latest: Int64Vector
     staying: Int64Vector
     moved_numbers: Int64Vector
@@ -98,6 +108,8 @@ def empty_held(capacity: int, dimensions: int, columns: int, amounts: int = 0) -
         subjects=np.zeros(capacity, np.int64),
         marks=np.zeros((columns, capacity), np.int64),
         line=np.zeros(2, np.int64),
+        gone=np.zeros(capacity, np.bool_),
+        gaps=np.zeros(2, np.int64),
         latest=np.zeros(columns, np.int64),
         staying=np.zeros(capacity, np.int64),
         moved_numbers=np.zeros(capacity, np.int64),
@@ -157,6 +169,39 @@ def suppress(held: Held, outcome: Outcome, newest: int, cause: int) -> None:
 @njit_in_place
 def release(held: Held, outcome: Outcome, members: Int64Vector, newest: int, cause: int) -> None:
     """Write a cluster down and forget its members, given by their ascending distance from the head."""
+    _write_down(held, outcome, members, newest, cause)
+    _forget(held, members)
+
+
+@njit_in_place
+def leave_gaps(held: Held, outcome: Outcome, members: Int64Vector, newest: int, cause: int) -> None:
+    """Do as `release`, but leave the members in their places as gaps; the oldest held record is at the head again."""
+    _write_down(held, outcome, members, newest, cause)
+    for i in range(members.size):
+        held.gone[held.line[HEAD] + members[i]] = True
+    held.gaps[GAPS] += members.size
+    _pass_gaps(held)
+
+
+@njit_in_place
+def suppress_leaving_a_gap(held: Held, outcome: Outcome, newest: int, cause: int) -> None:
+    """Do as `suppress`, and bring the oldest held record to the head."""
+    held.gone[held.line[HEAD]] = True
+    suppress(held, outcome, newest, cause)
+    _pass_gaps(held)
+
+
+@njit_in_place
+def _pass_gaps(held: Held) -> None:
+    head, tail = held.line[HEAD], held.line[TAIL]
+    while head < tail and held.gone[head]:
+        held.gaps[GAPS] -= 1
+        head += 1
+    held.line[HEAD] = head
+
+
+@njit_in_place
+def _write_down(held: Held, outcome: Outcome, members: Int64Vector, newest: int, cause: int) -> None:
     head, index, start = held.line[HEAD], outcome.counts[CLUSTERS], outcome.counts[RELEASED]
     positions = held.positions[head:]
     for i in range(members.size):
@@ -166,7 +211,6 @@ def release(held: Held, outcome: Outcome, members: Int64Vector, newest: int, cau
     outcome.clusters[NEWEST, index] = newest
     outcome.counts[CLUSTERS] = index + 1
     outcome.counts[RELEASED] = start + members.size
-    _forget(held, members)
 
 
 @njit_in_place

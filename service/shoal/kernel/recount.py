@@ -18,11 +18,15 @@ SHARE_TOLERANCE = 1e-9
 
 
 class Ledger(NamedTuple):
-    """Who is held, by ascending position: ``positions``, ``subjects``, and ``gone`` for those that leave now."""
+    """Who is held, by ascending position: ``positions``, ``subjects``, and ``gone`` for those who have left.
+
+    ``first`` (1,) is the place of the oldest who has not, or behind all.
+    """
 
     positions: Int64Vector
     subjects: Int64Vector
     gone: BoolVector
+    first: Int64Vector
 
 
 class Promise(NamedTuple):
@@ -41,30 +45,30 @@ def examine(
     promise: Promise,
     counted: Int64Matrix,
     owners: Int64Vector,
-) -> tuple[int, int]:
-    """Check decisions; return the verdict, and how many records stay, which then stand in front in the ledger.
+) -> int:
+    """Check decisions and strike who leaves from the ledger; return the verdict.
 
     ``arrivals`` are the positions of the block and the one before it. Writes the subjects of each cluster and the
     records of its heaviest one to the rows of ``counted`` (2, G); ``owners`` (E,) is scratch.
     """
     if not _settle(ledger, outcome.suppressed[POSITION], owners) or not _settle(ledger, outcome.positions, owners):
-        return UNKNOWN, 0
+        return UNKNOWN
     ends, start = outcome.clusters[END], 0
     for cluster in range(ends.size):
         subjects, heaviest = _count_subjects(owners[start : ends[cluster]])
         counted[0, cluster], counted[1, cluster] = subjects, heaviest
         if subjects < promise.k:
-            return TOO_FEW, 0
+            return TOO_FEW
         if heaviest > promise.max_share * (ends[cluster] - start) + SHARE_TOLERANCE:
-            return TOO_MUCH, 0
+            return TOO_MUCH
         start = ends[cluster]
-    stay = _strike(ledger)
+    first = _oldest_left(ledger)
     overdue = (
         _is_overdue(outcome.positions, ends, outcome.clusters, arrivals, promise.delta)
         or _is_overdue(outcome.suppressed[POSITION], ends[:0], outcome.suppressed, arrivals, promise.delta)
-        or (stay > 0 and arrivals[arrivals.size - 1] - ledger.positions[0] >= promise.delta)
+        or (first < ledger.gone.size and arrivals[arrivals.size - 1] - ledger.positions[first] >= promise.delta)
     )
-    return (OVERDUE if overdue else KEPT), stay
+    return OVERDUE if overdue else KEPT
 
 
 @njit_in_place
@@ -100,14 +104,13 @@ def _place(positions: Int64Vector, wanted: int) -> int:
 
 
 @njit_in_place
-def _strike(ledger: Ledger) -> int:
-    """Bring what is not gone to the front, in order; return how many."""
-    positions, subjects, kept = ledger.positions, ledger.subjects, 0
-    for i in range(positions.size):
-        positions[kept] = positions[i]
-        subjects[kept] = subjects[i]
-        kept += not ledger.gone[i]
-    return kept
+def _oldest_left(ledger: Ledger) -> int:
+    """Move ``first`` to the oldest who has not left, and return it."""
+    first = ledger.first[0]
+    while first < ledger.gone.size and ledger.gone[first]:
+        first += 1
+    ledger.first[0] = first
+    return int(first)
 
 
 @njit_in_place

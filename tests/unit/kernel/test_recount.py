@@ -28,10 +28,10 @@ def verdict(
     decided: Outcome, subjects: list[int], positions: list[int] | None = None, delta: int = 6, max_share: float = 0.5
 ) -> int:
     held = np.array(positions if positions is not None else range(len(subjects)), np.int64)
-    ledger = Ledger(held, np.array(subjects, np.int64), np.zeros(len(held), np.bool_))
+    ledger = Ledger(held, np.array(subjects, np.int64), np.zeros(len(held), np.bool_), np.zeros(1, np.int64))
     counted, owners = np.zeros((2, decided.clusters.shape[1]), np.int64), np.zeros(50, np.int64)
     arrivals = np.arange(-1, 7)
-    return examine(ledger, arrivals, decided, Promise(2, delta, max_share), counted, owners)[0]
+    return examine(ledger, arrivals, decided, Promise(2, delta, max_share), counted, owners)
 
 
 def test_a_promise_that_is_kept() -> None:
@@ -87,7 +87,7 @@ def test_a_large_cluster_is_counted_like_a_small_one() -> None:
     random = np.random.default_rng(3)
     subjects = random.integers(0, 9, 40)
     times = [times for times in np.bincount(subjects).tolist() if times]
-    ledger = Ledger(np.arange(40), subjects, np.zeros(40, np.bool_))
+    ledger = Ledger(np.arange(40), subjects, np.zeros(40, np.bool_), np.zeros(1, np.int64))
     counted = np.zeros((2, 1), np.int64)
     decided = outcome([list(range(40))], [])
     examine(ledger, np.arange(-1, 7), decided, Promise(2, 100, 1.0), counted, np.zeros(40, np.int64))

@@ -17,7 +17,19 @@ import numpy as np
 from shoal.kernel.arrays import Float64Cube, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
 from shoal.kernel.jit import njit, njit_in_place
 
-__all__ = ["ANY", "LOWEST", "Found", "Tree", "build", "empty_found", "farthest", "is_left", "nearest", "remove"]
+__all__ = [
+    "ANY",
+    "LOWEST",
+    "Found",
+    "Tree",
+    "build",
+    "empty_found",
+    "farthest",
+    "halve",
+    "is_left",
+    "nearest",
+    "remove",
+]
 
 NOBODY = np.iinfo(np.int64).max
 SEEN = 512
@@ -74,7 +86,7 @@ def build(values: Float64Matrix, width: int) -> Tree:
         for node in range(1 << level):
             start, end = (node * n) >> level, ((node + 1) * n) >> level
             middle = ((2 * node + 1) * n) >> (level + 1)
-            _halve(values, order, keys, start, end, middle)
+            halve(values, order, keys, start, end, middle)
     room = ((n - 1) >> depth) + 1
     tree = Tree(
         np.zeros((leaves, d, room)),
@@ -115,8 +127,11 @@ def _widest(values: Float64Matrix, order: Int64Vector, start: int, end: int) -> 
 
 
 @njit
-def _halve(values: Float64Matrix, order: Int64Vector, keys: Float64Vector, start: int, end: int, middle: int) -> None:
-    """Bring what is lower in the widest attribute before ``middle`` (selection by partition)."""
+def halve(values: Float64Matrix, order: Int64Vector, keys: Float64Vector, start: int, end: int, middle: int) -> int:
+    """Bring what is lower in the widest attribute before ``middle`` (selection by partition); return the attribute.
+
+    ``keys`` are the values of that attribute afterwards, in the new order.
+    """
     j = _widest(values, order, start, end)
     for x in range(start, end):
         keys[x] = values[order[x], j]
@@ -128,13 +143,14 @@ def _halve(values: Float64Matrix, order: Int64Vector, keys: Float64Vector, start
         if cut == first:  # nothing is lower
             cut = _bring_forward(order, keys, first, last, np.nextafter(pivot, np.inf))
             if cut >= middle:
-                return
+                return j
         if cut > middle:
             last = cut
         elif cut < middle:
             first = cut
         else:
-            return
+            return j
+    return j
 
 
 @njit_in_place

@@ -1,0 +1,144 @@
+"""Rule nearest through an index decides as it does by looking at everybody, whatever the records are like."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from oracle.naive import Entry, log_of
+from shoal.engine import Partitioner, rules
+from shoal.kernel.arrays import Float64Matrix, Int64Matrix, Int64Vector
+
+pytestmark = pytest.mark.property
+
+EVERYBODY = 1 << 40
+
+
+@pytest.fixture(autouse=True)
+def restless() -> Iterator[None]:
+    """Let an index be tried again with every block, though it cannot pay where so few are held."""
+    before = rules.INDEXED_FROM, rules.REST
+    rules.REST = 1
+    yield
+    rules.INDEXED_FROM, rules.REST = before
+
+
+def decided(
+    fewest: int,
+    k: int,
+    delta: int,
+    values: Float64Matrix,
+    subjects: Int64Vector | None = None,
+    *,
+    cuts: tuple[int, ...] = (),
+    position: float = 0.0,
+    max_share: float = 0.5,
+    positions: Int64Vector | None = None,
+    marks: Int64Matrix | None = None,
+    population: int = 0,
+) -> list[Entry]:
+    rules.INDEXED_FROM = fewest
+    stream = Partitioner(
+        k,
+        delta,
+        values.shape[1],
+        rule="nearest",
+        position=position,
+        max_share=max_share,
+        reach=() if marks is None else (delta // 2,) * marks.shape[1],
+        min_population=population,
+    )
+    ends = [*cuts, len(values)]
+    calls = []
+    for start, end in zip([0, *cuts], ends, strict=True):
+        part = slice(start, end)
+        calls.append(
+            stream.push(
+                values[part],
+                None if subjects is None else subjects[part],
+                None if positions is None else positions[part],
+                None if marks is None else marks[part],
+            )
+        )
+    return log_of([*calls, stream.flush()])
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> dict[str, Any]:
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n, d = draw(st.integers(30, 600)), draw(st.integers(1, 5))
+    k = draw(st.integers(2, 12))
+    delta = draw(st.integers(2 * k, 200))
+    shape = draw(st.sampled_from(["uniform", "tied", "one", "line", "drift", "huge", "tiny", "far"]))
+    values = random.random((n, d))
+    if shape == "tied":
+        values = random.integers(0, 3, (n, d)).astype(np.float64)
+    elif shape == "one":
+        values = np.ones((n, d))
+    elif shape == "line":
+        values[:] = values[:, :1]
+    elif shape == "drift":
+        values += np.arange(n)[:, None] * 0.05
+    elif shape == "huge":
+        values = random.choice([-1e300, 1e300, 2e300, 0.0], (n, d))
+    elif shape == "tiny":
+        values *= 1e-170
+    elif shape == "far":
+        values = random.standard_cauchy((n, d)) ** 3
+    people = draw(st.sampled_from([0, 3, 12, 60]))
+    subjects = np.where(random.random(n) < 0.5, 0, random.integers(0, people, n)) if people else None
+    gaps = draw(st.booleans())
+    cuts = np.cumsum(random.integers(1, draw(st.sampled_from([3, 30, 300])), n))
+    weight = draw(st.sampled_from([0.0, 1e-300, 1e-4, 0.01, 1.0, 1e200]))
+    clock = draw(st.booleans())
+    return {
+        "k": k,
+        "delta": delta,
+        "values": values,
+        "subjects": subjects,
+        "cuts": tuple(cuts[cuts < n].tolist()),
+        "position": weight,
+        "max_share": draw(st.sampled_from([0.5, 1.0, 1.0 / k])),
+        "positions": np.cumsum(random.integers(1, 9, n)) if gaps else None,
+        "marks": np.cumsum(random.integers(0, 4, (n, 1)), axis=0) if clock else None,
+        "population": draw(st.sampled_from([0, 5])),
+    }
+
+
+@given(streams())
+@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
+def test_an_index_changes_no_decision(stream: dict[str, Any]) -> None:
+    assert decided(stream["k"], **stream) == decided(EVERYBODY, **stream)
+
+
+@pytest.mark.parametrize("position", [0.0, 1e-4, 0.003])
+@pytest.mark.parametrize("d", [1, 2, 6])
+def test_nor_does_it_where_thousands_are_held(d: int, position: float) -> None:
+    values = np.random.default_rng(d).random((30_000, d))
+    values[::7] = values[3]  # many of the same
+    through = decided(1000, 10, 6000, values, cuts=(1, 5000, 12_345), position=position)
+    assert through == decided(EVERYBODY, 10, 6000, values, position=position)
+
+
+def test_nor_does_it_where_one_person_floods_the_stream() -> None:
+    random = np.random.default_rng(1)
+    values = random.random((20_000, 2))
+    subjects: NDArray[np.int64] = np.where(random.random(20_000) < 0.97, 0, random.integers(1, 5000, 20_000))
+    assert decided(500, 10, 4000, values, subjects) == decided(EVERYBODY, 10, 4000, values, subjects)
+
+
+def test_a_stream_that_is_read_again_from_the_middle_is_decided_on_alike() -> None:
+    values = np.random.default_rng(4).random((30_000, 2))
+    rules.INDEXED_FROM = 1000
+    whole = Partitioner(10, 6000, 2, rule="nearest")
+    whole.push(values[:15_000])
+    held = whole.held_positions()
+    again = Partitioner(10, 6000, 2, rule="nearest")
+    again.push(values[held], positions=held)
+    rest = np.arange(15_000, 30_000)
+    assert log_of([again.push(values[rest], positions=rest)]) == log_of([whole.push(values[rest], positions=rest)])
