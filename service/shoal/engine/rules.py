@@ -24,6 +24,8 @@ OFFERED = 4
 """Records of which awo takes the cheapest, in units of k: more cost time and gain a hundredth."""
 INDEXED_FROM = 4096
 """Held records from which on cells are faster than looking at all of them."""
+MOST_INDEXED = 16
+"""Coordinates up to which cells may be of use."""
 BUILDING = 160
 """What building cells costs for each record, in looks at one of many in a row."""
 REST = 1 << 16
@@ -237,13 +239,17 @@ def rule_faults(name: object, *, has_dominance: bool = False) -> list[str]:
 def make_rule(name: str, buffer: Buffer, demand: Demand) -> Rule:
     """Return the rule of a checked name."""
     chosen = chosen_rule(name, demand.k, has_dominance=demand.dominance.share > 0)
-    if chosen == "nearest" and demand.delta > INDEXED_FROM and demand.dominance.share == 0.0:
+    if chosen == "nearest" and demand.delta > INDEXED_FROM and _may_be_indexed(buffer, demand):
         return IndexedNearest(buffer, demand, INDEXED_FROM)
     if chosen == "nearest":
         return Nearest(buffer, demand)
     if chosen == "block":
         return BlockRule(buffer, demand)
     return Growth(buffer, demand, _pressure(demand.k) if chosen == "awo" else 0.0)
+
+
+def _may_be_indexed(buffer: Buffer, demand: Demand) -> bool:
+    return len(buffer.held.coordinates) <= MOST_INDEXED and demand.dominance.share == 0.0
 
 
 def _pressure(k: int) -> float:
