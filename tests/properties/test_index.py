@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from oracle.naive import Entry, log_of
 from shoal.engine import Partitioner, rules
+from shoal.engine.steer import TargetSpan
 from shoal.kernel.arrays import Float64Matrix, Int64Matrix, Int64Vector
 
 pytestmark = pytest.mark.property
@@ -36,7 +37,7 @@ def decided(
     subjects: Int64Vector | None = None,
     *,
     cuts: tuple[int, ...] = (),
-    position: float = 0.0,
+    position: float | TargetSpan = 0.0,
     max_share: float = 0.5,
     positions: Int64Vector | None = None,
     marks: Int64Matrix | None = None,
@@ -94,7 +95,7 @@ def streams(draw: st.DrawFn) -> dict[str, Any]:
     subjects = np.where(random.random(n) < 0.5, 0, random.integers(0, people, n)) if people else None
     gaps = draw(st.booleans())
     cuts = np.cumsum(random.integers(1, draw(st.sampled_from([3, 30, 300])), n))
-    weight = draw(st.sampled_from([0.0, 1e-300, 1e-4, 0.01, 1.0, 1e200]))
+    weight = draw(st.sampled_from([0.0, 1e-300, 1e-4, 0.01, 1.0, 1e200, TargetSpan(5.0)]))
     clock = draw(st.booleans())
     return {
         "k": k,
@@ -116,9 +117,9 @@ def test_an_index_changes_no_decision(stream: dict[str, Any]) -> None:
     assert decided(stream["k"], **stream) == decided(EVERYBODY, **stream)
 
 
-@pytest.mark.parametrize("position", [0.0, 1e-4, 0.003])
+@pytest.mark.parametrize("position", [0.0, 1e-4, 0.003, TargetSpan(500.0)])
 @pytest.mark.parametrize("d", [1, 2, 6])
-def test_nor_does_it_where_thousands_are_held(d: int, position: float) -> None:
+def test_nor_does_it_where_thousands_are_held(d: int, position: float | TargetSpan) -> None:
     values = np.random.default_rng(d).random((30_000, d))
     values[::7] = values[3]  # many of the same
     through = decided(1000, 10, 6000, values, cuts=(1, 5000, 12_345), position=position)

@@ -10,6 +10,7 @@ from shoal.kernel.held import EPOCH, GAPS, HEAD, TAIL, Held, Outcome
 from shoal.kernel.jit import njit_in_place
 from shoal.kernel.membership import cap, join
 from shoal.kernel.nearest import expire
+from shoal.kernel.steering import follow
 from shoal.kernel.subjects import clear
 
 __all__ = ["DEARER", "DONE", "NOT_BUILT", "TOO_DEAR", "by_scan", "expire_due"]
@@ -42,8 +43,10 @@ def expire_due(held: Held, scratch: Scratch, cells: Cells, outcome: Outcome, dem
         if DEARER * cells.state[LOOKED] > cells.state[SPARED] + PATIENCE * live:
             return TOO_DEAR
         enter_arrived(cells, held)
+        decided = outcome.counts[records.CLUSTERS]
         if not _expire(held, scratch, cells, outcome, demand, steps[1], cause, live):
             return TOO_DEAR
+        follow(demand.omega_p, demand.target, outcome, decided)
         cells.state[SPARED] += live
 
 
@@ -66,7 +69,7 @@ def _expire(
     subjects = held.subjects[head : held.line[TAIL]]
     while live > wanted:
         found = scratch.heap[:wanted]
-        find(cells, held, demand.omega_p, scratch.reached[:wanted], found)
+        find(cells, held, demand.omega_p[0], scratch.reached[:wanted], found)
         for i in range(wanted):
             found[i] -= head
         size, present = _gather(subjects, found, scratch, demand.k)
