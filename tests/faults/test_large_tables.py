@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytestmark = [pytest.mark.faults, pytest.mark.nightly]
+pytestmark = [pytest.mark.faults, pytest.mark.nightly, pytest.mark.timeout(1800)]
 
 RECORDS = 1_000_000
 MOST_BYTES = 1.5 * 2**30
@@ -53,7 +53,7 @@ def run(policy: Path, source: Path, out: Path) -> tuple[subprocess.CompletedProc
         "import resource, subprocess, sys; done = subprocess.run(sys.argv[1:], check=False); "
         "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss); sys.exit(done.returncode)"
     )
-    done = subprocess.run([sys.executable, "-c", measured, *command], capture_output=True, timeout=580, check=False)
+    done = subprocess.run([sys.executable, "-c", measured, *command], capture_output=True, timeout=1700, check=False)
     return done, float(done.stdout.split()[-1]) * (1 if sys.platform == "darwin" else 1024)
 
 
