@@ -35,13 +35,18 @@ class Customer:
     topic: Clerk
     draw: Random
     now: list[float]
+    policy: Policy | None = None
     seen: list[Cluster] = field(default_factory=list)
+    wanted: dict[int, int] = field(default_factory=dict)
     dealt: set[int] = field(default_factory=set)
 
     async def hand(self, cluster: Cluster) -> None:
         assert self.topic.is_marked, "a cluster was shown, and the commit does not say that one may have been"
         assert self.now[0] - self.topic.at_s < INTERVAL_S, "a cluster was shown by one who may have been replaced"
+        assert self.policy is not None
+        assert self.topic.commit.carries(self.policy.fingerprint), "shown under another policy than the commit says"
         self.seen.append(cluster)
+        self.wanted[cluster.number] = self.policy.k
         self.now[0] += self.draw.choice([0.0, 0.0, 0.01, 0.3])
         if self.draw.random() < 0.05:
             raise WithdrawnError("too slow")
@@ -61,8 +66,12 @@ class Clerk(Topic):
         return self.snapshot.shown
 
     @property
+    def commit(self) -> Commit:
+        return decode(self.offset[1], "t", 0, self.offset[0])
+
+    @property
     def snapshot(self) -> Snapshot:
-        return decode(self.offset[1], "t", 0, self.offset[0]).snapshot
+        return self.commit.snapshot
 
     async def publish(self, outbox: Any, watermark: int, metadata: str, at_ms: int) -> None:
         counted = decode(metadata, "t", 0, watermark).snapshot.clusters
@@ -72,12 +81,18 @@ class Clerk(Topic):
         self.at_s = self.now[0]
 
 
-async def live(policy: Policy, log: list[Message], topic: Clerk, customer: Customer) -> None:
+async def live(policies: list[Policy], log: list[Message], topic: Clerk, customer: Customer) -> int:
+    """Live until all is dealt with; return how often the policy was changed."""
     draw, now = customer.draw, topic.now
-    topic.offset = (0, encode(Commit(Snapshot(watermark=0, next_offset=0), policy.fingerprint, 1), "t", 0))
-    visible = 1
+    topic.offset = (0, encode(Commit(Snapshot(watermark=0, next_offset=0), policies[0].fingerprint, 1), "t", 0))
+    visible, changes = 1, 0
     while True:
-        commit = decode(topic.offset[1], "t", 0, topic.offset[0])
+        commit = topic.commit
+        (policy,) = [one for one in policies if commit.carries(one.fingerprint)]
+        if not commit.snapshot.shown and commit.snapshot.drain is None:  # else the start refuses another one
+            chosen = draw.choice([policy, *policies])
+            changes, policy = changes + (chosen is not policy), chosen
+        customer.policy = policy
         decoder, clock = JsonDecoder(policy), lambda: now[0]
         options: dict[str, Any] = {"hand": customer.hand, "end": log[visible - 1].offset + 1}
         lane = Lane("t", 0, policy, decoder, topic, commit, Metrics(), INTERVAL_S, now=clock, **options)
@@ -102,15 +117,15 @@ async def live(policy: Policy, log: list[Message], topic: Clerk, customer: Custo
             visible = min(len(log), visible + draw.randint(0, 9))
             continue
         assert not topic.is_marked, "everything was dealt with and committed"
-        return
+        return changes
 
 
 def live_and_judge(seed: int) -> Counter[str]:
     draw, now = Random(seed), [START_S + 100]
-    log, policy = random_log(draw), random_policy(draw)
+    log, policies = random_log(draw), [random_policy(draw), random_policy(draw)]
     topic = Clerk(plan=[draw.choice(["commit", "commit", "commit", "abort", "unknown"]) for _ in range(40)], now=now)
     topic.customer = customer = Customer(topic, draw, now)
-    asyncio.run(live(policy, log, topic, customer))
+    changes = asyncio.run(live(policies, log, topic, customer))
     first: dict[int, Cluster] = {}
     for cluster in customer.seen:
         assert first.setdefault(cluster.number, cluster) == cluster, "a cluster came again with other content"
@@ -119,8 +134,9 @@ def live_and_judge(seed: int) -> Counter[str]:
     fates += [reference.offset for outbox in topic.committed for reference in outbox.references]
     assert sorted(fates) == [message.offset for message in log], "an offset is lost or stands twice"
     people = {message.offset: json.loads(message.value)["who"] for message in log if message.value not in {None, b"{"}}
-    assert all(len({people[place] for place in cluster.places}) >= policy.k for cluster in first.values())
-    return Counter(clusters=len(first), repeats=len(customer.seen) - len(first))
+    for number, cluster in first.items():
+        assert len({people[place] for place in cluster.places}) >= customer.wanted[number]
+    return Counter(clusters=len(first), repeats=len(customer.seen) - len(first), changes=changes)
 
 
 def test_what_is_handed_over_again_is_the_same_and_no_commit_runs_ahead() -> None:
@@ -133,6 +149,7 @@ def test_what_is_handed_over_again_is_the_same_and_no_commit_runs_ahead() -> Non
             raise
     assert happened["clusters"] > 700
     assert happened["repeats"] > 200
+    assert happened["changes"] > 50
 
 
 async def test_an_idle_worker_that_was_replaced_hands_nothing_over() -> None:
@@ -142,7 +159,7 @@ async def test_an_idle_worker_that_was_replaced_hands_nothing_over() -> None:
         Message(i, round(START_S * 1000) + i, json.dumps({"who": i, "x": i % 100, "n": i}).encode()) for i in range(200)
     ]
     topic = Clerk(now=now)
-    topic.customer = customer = Customer(topic, draw, now)
+    topic.customer = customer = Customer(topic, draw, now, policy)
     begun = Commit(Snapshot(watermark=0, next_offset=0), policy.fingerprint, 1)
     topic.offset = (0, encode(begun, "t", 0))
     lane = Lane("t", 0, policy, JsonDecoder(policy), topic, begun, Metrics(), INTERVAL_S, lambda: now[0], hand=_pass)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -48,6 +49,10 @@ class Lane:
         hand: Callable[[Cluster], Awaitable[None]] | None = None,
         after: Callable[[list[Cluster]], None] | None = None,
     ) -> None:
+        if not commit.carries(policy.fingerprint):
+            # Work goes on from here under this policy: what is committed once more may not name the other one, whose
+            # course it does not take over.
+            commit = replace(commit, fingerprint=policy.fingerprint, snapshot=replace(commit.snapshot, course=b""))
         self.topic, self.partition = topic, partition
         self.progress = Progress.restore(commit.snapshot, commit.at + AHEAD_MS)
         self.cursor = commit.snapshot.watermark
@@ -65,9 +70,9 @@ class Lane:
         promised = policy.k if stream.is_ordered else 0
         reach = largest_span(stream.delta, BLOCK_RECORDS, Course.size(policy), promised)
         reunion = Reunion(state.promised, state.frontier)
-        # Another policy has another course: it begins anew.
-        course = state.course if commit.carries(policy.fingerprint) else b""
-        self._flow = Flow(policy, Encoder(policy), reach=reach, clusters=state.clusters, course=course, reunion=reunion)
+        self._flow = Flow(
+            policy, Encoder(policy), reach=reach, clusters=state.clusters, course=state.course, reunion=reunion
+        )
         self.progress.course = self._flow.course
         metrics.steer(topic, partition, self._flow.weight)
         # The client revokes partitions in a task of its own, while the loop may be in the middle of a block.
