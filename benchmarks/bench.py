@@ -26,7 +26,9 @@ from kafka_to_kafka import PARTITIONS, RECORDS, Speed, fill, measure_copy, measu
 from loss import loss_part
 from order import order_part
 from part import Part, Promise
+from people import people_part
 from sampling import sampled
+from shoal.policy import chosen_rule
 from static_sets import FASTER, LESS, about_static_sets, static_sets
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -106,8 +108,8 @@ def kafka_part() -> Part:
     lines = [
         "## Kafka to Kafka, exactly once, one process",
         "",
-        f"{RECORDS:,} JSON records of about 200 bytes, {PARTITIONS} partitions, 4 quasi-identifiers, k = 10, δ = 100;",
-        "beside it a copy by the same client: read_committed, create_batch/send_batch, the same transactions every",
+        f"{RECORDS:,} JSON records of about 200 bytes, {PARTITIONS} partitions, 4 quasi-identifiers, k = 10, δ = 100,",
+        f"rule `{chosen_rule('auto', 10)}`; beside it a copy by the same client: read_committed, create_batch/send_batch, the same transactions every",
         "200 ms, nothing decoded.",
         "",
         *table("copy", "Shoal", rounds),
@@ -196,6 +198,7 @@ PARTS: dict[str, Callable[[], Part]] = {
     "faust": faust_part,
     "engine": engine_part,
     "loss": loss_part,
+    "people": people_part,
     "order": order_part,
     "castle": castle_part,
     "tables": tables_part,

@@ -81,11 +81,18 @@ def _ranks(positions: Int64Vector) -> NDArray[np.int64]:
     return ranks
 
 
-def write_rule(values: Float64Matrix, k: int, delta: int, rule: str, position: float = 0.0) -> tuple[Clusters, float]:
-    """Push a whole stream through a rule; return its clusters and the processor seconds of the rule alone."""
-    engine = Partitioner(k, delta, values.shape[1], rule=rule, position=position)
+def write_rule(
+    values: Float64Matrix, k: int, delta: int, rule: str, position: float = 0.0, people: Int64Vector | None = None
+) -> tuple[Clusters, float]:
+    """Push a whole stream through a rule; return its clusters and the processor seconds of the rule alone.
+
+    ``people``: whose the records are; left out, each is a person's own. Nobody has more than half of a cluster.
+    """
+    engine = Partitioner(k, delta, values.shape[1], rule=rule, position=position, max_share=0.5)
+    cuts = [slice(start, start + BLOCK) for start in range(0, len(values), BLOCK)]
     began = time.process_time()
-    calls = [*(engine.push(values[start : start + BLOCK]) for start in range(0, len(values), BLOCK)), engine.flush()]
+    calls = [engine.push(values[cut], None if people is None else people[cut]) for cut in cuts]
+    calls.append(engine.flush())
     seconds = time.process_time() - began
     positions = np.concatenate([call.positions for call in calls])
     sizes = np.concatenate([np.diff(call.offsets) for call in calls])
@@ -95,9 +102,11 @@ def write_rule(values: Float64Matrix, k: int, delta: int, rule: str, position: f
     return Clusters(positions, offsets, means, newest, sum(len(call.suppressed) for call in calls)), seconds
 
 
-def run_rule(values: Float64Matrix, k: int, delta: int, rule: str, position: float = 0.0) -> Flow:
-    """Measure a rule on a stream."""
-    return flow_of(values, *write_rule(values, k, delta, rule, position))
+def run_rule(
+    values: Float64Matrix, k: int, delta: int, rule: str, position: float = 0.0, people: Int64Vector | None = None
+) -> Flow:
+    """Measure a rule on a stream; see `write_rule`."""
+    return flow_of(values, *write_rule(values, k, delta, rule, position, people))
 
 
 def mean_flow(flows: list[Flow]) -> Flow:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from privacy.attacking import ADULT, Message, adult, policy_of, quasi, standard_error, tagged
-from privacy.ledger import closed, measured
+from privacy.ledger import RULES, closed, measured
 from shoal.flow import Cluster, Flow
 from shoal.kafka.lane import Lane
 from shoal.kafka.metadata import Commit, decode
@@ -46,7 +46,7 @@ def tags_in_turn(policy: Policy, folder: Path) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("position", [0.0, 0.01])
-@pytest.mark.parametrize("rule", ["nearest", "block"])
+@pytest.mark.parametrize("rule", RULES)
 def test_a_place_in_the_order_is_no_name(data_dir: Path, position: float, rule: str) -> None:
     plain = policy_of(QUASI, K, delta=DELTA, position=position)
     policy = ordered(replace(plain, stream=replace(plain.streaming(), rule=rule)))
@@ -56,13 +56,14 @@ def test_a_place_in_the_order_is_no_name(data_dir: Path, position: float, rule: 
     )
     measured(
         "R3",
-        f"link of a record of Adult, rule {rule}, position {position}",
+        f"link of a record of Adult, position {position}",
         knows="place of the target in the order of the input, exactly",
         success=float(np.mean(hits)),
         bound=1 / K,
         error=standard_error(hits),
         beside="with reveal_order: true 1.000",
         source="1/k",
+        rule=rule,
     )
 
 
@@ -110,7 +111,7 @@ async def lived(policy: Policy, messages: list[Message], *, dies: bool) -> Disk:
     return disk
 
 
-@pytest.mark.parametrize("rule", ["nearest", "awo", "block"])
+@pytest.mark.parametrize("rule", RULES)
 def test_a_crash_after_every_transaction_leaves_no_cluster_in_parts(data_dir: Path, rule: str) -> None:
     plain = policy_of(QUASI, 4, delta=20)
     policy = ordered(replace(plain, stream=replace(plain.streaming(), rule=rule)))

@@ -65,7 +65,7 @@ def test_check_prints_the_resolved_policy(policy: str) -> None:
     assert told["privacy"] == {"k": 3, "max_share": 0.5}
     assert len(told["fingerprint"]) == 64
     assert told["stream"]["rule"] == "awo"
-    assert told["chosen"] == {"stream.rule": "auto: awo loses least below k = 7"}
+    assert told["chosen"] == {"stream.rule": "auto: awo below k = 7"}
 
 
 def test_check_tells_all_faults_and_exits_with_2(tmp_path: Path) -> None:

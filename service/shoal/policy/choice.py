@@ -34,8 +34,8 @@ def reason_of_choice(name: str, k: int, *, has_dominance: bool = False) -> str:
         return ""
     if has_dominance:
         return "auto: nearest, the only rule that keeps dominance"
-    where = "from" if k >= BLOCK_FROM_K else "below"
-    return f"auto: {chosen_rule(name, k)} loses least {where} k = {BLOCK_FROM_K}"
+    where = f"from k = {BLOCK_FROM_K} on" if k >= BLOCK_FROM_K else f"below k = {BLOCK_FROM_K}"
+    return f"auto: {chosen_rule(name, k)} {where}"
 
 
 def keeps_dominance(name: str) -> bool:

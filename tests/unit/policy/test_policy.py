@@ -53,8 +53,8 @@ def test_a_policy_is_resolved_with_its_defaults(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("k", "dominance", "name", "rule", "reason"),
     [
-        (6, None, "auto", "awo", "auto: awo loses least below k = 7"),
-        (7, None, "auto", "block", "auto: block loses least from k = 7"),
+        (6, None, "auto", "awo", "auto: awo below k = 7"),
+        (7, None, "auto", "block", "auto: block from k = 7 on"),
         (7, 10, "auto", "nearest", "auto: nearest, the only rule that keeps dominance"),
         (7, None, "awo", "awo", ""),
     ],
