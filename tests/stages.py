@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import bisect
 import json
 import re
 import signal
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,7 +19,7 @@ import aiohttp
 from faulty_workers import Deployment, Worker, export, judged, leaks
 from kafka_broker import create_topic, read_all, wait_until
 
-__all__ = ["APP", "AppDeployment", "AppWorker", "HandedDeployment", "check_handed", "distinct"]
+__all__ = ["APP", "AppDeployment", "AppWorker", "HandedDeployment", "Repeats", "check_handed", "distinct"]
 
 APP = Path(__file__).parent / "faults" / "stage_app.py"
 
@@ -27,6 +29,12 @@ class AppWorker(Worker):
     """One process of the app."""
 
     variables: tuple[tuple[str, str], ...] = ()
+    starts: list[float] = field(default_factory=list)
+    """When it was started (s)."""
+
+    def start(self, *extra: str, **options: Any) -> None:
+        self.starts.append(time.time())
+        super().start(*extra, **options)
 
     def command(self, *extra: str, origin: bool = True) -> list[str]:
         assert origin
@@ -72,14 +80,26 @@ class AppDeployment(Deployment):
         return AppWorker(worker.name, worker.policy, worker.bootstrap, worker.log, variables=self.variables)
 
 
+@dataclass(frozen=True)
+class Repeats:
+    """How many clusters were handed over again after each kill that had some; and the longest time between the
+    hand-overs before it of those of one partition (s): what had waited for its commit."""
+
+    counts: list[int]
+    reach_s: float
+
+
 @dataclass
 class HandedDeployment(AppDeployment):
     """The app iterates, and notes each cluster in a topic when it has dealt with it."""
 
     handed: str = ""
+    starts: list[float] = field(default_factory=list)
+    """When its workers were started (s)."""
 
     def worker(self, name: str, **variables: str) -> AppWorker:
         worker = super().worker(name)
+        worker.starts = self.starts
         worker.variables += tuple(variables.items())
         return worker
 
@@ -93,6 +113,21 @@ class HandedDeployment(AppDeployment):
     async def notes(self) -> list[dict[str, Any]]:
         """All that was noted, in order, with repeats."""
         return [json.loads(message.value or b"") for message in await read_all(self.bootstrap, self.handed)]
+
+    async def repeats(self) -> Repeats:
+        """What was noted again, by the start of a worker that came before."""
+        before: dict[tuple[int, int], float] = {}
+        after: Counter[int] = Counter()
+        bursts: dict[tuple[int, int], list[float]] = {}
+        for message in await read_all(self.bootstrap, self.handed):
+            note, at = json.loads(message.value or b""), message.timestamp_ms / 1000
+            place = note["partition"], note["number"]
+            if place in before:
+                start = bisect.bisect(sorted(self.starts), at)
+                after[start] += 1
+                bursts.setdefault((note["partition"], start), []).append(before[place])
+            before[place] = at
+        return Repeats(sorted(after.values()), max((max(burst) - min(burst) for burst in bursts.values()), default=0.0))
 
     async def resolved(self) -> int:
         quarantine = await read_all(self.bootstrap, self.topics["quarantine"])

@@ -46,7 +46,8 @@ visits = app.topic(os.environ.get("VISITS_TOPIC", "visits"), value_type=Visit, a
 diagnoses = app.topic(f"{app.conf.id}-diagnoses", key_type=str, value_type=Diagnoses, internal=True)
 
 in_total = app.Table("in-total", default=dict)
-by_hour = app.Table("by-hour", default=dict).tumbling(3600.0, expires=7 * 86400.0).relative_to_stream()
+HOURS = 7 * 24
+by_hour = app.Table("by-hour", default=dict).tumbling(3600.0, expires=HOURS * 3600.0).relative_to_stream()
 
 
 @app.agent(visits)
@@ -61,18 +62,25 @@ async def protect(stream: faust.StreamT) -> None:
 
 @app.agent(diagnoses)
 async def count(stream: faust.StreamT) -> None:
-    """Add up by partition, by the hour and in total; the total, which is written last, tells what has been counted."""
+    """Add up by partition, in total and by the hour; a cluster that comes again is known by its number."""
     async for found in stream:
         place = str(found.partition)
-        if found.number > in_total[place].get("number", -1):  # else it was handed over again, maybe in another hour
-            by_hour[place] = added(by_hour[place].value(), found)
+        if found.number > in_total[place].get("number", -1):
             in_total[place] = added(in_total[place], found)
+        # Maybe it was counted in an hour before. Each table has a number of its own: a crash may fall between them.
+        hours = (by_hour[place].delta(ago * 3600.0) for ago in range(HOURS))
+        if found.number > next((hour["number"] for hour in hours if hour), -1):
+            by_hour[place] = added(by_hour[place].value(), found)
+
+
+@app.timer(10.0)
+async def tell() -> None:
+    """Say how many were counted by this worker."""
+    app.log.info("counted %s visits", sum(sum(one["counts"].values()) for one in in_total.values()))
 
 
 def added(known: dict[str, Any], found: Diagnoses) -> dict[str, Any]:
-    """Counts and the number of the last cluster in them, kept together: a message that is read again is known by it."""
-    if found.number <= known.get("number", -1):
-        return known
+    """Counts and the number of the last cluster in them: in one value, so that none is kept without the other."""
     counts = Counter(known.get("counts", {})) + Counter(found.counts)
     return {"number": found.number, "counts": dict(counts)}
 

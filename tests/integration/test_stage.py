@@ -253,6 +253,20 @@ async def test_a_worker_under_load_ends_within_ten_seconds(bootstrap: str, tmp_p
     assert "handed back" in worker.said
 
 
+async def test_a_worker_that_still_compiles_ends_within_ten_seconds(bootstrap: str, tmp_path: Path) -> None:
+    deployment = await AppDeployment.create(bootstrap, tmp_path, partitions=1)
+    deployment.variables += (("NUMBA_CACHE_DIR", str(tmp_path / "empty")),)
+    worker = deployment.worker("one")
+    worker.start()
+    try:
+        await worker.until_said("event='started'")
+        await worker.until_said("Ready")
+        assert worker.terminate() == 0
+        assert "took over" not in worker.said
+    finally:
+        worker.kill()
+
+
 @pytest.mark.parametrize("pause_s", ["0.4", "60"])
 async def test_a_customer_that_takes_long_does_not_keep_a_worker_from_ending(
     bootstrap: str, tmp_path: Path, pause_s: str

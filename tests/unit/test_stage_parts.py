@@ -191,6 +191,18 @@ async def test_a_consumer_is_sent_back_unless_the_app_has_paused_it_or_rebalance
     assert consumer.did == []
 
 
+async def test_what_is_on_its_way_gets_more_time_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    host, waits = host_of(tmp_path, Consumer()), list[float]()
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    for offset in [7] * 9 + [8]:
+        await host.rewind(0, offset)
+    assert waits == [0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 0.05]
+
+
 async def test_a_new_assignment_ends_the_lanes_of_the_one_before(tmp_path: Path) -> None:
     stream = app_of(tmp_path).topic("visits", acks=False).stream()
     clusters = anonymize(stream, policy_file(tmp_path))

@@ -38,7 +38,8 @@ LOOK_S = 1.0
 GRACE_S = 0.3
 """How long what comes next may be on its way before the host is sent back for it."""
 AGAIN_S = 2.0
-"""How long it may take from there."""
+"""How long it may take from there, and each time as much longer: on a busy machine it may be on its way for long."""
+AGAIN_MOST_S = 30.0
 STALL_S = 3.0
 """How long a host may bring nothing though there is something."""
 LEAVE_S = 2.0
@@ -72,7 +73,8 @@ class _Following:
     """What a lane waits for: since when, and when the host was sent back for it."""
 
     since: float
-    sent_back: float = -AGAIN_S
+    next_s: float = 0.0
+    times: int = 0
 
 
 class Hosted:
@@ -120,6 +122,7 @@ class Hosted:
         self._over = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._missing: dict[TopicPartition, _Following] = {}
+        self._sending: dict[TopicPartition, asyncio.Task[None]] = {}
         self._doubtful: dict[TopicPartition, int] = {}
         """Before which offset a record may be one that is not committed."""
         self._ends: dict[TopicPartition, int] = {}
@@ -230,6 +233,13 @@ class Hosted:
     # ------------------------------------------------------------------ one turn of the loop
 
     async def _feed_all(self, reader: AIOKafkaConsumer) -> None:
+        try:
+            await self._feed_until_ended(reader)
+        finally:
+            for sending in list(self._sending.values()):
+                sending.cancel()
+
+    async def _feed_until_ended(self, reader: AIOKafkaConsumer) -> None:
         continuity = Continuity(reader)
         while not self._ending.is_set():
             await self._carrier.wait(POLL_S)
@@ -248,7 +258,7 @@ class Hosted:
         """Let a lane take a slice of what came, as far as it follows what the lane has read; whether something did."""
         brought = self._carrier.take(place.partition, self._most)
         if not brought:
-            await self._chase(place, lane)
+            self._chase(place, lane)
             return False
         messages = await self._following(place, lane, brought, continuity)
         if messages:
@@ -282,17 +292,26 @@ class Hosted:
             self._missing.pop(place, None)
         elif place not in self._missing:
             self._missing[place] = _Following(time.monotonic())
-        await self._chase(place, lane)
+        self._chase(place, lane)
         return found
 
-    async def _chase(self, place: TopicPartition, lane: Lane) -> None:
+    def _chase(self, place: TopicPartition, lane: Lane) -> None:
         """Send the host back for what it has left out, once it had the time to bring it."""
         missing, now = self._missing.get(place), time.monotonic()
-        if missing is None or now - missing.since < GRACE_S or now - missing.sent_back < AGAIN_S:
+        if missing is None or now - missing.since < GRACE_S or now < missing.next_s:
             return
-        missing.sent_back = now
-        log.info("sent back", topic=place.topic, partition=place.partition, offset=lane.cursor)
-        await self._carrier.rewind(place.partition, lane.cursor)
+        if place not in self._sending:
+            log.info("sent back", topic=place.topic, partition=place.partition, offset=lane.cursor)
+            self._sending[place] = asyncio.create_task(self._send_back(missing, place, lane.cursor))
+
+    async def _send_back(self, missing: _Following, place: TopicPartition, offset: int) -> None:
+        """Beside the lanes: the host may have to bring what is on its way for all of them before."""
+        try:
+            await self._carrier.rewind(place.partition, offset)
+        finally:
+            del self._sending[place]
+            missing.times += 1
+            missing.next_s = time.monotonic() + min(AGAIN_S * missing.times, AGAIN_MOST_S)
 
     async def _look(self, reader: AIOKafkaConsumer, continuity: Continuity) -> None:
         """See where the log ends, and whether an idle lane has all that is before it."""

@@ -42,7 +42,7 @@ SIGNATURE = "__faust"
 _BARE = {None, "json", "raw"}
 """Codecs whose bytes are JSON or nothing that anybody knows of."""
 REWIND_S = 5.0
-DELIVERY_S = 0.05
+DELIVERY_S, DELIVERY_MOST_S = 0.05, 5.0
 FETCH_S = 10.0
 """How long a request for records may be on its way: Faust lets a broker wait 1.5 s for them."""
 
@@ -76,6 +76,8 @@ class Host:
         self._forget_what_came()
         self._serializer = channel.value_serializer or self.app.conf.value_serializer
         self._signals: list[tuple[Any, Any]] = []
+        self._sent_back: dict[int, tuple[int, int]] = {}
+        """Where it was sent back to last, by partition, and how often to the same place."""
 
     def _forget_what_came(self) -> None:
         """Throw away what the channel holds: it went by Faust's handlers, as an error maybe; it is asked for again."""
@@ -257,9 +259,13 @@ class Host:
         if not is_ours() or place in consumer._paused_partitions:  # noqa: SLF001 - see INTERNALS
             return
         consumer.pause_partitions({place})
+        before, times = self._sent_back.get(partition, (-1, 0))
+        times = times + 1 if before == offset else 0
+        self._sent_back[partition] = offset, times
         try:
-            # What is on its way just now would be taken for read, and what comes before it for read twice.
-            await asyncio.sleep(DELIVERY_S)
+            # What is on its way just now would be taken for read, and what comes before it for read twice. While
+            # paused Faust throws it away; how long that takes depends on how busy everybody is.
+            await asyncio.sleep(min(DELIVERY_S * 2**times, DELIVERY_MOST_S))
             if is_ours():
                 await asyncio.wait_for(consumer.seek_wait({place: offset}), REWIND_S)
         except (*CLIENT_ERRORS, faust.exceptions.FaustError):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from shoal.errors import ShoalError
@@ -180,8 +181,7 @@ class Keeper:
                 port = await around.enter_async_context(served)
             settings, fingerprint = plan.settings, plan.policy.fingerprint
             log.info("started", http_port=port, policy=fingerprint[:16], group=settings.group, topic=settings.input)
-            # In a thread: the app goes on while kernels compile.
-            await asyncio.to_thread(warm_up, plan.policy)
+            await _beside(lambda: warm_up(plan.policy))
             await repeat(plan, self._contact, self._stopping, self._serve)
             log.info("stopped", **plan.metrics.totals())
 
@@ -209,3 +209,25 @@ class Keeper:
                 await hosted.run()
             finally:
                 self._hosted = None
+
+
+async def _beside(work: Callable[[], None]) -> None:
+    """Work in a thread: the app goes on while kernels compile. A daemon, so that the end does not wait for that."""
+    loop, done = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
+
+    def tell(error: BaseException | None) -> None:
+        if not done.done():
+            done.set_result(error)
+
+    def run() -> None:
+        error: BaseException | None = None
+        try:
+            work()
+        except BaseException as raised:  # noqa: BLE001 - raised where it is waited for
+            error = raised
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+            loop.call_soon_threadsafe(tell, error)
+
+    threading.Thread(target=run, name="warm-up", daemon=True).start()
+    if (error := await done) is not None:
+        raise error
