@@ -117,6 +117,20 @@ def test_an_index_changes_no_decision(stream: dict[str, Any]) -> None:
     assert decided(stream["k"], **stream) == decided(EVERYBODY, **stream)
 
 
+@given(streams(), st.floats(0.01, 100.0))
+@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
+def test_an_index_follows_when_held_records_are_given_other_coordinates(stream: dict[str, Any], scale: float) -> None:
+    values, half, logs = np.clip(stream["values"], -1e100, 1e100), len(stream["values"]) // 2, []
+    for fewest in (stream["k"], EVERYBODY):
+        rules.INDEXED_FROM = fewest
+        partitioner = Partitioner(stream["k"], stream["delta"], values.shape[1], rule="nearest")
+        calls = [partitioner.push(values[:half])]
+        partitioner.replace(scale * values[partitioner.held_positions()][:, ::-1])
+        calls += [partitioner.push(scale * values[half:, ::-1]), partitioner.flush()]
+        logs.append(log_of(calls))
+    assert logs[0] == logs[1]
+
+
 @pytest.mark.parametrize("position", [0.0, 1e-4, 0.003, TargetSpan(500.0)])
 @pytest.mark.parametrize("d", [1, 2, 6])
 def test_nor_does_it_where_thousands_are_held(d: int, position: float | TargetSpan) -> None:

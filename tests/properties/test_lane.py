@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from shoal.errors import BrokerUnavailableError
-from shoal.flow import Cluster
+from shoal.flow import Cluster, ranges
 from shoal.kafka import progress
 from shoal.kafka.fates import AHEAD_MS
 from shoal.kafka.lane import Lane
@@ -27,6 +27,13 @@ from shoal.watch import Metrics
 pytestmark = pytest.mark.property
 
 START_S = 1_700_000_000.0
+
+
+@pytest.fixture(autouse=True)
+def _short_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranges change often in the short lives of this file."""
+    monkeypatch.setattr(ranges, "SHORTEST_EPOCH", 5)
+    monkeypatch.setattr(ranges, "KNOWN", 3)
 
 
 @dataclass(frozen=True)
@@ -74,6 +81,7 @@ def policy_of(
     max_share: float,
     rule: str = "nearest",
     release: str = "cluster",
+    bounds: tuple[float, float] | None = (0, 9000),
     **options: object,
 ) -> Policy:
     return Policy.from_document(
@@ -82,6 +90,7 @@ def policy_of(
                 "attributes": {
                     "who": {"role": "identifier", "subject": True, "type": "integer"},
                     "x": {"role": "quasi_identifier", "scale": "numeric", "bounds": [0, 100], "integer": True},
+                    "y": {"role": "quasi_identifier", "bounds": bounds and list(bounds), "resolution": 5},
                     "n": {"role": "confidential", "type": "integer"},
                 },
                 "privacy": {"k": k, "max_share": max_share, **options},
@@ -100,8 +109,10 @@ def random_log(random: Random) -> list[Message]:
     for number in range(random.randint(1, 60)):
         offset += random.choice([1, 1, 1, 1, 2, 9])
         time_ms += random.choice([0, 10, 300, 1000, -500])
-        kind = random.choice(KINDS)
-        good = json.dumps({"who": random.randint(0, 12), "x": random.randint(0, 100), "n": number}).encode()
+        kind, far = random.choice(KINDS), random.choice([1, 10, 1000])
+        good = json.dumps(
+            {"who": random.randint(0, 12), "x": random.randint(0, 100), "y": far * random.randint(0, 9), "n": number}
+        ).encode()
         value = {"null": None, "bad": b"{"}.get(kind, good)
         # An edge record is refused now and would be accepted some seconds later.
         ahead = {"future": 3 * AHEAD_MS, "edge": AHEAD_MS + 101_000}.get(kind, 0)
@@ -125,6 +136,7 @@ def random_policy(random: Random) -> Policy:
         rule=random.choice(["nearest", "greedy", "awo", "block"]) if dominance is None else "nearest",
         min_population=random.choice([None, k]) if delta >= k else None,
         release=random.choice(["cluster", "ordered"]),
+        bounds=None if dominance is None and random.random() < 0.5 else (0, 9000),
     )
 
 

@@ -151,7 +151,7 @@ class _Coordinate:
     __slots__ = ("_clip", "_high", "_integer", "_low", "_number")
 
     def __init__(self, attribute: Attribute, number: Callable[[object], float | None]) -> None:
-        self._low, self._high = attribute.bounds or (-math.inf, math.inf)
+        self._low, self._high = attribute.limits
         self._clip, self._integer, self._number = attribute.clip, attribute.integer, number
 
     def __call__(self, value: object) -> float | None:

@@ -95,6 +95,11 @@ class Buffer:
         self.held.amounts[:, room] = block.amounts[start:stop].T
         return count
 
+    def replace(self, coordinates: Float64Matrix) -> None:
+        """Give the held records other coordinates (held, d); an index over the former ones is out of date."""
+        self.move_to_front()
+        self.held.coordinates[:, : len(self)] = coordinates.T
+
     def move_to_front(self, arriving: int = 0) -> None:
         """Close all gaps; ``arriving`` records of a slice stay behind the held ones. Places are others afterwards."""
         held, places = self.held, self._places(arriving)
@@ -177,6 +182,19 @@ class Border:
 
     def _ascends(self, positions: Int64Vector) -> bool:
         return bool(positions[0] > self.last and (positions[1:] > positions[:-1]).all())
+
+    def checked_coordinates(self, coordinates: AnyArray, count: int) -> Float64Matrix:
+        """Return coordinates of so many records that were let in before, if they can be theirs.
+
+        Raises
+        ------
+        ParameterError
+            As `check`.
+        """
+        checked = _expect(coordinates, "coordinates", np.float64, (count, self._dimensions))
+        if not np.isfinite(checked).all():
+            raise ParameterError("coordinates: must be finite")
+        return checked
 
     def remember(self, block: Block, *, by_subject: bool) -> None:
         """Take a checked block as the one that the next is checked against."""

@@ -54,26 +54,31 @@ class Embedding:
 
     def __init__(self, origin: Float64Vector, unit: Float64Vector, weights: Float64Vector, grid: Grid) -> None:
         self._origin = origin
-        self._unit = unit
+        self.unit = unit
         self._weights = weights
         self._grid = grid
 
     @classmethod
-    def of(cls, policy: Policy) -> Self:
+    def of(cls, policy: Policy, widths: Float64Vector | None = None) -> Self:
         """Return the embedding of a stream's policy.
+
+        ``widths`` are those of the ranges of attributes without bounds, in their order: what lies so far apart is 1
+        apart.
 
         Raises
         ------
         ParameterError
-            A quasi-identifier has no bounds: a stream cannot learn its scale so far.
+            A quasi-identifier has neither bounds nor a width.
         """
         attributes = policy.quasi_identifiers
         missing = [attribute.name for attribute in attributes if attribute.bounds is None]
-        if missing:
+        if len(missing) != (0 if widths is None else len(widths)):
             raise ParameterError(f"bounds: missing for {', '.join(missing)}")
-        bounds = np.array([attribute.bounds for attribute in attributes])
+        bounds = np.array([attribute.bounds or (0.0, 1.0) for attribute in attributes])
         weights = np.array([attribute.weight for attribute in attributes])
         unit = bounds[:, 1] - bounds[:, 0]
+        if widths is not None:
+            unit[[attribute.bounds is None for attribute in attributes]] = widths
         return cls(bounds[:, 0], unit, weights, Grid([attribute.grid() for attribute in attributes]))
 
     @classmethod
@@ -105,12 +110,12 @@ class Embedding:
         ndarray of float64, shape (n, d)
             New; dimensionless.
         """
-        return (values - self._origin) / self._unit * self._weights
+        return (values - self._origin) / self.unit * self._weights
 
     def only(self, columns: Int64Vector) -> Embedding:
         """Return that of some attributes."""
         grid = Grid([self._grid.resolutions[column] for column in columns.tolist()])
-        return Embedding(self._origin[columns], self._unit[columns], self._weights[columns], grid)
+        return Embedding(self._origin[columns], self.unit[columns], self._weights[columns], grid)
 
     def published(self, values: Float64Matrix, offsets: Int64Vector) -> Published:
         """Return what is published for clusters of raw values; see `Grid.published`."""

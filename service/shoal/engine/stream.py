@@ -172,6 +172,10 @@ class Partitioner:
         """Return the positions of the held records, ascending; a copy."""
         return self._buffer.positions()
 
+    def replace(self, coordinates: Float64Matrix) -> None:
+        """Give the held records other coordinates (held, d), in the order of `held_positions`: finite, as in `push`."""
+        self._buffer.replace(self._border.checked_coordinates(coordinates, len(self._buffer)))
+
     def push(
         self,
         coordinates: Float64Matrix,

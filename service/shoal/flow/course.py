@@ -1,22 +1,27 @@
-"""What earlier decisions leave to later ones, as bytes to commit with them: the weight that follows a target.
+"""What earlier decisions leave to later ones, as bytes to commit with them.
 
 A restart reads held records again, and nothing else of what has been decided; what decisions have moved must therefore
-be committed by the transaction that releases them. It is the same after the same decisions, to the bit.
+be committed by the transaction that releases them: the weight of the position, where it follows a target, and the
+ranges of attributes without bounds. Both are the same after the same decisions, to the bit.
 """
 
 from __future__ import annotations
 
-import math
 import struct
 from dataclasses import dataclass
 
+import numpy as np
+
 from shoal.errors import InputError
+from shoal.flow.ranges import RangesState, learned
 from shoal.policy import Policy
 
 __all__ = ["Course"]
 
 _VERSION = 1
-_NUMBER = struct.Struct(">d")
+_WEIGHT = struct.Struct(">d")
+_COUNTS = struct.Struct(">qq")
+_RANGE_BYTES = 3 * 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,21 +31,30 @@ class Course:
     Attributes
     ----------
     weight : float or None
-        Of the position, where it follows ``steering.position.target_span``; None: at its beginning.
+        Of the position, where it follows ``steering.position.target_span``; None: at its beginning, or fixed.
+    ranges : RangesState or None
+        Of attributes without bounds; None: at their beginning, or all have bounds.
     """
 
     weight: float | None = None
+    ranges: RangesState | None = None
 
     @staticmethod
     def size(policy: Policy) -> int:
-        """Most bytes it needs under a policy; 0 where nothing is carried."""
-        return 0 if policy.target_span is None else 1 + _NUMBER.size
+        """Bytes it needs under a policy; 0 where nothing is carried."""
+        ranges = len(learned(policy.quasi_identifiers))
+        about = (0 if policy.target_span is None else _WEIGHT.size) + (_COUNTS.size + ranges * _RANGE_BYTES) * (
+            ranges > 0
+        )
+        return 1 + about if about else 0
 
-    def pack(self, policy: Policy) -> bytes:
-        """Write it."""
-        if self.weight is None or not self.size(policy):
-            return b""
-        return bytes([_VERSION]) + _NUMBER.pack(self.weight)
+    def pack(self) -> bytes:
+        """Write it; nothing where there is nothing."""
+        text = b"" if self.weight is None else _WEIGHT.pack(self.weight)
+        if self.ranges is not None:
+            columns = (self.ranges.middles, self.ranges.halves, self.ranges.widths)
+            text += _COUNTS.pack(self.ranges.epoch, self.ranges.seen) + np.concatenate(columns).astype(">f8").tobytes()
+        return bytes([_VERSION]) + text if text else b""
 
     @classmethod
     def unpack(cls, text: bytes, policy: Policy) -> Course:
@@ -55,7 +69,24 @@ class Course:
             return cls()
         if len(text) != cls.size(policy) or text[0] != _VERSION:
             raise InputError("the committed course of the stream is not of this policy and version")
-        (weight,) = _NUMBER.unpack(text[1:])
-        if not (math.isfinite(weight) and weight > 0):
+        weight, place = None, 1
+        if policy.target_span is not None:
+            (weight,) = _WEIGHT.unpack_from(text, place)
+            place += _WEIGHT.size
+        ranges = None
+        if place < len(text):
+            epoch, seen = _COUNTS.unpack_from(text, place)
+            numbers = np.frombuffer(text, ">f8", offset=place + _COUNTS.size).astype(np.float64)
+            ranges = RangesState(epoch, seen, *numbers.reshape(3, -1))
+        course = cls(weight, ranges)
+        if not course._is_sound():
             raise InputError("the committed course of the stream is broken")
-        return cls(weight)
+        return course
+
+    def _is_sound(self) -> bool:
+        numbers = [np.array([1.0 if self.weight is None else self.weight])]
+        if self.ranges is not None:
+            if self.ranges.epoch < -1 or self.ranges.seen < 0 or not np.isfinite(self.ranges.middles).all():
+                return False
+            numbers += [self.ranges.halves, self.ranges.widths]
+        return all(bool((np.isfinite(part) & (part > 0)).all()) for part in numbers)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 
@@ -16,8 +15,10 @@ from shoal.engine.stream import Decisions, Partitioner
 from shoal.errors import GuaranteeError
 from shoal.flow.accounts import NOTHING, Accounts, Figures
 from shoal.flow.course import Course
+from shoal.flow.outcomes import Cluster, Outcome, joined
+from shoal.flow.ranges import Ranges, learned
 from shoal.flow.slots import Arrived, Departed, Reunion, Slot, Slots
-from shoal.kernel.arrays import BoolVector, Float64Matrix, Int64Matrix, Int64Vector
+from shoal.kernel.arrays import BoolVector, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
 from shoal.policy import Policy
 from shoal.records import Block, RecordEncoder
 
@@ -30,45 +31,6 @@ NO_REACH = 1 << 60
 
 _BY_PLACE = 2
 """Cause of a decision: the second mark, a record's offset, went out of reach."""
-
-
-class Cluster(NamedTuple):
-    """A cluster that has been decided on.
-
-    ``places`` are the members' offsets (or line numbers), ascending; ``rows`` their published bytes, sorted:
-    the two orders have nothing to do with each other, unless the policy says to reveal the order. ``number`` counts
-    clusters of the partition from 0.
-    """
-
-    number: int
-    places: list[int]
-    rows: list[bytes]
-    centroid: tuple[str, ...]
-    subjects: int
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What one block led to.
-
-    Clusters in order of decision, offsets suppressed, the figures (None where nothing was decided and nothing left),
-    by how much the total sum of squares grew (scaled to [0, 1]), and how many clusters left because of ``reach``.
-    ``slots``: what leaves now, in the order of the input; None: the clusters do, as a whole.
-    """
-
-    clusters: list[Cluster]
-    suppressed: list[int]
-    figures: Figures | None = None
-    spread: float = 0.0
-    early: int = 0
-    slots: list[Slot] | None = None
-
-    @property
-    def left(self) -> list[int]:
-        """Offsets of the records that leave now."""
-        if self.slots is not None:
-            return [slot.place for slot in self.slots]
-        return [place for cluster in self.clusters for place in cluster.places]
 
 
 class Flow:
@@ -109,7 +71,9 @@ class Flow:
     ) -> None:
         stream = policy.streaming()
         self.policy, self.clusters, self._encoder = policy, clusters, encoder
-        self._embedding = Embedding.of(policy)
+        begun = Course.unpack(course, policy)
+        self._ranges = Ranges(policy.quasi_identifiers, stream.delta, begun.ranges) if _learns(policy) else None
+        self._embedding = Embedding.of(policy, None if self._ranges is None else self._ranges.widths)
         width = len(policy.quasi_identifiers)
         delay_ms = NO_REACH if stream.max_delay_s is None else max(0, round(stream.max_delay_s * 1000) - 1)
         self._partitioner = Partitioner(
@@ -117,7 +81,7 @@ class Flow:
             stream.delta,
             width,
             rule=stream.rule,
-            position=self._position(policy, Course.unpack(course, policy)),
+            position=_position(policy, begun),
             max_share=policy.max_share,
             reach=(delay_ms, reach),
             min_population=policy.min_population or 0,
@@ -132,8 +96,6 @@ class Flow:
         self._tails = np.full(self._cells, b"", np.object_)
         self._next_position = 0
         self._next_rank = 0
-        bounds = [a.bounds or (0.0, 1.0) for a in policy.quasi_identifiers]
-        self._span = np.array([high - low for low, high in bounds])
         self.accounts = Accounts(width)
 
     @property
@@ -144,19 +106,13 @@ class Flow:
     @property
     def course(self) -> bytes:
         """What the decisions so far leave to later ones, to be committed with them."""
-        return Course(self.weight).pack(self.policy)
+        weight = None if self.policy.target_span is None else self.weight
+        return Course(weight, None if self._ranges is None else self._ranges.state).pack()
 
     @property
     def weight(self) -> float:
         """Weight of the position for the next decision."""
         return self._partitioner.weight
-
-    @staticmethod
-    def _position(policy: Policy, course: Course) -> float | TargetSpan:
-        if policy.target_span is None:
-            return policy.position
-        # Coordinates reach from 0 to an attribute's weight.
-        return TargetSpan(policy.target_span, tuple(a.weight for a in policy.quasi_identifiers), course.weight)
 
     @property
     def is_populous(self) -> bool:
@@ -180,6 +136,28 @@ class Flow:
         count = len(block.values)
         if count > BLOCK_RECORDS:
             raise GuaranteeError("a block is larger than the space kept for it; nothing was sent")
+        if self._ranges is None or not count:
+            return self._push(block, marks, fresh)
+        outcomes, start = [], 0
+        while start < count:
+            # Only what is taken in moves the ranges: a second try meets the same records.
+            taken = start if fresh is None else start + int(fresh[start:].argmax())
+            epoch = self._ranges.epoch_of(int(marks[taken, 1]))
+            if (fresh is None or fresh[taken]) and self._ranges.enter(epoch):
+                self._embed_anew(self._ranges.widths)
+            part = slice(start, start + int(np.searchsorted(marks[start:, 1], self._ranges.end_of(epoch))))
+            outcomes.append(self._push(block.part(part), marks[part], None if fresh is None else fresh[part]))
+            start = part.stop
+        return joined(outcomes)
+
+    def _embed_anew(self, widths: Float64Vector) -> None:
+        """Put all that is held on other ranges; from the raw values, as a restart would."""
+        self._embedding = Embedding.of(self.policy, widths)
+        cells = self._partitioner.held_positions() & (self._cells - 1)
+        self._partitioner.replace(self._embedding.coordinates(self._values[cells]))
+
+    def _push(self, block: Block, marks: Int64Matrix, fresh: BoolVector | None) -> Outcome:
+        count = len(block.values)
         positions = np.arange(self._next_position, self._next_position + count)
         self._next_position += count
         if self._reunion:
@@ -225,6 +203,9 @@ class Flow:
         cells = decided.positions & (self._cells - 1)
         values = self._values[cells]
         texts, published = self._embedding.published(values, decided.offsets)
+        unit = self._embedding.unit
+        if self._ranges is not None:
+            self._ranges.learn(published)
         bounds = decided.offsets.tolist()
         rows = self._rows(texts, self._tails[cells].tolist(), bounds)
         places = self._marks[cells, 1].tolist()
@@ -243,7 +224,7 @@ class Flow:
         else:
             self._slots.put(decided.positions, self._marks[cells], map(Slot, places, rows))
         early = int(np.count_nonzero(decided.causes == _BY_PLACE))
-        return Outcome(clusters, suppressed, figures, float((grown / self._span**2).sum()), early)
+        return Outcome(clusters, suppressed, figures, float((grown / unit**2).sum()), early)
 
     def _rows(self, texts: list[list[str]], tails: list[bytes], bounds: list[int]) -> list[bytes]:
         """Published bytes, in the order of the members' places: dealt, unless the policy reveals the order."""
@@ -259,7 +240,7 @@ class Flow:
         before = np.searchsorted(decided.suppressed_before, np.arange(len(sizes)), side="right")
         ranks = self._next_rank + np.arange(len(decided.positions)) + before.repeat(sizes)
         self._next_rank += len(decided.positions) + len(decided.suppressed)
-        scaled = (values - published) / self._span
+        scaled = (values - published) / self._embedding.unit
         squared = np.einsum("ij,ij->i", scaled, scaled)
         return Figures(
             size=sizes,
@@ -303,6 +284,17 @@ class Flow:
             np.array([one.marks for one in waiting]),
             [Slot(one.place, row) for one, row in zip(waiting, rows[left:], strict=True)],
         )
+
+
+def _learns(policy: Policy) -> bool:
+    return bool(learned(policy.quasi_identifiers))
+
+
+def _position(policy: Policy, course: Course) -> float | TargetSpan:
+    if policy.target_span is None:
+        return policy.position
+    # Coordinates reach from 0 to an attribute's weight.
+    return TargetSpan(policy.target_span, tuple(a.weight for a in policy.quasi_identifiers), course.weight)
 
 
 def _absolute(numbers: Int64Vector) -> Int64Vector:

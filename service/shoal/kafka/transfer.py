@@ -76,7 +76,13 @@ def _course(commit: Commit, policy: Policy) -> dict[str, Any]:
     """What decisions have moved since the beginning, where this policy lets them move something."""
     if not (commit.snapshot.course and commit.carries(policy.fingerprint)):
         return {}
-    return {"position_weight": Course.unpack(commit.snapshot.course, policy).weight}
+    course, about = Course.unpack(commit.snapshot.course, policy), dict[str, Any]()
+    if course.weight is not None:
+        about["position_weight"] = course.weight
+    if course.ranges is not None:
+        names = [attribute.name for attribute in policy.quasi_identifiers if attribute.bounds is None]
+        about["ranges"] = dict(zip(names, course.ranges.widths.tolist(), strict=True))
+    return about
 
 
 async def export_progress(settings: KafkaSection) -> str:

@@ -7,6 +7,7 @@ import json
 from dataclasses import asdict, dataclass
 from decimal import ROUND_DOWN, Decimal
 from functools import cached_property
+from math import inf
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -31,6 +32,7 @@ __all__ = ["Attribute", "PerSubject", "Policy", "Stream"]
 
 DEFAULT_MAX_SHARE = 0.5
 SECRETS = {"sasl_password", "ssl_password", "metadata_key"}
+LARGEST_EXACT = 2.0**53
 DEFAULT_STEPS = 200
 """A numeric attribute is published on a grid of about this many steps between its bounds."""
 
@@ -41,8 +43,9 @@ class Attribute:
 
     ``bounds``, ``clip``, ``integer``, ``resolution`` and ``weight`` speak of quasi-identifiers only;
     ``type`` of all others; ``publish_unchanged`` of what is kept: its owner knows that a record can be found by it.
-    ``source`` is the part of a message it is read from. ``resolution`` is what the policy says; None means the
-    default, which differs between streams and tables (`grid`).
+    ``source`` is the part of a message it is read from. ``limits`` are the bounds; a stream without them takes what a
+    float64 tells apart in steps of 1. ``resolution`` is what the policy says; None means the default, which differs
+    between streams and tables (`grid`).
     """
 
     name: str
@@ -57,6 +60,7 @@ class Attribute:
     type: FieldType = "any"
     source: Source = VALUE
     publish_unchanged: bool = False
+    limits: tuple[float, float] = (-inf, inf)
 
     def grid(self, *, table: bool = False) -> Decimal:
         """Step of the published values (original units; 0: the exact mean), from the policy alone."""
@@ -302,11 +306,13 @@ def _per_subject(section: PerSubjectSection | None) -> PerSubject | None:
 
 def _resolved(name: str, section: AttributeSection, document: Document) -> Attribute:
     resolution = section.resolution
+    bounds = None if section.bounds is None else (float(section.bounds[0]), float(section.bounds[1]))
     return Attribute(
         name=name,
         role=Role(section.role or ""),
         subject=section.subject,
-        bounds=None if section.bounds is None else (float(section.bounds[0]), float(section.bounds[1])),
+        bounds=bounds,
+        limits=bounds or ((-inf, inf) if document.stream is None else (-LARGEST_EXACT, LARGEST_EXACT)),
         clip=(section.out_of_bounds or document.out_of_bounds) == "clip",
         integer=bool(section.integer),
         resolution=None if resolution is None else _plain_decimal(Decimal(repr(resolution))),

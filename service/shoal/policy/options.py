@@ -33,7 +33,7 @@ def _dominance_rules(document: Document) -> Iterator[tuple[FieldPath, str]]:
         yield path, "needs privacy.k of at least 3: of two people each could work out what the other contributed"
     for name, attribute in document.attributes.items():
         numeric = attribute.role == "quasi_identifier" and attribute.scale in {"numeric", None}
-        if numeric and attribute.bounds is None and document.stream is None:
+        if numeric and attribute.bounds is None:
             yield ("attributes", name, "bounds"), "missing: privacy.dominance counts contributions from the bounds"
 
 

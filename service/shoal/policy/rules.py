@@ -184,10 +184,13 @@ def _stream_rules(document: Document) -> Iterator[Finding]:
         yield ("stream", "reveal_order"), "speaks of release: ordered only; remove it"
     for name, attribute in document.attributes.items():
         numeric = attribute.role == "quasi_identifier" and attribute.scale in {"numeric", None}
-        if numeric and attribute.bounds is None:
+        if numeric and attribute.bounds is None and attribute.resolution is None and not attribute.integer:
             yield (
-                ("attributes", name, "bounds"),
-                "not yet: a stream cannot learn its scale so far; give bounds: [low, high]",
+                ("attributes", name, "resolution"),
+                (
+                    "missing: without bounds a stream learns the range, but the step of published values must stand "
+                    "here: give resolution (0 publishes the exact mean), integer: true, or bounds: [low, high]"
+                ),
             )
 
 

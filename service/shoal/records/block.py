@@ -80,6 +80,19 @@ class Block:
             kept=[list(compress(column, chosen.tolist())) for column in self.kept],
         )
 
+    def part(self, chosen: slice) -> Block:
+        """Consecutive records of it; what is told of the others stays."""
+        if chosen == slice(0, len(self)):
+            return self
+        return replace(
+            self,
+            values=self.values[chosen],
+            subjects=self.subjects[chosen],
+            tails=self.tails[chosen],
+            index=self.index[chosen],
+            kept=[column[chosen] for column in self.kept],
+        )
+
     def __repr__(self) -> str:
         """Tell counts only: a block may end up in a traceback."""
         return f"Block(records={len(self)}, rejected={len(self.rejected)}, clipped={self.clipped})"

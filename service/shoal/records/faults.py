@@ -121,7 +121,7 @@ def _number(attribute: Attribute, value: float) -> str:
         return "not a finite number"
     if attribute.integer and not value.is_integer():
         return "not a whole number"
-    low, high = attribute.bounds or (-np.inf, np.inf)
+    low, high = attribute.limits
     return "" if attribute.clip or low <= value <= high else "outside its bounds"
 
 

@@ -84,7 +84,7 @@ class Intake:
         self._normalise = None if policy.subject is None else normaliser(policy.subject.type)
         self._next_subject = 0
         quasi = policy.quasi_identifiers
-        bounds = np.array([a.bounds or (-np.inf, np.inf) for a in quasi], dtype=np.float64).reshape(-1, 2)
+        bounds = np.array([a.limits for a in quasi], dtype=np.float64).reshape(-1, 2)
         self._low, self._high = bounds.T.copy()
         self._refuses = np.array([not a.clip for a in quasi], dtype=bool)
         self._integral = np.array([a.integer for a in quasi], dtype=bool)

@@ -182,7 +182,7 @@ extra: 1
         "attributes.school.scale": 6,
         "attributes.job.scale": 7,
         "attributes.seen.scale": 8,
-        "attributes.free.bounds": 9,
+        "attributes.free.resolution": 9,
         "attributes.ward.publish_unchanged": 10,
         "attributes.note.bounds": 11,
         "attributes.typo.typ": 12,
