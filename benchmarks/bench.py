@@ -20,6 +20,7 @@ import matplotlib as mpl
 from bad_input import RECORDS as BAD_RECORDS
 from bad_input import bad_rounds
 from castle_rows import castle_part
+from course import ranges_part, target_part
 from engine import engine_rows
 from faust_stage import about_faust, faust_rounds, slower_by
 from kafka_to_kafka import PARTITIONS, RECORDS, Speed, fill, measure_copy, measure_shoal, new_topic
@@ -200,6 +201,8 @@ PARTS: dict[str, Callable[[], Part]] = {
     "loss": loss_part,
     "people": people_part,
     "order": order_part,
+    "target": target_part,
+    "ranges": ranges_part,
     "castle": castle_part,
     "tables": tables_part,
 }

@@ -270,4 +270,7 @@ async def test_extremes_in_the_stream_leave_nothing_in_what_is_committed(
         bound=0.0,
         source="offsets, times and counters only",
     )
-    closed("R9", "progress is packed from offsets, broker timestamps and counters; scales come from the policy")
+    closed(
+        "R9",
+        "progress is packed from offsets, broker timestamps and counters, and from published means where ranges are learned",
+    )

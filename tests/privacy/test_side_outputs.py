@@ -216,7 +216,7 @@ def test_a_name_cannot_command_the_terminal(tmp_path: Path, name: str, capsys: p
 
 def test_what_cannot_be_seen_is_spelt_out() -> None:
     assert visible("a\x1b[2Jé\n\u202e") == "a\\u001b[2Jé\n\\u202e"
-    closed("R33", "bounds come from the policy; texts are escaped on the page, on terminals and in CSV's quotation")
+    closed("R33", "texts are escaped on the page, on terminals and in CSV's quotation")
 
 
 # ---------------------------------------------------------------- missing values

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from shoal.errors import BrokerUnavailableError
-from shoal.flow import Cluster, ranges
+from shoal.flow import Cluster
 from shoal.kafka import progress
 from shoal.kafka.fates import AHEAD_MS
 from shoal.kafka.lane import Lane
@@ -27,13 +27,6 @@ from shoal.watch import Metrics
 pytestmark = pytest.mark.property
 
 START_S = 1_700_000_000.0
-
-
-@pytest.fixture(autouse=True)
-def _short_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ranges change often in the short lives of this file."""
-    monkeypatch.setattr(ranges, "SHORTEST_EPOCH", 5)
-    monkeypatch.setattr(ranges, "KNOWN", 3)
 
 
 @dataclass(frozen=True)

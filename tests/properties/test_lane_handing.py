@@ -156,7 +156,8 @@ async def test_an_idle_worker_that_was_replaced_hands_nothing_over() -> None:
     draw, now = Random(1), [START_S]
     policy = random_policy(Random(3))
     log = [
-        Message(i, round(START_S * 1000) + i, json.dumps({"who": i, "x": i % 100, "n": i}).encode()) for i in range(200)
+        Message(i, round(START_S * 1000) + i, json.dumps({"who": i, "x": i % 100, "y": i, "n": i}).encode())
+        for i in range(200)
     ]
     topic = Clerk(now=now)
     topic.customer = customer = Customer(topic, draw, now, policy)

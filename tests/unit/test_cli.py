@@ -116,6 +116,24 @@ def test_pipe_and_verify_agree(policy: str, visits: Path, tmp_path: Path, source
     assert json.loads((tmp_path / "verdict.json").read_text())
 
 
+def test_what_a_stream_learned_is_accepted_by_the_judge(visits: Path, tmp_path: Path) -> None:
+    attributes = POLICY["attributes"] | {  # type: ignore[operator] # a dict it is
+        "age": {"role": "quasi_identifier", "integer": True},
+        "income": {"role": "quasi_identifier", "resolution": 0.5},
+    }
+    path, out, evidence, summary = (tmp_path / name for name in ("p.yaml", "out.csv", "evidence.jsonl", "summary.json"))
+    path.write_text(json.dumps(POLICY | {"attributes": attributes, "steering": {"position": {"target_span": 3}}}))
+    side = ("--evidence", str(evidence), "--summary", str(summary))
+    done = shoal("pipe", str(path), "-i", str(visits), "-o", str(out), *side)
+    assert (done.returncode, done.stdout) == (0, b""), done.stderr
+    told = json.loads(summary.read_text())
+    assert told["released"] == 200
+    assert told["position_weight"] > 0
+    assert set(told["ranges"]) == {"age", "income"}
+    judged = shoal("verify", str(path), "--original", str(visits), "--released", str(out), *side)
+    assert judged.returncode == 0, judged.stdout
+
+
 @pytest.mark.parametrize(
     ("which", "how"),
     [

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -52,7 +53,7 @@ class Course:
         """Write it; nothing where there is nothing."""
         text = b"" if self.weight is None else _WEIGHT.pack(self.weight)
         if self.ranges is not None:
-            columns = (self.ranges.middles, self.ranges.halves, self.ranges.widths)
+            columns = (self.ranges.last, self.ranges.distances, self.ranges.widths)
             text += _COUNTS.pack(self.ranges.epoch, self.ranges.seen) + np.concatenate(columns).astype(">f8").tobytes()
         return bytes([_VERSION]) + text if text else b""
 
@@ -83,10 +84,18 @@ class Course:
             raise InputError("the committed course of the stream is broken")
         return course
 
+    def told(self, policy: Policy) -> dict[str, Any]:
+        """Return it as plain values by name, for those who may see what the policy's owner sees."""
+        about: dict[str, Any] = {} if self.weight is None else {"position_weight": self.weight}
+        if self.ranges is not None:
+            names = [policy.quasi_identifiers[column].name for column in learned(policy.quasi_identifiers)]
+            about["ranges"] = dict(zip(names, self.ranges.widths.tolist(), strict=True))
+        return about
+
     def _is_sound(self) -> bool:
         numbers = [np.array([1.0 if self.weight is None else self.weight])]
         if self.ranges is not None:
-            if self.ranges.epoch < -1 or self.ranges.seen < 0 or not np.isfinite(self.ranges.middles).all():
+            if self.ranges.epoch < -1 or self.ranges.seen < 0 or not np.isfinite(self.ranges.last).all():
                 return False
-            numbers += [self.ranges.halves, self.ranges.widths]
+            numbers += [self.ranges.distances, self.ranges.widths]
         return all(bool((np.isfinite(part) & (part > 0)).all()) for part in numbers)

@@ -106,8 +106,13 @@ class Flow:
     @property
     def course(self) -> bytes:
         """What the decisions so far leave to later ones, to be committed with them."""
+        return self.state.pack()
+
+    @property
+    def state(self) -> Course:
+        """The same, to be looked at."""
         weight = None if self.policy.target_span is None else self.weight
-        return Course(weight, None if self._ranges is None else self._ranges.state).pack()
+        return Course(weight, None if self._ranges is None else self._ranges.state)
 
     @property
     def weight(self) -> float:

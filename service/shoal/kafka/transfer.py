@@ -76,13 +76,7 @@ def _course(commit: Commit, policy: Policy) -> dict[str, Any]:
     """What decisions have moved since the beginning, where this policy lets them move something."""
     if not (commit.snapshot.course and commit.carries(policy.fingerprint)):
         return {}
-    course, about = Course.unpack(commit.snapshot.course, policy), dict[str, Any]()
-    if course.weight is not None:
-        about["position_weight"] = course.weight
-    if course.ranges is not None:
-        names = [attribute.name for attribute in policy.quasi_identifiers if attribute.bounds is None]
-        about["ranges"] = dict(zip(names, course.ranges.widths.tolist(), strict=True))
-    return about
+    return Course.unpack(commit.snapshot.course, policy).told(policy)
 
 
 async def export_progress(settings: KafkaSection) -> str:

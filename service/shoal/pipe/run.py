@@ -97,9 +97,8 @@ def _require_whole_clusters(policy: Policy, *, follows: bool) -> None:
 
 
 def _told(flow: Flow, elapsed_s: float) -> dict[str, Any]:
-    """Return the summary; with the weight of the position as it stands in the end, where it follows a target."""
-    told = flow.accounts.summary(flow.held, elapsed_s)
-    return told if flow.policy.target_span is None else told | {"position_weight": flow.weight}
+    """Return the summary; with what the stream has worked out by its end, where the policy leaves it to it."""
+    return flow.accounts.summary(flow.held, elapsed_s) | flow.state.told(flow.policy)
 
 
 def _decide(flow: Flow, blocks: Iterator[tuple[Block, list[Any]]], desk: Desk, follow: Followed | None) -> None:
