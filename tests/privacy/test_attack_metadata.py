@@ -272,5 +272,5 @@ async def test_extremes_in_the_stream_leave_nothing_in_what_is_committed(
     )
     closed(
         "R9",
-        "progress is packed from offsets, broker timestamps and counters, and from published means where ranges are learned",
+        "progress is packed from offsets, broker timestamps and counters; from published means if ranges are learned",
     )
