@@ -179,7 +179,9 @@ async def test_an_idle_worker_that_was_replaced_hands_nothing_over() -> None:
 
 async def test_what_was_dealt_with_is_committed_while_the_next_cluster_is_in_use() -> None:
     policy = policy_of(3, delta=5, position=0.0, max_delay_s=None, max_share=1.0)
-    log = [Message(i, round(START_S * 1000), json.dumps({"who": i, "x": i, "y": i, "n": i}).encode()) for i in range(60)]
+    log = [
+        Message(i, round(START_S * 1000), json.dumps({"who": i, "x": i, "y": i, "n": i}).encode()) for i in range(60)
+    ]
     topic, is_done, seen = Topic(), asyncio.Event(), list[Cluster]()
 
     async def hand(cluster: Cluster) -> None:
