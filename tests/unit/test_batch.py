@@ -376,6 +376,8 @@ def test_values_outside_their_bounds_are_clipped_or_refused_as_the_policy_says(
         (["--param", "gamma=1"], "--param: needs NAME=VALUE; auto has blocks"),
         (["--algorithm", "vmdav", "--param", "gamma"], "vmdav has gamma, blocks"),
         (["--algorithm", "vmdav", "--param", "gamma=x"], "--param gamma: needs a value of type float"),
+        (["--algorithm", "vmdav", "--param", "gamma=nan"], "gamma must be 0 or more, and finite"),
+        (["--algorithm", "vmdav", "--param", "gamma=-1"], "gamma must be 0 or more, and finite"),
         (["--algorithm", "vmdav", "--param", "gamma=1", "--param", "gamma=2"], "given twice"),
         (["--algorithm", "optimal"], "takes one attribute"),
         (["--seed", "-1"], "--seed"),
