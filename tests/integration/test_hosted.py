@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,8 +13,10 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from kafka_broker import wait_until
 from running import EARLIEST, Stage
+from shoal.flow import Cluster
 from shoal.kafka import Contact, Handing, Hosted, Plan, Seal
 from shoal.policy import Policy
+from shoal.stage.inflow import Arrived
 from shoal.watch import Health, Metrics
 
 
@@ -108,3 +111,62 @@ async def test_an_idle_lane_passes_marks_of_transactions(bootstrap: str, tmp_pat
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
+
+
+class Tray:
+    """Brings what a test lays in, and is never sent back."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[int, deque[Any]] = {0: deque(), 1: deque()}
+
+    async def wait(self, timeout_s: float) -> None:
+        await asyncio.sleep(0 if any(self.waiting.values()) else timeout_s)
+
+    def take(self, partition: int, most: int) -> Sequence[Any]:
+        queue = self.waiting[partition]
+        return [queue.popleft() for _ in range(min(most, len(queue)))]
+
+    async def rewind(self, partition: int, offset: int) -> None:
+        raise AssertionError(f"nothing is missing at {partition}, {offset}")
+
+
+async def test_a_slow_customer_of_one_partition_costs_nobody_in_another(bootstrap: str, tmp_path: Path) -> None:
+    delay_s = 1.0
+    stage = await Stage.create(bootstrap, tmp_path, partitions=2, stream={"delta": 20, "max_delay_s": delay_s})
+    policy = Policy.load(stage.policy_file())
+    settings, health = stage.settings(policy), Health()
+    plan = Plan(policy, settings, Metrics(), health, EARLIEST, Seal.of(settings))
+    is_waiting, may_go_on, seen = asyncio.Event(), asyncio.Event(), set[tuple[int, int]]()
+
+    async def before(partition: int, cluster: Cluster) -> None:
+        if partition == 0:
+            is_waiting.set()
+            await may_go_on.wait()
+        seen.update((partition, offset) for offset in cluster.places)
+
+    async def bring(count: int, partition: int) -> list[tuple[int, int]]:
+        places = await stage.put(count, partition)
+        wanted = set(places)
+        come = [one for one in await stage.read("input") if (one.partition, one.offset) in wanted]
+        tray.waiting[partition] += [Arrived(one.offset, one.timestamp_ms, one.key, one.value, ()) for one in come]
+        return places
+
+    tray = Tray()
+    hosted = Hosted(plan, Contact(health, 60), tray, [0, 1], Handing(publishes=False, before=before), most=policy.k)
+    task = asyncio.create_task(hosted.run())
+    try:
+        await asyncio.wait_for(hosted.opened.wait(), 30)
+        places = await bring(policy.k - 1, 1)
+        await wait_until(lambda: not tray.waiting[1], what="the first few to be read")
+        places += await bring(60, 0)
+        await asyncio.wait_for(is_waiting.wait(), 30)
+        places += await bring(60, 1)
+        overdue = time.monotonic() + 3 * delay_s
+        await wait_until(lambda: time.monotonic() > overdue, what="the time after which they may leave")
+        may_go_on.set()
+        await wait_until(lambda: seen == set(places), what="all of them in clusters")
+        assert await stage.read("quarantine") == []
+        assert await hosted.end(10)
+    finally:
+        task.cancel()
+        await asyncio.wait([task])

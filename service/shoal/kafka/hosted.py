@@ -35,6 +35,8 @@ POLL_S = 0.05
 IDLE_S = 0.01
 LOOK_S = 1.0
 """How often the log's end is looked at; an idle lane learns so that it has read all there is."""
+STALE_S = 2 * LOOK_S
+"""Nothing is believed of an end that was seen longer ago: nobody is let go because it could not be looked at."""
 GRACE_S = 0.3
 """How long what comes next may be on its way before the host is sent back for it."""
 AGAIN_S = 2.0
@@ -127,7 +129,7 @@ class Hosted:
         """Before which offset a record may be one that is not committed."""
         self._ends: dict[TopicPartition, int] = {}
         self._seen_s: dict[TopicPartition, float] = {}
-        self._looked_s = 0.0
+        self._looked_s = self._compared_s = 0.0
 
     async def end(self, timeout_s: float) -> bool:
         """Commit what is decided and close the lanes; whether that was done in this time."""
@@ -187,7 +189,8 @@ class Hosted:
             await _until_first(self._lanes.open(self._places, client, reader, self._begun), self._ended())
             plan.health.joined = True
             self.opened.set()
-            await _until_all(self._feed_all(reader), *(self._follow_clock(*one) for one in self._lanes.items()))
+            clocks = [self._follow_clock(*one) for one in self._lanes.items()]
+            await _until_all(self._feed_all(reader), self._watch_ends(reader), *clocks)
             finish = True
         except WithdrawnError:
             # What other lanes have decided, and what was dealt with before, has nothing to do with that.
@@ -222,13 +225,31 @@ class Hosted:
         """Do what is due, also while others wait for a customer."""
         while not self._ending.is_set():
             await self._tick(place, lane)
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._ending.wait(), POLL_S)
+            await self._ending_within(POLL_S)
+
+    async def _ending_within(self, timeout_s: float) -> None:
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._ending.wait(), timeout_s)
 
     async def _tick(self, place: TopicPartition, lane: Lane) -> None:
-        end = self._ends.get(place)
-        await lane.tick(at_end=end is not None and end <= lane.cursor)
+        end, is_fresh = self._ends.get(place), time.monotonic() - self._looked_s < STALE_S
+        await lane.tick(at_end=is_fresh and end is not None and end <= lane.cursor)
         self._lanes.show(place, lane, end)
+
+    async def _watch_ends(self, reader: AIOKafkaConsumer) -> None:
+        """See where the logs end, also while a customer keeps those waiting who are fed."""
+        places = list(self._lanes)
+        while places and not self._ending.is_set():
+            asked = time.monotonic()
+            try:
+                self._ends = dict(await asyncio.wait_for(reader.end_offsets(places), 3 * LOOK_S))
+                self._looked_s = asked
+                self._contact.made()
+            except CLIENT_ERRORS as error:
+                self._contact.lost()
+                if self._contact.is_hopeless or isinstance(error, kafka_errors.UnknownTopicOrPartitionError):
+                    raise BrokerUnavailableError("the broker cannot be reached") from None
+            await self._ending_within(LOOK_S)
 
     # ------------------------------------------------------------------ one turn of the loop
 
@@ -250,9 +271,9 @@ class Hosted:
             if not is_fed:
                 await asyncio.sleep(IDLE_S)
             now = time.monotonic()
-            if now - self._looked_s >= LOOK_S:
-                self._looked_s = now
-                await self._look(reader, continuity)
+            if now - self._compared_s >= LOOK_S:
+                self._compared_s = now
+                await self._compare(continuity)
 
     async def _feed(self, place: TopicPartition, lane: Lane, continuity: Continuity) -> bool:
         """Let a lane take a slice of what came, as far as it follows what the lane has read; whether something did."""
@@ -313,27 +334,17 @@ class Hosted:
             missing.times += 1
             missing.next_s = time.monotonic() + min(AGAIN_S * missing.times, AGAIN_MOST_S)
 
-    async def _look(self, reader: AIOKafkaConsumer, continuity: Continuity) -> None:
-        """See where the log ends, and whether an idle lane has all that is before it."""
-        places = list(self._lanes)
-        if not places:
-            return
-        try:
-            self._ends = dict(await asyncio.wait_for(reader.end_offsets(places), 3 * LOOK_S))
-            self._contact.made()
-        except CLIENT_ERRORS as error:
-            self._contact.lost()
-            if self._contact.is_hopeless or isinstance(error, kafka_errors.UnknownTopicOrPartitionError):
-                raise BrokerUnavailableError("the broker cannot be reached") from None
-            return
+    async def _compare(self, continuity: Continuity) -> None:
+        """See whether an idle lane has all that is before the end of its log."""
         for place, lane in self._lanes.items():
-            if time.monotonic() - self._seen_s[place] < LOOK_S or self._ends[place] <= lane.cursor:
+            end, idle_s = self._ends.get(place, 0), time.monotonic() - self._seen_s[place]
+            if idle_s < LOOK_S or end <= lane.cursor:
                 continue
             first = await continuity.first(place, lane.cursor)
             if first is None:
                 # Marks of transactions only.
-                lane.reached(self._ends[place])
-            elif place not in self._missing and time.monotonic() - self._seen_s[place] > STALL_S and not lane.is_full:
+                lane.reached(end)
+            elif place not in self._missing and idle_s > STALL_S and not lane.is_full:
                 self._missing[place] = _Following(time.monotonic() - GRACE_S)
 
 
