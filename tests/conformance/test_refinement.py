@@ -187,9 +187,10 @@ def test_a_ring_gains_what_it_says_and_keeps_sizes(seed: int) -> None:
     rows = random.standard_normal((30, 2))
     grouping = groupings.gather(rows, random.permutation(np.arange(30) % 10).astype(np.int32), 3, free_terms())
     neighbours, trail, stamps = neighbours_of(rows, 20, 4), trails.empty_trail(30), np.full(grouping.sizes.size, -1)
-    before, turned = real_loss(grouping), 0
+    before, turned, gains = real_loss(grouping), 0, rings.empty_gains(30, grouping.sizes.size)
     for i in range(30):
-        if rings.turn(grouping, neighbours, i, stamps, trail, 1e-9):
+        rings.weigh_all(grouping, gains)
+        if rings.turn(grouping, neighbours, i, stamps, trail, gains, 1e-9):
             turned += 1
             assert real_loss(grouping) < before
             assert int(trail.steps[0]) == 3
@@ -205,8 +206,9 @@ def test_an_open_ring_moves_two_records_from_a_large_cluster_to_a_small_one() ->
     labels = np.array([0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2], np.int32)
     grouping = groupings.gather(line, labels, 3, free_terms())
     neighbours, trail = neighbours_of(line, 11, 4), trails.empty_trail(12)
-    before = real_loss(grouping)
-    assert rings.turn(grouping, neighbours, 3, np.full(grouping.sizes.size, -1), trail, 1e-9)
+    before, gains = real_loss(grouping), rings.empty_gains(12, grouping.sizes.size)
+    rings.weigh_all(grouping, gains)
+    assert rings.turn(grouping, neighbours, 3, np.full(grouping.sizes.size, -1), trail, gains, 1e-9)
     assert trail.records[:2].tolist() == [3, 8]
     assert real_loss(grouping) < before
     assert np.bincount(grouping.labels).tolist() == [3, 5, 4]

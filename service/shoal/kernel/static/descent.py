@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoal.kernel.arrays import BoolMatrix, BoolVector, Int32Matrix, Int64Vector
+from shoal.kernel.arrays import BoolMatrix, BoolVector, Float64Vector, Int32Matrix, Int64Vector
 from shoal.kernel.jit import njit, njit_in_place
 from shoal.kernel.static.grouping import (
     MOST,
@@ -18,7 +18,6 @@ from shoal.kernel.static.grouping import (
     SPARES,
     Grouping,
     cost_to_join,
-    cost_to_swap,
     gain_of_leaving,
     keeps,
     loss,
@@ -27,9 +26,10 @@ from shoal.kernel.static.grouping import (
     member,
     move,
     settle,
+    square,
     widest,
 )
-from shoal.kernel.static.rings import turn
+from shoal.kernel.static.rings import Gains, empty_gains, turn, weigh, weigh_all
 from shoal.kernel.static.trail import Trail, are_kept, empty_trail, step, take_back
 
 __all__ = ["NOBODY", "WORTHWHILE", "create", "descend", "dissolve"]
@@ -37,6 +37,8 @@ __all__ = ["NOBODY", "WORTHWHILE", "create", "descend", "dissolve"]
 NOBODY = -1
 ALONE, NEW, RING = 0, 1, 2
 """What is tried with a record: relocation and swap, a cluster of its own, a ring."""
+ROUNDING = 1.0 + 1e-9
+"""What sums may be off by."""
 WORTHWHILE = 1e-10
 """Of the mean loss of a record: what a change must gain. Records of equal values would go round in circles."""
 
@@ -48,6 +50,8 @@ class Agenda(NamedTuple):
     fresh: BoolVector  # (clusters,): clusters that have changed
     stamps: Int64Vector  # (clusters,): the last record that has asked this cluster
     trail: Trail
+    swaps: Float64Vector  # what a swap with each member of a cluster changes
+    gains: Gains  # of leaving, while rings are tried
 
 
 @njit
@@ -60,6 +64,8 @@ def descend(grouping: Grouping, neighbours: Int32Matrix, rounds: int) -> None:
         np.ones(clusters, np.bool_),
         np.full(clusters, NOBODY),
         empty_trail(widest(grouping)),
+        np.zeros(widest(grouping)),
+        empty_gains(n, clusters),
     )
     for _ in range(rounds):
         changes = 0
@@ -76,7 +82,7 @@ def descend(grouping: Grouping, neighbours: Int32Matrix, rounds: int) -> None:
         settle(grouping)
 
 
-@njit
+@njit_in_place
 def _improve(grouping: Grouping, neighbours: Int32Matrix, i: int, agenda: Agenda, worthwhile: float) -> int:
     """Do the best relocation or swap of a record, if there is one that pays; return whether there was."""
     own = grouping.labels[i]
@@ -92,7 +98,7 @@ def _improve(grouping: Grouping, neighbours: Int32Matrix, i: int, agenda: Agenda
             change = cost_to_join(grouping, i, cluster) - gain
             if change < best and may_relocate(grouping, i, cluster):
                 best, partner, target = change, NOBODY, cluster
-        change, other = _best_swap(grouping, i, cluster, best)
+        change, other = _best_swap(grouping, i, cluster, best, agenda.swaps)
         if other != NOBODY:
             best, partner, target = change, other, cluster
     if target == NOBODY:
@@ -106,14 +112,23 @@ def _improve(grouping: Grouping, neighbours: Int32Matrix, i: int, agenda: Agenda
 
 
 @njit_in_place
-def _best_swap(grouping: Grouping, i: int, cluster: int, limit: float) -> tuple[float, int]:
-    """Return the change of the best swap with a member of another cluster, and with which; nobody from ``limit`` on."""
-    best, partner = limit, NOBODY
-    for x in range(grouping.sizes[cluster]):
-        other = member(grouping, cluster, x)
-        change = cost_to_swap(grouping, i, other)
-        if change < best and may_swap(grouping, i, other):
-            best, partner = change, other
+def _best_swap(grouping: Grouping, i: int, cluster: int, limit: float, swaps: Float64Vector) -> tuple[float, int]:
+    """Return the change of the best swap with a member of another cluster, and with which; nobody from ``limit`` on.
+
+    The changes are those of `cost_to_swap`, side by side for all members.
+    """
+    best, partner, own, size = limit, NOBODY, grouping.labels[i], grouping.sizes[cluster]
+    first, weight, changes = grouping.firsts[cluster], 1.0 / grouping.sizes[own] + 1.0 / size, swaps[:size]
+    changes[:] = 0.0
+    for j in range(grouping.rows.shape[1]):
+        slope, its = 2.0 * (grouping.centres[cluster, j] - grouping.centres[own, j]), grouping.rows[i, j]
+        column = grouping.columns[j, first : first + size]
+        for x in range(size):
+            way = column[x] - its
+            changes[x] += way * (slope - weight * way)
+    for x in range(size):
+        if changes[x] < best and may_swap(grouping, i, member(grouping, cluster, x)):
+            best, partner = changes[x], member(grouping, cluster, x)
     return best, partner
 
 
@@ -124,7 +139,8 @@ def _rebuild(grouping: Grouping, neighbours: Int32Matrix, agenda: Agenda, worthw
     for cluster in range(grouping.sizes.size):
         if agenda.fresh[cluster] and grouping.sizes[cluster] > 0:
             agenda.fresh[cluster] = False
-            if dissolve(grouping, neighbours, cluster, trail) < -worthwhile and are_kept(grouping, trail):
+            change = dissolve(grouping, neighbours, cluster, trail, 0.0)
+            if change < -worthwhile and are_kept(grouping, trail):
                 changes += 1
                 _wake_moved(grouping, agenda)
             else:
@@ -132,6 +148,8 @@ def _rebuild(grouping: Grouping, neighbours: Int32Matrix, agenda: Agenda, worthw
     for i in range(grouping.labels.size):
         if agenda.waiting[NEW, i]:
             agenda.waiting[NEW, i] = False
+            if not _may_create(grouping, neighbours, i):
+                continue
             if create(grouping, neighbours, i, trail) < -worthwhile and are_kept(grouping, trail):
                 changes += 1
                 _wake_moved(grouping, agenda)
@@ -145,11 +163,13 @@ def _pass_on(grouping: Grouping, neighbours: Int32Matrix, agenda: Agenda, worthw
     """Turn rings where it pays; return how often it did."""
     changes = 0
     agenda.stamps.fill(NOBODY)
+    weigh_all(grouping, agenda.gains)
     for i in range(grouping.labels.size):
         if agenda.waiting[RING, i]:
             agenda.waiting[RING, i] = False
-            if turn(grouping, neighbours, i, agenda.stamps, agenda.trail, worthwhile):
+            if turn(grouping, neighbours, i, agenda.stamps, agenda.trail, agenda.gains, worthwhile):
                 changes += 1
+                _weigh_moved(grouping, agenda)
                 _wake_moved(grouping, agenda)
     return changes
 
@@ -164,6 +184,14 @@ def _wake(grouping: Grouping, cluster: int, agenda: Agenda) -> None:
 
 
 @njit
+def _weigh_moved(grouping: Grouping, agenda: Agenda) -> None:
+    trail = agenda.trail
+    for x in range(trail.steps[0]):
+        weigh(grouping, agenda.gains, trail.clusters[x])
+        weigh(grouping, agenda.gains, grouping.labels[trail.records[x]])
+
+
+@njit
 def _wake_moved(grouping: Grouping, agenda: Agenda) -> None:
     """Remember which clusters have changed, and forget the trail."""
     trail = agenda.trail
@@ -174,25 +202,47 @@ def _wake_moved(grouping: Grouping, agenda: Agenda) -> None:
 
 
 @njit
-def dissolve(grouping: Grouping, neighbours: Int32Matrix, cluster: int, trail: Trail) -> float:
-    """Move all members to clusters near them, each to the cheapest; return the change, infinite if one finds none."""
-    total = 0.0
+def dissolve(grouping: Grouping, neighbours: Int32Matrix, cluster: int, trail: Trail, limit: float = np.inf) -> float:
+    """Move all members to clusters near them, each to the cheapest; return the change, infinite if one finds none.
+
+    It is infinite, too, as soon as it is clear that it cannot be below the limit: what joining costs is never negative,
+    and all that leaving gains is the loss of the cluster.
+    """
+    total, left = 0.0, limit
+    for x in range(grouping.sizes[cluster]):
+        left += square(grouping, member(grouping, cluster, x), cluster) * ROUNDING
     while grouping.sizes[cluster] > 0:
         i = member(grouping, cluster, grouping.sizes[cluster] - 1)
-        best, target = np.inf, NOBODY
+        best, target, asked = np.inf, NOBODY, NOBODY
         for neighbour in neighbours[i]:
             other = grouping.labels[neighbour]
-            if other != cluster and grouping.sizes[other] < grouping.state[MOST]:
+            if other in (cluster, asked):
+                continue
+            asked = other
+            if grouping.sizes[other] < grouping.state[MOST]:
                 cost = cost_to_join(grouping, i, other)
                 if cost < best and keeps(grouping, other, NOBODY, i):
                     best, target = cost, other
-        if target == NOBODY:
+        left -= best
+        if target == NOBODY or left < 0.0:
             return np.inf
         total += best - gain_of_leaving(grouping, i) * (grouping.sizes[cluster] > 1)
         step(grouping, trail, i, target)
     grouping.spares[grouping.state[SPARES]] = cluster
     grouping.state[SPARES] += 1
     return total
+
+
+@njit_in_place
+def _may_create(grouping: Grouping, neighbours: Int32Matrix, i: int) -> bool:
+    """Whether enough of a record's neighbours can be spared, if each cluster could spare any number."""
+    k = grouping.state[SMALLEST]
+    if grouping.state[SPARES] == 0 or grouping.sizes[grouping.labels[i]] <= k:
+        return False
+    missing = k - 1
+    for neighbour in neighbours[i]:
+        missing -= grouping.sizes[grouping.labels[neighbour]] > k
+    return bool(missing <= 0)
 
 
 @njit

@@ -29,6 +29,7 @@ __all__ = [
     "member",
     "move",
     "settle",
+    "square",
     "widest",
 ]
 
@@ -44,6 +45,7 @@ class Grouping(NamedTuple):
     labels: Int64Vector  # (n,)
     places: Int64Vector  # (n,): of each record among the members of its cluster
     members: Int64Vector  # cluster after cluster, each with room to grow
+    columns: Float64Matrix  # (d, as many as members): their coordinates, side by side for the vector unit
     firsts: Int64Vector  # (clusters + 1,): where the members of each begin
     sizes: Int64Vector  # (clusters,)
     centres: Float64Matrix  # (clusters, d)
@@ -73,6 +75,7 @@ def gather(rows: Float64Matrix, labels: Int32Vector, k: int, terms: Terms) -> Gr
         np.zeros(n, np.int64),
         np.zeros(n, np.int64),
         np.zeros(firsts[-1], np.int64),
+        np.zeros((d, firsts[-1])),
         firsts,
         np.zeros(sizes.size, np.int64),
         np.zeros((sizes.size, d)),
@@ -93,6 +96,7 @@ def gather(rows: Float64Matrix, labels: Int32Vector, k: int, terms: Terms) -> Gr
         label = labels[i]
         grouping.labels[i], grouping.places[i] = label, grouping.sizes[label]
         grouping.members[firsts[label] + grouping.sizes[label]] = i
+        grouping.columns[:, firsts[label] + grouping.sizes[label]] = rows[i]
         grouping.sizes[label] += 1
     for cluster in range(sizes.size - 1, -1, -1):
         if sizes[cluster] == 0:
@@ -145,22 +149,32 @@ def _square(rows: Float64Matrix, row: int, others: Float64Matrix, other: int) ->
 
 
 @njit_in_place
+def square(grouping: Grouping, i: int, cluster: int) -> float:
+    """Return the squared distance of a record from the centroid of a cluster."""
+    return _square(grouping.rows, i, grouping.centres, cluster)
+
+
+@njit_in_place
 def move(grouping: Grouping, i: int, cluster: int) -> None:
     """Take a record out of its cluster and put it into another."""
     own, place = grouping.labels[i], grouping.places[i]
     size = grouping.sizes[own] - 1
-    last = grouping.members[grouping.firsts[own] + size]
-    grouping.members[grouping.firsts[own] + place] = last
+    start, end = grouping.firsts[own] + place, grouping.firsts[own] + size
+    last = grouping.members[end]
+    grouping.members[start] = last
     grouping.places[last] = place
     grouping.sizes[own] = size
     other_size = grouping.sizes[cluster] + 1
-    grouping.members[grouping.firsts[cluster] + other_size - 1] = i
+    new = grouping.firsts[cluster] + other_size - 1
+    grouping.members[new] = i
     grouping.places[i] = other_size - 1
     grouping.labels[i] = cluster
     grouping.sizes[cluster] = other_size
     shrink, grow = 1.0 / max(size, 1), 1.0 / other_size
     for j in range(grouping.rows.shape[1]):
         value = grouping.rows[i, j]
+        grouping.columns[j, start] = grouping.columns[j, end]
+        grouping.columns[j, new] = value
         grouping.centres[own, j] -= (value - grouping.centres[own, j]) * shrink
         grouping.centres[cluster, j] += (value - grouping.centres[cluster, j]) * grow
 

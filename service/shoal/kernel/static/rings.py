@@ -8,16 +8,27 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from shoal.kernel.arrays import Int32Matrix, Int64Vector
+import numpy as np
+
+from shoal.kernel.arrays import Float64Vector, Int32Matrix, Int64Vector
 from shoal.kernel.jit import njit, njit_in_place
 from shoal.kernel.static.grouping import MOST, SMALLEST, Grouping, cost_to_join, gain_of_leaving, member
 from shoal.kernel.static.trail import Trail, are_kept, step, take_back
 
-__all__ = ["turn"]
+__all__ = ["Gains", "empty_gains", "turn", "weigh", "weigh_all"]
 
 NOBODY = -1
 NEAR = 5
 """Neighbours of the second record whose clusters may be the third."""
+
+
+class Gains(NamedTuple):
+    """By how much the loss falls when a record leaves its cluster, and how one best closes a ring."""
+
+    each: Float64Vector  # (n,)
+    closing: Float64Vector  # (clusters,): the least that it costs a member to join the first cluster
+    lasts: Int64Vector  # (clusters,): that member
+    asked: Int64Vector  # (clusters,): the record with which the ring begins
 
 
 class Ring(NamedTuple):
@@ -31,15 +42,43 @@ class Ring(NamedTuple):
 
 
 @njit
+def empty_gains(n: int, clusters: int) -> Gains:
+    """Return room for n records."""
+    return Gains(np.zeros(n), np.zeros(clusters), np.full(clusters, NOBODY), np.full(clusters, NOBODY))
+
+
+@njit
+def weigh_all(grouping: Grouping, gains: Gains) -> None:
+    """Compute all gains, and forget how rings were closed."""
+    gains.asked.fill(NOBODY)
+    for cluster in range(grouping.sizes.size):
+        weigh(grouping, gains, cluster)
+
+
+@njit_in_place
+def weigh(grouping: Grouping, gains: Gains, cluster: int) -> None:
+    """Compute what leaving a cluster gains."""
+    for x in range(grouping.sizes[cluster]):
+        i = member(grouping, cluster, x)
+        gains.each[i] = gain_of_leaving(grouping, i)
+
+
+@njit
 def turn(
-    grouping: Grouping, neighbours: Int32Matrix, i: int, stamps: Int64Vector, trail: Trail, worthwhile: float
+    grouping: Grouping,
+    neighbours: Int32Matrix,
+    i: int,
+    stamps: Int64Vector,
+    trail: Trail,
+    gains: Gains,
+    worthwhile: float,
 ) -> bool:
     """Do the best ring that begins with a record, if it gains; the trail then tells what was moved.
 
     The three steps are chosen as if each were alone; what they do together is computed as they are done.
     """
     own = grouping.labels[i]
-    gain = gain_of_leaving(grouping, i)
+    gain = gains.each[i]
     best = Ring(-worthwhile, NOBODY, NOBODY, NOBODY, NOBODY)
     stamps[own] = i
     for neighbour in neighbours[i]:
@@ -50,7 +89,7 @@ def turn(
         first = cost_to_join(grouping, i, its) - gain
         if first < 0.0:
             for x in range(grouping.sizes[its]):
-                best = _extended(grouping, neighbours, own, first, member(grouping, its, x), best)
+                best = _extended(grouping, neighbours, gains, i, first, member(grouping, its, x), best)
     if best.second == NOBODY:
         return False
     change = cost_to_join(grouping, i, best.its) - gain
@@ -66,11 +105,13 @@ def turn(
     return False
 
 
-@njit
-def _extended(grouping: Grouping, neighbours: Int32Matrix, own: int, first: float, second: int, best: Ring) -> Ring:
+@njit_in_place
+def _extended(
+    grouping: Grouping, neighbours: Int32Matrix, gains: Gains, i: int, first: float, second: int, best: Ring
+) -> Ring:
     """Return the better of a ring and those that go on with a second record."""
-    its = grouping.labels[second]
-    gain = gain_of_leaving(grouping, second)
+    own, its = grouping.labels[i], grouping.labels[second]
+    gain = gains.each[second]
     seen = NOBODY
     for x in range(min(NEAR, neighbours.shape[1])):
         third = grouping.labels[neighbours[second, x]]
@@ -84,16 +125,20 @@ def _extended(grouping: Grouping, neighbours: Int32Matrix, own: int, first: floa
             if so_far < best.change:
                 best = Ring(so_far, second, NOBODY, its, third)
             continue
-        best = _closed(grouping, own, so_far, second, third, best)
+        if gains.asked[third] != i:
+            gains.asked[third] = i
+            _close(grouping, gains, own, third)
+        if so_far + gains.closing[third] < best.change:
+            best = Ring(so_far + gains.closing[third], second, gains.lasts[third], its, third)
     return best
 
 
 @njit_in_place
-def _closed(grouping: Grouping, own: int, so_far: float, second: int, third: int, best: Ring) -> Ring:
-    """Return the better of a ring and those that end with a record of the third cluster."""
+def _close(grouping: Grouping, gains: Gains, own: int, third: int) -> None:
+    """Find the member of the third cluster with which it costs least to close a ring."""
+    gains.closing[third], gains.lasts[third] = np.inf, NOBODY
     for x in range(grouping.sizes[third]):
         last = member(grouping, third, x)
-        change = so_far + cost_to_join(grouping, last, own) - gain_of_leaving(grouping, last)
-        if change < best.change:
-            best = Ring(change, second, last, grouping.labels[second], third)
-    return best
+        change = cost_to_join(grouping, last, own) - gains.each[last]
+        if change < gains.closing[third]:
+            gains.closing[third], gains.lasts[third] = change, last
