@@ -11,8 +11,8 @@ from torture import PARTITIONS, check, torture, zombie
 pytestmark = pytest.mark.faults
 
 DELAY_S = 2.0
-REACH_S = 3.0
-"""A commit interval (0.2 s) and a transaction, on a machine that does a lot besides."""
+REPEATS = 100
+"""After one kill; about 300 clusters are handed over between two of them."""
 
 
 async def check_repeats(deployment: HandedDeployment, kills: int) -> None:
@@ -22,7 +22,7 @@ async def check_repeats(deployment: HandedDeployment, kills: int) -> None:
     print(f"{clusters} clusters, {repeats} repeats in {kills} kills: {found.counts}, {found.reach_s:.2f} s at most")
     assert sum(found.counts) == repeats
     assert 0 < len(found.counts) <= len(deployment.starts)
-    assert found.reach_s < REACH_S, "what was dealt with had not been committed for long"
+    assert max(found.counts) < REPEATS, "what was dealt with had not been committed for long"
 
 
 async def test_kills_of_apps_that_publish_leave_each_record_one_fate(bootstrap: str, tmp_path: Path) -> None:
