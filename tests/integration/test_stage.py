@@ -40,8 +40,8 @@ async def put_everything(deployment: Deployment) -> None:
         options: dict[str, Any] = {"partitions": number % PARTITIONS, "transactional_id": f"upstream-{topic}"}
         await produce(deployment.bootstrap, topic, aborted, abort=True, **options)
         good = [
-            json.dumps({"who": f"y{i}", "age": i, "income": i, "serial": 10_000 + 100 * number + i}).encode()
-            for i in range(30)
+            json.dumps({"who": f"y{i}", "age": i, "income": i, "serial": 10_000 + 100 * number + i} | signed).encode()
+            for i, signed in zip(range(30), [{}, {"__faust": {"ns": "app.Visit"}}] * 15, strict=True)
         ]
         await produce(deployment.bootstrap, topic, good, **options)
     await deployment.put(200, PARTITIONS)

@@ -68,6 +68,8 @@ class Fields:
         self._names = {attribute.name for attribute in policy.from_value}
         self._around = [(attribute.name, str(attribute.source)) for attribute in policy.from_envelope]
         self._closed = policy.undeclared == "quarantine"
+        # The field in which Faust names its model is in nobody's way.
+        self._spared = {"__faust"} - self._names if original == "jsonl" else set()
         points = Points(policy.csv.decimal if original == "csv" else ".")
         self._quasi = [
             (a.name, _Coordinate(a, _number_reader(form_of_source(a, original), points)))
@@ -83,7 +85,7 @@ class Fields:
         """Read one record; None if it is unusable."""
         if record is None or not record.keys() >= self._names:
             return None
-        if self._closed and len(record) != len(self._names):
+        if self._closed and len(record) != len(self._names) and record.keys() != self._names | self._spared:
             return None
         if self._around:
             # What the value holds under the name of a key is undeclared.

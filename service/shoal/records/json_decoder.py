@@ -22,6 +22,9 @@ __all__ = ["DEFAULT_MAX_BYTES", "JsonDecoder"]
 
 DEFAULT_MAX_BYTES = 900_000
 
+_MODEL = "__faust"
+"""Faust writes here which of its models a record was made from; nothing about whoever the record is of."""
+
 _REFUSED = (msgspec.MsgspecError, ValueError, TypeError, RecursionError)
 """All that a decode raises; their texts and attributes hold values, so that none may leave this module."""
 
@@ -40,7 +43,8 @@ class JsonDecoder:
     """Makes records of JSON messages: one flat object each, with every field that the policy declares.
 
     An attribute with ``from: key``, ``header:NAME`` or ``timestamp`` is read from the envelope, as a cell of CSV would
-    be; a field of its name in the object is undeclared.
+    be; a field of its name in the object is undeclared. A field ``__faust`` is never in the way: unless it is
+    declared it is left out, for every topic that Faust's models are sent to has it.
 
     Parameters
     ----------
@@ -186,7 +190,9 @@ def _typed_decode(policy: Policy) -> Callable[[bytes], Any]:
     strict = policy.undeclared == "quarantine"
     if any(character in '"\\' or character < " " for name in names.values() for character in name):
         return _decode_renamed(fields, names, strict=strict)
-    record = msgspec.defstruct("Record", fields, rename=names, forbid_unknown_fields=strict, gc=False)
+    left_out = [("model", msgspec.Raw, msgspec.Raw())] if strict and _MODEL not in names.values() else []
+    names["model"] = _MODEL
+    record = msgspec.defstruct("Record", [*fields, *left_out], rename=names, forbid_unknown_fields=strict, gc=False)
     return msgspec.json.Decoder(record, float_hook=NumberText).decode
 
 
@@ -198,7 +204,7 @@ def _decode_renamed(fields: list[tuple[str, Any]], names: dict[str, str], *, str
 
     def decode(message: bytes) -> object:
         values = _by_name(message)
-        if strict and not values.keys() <= place.keys():
+        if strict and not values.keys() <= place.keys() | {_MODEL}:
             raise msgspec.ValidationError
         members = [b'"%b":%b' % (place[name], bytes(value)) for name, value in values.items() if name in place]
         return typed(b"{" + b",".join(members) + b"}")

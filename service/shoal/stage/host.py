@@ -37,8 +37,6 @@ INTERNALS = (
 """What the stage leans on, documented or not; `tests/integration/test_stage_internals.py` pins it."""
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
-SIGNATURE = "__faust"
-"""A field that Faust itself writes into records; no field of the record."""
 _BARE = {None, "json", "raw"}
 """Codecs whose bytes are JSON or nothing that anybody knows of."""
 REWIND_S = 5.0
@@ -238,7 +236,7 @@ class Host:
     def _bytes(self, value: Any, raw: bytes | None) -> bytes | None:  # noqa: ANN401
         """The record as JSON: the very bytes of the topic, unless they are something else."""
         if self._serializer in _BARE:
-            return raw if raw is None or SIGNATURE.encode() not in raw else _unsigned(raw)
+            return raw
         if value is None:
             return raw
         fields = value.asdict() if isinstance(value, faust.Record) else value
@@ -273,13 +271,3 @@ class Host:
         finally:
             if is_ours():
                 consumer.resume_partitions({place})
-
-
-def _unsigned(raw: bytes) -> bytes:
-    try:
-        record = msgspec.json.decode(raw)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return raw
-    if not isinstance(record, dict) or SIGNATURE not in record:
-        return raw
-    return msgspec.json.encode({name: value for name, value in record.items() if name != SIGNATURE})

@@ -45,6 +45,12 @@ def test_values_out_of_bounds_are_clipped_where_the_policy_clips(tmp_path: Path)
     assert found.values == (110.0, 0.5)
 
 
+def test_the_model_that_faust_names_is_passed_over(tmp_path: Path) -> None:
+    assert take(tmp_path, json.dumps(GOOD | {"__faust": {"ns": "app.Visit"}})) == take(tmp_path, json.dumps(GOOD))
+    short = {name: value for name, value in GOOD.items() if name != "job"}
+    assert take(tmp_path, json.dumps(short | {"__faust": 1})) is None
+
+
 @pytest.mark.parametrize(
     "bent",
     [

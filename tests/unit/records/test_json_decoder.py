@@ -202,6 +202,20 @@ def test_undeclared_fields_are_refused_or_dropped() -> None:
     assert reason(encoded(message(age=None, more=1))[0], lenient) is INVALID
 
 
+def test_the_model_that_faust_names_in_each_record_is_left_out() -> None:
+    plain, odd = usual_policy(), policy_of({'q"': quasi(), "n": kept("integer")})
+    signed = encoded(message())[0][:-1] + b',"__faust":{"ns":"app.Visit"}}'  # type: ignore[index]
+    assert reason(signed, plain) is None
+    assert b"__faust" not in take(json.loads(signed), policy=plain).tails[0]
+    assert reason(signed[:-1] + b',"__faust":null}', plain) is INVALID
+    assert reason(signed[:-1] + b',"more":null}', plain) is INVALID
+    assert take({'q"': 1, "n": 2, "__faust": {}}, {'q"': 1, "n": 2, "__other": {}}, policy=odd).rejected == [
+        (1, INVALID)
+    ]
+    declared = policy_of({"q": quasi(), "__faust": kept("string")})
+    assert take({"q": 1, "__faust": "x"}, {"q": 1}, policy=declared).rejected == [(1, INVALID)]
+
+
 def test_too_large() -> None:
     policy = usual_policy()
     fitting = encoded(message(ticket=""))[0]
