@@ -38,7 +38,7 @@ FIGURE = DOCS / "figures" / "kafka-profile.svg"
 ROUNDS = 5
 BAD_ROUNDS = 8
 FAUST_ROUNDS = 3
-LIMITS = {"kafka": 0.3, "engine": 8.0, "bad": 0.9, "leanest": 1.5, "faust": 0.9, "index": 30.0, "scan": 5.0}
+LIMITS = {"kafka": 0.3, "engine": 8.0, "bad": 0.9, "leanest": 1.5, "faust": 0.9, "scan": 5.0}
 """Below these the run fails; other parts have theirs beside them."""
 
 
@@ -179,8 +179,8 @@ def engine_part() -> Part:
         ),
         "",
         "Rule `nearest` at δ = 100,000, 2 attributes, k = 10, once the buffer is full: the same clusters through its",
-        f"index, {index.per_s:,.0f} records/s, **{index.of_numpy:.0f}** times plain numpy (limit {LIMITS['index']:g})",
-        f"and {index.of_scan:.0f} times the compiled scan of all that is held (limit {LIMITS['scan']:.0f}).",
+        f"index, {index.per_s:,.0f} records/s,",
+        f"{index.of_scan:.0f} times the compiled scan of all that is held (limit {LIMITS['scan']:.0f}).",
         "",
     ]
     best, leanest = next(ratios[0:3:2] for delta, m, k, *ratios in rows if (delta, m, k) == (100, 5, 10))
@@ -190,7 +190,6 @@ def engine_part() -> Part:
             Promise("engine, x numpy", best, LIMITS["engine"], at_most=False),
             Promise("rule that loses least, x numpy", leanest, LIMITS["leanest"], at_most=False),
             *(Promise(f"auto at {row.delta}, x numpy", row.ratio, LARGE[row.delta], at_most=False) for row in large),
-            Promise("nearest through its index, x numpy", index.of_numpy, LIMITS["index"], at_most=False),
             Promise("nearest through its index, x scan", index.of_scan, LIMITS["scan"], at_most=False),
         ],
     )

@@ -19,8 +19,6 @@ Speeds = tuple[int, int, int, float, float, float]
 BLOCK = 512
 ROUNDS = 5
 LARGE_ROUNDS = 3
-FEW = 256
-"""Records with which plain numpy is timed where it needs milliseconds for each."""
 
 
 def _numpy(values: NDArray[np.float64], k: int, delta: int) -> float:
@@ -60,11 +58,10 @@ class Large(NamedTuple):
 
 
 class Indexed(NamedTuple):
-    """Records a second of rule nearest through its index, and how many times those of a scan and of plain numpy."""
+    """Records a second of rule nearest through its index, and how many times those of a scan."""
 
     per_s: float
     of_scan: float
-    of_numpy: float
 
 
 def large_rows() -> list[Large]:
@@ -83,35 +80,22 @@ def large_rows() -> list[Large]:
 def index_speeds(delta: int = 100_000, m: int = 2, k: int = 10) -> Indexed:
     """Return the speed of nearest at a very large delta, once the buffer is full; fails if clusters differ."""
     values = np.random.default_rng(1).random((2 * delta, m))
-    few = delta + FEW
-    began = time.process_time()
-    nearest_numpy(values[:delta], k, delta)
-    filling = time.process_time() - began
-    plain = nearest_numpy(values[:few], k, delta)
-    by_numpy = time.process_time() - began - 2 * filling
-    through, first, decided = _filled(values, few, k, delta, rules.INDEXED_FROM)
-    scan, _, scanned = _filled(values, few, k, delta, 1 << 40)
-    clusters = [np.sort(cluster) for cluster in plain]
-    if not np.array_equal(decided, scanned) or not np.array_equal(
-        np.concatenate(clusters), decided[: len(clusters) * k]
-    ):
+    through, decided = _filled(values, k, delta, rules.INDEXED_FROM)
+    scan, scanned = _filled(values, k, delta, 1 << 40)
+    if not np.array_equal(decided, scanned):
         raise SystemExit("bench: an index changed a decision")
-    return Indexed(delta / through, scan / through, by_numpy / first)
+    return Indexed(delta / through, scan / through)
 
 
-def _filled(
-    values: NDArray[np.float64], few: int, k: int, delta: int, indexed_from: int
-) -> tuple[float, float, NDArray[np.int64]]:
-    """Return the seconds for all after the first delta records, for the first few of these, and who left."""
+def _filled(values: NDArray[np.float64], k: int, delta: int, indexed_from: int) -> tuple[float, NDArray[np.int64]]:
+    """Return the seconds for all after the first delta records, and who left."""
     before, rules.INDEXED_FROM = rules.INDEXED_FROM, indexed_from
     engine = Partitioner(k, delta, values.shape[1], rule="nearest")
     rules.INDEXED_FROM = before
     engine.push(values[:delta])
     began = time.process_time()
-    left = [engine.push(values[start : min(start + BLOCK, few)]).positions for start in range(delta, few, BLOCK)]
-    first = time.process_time() - began
-    left += [engine.push(values[start : start + BLOCK]).positions for start in range(few, len(values), BLOCK)]
-    return time.process_time() - began, first, np.concatenate(left)
+    left = [engine.push(values[start : start + BLOCK]).positions for start in range(delta, len(values), BLOCK)]
+    return time.process_time() - began, np.concatenate(left)
 
 
 def engine_rows() -> list[Speeds]:
