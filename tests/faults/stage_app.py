@@ -2,8 +2,9 @@
 
 STAGE_FORM is ``to`` (published by the stage) or ``iterator``: each cluster is noted in STAGE_HANDED when it is dealt
 with, without a transaction. STAGE_PAUSE_S is how long that takes (or a look at what was published), STAGE_LATE_S how
-long the agent does something else first, STAGE_FAIL_AT the number of a cluster at which it fails once, STAGE_KIND the
-type of values, STAGE_START where to begin, STAGE_HTTP where metrics are. DIE_AT as in `worker.py`.
+long the agent does something else first, STAGE_FAIL_AT the number of a cluster at which it fails once, STAGE_LEAVE how
+it leaves its loop at the first one, STAGE_KIND the type of values, STAGE_START where to begin, STAGE_HTTP where metrics
+are. STAGE_OTHER is a topic with a stage of its own, that begins STAGE_OTHER_LATE_S late. DIE_AT as in `worker.py`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 import os
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,7 @@ PAUSE_S = float(os.environ.get("STAGE_PAUSE_S", "0"))
 LATE_S = float(os.environ.get("STAGE_LATE_S", "0"))
 HTTP = os.environ.get("STAGE_HTTP")
 START: Any = os.environ.get("STAGE_START", "earliest") or None
+LEAVE, OTHER = os.environ.get("STAGE_LEAVE"), os.environ.get("STAGE_OTHER")
 ACKS = "STAGE_ACKS" in os.environ
 KIND = os.environ.get("STAGE_KIND", "bytes")
 
@@ -72,7 +75,13 @@ async def publish(stream: Any) -> None:
             assert cluster.size >= POLICY.k
             if PAUSE_S:
                 await asyncio.sleep(PAUSE_S)
-        return
+    else:
+        await iterate(stream)
+    if LEAVE == "for something else":
+        await asyncio.sleep(3600)
+
+
+async def iterate(stream: Any) -> None:
     fails_at = int(os.environ.pop("STAGE_FAIL_AT", "-1"))
     producer = AIOKafkaProducer(bootstrap_servers=BOOTSTRAP)
     await producer.start()
@@ -85,8 +94,21 @@ async def publish(stream: Any) -> None:
             await producer.send_and_wait(os.environ["STAGE_HANDED"], json.dumps(handed).encode(), partition=0)
             if PAUSE_S:
                 await asyncio.sleep(PAUSE_S)
+            if LEAVE:
+                break
     finally:
         await producer.stop()
+
+
+if OTHER:
+    NOWHERE = dict.fromkeys(("output", "quarantine", "evidence", "clusters"))
+    OTHER_POLICY = replace(POLICY, kafka=KAFKA.model_copy(update=NOWHERE | {"input": OTHER}))
+
+    @app.agent(app.topic(OTHER, acks=False))
+    async def other(stream: Any) -> None:
+        await asyncio.sleep(float(os.environ["STAGE_OTHER_LATE_S"]))
+        async for _ in anonymize(stream, OTHER_POLICY, start=START):
+            pass
 
 
 if __name__ == "__main__":

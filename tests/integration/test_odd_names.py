@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.consumer import fetcher
 from aiokafka.producer import message_accumulator, producer
-from aiokafka.record import default_records
+from aiokafka.record import default_records, memory_records
 from running import EARLIEST, Stage
+from shoal.kafka import read_leniently
+from stages import HandedDeployment, check_handed
 
 pytestmark = pytest.mark.integration
 
@@ -25,12 +28,50 @@ class Odd(str):
 
 @pytest.fixture
 def strictness(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Put the client back as it was: leniency is the process's."""
-    monkeypatch.setattr(fetcher, "MemoryRecords", fetcher.MemoryRecords)
+    """Begin with the client as it comes, and put it back: leniency is the process's."""
+    monkeypatch.setattr(fetcher, "MemoryRecords", memory_records.MemoryRecords)
     # The compiled builder insists on proper names.
     builder = default_records._DefaultRecordBatchBuilderPy
     for module in (message_accumulator, producer):
         monkeypatch.setattr(module, "DefaultRecordBatchBuilder", builder)
+
+
+async def put_odd(bootstrap: str, topic: str, values: list[bytes], compression: str | None = None) -> None:
+    """Send records, one of them with such a name."""
+    client = AIOKafkaProducer(bootstrap_servers=bootstrap, linger_ms=50, compression_type=compression)
+    await client.start()
+    try:
+        sent = [
+            await client.send(topic, value, headers=[(Odd("x") if number == 17 else "x", b"1")], partition=0)
+            for number, value in enumerate(values)
+        ]
+        for future in sent:
+            await future
+    finally:
+        await client.stop()
+
+
+@pytest.mark.usefixtures("strictness")
+@pytest.mark.parametrize("late_s", ["0", "6"])
+async def test_a_name_that_is_not_utf8_does_not_end_an_app_with_a_stage(
+    bootstrap: str, tmp_path: Path, late_s: str
+) -> None:
+    deployment = await HandedDeployment.with_notes(bootstrap, tmp_path, partitions=1, max_delay_s=2.0)
+    values = [
+        json.dumps({"who": f"p{number}", "age": number, "income": number, "serial": number}).encode()
+        for number in range(40)
+    ]
+    await put_odd(bootstrap, deployment.topics["input"], values)
+    deployment.serial = len(values)
+    worker = deployment.worker("one", STAGE_LATE_S=late_s)
+    worker.start()
+    try:
+        await deployment.wait_for(len(values))
+        assert worker.terminate() == 0
+    finally:
+        worker.kill()
+    read_leniently()  # for the readers of this process, too
+    await check_handed(deployment)
 
 
 @pytest.mark.usefixtures("strictness")
@@ -39,19 +80,7 @@ async def test_a_name_that_is_not_utf8_holds_nothing_up(
     bootstrap: str, tmp_path: Path, compression: str | None
 ) -> None:
     stage = await Stage.create(bootstrap, tmp_path)
-    client = AIOKafkaProducer(bootstrap_servers=bootstrap, linger_ms=50, compression_type=compression)
-    await client.start()
-    try:
-        sent = [
-            await client.send(
-                stage.topics["input"], stage.record(), headers=[(Odd("x") if number == 17 else "x", b"1")], partition=0
-            )
-            for number in range(40)
-        ]
-        for future in sent:
-            await future
-    finally:
-        await client.stop()
+    await put_odd(bootstrap, stage.topics["input"], [stage.record() for _ in range(40)], compression)
     async with stage.run(EARLIEST) as run:
         await run.until_read(40)
         await run.until(lambda: run.total("shoal_records_total", outcome="released") > 0)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from faulty_workers import CANARY, Deployment, judge, leaks
-from kafka_broker import produce, read_all, wait_until
+from kafka_broker import create_topic, produce, read_all, wait_until
 from running import sample
 from stages import AppDeployment, HandedDeployment, check_handed, distinct
 from torture import check
@@ -220,6 +220,86 @@ async def test_an_agent_that_fails_gets_its_cluster_once_more(bootstrap: str, tm
     assert repeats <= 50
 
 
+@pytest.mark.parametrize("how", ["by its end", "for something else"])
+async def test_an_agent_that_leaves_its_loop_ends_the_worker(bootstrap: str, tmp_path: Path, how: str) -> None:
+    deployment = await HandedDeployment.with_notes(bootstrap, tmp_path, partitions=1)
+    await deployment.put(400, 1)
+    worker = deployment.worker("one", STAGE_LEAVE=how)
+    worker.start()
+    try:
+        await wait_until(lambda: worker.is_dead, 60, "the end of the worker")
+        assert worker.process is not None
+        assert worker.process.returncode not in {0, -9}
+        assert "nobody asks for clusters" in worker.said
+        assert "its agent has left the loop over its clusters" in worker.said
+        # The cluster at which it left was not dealt with, as far as anybody knows.
+        again = deployment.worker("again")
+        again.start()
+        await deployment.wait_for(250)
+        assert again.terminate() == 0
+    finally:
+        worker.kill()
+        again.kill()
+    notes = await deployment.notes()
+    assert len(notes) == len(distinct(notes)) + 1
+
+
+async def test_a_second_agent_on_the_topic_ends_the_worker_for_good(bootstrap: str, tmp_path: Path) -> None:
+    deployment = await HandedDeployment.with_notes(bootstrap, tmp_path, partitions=1)
+    await deployment.put(100, 1)
+    worker = deployment.worker("one", STAGE_OTHER=deployment.topics["input"], STAGE_OTHER_LATE_S="2")
+    worker.start()
+    try:
+        await wait_until(lambda: worker.is_dead, 60, "the end of the worker")
+    finally:
+        worker.kill()
+    assert worker.process is not None
+    assert worker.process.returncode not in {0, -9}
+    assert "has a stage already" in worker.said
+    # Faust starts the agent again while the app ends: a stage that began then would keep it from ending.
+    assert worker.said.count("event='started'") == 1
+
+
+async def test_what_was_decided_together_is_repeated_together(bootstrap: str, tmp_path: Path) -> None:
+    deployment = await HandedDeployment.with_notes(bootstrap, tmp_path, partitions=1, max_delay_s=2.0)
+    await deployment.put(95, 1)
+    worker = deployment.worker("one", STAGE_PAUSE_S="0.2")
+    worker.start()
+    try:
+
+        async def is_half_done() -> bool:
+            return len(await deployment.notes()) >= 8
+
+        await wait_until(is_half_done, 60, "half of what left by its limit of time")
+        worker.kill()
+        await deployment.settled([])
+    finally:
+        worker.kill()
+    clusters, repeats = await check_handed(deployment)
+    # More than a commit interval of them, and never more than are held at a time.
+    assert 8 <= repeats <= clusters <= 100 // 5
+
+
+async def test_a_stage_beside_another_one_reads_nothing_that_was_aborted(bootstrap: str, tmp_path: Path) -> None:
+    deployment = await HandedDeployment.with_notes(bootstrap, tmp_path, partitions=1, max_delay_s=2.0)
+    topic, other = deployment.topics["input"], await create_topic(bootstrap)
+    aborted = [json.dumps({"who": f"x{i}", "age": i, "income": i, "serial": -9 - i}).encode() for i in range(30)]
+    await produce(bootstrap, topic, aborted, partitions=0, transactional_id=f"upstream-{topic}", abort=True)
+    await deployment.put(200, 1)
+    # By the time of the first stage the consumer of both has fetched what was aborted.
+    worker = deployment.worker("one", STAGE_LATE_S="8", STAGE_OTHER=other, STAGE_OTHER_LATE_S="5")
+    worker.start()
+    try:
+        await worker.until_said("event='started'", 2)
+        await deployment.wait_for(200)
+        assert worker.terminate() == 0
+    finally:
+        worker.kill()
+    noted = [json.loads(row)["serial"] for note in distinct(await deployment.notes()) for row in note["rows"]]
+    assert min(noted) >= 0
+    await check_handed(deployment)
+
+
 async def test_service_and_stage_take_over_from_each_other(bootstrap: str, tmp_path: Path) -> None:
     deployment = await AppDeployment.create(bootstrap, tmp_path, partitions=PARTITIONS)
     service, stage = Deployment.worker(deployment, "service"), deployment.worker("stage")
@@ -236,6 +316,20 @@ async def test_service_and_stage_take_over_from_each_other(bootstrap: str, tmp_p
     await deployment.settled([])
     await check(deployment)
     assert (await judge(deployment)).records == 3000
+
+
+async def test_records_in_order_leave_through_a_stage_as_through_the_service(bootstrap: str, tmp_path: Path) -> None:
+    deployment = await AppDeployment.create(bootstrap, tmp_path, partitions=PARTITIONS, release="ordered")
+    await deployment.put(1000, PARTITIONS)
+    worker = deployment.worker("one")
+    worker.start()
+    try:
+        await deployment.wait_for(600)
+        assert worker.terminate() == 0
+    finally:
+        worker.kill()
+    await deployment.settled([])
+    await check(deployment)
 
 
 async def test_a_worker_under_load_ends_within_ten_seconds(bootstrap: str, tmp_path: Path) -> None:

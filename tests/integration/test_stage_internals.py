@@ -16,6 +16,8 @@ import faust
 import pytest
 from faust.types import TP
 from kafka_broker import admin, create_topic, produce, wait_until
+from shoal.kafka import cluster_of
+from shoal.policy import KafkaSection
 from shoal.stage.host import INTERNALS, READ_COMMITTED, Host
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -79,7 +81,10 @@ async def test_the_app_tells_and_does_what_the_stage_expects(app: faust.App, boo
     place = aiokafka.TopicPartition(name, 0)
     async with admin(bootstrap) as client:
         committed = await client.list_consumer_group_offsets(app.conf.id, partitions=[place])
+        cluster = (await client.describe_cluster())["cluster_id"]
     assert committed[place].offset == -1
+    assert cluster
+    assert await host.cluster() == await cluster_of(KafkaSection(bootstrap_servers=bootstrap)) == cluster
     consumer: Any = app.consumer
     assert consumer._thread._consumer._fetcher._isolation_level == READ_COMMITTED
     # Sent back, it brings the same once more.

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import re
+import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,10 +15,12 @@ from typing import Any, cast
 import faust
 import pytest
 from faust.types import TP
+from kafka_broker import wait_until
 from shoal.errors import ConfigError, GuaranteeError, InputError, PolicyError
 from shoal.flow import Cluster as Decided
 from shoal.kafka import WithdrawnError
-from shoal.stage import anonymize
+from shoal.stage import anonymize, keeper
+from shoal.stage.anonymize import Clusters
 from shoal.stage.desk import Desk
 from shoal.stage.host import READ_COMMITTED, Host
 from shoal.stage.inflow import Arrived, Inflow
@@ -33,9 +38,10 @@ class Visit(faust.Record, serializer="json"):
     age: int
 
 
-def policy_file(folder: Path, **kafka: str) -> Path:
+def policy_file(folder: Path, release: str = "cluster", **kafka: str) -> Path:
     path = folder / "policy.yaml"
-    document = {"attributes": ATTRIBUTES, "privacy": {"k": 3}, "stream": {"delta": 20}, "kafka": kafka}
+    stream = {"delta": 20, "release": release}
+    document = {"attributes": ATTRIBUTES, "privacy": {"k": 3}, "stream": stream, "kafka": kafka}
     path.write_text(json.dumps(document))
     return path
 
@@ -91,6 +97,43 @@ async def test_what_was_filtered_before_is_refused(tmp_path: Path) -> None:
         anonymize(stream, policy_file(tmp_path))
 
 
+async def test_an_agent_that_yields_is_told_to_send_instead(tmp_path: Path) -> None:
+    app, policy = app_of(tmp_path), policy_file(tmp_path)
+
+    @app.agent(app.topic("visits", acks=False))
+    async def agent(stream: Any) -> AsyncIterator[int]:
+        async for cluster in anonymize(stream, policy):
+            yield cluster.size
+
+    actor: Any = agent(index=None)
+    with pytest.raises(ConfigError, match="must not yield"):
+        await anext(actor.it)
+
+
+@pytest.mark.parametrize("what", ["events", "items"])
+async def test_what_is_no_stream_is_refused_and_ends_the_app(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    app, policy, crashes = app_of(tmp_path), policy_file(tmp_path), list[BaseException]()
+
+    async def crash(error: BaseException) -> None:
+        crashes.append(error)
+
+    other = SimpleNamespace(app=SimpleNamespace(started=True, crash=crash))
+    monkeypatch.setattr("shoal.stage.host.current_agent", lambda: other)
+    with pytest.raises(ConfigError, match=r"not its events\(\) or items\(\)"):
+        anonymize(getattr(app.topic("visits", acks=False).stream(), what)(), policy)
+    await asyncio.sleep(0)
+    assert len(crashes) == 1, "Faust would start the agent again and again"
+
+
+async def test_an_order_of_records_is_refused_where_nothing_is_published(tmp_path: Path) -> None:
+    policy = policy_file(tmp_path, release="ordered")
+    with pytest.raises(PolicyError, match=r"stream\.release: ordered"):
+        anonymize(app_of(tmp_path).topic("visits", acks=False).stream(), policy)
+    anonymize(app_of(tmp_path).topic("visits", acks=False).stream(), policy, to="out")
+
+
 async def test_several_topics_channels_and_actors_are_refused(tmp_path: Path) -> None:
     app = app_of(tmp_path)
     for stream in (
@@ -98,6 +141,7 @@ async def test_several_topics_channels_and_actors_are_refused(tmp_path: Path) ->
         app.topic(pattern="v.*", acks=False).stream(),
         app.channel().stream(),
         app.topic("visits", acks=False).stream(concurrency_index=1),
+        app.topic("visits", acks=False).stream(active_partitions=set()),
     ):
         with pytest.raises(ConfigError, match=re.compile("one topic|concurrency=1")):
             anonymize(stream, policy_file(tmp_path))
@@ -130,14 +174,15 @@ async def test_the_bytes_of_the_topic_are_the_record(
 class Consumer:
     """What the stage asks of the app's consumer; ``level`` is what its fetcher reads."""
 
-    def __init__(self, level: object = 0) -> None:
+    def __init__(self, level: object = 0, topics: tuple[str, ...] = ("visits",)) -> None:
+        self._topics = topics
         fetcher = SimpleNamespace(_isolation_level=level, _pending_tasks=set())
         self._thread = SimpleNamespace(_consumer=SimpleNamespace(_fetcher=fetcher))
         self._paused_partitions: set[TP] = set()
         self.did: list[tuple[str, Any]] = []
 
     def assignment(self) -> set[TP]:
-        return {TP("visits", 0)}
+        return {TP(topic, 0) for topic in self._topics}
 
     def pause_partitions(self, places: set[TP]) -> None:
         self.did.append(("pause", places))
@@ -160,6 +205,10 @@ async def test_a_client_that_cannot_be_told_to_read_committed_records_is_refused
     consumer = Consumer(level)
     with pytest.raises(ConfigError, match="cannot be told"):
         await host_of(tmp_path, consumer).read_committed()
+    consumer = Consumer()
+    del consumer._thread._consumer._fetcher._pending_tasks
+    with pytest.raises(ConfigError, match="cannot be told"):
+        await host_of(tmp_path, consumer).read_committed()
     del consumer._thread._consumer._fetcher._isolation_level
     with pytest.raises(ConfigError, match="cannot be told"):
         await host_of(tmp_path, consumer).read_committed()
@@ -170,7 +219,20 @@ async def test_records_that_were_fetched_before_the_stage_began_are_in_doubt(tmp
     host = host_of(tmp_path, consumer)
     assert await host.read_committed()
     assert consumer._thread._consumer._fetcher._isolation_level == READ_COMMITTED
-    assert not await host.read_committed()
+    assert await host.read_committed(), "an agent that failed and was started again would not know"
+    again = host_of(tmp_path, consumer)
+    assert not await again.read_committed(), "it was told before that app had anything"
+
+
+async def test_what_one_stage_tells_the_consumer_leaves_the_topic_of_another_in_doubt(tmp_path: Path) -> None:
+    consumer = Consumer(topics=("visits", "births"))
+    first, late = host_of(tmp_path, consumer), host_of(tmp_path, consumer)
+    other, late.topic = host_of(tmp_path, consumer), "births"
+    late.app = other.app = first.app
+    other.topic = "assigned later"
+    assert await first.read_committed()
+    assert await late.read_committed()
+    assert not await other.read_committed()
 
 
 async def test_a_consumer_is_sent_back_unless_the_app_has_paused_it_or_rebalances(tmp_path: Path) -> None:
@@ -217,6 +279,178 @@ async def test_a_new_assignment_ends_the_lanes_of_the_one_before(tmp_path: Path)
     await keeper._accept({0, 1})
     assert order == [False], "its lanes go on with an assignment that is no more"
     assert keeper._assigned.is_set()
+
+
+@pytest.mark.parametrize("app_cluster", ["here", "there", None])
+async def test_the_brokers_of_the_policy_must_be_the_apps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, app_cluster: str | None
+) -> None:
+    is_same = app_cluster == "here"
+    clusters = anonymize(app_of(tmp_path).topic("visits", acks=False).stream(), policy_file(tmp_path))
+    served, crashes = list[object](), list[BaseException]()
+
+    class Served:
+        def __init__(self, *_: object, **__: object) -> None:
+            served.append(self)
+
+        async def run(self) -> None:
+            made._stopping.set()
+
+    async def answer(name: str | None) -> str | None:
+        return name
+
+    async def crash(error: BaseException) -> None:
+        crashes.append(error)
+
+    monkeypatch.setattr(keeper, "warm_up", lambda _: None)
+    monkeypatch.setattr(keeper, "Hosted", Served)
+    monkeypatch.setattr(keeper, "cluster_of", lambda _: answer(None if app_cluster is None else "here"))
+    host: Any = SimpleNamespace(rewind=None, crash=crash, cluster=lambda: answer(app_cluster))
+    made = Keeper(clusters._plan, host, None, publishes=False)
+    made._partitions = {0}
+    made._assigned.set()
+    await asyncio.wait_for(made._guarded(made._keep()), 30)
+    await asyncio.gather(*made._tasks)
+    assert len(served) == is_same
+    assert ["not the cluster of the app" in str(error) for error in crashes] == [True] * (not is_same)
+
+
+# ---------------------------------------------------------------- who asks
+
+
+class Kept:
+    """A keeper that hands out numbers."""
+
+    made: list[Kept]
+
+    def __init__(self, *_: object, **__: object) -> None:
+        self.desk, self.left, self.goes_on, self.asked = self, asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.is_started, self.count = False, 0
+        Kept.made.append(self)
+
+    async def start(self) -> None:
+        await self.goes_on.wait()
+        self.is_started = True
+
+    async def next(self) -> int:
+        self.count += 1
+        self.asked.set()
+        return self.count
+
+
+class Asked:
+    """A stage with such keepers, and what it ended the app with."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        Kept.made = []
+        self.app, self.policy = app_of(folder), policy_file(folder)
+        self.crashes: list[BaseException] = []
+        monkeypatch.setattr(sys.modules[Clusters.__module__], "Keeper", Kept)
+        monkeypatch.setattr(self.app, "crash", self._crash)
+
+    async def _crash(self, error: BaseException) -> None:
+        self.crashes.append(error)
+
+    def clusters(self) -> Clusters:
+        return anonymize(self.app.topic("visits", acks=False).stream(), self.policy)
+
+
+@pytest.fixture
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Asked:
+    return Asked(tmp_path, monkeypatch)
+
+
+async def test_another_task_that_asks_is_refused_and_ends_the_app(asked: Asked) -> None:
+    clusters = asked.clusters()
+    first = asyncio.create_task(clusters.__anext__())
+    with pytest.raises(ConfigError, match="another task asks"):
+        await first
+    assert asked.crashes == [first.exception()]
+    assert Kept.made == []
+
+
+async def test_who_gives_up_waiting_for_the_first_cluster_may_ask_again(asked: Asked) -> None:
+    clusters = asked.clusters()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await anext(clusters)
+    (kept,) = Kept.made
+    kept.goes_on.set()
+    assert await anext(clusters) == 1  # type: ignore[comparison-overlap]
+    assert kept.is_started
+    assert len(Kept.made) == 1
+
+
+async def test_a_second_stage_of_a_topic_is_refused_and_the_first_goes_on(asked: Asked) -> None:
+    first = asked.clusters()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await anext(first)
+    Kept.made[0].goes_on.set()
+    await anext(first)
+
+    async def other() -> None:
+        await anext(asked.clusters())
+
+    with pytest.raises(ConfigError, match="has a stage already"):
+        await asyncio.create_task(other())
+    assert len(asked.crashes) == 1
+    assert await anext(first) == 2  # type: ignore[comparison-overlap]
+
+
+async def test_nothing_begins_in_an_app_that_ends(asked: Asked) -> None:
+    first, second = asked.clusters(), asked.clusters()
+    with pytest.raises(ConfigError):
+        await asyncio.create_task(first.__anext__())
+    # Faust starts the agent again, while the app ends: nobody would stop what it begins.
+    with pytest.raises(StopAsyncIteration):
+        await anext(second)
+    assert Kept.made == []
+
+
+@pytest.mark.parametrize("leaves", ["the loop", "by its end", "with an error"])
+async def test_a_keeper_is_told_when_nobody_can_ask_any_more(asked: Asked, leaves: str) -> None:
+    async def agent() -> None:
+        async for _ in asked.clusters():
+            if leaves == "with an error":
+                raise RuntimeError
+            if leaves == "by its end":
+                return
+            break
+        gc.collect()
+        await asyncio.sleep(60)
+
+    task = asyncio.create_task(agent())
+    await wait_until(lambda: bool(Kept.made), 5, "a keeper")
+    assert not Kept.made[0].left.is_set()
+    Kept.made[0].goes_on.set()
+    await asyncio.wait_for(Kept.made[0].left.wait(), 5)
+    assert Kept.made[0].asked.is_set()
+    assert task.done() == (leaves != "the loop")
+    task.cancel()
+    await asyncio.wait({task})
+
+
+@pytest.mark.parametrize("goes_on", ["the app goes on", "the app ends"])
+async def test_a_stage_that_nobody_asks_ends_the_app_unless_it_ends_anyway(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, goes_on: str
+) -> None:
+    is_stopping = goes_on == "the app ends"
+    monkeypatch.setattr(keeper, "LEFT_S", 0.01)
+    clusters = anonymize(app_of(tmp_path).topic("visits", acks=False).stream(), policy_file(tmp_path))
+    crashes: list[BaseException] = []
+
+    async def crash(error: BaseException) -> None:
+        crashes.append(error)
+
+    host: Any = SimpleNamespace(rewind=None, crash=crash, topic="visits")
+    made = Keeper(clusters._plan, host, None, publishes=False)
+    made.left.set()
+    if is_stopping:
+        asyncio.get_running_loop().call_later(0.005, made._stopping.set)
+    await asyncio.wait_for(made._guarded(made._watch()), 5)
+    await asyncio.gather(*made._tasks)
+    assert ["has left the loop" in str(error) for error in crashes] == [True] * (not is_stopping)
 
 
 # ---------------------------------------------------------------- the desk

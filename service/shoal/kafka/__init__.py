@@ -4,7 +4,9 @@ from shoal.kafka.checks import check_policy
 from shoal.kafka.connection import CLIENT_ERRORS
 from shoal.kafka.endings import ours
 from shoal.kafka.hosted import Hosted, WithdrawnError
+from shoal.kafka.identity import cluster_of, cluster_of_client
 from shoal.kafka.lanes import Handing, Plan
+from shoal.kafka.leniency import read_leniently
 from shoal.kafka.outgoing import Sink
 from shoal.kafka.patience import Contact, repeat
 from shoal.kafka.publisher import Outbox
@@ -26,9 +28,12 @@ __all__ = [
     "Transformer",
     "WithdrawnError",
     "check_policy",
+    "cluster_of",
+    "cluster_of_client",
     "export_progress",
     "import_progress",
     "ours",
+    "read_leniently",
     "repeat",
     "report_progress",
 ]

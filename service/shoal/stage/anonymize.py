@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import weakref
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,7 +13,7 @@ from shoal.kafka import Plan, Seal, Start, check_policy
 from shoal.policy import KafkaSection, Policy
 from shoal.settings import kafka_settings
 from shoal.stage.desk import Cluster
-from shoal.stage.host import Host
+from shoal.stage.host import Host, app_around, crash
 from shoal.stage.keeper import Keeper
 from shoal.watch import Health, Metrics, join_logs
 
@@ -23,30 +25,61 @@ _ENDING: list[asyncio.Future[None]] = []
 class Clusters:
     """Clusters of a stream, one at a time; asking for the next one says that the one before was dealt with.
 
-    See `anonymize`, which makes it.
+    See `anonymize`, which makes it. One task asks, the one that made it: if several did, one of them would say of a
+    cluster that it was dealt with while another one still works on it.
     """
 
     def __init__(self, host: Host, plan: Plan, http: str | None, *, publishes: bool) -> None:
         self._host, self._plan, self._http, self._publishes = host, plan, http, publishes
-        self._keeper: Keeper | None = None
+        self._customer = asyncio.current_task()
+        self._begun: asyncio.Task[Keeper] | None = None
 
     def __aiter__(self) -> Clusters:
         return self
 
     async def __anext__(self) -> Cluster:
-        if self._keeper is None:
-            if self._host.is_ending:
-                raise StopAsyncIteration
-            try:
+        if asyncio.current_task() is not self._customer:
+            error = ConfigError(
+                f"anonymize: topic {self._host.topic}: another task asks for clusters than the one that called "
+                "anonymize: which of them were dealt with, nobody could tell (to wait no longer than a time, use "
+                "asyncio.timeout; wait_for may ask in a task of its own)"
+            )
+            await self._host.crash(error)
+            raise error
+        if self._begun is None:
+            self._begun = asyncio.create_task(self._begin())
+        # Who stops waiting may ask again: the beginning goes on.
+        keeper = await asyncio.shield(self._begun)
+        return await keeper.desk.next()
+
+    async def _begin(self) -> Keeper:
+        try:
+            if not self._host.is_ending:
                 await self._take_over()
-            except ConfigError as error:
-                # Faust would start the agent again and again.
-                await self._host.crash(error)
-                raise
-            self._keeper = Keeper(self._plan, self._host, self._http, publishes=self._publishes)
-            self._kept[self._host.topic] = (self._keeper, asyncio.current_task())
-            await self._keeper.start()
-        return await self._keeper.desk.next()
+        except ConfigError as error:
+            # Faust would start the agent again and again.
+            await self._host.crash(error)
+            raise
+        if self._host.is_ending:
+            raise StopAsyncIteration
+        keeper = Keeper(self._plan, self._host, self._http, publishes=self._publishes)
+        self._kept[self._host.topic] = (keeper, self._customer)
+        self._tell_when_left(keeper)
+        await keeper.start()
+        return keeper
+
+    def _tell_when_left(self, keeper: Keeper) -> None:
+        """Let the keeper know when nobody can ask any more: the agent has ended, or left its loop."""
+        loop, left = asyncio.get_running_loop(), keeper.left
+
+        def tell(*_: object) -> None:
+            # Maybe from another thread, and after the loop was closed.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(left.set)
+
+        weakref.finalize(self, tell).atexit = False
+        if self._customer is not None:
+            self._customer.add_done_callback(tell)
 
     @property
     def _kept(self) -> dict[str, tuple[Keeper, asyncio.Task[Any] | None]]:
@@ -59,7 +92,7 @@ class Clusters:
         keeper, customer = self._kept.pop(self._host.topic, (None, None))
         if keeper is None:
             return
-        if customer is not None and not customer.done() and customer is not asyncio.current_task():
+        if customer is not None and not customer.done() and customer is not self._customer:
             await asyncio.wait({customer}, timeout=1.0)
             if not customer.done():
                 self._kept[self._host.topic] = (keeper, customer)
@@ -110,11 +143,15 @@ def anonymize(
     Notes
     -----
     Guarantee with ``to``: that of `shoal run`, with the same progress, transactions and fencing; a cluster is seen
-    here when it is in the topic, and after a crash not again.
+    here when it is in the topic, and after a crash not again, not even if it was not seen by then. With ``release:
+    ordered`` it is seen when it is decided: its records follow one by one.
     Guarantee without: a cluster counts as released when the next one is asked for, and is committed at most
-    ``commit_interval_ms`` later. A crash repeats those that were not committed, and they are the same: partition,
-    number and bytes. None is left out.
+    ``commit_interval_ms`` after the last of those that were decided together with it: one or two while records keep
+    coming, up to delta / k of a partition after a pause of ``max_delay_s``. A crash repeats those that were not
+    committed, and they are the same: partition, number and bytes. None is left out.
     Memory: some thousand records, whatever comes and however long a cluster is kept.
+    Nobody else asks: the task that calls this is the one that asks for clusters. If it leaves its loop, or ends, the
+    app ends too, ten seconds later: nothing would go on, and nothing would say so.
     """
     join_logs()
     begin = Start(origin=start, skip_to_end=skip_to_end)
@@ -122,8 +159,9 @@ def anonymize(
         return _clusters(stream, policy, to, begin, http)
     except ShoalError as error:
         # Faust would start the agent again and again, and records would wait in silence.
-        if stream.app.started:
-            _ENDING.append(asyncio.ensure_future(stream.app.crash(error)))
+        app = app_around(stream)
+        if app is not None and app.started:
+            _ENDING.append(asyncio.ensure_future(crash(app, error)))
         raise
 
 

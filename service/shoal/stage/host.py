@@ -9,22 +9,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 import faust
 import msgspec
-from faust.types import TP
+from faust.agents import Agent, current_agent
+from faust.types import TP, StreamT
 from faust.types.enums import ProcessingGuarantee
 
 from shoal.errors import BrokerUnavailableError, ConfigError
-from shoal.kafka import CLIENT_ERRORS
+from shoal.kafka import CLIENT_ERRORS, cluster_of_client, read_leniently
 from shoal.stage.inflow import Arrived
 
-__all__ = ["INTERNALS", "Host"]
+__all__ = ["INTERNALS", "Host", "app_around", "crash"]
 
 INTERNALS = (
-    "stream.channel, .concurrency_index, .current_event, ._processors, .combined, .join_strategy",
+    "stream.channel, .concurrency_index, .active_partitions, .current_event, ._processors, .combined, .join_strategy",
     "channel.topics, .acks, .pattern, .value_serializer, .on_key_decode_error, .on_value_decode_error",
     "channel.queue.put, .empty, .get_nowait: what was decoded, and errors that stand for what was not",
     "app.create_event, .should_stop, .topics.acks_enabled_for, .consumer.assignment, .rebalancing, .rebalancing_count",
@@ -32,6 +34,9 @@ INTERNALS = (
     "app.on_rebalance_complete: awaited before the flow resumes; .on_before_shutdown: before agents are cancelled",
     "app.consumer.pause_partitions, .resume_partitions, .seek_wait, ._paused_partitions",
     "app.consumer._thread._consumer._fetcher, of aiokafka: ._isolation_level (0 or 1), ._pending_tasks (on their way)",
+    "app.consumer._thread.call_thread and ._consumer._client, of aiokafka: asked in its own loop for the cluster's id",
+    "aiokafka.consumer.fetcher.MemoryRecords: made anew for each answer, so that names that are not UTF-8 stop nobody",
+    "Agent._maybe_unwrap_reply_request: a processor on the stream of an agent that yields; agents.current_agent",
     "event.message.topic, .partition, .offset, .timestamp (s), .key, .value (bytes), .headers",
 )
 """What the stage leans on, documented or not; `tests/integration/test_stage_internals.py` pins it."""
@@ -39,12 +44,38 @@ INTERNALS = (
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 _BARE = {None, "json", "raw"}
 """Codecs whose bytes are JSON or nothing that anybody knows of."""
+_REPLYING = Agent._maybe_unwrap_reply_request  # noqa: SLF001 - see INTERNALS
 REWIND_S = 5.0
 DELIVERY_S, DELIVERY_MOST_S = 0.05, 5.0
 FETCH_S = 10.0
 """How long a request for records may be on its way: Faust lets a broker wait 1.5 s for them."""
 
 Change = Callable[[set[int]], Awaitable[None]]
+
+# Not later: an agent may do something else first, and Faust reads by then.
+read_leniently()
+
+
+@dataclass
+class _Doubt:
+    """Of what an app's consumer fetched before it was told to read committed records only: it may be brought late."""
+
+    topics: set[str] = field(default_factory=set)
+    asked: set[asyncio.Task[Any]] = field(default_factory=set)
+    """Requests that were on their way."""
+
+
+def app_around(stream: Any) -> Any | None:  # noqa: ANN401 - Faust's types say little
+    """App of a stream, or of the agent that took something else for one."""
+    agent: Any = current_agent()
+    return stream.app if _is_stream(stream) else None if agent is None else agent.app
+
+
+def crash(app: Any, error: BaseException) -> Coroutine[Any, Any, None]:  # noqa: ANN401
+    """End the worker with this error; from this call on, before it is awaited, no stage of the app begins any more."""
+    vars(app)["shoal_ends"] = True
+    ending: Coroutine[Any, Any, None] = app.crash(error)
+    return ending
 
 
 class Host:
@@ -62,6 +93,8 @@ class Host:
     """
 
     def __init__(self, stream: Any) -> None:  # noqa: ANN401 - Faust's types say little
+        if not _is_stream(stream):
+            raise ConfigError("anonymize: give it the stream as the agent gets it, not its events() or items()")
         self.stream, self.app, channel = stream, stream.app, stream.channel
         topics = list(getattr(channel, "topics", []))
         if len(topics) != 1 or channel.pattern is not None:
@@ -86,8 +119,8 @@ class Host:
 
     @property
     def is_ending(self) -> bool:
-        """Whether the app ends: Faust starts an agent again that has failed, even then."""
-        return bool(self.app.should_stop)
+        """Whether the app ends: Faust starts an agent again that has failed, even then, and nobody would stop it."""
+        return bool(self.app.should_stop or vars(self.app).get("shoal_ends"))
 
     @property
     def group(self) -> str:
@@ -97,7 +130,7 @@ class Host:
     @property
     def brokers(self) -> str:
         """Where the app finds its brokers."""
-        return ",".join(f"{url.host}:{url.port or 9092}" for url in self.app.conf.broker)
+        return ",".join(f"{url.host}:{url.port or 9092}" for url in self.app.conf.broker_consumer)
 
     def _check(self) -> None:
         stream, where = self.stream, f"anonymize: topic {self.topic}"
@@ -112,12 +145,18 @@ class Host:
             raise ConfigError(
                 f"{where}: processing_guarantee must be at_least_once; the stage has its own transactions"
             )
+        if any(getattr(one, "__func__", None) is _REPLYING for one in stream._processors):  # noqa: SLF001
+            raise ConfigError(
+                f"{where}: an agent with a stage must not yield: the next cluster would be asked for before anybody "
+                "knows that what was yielded has arrived; send it, and await that: await (await topic.send(...))"
+            )
         if stream._processors or stream.combined or stream.join_strategy:  # noqa: SLF001 - see INTERNALS
             raise ConfigError(
                 f"{where}: give it the topic's stream as it is; what is filtered out or changed before would be missing"
             )
-        if stream.concurrency_index is not None:
-            raise ConfigError(f"{where}: an agent with a stage has concurrency=1; workers share the partitions")
+        if stream.concurrency_index is not None or stream.active_partitions is not None:
+            words = "an agent with a stage has concurrency=1 and no isolated_partitions; workers share the partitions"
+            raise ConfigError(f"{where}: {words}")
 
     def check_acks(self) -> None:
         """See that nobody else in the app acknowledges the topic.
@@ -148,6 +187,7 @@ class Host:
             await settling(set())
 
         async def tell_stopping(_: object, **__: object) -> None:
+            vars(self.app)["shoal_ends"] = True
             await stopping(set())
 
         self._signals = [
@@ -175,9 +215,9 @@ class Host:
     def _mine(self, places: Iterable[Any]) -> set[int]:
         return {int(place.partition) for place in places if place.topic == self.topic}
 
-    async def crash(self, error: BaseException) -> None:
-        """End the worker with this error."""
-        await self.app.crash(error)
+    def crash(self, error: BaseException) -> Coroutine[Any, Any, None]:
+        """End the worker with this error; see `crash` above."""
+        return crash(self.app, error)
 
     # ------------------------------------------------------------------ records
 
@@ -189,7 +229,8 @@ class Host:
         Returns
         -------
         bool
-            Whether it has fetched others by then, which are still to come.
+            Whether it has fetched others of this topic by then, which may still come. The level is the consumer's,
+            for all topics: another stage, or this one before its agent failed, may have told it.
 
         Raises
         ------
@@ -198,22 +239,43 @@ class Host:
         """
         thread = getattr(self.app.consumer, "_thread", None)
         fetcher = getattr(getattr(thread, "_consumer", None), "_fetcher", None)
-        level = getattr(fetcher, "_isolation_level", None)
-        if fetcher is None or level not in (READ_UNCOMMITTED, READ_COMMITTED):
+        level, asked = getattr(fetcher, "_isolation_level", None), getattr(fetcher, "_pending_tasks", None)
+        if fetcher is None or not isinstance(asked, set) or level not in (READ_UNCOMMITTED, READ_COMMITTED):
             raise ConfigError(
                 "anonymize: this version of faust-streaming or aiokafka cannot be told to read committed records only: "
                 "install those that Shoal is pinned to"
             )
-        fetcher._isolation_level = READ_COMMITTED  # noqa: SLF001 - see INTERNALS
-        if level == READ_COMMITTED or not self.assignment():
+        doubt: _Doubt = vars(self.app).setdefault("shoal_doubt", _Doubt())
+        if level == READ_UNCOMMITTED:
+            fetcher._isolation_level = READ_COMMITTED  # noqa: SLF001 - see INTERNALS
+            with contextlib.suppress(faust.exceptions.ConsumerNotStarted):
+                doubt.topics |= {place.topic for place in self.app.consumer.assignment()}
+            doubt.asked |= asked
+        if self.topic not in doubt.topics:
             return False
-        # An agent that did something else before. What was asked for until now is answered before anything is judged.
-        asked, deadline = fetcher._pending_tasks.copy(), time.monotonic() + FETCH_S  # noqa: SLF001
-        while not all(task.done() for task in asked):
+        # An agent that did something else before. What was asked for until then is answered before anything is judged.
+        deadline = time.monotonic() + FETCH_S
+        while not all(task.done() for task in doubt.asked):
             if time.monotonic() > deadline:
                 raise BrokerUnavailableError("the app's consumer waits for records and gets no answer")
             await asyncio.sleep(DELIVERY_S)
         return True
+
+    async def cluster(self) -> str | None:
+        """Id of the cluster that the app's consumer is connected with.
+
+        Raises
+        ------
+        BrokerUnavailableError
+            It cannot be asked just now.
+        """
+        thread = self.app.consumer._thread  # noqa: SLF001 - see INTERNALS
+        client = thread._consumer._client  # noqa: SLF001
+        try:
+            name: str | None = await asyncio.wait_for(thread.call_thread(cluster_of_client, client), FETCH_S)
+        except CLIENT_ERRORS:
+            raise BrokerUnavailableError("the app's consumer gets no answer") from None
+        return name
 
     async def messages(self) -> AsyncIterator[tuple[int, Arrived]]:
         """Partition and message of all that the stream brings."""
@@ -271,3 +333,7 @@ class Host:
         finally:
             if is_ours():
                 consumer.resume_partitions({place})
+
+
+def _is_stream(stream: object) -> bool:
+    return isinstance(stream, StreamT)

@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from shoal.errors import ShoalError
+from shoal.errors import ConfigError, ShoalError
 from shoal.flow import BLOCK_RECORDS, warm_up
-from shoal.kafka import Contact, Handing, Hosted, Plan, ours, repeat
+from shoal.kafka import Contact, Handing, Hosted, Plan, cluster_of, ours, repeat
 from shoal.stage.desk import Desk
 from shoal.stage.host import Host
 from shoal.stage.inflow import Inflow
@@ -25,6 +25,8 @@ CUT_S = 2.5
 """What the rest may take after that."""
 SETTLE_S = 5.0
 """How long the app waits for lanes before its consumer goes on; what it brings too early is asked for again."""
+LEFT_S = 10.0
+"""How long nobody need ask for clusters: Faust starts an agent again that has failed."""
 
 log = logger("stage")
 
@@ -50,13 +52,18 @@ class Keeper:
         self._inflow = Inflow(host.rewind)
         self._handing, self._most = Handing(after=self.desk.show, is_full=self.desk.is_full), BLOCK_RECORDS
         if not publishes:
-            # Small slices: what is decided on one of them is repeated together after a crash.
+            # Small slices: what is decided on one of them is repeated together after a crash. (One that lets go of
+            # all that is held decides on more: what leaves by its limit of time was decided together.)
             self._handing, self._most = Handing(publishes=False, before=self.desk.hand), plan.policy.k
         self._contact = Contact(plan.health, plan.settings.patience_s)
         self._stopping, self._assigned = asyncio.Event(), asyncio.Event()
         self._is_started = False
         self._partitions: set[int] = set()
         self._opened = asyncio.Event()
+        self.left = asyncio.Event()
+        """Set when nobody can ask for clusters any more."""
+        self._is_of_app = False
+        """Whether the brokers of the policy were seen to be the app's."""
         self._is_doubtful = False
         """Whether the app's consumer fetched records that are not committed before it was told not to."""
         self._hosted: Hosted | None = None
@@ -66,7 +73,7 @@ class Keeper:
 
     async def start(self) -> None:
         """Begin with what is assigned now, and follow the app from here on."""
-        self._tasks = [asyncio.create_task(self._guarded(self._keep()))]
+        self._tasks = [asyncio.create_task(self._guarded(work)) for work in (self._keep(), self._watch())]
         self._host.listen(self._take, self._give_back, self._settle, self._end)
         try:
             self._is_doubtful = await self._host.read_committed()
@@ -109,9 +116,11 @@ class Keeper:
 
     def _fail(self, error: BaseException) -> None:
         final = ours(error)
+        # Before anybody hears of it: an agent that is started again must not begin anew.
+        ending = self._host.crash(final)
         self.desk.close(final)
         self._stopping.set()
-        self._tasks.append(asyncio.create_task(self._host.crash(final)))
+        self._tasks.append(asyncio.create_task(ending))
 
     # ------------------------------------------------------------------ what the app tells
 
@@ -166,10 +175,35 @@ class Keeper:
 
     # ------------------------------------------------------------------ work
 
+    async def _watch(self) -> None:
+        """End the worker when nobody will ask any more: it would go on, hold its partitions, and bring nothing."""
+        await self.left.wait()
+        if self._stopping.is_set():
+            return
+        log.warning("nobody asks for clusters", ends_in_s=LEFT_S)
+        await asyncio.sleep(LEFT_S)
+        if not self._stopping.is_set():
+            raise ConfigError(
+                f"anonymize: topic {self._host.topic}: its agent has left the loop over its clusters, or has ended: "
+                "let it ask until there are none"
+            )
+
+    async def _check_brokers(self) -> None:
+        """See that records come from the cluster where progress and output are."""
+        theirs, policys = await self._host.cluster(), await cluster_of(self._plan.settings)
+        if theirs is None or theirs != policys:
+            raise ConfigError(
+                "kafka.bootstrap_servers: not the cluster of the app (its id is another, or unknown): leave them out "
+                "of policy and environment, or name the app's"
+            )
+        self._is_of_app = True
+
     async def _bring(self) -> None:
         put = self._inflow.put
         async for partition, message in self._host.messages():
             await put(partition, message)
+        # Its stream has ended, which only an app does that ends.
+        self.left.set()
 
     async def _keep(self) -> None:
         plan = self._plan
@@ -192,6 +226,9 @@ class Keeper:
             if self._stopping.is_set():
                 return
             chosen = sorted(self._partitions)
+            if not self._is_of_app:
+                await self._check_brokers()
+                continue
             if not chosen:
                 continue  # taken away before the work has begun
             hosted = Hosted(
