@@ -23,7 +23,6 @@ KERNEL_LINES = 100
 """Of a function without its docstring: a kernel is one loop, and numba pays for every cut."""
 
 CATCH_ALL = {
-    "shoal/stage/keeper.py": "whatever ends the compiling thread is raised where it is waited for",
     "shoal/cli.py": "the last border: whatever comes here ends as one line without a text of its own",
     "shoal/pipe/files.py": "a half-written file is removed whatever happened, and the error goes on",
     "shoal/stage/keeper.py": "what a thread has ended with is raised where it is waited for",
