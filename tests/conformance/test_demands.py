@@ -104,7 +104,8 @@ def test_memory_of_a_partition_is_that_of_its_records_however_wide_a_cluster() -
 
 
 def test_refinement_leaves_clusters_alone_that_are_too_wide_to_look_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.engine.static.refinement.WIDE", 30)
+    for limit in ("WIDE", "CLOSE_WIDE"):
+        monkeypatch.setattr(f"shoal.engine.static.refinement.{limit}", 30)
     values, _, confidential = world(3, 300)
     start = np.maximum(np.arange(300) // 3 - 30, 0).astype(np.int32)
     for demands in (Demands(), Demands(confidential=confidential, t=0.9)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -40,8 +41,9 @@ LEAF = 64
 FEW, MANY = 20, 15
 """Neighbours of a record, at least 3k and this many for few records, so many for many."""
 LARGE = 20_000
-WIDE = 1_000
-"""Members of the largest cluster that is refined; its people and distances are gone through for every change."""
+WIDE, CLOSE_WIDE = 1_000, 100
+"""Members of the largest cluster that is refined; fewer, where each change asks how far it is from the table, unless
+buckets leave few changes to ask about."""
 SLICE, CLOSE_SLICE = 100_000, 5_000
 """Changes tried at one heat; fewer, but not below n, where each asks how far clusters are from the table."""
 HOT, COLD = 2.0, 0.05
@@ -150,23 +152,16 @@ def refine(
     if how == "none" or len(values) < 2 * k:
         best = min(scored, key=_by_loss)
         return best._replace(bound=best.loss) if how == "exact" else best  # one cluster is all there is
-    starts, order = _taking_part(values, scored, k)
-    if len(order) < 2 * k:
-        return min(scored, key=_by_loss)
-    rows = np.ascontiguousarray((values - values.mean(axis=0))[order])  # neighbours in space are neighbours in memory
-    neighbours = _neighbours(rows, k)
-    terms = demands.ordered(order)
-    groups = [groupings.gather(rows, start[order], k, terms) for start in starts]
-    for grouping in groups:
-        descend(grouping, neighbours, ROUNDS)
-        scored.append(_read(grouping, values, starts[0], order))
+    scenes = _scenes(values, [refined.labels for refined in scored], k, demands)
+    refined = [_descend(scene, values) for scene in scenes]
+    scored += refined
     asked = _Asked(pace or steady_pace(len(values)), len(values), demands)
-    coldest = min(groups, key=groupings.loss)
-    if how == "anneal":
-        asked.anneal(coldest, neighbours, np.random.default_rng(seed), 0.0, 1.0)
-        scored.append(_read(coldest, values, starts[0], order))
+    if how == "anneal" and scenes:
+        coldest = scenes[min(range(len(scenes)), key=lambda number: refined[number].loss)]
+        asked.anneal(coldest.grouping, coldest.neighbours, np.random.default_rng(seed), 0.0, 1.0)
+        scored.append(_read(coldest, values))
     if how == "exact":
-        return _choose(values, rows, scored, neighbours, k, seed, asked)
+        return _choose(values, scenes[0], scored, k, seed, asked)
     return min(scored, key=_by_loss)
 
 
@@ -217,22 +212,52 @@ class _Asked:
         descend(grouping, neighbours, ROUNDS)
 
 
-def _choose(
-    values: Float64Matrix,
-    rows: Float64Matrix,
-    scored: list[Refined],
-    neighbours: Int32Matrix,
-    k: int,
-    seed: int,
-    asked: _Asked,
-) -> Refined:
+class _Scene(NamedTuple):
+    """A partition that is being changed: its start, the records that take part, in order of memory, and their neighbours."""
+
+    start: Int32Vector
+    order: Int64Vector
+    grouping: groupings.Grouping
+    neighbours: Int32Matrix
+
+
+def _scenes(values: Float64Matrix, starts: list[Int32Vector], k: int, demands: Demands) -> list[_Scene]:
+    """Return the partitions with room to change.
+
+    Clusters too wide to be looked at member by member stay as they are, and their records take no part.
+    """
+    everybody = order_along_curve(values) if len(values) > LARGE else np.arange(len(values))
+    about = values - values.mean(axis=0)
+
+    def ground(order: Int64Vector) -> tuple[Float64Matrix, Int32Matrix]:
+        rows = np.ascontiguousarray(about[order])  # neighbours in space are neighbours in memory
+        return rows, _neighbours(rows, k)
+
+    widest = max(2 * k - 1, WIDE if demands.t is None or demands.buckets is not None else CLOSE_WIDE)
+    scenes, ground_of_all = [], cache(lambda: ground(everybody))
+    for start in starts:
+        narrow = np.bincount(start) <= widest
+        order = everybody if narrow.all() else everybody[narrow[start[everybody]]]
+        if len(order) >= 2 * k:
+            rows, neighbours = ground_of_all() if narrow.all() else ground(order)
+            grouping = groupings.gather(rows, start[order], k, demands.ordered(order))
+            scenes.append(_Scene(start, order, grouping, neighbours))
+    return scenes
+
+
+def _descend(scene: _Scene, values: Float64Matrix) -> Refined:
+    descend(scene.grouping, scene.neighbours, ROUNDS)
+    return _read(scene, values)
+
+
+def _choose(values: Float64Matrix, scene: _Scene, scored: list[Refined], k: int, seed: int, asked: _Asked) -> Refined:
     """Anneal the best several times, choose among all their clusters and more, and tell the bound."""
-    start, everybody = min(scored, key=_by_loss).labels, np.arange(len(values))
+    start, rows = min(scored, key=_by_loss).labels, scene.grouping.rows
     for run in range(RUNS):
-        grouping = groupings.gather(rows, start, k, free_terms())
+        annealed = scene._replace(start=start, grouping=groupings.gather(rows, start[scene.order], k, free_terms()))
         shares = ANNEALED * run / RUNS, ANNEALED * (run + 1) / RUNS
-        asked.anneal(grouping, neighbours, np.random.default_rng([seed, run]), *shares)
-        scored.append(_read(grouping, values, start, everybody))
+        asked.anneal(annealed.grouping, scene.neighbours, np.random.default_rng([seed, run]), *shares)
+        scored.append(_read(annealed, values))
     scored.sort(key=_by_loss)
     proven = choose_clusters(rows, [refined.labels for refined in scored], k, asked.is_over)
     scored.append(Refined(proven.labels, loss_of(values, proven.labels)))
@@ -240,25 +265,10 @@ def _choose(
     return best._replace(bound=min(proven.bound, best.loss))
 
 
-def _taking_part(values: Float64Matrix, scored: list[Refined], k: int) -> tuple[list[Int32Vector], Int64Vector]:
-    """Return the partitions to refine, and the records whose clusters may change, in order of memory.
-
-    Clusters too wide to be looked at member by member stay as they are; where there are such, only the best partition
-    is refined, since each has others.
-    """
-    widest = max(2 * k - 1, WIDE)
-    starts = [refined.labels for refined in scored]
-    if max(int(np.bincount(start).max()) for start in starts) > widest:
-        starts = [min(scored, key=_by_loss).labels]
-    narrow = np.bincount(starts[0]) <= widest
-    order = order_along_curve(values) if len(values) > LARGE else np.arange(len(values))
-    return starts, order if len(starts) > 1 or narrow.all() else order[narrow[starts[0][order]]]
-
-
-def _read(grouping: groupings.Grouping, values: Float64Matrix, start: Int32Vector, order: Int64Vector) -> Refined:
+def _read(scene: _Scene, values: Float64Matrix) -> Refined:
     """Return the labels in order of the table, without those of empty clusters; who takes no part keeps his cluster."""
-    labels = start.astype(np.int64) + grouping.sizes.size
-    labels[order] = grouping.labels
+    labels = scene.start.astype(np.int64) + scene.grouping.sizes.size
+    labels[scene.order] = scene.grouping.labels
     numbered = _numbered(labels)
     return Refined(numbered, loss_of(values, numbered))
 

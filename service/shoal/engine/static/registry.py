@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TypeAlias
 
 from shoal.engine.static.approximate import approximate
 from shoal.engine.static.closed import Close, steered, strict
-from shoal.engine.static.closeness import Confidential
 from shoal.engine.static.genetic import genetic
 from shoal.engine.static.hilbert import hilbert
 from shoal.engine.static.md import md
@@ -18,7 +18,7 @@ from shoal.engine.static.vmdav import vmdav
 from shoal.errors import ParameterError
 from shoal.kernel.arrays import Float64Matrix, Int32Vector
 
-__all__ = ["ALGORITHMS", "CLOSE", "Parameter", "close_partition", "parameters_of", "partition"]
+__all__ = ["ALGORITHMS", "CLOSE", "Parameter", "close_algorithm", "parameters_of", "partition"]
 
 Parameter: TypeAlias = float | str
 Algorithm: TypeAlias = Callable[..., Int32Vector]
@@ -62,16 +62,9 @@ def partition(
     return ALGORITHMS[name](values, k, **given)
 
 
-def close_partition(
-    values: Float64Matrix,
-    k: int,
-    name: str,
-    confidential: Confidential,
-    t: float,
-    parameters: Mapping[str, Parameter] | None = None,
-) -> Close:
-    """Return labels and buckets of an algorithm that knows what is confidential; raises as `partition` does."""
-    return CLOSE[name](values, k, confidential, t, **_given(name, parameters))
+def close_algorithm(name: str, parameters: Mapping[str, Parameter] | None = None) -> Callable[..., Close]:
+    """Return an algorithm that knows what is confidential, with its parameters; raises as `partition` does."""
+    return partial(CLOSE[name], **_given(name, parameters))
 
 
 def _algorithm(name: str) -> Callable[..., object]:

@@ -8,19 +8,18 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shoal.engine.static.auto import starts
-from shoal.engine.static.closed import Close
+from shoal.engine.static.auto import closest, starts
 from shoal.engine.static.demands import Demands, lacking, mend
 from shoal.engine.static.exact import check_exact
 from shoal.engine.static.refinement import NO_DEMANDS, REFINEMENTS, Pace, Refined
 from shoal.engine.static.refinement import refine as improve
-from shoal.engine.static.registry import CLOSE, Parameter, close_partition, partition
+from shoal.engine.static.registry import CLOSE, Parameter, close_algorithm, partition
 from shoal.errors import AnonymityViolation, ParameterError
 from shoal.kernel.arrays import LARGEST, Float64Matrix, Int32Vector
 
 __all__ = ["LARGEST", "microaggregate", "refined"]
 
-AUTO, STRICT = "auto", "strict"
+AUTO = "auto"
 
 
 def microaggregate(
@@ -43,8 +42,8 @@ def microaggregate(
     k : int
         Smallest cluster, 2 <= k <= n.
     algorithm : str
-        ``auto``, or a name of `shoal.engine.static.ALGORITHMS`; where closeness is demanded ``strict`` (as ``auto`` is)
-        or ``steered``, too.
+        ``auto``, or a name of `shoal.engine.static.ALGORITHMS`; where closeness is demanded ``strict`` or ``steered``,
+        too, steered by each confidential attribute in turn, of which the one that loses least is kept.
     refine : str
         ``none``, ``descent``, ``anneal`` or ``exact`` (k of 2 and 3, at most 6,000 records, with the extra ``exact``):
         what is done to the partition to lose less.
@@ -98,28 +97,18 @@ def refined(
         raise ParameterError(f"refine: unknown, use one of {', '.join(REFINEMENTS)}")
     if refine == "exact":
         check_exact(len(table), k, is_free=demands.are_none)
-    if demands.t is not None and algorithm in {AUTO, *CLOSE}:
-        close = _close(table, k, algorithm, demands, parameters)
+    if demands.t is not None and algorithm in CLOSE:
+        close = closest(table, k, close_algorithm(algorithm, parameters), demands)[0]
         partitions, demands = [close.labels], replace(demands, buckets=close.buckets)
     elif algorithm == AUTO and not parameters:
-        partitions = starts(table, k, refined=refine != "none")
+        partitions = starts(table, k, demands, refined=refine != "none")
     else:
-        partitions = [partition(table, k, algorithm, seed, parameters)]
-    if not demands.are_none:
-        partitions = [mend(table, labels, k, demands) for labels in partitions]
+        labels = partition(table, k, algorithm, seed, parameters)
+        partitions = [labels if demands.are_none else mend(table, labels, k, demands)]
     found = improve(table, partitions, k, refine, seed, pace, demands)
     if lacking(found.labels, k, demands).any():
         raise AnonymityViolation("a cluster of fewer than k, or that does not keep what is asked, was about to leave")
     return found
-
-
-def _close(
-    table: Float64Matrix, k: int, algorithm: str, demands: Demands, parameters: Mapping[str, Parameter] | None
-) -> Close:
-    """Return a partition that is nearly t-close in the first confidential attribute with an order, else the first."""
-    steering = min(demands.confidential, key=lambda attribute: not attribute.ordered)
-    name = STRICT if algorithm == AUTO else algorithm
-    return close_partition(table, k, name, steering, demands.t or 0.0, parameters)
 
 
 def _checked(values: ArrayLike, k: int) -> Float64Matrix:
