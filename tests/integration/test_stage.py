@@ -244,10 +244,13 @@ async def test_an_agent_that_leaves_its_loop_ends_the_worker(bootstrap: str, tmp
     assert len(notes) == len(distinct(notes)) + 1
 
 
-async def test_a_second_agent_on_the_topic_ends_the_worker_for_good(bootstrap: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("late_s", ["0", "2"])
+async def test_a_second_agent_on_the_topic_ends_the_worker_for_good(
+    bootstrap: str, tmp_path: Path, late_s: str
+) -> None:
     deployment = await HandedDeployment.with_notes(bootstrap, tmp_path, partitions=1)
     await deployment.put(100, 1)
-    worker = deployment.worker("one", STAGE_OTHER=deployment.topics["input"], STAGE_OTHER_LATE_S="2")
+    worker = deployment.worker("one", STAGE_OTHER=deployment.topics["input"], STAGE_OTHER_LATE_S=late_s)
     worker.start()
     try:
         await wait_until(lambda: worker.is_dead, 60, "the end of the worker")
@@ -257,7 +260,7 @@ async def test_a_second_agent_on_the_topic_ends_the_worker_for_good(bootstrap: s
     assert worker.process.returncode not in {0, -9}
     assert "has a stage already" in worker.said
     # Faust starts the agent again while the app ends: a stage that began then would keep it from ending.
-    assert worker.said.count("event='started'") == 1
+    assert worker.said.count("event='started'") <= 1
 
 
 async def test_what_was_decided_together_is_repeated_together(bootstrap: str, tmp_path: Path) -> None:

@@ -394,7 +394,6 @@ async def test_a_second_stage_of_a_topic_is_refused_and_the_first_goes_on(asked:
 
     with pytest.raises(ConfigError, match="has a stage already"):
         await asyncio.create_task(other())
-    assert len(asked.crashes) == 1
     assert await anext(first) == 2  # type: ignore[comparison-overlap]
 
 

@@ -31,7 +31,7 @@ class Clusters:
 
     def __init__(self, host: Host, plan: Plan, http: str | None, *, publishes: bool) -> None:
         self._host, self._plan, self._http, self._publishes = host, plan, http, publishes
-        self._customer = asyncio.current_task()
+        self._customer = self._admitted()
         self._begun: asyncio.Task[Keeper] | None = None
 
     def __aiter__(self) -> Clusters:
@@ -53,17 +53,14 @@ class Clusters:
         return await keeper.desk.next()
 
     async def _begin(self) -> Keeper:
-        try:
-            if not self._host.is_ending:
-                await self._take_over()
-        except ConfigError as error:
-            # Faust would start the agent again and again.
-            await self._host.crash(error)
-            raise
+        kept: dict[str, Keeper] = vars(self._host.app).setdefault("shoal_keepers", {})
+        if not self._host.is_ending and (before := kept.pop(self._host.topic, None)) is not None:
+            # An agent that failed has left it behind.
+            await before.stop(show=False)
         if self._host.is_ending:
             raise StopAsyncIteration
         keeper = Keeper(self._plan, self._host, self._http, publishes=self._publishes)
-        self._kept[self._host.topic] = (keeper, self._customer)
+        kept[self._host.topic] = keeper
         self._tell_when_left(keeper)
         await keeper.start()
         return keeper
@@ -81,25 +78,15 @@ class Clusters:
         if self._customer is not None:
             self._customer.add_done_callback(tell)
 
-    @property
-    def _kept(self) -> dict[str, tuple[Keeper, asyncio.Task[Any] | None]]:
-        """Stages of the app by topic: an agent that is started again takes over from itself, two never share one."""
-        kept: dict[str, tuple[Keeper, asyncio.Task[Any] | None]] = vars(self._host.app).setdefault("shoal_stages", {})
-        return kept
-
-    async def _take_over(self) -> None:
-        """Stop the stage that an agent left behind when it failed."""
-        keeper, customer = self._kept.pop(self._host.topic, (None, None))
-        if keeper is None:
-            return
-        if customer is not None and not customer.done() and customer is not self._customer:
-            await asyncio.wait({customer}, timeout=1.0)
-            if not customer.done():
-                self._kept[self._host.topic] = (keeper, customer)
-                raise ConfigError(
-                    f"anonymize: topic {self._host.topic} has a stage already: one for each topic of an app"
-                )
-        await keeper.stop(show=False)
+    def _admitted(self) -> asyncio.Task[Any] | None:
+        """The task that will ask: an agent that is started again takes over from itself, two never share a topic."""
+        customers: dict[str, asyncio.Task[Any] | None] = vars(self._host.app).setdefault("shoal_customers", {})
+        present, mine = customers.get(self._host.topic), asyncio.current_task()
+        if present is not None and not present.done() and present is not mine:
+            # At once: an app that is ended while it starts may not come to its end.
+            raise ConfigError(f"anonymize: topic {self._host.topic} has a stage already: one for each topic of an app")
+        customers[self._host.topic] = mine
+        return mine
 
 
 def anonymize(
