@@ -23,11 +23,11 @@ from shoal.watch import Health, Metrics
 class Careless:
     """Reads a partition with a client of its own and brings it on with mistakes."""
 
-    def __init__(self, stage: Stage, draw: Random) -> None:
+    def __init__(self, stage: Stage, draw: Random, isolation: str = "read_committed") -> None:
         self._stage, self._draw = stage, draw
         self._waiting: deque[Any] = deque()
         self.lost = self.repeated = self.sent_back = 0
-        options = {"auto_offset_reset": "earliest", "isolation_level": "read_committed"}
+        options = {"auto_offset_reset": "earliest", "isolation_level": isolation}
         self._reader = AIOKafkaConsumer(bootstrap_servers=stage.bootstrap, **options)
 
     async def bring(self) -> None:
@@ -87,6 +87,31 @@ async def test_a_careless_host_costs_time_and_nothing_else(bootstrap: str, tmp_p
     assert host.lost > 0
     assert host.repeated > 0
     assert host.sent_back > 0
+
+
+async def test_a_host_that_has_fetched_what_was_aborted_brings_none_of_it_in(bootstrap: str, tmp_path: Path) -> None:
+    stage = await Stage.create(bootstrap, tmp_path, stream={"delta": 20, "max_delay_s": 0.5})
+    upstream = f"upstream-{stage.group}"
+    aborted = await stage.put(40, transactional_id=upstream, abort=True)
+    places = await stage.put(200)
+    aborted += await stage.put(40, transactional_id=upstream, abort=True)
+    places += await stage.put(100, transactional_id=upstream)
+    policy = Policy.load(stage.policy_file())
+    settings, health = stage.settings(policy), Health()
+    plan = Plan(policy, settings, Metrics(), health, EARLIEST, Seal.of(settings))
+    host = Careless(stage, Random(5), "read_uncommitted")
+    hosted = Hosted(plan, Contact(health, 60), host, [0], Handing(), most=64, is_doubtful=True)
+    tasks = [asyncio.create_task(host.bring()), asyncio.create_task(hosted.run())]
+    try:
+        await stage.until_resolved(places, timeout_s=60)
+        fates = await stage.fates()
+        assert not set(aborted) & set(fates)
+        assert set(fates.values()) == {1}
+        assert await hosted.end(10)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
 
 
 async def is_behind(stage: Stage, offset: int) -> bool:
