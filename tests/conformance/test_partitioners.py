@@ -8,7 +8,7 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 from oracle import partitions as naive
-from shoal.engine.static import ALGORITHMS, microaggregate, parameters_of
+from shoal.engine.static import ALGORITHMS, CLOSE, RANGES, check_parameters, microaggregate, parameters_of
 from shoal.engine.static.hilbert import order_along_curve
 from shoal.errors import ParameterError
 from shoal.kernel.arrays import Float64Matrix, Int32Vector
@@ -184,11 +184,27 @@ def test_unknown_names_and_wrong_parameters_are_refused_with_what_there_is() -> 
         microaggregate(table, 3, "vmdav", parameters={"gamma": "much"})
     with pytest.raises(ParameterError, match="one attribute"):
         microaggregate(table, 3, "optimal")
-    with pytest.raises(ParameterError, match="macro >= 2"):
+    with pytest.raises(ParameterError, match="macro: must be from 2"):
         microaggregate(table, 3, "genetic", parameters={"macro": 1})
     with pytest.raises(ParameterError, match="measure"):
         microaggregate(table, 3, "approximate", parameters={"measure": "none"})
     assert parameters_of("vmdav") == {"gamma": 0.2}
+
+
+@pytest.mark.parametrize("name", sorted({**ALGORITHMS, **CLOSE}))
+def test_every_number_that_can_be_set_has_a_range_with_its_default_in_it(name: str) -> None:
+    numbers = {key: value for key, value in parameters_of(name).items() if not isinstance(value, str)}
+    ranges = RANGES.get(name, {})
+    assert numbers.keys() == ranges.keys()
+    for key, default in numbers.items():
+        least, most = ranges[key]
+        assert least <= default <= most or default == np.inf
+        check_parameters(name, {key: default})
+        for value in (least, most):
+            check_parameters(name, {key: type(default)(value)})
+        for value in (least - 1, most * 2):
+            with pytest.raises(ParameterError, match=f"{key}: must be from"):
+                check_parameters(name, {key: type(default)(value)})
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import BinaryIO
 
 from shoal.errors import ConfigError, InputError
 from shoal.flow import Choice, Release, Table
+from shoal.pipe.aside import Aside
 from shoal.pipe.bar import bar, ticking
 from shoal.pipe.desk import evidence_of, references_to
 from shoal.pipe.files import PIPE, Drafts, Files, Sink, Whole, opened_for_reading
@@ -60,7 +61,7 @@ def run_batch(policy: Policy, files: Files, choice: Choice, *, keep_order: bool 
     if "parquet" in {form, target_form}:
         parquet()
     encoder: RecordEncoder = CsvEncoder(policy) if target_form == "csv" else Encoder(policy)
-    with Drafts() as drafts, ExitStack() as stack:
+    with Aside() as aside, Drafts() as drafts, ExitStack() as stack:
         file = stack.enter_context(opened_for_reading(files.source))
         source = open_source(file, form, policy, encoder, files.source, keep=True)
         target = drafts.open(files.target)
@@ -69,7 +70,7 @@ def run_batch(policy: Policy, files: Files, choice: Choice, *, keep_order: bool 
         table = Table(policy, encoder)
         _read(table, source, file, files.source)
         with ticking("clustering"):
-            release = _released(table, policy.k, choice, files, keep_order=keep_order)
+            release = aside.do(lambda: _released(table, policy.k, choice, files, keep_order=keep_order))
         # Evidence first: of rows that went down a pipe somebody must know whose they were.
         if evidence is not None:
             evidence.write(evidence_of(enumerate(release.clusters())))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from shoal.engine.static import Pace, parameters_of, steady_pace
+from shoal.engine.static import Pace, Parameter, check_parameters, parameters_of, steady_pace
 from shoal.errors import ConfigError
 from shoal.flow import Choice
 from shoal.pipe.bar import bar
@@ -29,13 +29,29 @@ def choice_of(algorithm: str, refine: str | None, given: Sequence[str], seed: in
     ------
     ConfigError
         A parameter that is none, or no value of its type.
+    ParameterError
+        A value outside its range.
     """
     if seed < 0:
         raise ConfigError("--seed: must be 0 or more")
     refine = refine or ("descent" if algorithm == AUTO else "none")
     own = {} if algorithm == AUTO else parameters_of(algorithm)
     known = own | {"blocks": 1} | ({"time_s": 30.0} if refine in PACED else {})
-    read: dict[str, float | str] = {}
+    read = _read(algorithm, given, known)
+    if own:
+        check_parameters(algorithm, {name: value for name, value in read.items() if name in own})
+    time_s = float(read.pop("time_s")) if "time_s" in read else None
+    if read.get("blocks") == 0 or (time_s is not None and not 0 < time_s < LONGEST_S):
+        raise ConfigError(f"--param: blocks must be 1 or more, time_s above 0 and below {LONGEST_S:g}")
+    blocks = int(read.pop("blocks", 0))
+    if blocks < 0:
+        raise ConfigError("--param: blocks must be 1 or more")
+    return Choice(algorithm, refine, seed, read, _pacing(refine, time_s) if refine in PACED else None, blocks)
+
+
+def _read(algorithm: str, given: Sequence[str], known: Mapping[str, Parameter]) -> dict[str, Parameter]:
+    """Return the values of ``NAME=VALUE``, each of its parameter's type."""
+    read: dict[str, Parameter] = {}
     for word in given:
         name, is_pair, text = word.partition("=")
         if not is_pair or name not in known:
@@ -46,13 +62,7 @@ def choice_of(algorithm: str, refine: str | None, given: Sequence[str], seed: in
             read[name] = type(known[name])(text)
         except ValueError:
             raise ConfigError(f"--param {name}: needs a value of type {type(known[name]).__name__}") from None
-    time_s = float(read.pop("time_s")) if "time_s" in read else None
-    if read.get("blocks") == 0 or (time_s is not None and not 0 < time_s < LONGEST_S):
-        raise ConfigError(f"--param: blocks must be 1 or more, time_s above 0 and below {LONGEST_S:g}")
-    blocks = int(read.pop("blocks", 0))
-    if blocks < 0:
-        raise ConfigError("--param: blocks must be 1 or more")
-    return Choice(algorithm, refine, seed, read, _pacing(refine, time_s) if refine in PACED else None, blocks)
+    return read
 
 
 def _pacing(refine: str, time_s: float | None) -> Callable[[int, int], Pace]:

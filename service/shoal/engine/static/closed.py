@@ -10,7 +10,6 @@ import numpy as np
 from shoal.engine.static.centroids import centroids_of
 from shoal.engine.static.closeness import Confidential, distances_of, spectrum_of
 from shoal.engine.static.mdav import mdav
-from shoal.errors import ParameterError
 from shoal.kernel.arrays import Float64Matrix, Int32Vector, Int64Vector
 from shoal.kernel.static import emd
 from shoal.kernel.static.chains import follow
@@ -73,8 +72,6 @@ def steered(values: Float64Matrix, k: int, confidential: Confidential, t: float,
     parts = np.array_split(order, b)
     chain = follow(values, *_laid(parts))
     longest = len(parts[0])
-    if not weight >= 0:
-        raise ParameterError("algorithm 'steered': weight must be 0 or more")
     if math.isinf(weight):
         weight = (longest - 1) * math.sqrt(values.shape[1]) * (1 + 1e-9) + 1e-9
     added = chain / max(longest - 1, 1) * (weight * float(np.ptp(values, axis=0).max()))

@@ -6,7 +6,6 @@ import numpy as np
 
 from shoal.engine.static.centroids import centroids_of
 from shoal.engine.static.mdav import mdav
-from shoal.errors import ParameterError
 from shoal.kernel.arrays import Float64Matrix, Int32Vector, Int64Vector
 from shoal.kernel.static import genetic as kernel
 
@@ -58,8 +57,6 @@ def genetic(
     .. [1] A. Martínez-Ballesté, A. Solanas, J. Domingo-Ferrer and J. M. Mateo-Sanz, "A Genetic Approach to
        Multivariate Microaggregation for Database Privacy", ICDE Workshops 2007. doi:10.1109/ICDEW.2007.4400989
     """
-    if macro < TWO or steps not in {1, TWO} or generations < 0:
-        raise ParameterError("algorithm 'genetic': needs macro >= 2, steps of 1 or 2, generations >= 0")
     start = mdav(values, k) if steps == TWO else np.full(len(values), -1, np.int32)
     groups = mdav(centroids_of(values, start), macro)[start] if steps == TWO else mdav(values, macro * k)
     labels, clusters = np.empty(len(values), np.int32), 0

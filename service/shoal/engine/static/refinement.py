@@ -213,7 +213,7 @@ class _Asked:
 
 
 class _Scene(NamedTuple):
-    """A partition that is being changed: its start, the records that take part, in order of memory, and their neighbours."""
+    """A partition that is being changed: its start, the records taking part in order of memory, their neighbours."""
 
     start: Int32Vector
     order: Int64Vector

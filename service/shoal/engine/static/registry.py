@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TypeAlias
@@ -18,7 +19,16 @@ from shoal.engine.static.vmdav import vmdav
 from shoal.errors import ParameterError
 from shoal.kernel.arrays import Float64Matrix, Int32Vector
 
-__all__ = ["ALGORITHMS", "CLOSE", "Parameter", "close_algorithm", "parameters_of", "partition"]
+__all__ = [
+    "ALGORITHMS",
+    "CLOSE",
+    "RANGES",
+    "Parameter",
+    "check_parameters",
+    "close_algorithm",
+    "parameters_of",
+    "partition",
+]
 
 Parameter: TypeAlias = float | str
 Algorithm: TypeAlias = Callable[..., Int32Vector]
@@ -38,10 +48,27 @@ CLOSE: dict[str, Callable[..., Close]] = {"steered": steered, "strict": strict}
 """(values, k, confidential attribute, t, *, parameters of its own) to labels and buckets."""
 
 
+RANGES: dict[str, dict[str, tuple[float, float]]] = {
+    "vmdav": {"gamma": (0, 1e9)},
+    "genetic": {"macro": (2, 10**6), "steps": (1, 2), "generations": (0, 10**9)},
+    "approximate": {"bins": (2, 10**6)},
+    "steered": {"weight": (0, 1e9)},
+}
+"""Least and largest value of each parameter that is a number; the default always fits."""
+
+
 def parameters_of(name: str) -> dict[str, Parameter]:
     """Return the parameters of an algorithm with their defaults, without the seed."""
     own = inspect.signature(_algorithm(name)).parameters.values()
     return {p.name: p.default for p in own if p.kind is p.KEYWORD_ONLY and p.name != "seed"}
+
+
+def check_parameters(name: str, given: Mapping[str, Parameter]) -> None:
+    """Raise `ParameterError` with all that is wrong with parameters of an algorithm."""
+    known, ranges = parameters_of(name), RANGES.get(name, {})
+    faults = [_fault(key, value, known, ranges.get(key)) for key, value in given.items()]
+    if any(faults):
+        raise ParameterError(f"algorithm '{name}': " + "; ".join(filter(None, faults)))
 
 
 def partition(
@@ -75,17 +102,22 @@ def _algorithm(name: str) -> Callable[..., object]:
 
 
 def _given(name: str, parameters: Mapping[str, Parameter] | None) -> dict[str, Parameter]:
-    given, known = dict(parameters or {}), parameters_of(name)
-    faults = [_fault(key, value, known) for key, value in given.items()]
-    if any(faults):
-        raise ParameterError(f"algorithm '{name}': " + "; ".join(filter(None, faults)))
+    given = dict(parameters or {})
+    check_parameters(name, given)
     return given
 
 
-def _fault(key: str, value: Parameter, known: Mapping[str, Parameter]) -> str:
+def _fault(key: str, value: Parameter, known: Mapping[str, Parameter], limits: tuple[float, float] | None) -> str:
     """Say what is wrong with a parameter; empty if nothing is."""
     if key not in known:
         return f"no parameter '{key}', there is {', '.join(known) or 'none'}"
     wanted = type(known[key])
-    fits = isinstance(value, (int, float) if wanted is float else wanted) and not isinstance(value, bool)
-    return "" if fits else f"{key}: needs a value of type {wanted.__name__}"
+    if not isinstance(value, (int, float) if wanted is float else wanted) or isinstance(value, bool):
+        return f"{key}: needs a value of type {wanted.__name__}"
+    if limits is None or isinstance(value, str) or value == known[key] or limits[0] <= value <= limits[1]:
+        return ""
+    return f"{key}: must be from {limits[0]:.10g} to {limits[1]:.10g}; without it, it is {_spelled(known[key])}"
+
+
+def _spelled(default: Parameter) -> str:
+    return "as large as need be" if default == math.inf else str(default)

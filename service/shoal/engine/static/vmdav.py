@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
-from shoal.errors import ParameterError
 from shoal.kernel.arrays import Float64Matrix, Int32Vector
 from shoal.kernel.static import vmdav as kernel
 from shoal.kernel.static.leftovers import join_as_block
@@ -34,11 +31,6 @@ def vmdav(values: Float64Matrix, k: int, *, gamma: float = 0.2) -> Int32Vector:
     ndarray of int32, shape (n,)
         Cluster of each record, numbered in order of creation.
 
-    Raises
-    ------
-    ParameterError
-        A gamma below 0, or none.
-
     Notes
     -----
     Clusters grow up to 2k - 1. Fewer than k records that stay over join "their closest group" [1]_, read as: all of
@@ -54,8 +46,6 @@ def vmdav(values: Float64Matrix, k: int, *, gamma: float = 0.2) -> Int32Vector:
     .. [2] A. Solanas and A. Martínez-Ballesté, "V-MDAV: A Multivariate Microaggregation with Variable Group Size",
        COMPSTAT 2006.
     """
-    if not 0 <= gamma < math.inf:
-        raise ParameterError("algorithm 'vmdav': gamma must be 0 or more, and finite")
     order = np.argsort(-kernel.squares_from_centroid(values), kind="stable")
     labels = kernel.by_tree(values, k, gamma, LEAF, order)
     join_as_block(values, labels, int(labels.max()) + 1)
