@@ -49,7 +49,7 @@ def people_part() -> Part:
         "",
         f"Loss over that of `nearest`, δ = {DELTA}, nobody above half of a cluster; a suppressed record as if the",
         f"mean of all had been released for it. Geometric mean of {len(NAMES)} streams of {RECORDS:,} records, the",
-        "worst in brackets. `block` merges clusters with too few people, which grow by it; `awo` takes who is missing.",
+        "worst in brackets. Where a cluster of `block` has too few people, the oldest leaves by `awo` instead.",
         "",
         f"| whose records | {' | '.join(f'{rule}, k = {k}' for k, rule in columns)} |",
         f"|---|{'---|' * len(columns)}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -12,7 +13,7 @@ from shoal.engine.static.mdav import mdav
 from shoal.engine.static.refinement import descended, make_ready
 from shoal.kernel import block as everybody
 from shoal.kernel import growth, indexed, nearest
-from shoal.kernel.arrays import Int64Vector
+from shoal.kernel.arrays import Float64Matrix, Int32Vector, Int64Vector
 from shoal.kernel.cells import LOOKED, SPARED, build, empty_cells
 from shoal.kernel.expiry import Demand, empty_scratch, is_populated
 from shoal.kernel.held import FLUSHED, NOT_DUE, Outcome, empty_outcome
@@ -150,50 +151,70 @@ class IndexedNearest(Nearest):
 class BlockRule(Nearest):
     """All that is held leaves when the oldest expires, as one table: MDAV, then descent, clusters of k to 2k - 1.
 
+    Parameters
+    ----------
+    buffer, demand
+        As of `Nearest`.
+    pressure : float
+        Of the growth that steps in.
+
     Notes
     -----
-    A cluster of fewer than k people, or with somebody above ``max_share``, is merged with the nearest one until it
-    fits; if not even all together fit, the oldest leaves by rule nearest. At the end of the stream likewise.
+    Where one of these clusters has fewer than k people, or somebody above ``max_share``, nothing of that happens, and
+    the oldest leaves alone, in a cluster that grows (`Growth`): to merge clusters until all fit loses up to three times
+    as much. The end of the stream is decided on so all the same, and by rule nearest where not even all together fit.
     Weighted positions are one more coordinate. Loses less than nearest in all but a few settings of small k, because
     what is left of a cluster when its middle has gone does not wait for strangers (docs/benchmarks.md).
     Cost: per release that of `engine.static.mdav` and `engine.static.refinement.descended` for the held records.
     """
 
-    def __init__(self, buffer: Buffer, demand: Demand) -> None:
+    def __init__(self, buffer: Buffer, demand: Demand, pressure: float) -> None:
+        most = min(OFFERED * demand.k, buffer.capacity) if pressure else buffer.capacity
+        self._offer = growth.empty_offer(most, len(buffer.held.coordinates), demand.k, pressure)
         super().__init__(buffer, demand)
         make_ready(demand.delta + 1)
         self._rehearse()
 
     def _decide(self, outcome: Outcome, staged: int) -> None:
         steps, refused = np.array([staged, -1]), NOT_DUE
-        held, scratch, demand = self._buffer.held, self._scratch, self._demand
-        while (cause := everybody.expire_due(held, scratch, outcome, demand, steps, refused)) != NOT_DUE:
+        held, scratch, offer, demand = self._buffer.held, self._scratch, self._offer, self._demand
+        while (cause := everybody.expire_due(held, scratch, offer, outcome, demand, steps, refused)) != NOT_DUE:
             refused = NOT_DUE if self._release_all(outcome, int(steps[1]), cause) else cause
 
     def _conclude(self, outcome: Outcome, newest: int) -> None:
-        if is_populated(self._buffer.held, self._scratch, self._demand) and len(self._buffer):
-            self._release_all(outcome, newest, FLUSHED)
+        held, scratch, demand = self._buffer.held, self._scratch, self._demand
+        if is_populated(held, scratch, demand) and len(self._buffer):
+            rows, labels = self._partition()
+            if len(labels) and everybody.make_fit(held, rows, labels, scratch, demand):
+                everybody.release(held, outcome, demand, labels, newest, FLUSHED)
         super()._conclude(outcome, newest)
 
     def _rehearse(self) -> None:
         """Let records leave that never were, so that all that is called from here is compiled now."""
         held, count = self._buffer.held, min(2 * self._demand.k, self._buffer.capacity)
         weight = self._demand.omega_p.copy()
-        held.subjects[:count] = np.arange(count)
-        held.line[:] = 0, count
-        self._release_all(empty_outcome(count), count - 1, FLUSHED)
+        for let_go in (self._conclude, partial(self._release_all, cause=FLUSHED)):
+            held.subjects[:count] = np.arange(count)
+            held.line[:] = 0, count
+            let_go(empty_outcome(count), count - 1)
         held.subjects[:count] = 0
         held.line[:] = 0
         self._demand.omega_p[:] = weight
 
     def _release_all(self, outcome: Outcome, newest: int, cause: int) -> bool:
-        """Let everything leave if it can; return whether it did."""
+        """Let everything leave if all clusters are fit for it; return whether it did."""
         held, scratch, demand = self._buffer.held, self._scratch, self._demand
-        rows = everybody.table_of(held, scratch, demand)
-        if not len(rows):
+        _, labels = self._partition()
+        if not len(labels) or not everybody.is_fit(held, labels, scratch, demand):
             return False
-        labels = descended(rows, mdav(rows, demand.k), demand.k)
-        return everybody.release(held, scratch, outcome, demand, rows, labels, newest, cause)
+        everybody.release(held, outcome, demand, labels, newest, cause)
+        return True
+
+    def _partition(self) -> tuple[Float64Matrix, Int32Vector]:
+        """Return all that is held as a table, and its clusters; both empty if it cannot be partitioned."""
+        rows = everybody.table_of(self._buffer.held, self._scratch, self._demand)
+        k = self._demand.k
+        return rows, descended(rows, mdav(rows, k), k) if len(rows) else np.empty(0, np.int32)
 
 
 class Growth(BlockRule):
@@ -214,12 +235,6 @@ class Growth(BlockRule):
     decided on as by rule block.
     Cost per cluster: O(k held d) for awo, O(held d + k^2 d) for greedy.
     """
-
-    def __init__(self, buffer: Buffer, demand: Demand, pressure: float) -> None:
-        dimensions = len(buffer.held.coordinates)
-        most = min(OFFERED * demand.k, buffer.capacity) if pressure else buffer.capacity
-        self._offer = growth.empty_offer(most, dimensions, demand.k, pressure)
-        super().__init__(buffer, demand)
 
     def _decide(self, outcome: Outcome, staged: int) -> None:
         growth.expire_due(self._buffer.held, self._scratch, self._offer, outcome, self._demand, staged)
@@ -244,7 +259,7 @@ def make_rule(name: str, buffer: Buffer, demand: Demand) -> Rule:
     if chosen == "nearest":
         return Nearest(buffer, demand)
     if chosen == "block":
-        return BlockRule(buffer, demand)
+        return BlockRule(buffer, demand, _pressure(demand.k))
     return Growth(buffer, demand, _pressure(demand.k) if chosen == "awo" else 0.0)
 
 

@@ -6,30 +6,32 @@ import numpy as np
 
 from shoal.kernel.arrays import LARGEST, Float64Matrix, Int32Vector, Int64Vector
 from shoal.kernel.expiry import Demand, Scratch, advance
+from shoal.kernel.growth import Offer, expire
 from shoal.kernel.held import CAUSE, CLUSTERS, END, HEAD, NEWEST, NOT_DUE, RELEASED, TAIL, Held, Outcome
 from shoal.kernel.jit import njit, njit_in_place
 from shoal.kernel.membership import SHARE_TOLERANCE
-from shoal.kernel.nearest import expire
 from shoal.kernel.static.close import CLOSE_UP_TO, ROUNDS, descend_close
 from shoal.kernel.static.mdav import by_scan
 from shoal.kernel.steering import follow
 from shoal.kernel.subjects import clear, count_up_to, number
 
-__all__ = ["expire_due", "make_fit", "release", "table_of"]
+__all__ = ["expire_due", "is_fit", "make_fit", "release", "table_of"]
 
 
 @njit
-def expire_due(held: Held, scratch: Scratch, outcome: Outcome, demand: Demand, steps: Int64Vector, refused: int) -> int:
+def expire_due(
+    held: Held, scratch: Scratch, offer: Offer, outcome: Outcome, demand: Demand, steps: Int64Vector, refused: int
+) -> int:
     """Let records of the block in and decide on all that becomes due, until more are held than this can partition.
 
     Parameters
     ----------
-    held, scratch, outcome, demand
+    held, scratch, offer, outcome, demand
         Of the stream.
     steps : ndarray of int64, shape (2,)
         How many records are still to come in, and the newest position; both are kept up.
     refused : int
-        Cause for which the oldest record must leave without the others, or `NOT_DUE`.
+        Cause for which the oldest record must leave without the others, in a cluster that grows, or `NOT_DUE`.
 
     Returns
     -------
@@ -37,16 +39,18 @@ def expire_due(held: Held, scratch: Scratch, outcome: Outcome, demand: Demand, s
         Cause for which all that is held must leave now, in the clusters of the caller, or `NOT_DUE`: the block is in.
     """
     if refused != NOT_DUE:
-        expire(held, scratch, outcome, demand, steps[1], refused)
+        expire(held, scratch, offer, outcome, demand, steps[1], refused)
     while True:
         cause = advance(held, scratch, demand, steps)
         if cause == NOT_DUE or held.line[TAIL] - held.line[HEAD] > CLOSE_UP_TO:
             return cause
         rows = table_of(held, scratch, demand)
-        if rows.shape[0] == 0 or not release(
-            held, scratch, outcome, demand, rows, _partition(rows, demand.k), steps[1], cause
-        ):
-            expire(held, scratch, outcome, demand, steps[1], cause)
+        if rows.shape[0] > 0:
+            labels = _partition(rows, demand.k)
+            if is_fit(held, labels, scratch, demand):
+                release(held, outcome, demand, labels, steps[1], cause)
+                continue
+        expire(held, scratch, offer, outcome, demand, steps[1], cause)
 
 
 @njit
@@ -79,37 +83,32 @@ def _partition(rows: Float64Matrix, k: int) -> Int32Vector:
 
 
 @njit
-def release(
-    held: Held,
-    scratch: Scratch,
-    outcome: Outcome,
-    demand: Demand,
-    rows: Float64Matrix,
-    labels: Int32Vector,
-    newest: int,
-    cause: int,
-) -> bool:
-    """Let everything leave in the clusters of a partition, merged where need be; return whether that could be done."""
-    subjects = held.subjects[held.line[HEAD] : held.line[TAIL]]
-    some_twice = count_up_to(scratch.numbering, subjects, subjects.size) < subjects.size
-    if some_twice and not make_fit(rows, subjects, labels, scratch, demand):
-        return False
+def release(held: Held, outcome: Outcome, demand: Demand, labels: Int32Vector, newest: int, cause: int) -> None:
+    """Let everything leave in the clusters of a fit partition."""
     decided = outcome.counts[CLUSTERS]
     _release_all(held, outcome, labels, newest, cause)
     follow(demand.omega_p, demand.target, outcome, decided)
-    return True
 
 
 @njit
-def make_fit(rows: Float64Matrix, subjects: Int64Vector, labels: Int32Vector, scratch: Scratch, demand: Demand) -> bool:
+def is_fit(held: Held, labels: Int32Vector, scratch: Scratch, demand: Demand) -> bool:
+    """Whether each cluster of a partition of all that is held has k people, and nobody too much of it."""
+    subjects = held.subjects[held.line[HEAD] : held.line[TAIL]]
+    if count_up_to(scratch.numbering, subjects, subjects.size) == subjects.size:
+        return True  # a person each, and a partition into clusters of k
+    return _first_unfit(subjects, labels, _count_clusters(labels), scratch, demand) < 0
+
+
+@njit
+def make_fit(held: Held, rows: Float64Matrix, labels: Int32Vector, scratch: Scratch, demand: Demand) -> bool:
     """Merge clusters of too few people, or with one who has too much of it, with the nearest, until all fit.
 
     Parameters
     ----------
+    held
+        Of the stream.
     rows : ndarray of float64, shape (n, d)
         Coordinates of the records.
-    subjects : ndarray of int64, shape (n,)
-        Whose they are.
     labels : ndarray of int32, shape (n,)
         Cluster of each, from 0; changed in place. Numbers may be left without a record.
     scratch, demand
@@ -120,7 +119,7 @@ def make_fit(rows: Float64Matrix, subjects: Int64Vector, labels: Int32Vector, sc
     bool
         False if not even all of them together fit.
     """
-    clusters = _count_clusters(labels)
+    subjects, clusters = held.subjects[held.line[HEAD] : held.line[TAIL]], _count_clusters(labels)
     for _ in range(clusters):
         unfit = _first_unfit(subjects, labels, clusters, scratch, demand)
         if unfit < 0:

@@ -23,7 +23,7 @@ from shoal.kernel.nearest import release_grown
 from shoal.kernel.steering import follow
 from shoal.kernel.subjects import count_up_to
 
-__all__ = ["Offer", "empty_offer", "expire_due"]
+__all__ = ["Offer", "empty_offer", "expire", "expire_due"]
 
 
 class Offer(NamedTuple):
@@ -63,10 +63,18 @@ def expire_due(held: Held, scratch: Scratch, offer: Offer, outcome: Outcome, dem
         newest = records.arrive(held)
         cause = due(held, scratch, demand, newest)
         while cause != records.NOT_DUE:
-            decided = outcome.counts[records.CLUSTERS]
-            _expire(held, scratch, offer, outcome, demand, newest, cause)
-            follow(demand.omega_p, demand.target, outcome, decided)
+            expire(held, scratch, offer, outcome, demand, newest, cause)
             cause = due(held, scratch, demand, newest)
+
+
+@njit_in_place
+def expire(
+    held: Held, scratch: Scratch, offer: Offer, outcome: Outcome, demand: Demand, newest: int, cause: int
+) -> None:
+    """Decide on the oldest record, and let the weight of the position follow."""
+    decided = outcome.counts[records.CLUSTERS]
+    _expire(held, scratch, offer, outcome, demand, newest, cause)
+    follow(demand.omega_p, demand.target, outcome, decided)
 
 
 @njit_in_place
