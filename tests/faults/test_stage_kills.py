@@ -11,8 +11,9 @@ from torture import PARTITIONS, check, torture, zombie
 pytestmark = pytest.mark.faults
 
 DELAY_S = 2.0
-REPEATS = 100
-"""After one kill; about 300 clusters are handed over between two of them."""
+REPEATS, REACH_S = 100, 1.0
+"""After one kill: many are handed over in a commit interval (0.2 s) where nothing else runs, few in a long time where
+much does. Many in a long time would not have been committed."""
 
 
 async def check_repeats(deployment: HandedDeployment, kills: int) -> None:
@@ -22,7 +23,8 @@ async def check_repeats(deployment: HandedDeployment, kills: int) -> None:
     print(f"{clusters} clusters, {repeats} repeats in {kills} kills: {found.counts}, {found.reach_s:.2f} s at most")
     assert sum(found.counts) == repeats
     assert 0 < len(found.counts) <= len(deployment.starts)
-    assert max(found.counts) < REPEATS, "what was dealt with had not been committed for long"
+    is_long = found.reach_s >= REACH_S
+    assert max(found.counts) < REPEATS or not is_long, "what was dealt with had not been committed for long"
 
 
 async def test_kills_of_apps_that_publish_leave_each_record_one_fate(bootstrap: str, tmp_path: Path) -> None:
