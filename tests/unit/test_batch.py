@@ -501,6 +501,30 @@ def test_columns_of_parquet_keep_order_and_type(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "more", "published"),
+    [
+        (pa.int8(), {"resolution": 50}, pa.int64()),  # 127 would become 150
+        (pa.int8(), {"resolution": 1}, pa.int8()),
+        (pa.uint8(), {"resolution": 50}, pa.uint8()),  # 255 becomes 250
+        (pa.int8(), {"resolution": 50, "bounds": [0, 120]}, pa.int8()),
+        (pa.int8(), {"resolution": 1, "bounds": [200, 300]}, pa.int64()),
+        (pa.int16(), {"resolution": 1000}, pa.int64()),
+        (pa.int64(), {"resolution": 1000}, pa.int64()),
+    ],
+)
+def test_a_column_of_parquet_is_widened_where_the_grid_needs_it(
+    kind: pa.DataType, more: dict[str, Any], published: pa.DataType, tmp_path: Path
+) -> None:
+    attributes = {"a": {"role": "quasi_identifier", "integer": True, **more}}
+    source, out = tmp_path / "in.parquet", tmp_path / "out.parquet"
+    pq.write_table(pa.table({"a": pa.array(range(100, 128), kind)}), source)
+    policy = policy_of(tmp_path, attributes, subject="every_record")
+    _, _, verdict = batch(policy, source, out)
+    assert verdict.exit_code == 0, verdict.text()
+    assert pq.read_table(out).schema.field("a").type == published
+
+
+@pytest.mark.parametrize(
     ("change", "words"),
     [
         ({"age": None}, "in.parquet, row 8, field age: null"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any, BinaryIO
 
 import msgspec
@@ -19,6 +21,7 @@ __all__ = ["ParquetRows", "as_parquet"]
 AT_ONCE = 1 << 16
 """Rows of one group that is read or written."""
 
+WIDEST_BITS = 64
 _OF_TYPE = {"string": pa.string(), "integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
 
 
@@ -101,7 +104,7 @@ def as_parquet(rows: Sequence[bytes], policy: Policy, schema: pa.Schema | None =
         Attributes and their types.
     schema : pyarrow.Schema, optional
         Of the file the records came from: kept fields are given back their types, and quasi-identifiers published as
-        whole numbers the one of the integers they were. Else by the policy's types.
+        whole numbers the one of the integers they were, if it has room for the grid. Else by the policy's types.
 
     Yields
     ------
@@ -168,7 +171,10 @@ def _found_types(rows: Sequence[bytes], names: list[str]) -> dict[str, pa.DataTy
 
 
 def _unfit(name: str) -> InputError:
-    return InputError(f"column '{name}': values do not fit one type of Parquet; give attributes.{name}.type")
+    return InputError(
+        f"column '{name}': values do not fit one type of Parquet; give attributes.{name}.type, or a quasi_identifier "
+        "another resolution"
+    )
 
 
 def _parts(rows: Sequence[bytes], size: int) -> Iterator[Sequence[bytes]]:
@@ -212,8 +218,19 @@ def _published_type(attribute: Attribute, schema: pa.Schema | None) -> pa.DataTy
         step = attribute.grid(table=True)
         if not step or step != step.to_integral_value():
             return pa.float64()
-        return source if source is not None and pa.types.is_integer(source) else pa.int64()
+        return source if source is not None and _can_hold(source, step, attribute.bounds) else pa.int64()
     return source if source is not None else _OF_TYPE.get(attribute.type)
+
+
+def _can_hold(kind: pa.DataType, step: Decimal, bounds: tuple[float, float] | None) -> bool:
+    """Whether a type of integers has room for what becomes of its least and largest: clipped, and put on the grid."""
+    if not pa.types.is_integer(kind):
+        return False
+    low = 0 if pa.types.is_unsigned_integer(kind) else -(1 << (kind.bit_width - 1))
+    high = low + (1 << kind.bit_width) - 1
+    least, most = bounds or (low, high)
+    ends = (Fraction(min(max(end, least), most)) / Fraction(step) for end in (low, high))
+    return kind.bit_width == WIDEST_BITS or all(low <= round(end) * Fraction(step) <= high for end in ends)
 
 
 def _column(values: Iterable[Any], kind: pa.DataType | None, name: str) -> pa.Array:
