@@ -22,7 +22,7 @@ from shoal.kafka import WithdrawnError
 from shoal.stage import anonymize, keeper
 from shoal.stage.anonymize import Clusters
 from shoal.stage.desk import Desk
-from shoal.stage.host import READ_COMMITTED, Host
+from shoal.stage.host import READ_COMMITTED, Host, crash
 from shoal.stage.inflow import Arrived, Inflow
 from shoal.stage.keeper import Keeper
 
@@ -360,13 +360,34 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Asked:
     return Asked(tmp_path, monkeypatch)
 
 
-async def test_another_task_that_asks_is_refused_and_ends_the_app(asked: Asked) -> None:
+async def test_a_second_task_that_asks_is_refused_and_ends_the_app(asked: Asked) -> None:
+    clusters, is_over = asked.clusters(), asyncio.Event()
+
+    async def work() -> None:
+        await anext(clusters)
+        await is_over.wait()
+
+    first = asyncio.create_task(work())
+    await wait_until(lambda: bool(Kept.made), what="a keeper")
+    Kept.made[0].goes_on.set()
+    await Kept.made[0].asked.wait()
+    second = asyncio.create_task(work())
+    with pytest.raises(ConfigError, match="two tasks ask"):
+        await second
+    assert asked.crashes == [second.exception()]
+    is_over.set()
+    await first
+    assert Kept.made[0].count == 1
+
+
+async def test_a_task_for_each_question_is_no_second_customer(asked: Asked) -> None:
     clusters = asked.clusters()
-    first = asyncio.create_task(clusters.__anext__())
-    with pytest.raises(ConfigError, match="another task asks"):
-        await first
-    assert asked.crashes == [first.exception()]
-    assert Kept.made == []
+    for number in range(3):
+        question = asyncio.create_task(clusters.__anext__())
+        await wait_until(lambda: bool(Kept.made), what="a keeper")
+        Kept.made[0].goes_on.set()
+        assert await question == number + 1  # type: ignore[comparison-overlap]
+    assert asked.crashes == []
 
 
 async def test_who_gives_up_waiting_for_the_first_cluster_may_ask_again(asked: Asked) -> None:
@@ -398,12 +419,11 @@ async def test_a_second_stage_of_a_topic_is_refused_and_the_first_goes_on(asked:
 
 
 async def test_nothing_begins_in_an_app_that_ends(asked: Asked) -> None:
-    first, second = asked.clusters(), asked.clusters()
-    with pytest.raises(ConfigError):
-        await asyncio.create_task(first.__anext__())
+    clusters = asked.clusters()
+    await crash(asked.app, ConfigError("something"))
     # Faust starts the agent again, while the app ends: nobody would stop what it begins.
     with pytest.raises(StopAsyncIteration):
-        await anext(second)
+        await anext(clusters)
     assert Kept.made == []
 
 

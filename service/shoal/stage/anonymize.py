@@ -25,27 +25,30 @@ _ENDING: list[asyncio.Future[None]] = []
 class Clusters:
     """Clusters of a stream, one at a time; asking for the next one says that the one before was dealt with.
 
-    See `anonymize`, which makes it. One task asks, the one that made it: if several did, one of them would say of a
-    cluster that it was dealt with while another one still works on it.
+    See `anonymize`, which makes it. Tasks that work side by side do not share it: one of them would say of a cluster
+    that it was dealt with while another one still works on it.
     """
 
     def __init__(self, host: Host, plan: Plan, http: str | None, *, publishes: bool) -> None:
         self._host, self._plan, self._http, self._publishes = host, plan, http, publishes
         self._customer = self._admitted()
+        self._asking: asyncio.Task[Any] | None = None
         self._begun: asyncio.Task[Keeper] | None = None
 
     def __aiter__(self) -> Clusters:
         return self
 
     async def __anext__(self) -> Cluster:
-        if asyncio.current_task() is not self._customer:
+        task = asyncio.current_task()
+        # One that is over was made for one question, as wait_for may do.
+        if self._asking is not None and self._asking is not task and not self._asking.done():
             error = ConfigError(
-                f"anonymize: topic {self._host.topic}: another task asks for clusters than the one that called "
-                "anonymize: which of them were dealt with, nobody could tell (to wait no longer than a time, use "
-                "asyncio.timeout; wait_for may ask in a task of its own)"
+                f"anonymize: topic {self._host.topic}: two tasks ask for clusters: which of them were dealt with, "
+                "nobody could tell; ask from one of them (for a limit of time use asyncio.timeout)"
             )
             await self._host.crash(error)
             raise error
+        self._asking = task
         if self._begun is None:
             self._begun = asyncio.create_task(self._begin())
         # Who stops waiting may ask again: the beginning goes on.
@@ -137,8 +140,8 @@ def anonymize(
     coming, up to delta / k of a partition after a pause of ``max_delay_s``. A crash repeats those that were not
     committed, and they are the same: partition, number and bytes. None is left out.
     Memory: some thousand records, whatever comes and however long a cluster is kept.
-    Nobody else asks: the task that calls this is the one that asks for clusters. If it leaves its loop, or ends, the
-    app ends too, ten seconds later: nothing would go on, and nothing would say so.
+    One task asks for clusters; a second one, while that goes on, is refused. If the one that called this leaves its
+    loop, or ends, the app ends too, ten seconds later: nothing would go on, and nothing would say so.
     """
     join_logs()
     begin = Start(origin=start, skip_to_end=skip_to_end)
