@@ -156,7 +156,7 @@ class BlockRule(Nearest):
     buffer, demand
         As of `Nearest`.
     pressure : float
-        Of the growth that steps in.
+        Weight of what it costs to leave others behind, where a cluster grows (`Growth`); 0 is greedy.
 
     Notes
     -----
@@ -219,13 +219,6 @@ class BlockRule(Nearest):
 
 class Growth(BlockRule):
     """The expiring record's cluster grows round its mean: greedily, or minding what it costs to leave others behind.
-
-    Parameters
-    ----------
-    buffer, demand
-        As of `Nearest`.
-    pressure : float
-        Weight of that cost; 0 is greedy.
 
     Notes
     -----
