@@ -88,7 +88,8 @@ class Body:
             A cluster does not keep what was promised.
         """
         d = self.values.shape[1]
-        width = choice.blocks or d
+        # Where quasi-identifiers do not count, all blocks would be partitioned alike: they are one.
+        width = d if self.policy.dependence == 1 else choice.blocks or d
         if width < d and self.policy.t is not None:
             raise ConfigError("--param blocks: cannot keep privacy.t; leave one of them out")
         blocks = [np.arange(first, min(first + width, d)) for first in range(0, d, width)]

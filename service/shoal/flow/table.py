@@ -73,8 +73,14 @@ class Table:
     def __len__(self) -> int:
         return len(self._tails)
 
+    def too_large(self, block: Block) -> Iterator[tuple[int, str]]:
+        """Find numbers whose squares fit no float: place in the block, from 0, field and remedy."""
+        for place, column in np.argwhere(np.abs(block.values) > LARGEST).tolist():
+            name = self._policy.quasi_identifiers[column].name
+            yield place, f"field {name}: a number beyond {LARGEST:g}; give {name} in another unit"
+
     def add(self, block: Block) -> None:
-        """Take the next records, decoded with their kept fields."""
+        """Take the next records, decoded with their kept fields; none `too_large`."""
         self._values.append(block.values)
         self._subjects.append(block.subjects)
         self._tails += block.tails
@@ -138,9 +144,6 @@ class Table:
         if not self._values:
             raise InputError("no records: there is nothing to release")
         values, people = np.concatenate(self._values), np.concatenate(self._subjects)
-        for attribute, column in zip(self._policy.quasi_identifiers, values.T, strict=True):
-            if np.abs(column).max() > LARGEST:
-                raise InputError(f"attributes.{attribute.name}: numbers beyond {LARGEST:g}; give it in another unit")
         self._values.clear()
         self._subjects.clear()
         return values, np.unique(people, return_inverse=True)[1]

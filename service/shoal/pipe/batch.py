@@ -94,13 +94,14 @@ def _read(table: Table, source: Source, file: BinaryIO, path: str) -> None:
     name = "standard input" if path == PIPE else path
     size = Path(path).stat().st_size if path != PIPE and Path(path).is_file() else None
     with bar(desc="reading", total=size, unit="B", unit_scale=True) as shown:
-        first = 0
+        first, unit = 0, "line" if source.schema is None else "row"
         for block, read in source.blocks:
             if block.rejected:
                 place, _ = block.rejected[0]
-                unit = "line" if source.schema is None else "row"
                 fault = f"{name}, {unit} {source.line_of(first + place)}{source.fault_of(read[place])}"
                 raise InputError(f"{fault}; mend the record or take it out: a table is released whole or not at all")
+            for place, fault in table.too_large(block):
+                raise InputError(f"{name}, {unit} {source.line_of(first + place)}, {fault}")
             table.add(block)
             first += len(read)
             if size is not None and source.schema is None:
@@ -119,8 +120,8 @@ def _released(table: Table, k: int, choice: Choice, files: Files, *, keep_order:
     if release.summary["clusters"] == 1 and release.summary["released"] >= 2 * k:
         logger("batch").warning(ONE_CLUSTER)
     mdav = release.summary.get("mdav", {}).get("sse")
-    if mdav:
-        logger("batch").warning(APPROXIMATE, times_mdav=round(release.summary["sse"] / mdav, 2))
+    if mdav and (times := round(release.summary["sse"] / mdav, 2)) > 1:
+        logger("batch").warning(APPROXIMATE, times_mdav=times)
     return release
 
 

@@ -21,12 +21,12 @@ def table_rules(document: Document) -> Iterator[tuple[FieldPath, str]]:
 
 def _closeness_rules(document: Document, t: float) -> Iterator[tuple[FieldPath, str]]:
     path = ("privacy", "t")
+    if not 0 < t < 1:
+        yield path, "must be above 0 and below 1: a distance between two distributions"
+    if not any(attribute.role == "confidential" for attribute in document.attributes.values()):
+        yield path, "no attribute is confidential: there is nothing whose distribution could be kept close"
     if document.stream is not None:
         yield path, "not yet: a stream cannot keep t, which speaks of the whole table; remove it, or remove stream"
-    elif not 0 < t < 1:
-        yield path, "must be above 0 and below 1: a distance between two distributions"
-    elif not any(attribute.role == "confidential" for attribute in document.attributes.values()):
-        yield path, "no attribute is confidential: there is nothing whose distribution could be kept close"
 
 
 def _dependence_rules(document: Document) -> Iterator[tuple[FieldPath, str]]:
@@ -36,11 +36,11 @@ def _dependence_rules(document: Document) -> Iterator[tuple[FieldPath, str]]:
         for a in document.attributes.values()
         if a.role == "confidential" and a.type in {"integer", "number", "any", None}
     ]
+    if not 0 <= document.steering.dependence <= 1:
+        yield path, "must be from 0 (only quasi-identifiers count) to 1 (only confidential attributes)"
+    if not numeric:
+        yield path, "no confidential attribute is a number: there is nothing that could depend; leave it at 0"
+    if document.privacy is not None and document.privacy.t is not None:
+        yield path, "works against privacy.t, which parts equal confidential values: keep one of them"
     if document.stream is not None:
         yield path, "not yet: dependence is for tables; leave it at 0, or remove stream"
-    elif not 0 <= document.steering.dependence <= 1:
-        yield path, "must be from 0 (only quasi-identifiers count) to 1 (only confidential attributes)"
-    elif not numeric:
-        yield path, "no confidential attribute is a number: there is nothing that could depend; leave it at 0"
-    elif document.privacy is not None and document.privacy.t is not None:
-        yield path, "works against privacy.t, which parts equal confidential values: keep one of them"

@@ -9,8 +9,10 @@ import msgspec
 import numpy as np
 
 from shoal.policy import Attribute, FieldType, Policy
+from shoal.records.block import Reason
 from shoal.records.columns import MISFIT, number_of, numbers, pointed, typed
 from shoal.records.numerals import NumberText
+from shoal.records.scan import closer_look
 from shoal.records.subjects import normaliser
 from shoal.records.swallowed import Swallowed
 
@@ -61,12 +63,9 @@ def cell_fault(policy: Policy, columns: Sequence[str], cells: Sequence[str] | No
 
 def json_fault(policy: Policy, message: bytes) -> str:
     """Say what is wrong with a JSON message that was refused: field and reason; never a value."""
-    try:
-        record = _decode(message)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return ": no JSON"
-    if not isinstance(record, dict):
-        return ": no JSON object; there must be one on each line"
+    record, said = _object(message)
+    if said:
+        return said
     for attribute in policy.from_value:
         if attribute.name not in record:
             return f", field {attribute.name}: missing"
@@ -76,6 +75,20 @@ def json_fault(policy: Policy, message: bytes) -> str:
     if policy.undeclared == "quarantine" and len(record) > len(policy.from_value):
         return ": a field that the policy does not declare: declare it, or say undeclared: drop"
     return _UNCLEAR
+
+
+def _object(message: bytes) -> tuple[dict[str, Any], str]:
+    """Return the fields, and what is wrong with the object as such; empty if nothing is."""
+    try:
+        record = _decode(message)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return {}, ": no JSON"
+    if not isinstance(record, dict):
+        return {}, ": no JSON object; there must be one on each line"
+    reason = closer_look(message)
+    if reason is Reason.INVALID:
+        return {}, ": a field stands twice; take one of them out"
+    return record, "" if reason is None else ": no UTF-8, or nested too deeply"
 
 
 def _cell(policy: Policy, attribute: Attribute, cell: str) -> str:

@@ -103,7 +103,7 @@ class CsvReader:
         self._backslashes = Backslashes(dialect.quote, dialect.delimiter) if dialect.escape == "backslash" else None
         self._reader = csv.reader(self._feed(), **dialect.options)
         _require_values(policy, name)
-        header = self._header()
+        header = self._header(name)
         self._first = self._reader.line_num + 1
         if not header and self._ends_with_returns:
             raise InputError(f"{name}, line 1: lines end with carriage returns alone; give csv.line_end: cr")
@@ -165,10 +165,10 @@ class CsvReader:
         self._pending.extend([line + self._end for line in text.split(self._end)])
         return True
 
-    def _header(self) -> list[str]:
+    def _header(self, name: str) -> list[str]:
         """Cells of the first line; empty if there is none that can be read."""
         if not self._refill():
-            return []
+            raise InputError(f"{name}, line 1: the file is empty; give at least a header with the names of the columns")
         self._pending[0] = self._pending[0].removeprefix(_BOM)
         self._ends_with_returns = "\r" in self._pending[0].removesuffix("\n").removesuffix("\r")
         try:

@@ -206,6 +206,20 @@ extra: 1
             assert message.startswith("not yet"), path
 
 
+@pytest.mark.parametrize(("name", "value"), [("privacy.t", "1.5"), ("steering.dependence", "2")])
+def test_what_a_stream_cannot_keep_is_told_with_all_else_that_is_wrong_with_it(
+    name: str, value: str, tmp_path: Path
+) -> None:
+    section, _, field = name.partition(".")
+    text = GOOD if section == "steering" else GOOD.replace("privacy: {k: 10", f"privacy: {{{field}: {value}, k: 10")
+    text = text.replace("stream:", f"steering: {{{field}: {value}}}\nstream:") if section == "steering" else text
+    with pytest.raises(PolicyError) as caught:
+        load(text, tmp_path)
+    told = [fault.message for fault in caught.value.faults if ".".join(fault.path) == name]
+    assert any(message.startswith("not yet") for message in told)
+    assert any(message.startswith("must be") for message in told)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "path", "words"),
     [

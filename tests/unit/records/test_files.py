@@ -124,7 +124,7 @@ def test_the_header_is_kept_in_the_order_of_the_file() -> None:
 @pytest.mark.parametrize(
     ("header", "message"),
     [
-        (b"", "no header"),
+        (b"", "the file is empty; give at least a header"),
         (b"\n1,2\n", "no header"),
         (b"\xff,y\n", "no header"),
         (b'"x,y', "no header"),
