@@ -10,14 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal.engine.static import Confidential
-from shoal.kernel.arrays import BoolVector, Float64Matrix, Float64Vector
+from shoal.kernel.arrays import LARGEST, BoolVector, Float64Matrix, Float64Vector
 from shoal.policy import Attribute
 from shoal.records import FIRST_INEXACT, exact_of, number_of
 
-__all__ = ["LARGEST", "Watched", "standardised"]
-
-LARGEST = 1e150
-"""Of a number in a table: the squares of larger ones do not fit a float."""
+__all__ = ["Watched", "standardised"]
 
 
 @dataclass(slots=True)

@@ -17,13 +17,10 @@ from shoal.flow import measures
 from shoal.kernel.arrays import Float64Matrix, Int32Vector, Int64Matrix, Int64Vector
 from shoal.kernel.held import BEFORE, CAUSE, END, FLUSHED, NEWEST
 from shoal.kernel.held import Outcome as Decided
+from shoal.kernel.static.terms import SLACK
 from shoal.policy import Policy
 
 __all__ = ["Body", "Choice", "Part", "beside_mdav", "summarise"]
-
-
-SLACK = 1e-12
-"""Of a distance between distributions: rounding is no excess."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from shoal.engine.embed import Embedding
 from shoal.engine.static import surplus
 from shoal.errors import ConfigError, InputError
 from shoal.flow.admission import Admission
-from shoal.flow.confidential import LARGEST, Watched, standardised
+from shoal.flow.confidential import Watched, standardised
 from shoal.flow.parts import Body, Choice, Part, beside_mdav, summarise
-from shoal.kernel.arrays import BoolVector, Float64Matrix, Int64Vector
+from shoal.kernel.arrays import LARGEST, BoolVector, Float64Matrix, Int64Vector
 from shoal.policy import Policy, Role
 from shoal.records import Block, RecordEncoder
 

@@ -12,7 +12,7 @@ from shoal.engine.static.closeness import Confidential, distances_of, spectrum_o
 from shoal.kernel.arrays import BoolVector, Float64Matrix, Int32Vector, Int64Vector
 from shoal.kernel.static.neighbours import neighbours_of
 from shoal.kernel.static.pairs import pair_up
-from shoal.kernel.static.terms import SLACK, Terms, free_terms
+from shoal.kernel.static.terms import SHARE_SLACK, SLACK, Terms, free_terms
 
 __all__ = ["Demands", "lacking", "mend", "surplus"]
 
@@ -21,7 +21,6 @@ NEAR = 8
 """Clusters that one may be joined with in one round."""
 FEW, ROUNDS = 16, 20
 """Clusters that lack something: so few, or what is left after so many rounds, take in others one after the other."""
-SHARE_SLACK = 1e-9
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,13 @@ from shoal.kernel.arrays import Int64Matrix, Int64Vector
 from shoal.kernel.jit import njit_in_place
 from shoal.kernel.static.emd import Spectrum, sorted_distance
 
-__all__ = ["SLACK", "Terms", "admits", "are_free", "free_terms"]
+__all__ = ["SHARE_SLACK", "SLACK", "Terms", "admits", "are_free", "free_terms"]
 
 NOBODY = -1
 SLACK = 1e-12
 """Of a distance between distributions: rounding is no excess."""
 SHARE_SLACK = 1e-9
+"""Of a number of records."""
 
 
 class Terms(NamedTuple):
