@@ -223,9 +223,9 @@ def dissolve(grouping: Grouping, neighbours: Int32Matrix, cluster: int, trail: T
                 cost = cost_to_join(grouping, i, other)
                 if cost < best and keeps(grouping, other, NOBODY, i):
                     best, target = cost, other
-        left -= best
-        if target == NOBODY or left < 0.0:
+        if target == NOBODY or left < best:
             return np.inf
+        left -= best
         total += best - gain_of_leaving(grouping, i) * (grouping.sizes[cluster] > 1)
         step(grouping, trail, i, target)
     grouping.spares[grouping.state[SPARES]] = cluster
