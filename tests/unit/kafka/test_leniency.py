@@ -6,10 +6,16 @@ from typing import Any
 
 import pytest
 from aiokafka.consumer import fetcher
-from aiokafka.record import default_records
+from aiokafka.record import default_records, memory_records
 from shoal.kafka import leniency
 
 pytestmark = pytest.mark.unit
+
+
+@pytest.fixture(autouse=True)
+def as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anybody has asked for leniency; a stage, wherever one is imported, does."""
+    monkeypatch.setattr(fetcher, "MemoryRecords", memory_records.MemoryRecords)
 
 
 class Odd(str):
@@ -56,7 +62,6 @@ def test_other_batches_are_read_as_ever_beside_it() -> None:
     assert [one[1] for one in read(data)] == [True, True, False]
 
 
-def test_leniency_is_turned_on_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetcher, "MemoryRecords", fetcher.MemoryRecords)
+def test_leniency_is_turned_on_once() -> None:
     assert leniency.read_leniently()
     assert not leniency.read_leniently()

@@ -14,7 +14,7 @@ from shoal.engine.stream import Partitioner
 from shoal.errors import ParameterError
 from shoal.kernel.arrays import Float64Matrix, Float64Vector
 
-pytestmark = pytest.mark.conformance
+pytestmark = pytest.mark.property
 
 RULES = ("nearest", "greedy", "awo", "block")
 K, DELTA = 10, 100
