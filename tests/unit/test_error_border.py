@@ -34,6 +34,7 @@ CANARY = "xq7canary9z"
 HARMLESS = {"errno", "strerror", "filename", "code", "exit_code", "retriable", "__traceback__", "__cause__"}
 """What may be asked of somebody else's exception: no text that it made of a value."""
 TAKERS = {"code_of", "place_of", "broker_error", "ours", "isinstance", "type"}
+TAKERS_OF_OURS = {"str", "crash"}
 PROVEN = {
     ("policy/reading.py", "TOMLDecodeError"): "only the digits of a line number are taken out of the text",
     ("policy/reading.py", "YAMLError"): "only the line of the mark is asked for",
@@ -71,7 +72,7 @@ def is_harmless(use: ast.Name, above: dict[ast.AST, ast.AST], *, ours: bool) -> 
     if isinstance(parent, ast.Attribute):
         return ours or parent.attr in HARMLESS
     if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name):
-        return parent.func.id in TAKERS or (ours and parent.func.id == "str")
+        return parent.func.id in TAKERS or (ours and parent.func.id in TAKERS_OF_OURS)
     return ours and not isinstance(parent, ast.FormattedValue)
 
 

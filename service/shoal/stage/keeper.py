@@ -261,7 +261,7 @@ async def _beside(work: Callable[[], None]) -> None:
         try:
             work()
         except BaseException as raised:  # noqa: BLE001 - raised where it is waited for
-            error = raised
+            error = ours(raised)
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
             loop.call_soon_threadsafe(tell, error)
 
