@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Generator, Iterator
@@ -64,7 +65,22 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture(scope="session")
-def bootstrap() -> Iterator[str]:
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Compile what workers need: after a fresh checkout that takes a minute, in which one would lose its partitions."""
+    from shoal.flow import warm_up
+    from shoal.policy import RULES, Policy
+
+    path = tmp_path_factory.mktemp("kernels") / "policy.json"
+    size = {"role": "quasi_identifier", "scale": "numeric", "bounds": [0, 1]}
+    attributes = {"who": {"role": "identifier", "subject": True}, "size": size}
+    for rule in RULES:
+        document = {"attributes": attributes, "privacy": {"k": 3}, "stream": {"delta": 20, "rule": rule}}
+        path.write_text(json.dumps(document), encoding="utf-8")
+        warm_up(Policy.load(path))
+
+
+@pytest.fixture(scope="session")
+def bootstrap(kernels: None) -> Iterator[str]:  # noqa: ARG001 - must be before it
     """Address of a real broker."""
     from kafka_broker import broker
 
