@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Generator, Iterator
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -73,8 +74,8 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("kernels") / "policy.json"
     size = {"role": "quasi_identifier", "scale": "numeric", "bounds": [0, 1]}
     attributes = {"who": {"role": "identifier", "subject": True}, "size": size}
-    for rule in RULES:
-        document = {"attributes": attributes, "privacy": {"k": 3}, "stream": {"delta": 20, "rule": rule}}
+    for rule, delta in product(RULES, (20, 1000)):  # many records are partitioned by other kernels than few
+        document = {"attributes": attributes, "privacy": {"k": 3}, "stream": {"delta": delta, "rule": rule}}
         path.write_text(json.dumps(document), encoding="utf-8")
         warm_up(Policy.load(path))
 
