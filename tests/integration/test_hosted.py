@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,6 +16,7 @@ from kafka_broker import wait_until
 from running import EARLIEST, Stage
 from shoal.flow import Cluster
 from shoal.kafka import Contact, Handing, Hosted, Plan, Seal
+from shoal.kafka.hosted import Carrier
 from shoal.policy import Policy
 from shoal.stage.inflow import Arrived
 from shoal.watch import Health, Metrics
@@ -62,28 +64,51 @@ class Careless:
         self._reader.seek(TopicPartition(self._stage.topics["input"], partition), offset)
 
 
+@contextlib.asynccontextmanager
+async def bringing(host: Careless) -> AsyncIterator[None]:
+    task = asyncio.create_task(host.bring())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+@contextlib.asynccontextmanager
+async def hosting(
+    stage: Stage,
+    host: Carrier,
+    handing: Handing,
+    partitions: Sequence[int] = (0,),
+    most: int = 64,
+    *,
+    is_doubtful: bool = False,
+) -> AsyncIterator[Hosted]:
+    """Lanes that this host feeds; after the block they must end in time."""
+    settings, health = stage.settings(policy := Policy.load(stage.policy_file())), Health()
+    plan = Plan(policy, settings, Metrics(), health, EARLIEST, Seal.of(settings))
+    hosted = Hosted(plan, Contact(health, 60), host, partitions, handing, most, is_doubtful=is_doubtful)
+    task = asyncio.create_task(hosted.run())
+    try:
+        yield hosted
+        assert await hosted.end(10)
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
 async def test_a_careless_host_costs_time_and_nothing_else(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path, stream={"delta": 20, "max_delay_s": 0.5})
     places = await stage.put(900)
     upstream = f"upstream-{stage.group}"
     aborted = await stage.put(40, transactional_id=upstream, abort=True)
     places += await stage.put(40, transactional_id=upstream)
-    policy = Policy.load(stage.policy_file())
-    settings, health = stage.settings(policy), Health()
-    plan = Plan(policy, settings, Metrics(), health, EARLIEST, Seal.of(settings))
     host = Careless(stage, Random(5))
-    hosted = Hosted(plan, Contact(health, 60), host, [0], Handing(), most=64)
-    tasks = [asyncio.create_task(host.bring()), asyncio.create_task(hosted.run())]
-    try:
+    async with bringing(host), hosting(stage, host, Handing()):
         await stage.until_resolved(places, timeout_s=60)
         fates = await stage.fates()
         assert not set(aborted) & set(fates)
         assert set(fates.values()) == {1}
-        assert await hosted.end(10)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
     assert host.lost > 0
     assert host.repeated > 0
     assert host.sent_back > 0
@@ -96,22 +121,12 @@ async def test_a_host_that_has_fetched_what_was_aborted_brings_none_of_it_in(boo
     places = await stage.put(200)
     aborted += await stage.put(40, transactional_id=upstream, abort=True)
     places += await stage.put(100, transactional_id=upstream)
-    policy = Policy.load(stage.policy_file())
-    settings, health = stage.settings(policy), Health()
-    plan = Plan(policy, settings, Metrics(), health, EARLIEST, Seal.of(settings))
     host = Careless(stage, Random(5), "read_uncommitted")
-    hosted = Hosted(plan, Contact(health, 60), host, [0], Handing(), most=64, is_doubtful=True)
-    tasks = [asyncio.create_task(host.bring()), asyncio.create_task(hosted.run())]
-    try:
+    async with bringing(host), hosting(stage, host, Handing(), is_doubtful=True):
         await stage.until_resolved(places, timeout_s=60)
         fates = await stage.fates()
         assert not set(aborted) & set(fates)
         assert set(fates.values()) == {1}
-        assert await hosted.end(10)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
 
 
 async def is_behind(stage: Stage, offset: int) -> bool:
@@ -121,21 +136,11 @@ async def is_behind(stage: Stage, offset: int) -> bool:
 async def test_an_idle_lane_passes_marks_of_transactions(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path, stream={"delta": 20, "max_delay_s": 0.5})
     places = await stage.put(30, transactional_id=f"upstream-{stage.group}")
-    policy = Policy.load(stage.policy_file())
-    settings, health = stage.settings(policy), Health()
-    plan = Plan(policy, settings, Metrics(), health, EARLIEST, Seal.of(settings))
     host = Careless(stage, Random(5))
-    hosted = Hosted(plan, Contact(health, 60), host, [0], Handing(), most=64)
-    tasks = [asyncio.create_task(host.bring()), asyncio.create_task(hosted.run())]
-    try:
+    async with bringing(host), hosting(stage, host, Handing()):
         # The end of the log, at which the clock lets all go, lies behind the mark.
         await stage.until_resolved(places)
         await wait_until(lambda: is_behind(stage, len(places)), what="a watermark behind the mark")
-        assert await hosted.end(10)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
 
 
 class Tray:
@@ -158,9 +163,6 @@ class Tray:
 async def test_a_slow_customer_of_one_partition_costs_nobody_in_another(bootstrap: str, tmp_path: Path) -> None:
     delay_s = 1.0
     stage = await Stage.create(bootstrap, tmp_path, partitions=2, stream={"delta": 20, "max_delay_s": delay_s})
-    policy = Policy.load(stage.policy_file())
-    settings, health = stage.settings(policy), Health()
-    plan = Plan(policy, settings, Metrics(), health, EARLIEST, Seal.of(settings))
     is_waiting, may_go_on, seen = asyncio.Event(), asyncio.Event(), set[tuple[int, int]]()
 
     async def before(partition: int, cluster: Cluster) -> None:
@@ -177,11 +179,10 @@ async def test_a_slow_customer_of_one_partition_costs_nobody_in_another(bootstra
         return places
 
     tray = Tray()
-    hosted = Hosted(plan, Contact(health, 60), tray, [0, 1], Handing(publishes=False, before=before), most=policy.k)
-    task = asyncio.create_task(hosted.run())
-    try:
+    k = Policy.load(stage.policy_file()).k
+    async with hosting(stage, tray, Handing(publishes=False, before=before), (0, 1), most=k) as hosted:
         await asyncio.wait_for(hosted.opened.wait(), 30)
-        places = await bring(policy.k - 1, 1)
+        places = await bring(k - 1, 1)
         await wait_until(lambda: not tray.waiting[1], what="the first few to be read")
         places += await bring(60, 0)
         await asyncio.wait_for(is_waiting.wait(), 30)
@@ -191,7 +192,3 @@ async def test_a_slow_customer_of_one_partition_costs_nobody_in_another(bootstra
         may_go_on.set()
         await wait_until(lambda: seen == set(places), what="all of them in clusters")
         assert await stage.read("quarantine") == []
-        assert await hosted.end(10)
-    finally:
-        task.cancel()
-        await asyncio.wait([task])

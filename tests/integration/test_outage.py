@@ -18,7 +18,8 @@ import pytest
 from kafka_broker import admin, load_local, wait_until
 from running import Stage
 
-pytestmark = pytest.mark.integration
+# A worker that has to compile first ends later than the times here allow, whatever broker there is.
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("kernels")]
 
 QUICK = ("broker.session.timeout.ms=1000", "broker.heartbeat.interval.ms=200")
 

@@ -12,7 +12,7 @@ import pytest
 from faulty_workers import CANARY, Deployment, judge, leaks
 from kafka_broker import create_topic, produce, read_all, wait_until
 from running import sample
-from stages import AppDeployment, HandedDeployment, check_handed, distinct
+from stages import AppDeployment, AppWorker, HandedDeployment, check_handed, distinct
 from torture import check
 
 PARTITIONS = 2
@@ -220,25 +220,32 @@ async def test_an_agent_that_fails_gets_its_cluster_once_more(bootstrap: str, tm
     assert repeats <= 50
 
 
+async def ends_with(worker: AppWorker, *words: str) -> None:
+    """It ends by itself, says why, and not that all went well."""
+    try:
+        await wait_until(lambda: worker.is_dead, 60, "the end of the worker")
+    finally:
+        worker.kill()
+    assert worker.process is not None
+    assert worker.process.returncode not in {0, -9}
+    for said in words:
+        assert said in worker.said
+
+
 @pytest.mark.parametrize("how", ["by its end", "for something else"])
 async def test_an_agent_that_leaves_its_loop_ends_the_worker(bootstrap: str, tmp_path: Path, how: str) -> None:
     deployment = await HandedDeployment.with_notes(bootstrap, tmp_path, partitions=1)
     await deployment.put(400, 1)
     worker = deployment.worker("one", STAGE_LEAVE=how)
     worker.start()
+    await ends_with(worker, "nobody asks for clusters", "its agent has left the loop over its clusters")
+    # The cluster at which it left was not dealt with, as far as anybody knows.
+    again = deployment.worker("again")
+    again.start()
     try:
-        await wait_until(lambda: worker.is_dead, 60, "the end of the worker")
-        assert worker.process is not None
-        assert worker.process.returncode not in {0, -9}
-        assert "nobody asks for clusters" in worker.said
-        assert "its agent has left the loop over its clusters" in worker.said
-        # The cluster at which it left was not dealt with, as far as anybody knows.
-        again = deployment.worker("again")
-        again.start()
         await deployment.wait_for(250)
         assert again.terminate() == 0
     finally:
-        worker.kill()
         again.kill()
     notes = await deployment.notes()
     assert len(notes) == len(distinct(notes)) + 1
@@ -252,13 +259,7 @@ async def test_a_second_agent_on_the_topic_ends_the_worker_for_good(
     await deployment.put(100, 1)
     worker = deployment.worker("one", STAGE_OTHER=deployment.topics["input"], STAGE_OTHER_LATE_S=late_s)
     worker.start()
-    try:
-        await wait_until(lambda: worker.is_dead, 60, "the end of the worker")
-    finally:
-        worker.kill()
-    assert worker.process is not None
-    assert worker.process.returncode not in {0, -9}
-    assert "has a stage already" in worker.said
+    await ends_with(worker, "has a stage already")
     # Faust starts the agent again while the app ends: a stage that began then would keep it from ending.
     assert worker.said.count("event='started'") <= 1
 
@@ -403,12 +404,6 @@ async def test_a_worker_that_may_not_begin_ends_and_says_why(
     await deployment.put(100, 1)
     worker = deployment.worker("refused", **variables)
     worker.start()
-    try:
-        await wait_until(lambda: worker.is_dead, 40, "the end of the worker")
-    finally:
-        worker.kill()
-    assert worker.process is not None
-    assert worker.process.returncode not in {0, -9}
-    assert words in worker.said
+    await ends_with(worker, words)
     assert await deployment.notes() == []
     assert CANARY not in worker.said

@@ -9,11 +9,9 @@ import numpy as np
 
 from shoal.engine.rules import rule_faults
 from shoal.engine.steer import is_finite_number, position_faults
+from shoal.policy import LARGEST_DELTA
 
 __all__ = ["are_widths", "is_whole", "parameter_faults"]
-
-LARGEST_DELTA = 10_000_000
-"""The buffer is allocated at once: more would rather be a mistake."""
 
 
 def parameter_faults(

@@ -21,6 +21,7 @@ from typing import TypeGuard
 import numpy as np
 
 from shoal.kernel.steering import Target
+from shoal.policy import LARGEST_DELTA
 
 __all__ = [
     "FIXED",
@@ -41,7 +42,6 @@ about as the inverse of the weight, on all data that were tried (docs/adr/0016).
 UNKNOWN = 2.0**40
 """How much further either way where nobody says how large coordinates are."""
 
-LONGEST_SPAN = 1e7
 FIXED = Target(-1.0, 0.0, 0.0)
 
 
@@ -83,9 +83,9 @@ def position_of(position: object) -> object:
 def position_faults(position: object) -> list[str]:
     """Say what is wrong with a weight of the position, or a target for it; empty if nothing is."""
     if isinstance(position, TargetSpan):
-        if is_finite_number(position.span) and 0 <= position.span <= LONGEST_SPAN:
+        if is_finite_number(position.span) and 0 <= position.span <= LARGEST_DELTA:
             return []
-        return [f"position: target_span must be a number of records from 0 to {LONGEST_SPAN:.0f}"]
+        return [f"position: target_span must be a number of records from 0 to {LARGEST_DELTA}"]
     return [] if is_finite_number(position) and position >= 0 else ["position: must be a finite weight, 0 or more"]
 
 

@@ -43,11 +43,10 @@ class Course:
     @staticmethod
     def size(policy: Policy) -> int:
         """Bytes it needs under a policy; 0 where nothing is carried."""
-        ranges = len(learned(policy.quasi_identifiers))
-        about = (0 if policy.target_span is None else _WEIGHT.size) + (_COUNTS.size + ranges * _RANGE_BYTES) * (
-            ranges > 0
-        )
-        return 1 + about if about else 0
+        size = 0 if policy.target_span is None else _WEIGHT.size
+        if ranges := len(learned(policy.quasi_identifiers)):
+            size += _COUNTS.size + ranges * _RANGE_BYTES
+        return 1 + size if size else 0
 
     def pack(self) -> bytes:
         """Write it; nothing where there is nothing."""

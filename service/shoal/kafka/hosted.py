@@ -20,7 +20,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from shoal.errors import BrokerUnavailableError, ShoalError
 from shoal.flow import BLOCK_RECORDS
 from shoal.kafka.checks import check_start
-from shoal.kafka.connection import CLIENT_ERRORS, admin, consumer, stop
+from shoal.kafka.connection import admin, consumer, stop
 from shoal.kafka.continuity import Continuity
 from shoal.kafka.endings import end_of, ours
 from shoal.kafka.fates import Message
@@ -225,11 +225,8 @@ class Hosted:
         """Do what is due, also while others wait for a customer."""
         while not self._ending.is_set():
             await self._tick(place, lane)
-            await self._ending_within(POLL_S)
-
-    async def _ending_within(self, timeout_s: float) -> None:
-        with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._ending.wait(), timeout_s)
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._ending.wait(), POLL_S)
 
     async def _tick(self, place: TopicPartition, lane: Lane) -> None:
         end, is_fresh = self._ends.get(place), time.monotonic() - self._looked_s < STALE_S
@@ -238,18 +235,17 @@ class Hosted:
 
     async def _watch_ends(self, reader: AIOKafkaConsumer) -> None:
         """See where the logs end, also while a customer keeps those waiting who are fed."""
-        places = list(self._lanes)
-        while places and not self._ending.is_set():
+
+        async def look() -> None:
             asked = time.monotonic()
             try:
-                self._ends = dict(await asyncio.wait_for(reader.end_offsets(places), 3 * LOOK_S))
-                self._looked_s = asked
-                self._contact.made()
-            except CLIENT_ERRORS as error:
+                self._ends = dict(await reader.end_offsets(list(self._lanes)))
+            except kafka_errors.UnknownTopicOrPartitionError:
                 self._contact.lost()
-                if self._contact.is_hopeless or isinstance(error, kafka_errors.UnknownTopicOrPartitionError):
-                    raise BrokerUnavailableError("the broker cannot be reached") from None
-            await self._ending_within(LOOK_S)
+                raise BrokerUnavailableError("the broker cannot be reached") from None
+            self._looked_s = asked
+
+        await _until_first(self._contact.probe(look, LOOK_S), self._ended())
 
     # ------------------------------------------------------------------ one turn of the loop
 

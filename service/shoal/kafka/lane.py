@@ -64,9 +64,8 @@ class Lane:
         self._admission = None if per_subject is None else Admission(per_subject)
         self._begin, self._replay_end = commit.snapshot.watermark, commit.snapshot.next_offset
         self._interval_s = interval_s
-        delay_s = policy.streaming().max_delay_s
-        self._max_delay_ms = None if delay_s is None else delay_s * 1000
         stream, state = policy.streaming(), commit.snapshot
+        self._max_delay_ms = None if stream.max_delay_s is None else stream.max_delay_s * 1000
         promised = policy.k if stream.is_ordered else 0
         reach = largest_span(stream.delta, BLOCK_RECORDS, Course.size(policy), promised)
         reunion = Reunion(state.promised, state.frontier)

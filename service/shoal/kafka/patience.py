@@ -38,8 +38,8 @@ class Contact:
         """It did not."""
         self.health.broker_reached = False
 
-    async def probe(self, ask: Callable[[], Awaitable[None]]) -> None:
-        """Ask the broker something every two seconds: an idle connection does not tell that it is gone.
+    async def probe(self, ask: Callable[[], Awaitable[None]], every_s: float = PROBE_S) -> None:
+        """Ask the broker something again and again: an idle connection does not tell that it is gone.
 
         Raises
         ------
@@ -48,13 +48,13 @@ class Contact:
         """
         while True:
             try:
-                await asyncio.wait_for(ask(), 3 * PROBE_S)
+                await asyncio.wait_for(ask(), 3 * every_s)
                 self.made()
             except CLIENT_ERRORS:
                 self.lost()
                 if self.is_hopeless:
                     raise BrokerUnavailableError("the broker cannot be reached") from None
-            await asyncio.sleep(PROBE_S)
+            await asyncio.sleep(every_s)
 
     @property
     def away_s(self) -> float:

@@ -26,7 +26,7 @@ import numpy as np
 from shoal.kernel.arrays import Float64Cube, Float64Vector, Int32Matrix, Int32Vector, Int64Vector
 from shoal.kernel.held import EPOCH, HEAD, TAIL, Held
 from shoal.kernel.jit import njit, njit_in_place
-from shoal.kernel.static.tree import halve
+from shoal.kernel.static.tree import halve, put_children
 
 __all__ = ["BUILT", "LOOKED", "SPARED", "Cells", "build", "empty_cells", "enter_arrived", "find", "take_out"]
 
@@ -228,10 +228,7 @@ def find(cells: Cells, held: Held, omega_p: float, distances: Float64Vector, pla
                 _look_into(cells, held, omega_p, node, bound, since, distances, places)
                 continue
             left, right = _gap(cells, 2 * node + 1, base), _gap(cells, 2 * node + 2, base)
-            nearer = 2 * node + 1 if left <= right else 2 * node + 2
-            cells.nodes[waiting], cells.bounds[waiting] = 4 * node + 3 - nearer, max(left, right)
-            cells.nodes[waiting + 1], cells.bounds[waiting + 1] = nearer, min(left, right)
-            waiting += 2
+            waiting = put_children(cells.nodes, cells.bounds, waiting, node, left, right)
 
 
 @njit_in_place

@@ -41,12 +41,10 @@ def choice_of(algorithm: str, refine: str | None, given: Sequence[str], seed: in
     if own:
         check_parameters(algorithm, {name: value for name, value in read.items() if name in own})
     time_s = float(read.pop("time_s")) if "time_s" in read else None
-    if read.get("blocks") == 0 or (time_s is not None and not 0 < time_s < LONGEST_S):
+    blocks = int(read.pop("blocks")) if "blocks" in read else None
+    if (blocks is not None and blocks < 1) or (time_s is not None and not 0 < time_s < LONGEST_S):
         raise ConfigError(f"--param: blocks must be 1 or more, time_s above 0 and below {LONGEST_S:g}")
-    blocks = int(read.pop("blocks", 0))
-    if blocks < 0:
-        raise ConfigError("--param: blocks must be 1 or more")
-    return Choice(algorithm, refine, seed, read, _pacing(refine, time_s) if refine in PACED else None, blocks)
+    return Choice(algorithm, refine, seed, read, _pacing(refine, time_s) if refine in PACED else None, blocks or 0)
 
 
 def _read(algorithm: str, given: Sequence[str], known: Mapping[str, Parameter]) -> dict[str, Parameter]:

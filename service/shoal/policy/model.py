@@ -15,7 +15,7 @@ from shoal.errors import Fault, PolicyError
 from shoal.policy.choice import chosen_rule, reason_of_choice
 from shoal.policy.dialect import CsvDialect, dialects
 from shoal.policy.reading import FieldPath, Lines, line_of, read_document
-from shoal.policy.rules import broken_rules
+from shoal.policy.rules import LARGEST_EXACT, broken_rules
 from shoal.policy.sections import (
     AttributeSection,
     Document,
@@ -32,7 +32,6 @@ __all__ = ["Attribute", "PerSubject", "Policy", "Stream"]
 
 DEFAULT_MAX_SHARE = 0.5
 SECRETS = {"sasl_password", "ssl_password", "metadata_key"}
-LARGEST_EXACT = 2.0**53
 DEFAULT_STEPS = 200
 """A numeric attribute is published on a grid of about this many steps between its bounds."""
 
@@ -312,7 +311,7 @@ def _resolved(name: str, section: AttributeSection, document: Document) -> Attri
         role=Role(section.role or ""),
         subject=section.subject,
         bounds=bounds,
-        limits=bounds or ((-inf, inf) if document.stream is None else (-LARGEST_EXACT, LARGEST_EXACT)),
+        limits=bounds or ((-inf, inf) if document.stream is None else (-float(LARGEST_EXACT), float(LARGEST_EXACT))),
         clip=(section.out_of_bounds or document.out_of_bounds) == "clip",
         integer=bool(section.integer),
         resolution=None if resolution is None else _plain_decimal(Decimal(repr(resolution))),

@@ -7,6 +7,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from typing import Any
 
 from shoal.errors import ConfigError, ShoalError
@@ -250,21 +251,16 @@ class Keeper:
 
 async def _beside(work: Callable[[], None]) -> None:
     """Work in a thread: the app goes on while kernels compile. A daemon, so that the end does not wait for that."""
-    loop, done = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
-
-    def tell(error: BaseException | None) -> None:
-        if not done.done():
-            done.set_result(error)
+    done = Future[None]()
+    done.set_running_or_notify_cancel()  # who stops waiting does not stop it
 
     def run() -> None:
-        error: BaseException | None = None
         try:
             work()
         except BaseException as raised:  # noqa: BLE001 - raised where it is waited for
-            error = ours(raised)
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
-            loop.call_soon_threadsafe(tell, error)
+            done.set_exception(ours(raised))
+        else:
+            done.set_result(None)
 
     threading.Thread(target=run, name="warm-up", daemon=True).start()
-    if (error := await done) is not None:
-        raise error
+    await asyncio.wrap_future(done)

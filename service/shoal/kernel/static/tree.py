@@ -28,6 +28,7 @@ __all__ = [
     "halve",
     "is_left",
     "nearest",
+    "put_children",
     "remove",
 ]
 
@@ -321,10 +322,16 @@ def nearest(tree: Tree, point: Float64Vector, leaf: int, found: Found, ties: int
                 _scan(tree, node - inner, point, found)
                 continue
             left, right = _gap(tree, 2 * node + 1, point), _gap(tree, 2 * node + 2, point)
-            nearer = 2 * node + 1 if left <= right else 2 * node + 2
-            found.nodes[waiting], found.bounds[waiting] = 4 * node + 3 - nearer, max(left, right)
-            found.nodes[waiting + 1], found.bounds[waiting + 1] = nearer, min(left, right)
-            waiting += 2
+            waiting = put_children(found.nodes, found.bounds, waiting, node, left, right)
+
+
+@njit_in_place
+def put_children(nodes: Int64Vector, bounds: Float64Vector, waiting: int, node: int, left: float, right: float) -> int:
+    """Put the children of a node with what bounds their distances on a stack, the nearer on top; return its length."""
+    nearer = 2 * node + 1 if left <= right else 2 * node + 2
+    nodes[waiting], bounds[waiting] = 4 * node + 3 - nearer, max(left, right)
+    nodes[waiting + 1], bounds[waiting + 1] = nearer, min(left, right)
+    return waiting + 2
 
 
 @njit
