@@ -9,13 +9,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from numpy_twin import nearest_numpy
+from part import Part, Promise
 from shoal import StreamAggregator
 from shoal.engine import Partitioner, rules
 
-__all__ = ["LARGE", "Large", "Speeds", "engine_rows", "index_speeds", "large_rows"]
+__all__ = ["engine_part"]
 
 Speeds = tuple[int, int, int, float, float, float]
 
+LIMITS = {"nearest": 8.0, "leanest": 1.5, "index, numpy": 30.0, "index, scan": 5.0, "awo, scan": 5.0}
+"""Below these the run fails."""
 BLOCK = 512
 ROUNDS = 5
 LARGE_ROUNDS = 3
@@ -43,8 +46,10 @@ def _aggregator(values: NDArray[np.float64], k: int, delta: int) -> float:
     return len(values) / (time.process_time() - began)
 
 
-LARGE = {1000: 0.3, 10_000: 0.4}
+LARGE = {1000: 0.3, 10_000: 0.8}
 """Least speed of rule auto at a large delta, of plain numpy's rule nearest."""
+TIMED = 20_000
+"""Records for which plain numpy is timed at a very large delta."""
 
 
 class Large(NamedTuple):
@@ -58,10 +63,15 @@ class Large(NamedTuple):
 
 
 class Indexed(NamedTuple):
-    """Records a second of rule nearest through its index, and how many times those of a scan."""
+    """Records a second of a rule through its index, and how many times those of a scan, and of plain numpy or 0."""
 
+    rule: str
+    delta: int
+    m: int
+    k: int
     per_s: float
     of_scan: float
+    of_numpy: float
 
 
 def large_rows() -> list[Large]:
@@ -77,20 +87,33 @@ def large_rows() -> list[Large]:
     return rows
 
 
-def index_speeds(delta: int = 100_000, m: int = 2, k: int = 10) -> Indexed:
-    """Return the speed of nearest at a very large delta, once the buffer is full; fails if clusters differ."""
-    values = np.random.default_rng(1).random((2 * delta, m))
-    through, decided = _filled(values, k, delta, rules.INDEXED_FROM)
-    scan, scanned = _filled(values, k, delta, 1 << 40)
-    if not np.array_equal(decided, scanned):
-        raise SystemExit("bench: an index changed a decision")
-    return Indexed(delta / through, scan / through)
+def index_rows() -> list[Indexed]:
+    """Return the speeds at a very large delta, once the buffer is full; fails if clusters differ."""
+    rows = []
+    for rule, delta, m, k in (("nearest", 100_000, 2, 10), ("awo", 10_000, 2, 5), ("awo", 10_000, 5, 5)):
+        values = np.random.default_rng(1).random((2 * delta, m))
+        through, decided = _filled(rule, values, k, delta, rules.INDEXED_FROM[rule])
+        scan, scanned = _filled(rule, values, k, delta, 1 << 40)
+        if not np.array_equal(decided, scanned):
+            raise SystemExit("bench: an index changed a decision")
+        plain = _full_numpy(values[: delta + TIMED], k, delta) * through / delta if rule == "nearest" else 0.0
+        rows.append(Indexed(rule, delta, m, k, delta / through, scan / through, 1 / plain if plain else 0.0))
+    return rows
 
 
-def _filled(values: NDArray[np.float64], k: int, delta: int, indexed_from: int) -> tuple[float, NDArray[np.int64]]:
+def _full_numpy(values: NDArray[np.float64], k: int, delta: int) -> float:
+    """Return records a second of plain numpy once its buffer is full."""
+    began = time.process_time()
+    nearest_numpy(values[:delta], k, delta)
+    filled = time.process_time()
+    nearest_numpy(values, k, delta)
+    return (len(values) - delta) / (time.process_time() - filled - (filled - began))
+
+
+def _filled(rule: str, values: NDArray[np.float64], k: int, delta: int, fewest: int) -> tuple[float, NDArray[np.int64]]:
     """Return the seconds for all after the first delta records, and who left."""
-    before, rules.INDEXED_FROM = rules.INDEXED_FROM, indexed_from
-    engine = Partitioner(k, delta, values.shape[1], rule="nearest")
+    before, rules.INDEXED_FROM = rules.INDEXED_FROM, {rule: fewest}
+    engine = Partitioner(k, delta, values.shape[1], rule=rule)
     rules.INDEXED_FROM = before
     engine.push(values[:delta])
     began = time.process_time()
@@ -117,3 +140,58 @@ def engine_rows() -> list[Speeds]:
         ratios = [median(row[column] / row[0] for row in rounds) for column in (1, 2, 3)]
         rows.append((delta, m, k, ratios[0], ratios[1], ratios[2]))
     return rows
+
+
+def engine_part() -> Part:
+    """The engine without Kafka."""
+    rows, large, indexed = engine_rows(), large_rows(), index_rows()
+    lines = [
+        "## Engine alone, one core",
+        "",
+        "Against rule `nearest` in plain numpy (`benchmarks/numpy_twin.py`), float64, blocks of 512.",
+        "",
+        "| δ | attributes | k | `nearest`, x numpy | in StreamAggregator with centroids | the rule that loses least |",
+        "|---|---|---|---|---|---|",
+        *(
+            f"| {delta} | {m} | {k} | {rule:.1f} | {whole:.1f} | {leanest:.2f} |"
+            for delta, m, k, rule, whole, leanest in rows
+        ),
+        "",
+        f"Limits at δ = 100, 5 attributes, k = 10: {LIMITS['nearest']:.0f} for `nearest`, {LIMITS['leanest']} for the",
+        "rule that loses least.",
+        "",
+        "Where many records are held, 5 attributes:",
+        "",
+        "| δ | k | rule `auto`, records/s | plain numpy, records/s | ratio | limit |",
+        "|---|---|---|---|---|---|",
+        *(
+            f"| {d:,} | {k} | {auto:,.0f} | {numpy:,.0f} | {ratio:.2f} | {LARGE[d]} |"
+            for d, k, auto, numpy, ratio in large
+        ),
+        "",
+        "Through an index, once the buffer is full, with the same clusters:",
+        "",
+        "| rule | δ | attributes | k | records/s | x the compiled scan of all that is held | x plain numpy |",
+        "|---|---|---|---|---|---|---|",
+        *(
+            f"| `{row.rule}` | {row.delta:,} | {row.m} | {row.k} | {row.per_s:,.0f} | {row.of_scan:.1f} "
+            f"| {f'{row.of_numpy:.0f}' if row.of_numpy else '-'} |"
+            for row in indexed
+        ),
+        "",
+        f"Limits: `nearest` {LIMITS['index, numpy']:.0f} times plain numpy and {LIMITS['index, scan']:.0f} times the",
+        f"scan, `awo` with 2 attributes {LIMITS['awo, scan']:.0f} times the scan.",
+        "",
+    ]
+    best, leanest = next(ratios[0:3:2] for delta, m, k, *ratios in rows if (delta, m, k) == (100, 5, 10))
+    return Part(
+        lines,
+        [
+            Promise("nearest, x numpy", best, LIMITS["nearest"], at_most=False),
+            Promise("rule that loses least, x numpy", leanest, LIMITS["leanest"], at_most=False),
+            *(Promise(f"auto at {row.delta}, x numpy", row.ratio, LARGE[row.delta], at_most=False) for row in large),
+            Promise("nearest through its index, x numpy", indexed[0].of_numpy, LIMITS["index, numpy"], at_most=False),
+            Promise("nearest through its index, x scan", indexed[0].of_scan, LIMITS["index, scan"], at_most=False),
+            Promise("awo through its index, x scan", indexed[1].of_scan, LIMITS["awo, scan"], at_most=False),
+        ],
+    )

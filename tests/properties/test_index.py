@@ -1,4 +1,4 @@
-"""Rule nearest through an index decides as it does by looking at everybody, whatever the records are like."""
+"""Through an index a rule decides as it does by looking at everybody, whatever the records are like."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from oracle.naive import Entry, log_of
-from shoal.engine import Partitioner, rules
+from shoal.engine import Partitioner, index, rules
 from shoal.engine.steer import TargetSpan
 from shoal.kernel.arrays import Float64Matrix, Int64Matrix, Int64Vector
 
@@ -23,10 +23,10 @@ EVERYBODY = 1 << 40
 @pytest.fixture(autouse=True)
 def restless() -> Iterator[None]:
     """Let an index be tried again with every block, though it cannot pay where so few are held."""
-    before = rules.INDEXED_FROM, rules.REST
-    rules.REST = 1
+    before = rules.INDEXED_FROM, index.REST
+    index.REST = 1
     yield
-    rules.INDEXED_FROM, rules.REST = before
+    rules.INDEXED_FROM, index.REST = before
 
 
 def decided(
@@ -36,6 +36,7 @@ def decided(
     values: Float64Matrix,
     subjects: Int64Vector | None = None,
     *,
+    rule: str = "nearest",
     cuts: tuple[int, ...] = (),
     position: float | TargetSpan = 0.0,
     max_share: float = 0.5,
@@ -43,12 +44,12 @@ def decided(
     marks: Int64Matrix | None = None,
     population: int = 0,
 ) -> list[Entry]:
-    rules.INDEXED_FROM = fewest
+    rules.INDEXED_FROM = dict.fromkeys(rules.INDEXED_FROM, fewest)
     stream = Partitioner(
         k,
         delta,
         values.shape[1],
-        rule="nearest",
+        rule=rule,
         position=position,
         max_share=max_share,
         reach=() if marks is None else (delta // 2,) * marks.shape[1],
@@ -98,6 +99,7 @@ def streams(draw: st.DrawFn) -> dict[str, Any]:
     weight = draw(st.sampled_from([0.0, 1e-300, 1e-4, 0.01, 1.0, 1e200, TargetSpan(5.0)]))
     clock = draw(st.booleans())
     return {
+        "rule": draw(st.sampled_from(["nearest", "awo"])),
         "k": k,
         "delta": delta,
         "values": values,
@@ -122,8 +124,8 @@ def test_an_index_changes_no_decision(stream: dict[str, Any]) -> None:
 def test_an_index_follows_when_held_records_are_given_other_coordinates(stream: dict[str, Any], scale: float) -> None:
     values, half, logs = np.clip(stream["values"], -1e100, 1e100), len(stream["values"]) // 2, []
     for fewest in (stream["k"], EVERYBODY):
-        rules.INDEXED_FROM = fewest
-        partitioner = Partitioner(stream["k"], stream["delta"], values.shape[1], rule="nearest")
+        rules.INDEXED_FROM = dict.fromkeys(rules.INDEXED_FROM, fewest)
+        partitioner = Partitioner(stream["k"], stream["delta"], values.shape[1], rule=stream["rule"])
         calls = [partitioner.push(values[:half])]
         partitioner.replace(scale * values[partitioner.held_positions()][:, ::-1])
         calls += [partitioner.push(scale * values[half:, ::-1]), partitioner.flush()]
@@ -133,27 +135,31 @@ def test_an_index_follows_when_held_records_are_given_other_coordinates(stream: 
 
 @pytest.mark.parametrize("position", [0.0, 1e-4, 0.003, TargetSpan(500.0)])
 @pytest.mark.parametrize("d", [1, 2, 6])
-def test_nor_does_it_where_thousands_are_held(d: int, position: float | TargetSpan) -> None:
+@pytest.mark.parametrize(("rule", "k"), [("nearest", 10), ("awo", 4)])
+def test_nor_does_it_where_thousands_are_held(rule: str, k: int, d: int, position: float | TargetSpan) -> None:
     values = np.random.default_rng(d).random((30_000, d))
     values[::7] = values[3]  # many of the same
-    through = decided(1000, 10, 6000, values, cuts=(1, 5000, 12_345), position=position)
-    assert through == decided(EVERYBODY, 10, 6000, values, position=position)
+    through = decided(1000, k, 6000, values, rule=rule, cuts=(1, 5000, 12_345), position=position)
+    assert through == decided(EVERYBODY, k, 6000, values, rule=rule, position=position)
 
 
-def test_nor_does_it_where_one_person_floods_the_stream() -> None:
+@pytest.mark.parametrize(("rule", "k"), [("nearest", 10), ("awo", 4)])
+def test_nor_does_it_where_one_person_floods_the_stream(rule: str, k: int) -> None:
     random = np.random.default_rng(1)
     values = random.random((20_000, 2))
     subjects: NDArray[np.int64] = np.where(random.random(20_000) < 0.97, 0, random.integers(1, 5000, 20_000))
-    assert decided(500, 10, 4000, values, subjects) == decided(EVERYBODY, 10, 4000, values, subjects)
+    through = decided(500, k, 4000, values, subjects, rule=rule)
+    assert through == decided(EVERYBODY, k, 4000, values, subjects, rule=rule)
 
 
-def test_a_stream_that_is_read_again_from_the_middle_is_decided_on_alike() -> None:
+@pytest.mark.parametrize("rule", ["nearest", "awo"])
+def test_a_stream_that_is_read_again_from_the_middle_is_decided_on_alike(rule: str) -> None:
     values = np.random.default_rng(4).random((30_000, 2))
-    rules.INDEXED_FROM = 1000
-    whole = Partitioner(10, 6000, 2, rule="nearest")
+    rules.INDEXED_FROM = dict.fromkeys(rules.INDEXED_FROM, 1000)
+    whole = Partitioner(10, 6000, 2, rule=rule)
     whole.push(values[:15_000])
     held = whole.held_positions()
-    again = Partitioner(10, 6000, 2, rule="nearest")
+    again = Partitioner(10, 6000, 2, rule=rule)
     again.push(values[held], positions=held)
     rest = np.arange(15_000, 30_000)
     assert log_of([again.push(values[rest], positions=rest)]) == log_of([whole.push(values[rest], positions=rest)])

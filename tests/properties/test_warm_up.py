@@ -37,7 +37,11 @@ print(len(before) > 0, released > 10, *sorted(compiled() - before), sep=chr(10))
 
 
 @pytest.mark.parametrize(
-    ("rule", "delta"), [*product(["nearest", "greedy", "awo", "block"], [100, 700]), ("nearest", 2 * INDEXED_FROM)]
+    ("rule", "delta"),
+    [
+        *product(["nearest", "greedy", "awo", "block"], [100, 700]),
+        *((rule, 2 * fewest) for rule, fewest in INDEXED_FROM.items()),
+    ],
 )
 def test_no_record_waits_for_a_compiler(rule: str, delta: int) -> None:
     for position in ("0", "0.001"):

@@ -9,12 +9,12 @@ from typing import Protocol
 import numpy as np
 
 from shoal.engine.buffer import Block, Buffer
+from shoal.engine.index import Index
 from shoal.engine.static.mdav import mdav
 from shoal.engine.static.refinement import descended, make_ready
 from shoal.kernel import block as everybody
-from shoal.kernel import growth, indexed, nearest
-from shoal.kernel.arrays import Float64Matrix, Int32Vector, Int64Vector
-from shoal.kernel.cells import LOOKED, SPARED, build, empty_cells
+from shoal.kernel import growth, nearest
+from shoal.kernel.arrays import Float64Matrix, Int32Vector
 from shoal.kernel.expiry import Demand, empty_scratch, is_populated
 from shoal.kernel.held import FLUSHED, NOT_DUE, Outcome, empty_outcome
 from shoal.policy import RULES, chosen_rule, keeps_dominance
@@ -23,14 +23,10 @@ __all__ = ["Rule", "make_rule", "rule_faults"]
 
 OFFERED = 4
 """Records of which awo takes the cheapest, in units of k: more cost time and gain a hundredth."""
-INDEXED_FROM = 4096
-"""Held records from which on cells are faster than looking at all of them."""
+INDEXED_FROM = {"nearest": 4096, "awo": 1000}
+"""Held records from which on an index may be faster than looking at all of them, as awo does again and again."""
 MOST_INDEXED = 16
 """Coordinates up to which cells may be of use."""
-BUILDING = 160
-"""What building cells costs for each record, in looks at one of many in a row."""
-REST = 1 << 16
-"""Records that arrive before cells are tried again where they did not pay."""
 
 
 class Rule(Protocol):
@@ -65,7 +61,10 @@ class Nearest:
         self._buffer = buffer
         self._demand = demand
         self._scratch = empty_scratch(buffer.capacity)
-        self._decide(empty_outcome(0), 0)  # compiles here, not while the first records wait
+
+    def rehearse(self) -> None:
+        """Decide on nothing, so that all is compiled now and not while the first records wait."""
+        self._decide(empty_outcome(0), 0)
         self._conclude(empty_outcome(0), -1)
 
     def take(self, block: Block) -> Outcome:
@@ -93,59 +92,36 @@ class Nearest:
 
 
 class IndexedNearest(Nearest):
-    """Rule nearest where many records may be held: finds the nearest through cells, wherever that is cheaper.
+    """Rule nearest where many records may be held: finds the nearest through an `Index`.
 
     Parameters
     ----------
     buffer, demand
         As of `Nearest`; no ``dominance``.
     fewest : int
-        Records from which on cells are built.
+        Records from which on an index is of use.
 
     Notes
     -----
-    The decisions are those of `Nearest`, whatever is looked at to find them: nothing of that need outlive a restart.
-    Where cells do not pay (many attributes, large k, one person's flood) everybody is looked at, and cells are tried
-    again some ten thousand records later. Looks are counted for that, not seconds.
     Cost per cluster: near O(k + log held) for few attributes; never much above that of `Nearest`.
     """
 
     def __init__(self, buffer: Buffer, demand: Demand, fewest: int) -> None:
-        self._cells = empty_cells(buffer.capacity, len(buffer.held.coordinates))
-        self._fewest, self._resting, self._built = fewest, 0, 0
         super().__init__(buffer, demand)
-        self._build()
-        self._look_at_all(empty_outcome(0), np.zeros(2, np.int64))
+        offer = growth.empty_offer(0, len(buffer.held.coordinates), demand.k, 0.0)
+        self._index = Index(buffer, demand, self._scratch, offer, fewest)
+
+    def rehearse(self) -> None:
+        """Do so for both ways of finding records."""
+        super().rehearse()
+        self._index.rehearse()
 
     def _decide(self, outcome: Outcome, staged: int) -> None:
-        steps, held, scratch, demand = np.array([staged, -1]), self._buffer.held, self._scratch, self._demand
-        self._resting = max(0, self._resting - staged)
-        while (how := indexed.expire_due(held, scratch, self._cells, outcome, demand, steps)) != indexed.DONE:
-            if how == indexed.TOO_DEAR or not self._has_paid():
-                self._resting = REST
-            if self._resting or len(self._buffer) < self._fewest:
-                self._look_at_all(outcome, steps)
-                return
-            self._build()
+        self._index.decide(outcome, staged)
 
     def _conclude(self, outcome: Outcome, newest: int) -> None:
         self._buffer.move_to_front()
         super()._conclude(outcome, newest)
-
-    def _has_paid(self) -> bool:
-        """Whether the cells that were built last have spared more than they cost; none have cost nothing."""
-        cost = indexed.DEARER * self._cells.state[LOOKED] + BUILDING * self._built
-        return bool(cost <= self._cells.state[SPARED])
-
-    def _build(self) -> None:
-        self._built = len(self._buffer)
-        build(self._cells, self._buffer.held, self._scratch.order, self._scratch.distances)
-
-    def _look_at_all(self, outcome: Outcome, steps: Int64Vector) -> None:
-        """Decide on what is left of a slice without cells, and forget them."""
-        self._cells.state[LOOKED] = self._cells.state[SPARED] = self._built = 0
-        self._buffer.move_to_front(int(steps[0]))
-        indexed.by_scan(self._buffer.held, self._scratch, outcome, self._demand, steps)
 
 
 class BlockRule(Nearest):
@@ -172,8 +148,6 @@ class BlockRule(Nearest):
         most = min(OFFERED * demand.k, buffer.capacity) if pressure else buffer.capacity
         self._offer = growth.empty_offer(most, len(buffer.held.coordinates), demand.k, pressure)
         super().__init__(buffer, demand)
-        make_ready(demand.delta + 1)
-        self._rehearse()
 
     def _decide(self, outcome: Outcome, staged: int) -> None:
         steps, refused = np.array([staged, -1]), NOT_DUE
@@ -189,8 +163,10 @@ class BlockRule(Nearest):
                 everybody.release(held, outcome, demand, labels, newest, FLUSHED)
         super()._conclude(outcome, newest)
 
-    def _rehearse(self) -> None:
+    def rehearse(self) -> None:
         """Let records leave that never were, so that all that is called from here is compiled now."""
+        super().rehearse()
+        make_ready(self._demand.delta + 1)
         held, count = self._buffer.held, min(2 * self._demand.k, self._buffer.capacity)
         weight = self._demand.omega_p.copy()
         for let_go in (self._conclude, partial(self._release_all, cause=FLUSHED)):
@@ -233,6 +209,38 @@ class Growth(BlockRule):
         growth.expire_due(self._buffer.held, self._scratch, self._offer, outcome, self._demand, staged)
 
 
+class IndexedGrowth(Growth):
+    """Rule awo where many records may be held: finds who may join, and what leaving them costs, through an `Index`.
+
+    Parameters
+    ----------
+    buffer, demand, pressure
+        As of `Growth`; ``pressure`` is not 0.
+    fewest : int
+        Records from which on an index is of use.
+
+    Notes
+    -----
+    Cost per cluster: near O(k^2 + k log held) for few attributes; never much above that of `Growth`.
+    """
+
+    def __init__(self, buffer: Buffer, demand: Demand, pressure: float, fewest: int) -> None:
+        super().__init__(buffer, demand, pressure)
+        self._index = Index(buffer, demand, self._scratch, self._offer, fewest)
+
+    def rehearse(self) -> None:
+        """Do so for both ways of finding records."""
+        super().rehearse()
+        self._index.rehearse()
+
+    def _decide(self, outcome: Outcome, staged: int) -> None:
+        self._index.decide(outcome, staged)
+
+    def _conclude(self, outcome: Outcome, newest: int) -> None:
+        self._buffer.move_to_front()
+        super()._conclude(outcome, newest)
+
+
 def rule_faults(name: object, *, has_dominance: bool = False) -> list[str]:
     """Say what is wrong with the name of a rule; empty if nothing is."""
     if not isinstance(name, str):
@@ -245,19 +253,25 @@ def rule_faults(name: object, *, has_dominance: bool = False) -> list[str]:
 
 
 def make_rule(name: str, buffer: Buffer, demand: Demand) -> Rule:
-    """Return the rule of a checked name."""
+    """Return the rule of a checked name, compiled."""
+    rule = _chosen(name, buffer, demand)
+    rule.rehearse()
+    return rule
+
+
+def _chosen(name: str, buffer: Buffer, demand: Demand) -> Nearest:
     chosen = chosen_rule(name, demand.k, has_dominance=demand.dominance.share > 0)
-    if chosen == "nearest" and demand.delta > INDEXED_FROM and _may_be_indexed(buffer, demand):
-        return IndexedNearest(buffer, demand, INDEXED_FROM)
+    fewest = INDEXED_FROM.get(chosen, 0)
+    may_pay = 0 < fewest <= demand.delta and len(buffer.held.coordinates) <= MOST_INDEXED
+    if chosen == "nearest" and may_pay and demand.dominance.share == 0.0:
+        return IndexedNearest(buffer, demand, fewest)
     if chosen == "nearest":
         return Nearest(buffer, demand)
     if chosen == "block":
         return BlockRule(buffer, demand, _pressure(demand.k))
+    if chosen == "awo" and may_pay:
+        return IndexedGrowth(buffer, demand, _pressure(demand.k), fewest)
     return Growth(buffer, demand, _pressure(demand.k) if chosen == "awo" else 0.0)
-
-
-def _may_be_indexed(buffer: Buffer, demand: Demand) -> bool:
-    return len(buffer.held.coordinates) <= MOST_INDEXED and demand.dominance.share == 0.0
 
 
 def _pressure(k: int) -> float:

@@ -1,14 +1,14 @@
 """Where held records lie: space halved again and again into cells, and in each cell its records from old to young.
 
-It answers one question, who is nearest to the oldest held record, and it answers as looking at everybody does, ties
+It answers one question, who is nearest to a held record, and it answers as looking at everybody does, ties
 and rounding included: bounds are computed with the operations of the distances themselves, which round monotonically,
 and of equally far records the older wins. It holds nothing that is not in the held records: built anew from them, on
 another day or machine, it gives the same answers.
 
 Node ``i`` has the children ``2i + 1`` and ``2i + 2``. Cells stay as they are from one building to the next; a record
-that arrives is put where it belongs, one that leaves is taken out. The position is no attribute of
-cells: who is younger lies farther back in its cell, and if positions have a weight, is farther away ([1]_ for the
-tree, [2]_ for doing without rebalancing).
+that arrives is put where it belongs, one that leaves is taken out. The position is no attribute of cells: who is
+younger lies farther back in its cell, and if positions have a weight, is farther from the oldest ([1]_ for the tree,
+[2]_ for doing without rebalancing).
 
 References
 ----------
@@ -39,11 +39,15 @@ COUNT, FURTHER, PLACES = range(3)
 """On a page: how many records, the next page of the same leaf or NOBODY, and from where on the records."""
 LOW, HIGH = 0, 1
 FIRST = 256
-"""If positions have a weight, so many of the oldest are looked at before any cell: often nobody else matters."""
+"""If positions have a weight, so many of the same age are looked at before any cell: often nobody else matters."""
+FARTHEST = 1 << 62
+"""Positions are never farther from each other."""
 NOBODY = -1
 DEEPEST = 64
 """More levels than records could ever fill."""
 
+OLDER, YOUNGER = 0, 1
+"""Places in `Cells.query`."""
 INNER, ENTERED, BUILT, LOOKED, SPARED, PAGES = range(6)
 """Places in `Cells.state`."""
 
@@ -65,7 +69,8 @@ class Cells(NamedTuple):
     leaves: Int32Vector  # (capacity,): where each record was put
     nodes: Int64Vector
     bounds: Float64Vector
-    point: Float64Vector  # (d,)
+    point: Float64Vector  # (d,): whose nearest are looked for
+    query: Int64Vector  # (3,): up to which older place and from which younger one on records are left, its position
     state: Int64Vector
 
 
@@ -86,6 +91,7 @@ def empty_cells(capacity: int, dimensions: int) -> Cells:
         nodes=np.zeros(DEEPEST, np.int64),
         bounds=np.zeros(DEEPEST),
         point=np.zeros(dimensions),
+        query=np.zeros(3, np.int64),
         state=np.array([0, 0, NOBODY, 0, 0, 0]),
     )
 
@@ -195,24 +201,27 @@ def enter_arrived(cells: Cells, held: Held) -> None:
 
 
 @njit_in_place
-def find(cells: Cells, held: Held, omega_p: float, distances: Float64Vector, places: Int64Vector) -> None:
-    """Write the nearest to the oldest held record, in order of (distance, age), to ``places`` and ``distances``.
+def find(
+    cells: Cells, held: Held, omega_p: float, its_place: int, distances: Float64Vector, places: Int64Vector
+) -> None:
+    """Write the nearest to a held record, in order of (distance, age), to ``places`` and ``distances``.
 
-    As many as these have room for; more must be held. Looks at the cell of the oldest, then at those beside it, ever
+    As many as these have room for; more must be held. Looks at the cell of the record, then at those beside it, ever
     farther out, as far as anybody nearer can be.
     """
-    head, inner, last, point = held.line[HEAD], cells.state[INNER], distances.size - 1, cells.point
+    inner, last, point = cells.state[INNER], distances.size - 1, cells.point
     for j in range(point.size):
-        point[j] = held.coordinates[j, head]
+        point[j] = held.coordinates[j, its_place]
     distances[:] = np.inf
     places[:] = held.gone.size
-    since, base = head + 1, 0.0
+    cells.query[:] = its_place - 1, its_place + 1, held.positions[its_place]
+    base = 0.0
     if omega_p > 0.0:
-        since, base = _look_at_the_oldest(cells, held, omega_p, distances, places)
-        if since == held.line[TAIL] or (places[last] < since and base >= distances[last]):
+        base = _look_about(cells, held, omega_p, distances, places)
+        if base > distances[last]:
             return
-    climbing = inner + cells.leaves[head]
-    _look_into(cells, held, omega_p, climbing, base, since, distances, places)
+    climbing = inner + cells.leaves[its_place]
+    _look_into(cells, held, omega_p, climbing, base, distances, places)
     while climbing > 0:
         cells.nodes[0] = climbing + 1 if climbing % 2 else climbing - 1
         cells.bounds[0] = _gap(cells, cells.nodes[0], base)
@@ -225,7 +234,7 @@ def find(cells: Cells, held: Held, omega_p: float, distances: Float64Vector, pla
             if bound > distances[last]:
                 continue
             if node >= inner:
-                _look_into(cells, held, omega_p, node, bound, since, distances, places)
+                _look_into(cells, held, omega_p, node, bound, distances, places)
                 continue
             left, right = _gap(cells, 2 * node + 1, base), _gap(cells, 2 * node + 2, base)
             waiting = put_children(cells.nodes, cells.bounds, waiting, node, left, right)
@@ -233,7 +242,7 @@ def find(cells: Cells, held: Held, omega_p: float, distances: Float64Vector, pla
 
 @njit_in_place
 def _gap(cells: Cells, node: int, base: float) -> float:
-    """Squared distance from the oldest to the nearest side of a node, for records as much younger as ``base`` says."""
+    """Squared distance from the point to the nearest side of a node, for records as far away in age as ``base``."""
     total = base
     for j in range(cells.point.size):
         away = max(cells.sides[node, LOW, j] - cells.point[j], cells.point[j] - cells.sides[node, HIGH, j], 0.0)
@@ -242,20 +251,28 @@ def _gap(cells: Cells, node: int, base: float) -> float:
 
 
 @njit_in_place
-def _look_at_the_oldest(
-    cells: Cells, held: Held, omega_p: float, distances: Float64Vector, places: Int64Vector
-) -> tuple[int, float]:
-    """Enter the oldest records into what was found; return where the others begin and what their age alone makes."""
-    place, tail, its, count = held.line[HEAD] + 1, held.line[TAIL], held.positions[held.line[HEAD]], 0
-    while place < tail and count < FIRST:
+def _look_about(cells: Cells, held: Held, omega_p: float, distances: Float64Vector, places: Int64Vector) -> float:
+    """Enter those of about the same age into what was found; return what the age of all others makes at least."""
+    head, tail, count = held.line[HEAD], held.line[TAIL], 0
+    older, younger, its = cells.query
+    while True:
+        back = held.positions[older] if older >= head else its - FARTHEST
+        ahead = held.positions[younger] if younger < tail else its + FARTHEST
+        is_younger = ahead - its <= its - back
+        step = omega_p * float(ahead - its if is_younger else its - back)
+        if count == FIRST or (older < head and younger >= tail):
+            break
+        place = younger if is_younger else older
+        if is_younger:
+            younger += 1
+        else:
+            older -= 1
         if not held.gone[place]:
             count += 1
-            step = omega_p * float(held.positions[place] - its)
             _enter(cells, held.coordinates[:, place], place, step * step, distances, places)
-        place += 1
+    cells.query[OLDER], cells.query[YOUNGER] = older, younger
     cells.state[LOOKED] += count
-    step = omega_p * float(held.positions[min(place, tail - 1)] - its)
-    return place, step * step
+    return step * step
 
 
 @njit_in_place
@@ -265,25 +282,27 @@ def _look_into(
     omega_p: float,
     node: int,
     bound: float,
-    since: int,
     distances: Float64Vector,
     places: Int64Vector,
 ) -> None:
-    """Enter the records of a leaf from place ``since`` on into what was found, oldest first.
+    """Enter the records of a leaf that have not been looked at into what was found, oldest first.
 
     ``bound``: none is nearer. Whoever is younger than a record that is too far by its age is so too; and once the last
     of those found is as near as anybody can be here, younger ones come too late.
     """
-    page, last, its = node - cells.state[INNER], distances.size - 1, held.positions[held.line[HEAD]]
+    page, last = node - cells.state[INNER], distances.size - 1
+    older, younger, its = cells.query
     while page != NOBODY:
         count = cells.pages[page, COUNT]
         cells.state[LOOKED] += count + 1
         for x in range(count):
             place, worst, aged = cells.pages[page, PLACES + x], distances[last], 0.0
-            if place >= since:
+            if place <= older or place >= younger:
                 if omega_p > 0.0:
                     step = omega_p * float(held.positions[place] - its)
                     aged = step * step
+                    if aged > worst and place <= older:
+                        continue
                 if aged > worst or bound > worst or (bound == worst and place > places[last]):
                     return
                 _enter(cells, cells.points[page, x], place, aged, distances, places)

@@ -23,7 +23,7 @@ from shoal.kernel.nearest import release_grown
 from shoal.kernel.steering import follow
 from shoal.kernel.subjects import count_up_to
 
-__all__ = ["Offer", "empty_offer", "expire", "expire_due"]
+__all__ = ["Offer", "empty_offer", "expire", "expire_due", "grow", "price", "put", "write_row"]
 
 
 class Offer(NamedTuple):
@@ -90,8 +90,8 @@ def _expire(
     count = _list_nearest(held, scratch, offer, demand.omega_p[0])
     if offer.pressure[0] > 0.0:
         _price(held, scratch, offer, demand, count, newest)
-    _write_row(held, 0, demand.omega_p[0], offer.centre)
-    size = _grow(subjects, scratch, offer, demand.k, count)
+    write_row(held, 0, demand.omega_p[0], offer.centre)
+    size = grow(subjects, scratch, offer, demand.k, count)
     if scratch.numbering.size[0] < demand.k:
         # All that may join are the same few people: the rule for them is the one that looks at everybody.
         hand_back(scratch, size, 1.0)
@@ -119,15 +119,21 @@ def _list_nearest(held: Held, scratch: Scratch, offer: Offer, omega_p: float) ->
         remaining -= 1
         heap[0] = heap[remaining]
         sink(heap, remaining, 0, distances)
-        offer.records[place] = record
-        offer.joined[place] = False
-        offer.prices[place] = 0.0
-        _write_row(held, record, omega_p, offer.rows[place])
+        put(held, offer, place, record, omega_p)
     return count
 
 
 @njit_in_place
-def _write_row(held: Held, record: int, omega_p: float, row: Float64Vector) -> None:
+def put(held: Held, offer: Offer, place: int, record: int, omega_p: float) -> None:
+    """Put a record on a place of the offer; its price is 0 for now."""
+    offer.records[place] = record
+    offer.joined[place] = False
+    offer.prices[place] = 0.0
+    write_row(held, record, omega_p, offer.rows[place])
+
+
+@njit_in_place
+def write_row(held: Held, record: int, omega_p: float, row: Float64Vector) -> None:
     """Write the coordinates of a record; its position counts from that of the oldest, so that it stays exact."""
     place, last = held.line[HEAD] + record, row.size - 1
     for j in range(last):
@@ -139,19 +145,27 @@ def _write_row(held: Held, record: int, omega_p: float, row: Float64Vector) -> N
 def _price(held: Held, scratch: Scratch, offer: Offer, demand: Demand, count: int, newest: int) -> None:
     """Write what it will cost to leave each behind: half its mean distance to k - 1 others, by age."""
     head, tail = held.line[HEAD], held.line[TAIL]
-    distances, smallest = scratch.distances[: tail - head], offer.smallest
-    share = offer.pressure[0] * 0.5 / float(smallest.size * demand.delta)
+    distances = scratch.distances[: tail - head]
     for place in range(count):
         record = offer.records[place]
         measure_from(held, demand.omega_p[0], record, distances)
         distances[record] = np.inf
-        age = float(newest - held.positions[head + record])
-        offer.prices[place] = share * age * _sum_of_smallest(distances, smallest)
+        _list_smallest(distances, offer.smallest)
+        offer.prices[place] = price(offer, demand, newest - held.positions[head + record])
 
 
 @njit_in_place
-def _sum_of_smallest(distances: Float64Vector, smallest: Float64Vector) -> float:
-    """Return the sum of the ``smallest.size`` smallest distances, added from the smallest on."""
+def price(offer: Offer, demand: Demand, age: int) -> float:
+    """Return what it will cost to leave a record behind whose smallest distances are in the offer."""
+    share, total = offer.pressure[0] * 0.5 / float(offer.smallest.size * demand.delta), 0.0
+    for distance in offer.smallest:
+        total += distance
+    return float(share * float(age) * total)
+
+
+@njit_in_place
+def _list_smallest(distances: Float64Vector, smallest: Float64Vector) -> None:
+    """Write the ``smallest.size`` smallest distances, from the smallest on."""
     last = smallest.size - 1
     smallest[:] = np.inf
     for distance in distances:
@@ -161,14 +175,10 @@ def _sum_of_smallest(distances: Float64Vector, smallest: Float64Vector) -> float
                 smallest[i] = smallest[i - 1]
                 i -= 1
             smallest[i] = distance
-    total = 0.0
-    for distance in smallest:
-        total += distance
-    return total
 
 
 @njit_in_place
-def _grow(subjects: Int64Vector, scratch: Scratch, offer: Offer, k: int, count: int) -> int:
+def grow(subjects: Int64Vector, scratch: Scratch, offer: Offer, k: int, count: int) -> int:
     """Write the cluster to ``order`` until k subjects are in, or nobody is left who may join; return its size.
 
     Fills what `membership.join` fills; the numbering stays filled.

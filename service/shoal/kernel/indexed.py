@@ -1,15 +1,16 @@
-"""Rule nearest where many records are held: the same decisions as in `nearest`, by looking into `cells`."""
+"""Rules nearest and awo where many records are held: the decisions of `nearest` and `growth`, through `cells`."""
 
 from __future__ import annotations
 
+from shoal.kernel import growth, nearest
 from shoal.kernel import held as records
 from shoal.kernel.arrays import Int64Vector
 from shoal.kernel.cells import BUILT, LOOKED, SPARED, Cells, enter_arrived, find, take_out
 from shoal.kernel.expiry import Demand, Scratch, advance
+from shoal.kernel.growth import Offer, grow, price, put, write_row
 from shoal.kernel.held import EPOCH, GAPS, HEAD, TAIL, Held, Outcome
 from shoal.kernel.jit import njit_in_place
-from shoal.kernel.membership import cap, join
-from shoal.kernel.nearest import expire
+from shoal.kernel.membership import cap, hand_back, join
 from shoal.kernel.steering import follow
 from shoal.kernel.subjects import clear
 
@@ -27,12 +28,15 @@ PATIENCE = 16
 
 
 @njit_in_place
-def expire_due(held: Held, scratch: Scratch, cells: Cells, outcome: Outcome, demand: Demand, steps: Int64Vector) -> int:
+def expire_due(
+    held: Held, scratch: Scratch, cells: Cells, offer: Offer, outcome: Outcome, demand: Demand, steps: Int64Vector
+) -> int:
     """Let records of the block in and decide on all that becomes due, as long as the cells serve.
 
-    ``steps`` (2,): how many are still to come in, and the newest position; both are kept up. Unless `DONE`, the oldest
-    held record must leave.
+    ``offer``: of rule awo, or empty for rule nearest. ``steps`` (2,): how many are still to come in, and the newest
+    position; both are kept up. Unless `DONE`, the oldest held record must leave.
     """
+    looks = offer.records.size + 1  # at everybody, for each decision
     while True:
         cause = advance(held, scratch, demand, steps)
         if cause == records.NOT_DUE:
@@ -40,28 +44,76 @@ def expire_due(held: Held, scratch: Scratch, cells: Cells, outcome: Outcome, dem
         if cells.state[BUILT] != held.gaps[EPOCH]:
             return NOT_BUILT
         live = held.line[TAIL] - held.line[HEAD] - held.gaps[GAPS]
-        if DEARER * cells.state[LOOKED] > cells.state[SPARED] + PATIENCE * live:
+        if DEARER * cells.state[LOOKED] > cells.state[SPARED] + PATIENCE * looks * live:
             return TOO_DEAR
         enter_arrived(cells, held)
         decided = outcome.counts[records.CLUSTERS]
-        if not _expire(held, scratch, cells, outcome, demand, steps[1], cause, live):
+        if offer.records.size > 0:
+            has_decided = _grown(held, scratch, cells, offer, outcome, demand, steps[1], cause, live)
+        else:
+            has_decided = _nearest(held, scratch, cells, outcome, demand, steps[1], cause, live)
+        if not has_decided:
             return TOO_DEAR
         follow(demand.omega_p, demand.target, outcome, decided)
-        cells.state[SPARED] += live
+        cells.state[SPARED] += looks * live
 
 
 @njit_in_place
-def by_scan(held: Held, scratch: Scratch, outcome: Outcome, demand: Demand, steps: Int64Vector) -> None:
+def by_scan(held: Held, scratch: Scratch, offer: Offer, outcome: Outcome, demand: Demand, steps: Int64Vector) -> None:
     """Do as `expire_due` by looking at everybody; there must be no gaps."""
     while True:
         cause = advance(held, scratch, demand, steps)
         if cause == records.NOT_DUE:
             return
-        expire(held, scratch, outcome, demand, steps[1], cause)
+        if offer.records.size > 0:
+            growth.expire(held, scratch, offer, outcome, demand, steps[1], cause)
+        else:
+            nearest.expire(held, scratch, outcome, demand, steps[1], cause)
 
 
 @njit_in_place
-def _expire(
+def _grown(
+    held: Held,
+    scratch: Scratch,
+    cells: Cells,
+    offer: Offer,
+    outcome: Outcome,
+    demand: Demand,
+    newest: int,
+    cause: int,
+    live: int,
+) -> bool:
+    """Decide as `growth.expire` on one of ``live`` records; return False, undecided, where too few are held."""
+    head, omega_p, count = held.line[HEAD], demand.omega_p[0], offer.records.size
+    if live <= count or live < 2 * demand.k:  # that many leave enough people for the next, whoever goes
+        return False
+    found, others = scratch.heap[:count], scratch.order[: demand.k - 1]
+    find(cells, held, omega_p, head, scratch.reached[:count], found)
+    for place in range(count):
+        put(held, offer, place, found[place] - head, omega_p)
+        find(cells, held, omega_p, found[place], offer.smallest, others)
+        offer.prices[place] = price(offer, demand, newest - held.positions[found[place]])
+    write_row(held, 0, omega_p, offer.centre)
+    size = grow(held.subjects[head : held.line[TAIL]], scratch, offer, demand.k, count)
+    has_enough = scratch.numbering.size[0] == demand.k
+    hand_back(scratch, size, demand.max_share if has_enough else 1.0)
+    if not has_enough:
+        return _nearest(held, scratch, cells, outcome, demand, newest, cause, live)
+    _leave(held, scratch, cells, outcome, size, newest, cause)
+    return True
+
+
+@njit_in_place
+def _leave(held: Held, scratch: Scratch, cells: Cells, outcome: Outcome, size: int, newest: int, cause: int) -> None:
+    """Let the cluster go that was put together."""
+    members = scratch.order[: _in_order(scratch.order[:size])]
+    for record in members:
+        take_out(cells, held.line[HEAD] + record)
+    records.leave_gaps(held, outcome, members, newest, cause)
+
+
+@njit_in_place
+def _nearest(
     held: Held, scratch: Scratch, cells: Cells, outcome: Outcome, demand: Demand, newest: int, cause: int, live: int
 ) -> bool:
     """Decide as `nearest.expire` on one of ``live`` records; return False, undecided, where too many must be found."""
@@ -69,7 +121,7 @@ def _expire(
     subjects = held.subjects[head : held.line[TAIL]]
     while live > wanted:
         found = scratch.heap[:wanted]
-        find(cells, held, demand.omega_p[0], scratch.reached[:wanted], found)
+        find(cells, held, demand.omega_p[0], head, scratch.reached[:wanted], found)
         for i in range(wanted):
             found[i] -= head
         size, present = _gather(subjects, found, scratch, demand.k)
@@ -77,10 +129,7 @@ def _expire(
             if size > demand.k:
                 cap(scratch, size, demand.max_share)
             _forget_subjects(scratch)
-            members = scratch.order[: _in_order(scratch.order[:size])]
-            for record in members:
-                take_out(cells, head + record)
-            records.leave_gaps(held, outcome, members, newest, cause)
+            _leave(held, scratch, cells, outcome, size, newest, cause)
             return True
         _forget_subjects(scratch)
         if wanted == live - 1:

@@ -1,0 +1,79 @@
+"""Where many records are held: an index that finds who is near, wherever that is cheaper than looking at everybody."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shoal.engine.buffer import Buffer
+from shoal.kernel import indexed
+from shoal.kernel.arrays import Int64Vector
+from shoal.kernel.cells import LOOKED, SPARED, build, empty_cells
+from shoal.kernel.expiry import Demand, Scratch
+from shoal.kernel.growth import Offer
+from shoal.kernel.held import Outcome, empty_outcome
+
+__all__ = ["Index"]
+
+BUILDING = 160
+"""What building cells costs for each record, in looks at one of many in a row."""
+REST = 1 << 16
+"""Records that arrive before cells are tried again where they did not pay."""
+
+
+class Index:
+    """Decides through cells, or by looking at everybody; the decisions are the same.
+
+    Parameters
+    ----------
+    buffer, demand, scratch
+        Of the rule.
+    offer : Offer
+        Of rule awo; an empty one stands for rule nearest.
+    fewest : int
+        Records from which on cells are built.
+
+    Notes
+    -----
+    Whatever is looked at to find them, nothing of that need outlive a restart. Where cells do not pay (many attributes,
+    large k, one person's flood) everybody is looked at, and cells are tried again some ten thousand records later.
+    Looks are counted for that, not seconds.
+    """
+
+    def __init__(self, buffer: Buffer, demand: Demand, scratch: Scratch, offer: Offer, fewest: int) -> None:
+        self._buffer, self._demand, self._scratch, self._offer = buffer, demand, scratch, offer
+        self._cells = empty_cells(buffer.capacity, len(buffer.held.coordinates))
+        self._fewest, self._resting, self._built = fewest, 0, 0
+
+    def rehearse(self) -> None:
+        """Build over nobody, so that all is compiled now and not while the first records wait."""
+        self._build()
+        self._look_at_all(empty_outcome(0), np.zeros(2, np.int64))
+
+    def decide(self, outcome: Outcome, staged: int) -> None:
+        """Let a slice in, record by record, and decide on all that becomes due on the way."""
+        steps, held, scratch, offer = np.array([staged, -1]), self._buffer.held, self._scratch, self._offer
+        self._resting = max(0, self._resting - staged)
+        while (
+            how := indexed.expire_due(held, scratch, self._cells, offer, outcome, self._demand, steps)
+        ) != indexed.DONE:
+            if how == indexed.TOO_DEAR or not self._has_paid():
+                self._resting = REST
+            if self._resting or len(self._buffer) < self._fewest:
+                self._look_at_all(outcome, steps)
+                return
+            self._build()
+
+    def _has_paid(self) -> bool:
+        """Whether the cells that were built last have spared more than they cost; none have cost nothing."""
+        cost = indexed.DEARER * self._cells.state[LOOKED] + BUILDING * self._built
+        return bool(cost <= self._cells.state[SPARED])
+
+    def _build(self) -> None:
+        self._built = len(self._buffer)
+        build(self._cells, self._buffer.held, self._scratch.order, self._scratch.distances)
+
+    def _look_at_all(self, outcome: Outcome, steps: Int64Vector) -> None:
+        """Decide on what is left of a slice without cells, and forget them."""
+        self._cells.state[LOOKED] = self._cells.state[SPARED] = self._built = 0
+        self._buffer.move_to_front(int(steps[0]))
+        indexed.by_scan(self._buffer.held, self._scratch, self._offer, outcome, self._demand, steps)
