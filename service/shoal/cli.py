@@ -234,7 +234,10 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
     def command(name: str, about: str, work: Callable[[argparse.Namespace], int]) -> argparse.ArgumentParser:
-        sub: argparse.ArgumentParser = commands.add_parser(name, help=about, description=about, parents=[common])
+        # No abbreviations: what they mean would change with every option that is added.
+        sub: argparse.ArgumentParser = commands.add_parser(
+            name, help=about, description=about, parents=[common], allow_abbrev=False
+        )
         sub.add_argument("policy", metavar="POLICY", help="the policy file (YAML or TOML)")
         sub.set_defaults(command=work)
         return sub

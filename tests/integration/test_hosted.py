@@ -11,13 +11,17 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.structs import OffsetAndMetadata
 from kafka_broker import wait_until
 from running import EARLIEST, Stage
 from shoal.flow import Cluster
 from shoal.kafka import Contact, Handing, Hosted, Plan, Seal
 from shoal.kafka.hosted import Carrier
-from shoal.policy import Policy
+from shoal.kafka.start import committed
+from shoal.policy import KafkaSection, Policy
 from shoal.stage.inflow import Arrived
 from shoal.watch import Health, Metrics
 
@@ -192,3 +196,27 @@ async def test_a_slow_customer_of_one_partition_costs_nobody_in_another(bootstra
         may_go_on.set()
         await wait_until(lambda: seen == set(places), what="all of them in clusters")
         assert await stage.read("quarantine") == []
+
+
+async def test_a_coordinator_that_is_late_is_asked_again_before_a_start_is_refused(
+    bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = await Stage.create(bootstrap, tmp_path, stream={"delta": 20, "max_delay_s": 0.5})
+    places = await stage.put(100)
+    host = Careless(stage, Random(5))
+    async with bringing(host), hosting(stage, host, Handing()):
+        await stage.until_resolved(places)
+    told: list[object] = []
+
+    async def late(client: AIOKafkaAdminClient, settings: KafkaSection, partition: int) -> OffsetAndMetadata | None:
+        found = await committed(client, settings, partition)
+        told.append(found)
+        return None if len(told) == 1 else found
+
+    monkeypatch.setattr("shoal.kafka.start.committed", late)
+    places += await stage.put(100)
+    host = Careless(stage, Random(6))
+    async with bringing(host), hosting(stage, host, Handing()):
+        await stage.until_resolved(places)
+    assert len(told) > 1
+    assert set((await stage.fates()).values()) == {1}

@@ -257,6 +257,7 @@ def test_wrong_words_on_the_command_line_exit_with_2(policy: str) -> None:
     assert shoal("fly", policy).returncode == 2
     assert shoal("run", policy, "--from", "somewhere").returncode == 2
     assert shoal().returncode == 2
+    assert b"unrecognized arguments: --skip" in shoal("run", policy, "--skip").stderr
 
 
 def test_verify_finds_a_changed_value(policy: str, visits: Path, tmp_path: Path) -> None:
