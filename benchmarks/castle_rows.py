@@ -45,7 +45,7 @@ def castle_part() -> Part:
             "that of Algorithm 2: with the middles of its intervals as values, and with the means of its clusters",
             "instead, which it does not publish.",
             "Records alone in a cluster (it lets them take one that has left) count as released,",
-            f"suppressed ones do not. Speed: plain numpy Algorithm 2 as 1. It took {minutes:.0f} minutes.",
+            f"suppressed ones do not. Speed: plain numpy Algorithm 2 as 1. It took {minutes:.1f} minutes.",
             "",
             (
                 "| stream | k | δ | CASTLE, middles | CASTLE, means | awo | block "

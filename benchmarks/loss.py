@@ -109,7 +109,7 @@ def loss_part() -> Part:
         "",
         "Mean squared error of what was released over that of rule `nearest` at the same k and δ; geometric mean of",
         f"settings and the worst in brackets. {SEEDS} seeds of what is shuffled or made up, {MOST:,} records at most,",
-        f"k of 3, 5, 10, 50 and δ of 100, 500, 2,000; streams of more than 2 δ records. It took {minutes:.0f} minutes.",
+        f"k of 3, 5, 10, 50 and δ of 100, 500, 2,000; streams of more than 2 δ records. It took {minutes:.1f} minutes.",
         "",
         *_by_stream("data that constants were chosen on", known),
         *_by_stream("data that no constant was chosen on", others),

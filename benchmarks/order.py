@@ -114,7 +114,7 @@ def order_part() -> Part:
             f"k = {K}, δ = {DELTA}, {SEEDS} seeds; {len(WEIGHTS)} weights of the position from 0 to {WEIGHTS[-1]}.",
             "What a rule loses over what Algorithm 3 loses at the same mean excess span: its points as they are, those",
             f"of the other rule joined (`benchmarks/order.py`). `{AUTO}` is `{chosen}`.",
-            f"It took {minutes:.0f} minutes.",
+            f"It took {minutes:.1f} minutes.",
             "",
             *(row for line in lines for row in _table(line)),
             "`all known`: the whole stream as one table, position as an attribute, MDAV and descent. It says what",
