@@ -52,7 +52,7 @@ papers: install ## every table and figure of the papers beside ours: docs/papers
 	PYTHONPATH=benchmarks $(BIN)/python -m papers
 
 nightly: install ## what is too long for every day
-	HYPOTHESIS_PROFILE=nightly $(BESIDE_KAFKA) -m nightly
+	HYPOTHESIS_PROFILE=nightly $(BESIDE_KAFKA) -m nightly -raP
 
 format-check: install ## is everything formatted?
 	$(BIN)/ruff format --check $(CODE)

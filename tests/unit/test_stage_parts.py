@@ -38,6 +38,10 @@ class Visit(faust.Record, serializer="json"):
     age: int
 
 
+class Stay(faust.Record):
+    visit: Visit
+
+
 def policy_file(folder: Path, release: str = "cluster", **kafka: str) -> Path:
     path = folder / "policy.yaml"
     stream = {"delta": 20, "release": release}
@@ -156,6 +160,7 @@ async def test_several_topics_channels_and_actors_are_refused(tmp_path: Path) ->
         ("json", None, b"no json", b"no json"),
         ("json", {}, b'{"who":"a","__faust":{"ns":"x.Visit"}}', b'{"who":"a","__faust":{"ns":"x.Visit"}}'),
         ("yaml", Visit(who="a", age=1), b"\x80", b'{"who":"a","age":1}'),
+        ("yaml", Stay(visit=Visit(who="a", age=1)), b"\x80", b'{"visit":{"who":"a","age":1}}'),
         ("yaml", {"who": "a"}, b"\x80", b'{"who":"a"}'),
         ("yaml", object(), b"\x80", b"\x80"),
         ("yaml", None, b"\x80", b"\x80"),

@@ -301,9 +301,8 @@ class Host:
             return raw
         if value is None:
             return raw
-        fields = value.asdict() if isinstance(value, faust.Record) else value
         try:
-            return value if isinstance(value, bytes) else msgspec.json.encode(fields)
+            return value if isinstance(value, bytes) else msgspec.json.encode(value, enc_hook=_fields)
         except (TypeError, ValueError, OverflowError, msgspec.MsgspecError):
             return raw
 
@@ -337,3 +336,10 @@ class Host:
 
 def _is_stream(stream: object) -> bool:
     return isinstance(stream, StreamT)
+
+
+def _fields(value: object) -> dict[str, Any]:
+    """What a model holds, also one inside of another; what no model is has no fields."""
+    if not isinstance(value, faust.Record):
+        raise TypeError
+    return dict(value.asdict())
