@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import bisect
 import json
 import re
 import signal
@@ -82,8 +81,8 @@ class AppDeployment(Deployment):
 
 @dataclass(frozen=True)
 class Repeats:
-    """How many clusters were handed over again after each kill that had some; and the longest time between the
-    hand-overs before it of those of one partition (s): what had waited for its commit."""
+    """How many clusters of each killed worker were handed over again, where there were some; and the longest time
+    between its hand-overs of those of one partition (s): what had waited for its commit."""
 
     counts: list[int]
     reach_s: float
@@ -115,19 +114,20 @@ class HandedDeployment(AppDeployment):
         return [json.loads(message.value or b"") for message in await read_all(self.bootstrap, self.handed)]
 
     async def repeats(self) -> Repeats:
-        """What was noted again, by the start of a worker that came before."""
-        before: dict[tuple[int, int], float] = {}
-        after: Counter[int] = Counter()
-        bursts: dict[tuple[int, int], list[float]] = {}
+        """What each worker had noted, and another noted again."""
+        latest: dict[tuple[int, int], tuple[bytes | None, float]] = {}
+        bursts: dict[bytes | None, dict[int, list[float]]] = {}
         for message in await read_all(self.bootstrap, self.handed):
             note, at = json.loads(message.value or b""), message.timestamp_ms / 1000
             place = note["partition"], note["number"]
-            if place in before:
-                start = bisect.bisect(sorted(self.starts), at)
-                after[start] += 1
-                bursts.setdefault((note["partition"], start), []).append(before[place])
-            before[place] = at
-        return Repeats(sorted(after.values()), max((max(burst) - min(burst) for burst in bursts.values()), default=0.0))
+            if place in latest:
+                worker, before = latest[place]
+                bursts.setdefault(worker, {}).setdefault(note["partition"], []).append(before)
+            latest[place] = message.key, at
+        counts = sorted(sum(map(len, burst.values())) for burst in bursts.values())
+        return Repeats(
+            counts, max((max(of) - min(of) for burst in bursts.values() for of in burst.values()), default=0)
+        )
 
     async def resolved(self) -> int:
         quarantine = await read_all(self.bootstrap, self.topics["quarantine"])

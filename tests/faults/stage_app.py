@@ -91,7 +91,8 @@ async def iterate(stream: Any) -> None:
                 raise RuntimeError("once")  # the agent is started again
             rows = [message.decode() for message in cluster.messages]
             handed = {"partition": cluster.partition, "number": cluster.number, "rows": rows}
-            await producer.send_and_wait(os.environ["STAGE_HANDED"], json.dumps(handed).encode(), partition=0)
+            who = str(os.getpid()).encode()
+            await producer.send_and_wait(os.environ["STAGE_HANDED"], json.dumps(handed).encode(), who, partition=0)
             if PAUSE_S:
                 await asyncio.sleep(PAUSE_S)
             if LEAVE:
