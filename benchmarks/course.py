@@ -24,7 +24,7 @@ RULES = ("nearest", "awo", "block")
 TARGETS = (5, 20, 40)
 SETTLED = 70
 """Clusters after which the weight is taken to have settled."""
-ERROR, OUT_OF_REACH = 0.15, 0.1
+ERROR, NARROW = 0.15, 0.1
 UNITS = (1e-3, 1.0, 1e4, 1e-1, 1e2)
 """What attributes are multiplied with, in turn: units nobody tells the stream."""
 FIRST = 1_000
@@ -57,12 +57,12 @@ def spans_of(values: Float64Matrix, rule: str, position: float | TargetSpan) -> 
 class Held(NamedTuple):
     """How far a mean span lies from its target, as a share of it: of the whole stream, and once it has settled.
 
-    ``is_within_reach``: without any weight at most a tenth of the clusters span less than the target.
+    ``has_narrow``: without any weight more than a tenth of the clusters span less than the target.
     """
 
     whole: float
     settled: float
-    is_within_reach: bool
+    has_narrow: bool
 
 
 def held(seeds: list[Float64Matrix], target: float) -> dict[str, Held]:
@@ -72,26 +72,28 @@ def held(seeds: list[Float64Matrix], target: float) -> dict[str, Held]:
         spans = [spans_of(values, rule, TargetSpan(target, (1.0,) * values.shape[1])) for values in seeds]
         whole, settled = (max(abs(each[begin:].mean() / target - 1) for each in spans) for begin in (0, SETTLED))
         free = spans_of(seeds[0], rule, 0.0)
-        found[rule] = Held(whole, settled, bool((free < target).mean() <= OUT_OF_REACH))
+        found[rule] = Held(whole, settled, bool((free < target).mean() > NARROW))
     return found
 
 
 def _percent(one: Held) -> str:
-    mark = "" if one.is_within_reach else " †"
+    mark = " †" if one.has_narrow else ""
     return f"{100 * one.whole:.1f} ({100 * one.settled:.1f}){mark}"
 
 
 def target_part() -> Part:
     """Hold targets on every stream."""
     rows = {(name, target): held(seeds, target) for name, seeds in all_streams().items() for target in TARGETS}
-    worst = max(one.settled for row in rows.values() for one in row.values() if one.is_within_reach)
+    every = [one for row in rows.values() for one in row.values()]
+    worst, narrow = (max(one.settled for one in every if one.has_narrow is is_so) for is_so in (False, True))
     lines = [
         "## A target for the span",
         "",
         f"`position: {{target_span: S}}`, k = {K}, δ = {DELTA}: how far the mean excess span of a stream lies from S,",
         f"in per cent of S, the worst of {SEEDS} seeds; in brackets without the first {SETTLED} clusters",
-        "(`benchmarks/course.py`). †: out of reach, without any weight more than a tenth of the clusters span less:",
-        "records come in an order in which those alike stand together.",
+        "(`benchmarks/course.py`). †: without any weight more than a tenth of the clusters span less than S, because",
+        "records that are alike come together. Nothing widens these and nothing makes up for them: the mean stays",
+        "below S, even where a fixed weight would come to it, spanning more elsewhere.",
         "",
         f"| stream | S | {' | '.join(RULES)} |",
         f"|---|---|{'---|' * len(RULES)}",
@@ -100,7 +102,8 @@ def target_part() -> Part:
             for (name, target), row in rows.items()
         ),
         "",
-        f"Worst once settled, within reach: **{100 * worst:.1f} %** (limit {100 * ERROR:.0f} %).",
+        f"Worst once settled: **{100 * worst:.1f} %** (limit {100 * ERROR:.0f} %); with †, which no limit is for,",
+        f"{100 * narrow:.1f} %.",
         "",
     ]
     return Part(lines, [Promise("span off its target, worst stream", worst, ERROR, at_most=True)])

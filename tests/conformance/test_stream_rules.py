@@ -133,6 +133,14 @@ def test_above_its_bound_the_weight_of_the_position_keeps_the_order(omega_p: flo
     assert clusters_of(calls) == [list(range(start, start + 10)) for start in range(0, 300, 10)]
 
 
+@pytest.mark.parametrize("omega_p", [1e140, 1e150, 1e154, 1e308])
+@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
+def test_no_weight_of_the_position_is_too_large(rule: str, omega_p: float) -> None:
+    calls = run(rule, 10, 100, uniform(500), position=omega_p)
+    assert all(len(members) >= 10 for members in clusters_of(calls))
+    assert sorted(sum(clusters_of(calls), suppressed_of(calls))) == list(range(500))
+
+
 def test_positions_stay_exact_where_floats_would_not(rule: str) -> None:
     coordinates = uniform(200)
     far = Partitioner(5, 30, 2, rule=rule, position=0.01)

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from oracle.naive import Entry, log_of
 from shoal.engine import Partitioner, index, rules
+from shoal.engine.buffer import Buffer
 from shoal.engine.steer import TargetSpan
 from shoal.kernel.arrays import Float64Matrix, Int64Matrix, Int64Vector
+from shoal.kernel.cells import SPARED
 
 pytestmark = pytest.mark.property
 
@@ -141,6 +143,41 @@ def test_nor_does_it_where_thousands_are_held(rule: str, k: int, d: int, positio
     values[::7] = values[3]  # many of the same
     through = decided(1000, k, 6000, values, rule=rule, cuts=(1, 5000, 12_345), position=position)
     assert through == decided(EVERYBODY, k, 6000, values, rule=rule, position=position)
+
+
+@pytest.mark.parametrize(("rule", "k"), [("nearest", 10), ("awo", 4)])
+def test_where_it_pays_it_is_used_and_a_quiet_hour_changes_nothing(rule: str, k: int) -> None:
+    rules.INDEXED_FROM, index.REST = dict.fromkeys(rules.INDEXED_FROM, 1000), 1 << 16
+    values, hours = np.random.default_rng(1).random((50_000, 2)), np.repeat([0, 100], 25_000)
+    stream = Partitioner(k, 6000, 2, rule=rule, reach=(10,))
+    held, spared = [], []
+    for part in np.split(np.arange(50_000), 50):
+        stream.push(values[part], marks=hours[part, None])
+        held.append(len(stream.held_positions()))
+        rule_of_it: Any = stream._rule
+        spared.append(rule_of_it._index._cells.state[SPARED])
+    assert held[24] > 2000
+    assert held[25] < 1100, "the clock has let everybody go"
+    assert spared[24] > 0
+    assert spared[-1] > 0
+
+
+@pytest.mark.parametrize("rule", ["nearest", "awo"])
+def test_where_it_does_not_pay_nothing_is_moved_for_it(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    moves, move = [], Buffer.move_to_front
+
+    def counted(buffer: Buffer, arriving: int = 0) -> None:
+        moves.append(arriving)
+        move(buffer, arriving)
+
+    monkeypatch.setattr(Buffer, "move_to_front", counted)
+    values = np.ones((10_000, 2))
+    rules.INDEXED_FROM = dict.fromkeys(rules.INDEXED_FROM, 200)
+    index.REST = 1 << 16
+    stream = Partitioner(6, 500, 2, rule=rule)
+    for start in range(0, 10_000, 8):
+        stream.push(values[start : start + 8])
+    assert len(moves) <= 10_000 // 1024 + 3
 
 
 @pytest.mark.parametrize(("rule", "k"), [("nearest", 10), ("awo", 4)])

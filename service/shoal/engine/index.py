@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 import numpy as np
 
 from shoal.engine.buffer import Buffer
 from shoal.kernel import indexed
 from shoal.kernel.arrays import Int64Vector
-from shoal.kernel.cells import LOOKED, SPARED, build, empty_cells
+from shoal.kernel.cells import BUILT, LOOKED, NOBODY, SPARED, build, empty_cells
 from shoal.kernel.expiry import Demand, Scratch
 from shoal.kernel.growth import Offer
-from shoal.kernel.held import Outcome, empty_outcome
+from shoal.kernel.held import GAPS, Outcome, empty_outcome
 
 __all__ = ["Index"]
+
+Scan: TypeAlias = Callable[[Outcome, Int64Vector], None]
 
 BUILDING = 160
 """What building cells costs for each record, in looks at one of many in a row."""
@@ -31,16 +36,18 @@ class Index:
         Of rule awo; an empty one stands for rule nearest.
     fewest : int
         Records from which on cells are built.
+    scan : callable
+        Decides by looking at everybody, on what ``steps`` say is still to come in.
 
     Notes
     -----
     Whatever is looked at to find them, nothing of that need outlive a restart. Where cells do not pay (many attributes,
-    large k, one person's flood) everybody is looked at, and cells are tried again some ten thousand records later.
-    Looks are counted for that, not seconds.
+    large k, one person's flood) everybody is looked at, and cells are tried again `REST` records later. Looks are
+    counted for that, not seconds.
     """
 
-    def __init__(self, buffer: Buffer, demand: Demand, scratch: Scratch, offer: Offer, fewest: int) -> None:
-        self._buffer, self._demand, self._scratch, self._offer = buffer, demand, scratch, offer
+    def __init__(self, buffer: Buffer, demand: Demand, scratch: Scratch, offer: Offer, fewest: int, scan: Scan) -> None:
+        self._buffer, self._demand, self._scratch, self._offer, self._scan = buffer, demand, scratch, offer, scan
         self._cells = empty_cells(buffer.capacity, len(buffer.held.coordinates))
         self._fewest, self._resting, self._built = fewest, 0, 0
 
@@ -56,12 +63,14 @@ class Index:
         while (
             how := indexed.expire_due(held, scratch, self._cells, offer, outcome, self._demand, steps)
         ) != indexed.DONE:
-            if how == indexed.TOO_DEAR or not self._has_paid():
-                self._resting = REST
-            if self._resting or len(self._buffer) < self._fewest:
-                self._look_at_all(outcome, steps)
-                return
-            self._build()
+            if how != indexed.TOO_FEW and len(self._buffer) >= self._fewest:
+                if how == indexed.TOO_DEAR or not self._has_paid():
+                    self._resting = REST
+                if not self._resting:
+                    self._build()
+                    continue
+            self._look_at_all(outcome, steps)
+            return
 
     def _has_paid(self) -> bool:
         """Whether the cells that were built last have spared more than they cost; none have cost nothing."""
@@ -75,5 +84,7 @@ class Index:
     def _look_at_all(self, outcome: Outcome, steps: Int64Vector) -> None:
         """Decide on what is left of a slice without cells, and forget them."""
         self._cells.state[LOOKED] = self._cells.state[SPARED] = self._built = 0
-        self._buffer.move_to_front(int(steps[0]))
-        indexed.by_scan(self._buffer.held, self._scratch, self._offer, outcome, self._demand, steps)
+        self._cells.state[BUILT] = NOBODY
+        if self._buffer.held.gaps[GAPS]:
+            self._buffer.move_to_front(int(steps[0]))
+        self._scan(outcome, steps)

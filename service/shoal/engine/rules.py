@@ -14,7 +14,7 @@ from shoal.engine.static.mdav import mdav
 from shoal.engine.static.refinement import descended, make_ready
 from shoal.kernel import block as everybody
 from shoal.kernel import growth, nearest
-from shoal.kernel.arrays import Float64Matrix, Int32Vector
+from shoal.kernel.arrays import Float64Matrix, Int32Vector, Int64Vector
 from shoal.kernel.expiry import Demand, empty_scratch, is_populated
 from shoal.kernel.held import FLUSHED, NOT_DUE, Outcome, empty_outcome
 from shoal.policy import RULES, chosen_rule, keeps_dominance
@@ -25,7 +25,7 @@ OFFERED = 4
 """Records of which awo takes the cheapest, in units of k: more cost time and gain a hundredth."""
 INDEXED_FROM = {"nearest": 4096, "awo": 1000}
 """Held records from which on an index may be faster than looking at all of them, as awo does again and again."""
-MOST_INDEXED = 16
+MOST_INDEXED = 8
 """Coordinates up to which cells may be of use."""
 
 
@@ -85,7 +85,11 @@ class Nearest:
         return _trimmed(outcome)
 
     def _decide(self, outcome: Outcome, staged: int) -> None:
-        nearest.expire_due(self._buffer.held, self._scratch, outcome, self._demand, staged)
+        self._scan(outcome, np.array([staged, -1]))
+
+    def _scan(self, outcome: Outcome, steps: Int64Vector) -> None:
+        """Decide by looking at everybody; ``steps`` (2,): how many are still to come in, and the newest position."""
+        nearest.expire_due(self._buffer.held, self._scratch, outcome, self._demand, steps)
 
     def _conclude(self, outcome: Outcome, newest: int) -> None:
         nearest.expire_rest(self._buffer.held, self._scratch, outcome, self._demand, newest)
@@ -109,7 +113,7 @@ class IndexedNearest(Nearest):
     def __init__(self, buffer: Buffer, demand: Demand, fewest: int) -> None:
         super().__init__(buffer, demand)
         offer = growth.empty_offer(0, len(buffer.held.coordinates), demand.k, 0.0)
-        self._index = Index(buffer, demand, self._scratch, offer, fewest)
+        self._index = Index(buffer, demand, self._scratch, offer, fewest, self._scan)
 
     def rehearse(self) -> None:
         """Do so for both ways of finding records."""
@@ -202,11 +206,14 @@ class Growth(BlockRule):
     age as a share of delta, times the weight. It is worked out anew for every decision, from nothing but what is held.
     Old records are taken along where fewer than k would be left for the next that expires. The end of the stream is
     decided on as by rule block.
-    Cost per cluster: O(k held d) for awo, O(held d + k^2 d) for greedy.
+    Cost per cluster: O(k held d); greedy, to which everybody is offered, O(held log held) more.
     """
 
     def _decide(self, outcome: Outcome, staged: int) -> None:
-        growth.expire_due(self._buffer.held, self._scratch, self._offer, outcome, self._demand, staged)
+        self._scan(outcome, np.array([staged, -1]))
+
+    def _scan(self, outcome: Outcome, steps: Int64Vector) -> None:
+        growth.expire_due(self._buffer.held, self._scratch, self._offer, outcome, self._demand, steps)
 
 
 class IndexedGrowth(Growth):
@@ -226,7 +233,7 @@ class IndexedGrowth(Growth):
 
     def __init__(self, buffer: Buffer, demand: Demand, pressure: float, fewest: int) -> None:
         super().__init__(buffer, demand, pressure)
-        self._index = Index(buffer, demand, self._scratch, self._offer, fewest)
+        self._index = Index(buffer, demand, self._scratch, self._offer, fewest, self._scan)
 
     def rehearse(self) -> None:
         """Do so for both ways of finding records."""

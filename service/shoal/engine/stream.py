@@ -100,7 +100,8 @@ class Partitioner:
     -----
     Guarantees: each record is in exactly one cluster, or suppressed, or held; a cluster has at least k distinct
     subjects, none with more than ``max_share`` of its records; a record leaves at the latest with the first arrival
-    that is delta or more positions after it, and is suppressed only if fewer than k subjects are held then.
+    that is delta or more positions after it, and is suppressed only if fewer than k subjects are held then (at the
+    end also if fewer than ``min_population`` are, and with ``dominance`` if somebody would stand out).
     Decisions do not depend on how the stream is cut into blocks. All this is checked before a decision is returned.
     Cost: O(delta d) memory; time as told by the rule.
     Source: paper *steered*, Algorithms 2 and 3 and Note 1 (doi:10.1109/ICDMW.2017.141). The end of the stream, which
@@ -214,9 +215,11 @@ class Partitioner:
     def flush(self) -> Decisions:
         """Decide on all held records, as at the end of the stream; more may be pushed afterwards.
 
-        While 2k distinct subjects are held the oldest record expires as usual. Fewer leave as one cluster around the
-        oldest (what the cap on shares hands back is decided on in turn); fewer than k are suppressed, oldest first.
-        All are, if there are fewer than ``min_population`` when it is called.
+        All that is held leaves in the clusters of a partition: MDAV, then descent, merged until each fits. Under rule
+        ``nearest``, and where not even all together fit: while 2k distinct subjects are held the oldest record expires
+        as usual; fewer leave as one cluster around the oldest (what the cap on shares hands back is decided on in
+        turn). Fewer than k are suppressed, oldest first; all are, if there are fewer than ``min_population`` when it
+        is called.
 
         Raises
         ------
@@ -294,7 +297,7 @@ class StreamAggregator:
     Notes
     -----
     Values are never rescaled: give attributes of comparable ranges, or weights. Guarantees, cost and source are those
-    of `Partitioner`, which this class feeds; memory also holds the values of delta records.
+    of `Partitioner`, which this class feeds; memory also holds the values of up to 2 (delta + a block) records.
 
     Examples
     --------
@@ -325,8 +328,8 @@ class StreamAggregator:
         self._weights = None if weights is None else np.asarray(weights, np.float64)
         self._partitioner: Partitioner | None = None
         self._names = Names(delta)
-        self._values = np.zeros((0, 0))
-        self._positions = np.zeros(0, np.int64)
+        self._delta = delta
+        self._values = np.zeros((1, 0))
 
     def push(
         self, values: ArrayLike, subjects: ArrayLike | None = None, confidential: ArrayLike | None = None
@@ -360,14 +363,13 @@ class StreamAggregator:
         decided = partitioner.push(matrix if self._weights is None else matrix * self._weights, codes)
         self._partitioner = partitioner
         self._names.keep(count)
-        self._values = np.concatenate((self._values.reshape(-1, width), matrix))
-        self._positions = np.concatenate((self._positions, np.arange(first, first + count)))
-        return self._released(decided, partitioner)
+        self._keep(matrix, first)
+        return self._released(decided)
 
     def flush(self) -> Released:
         """Let everything held leave, as at the end of the stream; see `Partitioner.flush`."""
         partitioner = self._partitioner or self._make(1)
-        return self._released(partitioner.flush(), partitioner)
+        return self._released(partitioner.flush())
 
     def _matrix(self, values: ArrayLike) -> Float64Matrix:
         given = as_array(values, "values")
@@ -377,9 +379,17 @@ class StreamAggregator:
             raise ParameterError(f"values: must have {len(self._weights)} columns, one per weight")
         return np.ascontiguousarray(given, np.float64)
 
-    def _released(self, decided: Decisions, partitioner: Partitioner) -> Released:
-        members = self._values[np.searchsorted(self._positions, decided.positions)]
-        held = partitioner.held_positions()
-        self._values = self._values[np.searchsorted(self._positions, held)]
-        self._positions = held
+    def _keep(self, matrix: Float64Matrix, first: int) -> None:
+        """Lay values down by their positions, the first of which is given; who is held is at most delta older."""
+        older, (count, width) = min(first, self._delta), matrix.shape
+        if older + count > len(self._values):
+            values = np.zeros((1 << (older + count).bit_length(), width))
+            if older:
+                held = np.arange(first - older, first)
+                values[held % len(values)] = self._values[held % len(self._values)]
+            self._values = values
+        self._values[np.arange(first, first + count) % len(self._values)] = matrix
+
+    def _released(self, decided: Decisions) -> Released:
+        members = self._values[decided.positions % len(self._values)]
         return Released(decided.positions, decided.offsets, exact_means(members, decided.offsets), decided.suppressed)

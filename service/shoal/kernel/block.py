@@ -70,6 +70,8 @@ def table_of(held: Held, scratch: Scratch, demand: Demand) -> Float64Matrix:
                 return rows[:0]
             rows[x, j] = value
     if demand.omega_p[0] > 0.0:
+        if not demand.omega_p[0] * float(held.positions[tail - 1] - held.positions[head]) <= LARGEST:
+            return rows[:0]
         for x in range(tail - head):
             rows[x, dimensions] = demand.omega_p[0] * float(held.positions[head + x] - held.positions[head])
     return rows

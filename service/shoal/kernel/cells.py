@@ -28,7 +28,7 @@ from shoal.kernel.held import EPOCH, HEAD, TAIL, Held
 from shoal.kernel.jit import njit, njit_in_place
 from shoal.kernel.static.tree import halve, put_children
 
-__all__ = ["BUILT", "LOOKED", "SPARED", "Cells", "build", "empty_cells", "enter_arrived", "find", "take_out"]
+__all__ = ["BUILT", "LOOKED", "NOBODY", "SPARED", "Cells", "build", "empty_cells", "enter_arrived", "find", "take_out"]
 
 WIDTH = 8
 """Records in a cell when it is built, at most."""

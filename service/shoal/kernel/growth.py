@@ -14,7 +14,7 @@ import numpy as np
 
 from shoal.kernel import held as records
 from shoal.kernel.arrays import BoolVector, Float64Matrix, Float64Vector, Int64Vector
-from shoal.kernel.expiry import Demand, Scratch, due, measure, measure_from
+from shoal.kernel.expiry import Demand, Scratch, advance, measure, measure_from
 from shoal.kernel.heaps import build, sink
 from shoal.kernel.held import HEAD, TAIL, Held, Outcome
 from shoal.kernel.jit import njit_in_place
@@ -57,14 +57,15 @@ def empty_offer(most: int, dimensions: int, k: int, pressure: float) -> Offer:
 
 
 @njit_in_place
-def expire_due(held: Held, scratch: Scratch, offer: Offer, outcome: Outcome, demand: Demand, arriving: int) -> None:
-    """Let the next ``arriving`` records of the block in, one by one, and decide on all that becomes due."""
-    for _ in range(arriving):
-        newest = records.arrive(held)
-        cause = due(held, scratch, demand, newest)
-        while cause != records.NOT_DUE:
-            expire(held, scratch, offer, outcome, demand, newest, cause)
-            cause = due(held, scratch, demand, newest)
+def expire_due(
+    held: Held, scratch: Scratch, offer: Offer, outcome: Outcome, demand: Demand, steps: Int64Vector
+) -> None:
+    """Let records of the block in, one by one, and decide on all that becomes due; ``steps`` as for rule nearest."""
+    while True:
+        cause = advance(held, scratch, demand, steps)
+        if cause == records.NOT_DUE:
+            return
+        expire(held, scratch, offer, outcome, demand, steps[1], cause)
 
 
 @njit_in_place

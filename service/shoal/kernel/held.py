@@ -1,8 +1,8 @@
 """The held records as arrays, and the decisions as arrays: what every rule kernel reads and writes.
 
-Held records stand oldest first in ``[line[HEAD], line[TAIL])`` of every array, without gaps; a block that arrives
-is laid behind them, and the kernel moves ``TAIL`` over it record by record. Where an index finds them (`cells`), those
-who have left stay in their places as gaps, until `Buffer` moves all to the front.
+Held records stand oldest first in ``[line[HEAD], line[TAIL])`` of every array; a block that arrives is laid behind
+them, and the kernel moves ``TAIL`` over it record by record. There are no gaps, but where an index finds records
+(`cells`): there those who have left stay in their places as gaps, until `Buffer` moves all to the front.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from shoal.kernel import growth, nearest
 from shoal.kernel import held as records
 from shoal.kernel.arrays import Int64Vector
 from shoal.kernel.cells import BUILT, LOOKED, SPARED, Cells, enter_arrived, find, take_out
@@ -14,10 +13,12 @@ from shoal.kernel.membership import cap, hand_back, join
 from shoal.kernel.steering import follow
 from shoal.kernel.subjects import clear
 
-__all__ = ["DEARER", "DONE", "NOT_BUILT", "TOO_DEAR", "by_scan", "expire_due"]
+__all__ = ["DEARER", "DONE", "NOT_BUILT", "TOO_DEAR", "TOO_FEW", "expire_due"]
 
-DONE, NOT_BUILT, TOO_DEAR = range(3)
-"""How far `expire_due` came: the block is in; the cells are not those of who is held; they cost more than they save."""
+DONE, NOT_BUILT, TOO_DEAR, TOO_FEW = range(4)
+"""How far `expire_due` came: the block is in; the cells are not those of who is held; they cost more than they save;
+too few are held for them.
+"""
 
 DEARER = 8
 """What looking at one record through cells costs, in looks at one of many in a row."""
@@ -44,6 +45,8 @@ def expire_due(
         if cells.state[BUILT] != held.gaps[EPOCH]:
             return NOT_BUILT
         live = held.line[TAIL] - held.line[HEAD] - held.gaps[GAPS]
+        if live < looks + demand.k:  # with k more than may join there are enough for the next, whoever goes
+            return TOO_FEW
         if DEARER * cells.state[LOOKED] > cells.state[SPARED] + PATIENCE * looks * live:
             return TOO_DEAR
         enter_arrived(cells, held)
@@ -59,19 +62,6 @@ def expire_due(
 
 
 @njit_in_place
-def by_scan(held: Held, scratch: Scratch, offer: Offer, outcome: Outcome, demand: Demand, steps: Int64Vector) -> None:
-    """Do as `expire_due` by looking at everybody; there must be no gaps."""
-    while True:
-        cause = advance(held, scratch, demand, steps)
-        if cause == records.NOT_DUE:
-            return
-        if offer.records.size > 0:
-            growth.expire(held, scratch, offer, outcome, demand, steps[1], cause)
-        else:
-            nearest.expire(held, scratch, outcome, demand, steps[1], cause)
-
-
-@njit_in_place
 def _grown(
     held: Held,
     scratch: Scratch,
@@ -83,10 +73,8 @@ def _grown(
     cause: int,
     live: int,
 ) -> bool:
-    """Decide as `growth.expire` on one of ``live`` records; return False, undecided, where too few are held."""
+    """Decide as `growth.expire` on one of ``live`` records, more than may join; False, undecided, as `_nearest`."""
     head, omega_p, count = held.line[HEAD], demand.omega_p[0], offer.records.size
-    if live <= count or live < 2 * demand.k:  # that many leave enough people for the next, whoever goes
-        return False
     found, others = scratch.heap[:count], scratch.order[: demand.k - 1]
     find(cells, held, omega_p, head, scratch.reached[:count], found)
     for place in range(count):

@@ -48,7 +48,7 @@ def take_out(scratch: Scratch, place: int) -> None:
 
 @njit_in_place
 def hand_back(scratch: Scratch, size: int, max_share: float) -> int:
-    """Take what is above its share out of the cluster, and clear what `_grow` filled; return how many stay."""
+    """Take what is above its share out of the cluster, and clear what `join` filled; return how many stay."""
     left = cap(scratch, size, max_share)
     scratch.counts[: scratch.numbering.size[0]] = 0
     clear(scratch.numbering)

@@ -13,7 +13,7 @@ import numpy as np
 from shoal.kernel import held as records
 from shoal.kernel.arrays import Float64Matrix, Float64Vector, Int64Vector
 from shoal.kernel.dominance import dominating
-from shoal.kernel.expiry import Demand, Scratch, due, is_populated, measure
+from shoal.kernel.expiry import Demand, Scratch, advance, is_populated, measure
 from shoal.kernel.heaps import build, sink
 from shoal.kernel.held import HEAD, TAIL, Held, Outcome
 from shoal.kernel.jit import njit_in_place
@@ -28,14 +28,16 @@ PATIENCE = 4
 
 
 @njit_in_place
-def expire_due(held: Held, scratch: Scratch, outcome: Outcome, demand: Demand, arriving: int) -> None:
-    """Let the next ``arriving`` records of the block in, one by one, and decide on all that becomes due."""
-    for _ in range(arriving):
-        newest = records.arrive(held)
-        cause = due(held, scratch, demand, newest)
-        while cause != records.NOT_DUE:
-            expire(held, scratch, outcome, demand, newest, cause)
-            cause = due(held, scratch, demand, newest)
+def expire_due(held: Held, scratch: Scratch, outcome: Outcome, demand: Demand, steps: Int64Vector) -> None:
+    """Let records of the block in, one by one, and decide on all that becomes due.
+
+    ``steps`` (2,): how many are still to come in, and the newest position; both are kept up.
+    """
+    while True:
+        cause = advance(held, scratch, demand, steps)
+        if cause == records.NOT_DUE:
+            return
+        expire(held, scratch, outcome, demand, steps[1], cause)
 
 
 @njit_in_place
@@ -107,7 +109,7 @@ def release_grown(
 def _release_balanced(
     held: Held, scratch: Scratch, outcome: Outcome, demand: Demand, newest: int, cause: int, wanted: int
 ) -> None:
-    """Release the oldest record as `_release_grown` does, in a cluster in which nobody's contribution stands out.
+    """Release the oldest record as `release_grown` does, in a cluster in which nobody's contribution stands out.
 
     A subject that stands out is handed back, its farthest records first, and the next nearest records are taken for
     it. Where the expiring record itself stands out, more are taken until it does not. It is suppressed if that needs
