@@ -85,7 +85,8 @@ def target_part() -> Part:
     """Hold targets on every stream."""
     rows = {(name, target): held(seeds, target) for name, seeds in all_streams().items() for target in TARGETS}
     every = [one for row in rows.values() for one in row.values()]
-    worst, narrow = (max(one.settled for one in every if one.has_narrow is is_so) for is_so in (False, True))
+    worst = max(one.settled for one in every if not one.has_narrow)
+    narrow = max(one.settled for one in every if one.has_narrow)
     lines = [
         "## A target for the span",
         "",

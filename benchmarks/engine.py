@@ -99,8 +99,9 @@ def index_rows() -> list[Indexed]:
         scan, scanned = _filled(rule, values, k, delta, is_indexed=False)
         if not np.array_equal(decided, scanned):
             raise SystemExit("bench: an index changed a decision")
-        plain = _full_numpy(values[: delta + TIMED], k, delta) * through / delta if rule == "nearest" else 0.0
-        rows.append(Indexed(rule, delta, m, k, delta / through, scan / through, 1 / plain if plain else 0.0))
+        per_s = delta / through
+        of_numpy = per_s / _full_numpy(values[: delta + TIMED], k, delta) if rule == "nearest" else 0.0
+        rows.append(Indexed(rule, delta, m, k, per_s, scan / through, of_numpy))
     return rows
 
 

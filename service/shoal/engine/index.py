@@ -59,18 +59,21 @@ class Index:
     def decide(self, outcome: Outcome, staged: int) -> None:
         """Let a slice in, record by record, and decide on all that becomes due on the way."""
         steps, held, scratch, offer = np.array([staged, -1]), self._buffer.held, self._scratch, self._offer
+        cells, demand = self._cells, self._demand
         self._resting = max(0, self._resting - staged)
-        while (
-            how := indexed.expire_due(held, scratch, self._cells, offer, outcome, self._demand, steps)
-        ) != indexed.DONE:
-            if how != indexed.TOO_FEW and len(self._buffer) >= self._fewest:
-                if how == indexed.TOO_DEAR or not self._has_paid():
-                    self._resting = REST
-                if not self._resting:
-                    self._build()
-                    continue
-            self._look_at_all(outcome, steps)
-            return
+        while (how := indexed.expire_due(held, scratch, cells, offer, outcome, demand, steps)) != indexed.DONE:
+            if not self._may_pay(how):
+                self._look_at_all(outcome, steps)
+                return
+            self._build()
+
+    def _may_pay(self, how: int) -> bool:
+        """Whether to build cells anew; where they did not pay, not for a while."""
+        if how == indexed.TOO_FEW or len(self._buffer) < self._fewest:
+            return False
+        if how == indexed.TOO_DEAR or not self._has_paid():
+            self._resting = REST
+        return self._resting == 0
 
     def _has_paid(self) -> bool:
         """Whether the cells that were built last have spared more than they cost; none have cost nothing."""

@@ -95,7 +95,25 @@ class Nearest:
         nearest.expire_rest(self._buffer.held, self._scratch, outcome, self._demand, newest)
 
 
-class IndexedNearest(Nearest):
+class _Indexed(Nearest):
+    """What a rule does otherwise that finds records through an `Index`."""
+
+    _index: Index
+
+    def rehearse(self) -> None:
+        """Do so for both ways of finding records."""
+        super().rehearse()
+        self._index.rehearse()
+
+    def _decide(self, outcome: Outcome, staged: int) -> None:
+        self._index.decide(outcome, staged)
+
+    def _conclude(self, outcome: Outcome, newest: int) -> None:
+        self._buffer.move_to_front()
+        super()._conclude(outcome, newest)
+
+
+class IndexedNearest(_Indexed):
     """Rule nearest where many records may be held: finds the nearest through an `Index`.
 
     Parameters
@@ -114,18 +132,6 @@ class IndexedNearest(Nearest):
         super().__init__(buffer, demand)
         offer = growth.empty_offer(0, len(buffer.held.coordinates), demand.k, 0.0)
         self._index = Index(buffer, demand, self._scratch, offer, fewest, self._scan)
-
-    def rehearse(self) -> None:
-        """Do so for both ways of finding records."""
-        super().rehearse()
-        self._index.rehearse()
-
-    def _decide(self, outcome: Outcome, staged: int) -> None:
-        self._index.decide(outcome, staged)
-
-    def _conclude(self, outcome: Outcome, newest: int) -> None:
-        self._buffer.move_to_front()
-        super()._conclude(outcome, newest)
 
 
 class BlockRule(Nearest):
@@ -153,8 +159,8 @@ class BlockRule(Nearest):
         self._offer = growth.empty_offer(most, len(buffer.held.coordinates), demand.k, pressure)
         super().__init__(buffer, demand)
 
-    def _decide(self, outcome: Outcome, staged: int) -> None:
-        steps, refused = np.array([staged, -1]), NOT_DUE
+    def _scan(self, outcome: Outcome, steps: Int64Vector) -> None:
+        refused = NOT_DUE
         held, scratch, offer, demand = self._buffer.held, self._scratch, self._offer, self._demand
         while (cause := everybody.expire_due(held, scratch, offer, outcome, demand, steps, refused)) != NOT_DUE:
             refused = NOT_DUE if self._release_all(outcome, int(steps[1]), cause) else cause
@@ -209,14 +215,11 @@ class Growth(BlockRule):
     Cost per cluster: O(k held d); greedy, to which everybody is offered, O(held log held) more.
     """
 
-    def _decide(self, outcome: Outcome, staged: int) -> None:
-        self._scan(outcome, np.array([staged, -1]))
-
     def _scan(self, outcome: Outcome, steps: Int64Vector) -> None:
         growth.expire_due(self._buffer.held, self._scratch, self._offer, outcome, self._demand, steps)
 
 
-class IndexedGrowth(Growth):
+class IndexedGrowth(_Indexed, Growth):
     """Rule awo where many records may be held: finds who may join, and what leaving them costs, through an `Index`.
 
     Parameters
@@ -234,18 +237,6 @@ class IndexedGrowth(Growth):
     def __init__(self, buffer: Buffer, demand: Demand, pressure: float, fewest: int) -> None:
         super().__init__(buffer, demand, pressure)
         self._index = Index(buffer, demand, self._scratch, self._offer, fewest, self._scan)
-
-    def rehearse(self) -> None:
-        """Do so for both ways of finding records."""
-        super().rehearse()
-        self._index.rehearse()
-
-    def _decide(self, outcome: Outcome, staged: int) -> None:
-        self._index.decide(outcome, staged)
-
-    def _conclude(self, outcome: Outcome, newest: int) -> None:
-        self._buffer.move_to_front()
-        super()._conclude(outcome, newest)
 
 
 def rule_faults(name: object, *, has_dominance: bool = False) -> list[str]:

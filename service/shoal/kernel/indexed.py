@@ -9,9 +9,8 @@ from shoal.kernel.expiry import Demand, Scratch, advance
 from shoal.kernel.growth import Offer, grow, price, put, write_row
 from shoal.kernel.held import EPOCH, GAPS, HEAD, TAIL, Held, Outcome
 from shoal.kernel.jit import njit_in_place
-from shoal.kernel.membership import cap, hand_back, join
+from shoal.kernel.membership import hand_back, join
 from shoal.kernel.steering import follow
-from shoal.kernel.subjects import clear
 
 __all__ = ["DEARER", "DONE", "NOT_BUILT", "TOO_DEAR", "TOO_FEW", "expire_due"]
 
@@ -104,22 +103,19 @@ def _leave(held: Held, scratch: Scratch, cells: Cells, outcome: Outcome, size: i
 def _nearest(
     held: Held, scratch: Scratch, cells: Cells, outcome: Outcome, demand: Demand, newest: int, cause: int, live: int
 ) -> bool:
-    """Decide as `nearest.expire` on one of ``live`` records; return False, undecided, where too many must be found."""
+    """Decide as `nearest.expire` on one of ``live`` records, k or more; False, undecided, if too many must be found."""
     head, wanted = held.line[HEAD], demand.k - 1
     subjects = held.subjects[head : held.line[TAIL]]
-    while live > wanted:
+    while True:
         found = scratch.heap[:wanted]
         find(cells, held, demand.omega_p[0], head, scratch.reached[:wanted], found)
         for i in range(wanted):
             found[i] -= head
         size, present = _gather(subjects, found, scratch, demand.k)
+        hand_back(scratch, size, demand.max_share if present == demand.k else 1.0)
         if present == demand.k:
-            if size > demand.k:
-                cap(scratch, size, demand.max_share)
-            _forget_subjects(scratch)
             _leave(held, scratch, cells, outcome, size, newest, cause)
             return True
-        _forget_subjects(scratch)
         if wanted == live - 1:
             break
         wanted = min(FURTHER * wanted, live - 1)
@@ -140,12 +136,6 @@ def _gather(subjects: Int64Vector, found: Int64Vector, scratch: Scratch, k: int)
         present += join(scratch, subjects, record, size)
         size += 1
     return size, present
-
-
-@njit_in_place
-def _forget_subjects(scratch: Scratch) -> None:
-    scratch.counts[: scratch.numbering.size[0]] = 0
-    clear(scratch.numbering)
 
 
 @njit_in_place
