@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -39,6 +40,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             marker = MARKERS.get(folder, folder)
             if item.path.is_relative_to(ROOT / "tests") and marker in known:
                 item.add_marker(marker)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Whoever leaves a client or a process open is told so: else the test that runs when it is collected would fail."""
+    if {"integration", "faults"} & {mark.name for mark in item.iter_markers()}:
+        gc.collect()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -164,13 +164,22 @@ async def is_shown(bootstrap: str, topic: str) -> bool:
 
 async def end_offsets(bootstrap: str, topic: str, isolation: Isolation = "read_committed") -> dict[int, int]:
     """Where each partition ends for such a reader: last stable offset or high watermark."""
-    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, isolation_level=isolation)
-    await consumer.start()
-    try:
+    async with _reading(bootstrap, isolation) as consumer:
         found = await consumer.end_offsets(await _partitions(consumer, topic))
-    finally:
-        await consumer.stop()
     return {one.partition: offset for one, offset in found.items()}
+
+
+@asynccontextmanager
+async def _reading(bootstrap: str, isolation: Isolation) -> AsyncIterator[Any]:
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=bootstrap, isolation_level=isolation, auto_offset_reset="earliest", fetch_max_wait_ms=50
+    )
+    try:
+        await consumer.start()
+        yield consumer
+    finally:
+        # Also where its start was cut off: what is left open fails whichever test runs when it is collected.
+        await consumer.stop()
 
 
 async def read_all(bootstrap: str, topic: str, isolation: Isolation = "read_committed") -> list[Message]:
@@ -178,11 +187,7 @@ async def read_all(bootstrap: str, topic: str, isolation: Isolation = "read_comm
 
     What somebody else committed just now may show up a moment later: `read_until` waits for it.
     """
-    consumer = AIOKafkaConsumer(
-        bootstrap_servers=bootstrap, isolation_level=isolation, auto_offset_reset="earliest", fetch_max_wait_ms=50
-    )
-    await consumer.start()
-    try:
+    async with _reading(bootstrap, isolation) as consumer:
         assigned = await _partitions(consumer, topic)
         consumer.assign(assigned)
         ends = await consumer.end_offsets(assigned)
@@ -194,8 +199,6 @@ async def read_all(bootstrap: str, topic: str, isolation: Isolation = "read_comm
                     for m in messages
                     if m.offset < ends[one]
                 ]
-    finally:
-        await consumer.stop()
     return sorted(found, key=lambda message: message[:2])
 
 

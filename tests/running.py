@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -217,11 +218,10 @@ class Run:
             await asyncio.wait_for(asyncio.shield(self.task), 12)
         settings = self.service.settings
         with contextlib.suppress(TimeoutError, KafkaError):
-            async with asyncio.timeout(2):
-                for topic in filter(None, (getattr(settings, name) for name in SIDE)):
-                    await wait_until(
-                        partial(is_shown, str(settings.bootstrap_servers), topic), what="the last transaction"
-                    )
+            deadline = time.monotonic() + 2
+            for topic in filter(None, (getattr(settings, name) for name in SIDE)):
+                shown = partial(is_shown, str(settings.bootstrap_servers), topic)
+                await wait_until(shown, deadline - time.monotonic(), "the last transaction")
 
     async def ended(self, timeout_s: float = 30) -> None:
         """Wait until it ends by itself, and raise what it ended with."""

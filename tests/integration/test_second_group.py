@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import struct
 import time
 from collections import Counter
 from pathlib import Path
@@ -11,7 +13,11 @@ import pytest
 from kafka_broker import produce, wait_until
 from running import EARLIEST, Run, Stage
 from shoal.errors import InputError
+from shoal.flow import Cluster
 from shoal.kafka import Start
+from shoal.kafka.checks import Layout
+from shoal.kafka.publisher import Outbox, Publisher
+from shoal.policy import Policy
 
 pytestmark = pytest.mark.integration
 
@@ -62,6 +68,49 @@ async def test_a_second_writer_is_noticed_before_the_next_commit(bootstrap: str,
         with pytest.raises(InputError, match="somebody else"):
             await run.ended()
     assert len(await stage.read()) == published
+
+
+async def test_a_mark_that_the_coordinator_writes_twice_is_nobodys_record(bootstrap: str, tmp_path: Path) -> None:
+    """As one does that takes over in the middle of a commit: the offset after the mark is not the next one then."""
+    stage = await Stage.create(bootstrap, tmp_path)
+    layout, output = Layout(dict.fromkeys(stage.topics.values(), 1)), stage.topics["output"]
+    publisher = Publisher(Policy.load(stage.policy_file()), stage.settings(), 0, layout)
+    clusters = [Cluster(0, [0, 1], [b"one", b"two"], ("9",), 2)]
+    await publisher.open()
+    try:
+        await publisher.publish(Outbox(clusters), 2, "", 1_000)
+        await write_mark(bootstrap, publisher, output)
+        await publisher.publish(Outbox(clusters), 4, "", 1_000)
+        assert [message.offset for message in await stage.read()] == [0, 1, 4, 5]
+        await write_mark(bootstrap, publisher, output)
+        await produce(bootstrap, output, [b"three"], partitions=0)
+        with pytest.raises(InputError, match="somebody else"):
+            await publisher.publish(Outbox(clusters), 6, "", 1_000)
+    finally:
+        await publisher.close()
+    assert [message.offset for message in await stage.read()] == [0, 1, 4, 5, 8]
+
+
+async def write_mark(bootstrap: str, publisher: Publisher, topic: str) -> None:
+    """Have the broker end the last transaction of a producer once more, in the topic's only partition.
+
+    The request is WriteTxnMarkers of KIP-98 in its version 1: brokers send it to each other, clients do not know it.
+    """
+    who, name = publisher._producer._txn_manager, topic.encode()
+    a_list_of_one, no_tags, is_commit, coordinator_epoch = 2, 0, True, 0
+    place = struct.pack(f">BB{len(name)}sBiB", a_list_of_one, len(name) + 1, name, a_list_of_one, 0, no_tags)
+    mark = struct.pack(">Bqh?", a_list_of_one, who.producer_id, who.producer_epoch, is_commit)
+    request = struct.pack(">hhihB", 27, 1, 0, -1, no_tags) + mark + place + struct.pack(">iBB", coordinator_epoch, 0, 0)
+    host, port = bootstrap.rsplit(":", 1)
+    reader, writer = await asyncio.open_connection(host, int(port))
+    try:
+        writer.write(struct.pack(">i", len(request)) + request)
+        answer = await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
+    finally:
+        writer.close()
+        await writer.wait_closed()
+    (error,) = struct.unpack(">h", answer[-6:-4])
+    assert error == 0
 
 
 async def test_after_a_skip_a_restart_does_not_mind_that_a_clock_was_ahead(bootstrap: str, tmp_path: Path) -> None:

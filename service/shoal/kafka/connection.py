@@ -19,7 +19,9 @@ from aiokafka.helpers import create_ssl_context
 from shoal.errors import BrokerError, BrokerUnavailableError, ConfigError, FencedError
 from shoal.policy import KafkaSection
 
-__all__ = ["CLIENT_ERRORS", "admin", "broker_error", "consumer", "producer", "stop"]
+__all__ = ["CLIENT_ERRORS", "admin", "broker_error", "consumer", "producer", "reading", "stop"]
+
+CLOSE_S = 2.0
 
 CLIENT_ERRORS = (kafka_errors.KafkaError, OSError, asyncio.TimeoutError)
 
@@ -95,6 +97,17 @@ def consumer(settings: KafkaSection, **options: Any) -> AIOKafkaConsumer:  # noq
         **_security(settings),
         **{"isolation_level": "read_committed", "enable_auto_commit": False, "auto_offset_reset": "none"} | options,
     )
+
+
+@asynccontextmanager
+async def reading(settings: KafkaSection, **options: Any) -> AsyncIterator[AIOKafkaConsumer]:  # noqa: ANN401 - as above
+    """Open a `consumer` for the length of the context; it is closed as well where its very start is cut off."""
+    reader = consumer(settings, **options)
+    try:
+        await reader.start()
+        yield reader
+    finally:
+        await stop(reader, CLOSE_S)
 
 
 def producer(settings: KafkaSection, transactional_id: str, batch_bytes: int) -> AIOKafkaProducer:

@@ -1,7 +1,8 @@
-"""Whether nothing is missing between two records that somebody else brought: a reader of our own tells.
+"""Whether anything stands between two records: a reader of our own tells.
 
 Offsets have holes (marks of transactions, aborted records, compaction), so a gap alone says nothing. Taking a lost
-record for a hole would resolve it: it would never be released, in silence.
+record of the input for a hole would resolve it: it would never be released, in silence. Taking a hole in the output
+for a record would accuse somebody who is not there.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ import numpy as np
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from shoal.errors import BrokerUnavailableError
+from shoal.kafka.connection import reading
 from shoal.kernel.arrays import Int64Vector
+from shoal.policy import KafkaSection
 
-__all__ = ["Continuity"]
+__all__ = ["Continuity", "first_record"]
 
 READ_S = 5.0
 READ_RECORDS = 5_000
@@ -24,7 +27,7 @@ READ_RECORDS = 5_000
 
 @dataclass(slots=True)
 class _Stretch:
-    """All offsets from ``begin`` to before ``end`` that a reader of committed data sees."""
+    """All offsets from ``begin`` to before ``end`` that the reader sees."""
 
     begin: int
     end: int
@@ -38,7 +41,7 @@ class Continuity:
     Parameters
     ----------
     reader : AIOKafkaConsumer
-        Started, of committed data, without a group; nobody else reads with it.
+        Started, without a group; nobody else reads with it. What it takes for a record is what it is told to.
     """
 
     reader: AIOKafkaConsumer
@@ -76,3 +79,15 @@ class Continuity:
             if time.monotonic() > deadline:
                 raise BrokerUnavailableError(f"{place.topic}-{place.partition}: cannot be read to its end for now")
         return np.empty(0, np.int64)
+
+
+async def first_record(settings: KafkaSection, place: TopicPartition, offset: int) -> int | None:
+    """Offset of the first record at ``offset`` or after it, whether it is committed or not; None: there is none.
+
+    Raises
+    ------
+    BrokerUnavailableError, aiokafka.errors.KafkaError
+        The log cannot be read now.
+    """
+    async with reading(settings, isolation_level="read_uncommitted") as reader:
+        return await Continuity(reader).first(place, offset)

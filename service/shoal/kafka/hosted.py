@@ -20,7 +20,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from shoal.errors import BrokerUnavailableError, ShoalError
 from shoal.flow import BLOCK_RECORDS
 from shoal.kafka.checks import check_start
-from shoal.kafka.connection import admin, consumer, stop
+from shoal.kafka.connection import admin, consumer, reading, stop
 from shoal.kafka.continuity import Continuity
 from shoal.kafka.endings import end_of, ours
 from shoal.kafka.fates import Message
@@ -208,12 +208,8 @@ class Hosted:
 
     async def _ends_of_all(self) -> dict[TopicPartition, int]:
         """Where the logs end for a reader that takes what is not committed, too."""
-        reader = consumer(self._plan.settings, isolation_level="read_uncommitted")
-        try:
-            await reader.start()
+        async with reading(self._plan.settings, isolation_level="read_uncommitted") as reader:
             return dict(await reader.end_offsets(self._places)) if self._places else {}
-        finally:
-            await stop(reader, LEAVE_S)
 
     def _begun(self, place: TopicPartition, lane: Lane) -> None:
         self._seen_s[place] = time.monotonic()
@@ -235,17 +231,19 @@ class Hosted:
 
     async def _watch_ends(self, reader: AIOKafkaConsumer) -> None:
         """See where the logs end, also while a customer keeps those waiting who are fed."""
+        places = list(self._lanes)
 
         async def look() -> None:
             asked = time.monotonic()
             try:
-                self._ends = dict(await reader.end_offsets(list(self._lanes)))
+                self._ends = dict(await reader.end_offsets(places))
             except kafka_errors.UnknownTopicOrPartitionError:
                 self._contact.lost()
                 raise BrokerUnavailableError("the broker cannot be reached") from None
             self._looked_s = asked
 
-        await _until_first(self._contact.probe(look, LOOK_S), self._ended())
+        if places:
+            await _until_first(self._contact.probe(look, LOOK_S), self._ended())
 
     # ------------------------------------------------------------------ one turn of the loop
 

@@ -21,7 +21,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.structs import OffsetAndMetadata
 
 from shoal.errors import BrokerUnavailableError, InputError
-from shoal.kafka.connection import consumer, stop
+from shoal.kafka.connection import reading
 from shoal.kafka.metadata import Commit
 from shoal.kafka.progress import AnotherLogError, Snapshot
 from shoal.kafka.publisher import Outbox, Publisher
@@ -43,7 +43,6 @@ MANY_ANSWERS = 20
 SILENCE_S = 5.0
 LATE_S = 1.0
 READ_S = 10.0
-CLOSE_S = 2.0
 POLL_RECORDS = 500
 APPEND_TIME = 1
 """Type of a timestamp that the broker gave (``message.timestamp.type=LogAppendTime``)."""
@@ -303,12 +302,8 @@ async def check_settled(settings: KafkaSection, place: TopicPartition) -> None:
     """
     ends = []
     for isolation in ("read_uncommitted", "read_committed"):
-        reader = consumer(settings, isolation_level=isolation)
-        await reader.start()
-        try:
+        async with reading(settings, isolation_level=isolation) as reader:
             ends.append((await reader.end_offsets([place]))[place])
-        finally:
-            await stop(reader, CLOSE_S)
     if ends[0] > ends[1]:
         raise BrokerUnavailableError(
             f"{place.topic}-{place.partition}: an open transaction hides what stands behind offset {ends[1]}; waiting "
@@ -336,9 +331,7 @@ async def visible(
     Aborted data and control records are no records: a worker killed inside its very first transaction may
     start again.
     """
-    reader = consumer(settings)
-    await reader.start()
-    try:
+    async with reading(settings) as reader:
         reader.assign([place])
         low = (await reader.beginning_offsets([place]))[place]
         high = (await reader.end_offsets([place]))[place]
@@ -355,5 +348,3 @@ async def visible(
                 deadline = time.monotonic() + READ_S
             if time.monotonic() > deadline:
                 raise BrokerUnavailableError(f"{place.topic}-{place.partition}: cannot be read to its end for now")
-    finally:
-        await stop(reader, CLOSE_S)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -114,20 +115,60 @@ def clusters() -> list[Cluster]:
     ]
 
 
-async def test_whoever_else_writes_to_the_output_ends_the_work_before_the_commit(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    producer = Producer()
+@dataclass
+class Log:
+    """What a reader finds in the output from an offset on, and what it was asked for."""
+
+    found: int | Exception | None
+    asked: list[tuple[TopicPartition, int]] = field(default_factory=list)
+
+    async def first_record(self, _: KafkaSection, place: TopicPartition, offset: int) -> int | None:
+        self.asked.append((place, offset))
+        if isinstance(self.found, Exception):
+            raise self.found
+        return self.found
+
+
+async def with_a_gap(monkeypatch: pytest.MonkeyPatch, producer: Producer, log: Log) -> Publisher:
+    """A publisher that has committed, 4 records and their mark, before something else took the next offset."""
+    monkeypatch.setattr(publisher, "first_record", log.first_record)
     ours = made(monkeypatch, producer)
     for number in range(3):
         await ours.publish(Outbox(clusters()), number, "meta", 1_234_567)
     await ours.publish(Outbox(), 4, "meta", 1_234_567)
+    assert log.asked == []
     producer.ends["out"] += 1
+    return ours
+
+
+@pytest.mark.parametrize("found", [15, None])
+async def test_whoever_else_writes_to_the_output_ends_the_work_before_the_commit(
+    monkeypatch: pytest.MonkeyPatch, found: int | None
+) -> None:
+    producer = Producer()
+    ours = await with_a_gap(monkeypatch, producer, Log(found))
     with pytest.raises(InputError, match=r"out-5.*somebody else"):
         await ours.publish(Outbox(clusters()), 5, "meta", 1_234_567)
     assert [call[0] for call in producer.calls].count("commit") == 4
     with pytest.raises(BrokerUnavailableError):
         await ours.publish(Outbox(), 6, "meta", 1_234_567)
+
+
+async def test_a_mark_that_is_written_twice_accuses_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    producer, log = Producer(), Log(17)
+    ours = await with_a_gap(monkeypatch, producer, log)
+    for number in (5, 6):
+        await ours.publish(Outbox(clusters()), number, "meta", 1_234_567)
+    assert [call[0] for call in producer.calls].count("commit") == 6
+    assert log.asked == [(TopicPartition("out", 5), 15)]
+
+
+async def test_where_nobody_can_say_what_stands_in_a_gap_nothing_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    producer = Producer()
+    ours = await with_a_gap(monkeypatch, producer, Log(kafka_errors.RequestTimedOutError()))
+    with pytest.raises(BrokerUnavailableError):
+        await ours.publish(Outbox(clusters()), 5, "meta", 1_234_567)
+    assert [call[0] for call in producer.calls].count("commit") == 4
 
 
 async def test_what_must_be_so_before_the_first_clusters_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
