@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import struct
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
 from kafka_broker import produce, wait_until
 from running import EARLIEST, Run, Stage
-from shoal.errors import InputError
+from shoal.errors import FencedError, InputError
 from shoal.flow import Cluster
 from shoal.kafka import Start
 from shoal.kafka.checks import Layout
 from shoal.kafka.publisher import Outbox, Publisher
+from shoal.kafka.start import check_unpublished
 from shoal.policy import Policy
 
 pytestmark = pytest.mark.integration
@@ -89,6 +92,25 @@ async def test_a_mark_that_the_coordinator_writes_twice_is_nobodys_record(bootst
     finally:
         await publisher.close()
     assert [message.offset for message in await stage.read()] == [0, 1, 4, 5, 8]
+
+
+async def test_whoever_was_relieved_before_its_first_clusters_is_told_so_and_refuses_nothing(
+    bootstrap: str, tmp_path: Path
+) -> None:
+    stage = await Stage.create(bootstrap, tmp_path)
+    layout, clusters = Layout(dict.fromkeys(stage.topics.values(), 1)), [Cluster(0, [0, 1], [b"1", b"2"], ("9",), 2)]
+    policy, settings = Policy.load(stage.policy_file()), stage.settings()
+    async with asyncio.timeout(60), contextlib.AsyncExitStack() as opened:
+        publishers = [Publisher(policy, settings, 0, layout) for _ in range(2)]
+        for one in publishers:
+            opened.push_async_callback(one.close)
+            await one.open()
+            one.check_before_first(partial(check_unpublished, one, settings, 0))
+        relieved, present = publishers
+        await present.publish(Outbox(clusters), 2, "", 1_000)
+        with pytest.raises(FencedError):
+            await relieved.publish(Outbox(clusters), 2, "", 1_000)
+    assert len(await stage.read()) == 2
 
 
 async def write_mark(bootstrap: str, publisher: Publisher, topic: str) -> None:

@@ -62,6 +62,8 @@ async def test_the_app_tells_and_does_what_the_stage_expects(app: faust.App, boo
         host = Host(stream)
         hosts.append(host)
         host.listen(take, lambda _: note("revoked"), settle, lambda _: note("ending"))
+        # As a stage does: before anything is assigned, or what was fetched until then may come.
+        assert not await host.read_committed()
         async for partition, message in host.messages():
             brought.append((partition, message))
 

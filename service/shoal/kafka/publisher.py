@@ -132,9 +132,8 @@ class Publisher:
         self._is_spent = False
 
     async def _transact(self, outbox: Outbox, offset: OffsetAndMetadata, timestamp: int) -> None:
-        if self._check_first is not None and (outbox.clusters or outbox.rows):
-            await self._check_first()
-            self._check_first = None
+        if outbox.clusters or outbox.rows:
+            await self._check_beginning(offset)
         await self._producer.begin_transaction()
         messages = list(self._messages(outbox))
         # Together, so that the broker is asked once for all topics.
@@ -146,6 +145,20 @@ class Publisher:
                 self._next_offset = first + len(values) + 1
         await self._producer.send_offsets_to_transaction({self._source: offset}, self._settings.group)
         await self._producer.commit_transaction()
+
+    async def _check_beginning(self, offset: OffsetAndMetadata) -> None:
+        if self._check_first is None:
+            return
+        try:
+            await self._check_first()
+        except InputError:
+            # What was found may be of this group: of a member that took the partition over, before it published, while
+            # this one knew nothing of it. That is no reason to refuse, and the broker tells it to whoever asks.
+            await self._producer.begin_transaction()
+            await self._producer.send_offsets_to_transaction({self._source: offset}, self._settings.group)
+            await self._producer.abort_transaction()
+            raise
+        self._check_first = None
 
     async def _check_alone(self, first: int) -> None:
         """A second group over the same topics would publish every record a second time: it shows in the offsets.

@@ -84,6 +84,9 @@ class Producer:
         self._call("commit")
         self.ends = {topic: end + 1 for topic, end in self.ends.items()}
 
+    async def abort_transaction(self) -> None:
+        self._call("abort")
+
     async def stop(self) -> None:
         self._call("stop")
 
@@ -185,6 +188,24 @@ async def test_what_must_be_so_before_the_first_clusters_is_looked_at_once(monke
     for _ in range(2):
         await ours.publish(Outbox(clusters()), 5, "meta", 1_234_567)
     assert asked == [before]
+
+
+@pytest.mark.parametrize("is_fenced", [False, True])
+async def test_what_speaks_against_the_first_clusters_may_be_of_whoever_took_over(
+    monkeypatch: pytest.MonkeyPatch, *, is_fenced: bool
+) -> None:
+    async def check() -> None:
+        raise InputError("holds records already")
+
+    producer = Producer("offsets" if is_fenced else "", kafka_errors.ProducerFenced())
+    ours = made(monkeypatch, producer)
+    ours.check_before_first(check)
+    with pytest.raises(FencedError if is_fenced else InputError):
+        await ours.publish(Outbox(clusters()), 5, "meta", 1_234_567)
+    # Nothing was sent, nothing is left open.
+    assert [call[0] for call in producer.calls] == ["begin", "offsets"] + ["abort"] * (not is_fenced)
+    with pytest.raises(BrokerUnavailableError):
+        await ours.publish(Outbox(), 6, "meta", 1_234_567)
 
 
 async def test_one_transaction_carries_everything_in_this_order(monkeypatch: pytest.MonkeyPatch) -> None:
