@@ -87,14 +87,15 @@ def _improve(grouping: Grouping, neighbours: Int32Matrix, i: int, agenda: Agenda
     """Do the best relocation or swap of a record, if there is one that pays; return whether there was."""
     own = grouping.labels[i]
     best, partner, target = -worthwhile, NOBODY, NOBODY
-    gain = gain_of_leaving(grouping, i) if grouping.sizes[own] > grouping.state[SMALLEST] else -np.inf
+    may_leave = grouping.sizes[own] > grouping.state[SMALLEST]
+    gain = gain_of_leaving(grouping, i) if may_leave else 0.0
     agenda.stamps[own] = i
     for neighbour in neighbours[i]:
         cluster = grouping.labels[neighbour]
         if agenda.stamps[cluster] == i:
             continue
         agenda.stamps[cluster] = i
-        if grouping.sizes[cluster] < grouping.state[MOST]:
+        if may_leave and grouping.sizes[cluster] < grouping.state[MOST]:
             change = cost_to_join(grouping, i, cluster) - gain
             if change < best and may_relocate(grouping, i, cluster):
                 best, partner, target = change, NOBODY, cluster
