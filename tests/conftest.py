@@ -42,10 +42,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(marker)
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """Whoever leaves a client or a process open is told so: else the test that runs when it is collected would fail."""
-    if {"integration", "faults"} & {mark.name for mark in item.iter_markers()}:
+@pytest.fixture(autouse=True)
+def _nothing_is_left_open(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Whoever leaves a client or a process open fails by it: else the test that runs when it is collected would."""
+    yield
+    if "bootstrap" in request.fixturenames or {"integration", "faults"} & {
+        one.name for one in request.node.iter_markers()
+    }:
         gc.collect()
 
 

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from kafka_broker import produce, wait_until
+from kafka_broker import produce, read_until, wait_until
 from running import EARLIEST, Run, Stage
 from shoal.errors import FencedError, InputError
 from shoal.flow import Cluster
@@ -84,7 +84,8 @@ async def test_a_mark_that_the_coordinator_writes_twice_is_nobodys_record(bootst
         await publisher.publish(Outbox(clusters), 2, "", 1_000)
         await write_mark(bootstrap, publisher, output)
         await publisher.publish(Outbox(clusters), 4, "", 1_000)
-        assert [message.offset for message in await stage.read()] == [0, 1, 4, 5]
+        shown = await read_until(bootstrap, output, 4)
+        assert [message.offset for message in shown] == [0, 1, 4, 5]
         await write_mark(bootstrap, publisher, output)
         await produce(bootstrap, output, [b"three"], partitions=0)
         with pytest.raises(InputError, match="somebody else"):
@@ -108,6 +109,7 @@ async def test_whoever_was_relieved_before_its_first_clusters_is_told_so_and_ref
             one.check_before_first(partial(check_unpublished, one, settings, 0))
         relieved, present = publishers
         await present.publish(Outbox(clusters), 2, "", 1_000)
+        await read_until(bootstrap, stage.topics["output"], 2)
         with pytest.raises(FencedError):
             await relieved.publish(Outbox(clusters), 2, "", 1_000)
     assert len(await stage.read()) == 2
@@ -116,7 +118,8 @@ async def test_whoever_was_relieved_before_its_first_clusters_is_told_so_and_ref
 async def write_mark(bootstrap: str, publisher: Publisher, topic: str) -> None:
     """Have the broker end the last transaction of a producer once more, in the topic's only partition.
 
-    The request is WriteTxnMarkers of KIP-98 in its version 1: brokers send it to each other, clients do not know it.
+    The request is WriteTxnMarkers of KIP-98 in its version 1: brokers send it to each other, clients do not know it. A
+    broker whose coordinator was replaced would ask for another epoch.
     """
     who, name = publisher._producer._txn_manager, topic.encode()
     a_list_of_one, no_tags, is_commit, coordinator_epoch = 2, 0, True, 0

@@ -41,7 +41,7 @@ class Continuity:
     Parameters
     ----------
     reader : AIOKafkaConsumer
-        Started, without a group; nobody else reads with it. What it takes for a record is what it is told to.
+        Started, without a group; nobody else reads with it. Its isolation level decides what is a record.
     """
 
     reader: AIOKafkaConsumer

@@ -231,7 +231,7 @@ class Hosted:
 
     async def _watch_ends(self, reader: AIOKafkaConsumer) -> None:
         """See where the logs end, also while a customer keeps those waiting who are fed."""
-        places = list(self._lanes)
+        places = list(self._lanes)  # they stay what they are for as long as this serves
 
         async def look() -> None:
             asked = time.monotonic()

@@ -10,7 +10,7 @@ import msgspec
 from aiokafka import TopicPartition
 from aiokafka.structs import OffsetAndMetadata
 
-from shoal.errors import BrokerUnavailableError, InputError
+from shoal.errors import BrokerUnavailableError, FencedError, InputError
 from shoal.flow import Cluster
 from shoal.kafka.checks import Layout
 from shoal.kafka.connection import CLIENT_ERRORS, broker_error, producer, stop
@@ -20,6 +20,7 @@ from shoal.policy import KafkaSection, Policy
 __all__ = ["Outbox", "Publisher", "Reference"]
 
 CLOSE_S = 1.5
+ASK_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ class Publisher:
         self._producer = producer(settings, transactional_id(settings, partition), layout.batch_bytes)
         self._is_spent = False
         self._next_offset: int | None = None
-        """Where the output ends, if nobody else writes to it."""
+        """What follows our last transaction: the next record there is ours, unless somebody else writes to it."""
         self._check_first: Callable[[], Awaitable[None]] | None = None
 
     def check_before_first(self, check: Callable[[], Awaitable[None]]) -> None:
@@ -118,6 +119,10 @@ class Publisher:
             The transaction is not committed, or nobody knows: read the progress again.
         InputError
             Somebody else publishes to the output. Not committed.
+
+        Notes
+        -----
+        Lasts as long as a transaction may, and two seconds more where a reader has to be closed.
         """
         timestamp = at_ms // self._settings.commit_interval_ms * self._settings.commit_interval_ms
         if self._is_spent:
@@ -137,12 +142,10 @@ class Publisher:
         await self._producer.begin_transaction()
         messages = list(self._messages(outbox))
         # Together, so that the broker is asked once for all topics.
-        firsts = await asyncio.gather(*(self._send(topic, values, timestamp) for topic, values in messages))
-        for (topic, values), first in zip(messages, firsts, strict=True):
+        sent = await asyncio.gather(*(self._send(topic, values, timestamp) for topic, values in messages))
+        for (topic, _), batches in zip(messages, sent, strict=True):
             if topic == self._settings.output:
-                await self._check_alone(first)
-                # The mark at the end of the transaction takes an offset, too.
-                self._next_offset = first + len(values) + 1
+                await self._check_alone(batches)
         await self._producer.send_offsets_to_transaction({self._source: offset}, self._settings.group)
         await self._producer.commit_transaction()
 
@@ -152,29 +155,40 @@ class Publisher:
         try:
             await self._check_first()
         except InputError:
-            # What was found may be of this group: of a member that took the partition over, before it published, while
-            # this one knew nothing of it. That is no reason to refuse, and the broker tells it to whoever asks.
-            await self._producer.begin_transaction()
-            await self._producer.send_offsets_to_transaction({self._source: offset}, self._settings.group)
-            await self._producer.abort_transaction()
+            # What was found may be the work of a member of this group that has taken the partition over meanwhile.
+            if await self._is_relieved(offset):
+                raise FencedError("another instance took the partition over") from None
             raise
         self._check_first = None
 
-    async def _check_alone(self, first: int) -> None:
+    async def _is_relieved(self, offset: OffsetAndMetadata) -> bool:
+        """Ask the broker, with a transaction that is never committed; without an answer nobody has been relieved."""
+        try:
+            async with asyncio.timeout(ASK_S):
+                await self._producer.begin_transaction()
+                await self._producer.send_offsets_to_transaction({self._source: offset}, self._settings.group)
+                await self._producer.abort_transaction()
+        except CLIENT_ERRORS as error:
+            return isinstance(broker_error(error), FencedError)
+        return False
+
+    async def _check_alone(self, batches: Sequence[tuple[int, int]]) -> None:
         """A second group over the same topics would publish every record a second time: it shows in the offsets.
 
-        Marks of our own transactions are nobody's records: who coordinates them writes one again where it was
-        replaced in the middle of a commit, or could not tell whether it had.
+        Marks of transactions are nobody's records: who coordinates ours writes one again where it was replaced in the
+        middle of a commit, or could not tell whether it had. Where a gap cannot be read now nothing is committed.
         """
         place, expected = self.place_in(str(self._settings.output)), self._next_offset
-        if expected is None or expected == first:
-            return
-        if await first_record(self._settings, place, expected) != first:
-            raise InputError(
-                f"{self._settings.output}-{self._partition}: somebody else writes to it (a second group over the same "
-                "topics?), which could publish records twice; nothing more was sent. Stop the other, or give it an "
-                "output of its own"
-            )
+        for first, count in batches:
+            if expected not in (None, first) and await first_record(self._settings, place, expected) != first:
+                raise InputError(
+                    f"{place.topic}-{place.partition}: somebody else writes to it (a second group over the same "
+                    "topics?), which could publish records twice; nothing more was sent. Stop the other, or give it an "
+                    "output of its own"
+                )
+            expected = first + count
+        # The mark at the end of the transaction takes an offset, too.
+        self._next_offset = sum(batches[-1]) + 1
 
     async def close(self) -> None:
         """Stop the producer; a transaction that is still open is aborted by whoever opens the next one."""
@@ -211,10 +225,10 @@ class Publisher:
         centroid = {name: msgspec.Raw(text.encode()) for name, text in zip(self._names, cluster.centroid, strict=True)}
         return msgspec.json.encode({"centroid": centroid, "size": len(cluster.rows), "subjects": cluster.subjects})
 
-    async def _send(self, topic: str, values: Sequence[bytes], timestamp: int) -> int:
-        """Send messages and return the offset of the first."""
+    async def _send(self, topic: str, values: Sequence[bytes], timestamp: int) -> list[tuple[int, int]]:
+        """Send messages and return of each batch its first offset, and how many are in it."""
         partition = self.place_in(topic).partition
-        pending = []
+        pending, counts = [], [0]
         batch = self._producer.create_batch()
         for value in values:
             if batch.append(key=None, value=value, timestamp=timestamp) is None:
@@ -222,10 +236,12 @@ class Publisher:
                 pending.append(await self._producer.send_batch(batch, topic, partition=partition))
                 batch = self._producer.create_batch()
                 batch.append(key=None, value=value, timestamp=timestamp)
+                counts.append(0)
+            counts[-1] += 1
         batch.close()
         pending.append(await self._producer.send_batch(batch, topic, partition=partition))
         sent = await asyncio.gather(*pending)
-        return int(sent[0].offset)
+        return [(int(one.offset), count) for one, count in zip(sent, counts, strict=True)]
 
 
 def transactional_id(settings: KafkaSection, partition: int) -> str:

@@ -57,6 +57,7 @@ class Producer:
         self.fail_at, self.error = fail_at, error or kafka_errors.KafkaError("x")
         self.client = self
         self.ends: dict[str, int] = {}
+        self.open: set[str] = set()
         self._conns: dict[int, Any] = {}
 
     def _call(self, name: str, *about: Any) -> None:
@@ -75,6 +76,7 @@ class Producer:
         done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         done.set_result(SimpleNamespace(offset=self.ends.get(topic, 0)))
         self.ends[topic] = self.ends.get(topic, 0) + len(batch.values)
+        self.open.add(topic)
         return done
 
     async def send_offsets_to_transaction(self, offsets: Any, group: str) -> None:
@@ -82,7 +84,8 @@ class Producer:
 
     async def commit_transaction(self) -> None:
         self._call("commit")
-        self.ends = {topic: end + 1 for topic, end in self.ends.items()}
+        self.ends |= {topic: self.ends[topic] + 1 for topic in self.open}
+        self.open.clear()
 
     async def abort_transaction(self) -> None:
         self._call("abort")
@@ -158,7 +161,7 @@ async def test_whoever_else_writes_to_the_output_ends_the_work_before_the_commit
 
 
 async def test_a_mark_that_is_written_twice_accuses_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    producer, log = Producer(), Log(17)
+    producer, log = Producer(), Log(16)
     ours = await with_a_gap(monkeypatch, producer, log)
     for number in (5, 6):
         await ours.publish(Outbox(clusters()), number, "meta", 1_234_567)
@@ -190,20 +193,45 @@ async def test_what_must_be_so_before_the_first_clusters_is_looked_at_once(monke
     assert asked == [before]
 
 
-@pytest.mark.parametrize("is_fenced", [False, True])
+async def test_a_record_between_two_batches_of_one_transaction_is_noticed_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    producer, log = Producer(), Log(1)
+    monkeypatch.setattr(publisher, "first_record", log.first_record)
+    send = producer.send_batch
+
+    async def and_somebody_else(batch: Batch, topic: str, *, partition: int) -> asyncio.Future[Any]:
+        sent = await send(batch, topic, partition=partition)
+        if topic == "out":
+            producer.ends[topic] += 1
+        return sent
+
+    producer.send_batch = and_somebody_else  # type: ignore[method-assign]
+    ours = made(monkeypatch, producer)
+    large = Cluster(0, [0, 1, 2], [b"a" * 90, b"b" * 90, b"c" * 90], ("1",), 3)
+    with pytest.raises(InputError, match=r"out-5.*somebody else"):
+        await ours.publish(Outbox([large]), 3, "meta", 1)
+    assert log.asked == [(TopicPartition("out", 5), 1)]
+    assert "commit" not in [call[0] for call in producer.calls]
+
+
+@pytest.mark.parametrize("step", ["begin", "offsets", "abort", ""])
+@pytest.mark.parametrize("error", [kafka_errors.ProducerFenced(), kafka_errors.RequestTimedOutError()])
 async def test_what_speaks_against_the_first_clusters_may_be_of_whoever_took_over(
-    monkeypatch: pytest.MonkeyPatch, *, is_fenced: bool
+    monkeypatch: pytest.MonkeyPatch, step: str, error: Exception
 ) -> None:
     async def check() -> None:
         raise InputError("holds records already")
 
-    producer = Producer("offsets" if is_fenced else "", kafka_errors.ProducerFenced())
+    producer = Producer(step, error)
+    is_fenced = bool(step) and isinstance(error, kafka_errors.ProducerFenced)
     ours = made(monkeypatch, producer)
     ours.check_before_first(check)
     with pytest.raises(FencedError if is_fenced else InputError):
         await ours.publish(Outbox(clusters()), 5, "meta", 1_234_567)
     # Nothing was sent, nothing is left open.
-    assert [call[0] for call in producer.calls] == ["begin", "offsets"] + ["abort"] * (not is_fenced)
+    steps = ["begin", "offsets", "abort"]
+    assert [call[0] for call in producer.calls] == steps[: steps.index(step or "abort") + 1]
     with pytest.raises(BrokerUnavailableError):
         await ours.publish(Outbox(), 6, "meta", 1_234_567)
 
