@@ -604,7 +604,6 @@ def test_what_is_no_parquet_or_has_other_columns_is_refused(tmp_path: Path, caps
 
 
 def test_closeness_holds_for_numbers_and_words_and_the_judge_finds_it_broken_elsewhere(tmp_path: Path) -> None:
-    source = write(tmp_path / "in.jsonl", records(120, people=60))
     attributes = {name: about for name, about in ATTRIBUTES.items() if name != "note"}
     attributes["ward"] = {"role": "confidential", "type": "string"}
     rows = [{name: row[name] for name in attributes} for row in records(120, people=60)]
@@ -614,7 +613,7 @@ def test_closeness_holds_for_numbers_and_words_and_the_judge_finds_it_broken_els
         [],
         ["--algorithm", "mdav"],
         ["--algorithm", "steered", "--param", "weight=2"],
-        ["--refine", "anneal"],
+        ["--refine", "anneal", "--param", "time_s=1"],
     ):
         _, told, verdict = batch(close, source, tmp_path / "out.csv", *more)
         assert verdict.exit_code == 0, verdict.text()
