@@ -46,9 +46,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _nothing_is_left_open(request: pytest.FixtureRequest) -> Iterator[None]:
     """Whoever leaves a client or a process open fails by it: else the test that runs when it is collected would."""
     yield
-    if "bootstrap" in request.fixturenames or {"integration", "faults"} & {
-        one.name for one in request.node.iter_markers()
-    }:
+    if "bootstrap" in request.fixturenames or any(map(request.node.get_closest_marker, ("integration", "faults"))):
         gc.collect()
 
 

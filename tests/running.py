@@ -218,6 +218,7 @@ class Run:
             await asyncio.wait_for(asyncio.shield(self.task), 12)
         settings = self.service.settings
         with contextlib.suppress(TimeoutError, KafkaError):
+            # Not cut off by a timeout: a client that is just starting leaves its first connection open then.
             deadline = time.monotonic() + 2
             for topic in filter(None, (getattr(settings, name) for name in SIDE)):
                 shown = partial(is_shown, str(settings.bootstrap_servers), topic)

@@ -25,6 +25,14 @@ from shoal.policy import Policy
 pytestmark = pytest.mark.integration
 
 
+CLUSTERS = [Cluster(0, [0, 1], [b"one", b"two"], ("9",), 2)]
+
+
+def publisher_of(stage: Stage) -> Publisher:
+    layout = Layout(dict.fromkeys(stage.topics.values(), 1))
+    return Publisher(Policy.load(stage.policy_file()), stage.settings(), 0, layout)
+
+
 async def twice(stage: Stage) -> int:
     """How many records the output holds more than once."""
     seen = Counter(json.loads(message.value or b"")["serial"] for message in await stage.read())
@@ -76,20 +84,18 @@ async def test_a_second_writer_is_noticed_before_the_next_commit(bootstrap: str,
 async def test_a_mark_that_the_coordinator_writes_twice_is_nobodys_record(bootstrap: str, tmp_path: Path) -> None:
     """As one does that takes over in the middle of a commit: the offset after the mark is not the next one then."""
     stage = await Stage.create(bootstrap, tmp_path)
-    layout, output = Layout(dict.fromkeys(stage.topics.values(), 1)), stage.topics["output"]
-    publisher = Publisher(Policy.load(stage.policy_file()), stage.settings(), 0, layout)
-    clusters = [Cluster(0, [0, 1], [b"one", b"two"], ("9",), 2)]
+    publisher, output = publisher_of(stage), stage.topics["output"]
     await publisher.open()
     try:
-        await publisher.publish(Outbox(clusters), 2, "", 1_000)
+        await publisher.publish(Outbox(CLUSTERS), 2, "", 1_000)
         await write_mark(bootstrap, publisher, output)
-        await publisher.publish(Outbox(clusters), 4, "", 1_000)
+        await publisher.publish(Outbox(CLUSTERS), 4, "", 1_000)
         shown = await read_until(bootstrap, output, 4)
         assert [message.offset for message in shown] == [0, 1, 4, 5]
         await write_mark(bootstrap, publisher, output)
         await produce(bootstrap, output, [b"three"], partitions=0)
         with pytest.raises(InputError, match="somebody else"):
-            await publisher.publish(Outbox(clusters), 6, "", 1_000)
+            await publisher.publish(Outbox(CLUSTERS), 6, "", 1_000)
     finally:
         await publisher.close()
     assert [message.offset for message in await stage.read()] == [0, 1, 4, 5, 8]
@@ -99,19 +105,17 @@ async def test_whoever_was_relieved_before_its_first_clusters_is_told_so_and_ref
     bootstrap: str, tmp_path: Path
 ) -> None:
     stage = await Stage.create(bootstrap, tmp_path)
-    layout, clusters = Layout(dict.fromkeys(stage.topics.values(), 1)), [Cluster(0, [0, 1], [b"1", b"2"], ("9",), 2)]
-    policy, settings = Policy.load(stage.policy_file()), stage.settings()
     async with asyncio.timeout(60), contextlib.AsyncExitStack() as opened:
-        publishers = [Publisher(policy, settings, 0, layout) for _ in range(2)]
+        publishers = [publisher_of(stage) for _ in range(2)]
         for one in publishers:
             opened.push_async_callback(one.close)
             await one.open()
-            one.check_before_first(partial(check_unpublished, one, settings, 0))
+            one.check_before_first(partial(check_unpublished, one, stage.settings(), 0))
         relieved, present = publishers
-        await present.publish(Outbox(clusters), 2, "", 1_000)
+        await present.publish(Outbox(CLUSTERS), 2, "", 1_000)
         await read_until(bootstrap, stage.topics["output"], 2)
         with pytest.raises(FencedError):
-            await relieved.publish(Outbox(clusters), 2, "", 1_000)
+            await relieved.publish(Outbox(CLUSTERS), 2, "", 1_000)
     assert len(await stage.read()) == 2
 
 

@@ -20,7 +20,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from shoal.errors import BrokerUnavailableError, ShoalError
 from shoal.flow import BLOCK_RECORDS
 from shoal.kafka.checks import check_start
-from shoal.kafka.connection import admin, consumer, reading, stop
+from shoal.kafka.connection import admin, reading
 from shoal.kafka.continuity import Continuity
 from shoal.kafka.endings import end_of, ours
 from shoal.kafka.fates import Message
@@ -44,7 +44,6 @@ AGAIN_S = 2.0
 AGAIN_MOST_S = 30.0
 STALL_S = 3.0
 """How long a host may bring nothing though there is something."""
-LEAVE_S = 2.0
 
 log = logger("kafka")
 
@@ -182,26 +181,22 @@ class Hosted:
         self._contact.made()
         if self._is_doubtful:
             self._doubtful = await self._ends_of_all()
-        reader = consumer(plan.settings)
         finish = False
-        try:
-            await reader.start()
-            await _until_first(self._lanes.open(self._places, client, reader, self._begun), self._ended())
-            plan.health.joined = True
-            self.opened.set()
-            clocks = [self._follow_clock(*one) for one in self._lanes.items()]
-            await _until_all(self._feed_all(reader), self._watch_ends(reader), *clocks)
-            finish = True
-        except WithdrawnError:
-            # What other lanes have decided, and what was dealt with before, has nothing to do with that.
-            finish = True
-            raise
-        finally:
-            plan.health.joined = False
+        async with reading(plan.settings) as reader:
             try:
-                await self._lanes.release(list(self._lanes), finish=finish)
+                await _until_first(self._lanes.open(self._places, client, reader, self._begun), self._ended())
+                plan.health.joined = True
+                self.opened.set()
+                clocks = [self._follow_clock(*one) for one in self._lanes.items()]
+                await _until_all(self._feed_all(reader), self._watch_ends(reader), *clocks)
+                finish = True
+            except WithdrawnError:
+                # What other lanes have decided, and what was dealt with before, has nothing to do with that.
+                finish = True
+                raise
             finally:
-                await stop(reader, LEAVE_S)
+                plan.health.joined = False
+                await self._lanes.release(list(self._lanes), finish=finish)
 
     async def _ended(self) -> None:
         await self._ending.wait()

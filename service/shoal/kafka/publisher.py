@@ -156,21 +156,20 @@ class Publisher:
             await self._check_first()
         except InputError:
             # What was found may be the work of a member of this group that has taken the partition over meanwhile.
-            if await self._is_relieved(offset):
-                raise FencedError("another instance took the partition over") from None
+            await self._check_held(offset)
             raise
         self._check_first = None
 
-    async def _is_relieved(self, offset: OffsetAndMetadata) -> bool:
-        """Ask the broker, with a transaction that is never committed; without an answer nobody has been relieved."""
+    async def _check_held(self, offset: OffsetAndMetadata) -> None:
+        """Ask the broker, with a transaction that is never committed; without an answer the partition is ours."""
         try:
             async with asyncio.timeout(ASK_S):
                 await self._producer.begin_transaction()
                 await self._producer.send_offsets_to_transaction({self._source: offset}, self._settings.group)
                 await self._producer.abort_transaction()
         except CLIENT_ERRORS as error:
-            return isinstance(broker_error(error), FencedError)
-        return False
+            if isinstance(told := broker_error(error), FencedError):
+                raise told from None
 
     async def _check_alone(self, batches: Sequence[tuple[int, int]]) -> None:
         """A second group over the same topics would publish every record a second time: it shows in the offsets.
