@@ -16,14 +16,14 @@ from threading import Event
 from typing import Any, NoReturn
 
 from shoal.audit import verify
-from shoal.engine.static import ALGORITHMS, CLOSE, REFINEMENTS
+from shoal.clustering.static import ALGORITHMS, REFINEMENTS, T_CLOSE_ALGORITHMS
 from shoal.errors import ConfigError, InputError, ShoalError
-from shoal.flow import warm_up
-from shoal.kafka import Start, Transformer, check_policy, export_progress, import_progress, report_progress
-from shoal.pipe import Files, choice_of, run_batch, run_pipe, write_text
+from shoal.files import Files, choice_of, run_batch, run_pipe, write_text
+from shoal.kafka import StartOptions, Worker, check_policy, export_progress, import_progress, report_progress
+from shoal.observability import Health, Metrics, guard, guard_loop, logger, place_of, serve, set_up_logs, visible
+from shoal.pipeline import precompile
 from shoal.policy import KafkaSection, Policy
 from shoal.settings import kafka_settings
-from shoal.watch import Health, Metrics, guard, guard_loop, logger, place_of, serve, set_up_logs, visible
 
 __all__ = ["main"]
 
@@ -95,14 +95,14 @@ def _check(options: argparse.Namespace) -> int:
 def _run(options: argparse.Namespace) -> int:
     policy, settings = _for_kafka(options)
     policy.streaming(options.policy)
-    start = Start(origin=options.origin, skip_to_end=options.skip_to_end, drain=options.drain)
+    start = StartOptions(origin=options.origin, skip_to_end=options.skip_to_end, drain=options.drain)
     asyncio.run(_serve(policy, settings, start, options.http))
     return 0
 
 
-async def _serve(policy: Policy, settings: KafkaSection, start: Start, http: str) -> None:
+async def _serve(policy: Policy, settings: KafkaSection, start: StartOptions, http: str) -> None:
     metrics, health = Metrics(), Health()
-    transformer = Transformer(policy, settings, metrics, health, start)
+    transformer = Worker(policy, settings, metrics, health, start)
     loop = asyncio.get_running_loop()
     guard_loop(loop)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -110,7 +110,7 @@ async def _serve(policy: Policy, settings: KafkaSection, start: Start, http: str
     async with serve(http, metrics, health, metrics.totals) as port:
         logger("cli").info("started", http_port=port, policy=policy.fingerprint[:16], group=settings.group)
         # In a thread: probes are answered and signals are heard while kernels compile.
-        await asyncio.to_thread(warm_up, policy)
+        await asyncio.to_thread(precompile, policy)
         await transformer.run()
     logger("cli").info("stopped", **metrics.totals())
 
@@ -288,7 +288,10 @@ def _batch_arguments(batch: Any) -> None:  # noqa: ANN401
     batch.add_argument("-o", "--output", default="-", metavar="FILE", help=f"{files}; - is standard output")
     _format_arguments(batch)
     batch.add_argument(
-        "--algorithm", default="auto", metavar="A", help=f"auto (default), {', '.join([*ALGORITHMS, *CLOSE])}"
+        "--algorithm",
+        default="auto",
+        metavar="A",
+        help=f"auto (default), {', '.join([*ALGORITHMS, *T_CLOSE_ALGORITHMS])}",
     )
     batch.add_argument(
         "--refine", choices=REFINEMENTS, help="default: descent after auto, none after a named algorithm"

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 from kafka_broker import LOCAL, load_local
 from ruamel.yaml import YAML
+from shoal.observability import Metrics
 from shoal.policy import KafkaSection, Policy
-from shoal.watch import Metrics
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"

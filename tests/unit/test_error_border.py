@@ -21,9 +21,9 @@ import numpy as np
 import pytest
 import shoal
 from shoal import StreamAggregator
-from shoal.engine.stream import Partitioner
+from shoal.clustering.stream.clusterer import StreamClusterer
 from shoal.errors import InputError, ParameterError, ShoalError
-from shoal.watch import code_of, guard, guard_loop, place_of, set_up_logs
+from shoal.observability import code_of, guard, guard_loop, place_of, set_up_logs
 
 pytestmark = pytest.mark.unit
 
@@ -165,7 +165,7 @@ def test_a_parameter_of_the_wrong_kind_is_named(name: str, wrong: Any) -> None:
     with pytest.raises(ParameterError, match=rf"\b{name}\b"):
         StreamAggregator(**{"k": 2, "delta": 5, name: wrong})
     with pytest.raises(ParameterError):
-        Partitioner(2, 5, 1, reach=wrong) if not isinstance(wrong, list) else Partitioner(2, 5, wrong)  # type: ignore[arg-type]
+        StreamClusterer(2, 5, 1, reach=wrong) if not isinstance(wrong, list) else StreamClusterer(2, 5, wrong)  # type: ignore[arg-type]
 
 
 # ---------------------------------------------------------------- what nobody catches

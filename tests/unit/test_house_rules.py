@@ -24,9 +24,9 @@ KERNEL_LINES = 100
 
 CATCH_ALL = {
     "shoal/cli.py": "the last border: whatever comes here ends as one line without a text of its own",
-    "shoal/pipe/files.py": "a half-written file is removed whatever happened, and the error goes on",
-    "shoal/stage/keeper.py": "what a thread has ended with is raised where it is waited for",
-    "shoal/kafka/transformer.py": "an opened producer is closed whatever happened, and the error goes on",
+    "shoal/files/outputs.py": "a half-written file is removed whatever happened, and the error goes on",
+    "shoal/stage/supervisor.py": "what a thread has ended with is raised where it is waited for",
+    "shoal/kafka/worker.py": "an opened producer is closed whatever happened, and the error goes on",
 }
 """Where everything may be caught, and why."""
 
