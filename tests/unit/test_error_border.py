@@ -33,12 +33,12 @@ CANARY = "xq7canary9z"
 
 HARMLESS = {"errno", "strerror", "filename", "code", "exit_code", "retriable", "__traceback__", "__cause__"}
 """What may be asked of somebody else's exception: no text that it made of a value."""
-TAKERS = {"code_of", "place_of", "broker_error", "ours", "isinstance", "type"}
+TAKERS = {"code_of", "place_of", "broker_error", "to_shoal_error", "isinstance", "type"}
 TAKERS_OF_OURS = {"str", "crash"}
 PROVEN = {
-    ("policy/reading.py", "TOMLDecodeError"): "only the digits of a line number are taken out of the text",
-    ("policy/reading.py", "YAMLError"): "only the line of the mark is asked for",
-    ("policy/reading.py", "ValidationError"): "asked for its details without inputs and contexts",
+    ("policy/loader.py", "TOMLDecodeError"): "only the digits of a line number are taken out of the text",
+    ("policy/loader.py", "YAMLError"): "only the line of the mark is asked for",
+    ("policy/loader.py", "ValidationError"): "asked for its details without inputs and contexts",
     ("settings.py", "ValidationError"): "asked for its details without inputs and contexts",
 }
 

@@ -16,7 +16,10 @@ _COUNT_BYTES = 2
 
 
 def max_membership_bytes(listed: int, members: int, smallest: int) -> int:
-    """Upper bound on what `encode_membership` needs for so many offsets, so many of them in clusters of ``smallest``."""
+    """Return the most bytes that `encode_membership` needs for ``listed`` offsets, of which ``members`` are in clusters.
+
+    No cluster has fewer than ``smallest`` members.
+    """
     return _COUNT_BYTES + listed // 8 + 1 + _digit_bytes(members, max(1, members // smallest))
 
 

@@ -3,9 +3,9 @@
 Layout: ``shoal1:`` and base64 of version, fields as varints, fingerprint, course, held offsets, CRC-32. The held
 offsets are a bitmap or gaps as varints, whichever is smaller; where clusters are promised their members are among
 them, and behind them stands who is with whom (`labels`). Nothing in it depends on what a record says but what was
-published: offsets, broker timestamps, counters, and the course (`pipeline.adaptive_state`), for which version 3 is written; without
-one it is version 2, which older workers read. The checksum also covers topic, partition and offset, so that
-metadata copied to another place is refused. `seal` writes the same bytes encrypted.
+published: offsets, broker timestamps, counters, and the course (`pipeline.adaptive_state`), for which
+version 3 is written; without one it is version 2, which older workers read. The checksum also covers topic, partition
+and offset, so that metadata copied to another place is refused. `seal` writes the same bytes encrypted.
 """
 
 from __future__ import annotations

@@ -95,7 +95,8 @@ class OffsetState:
     origin : int
         No record before this offset was ever released by this group; 0 if that is not known.
     course : bytes
-        What earlier decisions leave to later ones, as `pipeline.adaptive_state` writes it; empty where the policy keeps nothing.
+        What earlier decisions leave to later ones, as `pipeline.adaptive_state` writes it; empty where the policy keeps
+        nothing.
     promised : tuple of tuple of int
         Clusters of which somebody has yet to leave, by their first offset; ascending in each. The watermark is the
         first offset that is held or promised.

@@ -52,8 +52,9 @@ class TablePipeline:
 
     Notes
     -----
-    Guarantees: every released record is in one cluster, which `clustering.stream.invariants` has counted again: k different
-    subjects, none above ``max_share``. Suppressed are only records above ``privacy.per_subject``, and those by which a
+    Guarantees: every released record is in one cluster, which `clustering.stream.invariants` has counted again: k
+    different subjects, none above ``max_share``. Suppressed are only records above ``privacy.per_subject``, and those
+    by which a
     subject would own more than ``max_share`` of the whole table. Memory: values, one number per confidential
     attribute, and kept fields as bytes.
     """

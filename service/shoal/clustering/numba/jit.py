@@ -29,6 +29,9 @@ _numba_flags: Any = config  # filled when numba is imported, so no type checker 
 _UNCOUNTED = {"_nrt": False} if hasattr(CPUTargetOptions, "_nrt") else {}
 """No counting of references. A numba to come may not know the option: the same results, later."""
 
+_CLUSTERING = Path(__file__).parents[1]
+"""Folder of the package whose modules hold kernels."""
+
 _GUARD = "_guard_against_spurious_io_errors"
 
 
@@ -72,14 +75,15 @@ def _forgive(kept: Any) -> None:  # noqa: ANN401 - numba's own, of no public typ
 def _cache_folder() -> Path | None:
     """Return the first writable place for compiled kernels; None (compile in every process) when there is none.
 
-    numba takes a compiled function for fresh as long as the file of that function is unchanged, even if another
-    kernel it calls has changed. So the folder is named by the text of the whole room.
+    numba treats a compiled function as up to date as long as the file of that function is unchanged, even if a
+    kernel that it calls has changed. So the folder is named by the text of every module that can hold a kernel, and
+    of the constants that kernels use.
     """
-    here = Path(__file__).parent
-    text = b"\0".join(path.read_bytes() for path in sorted(here.rglob("*.py")))
+    sources = [_CLUSTERING.parent / "arrays.py", *sorted(_CLUSTERING.rglob("*.py"))]
+    text = b"\0".join(path.read_bytes() for path in sources)
     name = f"shoal-{hashlib.sha256(text).hexdigest()[:16]}"
     chosen = os.environ.get("NUMBA_CACHE_DIR")
-    places = [Path(chosen)] if chosen else [here / "__pycache__", *_user_caches()]
+    places = [Path(chosen)] if chosen else [_CLUSTERING / "__pycache__", *_user_caches()]
     return next((place / name for place in places if _is_writable(place / name)), None)
 
 

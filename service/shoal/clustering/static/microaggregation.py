@@ -42,8 +42,8 @@ def microaggregate(
     k : int
         Smallest cluster, 2 <= k <= n.
     algorithm : str
-        ``auto``, or a name of `shoal.clustering.static.ALGORITHMS`; where closeness is demanded ``strict`` or ``steered``,
-        too, steered by each confidential attribute in turn, of which the one that loses least is kept.
+        ``auto``, or a name of `shoal.clustering.static.ALGORITHMS`; where closeness is demanded ``strict`` or
+        ``steered``, too, steered by each confidential attribute in turn, of which the one that loses least is kept.
     refine : str
         ``none``, ``descent``, ``anneal`` or ``exact`` (k of 2 and 3, at most 6,000 records, with the extra ``exact``):
         what is done to the partition to lose less.

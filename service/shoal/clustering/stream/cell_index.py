@@ -55,8 +55,9 @@ INNER, ENTERED, BUILT, LOOKED, SPARED, PAGES = range(6)
 class Cells(NamedTuple):
     """The cells, their records on pages, and scratch.
 
-    ``state`` (6,): how many nodes are halved; up to which place records have been entered; the epoch of `HeldRecords.gaps`
-    whose places these are, or -1; how often a record or node was looked at since, or a found one moved down; how often
+    ``state`` (6,): how many nodes are halved; up to which place records have been entered; the epoch of
+    `HeldRecords.gaps` whose places these are, or -1; how often a record or node was looked at since, or a found one
+    moved down; how often
     records would have been without cells, which is for the user to count; and how many pages are in use.
     """
 

@@ -151,7 +151,8 @@ class BlockRule(Nearest):
     as much. The end of the stream is decided on so all the same, and by rule nearest where not even all together fit.
     Weighted positions are one more coordinate. Loses less than nearest in all but a few settings of small k, because
     what is left of a cluster when its middle has gone does not wait for strangers (docs/benchmarks.md).
-    Cost: per release that of `clustering.static.mdav` and `clustering.static.refinement.descended` for the held records.
+    Cost: per release that of `clustering.static.mdav` and `clustering.static.refinement.descended` for the held
+    records.
     """
 
     def __init__(self, buffer: Buffer, demand: StreamConstraints, pressure: float) -> None:

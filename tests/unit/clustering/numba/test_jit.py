@@ -51,7 +51,7 @@ def test_kernels_are_kept_where_numba_is_told_to(tmp_path: Path) -> None:
     assert run(tmp_path, tmp_path / "kept") == "refused\n"
     (folder,) = (tmp_path / "kept").iterdir()
     assert folder.name.startswith("shoal-")
-    assert [path.name for path in folder.rglob("sums.sum_clusters*.nbi")] != []
+    assert [path.name for path in folder.rglob("exact_sums.sum_clusters*.nbi")] != []
 
 
 def test_without_a_place_to_keep_them_kernels_are_compiled_in_every_process(tmp_path: Path) -> None:
@@ -65,36 +65,46 @@ def test_on_a_full_disk_kernels_are_compiled_in_every_process(tmp_path: Path) ->
     assert [path for path in (tmp_path / "kept").rglob("*") if path.suffix in {".nbi", ".nbc"}] == []
 
 
-def test_the_folder_is_named_by_the_text_of_the_room(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for file in Path(jit.__file__).parent.glob("*.py"):
-        (tmp_path / file.name).write_bytes(file.read_bytes())
+def test_the_folder_is_named_by_the_text_of_every_module_with_kernels(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    clustering = tmp_path / "clustering"
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
-    monkeypatch.setattr(jit, "__file__", str(tmp_path / "jit.py"))
-    names = set()
-    for text in ("", "# another kernel\n", "# another kernel\n"):
-        (tmp_path / "more.py").write_text(text)
-        folder = jit._cache_folder.__wrapped__()
-        assert folder is not None
-        assert folder.parent == tmp_path / "__pycache__"
-        names.add(folder.name)
-    assert len(names) == 2
+    monkeypatch.setattr(jit, "_CLUSTERING", clustering)
+    texts = {"arrays.py": "LARGEST = 1\n", "clustering/stream/nearest.py": "\n", "clustering/numba/heaps.py": "\n"}
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    first = jit._cache_folder.__wrapped__()
+    assert first is not None
+    assert first.parent == clustering / "__pycache__"
+    assert jit._cache_folder.__wrapped__() == first
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text + "# changed\n")
+        assert jit._cache_folder.__wrapped__() != first, name
+        (tmp_path / name).write_text(text)
+    assert jit._cache_folder.__wrapped__() == first
 
 
 def test_a_folder_of_the_user_is_the_second_choice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "__pycache__").write_text("in the way")
+    (tmp_path / "arrays.py").write_text("")
+    (tmp_path / "clustering").mkdir()
+    (tmp_path / "clustering" / "__pycache__").write_text("in the way")
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
-    monkeypatch.setattr(jit, "__file__", str(tmp_path / "jit.py"))
+    monkeypatch.setattr(jit, "_CLUSTERING", tmp_path / "clustering")
     folder = jit._cache_folder.__wrapped__()
     assert folder is not None
     assert folder.parent == tmp_path / "user" / "numba"
 
 
 def test_a_user_without_a_home_has_no_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "__pycache__").write_text("in the way")
+    (tmp_path / "arrays.py").write_text("")
+    (tmp_path / "clustering").mkdir()
+    (tmp_path / "clustering" / "__pycache__").write_text("in the way")
     for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "HOME"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(jit, "__file__", str(tmp_path / "jit.py"))
+    monkeypatch.setattr(jit, "_CLUSTERING", tmp_path / "clustering")
     assert jit._cache_folder.__wrapped__() is None
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     folder = jit._cache_folder.__wrapped__()
