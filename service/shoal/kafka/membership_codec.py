@@ -16,7 +16,7 @@ _COUNT_BYTES = 2
 
 
 def max_membership_bytes(listed: int, members: int, smallest: int) -> int:
-    """Return the most bytes that `encode_membership` needs for ``listed`` offsets, of which ``members`` are in clusters.
+    """Return the most bytes that `encode_membership` needs for some offsets, ``members`` of them in clusters.
 
     No cluster has fewer than ``smallest`` members.
     """
