@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shoal.audit.fields import Fields, Usable, kept_reader, released_reader
-from shoal.audit.reading import File, Form, Pairs, Token, original_records
+from shoal.audit.fields import RecordReader, UsableRecord, kept_reader, released_reader
+from shoal.audit.parsing import Form, InputFile, JsonNumber, JsonObject, original_records
 from shoal.policy import FieldType
 from unit.audit.naive_release import load_policy
 
@@ -26,17 +26,17 @@ stream: {{delta: 20}}
 GOOD = {"who": "p", "id": 1, "age": 40, "size": 0.5, "job": "x"}
 
 
-def take(folder: Path, line: str, form: Form = "jsonl", **settings: str) -> Usable | None:
+def take(folder: Path, line: str, form: Form = "jsonl", **settings: str) -> UsableRecord | None:
     settings = {"subject": "any", "kept": "any", "undeclared": "quarantine"} | settings
     policy = load_policy(folder, POLICY.format(**settings))
     path = folder / f"original.{form}"
     path.write_bytes(line.encode("utf-8", "surrogateescape"))
-    one = next(original_records(File.of(path, policy.csv)))
-    return Fields(policy, form, "jsonl").take(one.record, one.around)
+    one = next(original_records(InputFile.of(path, policy.csv)))
+    return RecordReader(policy, form, "jsonl").read(one.record, one.envelope)
 
 
 def test_a_record_that_fits_is_read(tmp_path: Path) -> None:
-    assert take(tmp_path, json.dumps(GOOD)) == Usable((40.0, 0.5), '"x"', "p")
+    assert take(tmp_path, json.dumps(GOOD)) == UsableRecord((40.0, 0.5), '"x"', "p")
 
 
 def test_values_out_of_bounds_are_clipped_where_the_policy_clips(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_what_surrounds_a_record_does_not_matter(tmp_path: Path, line: str) -> N
 
 def test_undeclared_fields_are_dropped_where_the_policy_says_so(tmp_path: Path) -> None:
     line = json.dumps(GOOD | {"extra": {"a": ["\ud800"]}})
-    assert take(tmp_path, line, undeclared="drop") == Usable((40.0, 0.5), '"x"', "p")
+    assert take(tmp_path, line, undeclared="drop") == UsableRecord((40.0, 0.5), '"x"', "p")
 
 
 def test_numbers_are_floats_of_their_text(tmp_path: Path) -> None:
@@ -177,38 +177,38 @@ def test_a_subject_of_another_type_is_nobody(tmp_path: Path, kind: str, nobody: 
 @pytest.mark.parametrize(
     ("kind", "value", "text"),
     [
-        ("any", Token("1"), "1"),
-        ("any", Token("1.0"), "1"),
-        ("any", Token("1e2"), "100"),
-        ("any", Token("-0.0"), "0"),
-        ("any", Token("-0"), "0"),
-        ("any", Token("0.10"), "0.1"),
-        ("any", Token("1e23"), "1" + "0" * 23),
-        ("any", Token("123456789012345678901"), "123456789012345678901"),
-        ("any", Token("1" * 4300), "1" * 4300),
-        ("any", Token("1" * 4301), None),
+        ("any", JsonNumber("1"), "1"),
+        ("any", JsonNumber("1.0"), "1"),
+        ("any", JsonNumber("1e2"), "100"),
+        ("any", JsonNumber("-0.0"), "0"),
+        ("any", JsonNumber("-0"), "0"),
+        ("any", JsonNumber("0.10"), "0.1"),
+        ("any", JsonNumber("1e23"), "1" + "0" * 23),
+        ("any", JsonNumber("123456789012345678901"), "123456789012345678901"),
+        ("any", JsonNumber("1" * 4300), "1" * 4300),
+        ("any", JsonNumber("1" * 4301), None),
         ("any", True, "true"),
         ("any", "1", '"1"'),
         ("any", "true", '"true"'),
         ("any", None, "null"),
         ("any", 'é"\\\n\x00/', '"é\\"\\\\\\n\\u0000/"'),
-        ("any", Pairs(), None),
+        ("any", JsonObject(), None),
         ("string", "x", '"x"'),
         ("string", None, "null"),
-        ("string", Token("1"), None),
+        ("string", JsonNumber("1"), None),
         ("string", True, None),
-        ("integer", Token("7"), "7"),
-        ("integer", Token("7.0"), "7"),
-        ("integer", Token("7.5"), None),
+        ("integer", JsonNumber("7"), "7"),
+        ("integer", JsonNumber("7.0"), "7"),
+        ("integer", JsonNumber("7.5"), None),
         ("integer", "7", None),
         ("integer", True, None),
         ("integer", None, "null"),
-        ("number", Token("7.5"), "7.5"),
+        ("number", JsonNumber("7.5"), "7.5"),
         ("number", "7.5", None),
         ("number", False, None),
         ("boolean", False, "false"),
         ("boolean", "false", None),
-        ("boolean", Token("0"), None),
+        ("boolean", JsonNumber("0"), None),
         ("boolean", None, "null"),
     ],
 )
@@ -245,11 +245,11 @@ def test_kept_values_of_csv_are_texts_until_a_type_is_declared(kind: FieldType, 
 @pytest.mark.parametrize(
     ("kind", "value", "text"),
     [
-        ("any", Token("1e2"), '"100"'),
+        ("any", JsonNumber("1e2"), '"100"'),
         ("any", None, '""'),
         ("any", True, '"true"'),
         ("string", "x", '"x"'),
-        ("string", Token("1"), None),
+        ("string", JsonNumber("1"), None),
         ("integer", None, "null"),
     ],
 )
@@ -260,14 +260,14 @@ def test_json_values_are_compared_with_the_cells_they_become(kind: FieldType, va
 @pytest.mark.parametrize(
     ("value", "cell"),
     [
-        (Token("1.5E-7"), "1.5e-7"),
-        (Token("0.00001"), "0.00001"),
-        (Token("1e-5"), "0.00001"),
+        (JsonNumber("1.5E-7"), "1.5e-7"),
+        (JsonNumber("0.00001"), "0.00001"),
+        (JsonNumber("1e-5"), "0.00001"),
         ("1e-05", "1e-05"),
-        (Token("1e2"), "100"),
+        (JsonNumber("1e2"), "100"),
         ("1e2", "1e2"),
         ("1e999", "1e999"),
-        (Token("7"), "7"),
+        (JsonNumber("7"), "7"),
         ("007", "007"),
         (True, "true"),
         (None, ""),
@@ -287,7 +287,7 @@ CSV = "who,id,age,size,job\n"
 
 
 def test_a_csv_record_is_read(tmp_path: Path) -> None:
-    assert take(tmp_path, CSV + 'p,1, 40 ,.5,"x\ny"\n', "csv") == Usable((40.0, 0.5), '"x\\ny"', "p")
+    assert take(tmp_path, CSV + 'p,1, 40 ,.5,"x\ny"\n', "csv") == UsableRecord((40.0, 0.5), '"x\\ny"', "p")
 
 
 @pytest.mark.parametrize(

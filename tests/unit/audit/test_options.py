@@ -42,7 +42,7 @@ def test_a_sound_release_holds_with_every_option(tmp_path: Path) -> None:
     assert verdict.exit_code == 0
     assert verdict["releases"].status == "holds"
     assert verdict["dominance"].status == "holds"
-    assert any("fewer than 10 people were held" in unseen for unseen in verdict.not_examined)
+    assert any("fewer than 10 subjects were held" in unseen for unseen in verdict.not_examined)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_a_confidential_field_that_finds_records_is_a_warning_and_strictly_an_er
     lenient, strict = world.judge(), world.judge(strict=True)
     warned = [text for text in lenient.warnings if text.startswith("diagnosis")]
     assert any("unique" in text for text in warned)
-    assert all(("this is meant" in text) != acknowledged for text in warned)
+    assert all(("this is intended" in text) != acknowledged for text in warned)
     assert lenient.exit_code == 0
     assert strict.exit_code == (0 if acknowledged else 1)
     assert broken(strict) == (set() if acknowledged else {"unchanged"})

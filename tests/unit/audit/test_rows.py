@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shoal.audit.check_counter import Check
 from shoal.audit.clusters import RecomputedCluster
 from shoal.audit.originals import Originals
-from shoal.audit.releases import ReleasedRows, Rows
-from shoal.audit.rows import compare_rows, judge_order
+from shoal.audit.releases import PartitionRows, ReleasedRows
+from shoal.audit.rows import check_order, compare_rows
+from shoal.audit.verdict import Check
 
 pytestmark = pytest.mark.unit
 
@@ -18,14 +18,14 @@ pytestmark = pytest.mark.unit
 def originals(kept: list[str | None]) -> Originals:
     n = len(kept)
     numbers = np.arange(n)
-    return Originals(np.zeros((n, 1)), numbers, kept, np.zeros(n, np.int64), numbers, wrapped=False)
+    return Originals(np.zeros((n, 1)), numbers, kept, np.zeros(n, np.int64), numbers, is_export=False)
 
 
-def release(rows: list[tuple[str, str]], *, wrapped: bool) -> ReleasedRows:
-    part = Rows()
+def release(rows: list[tuple[str, str]], *, is_export: bool) -> ReleasedRows:
+    part = PartitionRows()
     for line, (quasi, kept) in enumerate(rows, 1):
         part.add(line, f"{quasi},{kept}", quasi, kept)
-    return ReleasedRows({0: part}, [], wrapped)
+    return ReleasedRows({0: part}, [], is_export)
 
 
 def clusters(*parts: tuple[str, str]) -> list[RecomputedCluster]:
@@ -38,14 +38,14 @@ def clusters(*parts: tuple[str, str]) -> list[RecomputedCluster]:
     return found
 
 
-def checks(text: str, *parts: tuple[str, str], wrapped: bool = True, keeps_order: bool = False) -> dict[str, Check]:
+def checks(text: str, *parts: tuple[str, str], is_export: bool = True, keeps_order: bool = False) -> dict[str, Check]:
     """Judge rows written as "A:ab B:cd"."""
     rows = [(group[0], letter) for group in text.split() for letter in group[2:]]
-    given_rows, named = release(rows, wrapped=wrapped), clusters(*parts)
+    given_rows, named = release(rows, is_export=is_export), clusters(*parts)
     known: list[str | None] = [letter for _, letters in parts for letter in letters]
-    tallies = compare_rows(given_rows, named)
-    tallies += judge_order(given_rows, named, originals(known), keeps_order=keeps_order)
-    return {tally.name: tally.check() for tally in tallies}
+    counters = compare_rows(given_rows, named)
+    counters += check_order(given_rows, named, originals(known), keeps_order=keeps_order)
+    return {check.name: check.result() for check in counters}
 
 
 def broken(found: dict[str, Check]) -> set[str]:
@@ -71,18 +71,18 @@ def test_clusters_of_a_topic_may_stand_in_any_order() -> None:
 
 
 def test_clusters_of_a_file_stand_in_the_order_of_the_evidence() -> None:
-    assert broken(checks("B:cd A:ab", ("A", "ab"), ("B", "cd"), wrapped=False)) == {"together"}
-    assert broken(checks("B:cd A:ab", ("B", "cd"), ("A", "ab"), wrapped=False)) == set()
+    assert broken(checks("B:cd A:ab", ("A", "ab"), ("B", "cd"), is_export=False)) == {"together"}
+    assert broken(checks("B:cd A:ab", ("B", "cd"), ("A", "ab"), is_export=False)) == set()
 
 
 def test_members_of_a_cluster_must_show_the_same_quasi_identifiers() -> None:
     # The kept fields stand as they should; the centroids are exchanged between two of the rows.
-    assert broken(checks("B:a A:b A:a B:b", ("A", "ab"), ("B", "ab"), wrapped=False)) == {"together"}
+    assert broken(checks("B:a A:b A:a B:b", ("A", "ab"), ("B", "ab"), is_export=False)) == {"together"}
     assert broken(checks("B:a A:b A:a B:b", ("A", "ab"), ("B", "ab"))) == {"together", "byte_order"}
 
 
 def test_a_file_in_byte_order_as_a_whole_may_mix_its_clusters() -> None:
-    found = checks("A:aabbcc", ("A", "abc"), ("A", "abc"), wrapped=False)
+    found = checks("A:aabbcc", ("A", "abc"), ("A", "abc"), is_export=False)
     assert broken(found) == set()
     assert found["together"].status == "not examined"
     assert found["byte_order"].status == "holds"
@@ -90,7 +90,7 @@ def test_a_file_in_byte_order_as_a_whole_may_mix_its_clusters() -> None:
 
 
 def test_a_file_in_byte_order_whose_clusters_stand_together_is_examined() -> None:
-    found = checks("A:ab B:cd", ("A", "ab"), ("B", "cd"), wrapped=False)
+    found = checks("A:ab B:cd", ("A", "ab"), ("B", "cd"), is_export=False)
     assert found["together"].status == found["byte_order"].status == "holds"
     assert found["together"].examined == 2
 
@@ -101,11 +101,11 @@ def test_a_topic_in_byte_order_must_not_mix_its_clusters() -> None:
 
 def test_the_order_of_the_input_is_let_pass_only_if_the_summary_owns_to_it() -> None:
     parts = ("A", "cab"), ("B", "zx")
-    assert broken(checks("A:cab B:zx", *parts, wrapped=False)) == {"byte_order"}
-    found = checks("A:cab B:zx", *parts, wrapped=False, keeps_order=True)
+    assert broken(checks("A:cab B:zx", *parts, is_export=False)) == {"byte_order"}
+    found = checks("A:cab B:zx", *parts, is_export=False, keeps_order=True)
     assert found["byte_order"].status == found["together"].status == "not examined"
-    assert broken(checks("A:cba B:zx", *parts, wrapped=False, keeps_order=True)) == {"byte_order"}
-    assert broken(checks("A:cab B:z", *parts, wrapped=False, keeps_order=True)) >= {"nothing_missing", "together"}
+    assert broken(checks("A:cba B:zx", *parts, is_export=False, keeps_order=True)) == {"byte_order"}
+    assert broken(checks("A:cab B:z", *parts, is_export=False, keeps_order=True)) >= {"nothing_missing", "together"}
 
 
 def test_neighbours_with_equal_centroids_are_told_apart_by_their_rows() -> None:
@@ -122,7 +122,7 @@ def test_a_run_that_no_clusters_make_up_is_not_parted() -> None:
 
 def test_members_of_a_cluster_torn_apart_do_not_stand_together() -> None:
     assert broken(checks("A:ab B:c A:d", ("A", "abd"), ("B", "c"))) == {"together"}
-    assert broken(checks("A:ab B:c A:d", ("A", "abd"), ("B", "c"), wrapped=False)) == {"together"}
+    assert broken(checks("A:ab B:c A:d", ("A", "abd"), ("B", "c"), is_export=False)) == {"together"}
 
 
 def test_clusters_that_look_alike_are_laid_along_all_runs_together() -> None:

@@ -4,18 +4,18 @@ import json
 from pathlib import Path
 
 import pytest
-from shoal.audit.reading import (
+from shoal.audit.parsing import (
     BLANK,
     ORIGINAL_EXPORT,
-    File,
-    Token,
+    InputFile,
+    JsonNumber,
     byte_lines,
+    first_line_names,
     form_of,
-    names_of_first,
     original_records,
     released_records,
 )
-from shoal.audit.tables import original_header, released_header
+from shoal.audit.table_parsing import original_header, released_header
 from shoal.errors import InputError
 from shoal.policy import CsvDialect
 
@@ -33,12 +33,12 @@ PLAIN = CsvDialect()
 
 def originals(path: Path, exported: frozenset[str] | None = None) -> list[tuple[object, ...]]:
     """Partition, offset, record, and what stood around it where there is any."""
-    found = original_records(File.of(path, PLAIN), exported)
-    return [tuple(one) if one.around else tuple(one)[:3] for one in found]
+    found = original_records(InputFile.of(path, PLAIN), exported)
+    return [tuple(one) if one.envelope else tuple(one)[:3] for one in found]
 
 
-def released(path: Path, *, wrapped: bool = False) -> list[tuple[int, str, object]]:
-    return list(released_records(File.of(path, PLAIN), wrapped=wrapped))
+def released(path: Path, *, is_export: bool = False) -> list[tuple[int, str, object]]:
+    return list(released_records(InputFile.of(path, PLAIN), is_export=is_export))
 
 
 def test_the_suffix_tells_the_form() -> None:
@@ -49,7 +49,7 @@ def test_the_suffix_tells_the_form() -> None:
         "jsonl",
         "jsonl",
     ]
-    with pytest.raises(InputError, match=r"a\.xlsx: the judge reads .*; convert"):
+    with pytest.raises(InputError, match=r"a\.xlsx: verify reads .*; convert"):
         form_of(Path("a.xlsx"))
 
 
@@ -66,7 +66,7 @@ def test_lines_end_with_a_line_feed_and_nothing_else(tmp_path: Path) -> None:
 def test_plain_records_are_numbered_by_physical_lines(tmp_path: Path) -> None:
     path = file(tmp_path, '{"a":1}\n\n{"a":"x"}\n{"a":1,"a":1}\n')
     assert originals(path) == [
-        (0, 0, {"a": Token("1")}),
+        (0, 0, {"a": JsonNumber("1")}),
         (0, 1, BLANK),
         (0, 2, {"a": "x"}),
         (0, 3, None),
@@ -87,7 +87,7 @@ def test_csv_records_are_numbered_without_the_header(tmp_path: Path) -> None:
 def test_what_stands_behind_the_last_carriage_return_of_windows_lines_is_no_record(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(b"a,b\r\n1,2\r\n3,4\r\n")
-    found = list(original_records(File.of(path, CsvDialect(line_end="\r"))))
+    found = list(original_records(InputFile.of(path, CsvDialect(line_end="\r"))))
     assert [one.record for one in found] == [None, None]
 
 
@@ -103,9 +103,9 @@ def test_headers(tmp_path: Path) -> None:
         original_header(file(tmp_path, "", "a.csv"), PLAIN)
     with pytest.raises(InputError, match=r"line 1: no header"):
         original_header(file(tmp_path, "\n", "a.csv"), PLAIN)
-    with pytest.raises(InputError, match=r"line 1: a column name stands twice"):
+    with pytest.raises(InputError, match=r"line 1: a column name is repeated"):
         original_header(file(tmp_path, "a,a\n", "a.csv"), PLAIN)
-    with pytest.raises(InputError, match=r"line 1: the header is no utf-8 text in CSV"):
+    with pytest.raises(InputError, match=r"line 1: the header is not CSV in utf-8"):
         released_header(file(tmp_path, '"a"b\n', "a.csv"), PLAIN)
 
 
@@ -116,11 +116,11 @@ def test_doubled_columns_make_no_row(tmp_path: Path) -> None:
 
 def test_an_export_is_known_by_its_keys(tmp_path: Path) -> None:
     line = {"partition": 0, "offset": 3, "value": {"a": 1}}
-    assert names_of_first(file(tmp_path, json.dumps(line))) == ORIGINAL_EXPORT
-    assert names_of_first(file(tmp_path, json.dumps(line | {"key": 1}))) == ORIGINAL_EXPORT | {"key"}
-    assert names_of_first(file(tmp_path, "\ufeff" + json.dumps(line))) == ORIGINAL_EXPORT
-    assert names_of_first(file(tmp_path, "")) == frozenset()
-    assert names_of_first(file(tmp_path, '["partition", "value"]')) == frozenset()
+    assert first_line_names(file(tmp_path, json.dumps(line))) == ORIGINAL_EXPORT
+    assert first_line_names(file(tmp_path, json.dumps(line | {"key": 1}))) == ORIGINAL_EXPORT | {"key"}
+    assert first_line_names(file(tmp_path, "\ufeff" + json.dumps(line))) == ORIGINAL_EXPORT
+    assert first_line_names(file(tmp_path, "")) == frozenset()
+    assert first_line_names(file(tmp_path, '["partition", "value"]')) == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_an_export_holds_a_record_or_its_text(tmp_path: Path, value: object, rec
 def test_a_released_export_holds_the_published_text(tmp_path: Path) -> None:
     lines = [{"partition": 1, "value": '{"a":1}'}, {"partition": 1, "value": 7}, {"partition": 1, "value": None}]
     path = file(tmp_path, "\n".join(map(json.dumps, lines)))
-    assert released(path, wrapped=True) == [(1, '{"a":1}', {"a": "1"}), (1, "", None), (1, "", None)]
+    assert released(path, is_export=True) == [(1, '{"a":1}', {"a": "1"}), (1, "", None), (1, "", None)]
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_an_export_tells_what_stood_around_a_value(tmp_path: Path) -> None:
     ]
     for written, read in headers:
         path = file(tmp_path, json.dumps(line | {"headers": written}))
-        assert originals(path, ORIGINAL_EXPORT) == [(0, 3, {}, {"key": "p", "timestamp": Token("7")} | read)]  # type: ignore[operator]
+        assert originals(path, ORIGINAL_EXPORT) == [(0, 3, {}, {"key": "p", "timestamp": JsonNumber("7")} | read)]  # type: ignore[operator]
     nothing: dict[str, object] = {"key": None, "timestamp": -1, "headers": []}
     assert originals(file(tmp_path, json.dumps(line | nothing)), ORIGINAL_EXPORT) == [(0, 3, {})]
 

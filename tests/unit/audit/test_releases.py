@@ -3,8 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from shoal.audit.reading import File, released_records
-from shoal.audit.spelling import CsvSpelling, JsonSpelling, csv_line
+from shoal.audit.parsing import InputFile, released_records
+from shoal.audit.releases import CanonicalCsv, CanonicalJson, csv_line
 from shoal.policy import CsvDialect
 from unit.audit.naive_release import load_policy
 
@@ -23,7 +23,7 @@ stream: {delta: 20}
 
 
 @pytest.mark.parametrize(
-    ("text", "kept"),
+    ("text", "canonical"),
     [
         ('{"age":1.60,"a":"é","n":1,"b":true}', True),
         ('{"a":0.1,"n":-7,"b":null}', True),
@@ -51,16 +51,16 @@ stream: {delta: 20}
         ('{"a":1e999}', False),
     ],
 )
-def test_json_has_one_text(tmp_path: Path, text: str, kept: bool) -> None:  # noqa: FBT001
+def test_json_has_one_text(tmp_path: Path, text: str, canonical: bool) -> None:  # noqa: FBT001
     path = tmp_path / "a.jsonl"
     path.write_text(text, encoding="utf-8")
-    ((_, row, record),) = released_records(File.of(path, CsvDialect()), wrapped=False)
+    ((_, row, record),) = released_records(InputFile.of(path, CsvDialect()), is_export=False)
     assert record is not None
-    assert JsonSpelling(load_policy(tmp_path, POLICY)).is_kept(row, record) is kept
+    assert CanonicalJson(load_policy(tmp_path, POLICY)).matches(row, record) is canonical
 
 
 @pytest.mark.parametrize(
-    ("text", "kept"),
+    ("text", "canonical"),
     [
         ("1.60,x,1,true", True),
         ("1.60,,,", True),
@@ -83,12 +83,12 @@ def test_json_has_one_text(tmp_path: Path, text: str, kept: bool) -> None:  # no
         ("1.60,x,1,true\r", False),
     ],
 )
-def test_csv_has_one_text(tmp_path: Path, text: str, kept: bool) -> None:  # noqa: FBT001
+def test_csv_has_one_text(tmp_path: Path, text: str, canonical: bool) -> None:  # noqa: FBT001
     path = tmp_path / "a.csv"
     path.write_bytes(f"age,a,n,b\n{text}\n".encode())
-    ((_, row, record),) = released_records(File.of(path, CsvDialect()), wrapped=False)
+    ((_, row, record),) = released_records(InputFile.of(path, CsvDialect()), is_export=False)
     assert record is not None
-    assert CsvSpelling(load_policy(tmp_path, POLICY)).is_kept(row, record) is kept
+    assert CanonicalCsv(load_policy(tmp_path, POLICY)).matches(row, record) is canonical
 
 
 def test_a_line_is_quoted_where_it_must_be() -> None:

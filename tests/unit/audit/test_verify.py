@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from shoal.audit import Verdict, verify
-from shoal.audit.reading import File, is_ended
+from shoal.audit.parsing import InputFile, is_ended
 from shoal.errors import InputError
 from shoal.policy import CsvDialect
 from unit.audit.naive_release import POLICY, World, broken, load_policy, make_records, make_world
@@ -205,7 +205,7 @@ def test_an_export_is_not_compared_with_a_file(tmp_path: Path) -> None:
 def test_an_offset_that_stands_twice_in_an_export_is_refused(tmp_path: Path) -> None:
     paths = make_world(tmp_path).write()
     paths["original"].write_text('{"partition":0,"offset":1,"value":{}}\n' * 2)
-    with pytest.raises(InputError, match=r"line 2: this partition and offset stand twice"):
+    with pytest.raises(InputError, match=r"line 2: this partition and offset are repeated"):
         verify(load_policy(tmp_path), paths["original"], paths["released"])
 
 
@@ -345,7 +345,7 @@ def test_a_last_record_without_an_end_need_not_have_been_read(
     header = "who,age,note\n" if name == "a.csv" else ""
     path = tmp_path / name
     path.write_text(header + ('p,3,"a"b\n' if header else "{}\n") + (text if is_begun else ""))
-    assert is_ended(File.of(path, CsvDialect())) is not is_begun
+    assert is_ended(InputFile.of(path, CsvDialect())) is not is_begun
 
 
 def test_a_last_record_without_an_end_is_not_missed_and_any_other_is(tmp_path: Path) -> None:
@@ -370,7 +370,10 @@ def test_another_reading_of_the_policy_is_a_warning(tmp_path: Path) -> None:
     world.original_lines = [*map(json.dumps, world.records), "{}", "[]"]
     verdict = world.judge(summary=True)
     assert verdict.exit_code == 0
-    assert any("the summary counts 1 quarantined records; 2 do not fit" in warning for warning in verdict.warnings)
+    assert any(
+        "the summary counts 1 quarantined records; the audit finds 2 that do not fit" in warning
+        for warning in verdict.warnings
+    )
 
 
 # ---------------------------------------------------------------- measures and warnings
