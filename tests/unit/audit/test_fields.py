@@ -45,14 +45,14 @@ def test_values_out_of_bounds_are_clipped_where_the_policy_clips(tmp_path: Path)
     assert found.values == (110.0, 0.5)
 
 
-def test_the_model_that_faust_names_is_passed_over(tmp_path: Path) -> None:
+def test_the_model_name_that_faust_adds_is_ignored(tmp_path: Path) -> None:
     assert take(tmp_path, json.dumps(GOOD | {"__faust": {"ns": "app.Visit"}})) == take(tmp_path, json.dumps(GOOD))
     short = {name: value for name, value in GOOD.items() if name != "job"}
     assert take(tmp_path, json.dumps(short | {"__faust": 1})) is None
 
 
 @pytest.mark.parametrize(
-    "bent",
+    "changed",
     [
         {"age": "40"},
         {"age": True},
@@ -73,12 +73,12 @@ def test_the_model_that_faust_names_is_passed_over(tmp_path: Path) -> None:
         {"who": "\ud800"},
     ],
 )
-def test_a_record_that_does_not_fit_is_unusable(tmp_path: Path, bent: dict[str, Any]) -> None:
-    assert take(tmp_path, json.dumps(GOOD | bent)) is None
+def test_a_record_that_does_not_fit_is_unusable(tmp_path: Path, changed: dict[str, Any]) -> None:
+    assert take(tmp_path, json.dumps(GOOD | changed)) is None
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_every_declared_field_must_be_there(tmp_path: Path, name: str) -> None:
+def test_a_record_without_a_declared_field_is_unusable(tmp_path: Path, name: str) -> None:
     assert take(tmp_path, json.dumps({key: value for key, value in GOOD.items() if key != name})) is None
 
 
@@ -101,12 +101,12 @@ def test_every_declared_field_must_be_there(tmp_path: Path, name: str) -> None:
         json.dumps(GOOD) * 2,
     ],
 )
-def test_what_is_no_record_is_unusable(tmp_path: Path, line: str) -> None:
+def test_a_line_that_is_not_a_record_is_unusable(tmp_path: Path, line: str) -> None:
     assert take(tmp_path, line + "\n") is None
 
 
 @pytest.mark.parametrize("line", [json.dumps(GOOD) + "\r", json.dumps(GOOD, indent=1).replace("\n", " ")])
-def test_what_surrounds_a_record_does_not_matter(tmp_path: Path, line: str) -> None:
+def test_white_space_around_a_record_is_ignored(tmp_path: Path, line: str) -> None:
     assert take(tmp_path, line) is not None
 
 
@@ -115,13 +115,13 @@ def test_undeclared_fields_are_dropped_where_the_policy_says_so(tmp_path: Path) 
     assert take(tmp_path, line, undeclared="drop") == UsableRecord((40.0, 0.5), '"x"', "p")
 
 
-def test_numbers_are_floats_of_their_text(tmp_path: Path) -> None:
+def test_numbers_are_the_nearest_float64(tmp_path: Path) -> None:
     found = take(tmp_path, json.dumps(GOOD).replace("40", "4.2e1").replace("0.5", "0.1000000000000000055"))
     assert found is not None
     assert found.values == (42.0, 0.1)
 
 
-# ---------------------------------------------------------------- people
+# ---------------------------------------------------------------- subjects
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_numbers_are_floats_of_their_text(tmp_path: Path) -> None:
         ("any", [9007199254740993, "9007199254740993.0"]),
     ],
 )
-def test_spellings_of_one_person(tmp_path: Path, kind: str, same: list[object]) -> None:
+def test_spellings_of_one_subject_are_equal(tmp_path: Path, kind: str, same: list[object]) -> None:
     found = {take(tmp_path, json.dumps(GOOD | {"who": who}), subject=kind) for who in same}
     assert None not in found
     assert len(found) == 1
@@ -153,13 +153,13 @@ def test_spellings_of_one_person(tmp_path: Path, kind: str, same: list[object]) 
         ("boolean", [True, False]),
     ],
 )
-def test_different_people(tmp_path: Path, kind: str, different: list[object]) -> None:
+def test_different_subjects_stay_different(tmp_path: Path, kind: str, different: list[object]) -> None:
     found = [take(tmp_path, json.dumps(GOOD | {"who": who}), subject=kind) for who in different]
     assert len({one.subject for one in found if one is not None}) == len(different)
 
 
 @pytest.mark.parametrize(
-    ("kind", "nobody"),
+    ("kind", "refused"),
     [
         ("string", [7, True, None, ""]),
         ("integer", ["seven", 7.5, True, ""]),
@@ -167,8 +167,8 @@ def test_different_people(tmp_path: Path, kind: str, different: list[object]) ->
         ("boolean", [1, "yes", 0]),
     ],
 )
-def test_a_subject_of_another_type_is_nobody(tmp_path: Path, kind: str, nobody: list[object]) -> None:
-    assert {take(tmp_path, json.dumps(GOOD | {"who": who}), subject=kind) for who in nobody} == {None}
+def test_a_subject_of_another_type_makes_the_record_unusable(tmp_path: Path, kind: str, refused: list[object]) -> None:
+    assert {take(tmp_path, json.dumps(GOOD | {"who": who}), subject=kind) for who in refused} == {None}
 
 
 # ---------------------------------------------------------------- kept fields
