@@ -331,7 +331,7 @@ def test_a_tampered_release_breaks_the_check(tmp_path: Path, tamper: Tampering, 
     assert check in broken(verdict)
 
 
-BLIND = [
+TRACEABLE = [
     too_few_subjects,
     share_above_cap,
     one_record_in_two_clusters,
@@ -351,7 +351,7 @@ BLIND = [
 ]
 
 
-@pytest.mark.parametrize("tamper", BLIND, ids=lambda tamper: tamper.__name__)
+@pytest.mark.parametrize("tamper", TRACEABLE, ids=lambda tamper: tamper.__name__)
 def test_a_tampered_release_is_broken_without_evidence_if_rows_can_be_traced(tmp_path: Path, tamper: Tampering) -> None:
     naive = make_release(tmp_path)
     assert naive.verify(evidence=False).exit_code == 0
@@ -547,12 +547,12 @@ def test_a_reference_must_name_an_unreleased_record_once(tmp_path: Path, offset:
 
 
 @pytest.mark.parametrize(
-    "bent",
+    "changed",
     [{"reason": "income too high"}, {"value": 7}, {"reason": None}, {"topic": "income-7"}, {"topic": {"income": 7}}],
 )
-def test_a_reference_with_another_field_topic_or_reason_is_broken(tmp_path: Path, bent: dict[str, object]) -> None:
+def test_a_reference_with_another_field_topic_or_reason_is_broken(tmp_path: Path, changed: dict[str, object]) -> None:
     naive, references = quarantined(tmp_path)
-    assert broken_with(naive, [*references[1:], references[0] | bent]) == {"reasons"}
+    assert broken_with(naive, [*references[1:], references[0] | changed]) == {"reasons"}
 
 
 # ---------------------------------------------------------------- subjects

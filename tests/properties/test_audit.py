@@ -1,4 +1,4 @@
-"""Any correct release holds, and a release that differs from it in one place is broken."""
+"""Any correct release holds, and a release that differs from it in one position is broken."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SEEDS = st.integers(0, 2**32)
 SIZES = st.integers(12, 70)
 BYTES = st.sampled_from([bytes([number]) for number in (*b'0123456789.-+eE,:"{}[]\\ \t\r\nax', 0x00, 0x7F, 0xC3, 0xFF)])
 
-BENT: list[Record] = [
+CHANGES: list[Record] = [
     {"diagnosis": "another"},
     {"diagnosis": 7},
     {"ward": "another"},
@@ -36,12 +36,12 @@ BENT: list[Record] = [
 
 
 @contextmanager
-def release_of(n: int, seed: int, people: int | None = None, *, csv: bool = False) -> Iterator[NaiveRelease]:
+def release_of(n: int, seed: int, subjects: int | None = None, *, csv: bool = False) -> Iterator[NaiveRelease]:
     with TemporaryDirectory() as folder:
-        yield make_release(Path(folder), n, seed=seed, people=people, csv=csv)
+        yield make_release(Path(folder), n, seed=seed, subjects=subjects, csv=csv)
 
 
-def verified(naive: NaiveRelease, paths: dict[str, Path]) -> Verdict | None:
+def verdict_of(naive: NaiveRelease, paths: dict[str, Path]) -> Verdict | None:
     """Return the verdict; None if the files are refused."""
     try:
         return verify(load_policy(naive.folder), paths["original"], paths["released"], paths["evidence"])
@@ -51,8 +51,8 @@ def verified(naive: NaiveRelease, paths: dict[str, Path]) -> Verdict | None:
 
 @settings(max_examples=60)
 @given(SIZES, SEEDS, st.integers(15, 80), st.booleans(), st.booleans())
-def test_a_naive_release_holds(n: int, seed: int, people: int, csv: bool, evidence: bool) -> None:  # noqa: FBT001
-    with release_of(n, seed, people, csv=csv) as naive:
+def test_a_naive_release_holds(n: int, seed: int, subjects: int, csv: bool, evidence: bool) -> None:  # noqa: FBT001
+    with release_of(n, seed, subjects, csv=csv) as naive:
         assume(all(len(members) >= 5 for members in naive.clusters))
         verdict = naive.verify(evidence=evidence, summary=True)
         assert verdict.exit_code == 0 or (not evidence and verdict.exit_code == 2), verdict.text()
@@ -63,15 +63,15 @@ def test_a_naive_release_holds(n: int, seed: int, people: int, csv: bool, eviden
 def test_one_changed_byte_of_the_release_breaks_it(data: st.DataObject, n: int, seed: int, csv: bool) -> None:  # noqa: FBT001
     with release_of(n, seed, csv=csv) as naive:
         paths = naive.write()
-        sound = paths["released"].read_bytes()
-        place = data.draw(st.integers(0, len(sound) - 1))
+        correct = paths["released"].read_bytes()
+        position = data.draw(st.integers(0, len(correct) - 1))
         removed = data.draw(st.integers(0, 1))
         added = data.draw(BYTES if not removed else st.one_of(BYTES, st.just(b"")))
-        bent = sound[:place] + added + sound[place + removed :]
+        changed = correct[:position] + added + correct[position + removed :]
         # A missing end of the last line is no difference.
-        assume(bent.removesuffix(b"\n") != sound.removesuffix(b"\n"))
-        paths["released"].write_bytes(bent)
-        verdict = verified(naive, paths)
+        assume(changed.removesuffix(b"\n") != correct.removesuffix(b"\n"))
+        paths["released"].write_bytes(changed)
+        verdict = verdict_of(naive, paths)
         assert verdict is None or verdict.exit_code == 1, verdict.text()
 
 
@@ -82,26 +82,26 @@ def test_one_changed_offset_of_the_evidence_breaks_it(data: st.DataObject, n: in
         lines = naive.evidence
         first, second = data.draw(st.permutations(range(len(lines))))[:2]
         offsets, others = lines[first]["offsets"], lines[second]["offsets"]
-        place = data.draw(st.integers(0, len(offsets) - 1))
+        position = data.draw(st.integers(0, len(offsets) - 1))
         match data.draw(st.sampled_from(["drop", "double", "share", "move", "swap", "shift", "forget", "exchange"])):
             case "drop":
-                del offsets[place]
+                del offsets[position]
             case "double":
-                offsets.append(offsets[place])
+                offsets.append(offsets[position])
             case "share":
-                others.append(offsets[place])
+                others.append(offsets[position])
             case "move":
-                others.append(offsets.pop(place))
+                others.append(offsets.pop(position))
             case "swap":
-                offsets[place], others[0] = others[0], offsets[place]
+                offsets[position], others[0] = others[0], offsets[position]
             case "shift":
-                offsets[place] += data.draw(st.sampled_from([-n, -1, 1, n, 2**60]))
+                offsets[position] += data.draw(st.sampled_from([-n, -1, 1, n, 2**60]))
             case "forget":
                 del lines[first]
             case _:
                 assume(naive.rows[first] != naive.rows[second])
                 lines[first]["offsets"], lines[second]["offsets"] = others, offsets
-        verdict = verified(naive, naive.write())
+        verdict = verdict_of(naive, naive.write())
         assert verdict is not None
         assert verdict.exit_code == 1, verdict.text()
 
@@ -111,8 +111,8 @@ def test_one_changed_offset_of_the_evidence_breaks_it(data: st.DataObject, n: in
 def test_one_changed_field_of_an_original_breaks_it(data: st.DataObject, n: int, seed: int) -> None:
     with release_of(n, seed) as naive:
         index = data.draw(st.sampled_from([index for members in naive.clusters for index in members]))
-        bent = data.draw(st.sampled_from(BENT))
-        naive.records[index] = naive.records[index] | bent
+        changed = data.draw(st.sampled_from(CHANGES))
+        naive.records[index] = naive.records[index] | changed
         assert naive.verify().exit_code == 1
 
 
@@ -120,14 +120,14 @@ def test_one_changed_field_of_an_original_breaks_it(data: st.DataObject, n: int,
 @given(SIZES, SEEDS, st.randoms())
 def test_order_and_form_of_the_original_do_not_matter(n: int, seed: int, chance: random.Random) -> None:
     with release_of(n, seed) as naive:
-        place = list(range(n))
-        chance.shuffle(place)
+        position = list(range(n))
+        chance.shuffle(position)
         lines = [""] * n
         for index, record in enumerate(naive.records):
             respelled = dict(reversed(record.items())) | {"patient": f" {record['patient']}\t"}
-            lines[place[index]] = json.dumps(respelled, indent=1).replace("\n", "  ").replace("0,", "0e0,")
+            lines[position[index]] = json.dumps(respelled, indent=1).replace("\n", "  ").replace("0,", "0e0,")
         for line in naive.evidence:
-            line["offsets"] = [place[index] for index in line["offsets"]]
+            line["offsets"] = [position[index] for index in line["offsets"]]
         naive.original_lines = lines
         verdict = naive.verify()
         assert verdict.exit_code == 0, verdict.text()

@@ -1,7 +1,7 @@
 """The records of the original as arrays, found by partition and offset.
 
-A CSV record is unusable if one of its cells contains another record. A stray quote in the file causes this: the cell
-then holds the fields of another subject.
+A CSV record is unusable if one of its cells contains another record. An unpaired quote in the file causes this: the
+cell then holds the fields of another subject.
 """
 
 from __future__ import annotations

@@ -42,11 +42,11 @@ def load_policy(folder: Path, text: str = POLICY) -> Policy:
     return Policy.load(path)
 
 
-def make_records(n: int, seed: int = 0, people: int | None = None) -> list[Record]:
+def make_records(n: int, seed: int = 0, subjects: int | None = None) -> list[Record]:
     rng = random.Random(seed)
     return [
         {
-            "patient": f"p{rng.randrange(people or 3 * n)}",
+            "patient": f"p{rng.randrange(subjects or 3 * n)}",
             "diagnosis": f"d{number}-é",
             "age": rng.randrange(-5, 120),
             "income": rng.randrange(0, 120000) / 4,
@@ -185,9 +185,9 @@ class NaiveRelease:
 
 
 def make_release(
-    folder: Path, n: int = 60, *, seed: int = 0, people: int | None = None, csv: bool = False
+    folder: Path, n: int = 60, *, seed: int = 0, subjects: int | None = None, csv: bool = False
 ) -> NaiveRelease:
-    records = make_records(n, seed, people)
+    records = make_records(n, seed, subjects)
     return NaiveRelease(folder, records, group(records), csv=csv)
 
 

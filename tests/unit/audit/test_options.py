@@ -11,8 +11,6 @@ from unit.audit.naive_release import POLICY, NaiveRelease, broken, make_release
 
 pytestmark = pytest.mark.unit
 
-PEOPLE = 8
-
 
 def policy_with(option: str) -> str:
     return POLICY.replace("max_share: 0.5", f"max_share: 0.5, {option}")
@@ -28,12 +26,12 @@ def release_of(tmp_path: Path, incomes: list[float], option: str, **more: Any) -
     return NaiveRelease(tmp_path, records, [list(range(len(records)))], policy=policy_with(option))
 
 
-def verified(tmp_path: Path, incomes: list[float], percent: float, **more: Any) -> Verdict:
+def verdict_of(tmp_path: Path, incomes: list[float], percent: float, **more: Any) -> Verdict:
     return release_of(tmp_path, incomes, f"dominance: {percent}", **more).verify()
 
 
 def test_a_correct_release_holds_with_every_option(tmp_path: Path) -> None:
-    naive = make_release(tmp_path, 60, people=60)
+    naive = make_release(tmp_path, 60, subjects=60)
     for record in naive.records:
         record |= {"age": 30 + record["age"] % 40, "income": 20_000 + record["income"] / 2, "dose": 1.0}
     options = "dominance: 5, per_subject: {max: 9, window: 10}, min_population: 10"
@@ -64,28 +62,28 @@ def test_dominance_is_decided_exactly_at_the_limit(
     holds: bool,  # noqa: FBT001
     tmp_path: Path,
 ) -> None:
-    verdict = verified(tmp_path, incomes, percent)
+    verdict = verdict_of(tmp_path, incomes, percent)
     assert verdict["dominance"].status == ("holds" if holds else "broken")
     assert broken(verdict) == (set() if holds else {"dominance"})
 
 
 def test_contributions_are_summed_per_subject(tmp_path: Path) -> None:
     incomes = [50_000.0, 50_000, 50_000, 9_000, 4_000, 0, 0, 0]
-    assert verified(tmp_path, incomes, 10)["dominance"].status == "holds"
-    people = ["a", "a", "b", "c", "d", "e", "f", "g"]
-    assert verified(tmp_path, incomes, 20, patient=people)["dominance"].status == "broken"
+    assert verdict_of(tmp_path, incomes, 10)["dominance"].status == "holds"
+    subjects = ["a", "a", "b", "c", "d", "e", "f", "g"]
+    assert verdict_of(tmp_path, incomes, 20, patient=subjects)["dominance"].status == "broken"
 
 
 def test_contributions_are_measured_from_zero_if_it_lies_between_the_bounds(tmp_path: Path) -> None:
     incomes = [30_000.0, 31_000, 32_000, 29_000, 30_500, 30_000]
-    verdict = verified(tmp_path, incomes, 10, dose=[1.9, 0.0, 0.0, 0.0, 0.0, 0.0])
+    verdict = verdict_of(tmp_path, incomes, 10, dose=[1.9, 0.0, 0.0, 0.0, 0.0, 0.0])
     assert broken(verdict) == {"dominance"}
     assert verdict["dominance"].places == (0,)
     assert verdict["dominance"].worst == 0
 
 
 def test_one_release_above_the_quota_of_a_window_breaks_the_check(tmp_path: Path) -> None:
-    naive = make_release(tmp_path, 60, people=1000)
+    naive = make_release(tmp_path, 60, subjects=1000)
     for offset in (11, 14, 19, 20):
         naive.records[offset]["patient"] = "frequent"
     option = "per_subject: {max: 2, window: 10}"

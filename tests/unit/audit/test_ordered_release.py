@@ -46,7 +46,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def verified(folder: Path, rows: list[str], *, reveals: bool = False, complete: bool = False) -> Verdict:
+def verdict_of(folder: Path, rows: list[str], *, reveals: bool = False, complete: bool = False) -> Verdict:
     released, name = folder / "verified.csv", "own" if reveals else "by_bytes"
     released.write_text("\n".join(rows) + "\n")
     policy = policy_of(reveal_order=reveals)
@@ -62,21 +62,21 @@ def broken(verdict: Verdict) -> set[str]:
 
 
 def test_a_correct_ordered_release_holds(folder: Path) -> None:
-    assert verified(folder, rows_of(folder), complete=True).exit_code == 0
-    assert verified(folder, rows_of(folder, "own"), reveals=True, complete=True).exit_code == 0
+    assert verdict_of(folder, rows_of(folder), complete=True).exit_code == 0
+    assert verdict_of(folder, rows_of(folder, "own"), reveals=True, complete=True).exit_code == 0
 
 
 def test_the_last_clusters_may_be_incomplete_unless_complete_is_set(folder: Path) -> None:
-    part = rows_of(folder)[:121]
-    verdict = verified(folder, part)
+    first_rows = rows_of(folder)[:121]
+    verdict = verdict_of(folder, first_rows)
     assert verdict.exit_code == 0
     assert any("are not yet released" in check.note for check in verdict.checks)
-    assert "nothing_missing" in broken(verified(folder, part, complete=True))
+    assert "nothing_missing" in broken(verdict_of(folder, first_rows, complete=True))
 
 
 def swap_adjacent_rows(rows: list[str]) -> list[str]:
-    place = next(i for i in range(1, COUNT) if rows[i].split(",")[0] != rows[i + 1].split(",")[0])
-    return [*rows[:place], rows[place + 1], rows[place], *rows[place + 2 :]]
+    position = next(i for i in range(1, COUNT) if rows[i].split(",")[0] != rows[i + 1].split(",")[0])
+    return [*rows[:position], rows[position + 1], rows[position], *rows[position + 2 :]]
 
 
 def swap_members_of_a_cluster(rows: list[str]) -> list[str]:
@@ -101,14 +101,14 @@ def swap_members_of_a_cluster(rows: list[str]) -> list[str]:
 def test_a_tampered_ordered_release_is_broken(
     folder: Path, tamper: Callable[[list[str]], list[str]], found: set[str]
 ) -> None:
-    verdict = verified(folder, tamper(rows_of(folder)))
+    verdict = verdict_of(folder, tamper(rows_of(folder)))
     assert verdict.exit_code == 1
     assert found <= broken(verdict)
 
 
 def test_byte_order_and_own_positions_are_told_apart(folder: Path) -> None:
-    assert "own_place" in broken(verified(folder, rows_of(folder), reveals=True))
-    assert "byte_order" in broken(verified(folder, rows_of(folder, "own")))
+    assert "own_place" in broken(verdict_of(folder, rows_of(folder), reveals=True))
+    assert "byte_order" in broken(verdict_of(folder, rows_of(folder, "own")))
 
 
 def test_an_ordered_release_without_evidence_is_undecided(folder: Path) -> None:

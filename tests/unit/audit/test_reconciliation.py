@@ -38,7 +38,7 @@ def test_a_malformed_summary_is_refused(tmp_path: Path, summary: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("bent", "agrees"),
+    ("changed", "agrees"),
     [
         ({"subjects": {"min": 5.002}}, False),
         ({"subjects": {"min": 5.0}}, True),
@@ -47,9 +47,9 @@ def test_a_malformed_summary_is_refused(tmp_path: Path, summary: str) -> None:
         ({"suppressed": None, "records_in": 60, "quarantined": {"invalid": 3}}, True),
     ],
 )
-def test_counts_must_agree_exactly_and_fractions_to_four_digits(tmp_path: Path, bent: Any, agrees: bool) -> None:  # noqa: FBT001
+def test_counts_must_agree_exactly_and_fractions_to_four_digits(tmp_path: Path, changed: Any, agrees: bool) -> None:  # noqa: FBT001
     naive = make_release(tmp_path)
-    naive.summary |= bent
+    naive.summary |= changed
     assert (naive.verify(summary=True)["accounts"].status == "holds") is agrees
 
 
@@ -115,15 +115,15 @@ def test_an_incomplete_last_record_is_not_missing(tmp_path: Path) -> None:
     paths = naive.write()
     policy, whole = load_policy(tmp_path), paths["original"].read_text()
 
-    def verified(text: str) -> Verdict:
+    def verdict_of(text: str) -> Verdict:
         paths["original"].write_text(text)
         return verify(policy, *paths.values(), complete=True)
 
-    begun = verified(whole + '{"patient":"p')
+    begun = verdict_of(whole + '{"patient":"p')
     assert begun.exit_code == 0
     assert "the last record has no end" in begun["complete"].note
-    assert broken(verified(whole + '{"patient":"p\n')) == {"complete"}
-    assert broken(verified(whole + '{}\n{"patient":"p')) == {"complete"}
+    assert broken(verdict_of(whole + '{"patient":"p\n')) == {"complete"}
+    assert broken(verdict_of(whole + '{}\n{"patient":"p')) == {"complete"}
 
 
 def test_another_number_of_refused_records_is_a_warning(tmp_path: Path) -> None:

@@ -22,10 +22,10 @@ def originals(kept: list[str | None]) -> Originals:
 
 
 def release(rows: list[tuple[str, str]], *, is_export: bool) -> ReleasedRows:
-    part = PartitionRows()
+    found = PartitionRows()
     for line, (quasi, kept) in enumerate(rows, 1):
-        part.add(line, f"{quasi},{kept}", quasi, kept)
-    return ReleasedRows({0: part}, [], is_export)
+        found.add(line, f"{quasi},{kept}", quasi, kept)
+    return ReleasedRows({0: found}, [], is_export)
 
 
 def clusters(*parts: tuple[str, str]) -> list[RecomputedCluster]:

@@ -15,9 +15,9 @@ pytestmark = pytest.mark.unit
 
 @pytest.mark.parametrize("csv", [False, True])
 @pytest.mark.parametrize("evidence", [False, True])
-@pytest.mark.parametrize("people", [None, 25])
-def test_a_correct_release_holds(tmp_path: Path, *, csv: bool, evidence: bool, people: int | None) -> None:
-    verdict = make_release(tmp_path, 80, people=people, csv=csv).verify(evidence=evidence, summary=True)
+@pytest.mark.parametrize("subjects", [None, 25])
+def test_a_correct_release_holds(tmp_path: Path, *, csv: bool, evidence: bool, subjects: int | None) -> None:
+    verdict = make_release(tmp_path, 80, subjects=subjects, csv=csv).verify(evidence=evidence, summary=True)
     assert verdict.verified, verdict.text()
     assert verdict["subjects"].worst == 5
     assert verdict.counts["records"] == 80
