@@ -112,7 +112,7 @@ def test_byte_order_and_own_positions_are_told_apart(folder: Path) -> None:
 
 
 def test_an_ordered_release_without_evidence_is_undecided(folder: Path) -> None:
-    verdict = verify(policy_of(), folder / "in.csv", folder / "dealt.csv")
+    verdict = verify(policy_of(), folder / "in.csv", folder / "by_bytes.csv")
     assert verdict.exit_code == 2
     assert any("--evidence" in reason for reason in verdict.undecided)
 
