@@ -94,4 +94,4 @@ privacy: install ## attacks and canaries
 	$(BESIDE_KAFKA) -m "privacy and not nightly"
 
 privacy-table: install ## docs/privacy.md: how far each attack comes
-	$(KAFKA) with -- $(BIN)/python tests/privacy/table.py
+	$(KAFKA) with -- $(BIN)/python tests/support/privacy_table.py

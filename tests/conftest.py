@@ -72,7 +72,7 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Show how far attackers came, each against its bound."""
-    ledger = sys.modules.get("privacy.ledger")  # nobody has imported it: nothing was attacked
+    ledger = sys.modules.get("support.ledger")  # nobody has imported it: nothing was attacked
     rows = [row for row in ledger.collected() if row.success] if ledger else []
     if rows:
         terminalreporter.section("attacks")
@@ -98,7 +98,7 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.fixture(scope="session")
 def bootstrap(kernels: None) -> Iterator[str]:  # noqa: ARG001 - must be before it
     """Address of a real broker."""
-    from kafka_broker import broker
+    from support.kafka_broker import broker
 
     with broker() as address:
         yield address

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from kafka_broker import wait_until
-from running import EARLIEST, Stage
 from shoal.errors import InputError, PolicyError
 from shoal.kafka import StartOptions, export_progress, import_progress, report_progress
 from shoal.kafka.cipher import SEALED_PREFIX
 from shoal.kafka.offset_metadata import PREFIX
 from shoal.policy import KafkaSection, Policy
+from support.kafka_broker import wait_until
+from support.running import EARLIEST, Stage
 
 pytestmark = pytest.mark.integration
 

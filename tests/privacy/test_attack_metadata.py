@@ -14,15 +14,15 @@ from random import Random
 
 import numpy as np
 import pytest
-from kafka_broker import wait_until
-from privacy.ledger import closed, measured
-from privacy.raw_log import everything_in
-from running import Stage
 from shoal.errors import InputError
 from shoal.kafka.cipher import SEALED_PREFIX, MetadataCipher
 from shoal.kafka.offset_metadata import PREFIX, CommittedState, decode, encode
 from shoal.kafka.offset_tracker import LogProbe, OffsetState
 from shoal.policy import Policy
+from support.kafka_broker import wait_until
+from support.ledger import closed, measured
+from support.raw_log import everything_in
+from support.running import Stage
 
 pytestmark = pytest.mark.privacy
 

@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 
 import pytest
-from privacy.attacks import ATTACKS
-from privacy.ledger import PAGE, ROOT, Row, closed, measured, printed_rows
-from privacy.table import files_of_attacks, page, standing
+from support.attacks import ATTACKS
+from support.ledger import PAGE, ROOT, Row, closed, measured, printed_rows
+from support.privacy_table import files_of_attacks, page, standing
 
 pytestmark = pytest.mark.privacy
 

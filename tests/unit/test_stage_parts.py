@@ -15,7 +15,6 @@ from typing import Any, cast
 import faust
 import pytest
 from faust.types import TP
-from kafka_broker import wait_until
 from shoal.errors import ConfigError, GuaranteeError, InputError, PolicyError
 from shoal.kafka import HandoverCancelledError
 from shoal.pipeline import DecidedCluster as Decided
@@ -26,6 +25,7 @@ from shoal.stage.faust_adapter import READ_COMMITTED, FaustAdapter, crash
 from shoal.stage.handoff_queue import HandoffQueue
 from shoal.stage.message_buffer import BufferedMessage, MessageBuffer
 from shoal.stage.supervisor import StageSupervisor
+from support.kafka_broker import wait_until
 
 CANARY = "xq7canary9z"
 ATTRIBUTES = {

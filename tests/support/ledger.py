@@ -14,7 +14,7 @@ import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from privacy.attacks import ATTACKS
+from support.attacks import ATTACKS
 
 __all__ = ["PAGE", "ROOT", "ROWS", "RULES", "Row", "closed", "collected", "measured", "printed_rows"]
 
