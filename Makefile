@@ -7,6 +7,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 KAFKA := $(PYTHON) deploy/kafka/local.py
 PYTEST := $(BIN)/pytest
+PARALLEL := -n auto --dist loadgroup
 BESIDE_KAFKA := $(KAFKA) with -- $(PYTEST)
 CODE := service tests deploy benchmarks docs
 
@@ -32,7 +33,7 @@ fix: install ## format, and mend what the linter can mend
 check: format-check lint types imports unit-nojit doctest test ## all that CI does
 
 test: install ## every test but the nightly ones, against a real broker that it starts and stops
-	$(BESIDE_KAFKA) -m "not nightly"
+	$(BESIDE_KAFKA) $(PARALLEL) -m "not nightly"
 
 demo: install ## the main job on real input against a real broker; the summary is the last line
 	@$(KAFKA) with -- $(BIN)/python deploy/demo/run.py
@@ -70,7 +71,7 @@ unit: install ## unit tests
 	$(PYTEST) -m "unit and not nightly"
 
 unit-nojit: install ## unit and conformance tests without compilation, with the branches covered
-	NUMBA_DISABLE_JIT=1 $(PYTEST) -m "(unit or conformance) and not nightly" --cov=service/shoal --cov-branch --cov-report=term:skip-covered
+	NUMBA_DISABLE_JIT=1 $(PYTEST) $(PARALLEL) -m "(unit or conformance) and not nightly" --cov=service/shoal --cov-branch --cov-report=term:skip-covered
 
 properties: install ## what must hold whatever the input
 	$(PYTEST) -m "property and not nightly"
