@@ -23,7 +23,6 @@ from shoal.kafka.offset_metadata import CommittedState
 from shoal.kafka.offset_tracker import OffsetState
 from shoal.kafka.partition_task import PartitionTask
 from shoal.observability import Health, Metrics, serve, visible
-from shoal.observability.metrics import STEP_CLUSTERS
 from shoal.pipeline import PartitionPipeline
 from shoal.policy import Policy
 from shoal.records import Encoder, JsonDecoder
@@ -35,6 +34,8 @@ from support.running import Stage
 from unit.kafka.test_lane import Sink
 
 pytestmark = pytest.mark.privacy
+
+STEP_CLUSTERS = 20
 
 HOSTILE = [
     "<script>alert(1)</script>",

@@ -253,6 +253,21 @@ def test_every_metric_carries_its_unit() -> None:
     assert {name for name in names if not name.endswith(UNITS)} <= UNITLESS.keys()
 
 
+def test_only_tests_of_the_benchmarks_import_them() -> None:
+    theirs = {path.stem for path in (ROOT / "benchmarks").iterdir() if path.suffix == ".py" or path.name == "papers"}
+    assert {"bench", "papers", "streams"} <= theirs
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        if path.parent.name != "benchmarks"
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.ImportFrom | ast.Import)
+        for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names])
+        if name.partition(".")[0] in theirs
+    ]
+    assert found == []
+
+
 def test_no_file_names_a_registry_or_a_place_on_one_machine() -> None:
     found = []
     for path in tracked():
