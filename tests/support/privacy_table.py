@@ -104,7 +104,8 @@ def _under_each(rows: Sequence[Row]) -> list[str]:
 def main() -> int:
     """Run the tests and write the page; the exit code is that of pytest."""
     shutil.rmtree(ROWS, ignore_errors=True)
-    command = [sys.executable, "-m", "pytest", "-q", "-m", "not nightly", *files_of_attacks()]
+    options = ["-q", "-n", "auto", "--dist", "loadgroup", "-m", "not nightly"]
+    command = [sys.executable, "-m", "pytest", *options, *files_of_attacks()]
     code = subprocess.run(command, cwd=ROOT, env=os.environ | {WRITING: "anew"}, check=False).returncode
     if code:
         print("some tests failed: the page is left as it was", file=sys.stderr)
