@@ -7,7 +7,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 KAFKA := $(PYTHON) deploy/kafka/local.py
 PYTEST := $(BIN)/pytest
-PARALLEL := -n auto --dist loadgroup
+PARALLEL := -n auto
 BESIDE_KAFKA := $(KAFKA) with -- $(PYTEST)
 CODE := service tests deploy benchmarks docs
 

@@ -50,6 +50,14 @@ def pytest_configure(config: pytest.Config) -> None:
         compile_once()
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Tests that share something expensive run in one process."""
+    from support.distribution import Distribution
+
+    return Distribution(config, log)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark each test by its folder, so that `-m integration` means the folder `integration`."""
     known = {line.split(":")[0] for line in config.getini("markers")}

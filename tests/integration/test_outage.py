@@ -19,7 +19,7 @@ from support.kafka_broker import admin, load_local, wait_until
 from support.running import Stage
 
 # A worker that has to compile first ends later than the times here allow, whatever broker there is.
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("kernels"), pytest.mark.xdist_group("private broker")]
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("kernels")]
 
 QUICK = ("broker.session.timeout.ms=1000", "broker.heartbeat.interval.ms=200")
 
