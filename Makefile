@@ -7,6 +7,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 KAFKA := $(PYTHON) deploy/kafka/local.py
 PYTEST := $(BIN)/pytest
+PARALLEL := -n auto
 BESIDE_KAFKA := $(KAFKA) with -- $(PYTEST)
 CODE := service tests deploy benchmarks docs
 
@@ -32,7 +33,7 @@ fix: install ## format, and mend what the linter can mend
 check: format-check lint types imports unit-nojit doctest test ## all that CI does
 
 test: install ## every test but the nightly ones, against a real broker that it starts and stops
-	$(BESIDE_KAFKA) -m "not nightly"
+	$(BESIDE_KAFKA) $(PARALLEL) -m "not nightly"
 
 demo: install ## the main job on real input against a real broker; the summary is the last line
 	@$(KAFKA) with -- $(BIN)/python deploy/demo/run.py
@@ -67,31 +68,31 @@ imports: install ## the rooms and the doors between them
 	$(BIN)/lint-imports
 
 unit: install ## unit tests
-	$(PYTEST) -m "unit and not nightly"
+	$(PYTEST) $(PARALLEL) -m "unit and not nightly"
 
 unit-nojit: install ## unit and conformance tests without compilation, with the branches covered
-	NUMBA_DISABLE_JIT=1 $(PYTEST) -m "(unit or conformance) and not nightly" --cov=service/shoal --cov-branch --cov-report=term:skip-covered
+	NUMBA_DISABLE_JIT=1 $(PYTEST) $(PARALLEL) -m "(unit or conformance) and not nightly" --cov=service/shoal --cov-branch --cov-report=term:skip-covered
 
 properties: install ## what must hold whatever the input
-	$(PYTEST) -m "property and not nightly"
+	$(PYTEST) $(PARALLEL) -m "property and not nightly"
 
 golden: install ## published numbers
-	$(PYTEST) -m "golden and not nightly"
+	$(PYTEST) $(PARALLEL) -m "golden and not nightly"
 
 conformance: install ## the method against its naive twin
-	$(PYTEST) -m "conformance and not nightly"
+	$(PYTEST) $(PARALLEL) -m "conformance and not nightly"
 
 doctest: install ## the examples of the docstrings
 	$(PYTEST) --doctest-modules service/shoal
 
 integration: install ## against a real broker
-	$(BESIDE_KAFKA) -m "integration and not nightly"
+	$(BESIDE_KAFKA) $(PARALLEL) -m "integration and not nightly"
 
 faults: install ## kills and hostile input
-	$(BESIDE_KAFKA) -m "faults and not nightly"
+	$(BESIDE_KAFKA) $(PARALLEL) -m "faults and not nightly"
 
 privacy: install ## attacks and canaries
-	$(BESIDE_KAFKA) -m "privacy and not nightly"
+	$(BESIDE_KAFKA) $(PARALLEL) -m "privacy and not nightly"
 
 privacy-table: install ## docs/privacy.md: how far each attack comes
-	$(KAFKA) with -- $(BIN)/python tests/privacy/table.py
+	$(KAFKA) with -- $(BIN)/python tests/support/privacy_table.py

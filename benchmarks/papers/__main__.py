@@ -29,7 +29,7 @@ HEAD = [
     "papers are quoted as facts, with their place; `=` marks those that are met to the last printed digit. What is not",
     "met says so, and why as far as it is known. *Ours* alone means that the paper shows a curve and no number.",
     "",
-    "Only lines that speak of seconds differ from run to run (`tests/golden/test_papers.py`).",
+    "Only lines that speak of seconds differ from run to run (`tests/benchmarks/test_papers.py`).",
     "",
 ]
 

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from privacy.attacking import ADULT, Release, adult, column, policy_of, quasi, released, standard_error, tagged
-from privacy.ledger import RULES, closed, measured
-from shoal.observability.metrics import STEP_CLUSTERS
+from support.attacking import ADULT, Release, adult, column, policy_of, quasi, released, standard_error, tagged
+from support.ledger import RULES, closed, measured
 
 pytestmark = pytest.mark.privacy
+
+STEP_CLUSTERS = 20
 
 STEPPED = ("shoal_sse", "shoal_sst", "shoal_reordering", "shoal_delay", "shoal_values_clipped")
 

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from privacy.attacking import (
+from oracle.naive_release import K, broken, make_world
+from shoal.cli import main
+from support.attacking import (
     ADULT,
     Release,
     adult,
@@ -19,9 +21,7 @@ from privacy.attacking import (
     tagged,
     zipf_people,
 )
-from privacy.ledger import RULES, closed, measured
-from shoal.cli import main
-from unit.audit.naive_release import K, broken, make_world
+from support.ledger import RULES, closed, measured
 
 pytestmark = pytest.mark.privacy
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from privacy.attacking import ADULT, Release, policy_of, quasi, released, tagged, zipf_people
-from privacy.ledger import RULES, closed, measured
+from oracle.naive_release import POLICY, broken, load_policy, make_world
 from shoal.audit import verify
 from shoal.errors import PolicyError
-from unit.audit.naive_release import POLICY, broken, load_policy, make_world
+from support.attacking import ADULT, Release, policy_of, quasi, released, tagged, zipf_people
+from support.ledger import RULES, closed, measured
 
 pytestmark = pytest.mark.privacy
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from privacy.attacking import (
+from shoal.cli import main
+from support.attacking import (
     ADULT,
     Release,
     adult,
@@ -22,8 +23,7 @@ from privacy.attacking import (
     tagged,
     zipf_people,
 )
-from privacy.ledger import RULES, closed, measured
-from shoal.cli import main
+from support.ledger import RULES, closed, measured
 
 pytestmark = pytest.mark.privacy
 

@@ -16,10 +16,10 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from kafka_broker import LOCAL, load_local
 from ruamel.yaml import YAML
 from shoal.observability import Metrics
 from shoal.policy import KafkaSection, Policy
+from support.kafka_broker import LOCAL, load_local
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"

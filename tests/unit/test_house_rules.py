@@ -10,8 +10,6 @@ from functools import cache
 from pathlib import Path
 from typing import TypeAlias
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "service"
 MODULES = sorted(SOURCE.rglob("*.py"))
@@ -147,34 +145,54 @@ def length(function: Definition) -> int:
     return lines
 
 
+def catches_all(handler: ast.ExceptHandler) -> bool:
+    named = set() if handler.type is None else set(re.findall(r"\w+", ast.unparse(handler.type)))
+    return handler.type is None or bool(named & {"Exception", "BaseException"})
+
+
 def tracked() -> list[Path]:
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
     return [path for name in listed.stdout.split("\0") if name and (path := ROOT / name).is_file()]
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_no_module_is_longer_than_one_can_hold_in_mind(path: Path) -> None:
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= MODULE_LINES
+def test_no_module_is_longer_than_one_can_hold_in_mind() -> None:
+    lines = {name_of(path): len(path.read_text(encoding="utf-8").splitlines()) for path in MODULES}
+    assert {name: count for name, count in lines.items() if count > MODULE_LINES} == {}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_no_function_is_longer_than_a_screen(path: Path) -> None:
-    limit = KERNEL_LINES if "clustering" in path.parts else FUNCTION_LINES
-    assert {f.name: length(f) for f in definitions(tree(path)) if length(f) > limit} == {}
+def test_no_function_is_longer_than_a_screen() -> None:
+    long = [
+        f"{name_of(path)}:{function.lineno}: {function.name} has {length(function)} lines"
+        for path in MODULES
+        for function in definitions(tree(path))
+        if length(function) > (KERNEL_LINES if "clustering" in path.parts else FUNCTION_LINES)
+    ]
+    assert long == []
 
 
-@pytest.mark.parametrize("path", [path for path in MODULES if not path.name.startswith("_")], ids=name_of)
-def test_every_public_module_says_what_it_offers(path: Path) -> None:
-    offered = exported(tree(path))
-    assert offered is not None, "no __all__"
-    assert offered == sorted_as_the_linter_does(offered)
-    assert set(offered) <= defined(tree(path)), "offered, but not there"
+def test_every_public_module_says_what_it_offers() -> None:
+    wrong = []
+    for path in MODULES:
+        if path.name.startswith("_"):
+            continue
+        offered = exported(tree(path))
+        if offered is None:
+            wrong.append(f"{name_of(path)}: no __all__")
+            continue
+        if offered != sorted_as_the_linter_does(offered):
+            wrong.append(f"{name_of(path)}: __all__ is not sorted")
+        wrong += [f"{name_of(path)}: offers {name}, which is not there" for name in set(offered) - defined(tree(path))]
+    assert wrong == []
 
 
-@pytest.mark.parametrize("path", [path for path in MODULES if path.name == "__init__.py"], ids=name_of)
-def test_a_room_offers_all_that_it_fetches_and_nothing_else(path: Path) -> None:
-    fetched = {name for name in defined(tree(path)) if not name.startswith("_") and name != "annotations"}
-    assert set(exported(tree(path)) or []) - {"__version__"} == fetched
+def test_a_room_offers_all_that_it_fetches_and_nothing_else() -> None:
+    wrong = {}
+    for path in MODULES:
+        if path.name == "__init__.py":
+            fetched = {name for name in defined(tree(path)) if not name.startswith("_") and name != "annotations"}
+            different = (set(exported(tree(path)) or []) - {"__version__"}) ^ fetched
+            wrong.update({name_of(path): different} if different else {})
+    assert wrong == {}
 
 
 def test_nothing_is_imported_that_its_module_does_not_offer() -> None:
@@ -186,17 +204,17 @@ def test_nothing_is_imported_that_its_module_does_not_offer() -> None:
     assert hidden == set()
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_documented_parameters_are_the_real_ones(path: Path) -> None:
-    wrong: dict[str, list[str]] = {}
-    for node in ast.walk(tree(path)):
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            continue
-        documented = documented_parameters(ast.get_docstring(node) or "")
-        real = fields(node) if isinstance(node, ast.ClassDef) else parameters(node)
-        if documented is not None and documented != real:
-            wrong[node.name] = documented
-    assert wrong == {}
+def test_documented_parameters_are_the_real_ones() -> None:
+    wrong = []
+    for path in MODULES:
+        for node in ast.walk(tree(path)):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                continue
+            documented = documented_parameters(ast.get_docstring(node) or "")
+            real = fields(node) if isinstance(node, ast.ClassDef) else parameters(node)
+            if documented is not None and documented != real:
+                wrong.append(f"{name_of(path)}:{node.lineno}: {node.name} documents {documented}, not {real}")
+    assert wrong == []
 
 
 def test_the_reader_of_docstrings_reads_them() -> None:
@@ -207,22 +225,24 @@ def test_the_reader_of_docstrings_reads_them() -> None:
     assert documented_parameters("Do.\n\nReturns\n-------\nint\n") is None
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_only_the_commands_print(path: Path) -> None:
-    calls = [node for node in ast.walk(tree(path)) if isinstance(node, ast.Call)]
-    prints = [call.lineno for call in calls if isinstance(call.func, ast.Name) and call.func.id == "print"]
-    assert prints == [] or name_of(path).startswith("shoal/cli/")
-
-
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_errors_are_caught_by_name(path: Path) -> None:
-    handlers = [node for node in ast.walk(tree(path)) if isinstance(node, ast.ExceptHandler)]
-    wide = [
-        handler.lineno
-        for handler in handlers
-        if handler.type is None or {"Exception", "BaseException"} & set(re.findall(r"\w+", ast.unparse(handler.type)))
+def test_only_the_commands_print() -> None:
+    prints = [
+        f"{name_of(path)}:{call.lineno}"
+        for path in MODULES
+        for call in ast.walk(tree(path))
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "print"
     ]
-    assert wide == [] or name_of(path) in CATCH_ALL
+    assert [place for place in prints if not place.startswith("shoal/cli/")] == []
+
+
+def test_errors_are_caught_by_name() -> None:
+    wide = [
+        f"{name_of(path)}:{handler.lineno}"
+        for path in MODULES
+        for handler in ast.walk(tree(path))
+        if isinstance(handler, ast.ExceptHandler) and catches_all(handler)
+    ]
+    assert [place for place in wide if place.partition(":")[0] not in CATCH_ALL] == []
 
 
 def test_every_metric_carries_its_unit() -> None:
@@ -231,6 +251,21 @@ def test_every_metric_carries_its_unit() -> None:
     names = {text for text in constants if isinstance(text, str) and re.fullmatch(r"shoal_[a-z_]+", text)}
     assert names
     assert {name for name in names if not name.endswith(UNITS)} <= UNITLESS.keys()
+
+
+def test_only_tests_of_the_benchmarks_import_them() -> None:
+    theirs = {path.stem for path in (ROOT / "benchmarks").iterdir() if path.suffix == ".py" or path.name == "papers"}
+    assert {"bench", "papers", "streams"} <= theirs
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        if path.parent.name != "benchmarks"
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.ImportFrom | ast.Import)
+        for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names])
+        if name.partition(".")[0] in theirs
+    ]
+    assert found == []
 
 
 def test_no_file_names_a_registry_or_a_place_on_one_machine() -> None:

@@ -9,19 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from shoal.errors import GuaranteeError, InputError
-from shoal.kafka.offset_metadata import (
-    LIMIT_BYTES,
-    SEALED_BYTES,
-    UNLIMITED,
-    CommittedState,
-    decode,
-    encode,
-    largest_span,
-    pack,
-)
-from shoal.kafka.offset_tracker import VOID_LIMIT, LogProbe, OffsetState, OffsetTracker
+from shoal.kafka.offset_metadata import CommittedState, decode, encode, largest_span, pack
+from shoal.kafka.offset_tracker import LogProbe, OffsetState, OffsetTracker
 
 pytestmark = pytest.mark.unit
+
+LIMIT_BYTES = 4096
+SEALED_BYTES = 3008
+UNLIMITED = 1 << 60
+VOID_LIMIT = 64
 
 FINGERPRINT = "0123456789abcdef" * 4
 

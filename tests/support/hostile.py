@@ -1,6 +1,6 @@
 """Malformed and merely odd messages of every kind, each with the fate that `docs/bad-input.md` states for it.
 
-`python tests/hostile.py` prints the tables of that page.
+`python tests/support/hostile.py` prints the tables of that page.
 """
 
 from __future__ import annotations

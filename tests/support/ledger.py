@@ -11,12 +11,13 @@ import hashlib
 import json
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from privacy.attacks import ATTACKS
+from support.attacks import ATTACKS
 
-__all__ = ["PAGE", "ROOT", "ROWS", "RULES", "Row", "closed", "collected", "measured", "printed_rows"]
+__all__ = ["PAGE", "ROOT", "ROWS", "RULES", "Row", "closed", "entered", "measured", "printed_rows", "rivals"]
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "privacy.md"
@@ -46,6 +47,8 @@ class Row:
 
 
 _collected: list[Row] = []
+_untold: list[Row] = []
+"""Those of them that no report carries yet."""
 
 
 def measured(
@@ -113,9 +116,20 @@ def closed(attack: str, how: str) -> None:
     _enter(Row(attack, how, "", "", "", "", "", _test()))
 
 
-def collected() -> list[Row]:
-    """Return the rows of this run of pytest."""
-    return list(_collected)
+def entered() -> list[Row]:
+    """Return the rows that this process has entered since it was asked last."""
+    found = list(_untold)
+    _untold.clear()
+    return found
+
+
+def rivals(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows that say something else of an attack than another row of the same name."""
+    figures: dict[tuple[str, str, str], set[Row]] = {}
+    for row in rows:
+        if row.success:
+            figures.setdefault(_key(row), set()).add(row)
+    return [row for found in figures.values() if len(found) > 1 for row in found]
 
 
 def printed_rows() -> list[Row]:
@@ -142,11 +156,11 @@ def printed_rows() -> list[Row]:
 
 def _enter(row: Row) -> Row:
     assert row.attack in ATTACKS, f"{row.attack} is none of the attacks"
-    rivals = [one for one in _collected if _key(one) == _key(row) and one.success]
-    assert all(one == row for one in rivals), f"{row.attack} {row.name}: two attacks under one name"
+    assert row not in rivals([*_collected, row]), f"{row.attack} {row.name}: two attacks under one name"
     assert not any("|" in cell or "\n" in cell for cell in asdict(row).values()), "a bar or a line end in a cell"
     print(" · ".join(cell for cell in asdict(row).values() if cell))
     _collected.append(row)
+    _untold.append(row)
     ROWS.mkdir(parents=True, exist_ok=True)
     key = hashlib.sha256(f"{row.attack} {row.name} {row.rule} {row.test}".encode()).hexdigest()[:16]
     (ROWS / f"{row.attack}-{key}.json").write_text(json.dumps(asdict(row), ensure_ascii=False), encoding="utf-8")

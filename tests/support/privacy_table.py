@@ -12,8 +12,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from privacy.attacks import ATTACKS, Attack
-from privacy.ledger import PAGE, ROOT, ROWS, RULES, WRITING, Row
+from support.attacks import ATTACKS, Attack
+from support.ledger import PAGE, ROOT, ROWS, RULES, WRITING, Row
 
 __all__ = ["files_of_attacks", "main", "page", "standing"]
 
@@ -46,7 +46,7 @@ holds under each of them.
 def files_of_attacks() -> list[str]:
     """Return the test files that use the ledger, but for the one that tests the ledger."""
     files = sorted(path for path in (ROOT / "tests").rglob("test_*.py") if path.name != "test_table.py")
-    return [str(path.relative_to(ROOT)) for path in files if "privacy.ledger import" in path.read_text("utf-8")]
+    return [str(path.relative_to(ROOT)) for path in files if "support.ledger import" in path.read_text("utf-8")]
 
 
 def standing(attack: Attack, rows: Sequence[Row]) -> str:
@@ -104,7 +104,8 @@ def _under_each(rows: Sequence[Row]) -> list[str]:
 def main() -> int:
     """Run the tests and write the page; the exit code is that of pytest."""
     shutil.rmtree(ROWS, ignore_errors=True)
-    command = [sys.executable, "-m", "pytest", "-q", "-m", "not nightly", *files_of_attacks()]
+    options = ["-q", "-n", "auto", "-m", "not nightly"]
+    command = [sys.executable, "-m", "pytest", *options, *files_of_attacks()]
     code = subprocess.run(command, cwd=ROOT, env=os.environ | {WRITING: "anew"}, check=False).returncode
     if code:
         print("some tests failed: the page is left as it was", file=sys.stderr)

@@ -115,7 +115,7 @@ if OTHER:
 if __name__ == "__main__":
     plan = os.environ.pop("DIE_AT", "")
     if plan:
-        from faults.worker import arm
+        from support.worker import arm
 
         step, _, at = plan.partition(":")
         arm(step, int(at))

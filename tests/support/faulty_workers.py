@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from canaries import traces
-from kafka_broker import Message, admin, create_topic, produce, read_all, wait_until
 from shoal.audit import Verdict, verify
 from shoal.policy import Policy
+from support.canaries import traces
+from support.kafka_broker import Message, admin, create_topic, produce, read_all, wait_until
 
-WORKER = Path(__file__).parent / "faults" / "worker.py"
+WORKER = Path(__file__).with_name("worker.py")
 CANARY = "xq7canary9z"
 """In every subject and every malformed value: it must not leave."""
 SIDE = ("output", "quarantine", "clusters", "evidence")

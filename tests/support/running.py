@@ -22,13 +22,13 @@ import aiohttp
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import GroupCoordinatorNotAvailableError, KafkaError
 from aiokafka.structs import OffsetAndMetadata
-from kafka_broker import Message, admin, create_topic, is_shown, produce, read_all, wait_until
 from shoal.kafka import StartOptions, Worker
 from shoal.kafka.cipher import MetadataCipher
 from shoal.kafka.offset_metadata import CommittedState
 from shoal.observability import Health, Metrics
 from shoal.policy import KafkaSection, Policy
 from shoal.settings import kafka_settings
+from support.kafka_broker import Message, admin, create_topic, is_shown, produce, read_all, wait_until
 
 __all__ = ["EARLIEST", "Process", "Run", "Stage", "sample"]
 

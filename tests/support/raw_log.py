@@ -8,7 +8,7 @@ from typing import Any
 from aiokafka.protocol.admin import DeleteGroupsRequest
 from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.record.memory_records import MemoryRecords
-from kafka_broker import admin, wait_until
+from support.kafka_broker import admin, wait_until
 
 __all__ = ["Transacted", "delete_group", "everything_in", "transactions_of"]
 

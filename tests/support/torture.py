@@ -6,8 +6,8 @@ import asyncio
 import signal
 from collections.abc import Sequence
 
-from faulty_workers import Deployment, Findings, Worker, export, judge, judged, leaks
-from kafka_broker import wait_until
+from support.faulty_workers import Deployment, Findings, Worker, export, judge, judged, leaks
+from support.kafka_broker import wait_until
 
 __all__ = ["PARTITIONS", "check", "torture", "zombie"]
 

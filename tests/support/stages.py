@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any, Self
 
 import aiohttp
-from faulty_workers import Deployment, Worker, export, judged, leaks
-from kafka_broker import create_topic, read_all, wait_until
+from support.faulty_workers import Deployment, Worker, export, judged, leaks
+from support.kafka_broker import create_topic, read_all, wait_until
 
 __all__ = ["APP", "AppDeployment", "AppWorker", "HandedDeployment", "Repeats", "check_handed", "distinct"]
 
-APP = Path(__file__).parent / "faults" / "stage_app.py"
+APP = Path(__file__).with_name("stage_app.py")
 
 
 @dataclass

@@ -34,7 +34,7 @@ __all__ = [
     "wait_until",
 ]
 
-LOCAL = Path(__file__).resolve().parents[1] / "deploy" / "kafka" / "local.py"
+LOCAL = Path(__file__).resolve().parents[2] / "deploy" / "kafka" / "local.py"
 Headers = Sequence[tuple[str, bytes]]
 Isolation = Literal["read_committed", "read_uncommitted"]
 Truth = TypeVar("Truth")

@@ -17,7 +17,7 @@ from typing import Any
 from aiokafka import AIOKafkaProducer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from canaries import main_loudly as main
+from support.canaries import main_loudly as main
 
 
 def die() -> None:
