@@ -17,7 +17,7 @@ UP = re.compile(r"(?<![.\w])\.\.(?:/\.\.)*(?=[/\"'`)\s]|$)", re.MULTILINE)
 ABSOLUTE = re.compile(
     r"(?<![\w./>~)}-])/(?:home|Users|root|work|mnt|media|srv|data|tmp)\b(?=/|[\"'`)\s]|$)", re.MULTILINE
 )
-HOME = re.compile(r"(?<![\w~/])~/|\$\{?HOME\b")
+HOME = re.compile(r"(?<![\w~/])~[/]|\$\{?HOME\b")
 PASSED_ON = {"resolve", "absolute"}
 
 

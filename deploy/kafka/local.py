@@ -29,7 +29,7 @@ __all__ = ["BUILD", "Broker", "BrokerFailedError", "borrowed", "down", "running"
 HERE = Path(__file__).resolve().parent
 BUILD = HERE.parents[1] / "build" / "kafka"
 INSTALL = "install Java 17 or newer and Maven, on Debian: apt-get install openjdk-17-jre-headless maven"
-READY_S = 60.0
+READY_S = 120.0
 """How long a loaded machine may take to start the broker; an idle one needs about five seconds."""
 TELL_S = 8.0
 """How often a line says that the broker still starts."""
