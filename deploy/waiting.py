@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["EVERY_S", "told"]
+__all__ = ["told"]
 
 EVERY_S = 8.0
 

@@ -31,7 +31,7 @@ import story  # noqa: E402
 import topics  # noqa: E402
 from shoal.pipeline import precompile  # noqa: E402
 from shoal.policy import Policy  # noqa: E402
-from waiting import EVERY_S, told  # noqa: E402
+from waiting import told  # noqa: E402
 
 BUILD = ROOT / "build" / "demo"
 POLICY = ROOT / "deploy" / "demo" / "policy.yaml"
@@ -100,20 +100,17 @@ class Demo:
         if code != 0:
             raise SystemExit(f"demo: worker {worker} ended with an error; see {BUILD}/{worker}.log")
 
-    async def wait_accounted(self, least: int, total: int) -> None:
-        """Wait until so many records are published or quarantined, and tell every few seconds how many are."""
-        done, shown, patience = -1, time.monotonic(), Patience()
+    async def wait_accounted(self, least: int) -> int:
+        """Wait until so many records are published or quarantined, and return how many are."""
+        done, patience = -1, Patience()
         while done < least:
             found = await topics.count(self.bootstrap, PARTITIONS, self.names["output"], self.names["quarantine"])
             if found > done:
                 done, patience = found, Patience()
-            if time.monotonic() - shown > EVERY_S and done < least:
-                story.progress(done, total)
-                shown = time.monotonic()
             ended = self.workers["one"].poll() not in {None, -signal.SIGKILL}
             if ended or await patience.is_over(self.ports["one"]):
                 raise SystemExit(f"demo: only {done} of {least} records were processed; see {BUILD}/*.log")
-        story.progress(done, total)
+        return done
 
 
 @dataclass
@@ -168,15 +165,18 @@ async def show(demo: Demo, records: list[dict[str, Any]], held_at_most: int) -> 
             await demo.wait_ready(name)
     began = time.monotonic()
     producing = asyncio.create_task(topics.produce(demo.bootstrap, demo.names["input"], records, partition_of))
-    await demo.wait_accounted(len(records) // 3, len(records))
+    with told("Records come in, and the workers publish clusters of them."):
+        done = await demo.wait_accounted(len(records) // 3)
+    story.progress(done, len(records))
     demo.workers["one"].kill()
     demo.workers["one"].wait()
     with told("Worker one is killed with SIGKILL in the middle of its work, and started again."):
         demo.start("one")
         await producing
         await demo.wait_ready("one")
-    # What is left is held: fewer than delta records a partition, which wait for company.
-    await demo.wait_accounted(len(records) - PARTITIONS * held_at_most + 1, len(records))
+        # What is left is held: fewer than delta records a partition, which wait for company.
+        done = await demo.wait_accounted(len(records) - PARTITIONS * held_at_most + 1)
+    story.progress(done, len(records))
     with told("Both workers are stopped. A last one releases the records that still wait for others (--drain)."):
         for name in ("one", "two"):
             demo.workers[name].send_signal(signal.SIGTERM)
