@@ -158,14 +158,13 @@ def is_compiling(port: int) -> bool:
 async def show(demo: Demo, records: list[dict[str, Any]], held_at_most: int) -> float:
     """Feed the topic, kill a worker, let the rest finish; return how long it took (s)."""
     partition_of = [zlib.crc32(str(record["nr"]).encode()) % PARTITIONS for record in records]
-    with told("Two workers start."):
+    with told("Two workers start. Then records come in, and the workers publish clusters of them."):
         for name in ("one", "two"):
             demo.start(name)
         for name in ("one", "two"):
             await demo.wait_ready(name)
-    began = time.monotonic()
-    producing = asyncio.create_task(topics.produce(demo.bootstrap, demo.names["input"], records, partition_of))
-    with told("Records come in, and the workers publish clusters of them."):
+        began = time.monotonic()
+        producing = asyncio.create_task(topics.produce(demo.bootstrap, demo.names["input"], records, partition_of))
         done = await demo.wait_accounted(len(records) // 3)
     story.progress(done, len(records))
     demo.workers["one"].kill()

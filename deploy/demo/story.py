@@ -47,7 +47,7 @@ def beginning(records: list[dict[str, Any]], partitions: int, k: int) -> None:
         f"\nIn: {number(len(records))} records of {men} men, one a year from {years[0]} to {years[-1]}, "
         f"in a Kafka topic of {partitions} partitions.\n"
         f"Out: a topic of the same records in clusters of at least {k} men; in a cluster all have one schooling,\n"
-        "experience, number of hours and wage. Identifiers and years are not published.\n"
+        "experience, number of hours and wage. Identifiers and years are not published."
     )
 
 
@@ -104,4 +104,4 @@ def verdict(found: dict[str, Any], figures: dict[str, Any]) -> None:
 def end(*, verbose: bool) -> None:
     """Tell what to do next."""
     more = "" if verbose else "\n  make demo V=1                                   each check of the verdict"
-    say(f"{NEXT}{more}\n")
+    say(f"{NEXT}{more}")

@@ -31,8 +31,8 @@ BUILD = HERE.parents[1] / "build" / "kafka"
 INSTALL = "install Java 17 or newer and Maven, on Debian: apt-get install openjdk-17-jre-headless maven"
 READY_S = 120.0
 """How long a loaded machine may take to start the broker; an idle one needs about five seconds."""
-TELL_S = 8.0
-"""How often a line says that the broker still starts."""
+TELL_S = 5.0
+"""How often a line says that the broker still starts; the first one comes after a second."""
 JVM = (
     *("-Xms128m", "-Xmx448m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xshare:auto"),
     *("-Djava.net.preferIPv4Stack=true", "-Djava.awt.headless=true"),
@@ -245,6 +245,7 @@ def _start(home: Path, libraries: Path, *, kept: bool) -> Broker:
     try:
         broker = _noted(Broker(process.pid, _began(process, str(properties)), bootstrap, kept), home)
         _wait_until_ready(broker, home)
+        _say("ready")
     except BaseException:
         process.kill()
         process.wait()
@@ -279,11 +280,12 @@ def _format(java: list[str], properties: Path) -> None:
 
 def _wait_until_ready(broker: Broker, home: Path) -> None:
     """Wait until the broker answers a metadata request with itself as member and controller."""
-    began = told = time.monotonic()
+    began = time.monotonic()
+    tell_at = began + 1.0
     while not _answers(broker.bootstrap):
-        if time.monotonic() > told + TELL_S:
-            told = time.monotonic()
-            _say(f"the broker starts: {told - began:.0f} s")
+        if time.monotonic() > tell_at:
+            _say(f"the broker starts: {time.monotonic() - began:.0f} s")
+            tell_at = time.monotonic() + TELL_S
         late = time.monotonic() > began + READY_S
         if not broker.is_alive(home) or late:
             log = (home / "broker.log").read_text(encoding="utf-8", errors="replace")
