@@ -25,13 +25,15 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "deploy"))
 
-import fetch  # noqa: E402 - the path comes first
-import measure  # noqa: E402
-import story  # noqa: E402
-import topics  # noqa: E402
-from shoal.pipeline import precompile  # noqa: E402
-from shoal.policy import Policy  # noqa: E402
-from waiting import told  # noqa: E402
+from waiting import told  # noqa: E402 - the path comes first
+
+with told("demo: loading"):
+    import fetch
+    import measure
+    import story
+    import topics
+    from shoal.pipeline import precompile
+    from shoal.policy import Policy
 
 BUILD = ROOT / "build" / "demo"
 POLICY = ROOT / "deploy" / "demo" / "policy.yaml"

@@ -245,7 +245,6 @@ def _start(home: Path, libraries: Path, *, kept: bool) -> Broker:
     try:
         broker = _noted(Broker(process.pid, _began(process, str(properties)), bootstrap, kept), home)
         _wait_until_ready(broker, home)
-        _say("ready")
     except BaseException:
         process.kill()
         process.wait()
