@@ -5,6 +5,7 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+WAITING := $(PYTHON) deploy/waiting.py
 KAFKA := $(PYTHON) deploy/kafka/local.py
 PYTEST := $(BIN)/pytest
 PARALLEL := -n auto
@@ -21,9 +22,10 @@ install: .venv/.installed ## the package and its tools in .venv, at the versions
 
 .venv/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Shoal needs Python 3.11 or newer; on Debian: apt-get install python3 python3-venv")'
-	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --upgrade pip
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --build-constraint constraints.txt --editable . --group dev
+	@test -x $(BIN)/python || $(WAITING) "install: making .venv" $(PYTHON) -m venv .venv
+	@$(WAITING) "install: pip brings itself up to date" $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --upgrade pip
+	@$(WAITING) "install: pip fetches and installs the package and its tools" \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --build-constraint constraints.txt --editable . --group dev
 	@touch $@
 
 fix: install ## format, and mend what the linter can mend
@@ -35,8 +37,8 @@ check: format-check lint types imports unit-nojit doctest test ## all that CI do
 test: install ## every test but the nightly ones, against a real broker that it starts and stops
 	$(BESIDE_KAFKA) $(PARALLEL) -m "not nightly"
 
-demo: install ## the main job on real input against a real broker; the summary is the last line
-	@$(KAFKA) with -- $(BIN)/python deploy/demo/run.py
+demo: install ## the main job on real input against a real broker; V=1 shows each check; the summary is the last line
+	@$(KAFKA) with -- $(BIN)/python deploy/demo/run.py $(if $(V),-v)
 
 kafka-up: ## start a local Kafka in the background and print bootstrap=HOST:PORT
 	@$(KAFKA) up
@@ -45,11 +47,13 @@ kafka-down: ## stop it and remove its data
 	@$(KAFKA) down
 
 bench: install ## ratios to the best there is elsewhere; PARTS='loss order' for some of it
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --group bench
+	@$(WAITING) "bench: pip fetches what results are compared with" \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --group bench
 	$(KAFKA) with -- $(BIN)/python benchmarks/bench.py $(PARTS)
 
 papers: install ## every table and figure of the papers beside ours: docs/papers.md
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --group bench
+	@$(WAITING) "bench: pip fetches what results are compared with" \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --group bench
 	PYTHONPATH=benchmarks $(BIN)/python -m papers
 
 nightly: install ## what is too long for every day

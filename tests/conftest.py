@@ -158,11 +158,6 @@ def bootstrap(kernels: None) -> Iterator[str]:  # noqa: ARG001 - must be before 
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """Folder of the published data sets."""
-    folder = Path(os.environ.get("SHOAL_DATA") or ROOT.parent / "shared" / "data").resolve()
-    if not (folder / "census.csv").is_file():
-        pytest.fail(
-            f"no data sets at {folder}: put census.csv, tarragona.csv, eia.csv and adult.csv into a folder "
-            "and name it in SHOAL_DATA",
-            pytrace=False,
-        )
-    return folder
+    from support.published_data import data_folder
+
+    return data_folder()

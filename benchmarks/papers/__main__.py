@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
 
+from reference_data import data_folder
+
 from papers import approximate, dependence, genetic, steered, survey
-from papers.common import ROOT, Section, data_folder, progress
+from papers.common import ROOT, Section, progress
 
 __all__ = ["PAPERS", "main", "page_of"]
 

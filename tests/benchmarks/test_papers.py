@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from papers import __main__ as command
 from papers import approximate, dependence, genetic, reference, steered, survey
-from papers.common import data_folder, grid, standardised
+from papers.common import grid, standardised
+from reference_data import data_folder
 
 pytestmark = pytest.mark.golden
 
@@ -102,9 +103,10 @@ def test_linkage_shares_ties() -> None:
     assert reference.linked(np.repeat(line, 2, axis=0), np.repeat(line, 2, axis=0)) == 0.5
 
 
-def test_without_data_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_folder_without_the_data_sets_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "adult.csv").touch()
     monkeypatch.setenv("SHOAL_DATA", str(tmp_path))
-    with pytest.raises(SystemExit, match=r"census\.csv, eia\.csv, tarragona\.csv .* set SHOAL_DATA"):
+    with pytest.raises(SystemExit, match=r"SHOAL_DATA: no census\.csv, eia\.csv, .*tarragona\.csv in .*; unset"):
         data_folder()
 
 

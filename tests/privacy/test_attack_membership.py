@@ -57,7 +57,7 @@ def test_nobody_owns_more_of_a_cluster_than_the_cap(data_dir: Path, exponent: fl
 
 @pytest.mark.parametrize("rule", RULES)
 def test_a_company_in_its_own_table_owns_no_more_than_the_cap(data_dir: Path, rule: str) -> None:
-    rows = column(data_dir, "eia.csv", "UTILITYID", "RESREVENUE", "RESSALES")
+    rows = column(data_dir, "eia", "UTILITYID", "RESREVENUE", "RESSALES")
     people = [int(row.pop("UTILITYID")) for row in rows]
     fields = {name: quasi(0, max(row[name] for row in rows)) for name in ("RESREVENUE", "RESSALES")}
     release = released(policy_of(fields, 10, rule=rule), tagged(rows, people))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import csv
 import json
 from collections import Counter
 from collections.abc import Sequence
@@ -24,6 +23,7 @@ from shoal.pipeline import DecidedCluster
 from shoal.policy import KafkaSection, Policy
 from shoal.policy.schema import Document
 from shoal.records import JsonDecoder
+from support.published_data import read_rows
 
 __all__ = [
     "ADULT",
@@ -84,14 +84,13 @@ def tagged(records: Sequence[Record], people: Sequence[int] | None = None, *, se
 
 def column(folder: Path, name: str, *fields: str) -> list[Record]:
     """Numbers of a published data set, in the file's order."""
-    with (folder / name).open(encoding="utf-8", newline="") as file:
-        return [{one: float(row[one]) for one in fields} for row in csv.DictReader(file)]
+    return [{one: float(row[one]) for one in fields} for row in read_rows(folder, name)]
 
 
 @cache
 def adult(folder: Path, count: int) -> tuple[Record, ...]:
     """So many records of Adult in a shuffled order."""
-    rows = column(folder, "adult.csv", *ADULT)
+    rows = column(folder, "adult", *ADULT)
     chosen = np.random.default_rng(3).permutation(len(rows))[:count]
     return tuple({name: int(rows[index][name]) for name in ADULT} for index in chosen)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 import numpy as np
 from shoal.arrays import Float64Matrix
+from support.published_data import read_rows
 
 __all__ = ["standardised"]
 
@@ -17,8 +17,7 @@ def standardised(folder: Path, name: str) -> Float64Matrix:
     All 13 attributes of ``census`` and ``tarragona``; of ``eia`` UTILITYID and the ten of revenue and sales: with
     these, and with this deviation, the published figures come out.
     """
-    with (folder / f"{name}.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_rows(folder, name)
     names = list(rows[0])
     if name == "eia":
         names = ["UTILITYID", *names[names.index("RESREVENUE") :]]

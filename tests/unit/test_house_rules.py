@@ -10,6 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import TypeAlias
 
+from support.repository_paths import outside
+
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "service"
 MODULES = sorted(SOURCE.rglob("*.py"))
@@ -273,4 +275,50 @@ def test_no_file_names_a_registry_or_a_place_on_one_machine() -> None:
     for path in tracked():
         text = path.read_text(encoding="utf-8", errors="ignore")
         found += [f"{path.relative_to(ROOT)}: {pattern}" for pattern in FOREIGN if pattern in text]
+    assert found == []
+
+
+PLANTED = {
+    "tests/unit/test_x.py": [
+        "ROOT = Path(__file__).resolve().parents[2]\nDATA = ROOT.parent / 'data'",
+        "DATA = Path(__file__).parents[3] / 'data'",
+        "HERE = Path(__file__).parent\n\ndef data():\n    return HERE.parents[2]",
+        "def data():\n    return ROOT / '.{dots}'",
+        "DATA = '.{dots}/.{dots}/.{dots}/data'",
+        "CACHE = Path.home() / 'cache'",
+        "CACHE = Path('x').expanduser()",
+        "CACHE = '~{slash}cache'",
+        "DATA = Path('{slash}home/one/data')",
+    ],
+    "benchmarks/x.py": ["from papers.common import ROOT\n\nDATA = ROOT.parent"],
+    "docs/x.md": ["[the data](.{dots}/.{dots}/data)", "`{slash}work/data`"],
+    "Makefile": ["\tcp .{dots}/data/x.csv .", "\tcp $HOM{e}/x.csv ."],
+    ".ci/run": ['cd "$(dirname "$0")/.{dots}/.{dots}"'],
+}
+"""Files with a path that leads out of the repository; written so that this file holds none."""
+WITHIN = {
+    "tests/unit/test_x.py": "ROOT = Path(__file__).parents[2]\nLOG = '/dev/null'\nA = Path(x).parent.parent.parent",
+    "docs/adr/x.md": "[a page](../../README.md), https://example.org/home/x, and so on ...",
+    ".ci/run": 'cd "$(dirname "$0")/.."',
+}
+"""Files with paths that stay inside, or that are none."""
+
+
+def test_a_path_that_leads_out_of_the_repository_is_seen() -> None:
+    for name, texts in PLANTED.items():
+        for text in texts:
+            planted = text.format(dots=".", slash="/", e="E")
+            assert outside(name, planted) != [], f"{name}: {planted}"
+    assert outside("docs/x.md", "one\ntwo ~{}x".format("/")) == ["docs/x.md:2: ~{}".format("/")]
+    for name, text in WITHIN.items():
+        assert outside(name, text) == []
+
+
+def test_nothing_beside_the_package_names_a_path_outside_the_repository() -> None:
+    found = []
+    for path in tracked():
+        name = path.relative_to(ROOT).as_posix()
+        checked = name.startswith(("tests/", "benchmarks/", "docs/", "deploy/", ".ci/")) or "/" not in name
+        if checked and path.suffix not in {".csv", ".gz"}:  # these are data
+            found += outside(name, path.read_text(encoding="utf-8", errors="ignore"))
     assert found == []
