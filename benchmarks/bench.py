@@ -1,4 +1,4 @@
-"""`make bench`: measure, compare with the limits, and write docs/reports/benchmarks.md with its figures. Ratios of one run.
+"""`make bench`: measure, compare with the limits, write docs/reports/benchmarks.md. Ratios of one run.
 
 ``bench.py PART ...`` measures these parts alone and leaves the others of the page as they are.
 """

@@ -1,4 +1,4 @@
-"""Compute what the papers show and write docs/reports/papers.md with its figures; with names, print those sections only."""
+"""Compute what the papers show and write docs/reports/papers.md; with names, print those sections only."""
 
 from __future__ import annotations
 
