@@ -1,7 +1,8 @@
 """Through here every attack that a test carries out says how far it came, and what it may reach at most.
 
 Three things happen to a row: the bound is asserted; the figure is compared with the one printed in
-docs/reports/privacy.md, if it stands there; and the row is put into ``build/privacy``, from where ``make privacy-table`` writes the page anew.
+docs/reports/privacy.md, if it stands there; and the row is put into ``build/privacy``, from where
+``make privacy-table`` writes the page anew.
 A test calls `measured` when it has a figure, and `closed` when it shows that there is nothing to measure.
 """
 
