@@ -16,6 +16,7 @@ from shoal.policy import Policy
 pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "service" / "shoal"
 QUICKSTART = ROOT / "docs" / "quickstart"
 README_LINES = 120
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -145,3 +146,50 @@ def test_the_five_records_of_the_readme_are_input_and_output_of_the_quick_start(
     assert len(shown) == 5
     assert [row[5:] for row in shown] == released
     assert all(row[:4] in visits for row in shown)
+
+
+def spans(text: str) -> list[str]:
+    return re.findall(r"`([^`\n]+)`", FENCE.sub("", text))
+
+
+@cache
+def definitions() -> frozenset[str]:
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in SOURCE.rglob("*.py")]
+    kinds = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    return frozenset(node.name for tree in trees for node in ast.walk(tree) if isinstance(node, kinds))
+
+
+def is_module(parts: list[str]) -> bool:
+    path = SOURCE.joinpath(*parts)
+    return path.is_dir() or path.with_suffix(".py").is_file()
+
+
+def is_known(span: str) -> bool:
+    """Whether a name of the glossary is in the package: a module, a class or function in it, or a class's function."""
+    parts = span.split(".")
+    if not is_module(parts[:1]) and not re.fullmatch(r"_?[A-Z]+[a-z]\w*", parts[0]):
+        return True  # a key of the policy, or the name of a rule
+    size = next(size for size in range(len(parts), -1, -1) if not size or is_module(parts[:size]))
+    return all(part in definitions() or part.isupper() for part in parts[size:])
+
+
+def test_every_class_and_module_of_the_glossary_is_in_the_package() -> None:
+    rows = re.findall(r"^\| [^|]+ \| ([^|]*) \|", (ROOT / "docs" / "glossary.md").read_text("utf-8"), re.MULTILINE)
+    named = [span for cell in rows for span in spans(cell)]
+    assert len(named) > 60
+    assert [span for span in named if not is_known(span)] == []
+    wrong = ["kafka.no_such_module.Worker", "kafka.worker.NoSuchClass", "NoSuchClass", "PartitionTask.no_such_function"]
+    assert [span for span in wrong if is_known(span)] == []
+
+
+def test_every_file_that_a_page_names_is_there() -> None:
+    places = (ROOT, SOURCE, ROOT / "tests", ROOT / "tests" / "support")
+    missing = [
+        f"{page.relative_to(ROOT)}: {span}"
+        for page in pages()
+        if page.name != "CHANGELOG.md" and "reports" not in page.parts
+        for span in spans(page.read_text(encoding="utf-8"))
+        if re.fullmatch(r"[\w./-]+/[\w.-]+\.(?:py|yml|yaml|json|md|csv)", span)
+        and not any((place / span).exists() for place in (*places, page.parent))
+    ]
+    assert missing == []
