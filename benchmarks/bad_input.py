@@ -11,7 +11,7 @@ from typing import Any
 
 from kafka_to_kafka import Speed, fill, measure, new_topic
 from shoal.policy import Policy
-from shoal.policy.sections import Document
+from shoal.policy.schema import Document
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from hostile import KINDS, MAX_BYTES, POLICY, Sent, good

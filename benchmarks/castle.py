@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from flow import Clusters, Flow, flow_of
 from numpy.typing import NDArray
-from shoal.kernel.arrays import Float64Matrix
+from shoal.arrays import Float64Matrix
 
 __all__ = ["CENTROIDS", "MIDPOINTS", "Castle", "Leaving", "castle_flows"]
 

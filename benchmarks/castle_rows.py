@@ -11,7 +11,7 @@ from flow import Flow, mean_flow, run_rule
 from loss import AUTO
 from numpy_twin import nearest_numpy
 from part import Part, Promise
-from shoal.kernel.arrays import Float64Matrix
+from shoal.arrays import Float64Matrix
 from shoal.policy import chosen_rule
 from streams import streams
 

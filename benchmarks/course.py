@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 from part import Part, Promise
-from shoal.engine import Partitioner
-from shoal.engine.steer import TargetSpan
-from shoal.flow import Flow
-from shoal.kernel.arrays import Float64Matrix, Float64Vector
+from shoal.arrays import Float64Matrix, Float64Vector
+from shoal.clustering.stream import StreamClusterer
+from shoal.clustering.stream.steering import TargetSpan
+from shoal.pipeline import PartitionPipeline
 from shoal.policy import Policy
-from shoal.policy.sections import Document
+from shoal.policy.schema import Document
 from shoal.records import Block, Encoder
 from streams import other_streams, streams
 
@@ -42,7 +42,7 @@ def all_streams() -> dict[str, list[Float64Matrix]]:
 
 def spans_of(values: Float64Matrix, rule: str, position: float | TargetSpan) -> Float64Vector:
     """Return the excess span of each cluster, in the order of their decision."""
-    stream = Partitioner(K, DELTA, values.shape[1], rule=rule, position=position)
+    stream = StreamClusterer(K, DELTA, values.shape[1], rule=rule, position=position)
     calls = [stream.push(values[start : start + BLOCK]) for start in range(0, len(values), BLOCK)]
     return np.array(
         [
@@ -128,7 +128,7 @@ def policy_of(d: int, rule: str, bounds: list[list[float]] | None) -> Policy:
 
 def losses(values: Float64Matrix, units: Float64Vector, policy: Policy) -> Float64Matrix:
     """Return the squared error of each record in each attribute, by place, in ``values``' units; NaN if it stayed."""
-    flow, count = Flow(policy, Encoder(policy)), len(values)
+    flow, count = PartitionPipeline(policy, Encoder(policy)), len(values)
     raw, found = values * units, np.full(values.shape, np.nan)
     for start in [*range(0, count, BLOCK), count]:
         part = np.arange(start, min(start + BLOCK, count))

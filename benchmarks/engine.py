@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from numpy_twin import nearest_numpy
 from part import Part, Promise
 from shoal import StreamAggregator
-from shoal.engine import Partitioner, rules
+from shoal.clustering.stream import StreamClusterer, rules
 
 __all__ = ["engine_part"]
 
@@ -31,7 +31,7 @@ def _numpy(values: NDArray[np.float64], k: int, delta: int) -> float:
 
 
 def _partitioner(values: NDArray[np.float64], k: int, delta: int, rule: str = "nearest") -> float:
-    engine = Partitioner(k, delta, values.shape[1], rule=rule)
+    engine = StreamClusterer(k, delta, values.shape[1], rule=rule)
     began = time.process_time()
     for start in range(0, len(values), BLOCK):
         engine.push(values[start : start + BLOCK])
@@ -119,7 +119,7 @@ def _filled(
 ) -> tuple[float, NDArray[np.int64]]:
     """Return the seconds for all after the first delta records, and who left."""
     before, rules.INDEXED_FROM = rules.INDEXED_FROM, rules.INDEXED_FROM if is_indexed else {}
-    engine = Partitioner(k, delta, values.shape[1], rule=rule)
+    engine = StreamClusterer(k, delta, values.shape[1], rule=rule)
     rules.INDEXED_FROM = before
     engine.push(values[:delta])
     began = time.process_time()

@@ -14,7 +14,7 @@ from typing import Any
 
 import faust
 from shoal.policy import Policy
-from shoal.policy.sections import Document
+from shoal.policy.schema import Document
 from shoal.stage import anonymize
 
 ORDER: dict[str, Any] = json.loads(os.environ["BENCH"])

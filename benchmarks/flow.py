@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from shoal.engine import Partitioner
-from shoal.kernel.arrays import Float64Matrix, Int64Vector
+from shoal.arrays import Float64Matrix, Int64Vector
+from shoal.clustering.stream import StreamClusterer
 
 __all__ = ["Clusters", "Flow", "flow_of", "mean_flow", "run_rule", "write_rule"]
 
@@ -88,7 +88,7 @@ def write_rule(
 
     ``people``: whose the records are; left out, each is a person's own. Nobody has more than half of a cluster.
     """
-    engine = Partitioner(k, delta, values.shape[1], rule=rule, position=position, max_share=0.5)
+    engine = StreamClusterer(k, delta, values.shape[1], rule=rule, position=position, max_share=0.5)
     cuts = [slice(start, start + BLOCK) for start in range(0, len(values), BLOCK)]
     began = time.process_time()
     calls = [engine.push(values[cut], None if people is None else people[cut]) for cut in cuts]

@@ -12,12 +12,12 @@ from typing import Any
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from passthrough import pass_through
-from shoal.flow import warm_up
-from shoal.kafka import Start, Transformer
+from shoal.kafka import StartOptions, Worker
+from shoal.observability import Health, Metrics
+from shoal.pipeline import precompile
 from shoal.policy import Policy
-from shoal.policy.sections import Document
+from shoal.policy.schema import Document
 from shoal.settings import kafka_settings
-from shoal.watch import Health, Metrics
 
 __all__ = [
     "PARTITIONS",
@@ -131,10 +131,10 @@ async def measure_shoal(bootstrap: str, source: str, target: str) -> Speed:
 
 async def measure(policy: Policy, records: int) -> Speed:
     """Measure Shoal, from opening the partitions to the last commit of `--drain`."""
-    warm_up(policy)
+    precompile(policy)
     metrics = Metrics()
-    start = Start(origin="earliest", drain=True)
-    transformer = Transformer(policy, kafka_settings(policy, {}), metrics, Health(), start)
+    start = StartOptions(origin="earliest", drain=True)
+    transformer = Worker(policy, kafka_settings(policy, {}), metrics, Health(), start)
     began, cpu = time.monotonic(), time.process_time()
     await transformer.run()
     elapsed, cpu = time.monotonic() - began, time.process_time() - cpu

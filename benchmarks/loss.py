@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from flow import run_rule
 from part import Part, Promise
-from shoal.kernel.arrays import Float64Matrix
+from shoal.arrays import Float64Matrix
 from shoal.policy import chosen_rule
 from streams import MOST, other_streams, streams
 

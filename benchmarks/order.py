@@ -14,7 +14,7 @@ from papers.common import Curve, Figure, Panel
 from papers.figures import draw
 from part import Part, Promise
 from shoal import microaggregate
-from shoal.kernel.arrays import Float64Matrix
+from shoal.arrays import Float64Matrix
 from shoal.policy import chosen_rule
 from streams import other_streams, streams
 

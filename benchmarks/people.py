@@ -7,7 +7,7 @@ import sys
 import numpy as np
 from flow import run_rule
 from part import Part
-from shoal.kernel.arrays import Int64Vector
+from shoal.arrays import Int64Vector
 from streams import streams
 
 __all__ = ["people_part"]

@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from shoal import microaggregate
-from shoal.engine.static import refined
-from shoal.engine.static.refinement import loss_of
-from shoal.kernel.static import mdav
+from shoal.clustering.static import mdav_kernel as mdav
+from shoal.clustering.static import refined
+from shoal.clustering.static.refinement import loss_of
 from table_peers import about_peers
 
 __all__ = ["FASTER", "LESS", "StaticSets", "about_static_sets", "static_sets"]

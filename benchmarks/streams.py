@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
-from shoal.kernel.arrays import Float64Matrix
+from shoal.arrays import Float64Matrix
 
 __all__ = ["MOST", "other_streams", "streams"]
 

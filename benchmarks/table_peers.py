@@ -20,8 +20,8 @@ from microagg1d import univariate_microaggregation
 from microaggregation import calculate_sse_dynamic
 from numpy.typing import NDArray
 from papers.common import data_folder, standardised
-from shoal.engine.static import Refined, refined
-from shoal.engine.static.refinement import loss_of
+from shoal.clustering.static import Refined, refined
+from shoal.clustering.static.refinement import loss_of
 
 __all__ = ["about_peers", "line_rows", "table_rows"]
 

@@ -83,7 +83,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture(scope="session")
 def kernels(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Compile what workers need: after a fresh checkout that takes a minute, in which one would lose its partitions."""
-    from shoal.flow import warm_up
+    from shoal.pipeline import precompile
     from shoal.policy import RULES, Policy
 
     path = tmp_path_factory.mktemp("kernels") / "policy.json"
@@ -92,7 +92,7 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> None:
     for rule, delta in product(RULES, (20, 1000)):  # many records are partitioned by other kernels than few
         document = {"attributes": attributes, "privacy": {"k": 3}, "stream": {"delta": delta, "rule": rule}}
         path.write_text(json.dumps(document), encoding="utf-8")
-        warm_up(Policy.load(path))
+        precompile(Policy.load(path))
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ import csv
 from pathlib import Path
 
 import numpy as np
-from shoal.kernel.arrays import Float64Matrix
+from shoal.arrays import Float64Matrix
 
 __all__ = ["standardised"]
 

@@ -23,17 +23,17 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import GroupCoordinatorNotAvailableError, KafkaError
 from aiokafka.structs import OffsetAndMetadata
 from kafka_broker import Message, admin, create_topic, is_shown, produce, read_all, wait_until
-from shoal.kafka import Start, Transformer
-from shoal.kafka.metadata import Commit
-from shoal.kafka.seal import Seal
+from shoal.kafka import StartOptions, Worker
+from shoal.kafka.cipher import MetadataCipher
+from shoal.kafka.offset_metadata import CommittedState
+from shoal.observability import Health, Metrics
 from shoal.policy import KafkaSection, Policy
 from shoal.settings import kafka_settings
-from shoal.watch import Health, Metrics
 
 __all__ = ["EARLIEST", "Process", "Run", "Stage", "sample"]
 
 SHOAL = Path(sys.executable).with_name("shoal")
-EARLIEST = Start(origin="earliest")
+EARLIEST = StartOptions(origin="earliest")
 SIDE = ("output", "quarantine", "clusters", "evidence")
 
 
@@ -136,10 +136,10 @@ class Stage:
             (found,) = await wait_until(told, what="a coordinator")
         return None if found is None or found.offset < 0 else found
 
-    async def progress(self, partition: int = 0) -> Commit:
+    async def progress(self, partition: int = 0) -> CommittedState:
         found = await self.committed(partition)
         assert found is not None
-        seal = Seal.of(self.settings())
+        seal = MetadataCipher.of(self.settings())
         return seal.decode(found.metadata, self.topics["input"], partition, found.offset)
 
     async def commit(self, offset: int, metadata: str, partition: int = 0) -> None:
@@ -154,13 +154,13 @@ class Stage:
 
     # ------------------------------------------------------------------ the service
 
-    def run(self, start: Start = EARLIEST, **kafka: Any) -> Run:
+    def run(self, start: StartOptions = EARLIEST, **kafka: Any) -> Run:
         """Return a service in this process, not started yet."""
         document = self.document | {"kafka": self.document["kafka"] | kafka}
         path = self.folder / f"policy-{uuid.uuid4().hex[:6]}.yaml"
         path.write_text(json.dumps(document))
         policy = Policy.load(path)
-        return Run(Transformer(policy, self.settings(policy), Metrics(), Health(), start))
+        return Run(Worker(policy, self.settings(policy), Metrics(), Health(), start))
 
     def settings(self, policy: Policy | None = None) -> KafkaSection:
         """Settings of a process of this stage, of this policy or the stage's."""
@@ -169,7 +169,7 @@ class Stage:
 
     async def drained(self) -> None:
         """Let everything that is held leave."""
-        async with self.run(Start(origin="earliest", drain=True)) as last:
+        async with self.run(StartOptions(origin="earliest", drain=True)) as last:
             await last.ended()
 
     def process(self, *arguments: str, name: str = "worker", **environment: str) -> Process:
@@ -204,7 +204,7 @@ class Stage:
 class Run:
     """A service in this process, with its metrics and health; stopped at the end of the context."""
 
-    service: Transformer
+    service: Worker
     task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:

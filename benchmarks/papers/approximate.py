@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from shoal import microaggregate
-from shoal.engine.static import refined
-from shoal.engine.static.approximate import binned, dependency_of, key_attributes
+from shoal.clustering.static import refined
+from shoal.clustering.static.approximate import binned, dependency_of, key_attributes
 
 from papers.common import Curve, Figure, Panel, Section, Table, claim, grid, progress, standardised, zscores
 from papers.reference import loss_share

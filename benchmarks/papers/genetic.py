@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 from shoal import microaggregate
-from shoal.engine.static import refined
+from shoal.clustering.static import refined
 
 from papers.common import Section, Table, grid, progress, standardised
 

@@ -1,8 +1,8 @@
 """Shoal: streams and tables of personal records made k-anonymous while they move."""
 
 from shoal.audit import verify
-from shoal.engine.static import microaggregate
-from shoal.engine.stream import StreamAggregator
+from shoal.clustering.static import microaggregate
+from shoal.clustering.stream.clusterer import StreamAggregator
 from shoal.policy import Policy
 
 __all__ = ["Policy", "StreamAggregator", "microaggregate", "verify"]

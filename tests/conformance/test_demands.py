@@ -6,13 +6,13 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from shoal.engine.static import ALGORITHMS, Confidential, Demands, distances_of, microaggregate, surplus
-from shoal.engine.static.refinement import loss_of, refine
+from shoal.arrays import Float64Matrix, Int32Vector, Int64Vector
+from shoal.clustering.static import ALGORITHMS, ClusterConstraints, Confidential, distances_of, microaggregate, surplus
+from shoal.clustering.static.constraint_arrays import no_constraints
+from shoal.clustering.static.partition_state import gather
+from shoal.clustering.static.refinement import loss_of, refine
 from shoal.errors import AnonymityViolation, ParameterError
-from shoal.flow import measures
-from shoal.kernel.arrays import Float64Matrix, Int32Vector, Int64Vector
-from shoal.kernel.static.grouping import gather
-from shoal.kernel.static.terms import free_terms
+from shoal.pipeline import table_measures as measures
 
 pytestmark = pytest.mark.conformance
 
@@ -21,7 +21,7 @@ QUICK = {"genetic": {"generations": 20}}
 
 @pytest.fixture(autouse=True)
 def _short_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.engine.static.refinement.SLICE", 1_000)
+    monkeypatch.setattr("shoal.clustering.static.refinement.SLICE", 1_000)
 
 
 def briefly(tried: int) -> float:
@@ -61,7 +61,14 @@ def test_people_and_shares_are_kept_whatever_is_done(name: str, how: str) -> Non
         stays = ~surplus(people, share, values)
         values, people = np.ascontiguousarray(values[stays]), np.unique(people[stays], return_inverse=True)[1]
         labels = microaggregate(
-            values, k, name, how, seed, parameters=QUICK.get(name), pace=briefly, demands=Demands(people, share)
+            values,
+            k,
+            name,
+            how,
+            seed,
+            parameters=QUICK.get(name),
+            pace=briefly,
+            demands=ClusterConstraints(people, share),
         )
         for members in clusters_of(labels):
             counts = Counter(people[members].tolist())
@@ -74,7 +81,7 @@ def test_people_and_shares_are_kept_whatever_is_done(name: str, how: str) -> Non
 def test_closeness_is_kept_whatever_is_done(name: str, how: str) -> None:
     for seed, t in ((1, 0.3), (2, 0.15), (3, 0.05)):
         values, people, confidential = world(seed)
-        demands = Demands(people, 0.5, confidential, t)
+        demands = ClusterConstraints(people, 0.5, confidential, t)
         labels = microaggregate(values, 3, name, how, seed, pace=briefly, demands=demands)
         for members in clusters_of(labels):
             assert len(set(people[members].tolist())) >= 3
@@ -88,7 +95,7 @@ def test_who_owns_much_of_a_table_from_one_place_is_joined_by_as_many_as_he_need
     values = draw.random((3200, 2))
     values[:1200] = 0.5
     for how in ("none", "descent"):
-        labels = microaggregate(values, 3, "hilbert", how, demands=Demands(people, 0.5))
+        labels = microaggregate(values, 3, "hilbert", how, demands=ClusterConstraints(people, 0.5))
         own = np.bincount(labels, people == 0)
         sizes = np.bincount(labels)
         assert (own <= 0.5 * sizes).all()
@@ -99,16 +106,16 @@ def test_who_owns_much_of_a_table_from_one_place_is_joined_by_as_many_as_he_need
 
 def test_memory_of_a_partition_is_that_of_its_records_however_wide_a_cluster() -> None:
     labels = np.concatenate([np.zeros(5000, np.int64), 1 + np.arange(15000) // 3]).astype(np.int32)
-    grouping = gather(np.random.default_rng(1).random((20000, 2)), labels, 3, free_terms())
+    grouping = gather(np.random.default_rng(1).random((20000, 2)), labels, 3, no_constraints())
     assert sum(array.size for array in (grouping.members, grouping.firsts, grouping.terms.scratch)) < 4 * 20000
 
 
 def test_refinement_leaves_clusters_alone_that_are_too_wide_to_look_at(monkeypatch: pytest.MonkeyPatch) -> None:
     for limit in ("WIDE", "CLOSE_WIDE"):
-        monkeypatch.setattr(f"shoal.engine.static.refinement.{limit}", 30)
+        monkeypatch.setattr(f"shoal.clustering.static.refinement.{limit}", 30)
     values, _, confidential = world(3, 300)
     start = np.maximum(np.arange(300) // 3 - 30, 0).astype(np.int32)
-    for demands in (Demands(), Demands(confidential=confidential, t=0.9)):
+    for demands in (ClusterConstraints(), ClusterConstraints(confidential=confidential, t=0.9)):
         for how in ("descent", "anneal"):
             found = refine(values, [start, start], 3, how, pace=briefly, demands=demands)
             assert sorted(np.flatnonzero(found.labels == found.labels[0]).tolist()) == list(range(93))
@@ -125,14 +132,14 @@ def test_the_pace_is_asked_more_often_where_a_change_is_dear(monkeypatch: pytest
         asked.append(tried)
         return tried / 12_000
 
-    microaggregate(values, 3, "auto", "anneal", pace=pace, demands=Demands(confidential=confidential, t=0.3))
+    microaggregate(values, 3, "auto", "anneal", pace=pace, demands=ClusterConstraints(confidential=confidential, t=0.3))
     assert asked == [0, 5_000, 10_000, 15_000]
 
 
 def test_refinement_under_demands_never_loses_more() -> None:
     for seed in range(5):
         values, people, confidential = world(seed)
-        for demands in (Demands(people, 0.5), Demands(confidential=confidential, t=0.2)):
+        for demands in (ClusterConstraints(people, 0.5), ClusterConstraints(confidential=confidential, t=0.2)):
             losses = [
                 loss_of(values, microaggregate(values, 3, "auto", how, pace=briefly, demands=demands))
                 for how in ("none", "descent", "anneal")
@@ -143,9 +150,9 @@ def test_refinement_under_demands_never_loses_more() -> None:
 def test_what_the_whole_table_does_not_keep_is_never_returned() -> None:
     values, people = np.random.default_rng(1).random((20, 2)), np.repeat([0, 1], 10)
     with pytest.raises(AnonymityViolation):
-        microaggregate(values, 3, demands=Demands(people, 0.5))
+        microaggregate(values, 3, demands=ClusterConstraints(people, 0.5))
     with pytest.raises(AnonymityViolation):
-        microaggregate(values, 2, demands=Demands(np.arange(20) // 12, 0.5))
+        microaggregate(values, 2, demands=ClusterConstraints(np.arange(20) // 12, 0.5))
     with pytest.raises(ParameterError, match=r"needs privacy\.t"):
         microaggregate(values, 3, "strict")
 

@@ -9,12 +9,11 @@ from itertools import combinations, count
 import numpy as np
 import pytest
 from oracle import partitions as naive
-from shoal.engine.static import Demands, Refined, microaggregate, refined
-from shoal.engine.static.refinement import loss_of
-from shoal.engine.static.solver import Covering
+from shoal.arrays import Float64Matrix, Int64Vector
+from shoal.clustering.static import ClusterConstraints, Refined, microaggregate, pricing, refined
+from shoal.clustering.static.refinement import loss_of
+from shoal.clustering.static.solver import Covering
 from shoal.errors import ParameterError
-from shoal.kernel.arrays import Float64Matrix, Int64Vector
-from shoal.kernel.static import pricing
 
 pytestmark = pytest.mark.conformance
 
@@ -26,7 +25,7 @@ def briefly(tried: int) -> float:
 
 @pytest.fixture(autouse=True)
 def _short_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.engine.static.refinement.SLICE", 500)
+    monkeypatch.setattr("shoal.clustering.static.refinement.SLICE", 500)
 
 
 def tables() -> dict[str, Float64Matrix]:
@@ -162,7 +161,7 @@ def test_what_it_cannot_do_is_refused_with_the_remedy() -> None:
 
 def test_demands_are_refused() -> None:
     with pytest.raises(ParameterError, match="nothing but k is asked; use 'anneal'"):
-        microaggregate(np.zeros((6, 1)), 3, refine="exact", demands=Demands(people=np.arange(6)))
+        microaggregate(np.zeros((6, 1)), 3, refine="exact", demands=ClusterConstraints(people=np.arange(6)))
 
 
 def test_without_the_solver_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,12 +8,19 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 from oracle import partitions as naive
-from shoal.engine.static import ALGORITHMS, CLOSE, RANGES, check_parameters, microaggregate, parameters_of
-from shoal.engine.static.hilbert import order_along_curve
+from shoal.arrays import Float64Matrix, Int32Vector
+from shoal.clustering.static import (
+    ALGORITHMS,
+    RANGES,
+    T_CLOSE_ALGORITHMS,
+    check_parameters,
+    microaggregate,
+    parameters_of,
+)
+from shoal.clustering.static import hilbert_kernel as curve
+from shoal.clustering.static import mdav_kernel as kernel
+from shoal.clustering.static.hilbert import order_along_curve
 from shoal.errors import ParameterError
-from shoal.kernel.arrays import Float64Matrix, Int32Vector
-from shoal.kernel.static import curve
-from shoal.kernel.static import mdav as kernel
 
 pytestmark = pytest.mark.conformance
 
@@ -191,7 +198,7 @@ def test_unknown_names_and_wrong_parameters_are_refused_with_what_there_is() -> 
     assert parameters_of("vmdav") == {"gamma": 0.2}
 
 
-@pytest.mark.parametrize("name", sorted({**ALGORITHMS, **CLOSE}))
+@pytest.mark.parametrize("name", sorted({**ALGORITHMS, **T_CLOSE_ALGORITHMS}))
 def test_every_number_that_can_be_set_has_a_range_with_its_default_in_it(name: str) -> None:
     numbers = {key: value for key, value in parameters_of(name).items() if not isinstance(value, str)}
     ranges = RANGES.get(name, {})

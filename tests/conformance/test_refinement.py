@@ -5,15 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from oracle import partitions as naive
-from shoal.engine.static import ALGORITHMS, microaggregate
-from shoal.engine.static.refinement import loss_of, refine
+from shoal.arrays import Float64Matrix, Int32Vector
+from shoal.clustering.numba.neighbours import neighbours_of
+from shoal.clustering.static import ALGORITHMS, descent, microaggregate
+from shoal.clustering.static import annealing as anneal
+from shoal.clustering.static import cyclic_exchange as rings
+from shoal.clustering.static import partition_state as groupings
+from shoal.clustering.static import undo_log as trails
+from shoal.clustering.static.constraint_arrays import no_constraints
+from shoal.clustering.static.refinement import loss_of, refine
 from shoal.errors import ParameterError
-from shoal.kernel.arrays import Float64Matrix, Int32Vector
-from shoal.kernel.static import anneal, descent, rings
-from shoal.kernel.static import grouping as groupings
-from shoal.kernel.static import trail as trails
-from shoal.kernel.static.neighbours import neighbours_of
-from shoal.kernel.static.terms import free_terms
 
 pytestmark = pytest.mark.conformance
 
@@ -27,7 +28,7 @@ def briefly(tried: int) -> float:
 
 @pytest.fixture(autouse=True)
 def _short_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.engine.static.refinement.SLICE", 1_000)
+    monkeypatch.setattr("shoal.clustering.static.refinement.SLICE", 1_000)
 
 
 def tables() -> dict[str, Float64Matrix]:
@@ -99,19 +100,19 @@ def test_after_descent_no_relocation_and_no_swap_among_neighbours_gains_anything
                         assert naive.loss(values.tolist(), kept) >= lowest * (1 - 1e-9)
 
 
-def grouping_of(seed: int) -> tuple[groupings.Grouping, Float64Matrix]:
+def grouping_of(seed: int) -> tuple[groupings.PartitionState, Float64Matrix]:
     """Thirty records in seven clusters of four or five; k = 3."""
     random = np.random.default_rng(seed)
     rows = random.standard_normal((30, 2))
-    return groupings.gather(rows, random.permutation(np.arange(30) % 7).astype(np.int32), 3, free_terms()), rows
+    return groupings.gather(rows, random.permutation(np.arange(30) % 7).astype(np.int32), 3, no_constraints()), rows
 
 
-def real_loss(grouping: groupings.Grouping) -> float:
+def real_loss(grouping: groupings.PartitionState) -> float:
     kept = [cluster for cluster in clusters_of(grouping.labels.astype(np.int32)) if cluster]
     return naive.loss(grouping.rows.tolist(), kept)
 
 
-def is_sound(grouping: groupings.Grouping) -> bool:
+def is_sound(grouping: groupings.PartitionState) -> bool:
     """Members, places, labels, sizes, centroids and spares tell the same story."""
     for cluster, size in enumerate(grouping.sizes.tolist()):
         first = grouping.firsts[cluster]
@@ -143,7 +144,7 @@ def test_costs_are_differences_of_the_loss(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_dissolving_and_creating_tell_their_change_and_can_be_taken_back(seed: int) -> None:
     grouping, rows = grouping_of(seed)
-    neighbours, trail = neighbours_of(rows, 20, 4), trails.empty_trail(30)
+    neighbours, trail = neighbours_of(rows, 20, 4), trails.empty_undo_log(30)
     before, labels = real_loss(grouping), grouping.labels.tolist()
     for attempt in range(8):
         change = (
@@ -155,7 +156,7 @@ def test_dissolving_and_creating_tell_their_change_and_can_be_taken_back(seed: i
             assert real_loss(grouping) - before == pytest.approx(change)
             assert grouping.sizes[grouping.sizes > 0].min() >= 3
             assert grouping.sizes.max() <= 5
-        trails.take_back(grouping, trail)
+        trails.rollback(grouping, trail)
         assert grouping.labels.tolist() == labels
         assert is_sound(grouping)
 
@@ -185,12 +186,12 @@ def test_an_unknown_refinement_is_refused() -> None:
 def test_a_ring_gains_what_it_says_and_keeps_sizes(seed: int) -> None:
     random = np.random.default_rng(seed)
     rows = random.standard_normal((30, 2))
-    grouping = groupings.gather(rows, random.permutation(np.arange(30) % 10).astype(np.int32), 3, free_terms())
-    neighbours, trail, stamps = neighbours_of(rows, 20, 4), trails.empty_trail(30), np.full(grouping.sizes.size, -1)
+    grouping = groupings.gather(rows, random.permutation(np.arange(30) % 10).astype(np.int32), 3, no_constraints())
+    neighbours, trail, stamps = neighbours_of(rows, 20, 4), trails.empty_undo_log(30), np.full(grouping.sizes.size, -1)
     before, turned, gains = real_loss(grouping), 0, rings.empty_gains(30, grouping.sizes.size)
     for i in range(30):
         rings.weigh_all(grouping, gains)
-        if rings.turn(grouping, neighbours, i, stamps, trail, gains, 1e-9):
+        if rings.cyclic_exchange(grouping, neighbours, i, stamps, trail, gains, 1e-9):
             turned += 1
             assert real_loss(grouping) < before
             assert int(trail.steps[0]) == 3
@@ -204,11 +205,11 @@ def test_a_ring_gains_what_it_says_and_keeps_sizes(seed: int) -> None:
 def test_an_open_ring_moves_two_records_from_a_large_cluster_to_a_small_one() -> None:
     line = np.array([[0.0], [1.0], [2.0], [8.0], [7.5], [8.5], [9.0], [9.5], [13.0], [14.0], [15.0], [16.0]])
     labels = np.array([0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2], np.int32)
-    grouping = groupings.gather(line, labels, 3, free_terms())
-    neighbours, trail = neighbours_of(line, 11, 4), trails.empty_trail(12)
+    grouping = groupings.gather(line, labels, 3, no_constraints())
+    neighbours, trail = neighbours_of(line, 11, 4), trails.empty_undo_log(12)
     before, gains = real_loss(grouping), rings.empty_gains(12, grouping.sizes.size)
     rings.weigh_all(grouping, gains)
-    assert rings.turn(grouping, neighbours, 3, np.full(grouping.sizes.size, -1), trail, gains, 1e-9)
+    assert rings.cyclic_exchange(grouping, neighbours, 3, np.full(grouping.sizes.size, -1), trail, gains, 1e-9)
     assert trail.records[:2].tolist() == [3, 8]
     assert real_loss(grouping) < before
     assert np.bincount(grouping.labels).tolist() == [3, 5, 4]

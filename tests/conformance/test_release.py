@@ -9,9 +9,9 @@ from random import Random
 
 import numpy as np
 import pytest
-from shoal.flow import Cluster, Flow
+from shoal.pipeline import DecidedCluster, PartitionPipeline
 from shoal.policy import Policy
-from shoal.policy.sections import Document
+from shoal.policy.schema import Document
 from shoal.records import Encoder, JsonDecoder
 
 pytestmark = pytest.mark.conformance
@@ -35,9 +35,16 @@ def policy_of(release: str, rule: str, position: float, max_delay_s: float | Non
     return Policy.from_document(Document.model_validate(document))
 
 
-def let_through(policy: Policy, records: list[bytes], cuts: list[int]) -> tuple[list[Cluster], list[tuple[int, bytes]]]:
+def let_through(
+    policy: Policy, records: list[bytes], cuts: list[int]
+) -> tuple[list[DecidedCluster], list[tuple[int, bytes]]]:
     """All clusters, and what left with its place, in the order in which it did."""
-    flow, decoder, clusters, left = Flow(policy, Encoder(policy)), JsonDecoder(policy), list[Cluster](), []
+    flow, decoder, clusters, left = (
+        PartitionPipeline(policy, Encoder(policy)),
+        JsonDecoder(policy),
+        list[DecidedCluster](),
+        [],
+    )
     for start, end in zip([0, *cuts], [*cuts, COUNT], strict=True):
         places = np.arange(start, end)
         marks = np.column_stack([places * STEP_MS, places])

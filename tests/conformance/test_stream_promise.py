@@ -7,8 +7,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from oracle.naive import log_of
-from shoal.engine import Decisions, Partitioner
-from shoal.kernel.arrays import Int64Vector
+from shoal.arrays import Int64Vector
+from shoal.clustering.stream import Decisions, StreamClusterer
 
 pytestmark = pytest.mark.conformance
 
@@ -31,8 +31,8 @@ class Stream:
         self.k, self.share = k, share
         self._rule, self._position = rule, position
 
-    def _make(self) -> Partitioner:
-        return Partitioner(self.k, DELTA, 2, rule=self._rule, position=self._position, max_share=self.share)
+    def _make(self) -> StreamClusterer:
+        return StreamClusterer(self.k, DELTA, 2, rule=self._rule, position=self._position, max_share=self.share)
 
     def run(self, *cuts: int) -> list[Decisions]:
         stream = self._make()

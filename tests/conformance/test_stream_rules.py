@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from oracle.naive import NaiveStream, log_of
-from shoal.engine import Decisions, Partitioner
-from shoal.engine.static.table import microaggregate
-from shoal.engine.steer import order_keeping_weight
+from shoal.arrays import Float64Matrix
+from shoal.clustering.static.microaggregation import microaggregate
+from shoal.clustering.stream import Decisions, StreamClusterer
+from shoal.clustering.stream.steering import order_keeping_weight
 from shoal.errors import ParameterError
-from shoal.kernel.arrays import Float64Matrix
 
 pytestmark = pytest.mark.conformance
 
@@ -41,7 +41,7 @@ def clusters_of(calls: list[Decisions]) -> list[list[int]]:
 def run(
     rule: str, k: int, delta: int, coordinates: Float64Matrix, cut: int = 64, position: float = 0.0
 ) -> list[Decisions]:
-    stream = Partitioner(k, delta, coordinates.shape[1], rule=rule, position=position)
+    stream = StreamClusterer(k, delta, coordinates.shape[1], rule=rule, position=position)
     calls = [stream.push(coordinates[start : start + cut]) for start in range(0, len(coordinates), cut)]
     return [*calls, stream.flush()]
 
@@ -52,7 +52,7 @@ def suppressed_of(calls: list[Decisions]) -> list[int]:
 
 def test_a_delta_in_which_no_cluster_could_be_filled_is_refused(rule: str) -> None:
     with pytest.raises(ParameterError, match="delta"):
-        Partitioner(10, 8, 2, rule=rule)
+        StreamClusterer(10, 8, 2, rule=rule)
 
 
 def test_the_smallest_delta_gives_consecutive_clusters_of_k(rule: str) -> None:
@@ -113,7 +113,7 @@ def test_long_runs_between_members_are_moved_like_short_ones() -> None:
     naive = NaiveStream(3, 700)
     for position, x in enumerate(coordinates.tolist()):
         naive.push(x, position, position)
-    stream = Partitioner(3, 700, 2)
+    stream = StreamClusterer(3, 700, 2)
     assert log_of([stream.push(coordinates)]) == naive.decisions.log
 
 
@@ -143,8 +143,8 @@ def test_no_weight_of_the_position_is_too_large(rule: str, omega_p: float) -> No
 
 def test_positions_stay_exact_where_floats_would_not(rule: str) -> None:
     coordinates = uniform(200)
-    far = Partitioner(5, 30, 2, rule=rule, position=0.01)
-    near = Partitioner(5, 30, 2, rule=rule, position=0.01)
+    far = StreamClusterer(5, 30, 2, rule=rule, position=0.01)
+    near = StreamClusterer(5, 30, 2, rule=rule, position=0.01)
     offset = 2**61
     expected = clusters_of([near.push(coordinates), near.flush()])
     shifted = clusters_of([far.push(coordinates, positions=np.arange(200) + offset), far.flush()])
@@ -154,7 +154,7 @@ def test_positions_stay_exact_where_floats_would_not(rule: str) -> None:
 def test_a_subject_that_floods_the_buffer_is_capped_and_harms_nobody(rule: str) -> None:
     coordinates = uniform(400)
     subjects = np.where(np.arange(400) % 4 == 0, np.arange(400), 0)  # three of four records are subject 0
-    stream = Partitioner(4, 60, 2, rule=rule)
+    stream = StreamClusterer(4, 60, 2, rule=rule)
     calls = [stream.push(coordinates, subjects), stream.flush()]
     shares = np.concatenate([decided.heaviest / np.diff(decided.offsets) for decided in calls])
     assert len(shares) > 20
@@ -163,7 +163,7 @@ def test_a_subject_that_floods_the_buffer_is_capped_and_harms_nobody(rule: str) 
 
 
 def test_a_single_subject_is_suppressed_record_by_record(rule: str) -> None:
-    stream = Partitioner(3, 20, 2, rule=rule)
+    stream = StreamClusterer(3, 20, 2, rule=rule)
     decided = stream.push(uniform(100), np.zeros(100, np.int64))
     assert decided.suppressed.tolist() == list(range(80))
     assert decided.suppressed_newest.tolist() == list(range(20, 100))
@@ -171,7 +171,7 @@ def test_a_single_subject_is_suppressed_record_by_record(rule: str) -> None:
 
 
 def test_marks_let_records_leave_before_delta(rule: str) -> None:
-    stream = Partitioner(2, 50, 1, rule=rule, reach=[10, 1000])
+    stream = StreamClusterer(2, 50, 1, rule=rule, reach=[10, 1000])
     times = np.array([0, 0, 5, 10, 11, 11])
     offsets = np.array([0, 1, 2, 3, 4, 1003])
     decided = stream.push(np.zeros((6, 1)), marks=np.column_stack((times, offsets)))
@@ -189,7 +189,7 @@ import json, sys
 import numpy as np
 sys.path.insert(0, sys.argv[1])
 from oracle.naive import log_of
-from shoal.engine import Partitioner
+from shoal.clustering.stream import Partitioner
 random = np.random.default_rng(5)
 n = 160
 stream = Partitioner(4, 30, 3, rule=sys.argv[2], position=0.01, reach=[25])
@@ -233,7 +233,7 @@ def test_who_is_there_often_shares_clusters_with_k_people_under_every_rule(rule:
     random = np.random.default_rng(3)
     coordinates, subjects = random.random((250, 3)), random.zipf(1.5, 250).astype(np.int64) % 100
     for share in (1.0, 0.5, 0.2 if k > 5 else 0.4):
-        stream = Partitioner(k, 80, 3, rule=rule, max_share=share)
+        stream = StreamClusterer(k, 80, 3, rule=rule, max_share=share)
         calls = [stream.push(coordinates, subjects), stream.flush()]
         assert sorted(sum(clusters_of(calls), suppressed_of(calls))) == list(range(250))
         assert min(decided.subjects.min() for decided in calls if len(decided.subjects)) >= k

@@ -22,7 +22,7 @@ from kafka_broker import Message, broker, end_offsets, wait_until
 from prometheus_client.parser import text_string_to_metric_families
 from running import Stage
 from shoal.audit import verify
-from shoal.pipe import Files, run_pipe
+from shoal.files import Files, run_pipe
 from shoal.policy import Policy
 
 pytestmark = pytest.mark.faults

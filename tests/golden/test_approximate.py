@@ -18,8 +18,8 @@ import pytest
 from golden_tables import standardised
 from oracle import partitions as naive
 from shoal import microaggregate
-from shoal.engine.static.approximate import binned, dependency_of
-from shoal.engine.static.refinement import loss_of
+from shoal.clustering.static.approximate import binned, dependency_of
+from shoal.clustering.static.refinement import loss_of
 
 pytestmark = pytest.mark.golden
 

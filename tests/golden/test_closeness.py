@@ -19,9 +19,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from shoal.engine.static import Confidential, Demands, distances_of, microaggregate, refined
-from shoal.engine.static.closed import Close, fewest_buckets, steered, strict
-from shoal.kernel.arrays import Float64Matrix, Float64Vector
+from shoal.arrays import Float64Matrix, Float64Vector
+from shoal.clustering.static import ClusterConstraints, Confidential, distances_of, microaggregate, refined
+from shoal.clustering.static.t_closeness import TClosePartition, fewest_buckets, steered, strict
 
 pytestmark = pytest.mark.golden
 
@@ -45,7 +45,7 @@ def table(name: str, data_dir: Path) -> tuple[Float64Matrix, Confidential]:
     return scaled([taxinc, pothval]), binned(fedtax)
 
 
-def figures(values: Float64Matrix, confidential: Confidential, close: Close) -> list[float]:
+def figures(values: Float64Matrix, confidential: Confidential, close: TClosePartition) -> list[float]:
     """Max_EMD, Avg_EMD, MSE, MAE."""
     counts = np.bincount(close.labels)
     centres = np.column_stack([np.bincount(close.labels, column) / counts for column in values.T])
@@ -54,7 +54,7 @@ def figures(values: Float64Matrix, confidential: Confidential, close: Close) -> 
     return [float(x) for x in (distances.max(), distances.mean(), squares.mean(), np.sqrt(squares).mean())]
 
 
-def repeated(close: Close) -> int:
+def repeated(close: TClosePartition) -> int:
     """Clusters with two records of one bucket."""
     members = zip(close.labels.tolist(), close.buckets.tolist(), strict=True)
     seen: dict[int, list[int]] = {}
@@ -198,7 +198,7 @@ def standardised(columns: list[list[str]]) -> Float64Matrix:
     return np.ascontiguousarray((values - values.mean(axis=0)) / values.std(axis=0))
 
 
-def loss_percent(values: Float64Matrix, algorithm: str, demands: Demands) -> float:
+def loss_percent(values: Float64Matrix, algorithm: str, demands: ClusterConstraints) -> float:
     found = refined(values, 4, algorithm, "descent", demands=demands)
     for attribute in range(len(demands.confidential)):
         assert distances_of(demands.confidential, attribute, found.labels).max() <= (demands.t or 0.0) + 1e-12
@@ -216,7 +216,7 @@ def test_the_default_loses_least_at_every_t_and_less_the_larger_t_is(
     values, confidential = standardised(given), binned(np.array(own, np.float64))
     last = 100.0
     for t, limit in zip((0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4), losses, strict=True):
-        demands = Demands(confidential=(confidential,), t=t)
+        demands = ClusterConstraints(confidential=(confidential,), t=t)
         loss = loss_percent(values, "auto", demands)
         assert loss <= min(limit, last)
         assert loss <= min(loss_percent(values, name, demands) for name in ("mdav", "vmdav", "strict")) * (1 + 1e-12)
@@ -233,12 +233,12 @@ def test_of_several_confidential_attributes_the_one_steers_that_loses_least(data
         binned(np.array(revenues, np.float64)),
         binned(np.array(sales, np.float64)),
     )
-    demands = Demands(people, 0.5, confidential, 0.3)
+    demands = ClusterConstraints(people, 0.5, confidential, 0.3)
     # Steered by a number the states are kept by joining, and more than 70 % is lost.
     assert loss_percent(values, "auto", demands) < 55.0
     # The order in which they are declared makes no difference.
     named = [
-        microaggregate(values, 4, "strict", demands=Demands(people, 0.5, own, 0.3)).tolist()
+        microaggregate(values, 4, "strict", demands=ClusterConstraints(people, 0.5, own, 0.3)).tolist()
         for own in (confidential, confidential[::-1])
     ]
     assert named[0] == named[1]
@@ -250,10 +250,10 @@ def test_refinement_keeps_t_and_loses_less(column: str, data_dir: Path) -> None:
         rows = list(csv.DictReader(file))
     values = scaled([np.array([float(row[n]) for row in rows]) for n in ("AFNLWGT", "AGI")])
     confidential = binned(np.array([float(row[column]) for row in rows]))
-    demands = Demands(confidential=(confidential,), t=0.1)
+    demands = ClusterConstraints(confidential=(confidential,), t=0.1)
     losses = []
     for how in ("none", "descent"):
         labels = microaggregate(values, 2, "auto", how, demands=demands)
         assert distances_of((confidential,), 0, labels).max() <= 0.1 + 1e-12
-        losses.append(figures(values, confidential, Close(labels, labels.astype(np.int64)))[2])
+        losses.append(figures(values, confidential, TClosePartition(labels, labels.astype(np.int64)))[2])
     assert losses[1] < losses[0]

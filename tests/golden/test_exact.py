@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 from golden_tables import standardised
-from shoal.engine.static import refined
-from shoal.engine.static.solver import Covering
+from shoal.clustering.static import refined
+from shoal.clustering.static.solver import Covering
 
 pytestmark = pytest.mark.golden
 

@@ -22,8 +22,8 @@ import numpy as np
 import pytest
 from golden_tables import standardised
 from shoal import microaggregate
-from shoal.engine.static import refined
-from shoal.engine.static.refinement import loss_of
+from shoal.clustering.static import refined
+from shoal.clustering.static.refinement import loss_of
 
 pytestmark = pytest.mark.golden
 

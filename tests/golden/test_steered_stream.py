@@ -23,8 +23,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from shoal.engine import StreamAggregator
-from shoal.kernel.arrays import Float64Matrix
+from shoal.arrays import Float64Matrix
+from shoal.clustering.stream import StreamAggregator
 
 pytestmark = pytest.mark.golden
 

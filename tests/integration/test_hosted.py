@@ -17,13 +17,13 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.structs import OffsetAndMetadata
 from kafka_broker import wait_until
 from running import EARLIEST, Stage
-from shoal.flow import Cluster
-from shoal.kafka import Contact, Handing, Hosted, Plan, Seal
-from shoal.kafka.hosted import Carrier
-from shoal.kafka.start import committed
+from shoal.kafka import BrokerLiveness, ClusterListener, ExternalLoop, MetadataCipher, WorkerContext
+from shoal.kafka.external_loop import MessageSource
+from shoal.kafka.startup import committed
+from shoal.observability import Health, Metrics
+from shoal.pipeline import DecidedCluster
 from shoal.policy import KafkaSection, Policy
-from shoal.stage.inflow import Arrived
-from shoal.watch import Health, Metrics
+from shoal.stage.message_buffer import BufferedMessage
 
 
 class Careless:
@@ -81,17 +81,17 @@ async def bringing(host: Careless) -> AsyncIterator[None]:
 @contextlib.asynccontextmanager
 async def hosting(
     stage: Stage,
-    host: Carrier,
-    handing: Handing,
+    host: MessageSource,
+    handing: ClusterListener,
     partitions: Sequence[int] = (0,),
     most: int = 64,
     *,
     is_doubtful: bool = False,
-) -> AsyncIterator[Hosted]:
+) -> AsyncIterator[ExternalLoop]:
     """Lanes that this host feeds; after the block they must end in time."""
     settings, health = stage.settings(policy := Policy.load(stage.policy_file())), Health()
-    plan = Plan(policy, settings, Metrics(), health, EARLIEST, Seal.of(settings))
-    hosted = Hosted(plan, Contact(health, 60), host, partitions, handing, most, is_doubtful=is_doubtful)
+    plan = WorkerContext(policy, settings, Metrics(), health, EARLIEST, MetadataCipher.of(settings))
+    hosted = ExternalLoop(plan, BrokerLiveness(health, 60), host, partitions, handing, most, is_doubtful=is_doubtful)
     task = asyncio.create_task(hosted.run())
     try:
         yield hosted
@@ -108,7 +108,7 @@ async def test_a_careless_host_costs_time_and_nothing_else(bootstrap: str, tmp_p
     aborted = await stage.put(40, transactional_id=upstream, abort=True)
     places += await stage.put(40, transactional_id=upstream)
     host = Careless(stage, Random(5))
-    async with bringing(host), hosting(stage, host, Handing()):
+    async with bringing(host), hosting(stage, host, ClusterListener()):
         await stage.until_resolved(places, timeout_s=60)
         fates = await stage.fates()
         assert not set(aborted) & set(fates)
@@ -126,7 +126,7 @@ async def test_a_host_that_has_fetched_what_was_aborted_brings_none_of_it_in(boo
     aborted += await stage.put(40, transactional_id=upstream, abort=True)
     places += await stage.put(100, transactional_id=upstream)
     host = Careless(stage, Random(5), "read_uncommitted")
-    async with bringing(host), hosting(stage, host, Handing(), is_doubtful=True):
+    async with bringing(host), hosting(stage, host, ClusterListener(), is_doubtful=True):
         await stage.until_resolved(places, timeout_s=60)
         fates = await stage.fates()
         assert not set(aborted) & set(fates)
@@ -141,7 +141,7 @@ async def test_an_idle_lane_passes_marks_of_transactions(bootstrap: str, tmp_pat
     stage = await Stage.create(bootstrap, tmp_path, stream={"delta": 20, "max_delay_s": 0.5})
     places = await stage.put(30, transactional_id=f"upstream-{stage.group}")
     host = Careless(stage, Random(5))
-    async with bringing(host), hosting(stage, host, Handing()):
+    async with bringing(host), hosting(stage, host, ClusterListener()):
         # The end of the log, at which the clock lets all go, lies behind the mark.
         await stage.until_resolved(places)
         await wait_until(lambda: is_behind(stage, len(places)), what="a watermark behind the mark")
@@ -169,7 +169,7 @@ async def test_a_slow_customer_of_one_partition_costs_nobody_in_another(bootstra
     stage = await Stage.create(bootstrap, tmp_path, partitions=2, stream={"delta": 20, "max_delay_s": delay_s})
     is_waiting, may_go_on, seen = asyncio.Event(), asyncio.Event(), set[tuple[int, int]]()
 
-    async def before(partition: int, cluster: Cluster) -> None:
+    async def before(partition: int, cluster: DecidedCluster) -> None:
         if partition == 0:
             is_waiting.set()
             await may_go_on.wait()
@@ -179,12 +179,14 @@ async def test_a_slow_customer_of_one_partition_costs_nobody_in_another(bootstra
         places = await stage.put(count, partition)
         wanted = set(places)
         come = [one for one in await stage.read("input") if (one.partition, one.offset) in wanted]
-        tray.waiting[partition] += [Arrived(one.offset, one.timestamp_ms, one.key, one.value, ()) for one in come]
+        tray.waiting[partition] += [
+            BufferedMessage(one.offset, one.timestamp_ms, one.key, one.value, ()) for one in come
+        ]
         return places
 
     tray = Tray()
     k = Policy.load(stage.policy_file()).k
-    async with hosting(stage, tray, Handing(publishes=False, before=before), (0, 1), most=k) as hosted:
+    async with hosting(stage, tray, ClusterListener(publishes=False, before=before), (0, 1), most=k) as hosted:
         await asyncio.wait_for(hosted.opened.wait(), 30)
         places = await bring(k - 1, 1)
         await wait_until(lambda: not tray.waiting[1], what="the first few to be read")
@@ -204,7 +206,7 @@ async def test_a_coordinator_that_is_late_is_asked_again_before_a_start_is_refus
     stage = await Stage.create(bootstrap, tmp_path, stream={"delta": 20, "max_delay_s": 0.5})
     places = await stage.put(100)
     host = Careless(stage, Random(5))
-    async with bringing(host), hosting(stage, host, Handing()):
+    async with bringing(host), hosting(stage, host, ClusterListener()):
         await stage.until_resolved(places)
     told: list[object] = []
 
@@ -213,10 +215,10 @@ async def test_a_coordinator_that_is_late_is_asked_again_before_a_start_is_refus
         told.append(found)
         return None if len(told) == 1 else found
 
-    monkeypatch.setattr("shoal.kafka.start.committed", late)
+    monkeypatch.setattr("shoal.kafka.startup.committed", late)
     places += await stage.put(100)
     host = Careless(stage, Random(6))
-    async with bringing(host), hosting(stage, host, Handing()):
+    async with bringing(host), hosting(stage, host, ClusterListener()):
         await stage.until_resolved(places)
     assert len(told) > 1
     assert set((await stage.fates()).values()) == {1}

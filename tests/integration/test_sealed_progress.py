@@ -10,9 +10,9 @@ import pytest
 from kafka_broker import wait_until
 from running import EARLIEST, Stage
 from shoal.errors import InputError, PolicyError
-from shoal.kafka import Start, export_progress, import_progress, report_progress
-from shoal.kafka.metadata import PREFIX
-from shoal.kafka.seal import SEALED_PREFIX
+from shoal.kafka import StartOptions, export_progress, import_progress, report_progress
+from shoal.kafka.cipher import SEALED_PREFIX
+from shoal.kafka.offset_metadata import PREFIX
 from shoal.policy import KafkaSection, Policy
 
 pytestmark = pytest.mark.integration
@@ -57,7 +57,7 @@ async def work(stage: Stage, count: int = 30) -> list[tuple[int, int]]:
     return places
 
 
-async def refusal(stage: Stage, start: Start = EARLIEST) -> str:
+async def refusal(stage: Stage, start: StartOptions = EARLIEST) -> str:
     before = await stage.committed()
     with pytest.raises((InputError, PolicyError)) as caught:
         async with stage.run(start) as run:
@@ -163,7 +163,7 @@ async def test_tampered_or_foreign_progress_stops_the_start_and_can_be_skipped(
     assert "broken or belongs elsewhere" in words
     assert "--import" in words
     before = [message for message in await stage.read() if message.partition == 0]
-    async with stage.run(Start(skip_to_end=True)) as run:
+    async with stage.run(StartOptions(skip_to_end=True)) as run:
         await run.until_ready()
     assert [message for message in await stage.read() if message.partition == 0] == before
 

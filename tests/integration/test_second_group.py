@@ -15,22 +15,22 @@ import pytest
 from kafka_broker import produce, read_until, wait_until
 from running import EARLIEST, Run, Stage
 from shoal.errors import FencedError, InputError
-from shoal.flow import Cluster
-from shoal.kafka import Start
-from shoal.kafka.checks import Layout
-from shoal.kafka.publisher import Outbox, Publisher
-from shoal.kafka.start import check_unpublished
+from shoal.kafka import StartOptions
+from shoal.kafka.preflight import TopicLayout
+from shoal.kafka.producer import TransactionalProducer, TransactionBatch
+from shoal.kafka.startup import check_unpublished
+from shoal.pipeline import DecidedCluster
 from shoal.policy import Policy
 
 pytestmark = pytest.mark.integration
 
 
-CLUSTERS = [Cluster(0, [0, 1], [b"one", b"two"], ("9",), 2)]
+CLUSTERS = [DecidedCluster(0, [0, 1], [b"one", b"two"], ("9",), 2)]
 
 
-def publisher_of(stage: Stage) -> Publisher:
-    layout = Layout(dict.fromkeys(stage.topics.values(), 1))
-    return Publisher(Policy.load(stage.policy_file()), stage.settings(), 0, layout)
+def publisher_of(stage: Stage) -> TransactionalProducer:
+    layout = TopicLayout(dict.fromkeys(stage.topics.values(), 1))
+    return TransactionalProducer(Policy.load(stage.policy_file()), stage.settings(), 0, layout)
 
 
 async def twice(stage: Stage) -> int:
@@ -87,15 +87,15 @@ async def test_a_mark_that_the_coordinator_writes_twice_is_nobodys_record(bootst
     publisher, output = publisher_of(stage), stage.topics["output"]
     await publisher.open()
     try:
-        await publisher.publish(Outbox(CLUSTERS), 2, "", 1_000)
+        await publisher.publish(TransactionBatch(CLUSTERS), 2, "", 1_000)
         await write_mark(bootstrap, publisher, output)
-        await publisher.publish(Outbox(CLUSTERS), 4, "", 1_000)
+        await publisher.publish(TransactionBatch(CLUSTERS), 4, "", 1_000)
         shown = await read_until(bootstrap, output, 4)
         assert [message.offset for message in shown] == [0, 1, 4, 5]
         await write_mark(bootstrap, publisher, output)
         await produce(bootstrap, output, [b"three"], partitions=0)
         with pytest.raises(InputError, match="somebody else"):
-            await publisher.publish(Outbox(CLUSTERS), 6, "", 1_000)
+            await publisher.publish(TransactionBatch(CLUSTERS), 6, "", 1_000)
     finally:
         await publisher.close()
     assert [message.offset for message in await stage.read()] == [0, 1, 4, 5, 8]
@@ -112,14 +112,14 @@ async def test_whoever_was_relieved_before_its_first_clusters_is_told_so_and_ref
             await one.open()
             one.check_before_first(partial(check_unpublished, one, stage.settings(), 0))
         relieved, present = publishers
-        await present.publish(Outbox(CLUSTERS), 2, "", 1_000)
+        await present.publish(TransactionBatch(CLUSTERS), 2, "", 1_000)
         await read_until(bootstrap, stage.topics["output"], 2)
         with pytest.raises(FencedError):
-            await relieved.publish(Outbox(CLUSTERS), 2, "", 1_000)
+            await relieved.publish(TransactionBatch(CLUSTERS), 2, "", 1_000)
     assert len(await stage.read()) == 2
 
 
-async def write_mark(bootstrap: str, publisher: Publisher, topic: str) -> None:
+async def write_mark(bootstrap: str, publisher: TransactionalProducer, topic: str) -> None:
     """Have the broker end the last transaction of a producer once more, in the topic's only partition.
 
     The request is WriteTxnMarkers of KIP-98 in its version 1: brokers send it to each other, clients do not know it. A
@@ -147,13 +147,13 @@ async def test_after_a_skip_a_restart_does_not_mind_that_a_clock_was_ahead(boots
     ahead = round(time.time() * 1000) + 1_800_000
     await produce(bootstrap, stage.topics["output"], [b'{"age":1,"serial":-1}'], partitions=0, timestamps_ms=[ahead])
     await stage.put(30)
-    async with stage.run(Start(skip_to_end=True)) as run:
+    async with stage.run(StartOptions(skip_to_end=True)) as run:
         await run.until_ready()
     assert (await stage.progress()).at >= ahead
     await stage.put(30)
-    async with stage.run(Start()) as run:
+    async with stage.run(StartOptions()) as run:
         await run.until_read(30)
-    async with stage.run(Start(drain=True)) as run:
+    async with stage.run(StartOptions(drain=True)) as run:
         await run.ended()
     released = Counter(json.loads(message.value or b"")["serial"] for message in await stage.read())
     assert released == dict.fromkeys([-1, *range(30, 60)], 1)

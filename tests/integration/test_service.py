@@ -19,13 +19,13 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka_broker import admin, create_topic, wait_until
 from running import EARLIEST, Process, Stage
 from shoal.errors import BrokerError, InputError, PolicyError
-from shoal.kafka import Start
-from shoal.kafka.connection import consumer
-from shoal.kafka.lane import Lane
+from shoal.kafka import StartOptions
+from shoal.kafka.client import consumer
+from shoal.kafka.partition_task import PartitionTask
 
 pytestmark = pytest.mark.integration
 
-DRAIN = Start(origin="earliest", drain=True)
+DRAIN = StartOptions(origin="earliest", drain=True)
 
 
 async def put_everywhere(stage: Stage, count: int, partitions: int) -> list[tuple[int, int]]:
@@ -133,7 +133,7 @@ async def test_who_stops_in_the_middle_of_a_rebalance_or_of_opening_ends_in_time
     async def hang(*_: Any) -> Any:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr("shoal.kafka.lanes.begin", hang)
+    monkeypatch.setattr("shoal.kafka.task_manager.begin", hang)
     async with stage.run() as run:
         await run.until(lambda: run.service.health.joined)
         assert run.service.health.reasons() == ["partitions are being restored"]
@@ -217,7 +217,7 @@ async def test_an_input_that_gets_more_partitions_is_checked_again(
     stage = await Stage.create(bootstrap, tmp_path, partitions=1)
     # The client looks at the cluster every five minutes.
     hurried = partial(consumer, metadata_max_age_ms=300)
-    monkeypatch.setattr("shoal.kafka.session.consumer", hurried)
+    monkeypatch.setattr("shoal.kafka.consumer_loop.consumer", hurried)
     async with stage.run() as run:
         await run.until_ready()
         await add_partitions(bootstrap, stage.topics["input"], 3)
@@ -276,13 +276,13 @@ async def test_while_catching_up_records_leave_by_event_time(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drains: list[int] = []
-    real = Lane._drain
+    real = PartitionTask._drain
 
-    async def drain(self: Lane) -> None:
+    async def drain(self: PartitionTask) -> None:
         drains.append(self.progress.held)
         await real(self)
 
-    monkeypatch.setattr(Lane, "_drain", drain)
+    monkeypatch.setattr(PartitionTask, "_drain", drain)
     stage = await Stage.create(bootstrap, tmp_path, stream={"delta": 1000, "max_delay_s": 60.0})
     began = round(time.time() * 1000) - 3_600_000
     # One every ten seconds: six or seven of them within max_delay_s, and k of them within that.

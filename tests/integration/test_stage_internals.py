@@ -16,9 +16,9 @@ import faust
 import pytest
 from faust.types import TP
 from kafka_broker import admin, create_topic, produce, wait_until
-from shoal.kafka import cluster_of
+from shoal.kafka import broker_cluster_id
 from shoal.policy import KafkaSection
-from shoal.stage.host import INTERNALS, READ_COMMITTED, Host
+from shoal.stage.faust_adapter import INTERNALS, READ_COMMITTED, FaustAdapter
 
 ROOT = Path(__file__).resolve().parents[2]
 SENT = [b'{"n": 1}', b"no json", b'{"n": 3}']
@@ -41,7 +41,7 @@ async def test_the_app_tells_and_does_what_the_stage_expects(app: faust.App, boo
     await produce(bootstrap, name, SENT)
     order: list[str] = []
     brought: list[Any] = []
-    hosts: list[Host] = []
+    hosts: list[FaustAdapter] = []
     assigned: list[set[int]] = []
 
     async def take(partitions: set[int]) -> None:
@@ -59,7 +59,7 @@ async def test_the_app_tells_and_does_what_the_stage_expects(app: faust.App, boo
 
     @app.agent(app.topic(name, acks=False))
     async def agent(stream: Any) -> None:
-        host = Host(stream)
+        host = FaustAdapter(stream)
         hosts.append(host)
         host.listen(take, lambda _: note("revoked"), settle, lambda _: note("ending"))
         # As a stage does: before anything is assigned, or what was fetched until then may come.
@@ -86,7 +86,7 @@ async def test_the_app_tells_and_does_what_the_stage_expects(app: faust.App, boo
         cluster = (await client.describe_cluster())["cluster_id"]
     assert committed[place].offset == -1
     assert cluster
-    assert await host.cluster() == await cluster_of(KafkaSection(bootstrap_servers=bootstrap)) == cluster
+    assert await host.cluster() == await broker_cluster_id(KafkaSection(bootstrap_servers=bootstrap)) == cluster
     consumer: Any = app.consumer
     assert consumer._thread._consumer._fetcher._isolation_level == READ_COMMITTED
     # Sent back, it brings the same once more.

@@ -11,17 +11,17 @@ from aiokafka.admin import NewTopic, RecordsToDelete
 from kafka_broker import admin, create_topic, end_offsets, produce, read_all, wait_until
 from running import EARLIEST, Stage
 from shoal.errors import InputError, PolicyError
-from shoal.kafka import Start
-from shoal.kafka.metadata import Commit, encode
-from shoal.kafka.progress import Snapshot
+from shoal.kafka import StartOptions
+from shoal.kafka.offset_metadata import CommittedState, encode
+from shoal.kafka.offset_tracker import OffsetState
 from shoal.policy import Policy
 
 pytestmark = pytest.mark.integration
 
-SKIP = Start(skip_to_end=True)
+SKIP = StartOptions(skip_to_end=True)
 
 
-async def refusal(stage: Stage, start: Start = EARLIEST, **kafka: Any) -> str:
+async def refusal(stage: Stage, start: StartOptions = EARLIEST, **kafka: Any) -> str:
     """What a start ends with, having done nothing: exit code 2 and these words."""
     before = [await stage.committed(partition) for partition in range(1)]
     with pytest.raises((InputError, PolicyError)) as caught:
@@ -105,7 +105,7 @@ async def test_from_never_overrides_progress(bootstrap: str, tmp_path: Path) -> 
     for origin in origins:
         places += await stage.put(30)
         # Were `latest` taken, what was just put in would never leave; were `earliest`, the first would leave twice.
-        async with stage.run(Start(origin=origin)) as run:
+        async with stage.run(StartOptions(origin=origin)) as run:
             await run.until_read(30)
         await stage.drained()
         await stage.until_resolved(places)
@@ -114,9 +114,9 @@ async def test_from_never_overrides_progress(bootstrap: str, tmp_path: Path) -> 
 async def test_from_latest_begins_at_the_end_and_commits_that_alone(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path)
     early = await stage.put(30)
-    async with stage.run(Start(origin="latest")) as run:
+    async with stage.run(StartOptions(origin="latest")) as run:
         await run.until_ready()
-        assert (await stage.progress()).snapshot == Snapshot(watermark=30, next_offset=30, origin=30, clusters=30)
+        assert (await stage.progress()).snapshot == OffsetState(watermark=30, next_offset=30, origin=30, clusters=30)
         late = await stage.put(30)
         await run.until_read(30)
     await stage.drained()
@@ -234,7 +234,7 @@ async def test_a_log_that_expired_up_to_its_last_mark_has_lost_no_record_and_goe
         "reset by somebody",
         "shoal2:AAAA",
         "shoal1:AAAA",
-        encode(Commit(Snapshot(10, 10), "0" * 16, 1), "another-topic", 0),
+        encode(CommittedState(OffsetState(10, 10), "0" * 16, 1), "another-topic", 0),
     ],
     ids=["none", "foreign", "other version", "broken", "of another topic"],
 )
@@ -405,8 +405,8 @@ async def test_a_changed_policy_with_a_drain_decided_and_not_carried_out_is_refu
     stage = await Stage.create(bootstrap, tmp_path)
     places = await stage.put(6)
     policy = Policy.load(stage.policy_file())
-    decided = Snapshot(watermark=0, next_offset=6, held=(0, 1, 2, 3, 4, 5), drain=6)
-    text = encode(Commit(decided, policy.fingerprint, 1_790_000_000_000), stage.topics["input"], 0)
+    decided = OffsetState(watermark=0, next_offset=6, held=(0, 1, 2, 3, 4, 5), drain=6)
+    text = encode(CommittedState(decided, policy.fingerprint, 1_790_000_000_000), stage.topics["input"], 0)
     await stage.commit(0, text)
     await changed(stage, 2)
     words = await refusal(stage)
@@ -423,8 +423,8 @@ async def test_the_same_policy_carries_a_decided_drain_out(bootstrap: str, tmp_p
     stage = await Stage.create(bootstrap, tmp_path)
     places = await stage.put(9)
     policy = Policy.load(stage.policy_file())
-    decided = Snapshot(watermark=0, next_offset=6, held=(0, 1, 2, 3, 4, 5), drain=6)
-    await stage.commit(0, encode(Commit(decided, policy.fingerprint, 1), stage.topics["input"], 0))
+    decided = OffsetState(watermark=0, next_offset=6, held=(0, 1, 2, 3, 4, 5), drain=6)
+    await stage.commit(0, encode(CommittedState(decided, policy.fingerprint, 1), stage.topics["input"], 0))
     async with stage.run() as run:
         await run.until_read(3)
     await stage.until_resolved(places[:6])
@@ -450,7 +450,7 @@ async def test_clusters_of_which_a_part_has_left_are_completed_under_their_own_p
     left = [message.value for message in await stage.read()]
     own = stage.document["privacy"]["k"]
     await changed(stage, own + 1)
-    for start in (EARLIEST, Start(drain=True)):
+    for start in (EARLIEST, StartOptions(drain=True)):
         words = await refusal(stage, start)
         assert "still to be completed" in words
         assert "--drain" in words

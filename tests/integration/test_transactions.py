@@ -16,8 +16,11 @@ from aiokafka import AIOKafkaProducer
 from faulty_workers import Worker
 from kafka_broker import end_offsets, produce, read_all, wait_until
 from running import EARLIEST, Run, Stage
-from shoal.kafka import Start, lanes, session, start
-from shoal.kafka.fates import AHEAD_MS
+from shoal.kafka import StartOptions
+from shoal.kafka import consumer_loop as session
+from shoal.kafka import startup as start
+from shoal.kafka import task_manager as lanes
+from shoal.kafka.classification import AHEAD_MS
 
 pytestmark = pytest.mark.integration
 
@@ -38,22 +41,22 @@ async def test_records_delivered_before_a_lane_is_open_are_not_lost_nor_taken_tw
 ) -> None:
     stage = await Stage.create(bootstrap, tmp_path, partitions=3)
     places = [place for partition in range(3) for place in await stage.put(400, partition)]
-    real = start.begin
+    real = start.initialize_partition
     early: list[int] = []
-    polled = session.Session._poll
+    polled = session.ConsumerLoop._poll
 
     async def slow(*arguments: Any) -> Any:
         # As if the broker took its time, a different one for each partition, with the topic full of records.
         await asyncio.sleep(0.2 + 0.3 * arguments[5])
         return await real(*arguments)
 
-    async def poll(self: session.Session, reader: Any) -> Any:
+    async def poll(self: session.ConsumerLoop, reader: Any) -> Any:
         found = await polled(self, reader)
         early.extend(len(messages) for place, messages in found.items() if place not in self._lanes)
         return found
 
-    monkeypatch.setattr(lanes, "begin", slow)
-    monkeypatch.setattr(session.Session, "_poll", poll)
+    monkeypatch.setattr(lanes, "initialize_partition", slow)
+    monkeypatch.setattr(session.ConsumerLoop, "_poll", poll)
     # A start, a restart in the middle of things, and one at which somebody lets the client fetch before that.
     async with stage.run() as run:
         await run.until_read(600)
@@ -398,7 +401,7 @@ async def test_a_cluster_of_records_that_fill_a_request_each_leaves_in_one_trans
     )
     values = [stage.record(note=os.urandom(400_000).hex()) for _ in range(17)]
     places = await stage.send(values, max_request_size=1 << 20, max_batch_size=1 << 20)
-    async with stage.run(Start(origin="earliest", drain=True)) as run:
+    async with stage.run(StartOptions(origin="earliest", drain=True)) as run:
         await run.ended(60)
     await stage.until_resolved(places)
     rows = await stage.read()

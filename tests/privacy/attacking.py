@@ -14,16 +14,16 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-from shoal.flow import Cluster
-from shoal.kafka.checks import Layout
-from shoal.kafka.lane import Lane
-from shoal.kafka.metadata import Commit
-from shoal.kafka.progress import Snapshot
-from shoal.kafka.publisher import Outbox, Publisher, Reference
+from shoal.kafka.offset_metadata import CommittedState
+from shoal.kafka.offset_tracker import OffsetState
+from shoal.kafka.partition_task import PartitionTask
+from shoal.kafka.preflight import TopicLayout
+from shoal.kafka.producer import QuarantineEntry, TransactionalProducer, TransactionBatch
+from shoal.observability import Metrics
+from shoal.pipeline import DecidedCluster
 from shoal.policy import KafkaSection, Policy
-from shoal.policy.sections import Document
+from shoal.policy.schema import Document
 from shoal.records import JsonDecoder
-from shoal.watch import Metrics
 
 __all__ = [
     "ADULT",
@@ -124,8 +124,8 @@ class Transaction:
 
     newest: int
     topics: dict[str, list[bytes]]
-    clusters: list[Cluster]
-    references: list[Reference]
+    clusters: list[DecidedCluster]
+    references: list[QuarantineEntry]
 
 
 @dataclass
@@ -139,17 +139,17 @@ class Release:
     metrics: Metrics = field(default_factory=Metrics)
 
     @property
-    def clusters(self) -> list[Cluster]:
+    def clusters(self) -> list[DecidedCluster]:
         return [cluster for transaction in self.transactions for cluster in transaction.clusters]
 
     @property
     def suppressed(self) -> list[int]:
         return [one.offset for transaction in self.transactions for one in transaction.references]
 
-    def people(self, cluster: Cluster) -> Counter[int]:
+    def people(self, cluster: DecidedCluster) -> Counter[int]:
         return Counter(self.records[place]["who"] for place in cluster.places)
 
-    def members(self, cluster: Cluster) -> list[int]:
+    def members(self, cluster: DecidedCluster) -> list[int]:
         """Places of the members in the order of the published rows: the truth, by the tags."""
         return [self.place_of[json.loads(row)["tag"]] for row in cluster.rows]
 
@@ -163,11 +163,11 @@ class Wire:
     def __init__(self, release: Release) -> None:
         self.release = release
         self.newest = -1
-        with patch("shoal.kafka.publisher.producer"):
+        with patch("shoal.kafka.producer.producer"):
             names = ("in", "out", "bad", "proof", "sums")
-            self._publisher = Publisher(release.policy, SETTINGS, 0, Layout(dict.fromkeys(names, 1)))
+            self._publisher = TransactionalProducer(release.policy, SETTINGS, 0, TopicLayout(dict.fromkeys(names, 1)))
 
-    async def publish(self, outbox: Outbox, watermark: int, metadata: str, at_ms: int) -> None:  # noqa: ARG002
+    async def publish(self, outbox: TransactionBatch, watermark: int, metadata: str, at_ms: int) -> None:  # noqa: ARG002
         topics = {topic: list(values) for topic, values in self._publisher._messages(outbox)}
         cluster_of = {id(row): cluster for cluster in outbox.clusters for row in cluster.rows}
         clusters = list({id(cluster_of[id(row)]): cluster_of[id(row)] for row in topics.get("out", [])}.values())
@@ -194,8 +194,10 @@ async def _released(
 ) -> Release:
     release = Release(policy, records)
     wire, clock = Wire(release), [START_MS / 1000 + 1.0]
-    beginning = Commit(Snapshot(watermark=0, next_offset=0), policy.fingerprint, 1)
-    lane = Lane("in", 0, policy, JsonDecoder(policy), wire, beginning, release.metrics, 0.2, now=lambda: clock[0])
+    beginning = CommittedState(OffsetState(watermark=0, next_offset=0), policy.fingerprint, 1)
+    lane = PartitionTask(
+        "in", 0, policy, JsonDecoder(policy), wire, beginning, release.metrics, 0.2, now=lambda: clock[0]
+    )
     messages = [Message(offset, json.dumps(record).encode()) for offset, record in enumerate(records)]
     for start in range(0, len(messages), step):
         await lane.intake(messages[start : start + step])

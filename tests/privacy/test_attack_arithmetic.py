@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from privacy.attacking import ADULT, Release, adult, column, policy_of, quasi, released, standard_error, tagged
 from privacy.ledger import RULES, closed, measured
-from shoal.watch.metrics import STEP_CLUSTERS
+from shoal.observability.metrics import STEP_CLUSTERS
 
 pytestmark = pytest.mark.privacy
 

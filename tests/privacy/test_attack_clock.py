@@ -11,8 +11,8 @@ from random import Random
 import pytest
 from privacy.ledger import measured
 from properties.test_lane import START_S, Topic, live, policy_of, random_log
-from shoal.kafka.metadata import decode
-from shoal.kafka.publisher import Outbox
+from shoal.kafka.offset_metadata import decode
+from shoal.kafka.producer import TransactionBatch
 
 pytestmark = pytest.mark.privacy
 
@@ -23,12 +23,12 @@ class Watched(Topic):
 
     drains: int = 0
 
-    async def publish(self, outbox: Outbox, watermark: int, metadata: str, at_ms: int) -> None:
+    async def publish(self, outbox: TransactionBatch, watermark: int, metadata: str, at_ms: int) -> None:
         self.drains += decode(metadata, "t", 0, watermark).snapshot.drain is not None
         await super().publish(outbox, watermark, metadata, at_ms)
 
 
-def clusters_in(outboxes: list[Outbox]) -> Counter[tuple[bytes, ...]]:
+def clusters_in(outboxes: list[TransactionBatch]) -> Counter[tuple[bytes, ...]]:
     """Clusters as the bytes that a reader has."""
     return Counter(tuple(cluster.rows) for outbox in outboxes for cluster in outbox.clusters)
 

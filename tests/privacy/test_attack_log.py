@@ -175,7 +175,7 @@ async def test_who_reads_aborted_transactions_sees_clusters_that_were_published_
         kafka={"commit_interval_ms": 20},
     )
     random, places = Random(11), []
-    monkeypatch.setattr("shoal.kafka.patience.BACKOFF_S", (0.01,))
+    monkeypatch.setattr("shoal.kafka.retries.BACKOFF_S", (0.01,))
     failed = fail_often(monkeypatch, random, failures=14)
     async with stage.run() as run:
 

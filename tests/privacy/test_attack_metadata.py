@@ -19,9 +19,9 @@ from privacy.ledger import closed, measured
 from privacy.raw_log import everything_in
 from running import Stage
 from shoal.errors import InputError
-from shoal.kafka.metadata import PREFIX, Commit, decode, encode
-from shoal.kafka.progress import Anchor, Snapshot
-from shoal.kafka.seal import SEALED_PREFIX, Seal
+from shoal.kafka.cipher import SEALED_PREFIX, MetadataCipher
+from shoal.kafka.offset_metadata import PREFIX, CommittedState, decode, encode
+from shoal.kafka.offset_tracker import LogProbe, OffsetState
 from shoal.policy import Policy
 
 pytestmark = pytest.mark.privacy
@@ -32,13 +32,13 @@ KEY = bytes(range(60, 92))
 # ---------------------------------------------------------------- which of two states
 
 
-def state(held: tuple[int, ...]) -> Commit:
-    anchor = Anchor(held[0], 1_700_000_000_000)
-    snapshot = Snapshot(held[0], held[-1] + 1, held, clock=1_700_000_000_000, clusters=12, anchor=anchor)
-    return Commit(snapshot, "0123456789abcdef", 1_700_000_000_000)
+def state(held: tuple[int, ...]) -> CommittedState:
+    anchor = LogProbe(held[0], 1_700_000_000_000)
+    snapshot = OffsetState(held[0], held[-1] + 1, held, clock=1_700_000_000_000, clusters=12, anchor=anchor)
+    return CommittedState(snapshot, "0123456789abcdef", 1_700_000_000_000)
 
 
-def pairs() -> dict[str, tuple[Commit, Commit]]:
+def pairs() -> dict[str, tuple[CommittedState, CommittedState]]:
     """States that are packed in as many bytes, and tell as different things as can be."""
     even, odd = tuple(range(1000, 1200, 2)), (1000, *range(1001, 1197, 2), 1198)
     dense = (*range(1000, 1100), 1198)
@@ -51,7 +51,7 @@ def bits(texts: list[str]) -> np.ndarray:
     return np.unpackbits(np.stack([row[:shortest] for row in raw]), axis=1).astype(np.float64)
 
 
-def told_apart(seal: Seal, one: Commit, other: Commit, count: int) -> float:
+def told_apart(seal: MetadataCipher, one: CommittedState, other: CommittedState, count: int) -> float:
     """Share of right guesses of an attacker who has learned from as many labelled metadata as he then sees.
 
     He weighs every bit by how much more often it is set in one state (naive Bayes).
@@ -74,7 +74,7 @@ def test_under_a_key_two_states_look_alike_bit_for_bit(monkeypatch: pytest.Monke
     one, other = pairs()[name]
     random, count = Random(5), 1500
     monkeypatch.setattr(os, "urandom", random.randbytes)
-    in_plain = told_apart(Seal("g"), one, other, 10)
+    in_plain = told_apart(MetadataCipher("g"), one, other, 10)
     measured(
         "R8",
         f"tell two states of the held offsets apart, {name}, without a key",
@@ -87,7 +87,7 @@ def test_under_a_key_two_states_look_alike_bit_for_bit(monkeypatch: pytest.Monke
         "R8",
         f"tell two states of the held offsets apart, {name}, under a key",
         knows="the group's metadata, and 1500 of each state before",
-        success=told_apart(Seal("g", (KEY,)), one, other, count),
+        success=told_apart(MetadataCipher("g", (KEY,)), one, other, count),
         bound=0.5,
         error=0.5 / (2 * count) ** 0.5,
         source="guessing",
@@ -95,14 +95,14 @@ def test_under_a_key_two_states_look_alike_bit_for_bit(monkeypatch: pytest.Monke
 
 
 def test_states_of_other_sizes_have_one_length_up_to_a_delta_of_a_thousand() -> None:
-    seal = Seal("g", (KEY,))
+    seal = MetadataCipher("g", (KEY,))
     sizes = {len(seal.encode(state(tuple(range(5, 6 + held))), "t", 0)) for held in range(1, 1000, 7)}
     assert len(sizes) == 1
     plain = {len(encode(state(tuple(range(5, 6 + held))), "t", 0)) for held in range(1, 1000, 7)}
     assert len(plain) > 20, "in plain the length tells; otherwise this test would show nothing"
 
 
-def is_read(seal: Seal, raw: bytes, watermark: int) -> bool:
+def is_read(seal: MetadataCipher, raw: bytes, watermark: int) -> bool:
     try:
         seal.decode(SEALED_PREFIX + base64.b64encode(raw).decode(), "t", 0, watermark)
     except InputError:
@@ -111,7 +111,7 @@ def is_read(seal: Seal, raw: bytes, watermark: int) -> bool:
 
 
 def test_whatever_is_changed_in_metadata_under_a_key_is_seen() -> None:
-    random, seal = Random(1), Seal("g", (KEY,))
+    random, seal = Random(1), MetadataCipher("g", (KEY,))
     passed = tried = 0
     for _ in range(20):
         held = tuple(sorted(random.sample(range(1000, 1400), random.randint(1, 200))))
@@ -247,7 +247,7 @@ async def test_extremes_in_the_stream_leave_nothing_in_what_is_committed(
     entries = await kept(stage)
     assert len(entries) >= 5
     opened = [base64.b64decode(text[len(PREFIX) :]) for text in texts_in(entries, PREFIX)]
-    seal = Seal.of(stage.settings())
+    seal = MetadataCipher.of(stage.settings())
     if way == "under a key":
         assert (await stage.progress()).snapshot.held, "nobody looked at what is encrypted"
     assert bool(opened) == (seal.ways[0] is None)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from privacy.attacking import ADULT, Release, adult, policy_of, quasi, released, standard_error, tagged
 from privacy.ledger import RULES, closed, measured
-from shoal.flow import Cluster, Flow
+from shoal.pipeline import DecidedCluster, PartitionPipeline
 from shoal.records import Encoder, JsonDecoder
 
 pytestmark = pytest.mark.privacy
@@ -28,7 +28,7 @@ def release_of(folder: Path, k: int, position: float, step: int, rule: str, delt
     return released(policy, tagged(adult(folder, COUNT)), step=step)
 
 
-def by_place(release: Release, cluster: Cluster) -> list[int]:
+def by_place(release: Release, cluster: DecidedCluster) -> list[int]:
     """The members as a careless writer would write them."""
     return sorted(release.members(cluster))
 
@@ -47,7 +47,7 @@ def is_told(release: Release) -> bool:
     return release.policy.streaming().rule == "block" and release.policy.position > 0
 
 
-def nearest_cluster(release: Release, target: int, span: float) -> tuple[Cluster, float]:
+def nearest_cluster(release: Release, target: int, span: float) -> tuple[DecidedCluster, float]:
     """The cluster nearest to the target among those that left while it was held; and its place therein, from 0 to 1."""
     low = np.array([bounds[0] for bounds in ADULT.values()])
     width = np.array([bounds[1] - bounds[0] for bounds in ADULT.values()])
@@ -139,7 +139,7 @@ def test_the_bytes_of_a_cluster_are_a_function_of_the_multiset_of_its_members(
     records = [{"age": a, "dose": d, "tag": t, "who": n} for n, (a, d, t) in enumerate(members)]
 
     def rows_of(order: list[int]) -> list[bytes]:
-        flow, decoder = Flow(policy, Encoder(policy)), JsonDecoder(policy)
+        flow, decoder = PartitionPipeline(policy, Encoder(policy)), JsonDecoder(policy)
         block = decoder.take([json.dumps(records[index]).encode() for index in order])
         assert not flow.push(block, np.column_stack([block.index, block.index])).clusters
         (cluster,) = flow.flush().clusters

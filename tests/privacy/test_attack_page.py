@@ -9,7 +9,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 from privacy.ledger import closed
-from shoal.watch import Health, Metrics, serve
+from shoal.observability import Health, Metrics, serve
 from unit.audit.naive_release import World, group, make_records
 
 pytestmark = pytest.mark.privacy

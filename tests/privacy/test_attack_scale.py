@@ -8,10 +8,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from privacy.ledger import RULES, closed, measured
-from shoal.flow import Flow
-from shoal.kernel.arrays import Float64Matrix, Int64Vector
+from shoal.arrays import Float64Matrix, Int64Vector
+from shoal.pipeline import PartitionPipeline
 from shoal.policy import Policy
-from shoal.policy.sections import Document
+from shoal.policy.schema import Document
 from shoal.records import Block, Encoder
 
 pytestmark = pytest.mark.privacy
@@ -22,7 +22,7 @@ EXTREME = 2.0**53
 """The largest value that a stream takes where no bounds are said."""
 
 
-def flow_of(rule: str) -> Flow:
+def flow_of(rule: str) -> PartitionPipeline:
     document = {
         "attributes": {
             "age": {"role": "quasi_identifier", "bounds": [0, 1], "resolution": 0},
@@ -33,10 +33,10 @@ def flow_of(rule: str) -> Flow:
         "stream": {"delta": DELTA, "rule": rule},
     }
     policy = Policy.from_document(Document.model_validate(document))
-    return Flow(policy, Encoder(policy))
+    return PartitionPipeline(policy, Encoder(policy))
 
 
-def push(flow: Flow, values: Float64Matrix, places: Int64Vector) -> int:
+def push(flow: PartitionPipeline, values: Float64Matrix, places: Int64Vector) -> int:
     """Take records; return how many clusters were decided on."""
     block = Block(values, places, [b""] * len(places), places, [], 0)
     return len(flow.push(block, np.column_stack([np.zeros_like(places), places])).clusters)

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 from privacy.attacking import ADULT, Message, adult, policy_of, quasi, standard_error, tagged
 from privacy.ledger import RULES, closed, measured
-from shoal.flow import Cluster, Flow
-from shoal.kafka.lane import Lane
-from shoal.kafka.metadata import Commit, decode
-from shoal.kafka.progress import Snapshot
-from shoal.kafka.publisher import Outbox
+from shoal.kafka.offset_metadata import CommittedState, decode
+from shoal.kafka.offset_tracker import OffsetState
+from shoal.kafka.partition_task import PartitionTask
+from shoal.kafka.producer import TransactionBatch
+from shoal.observability import Metrics
+from shoal.pipeline import DecidedCluster, PartitionPipeline
 from shoal.policy import Policy
 from shoal.records import Encoder, JsonDecoder
-from shoal.watch import Metrics
 
 pytestmark = pytest.mark.privacy
 
@@ -34,7 +34,7 @@ def ordered(policy: Policy, *, reveals: bool = False) -> Policy:
 def tags_in_turn(policy: Policy, folder: Path) -> list[tuple[str, str]]:
     """Tags of the records that left, as they came, and as the output shows them in that order."""
     records = tagged(adult(folder, COUNT))
-    decoder, flow, rows = JsonDecoder(policy), Flow(policy, Encoder(policy)), []
+    decoder, flow, rows = JsonDecoder(policy), PartitionPipeline(policy, Encoder(policy)), []
     for start in range(0, COUNT, 500):
         block = decoder.take([json.dumps(record).encode() for record in records[start : start + 500]])
         places = np.arange(start, start + len(block))
@@ -72,10 +72,10 @@ class Disk:
 
     def __init__(self) -> None:
         self.rows: list[bytes] = []
-        self.clusters: list[Cluster] = []
+        self.clusters: list[DecidedCluster] = []
         self.offset = (0, "")
 
-    async def publish(self, outbox: Outbox, watermark: int, metadata: str, at_ms: int) -> None:  # noqa: ARG002
+    async def publish(self, outbox: TransactionBatch, watermark: int, metadata: str, at_ms: int) -> None:  # noqa: ARG002
         self.rows += outbox.rows
         self.clusters += outbox.clusters
         self.offset = (watermark, metadata)
@@ -87,10 +87,10 @@ class Disk:
 async def lived(policy: Policy, messages: list[Message], *, dies: bool) -> Disk:
     """Read one record after the other; with ``dies`` every transaction is the last one of its process."""
     disk, clock = Disk(), [1_800_000_000.0]
-    commit = Commit(Snapshot(watermark=0, next_offset=0), policy.fingerprint, 1)
+    commit = CommittedState(OffsetState(watermark=0, next_offset=0), policy.fingerprint, 1)
 
-    def begun() -> Lane:
-        return Lane("t", 0, policy, JsonDecoder(policy), disk, commit, Metrics(), 0.2, now=lambda: clock[0])
+    def begun() -> PartitionTask:
+        return PartitionTask("t", 0, policy, JsonDecoder(policy), disk, commit, Metrics(), 0.2, now=lambda: clock[0])
 
     lane, end = begun(), 1
     while end <= len(messages):

@@ -20,7 +20,7 @@ from privacy.ledger import closed
 from running import Stage
 from shoal.audit import verify
 from shoal.errors import ShoalError
-from shoal.pipe import Files, run_pipe
+from shoal.files import Files, run_pipe
 from shoal.policy import Policy
 
 pytestmark = pytest.mark.privacy
@@ -164,12 +164,12 @@ async def test_no_value_leaves_a_service_that_is_killed_and_goes_on(bootstrap: s
 
 CRASHES = {
     "decode": "shoal.records.json_decoder.JsonDecoder.take",
-    "decide": "shoal.engine.stream.Partitioner.push",
-    "embed": "shoal.engine.embed.Embedding.published",
-    "flow": "shoal.flow.partition.Flow.push",
+    "decide": "shoal.clustering.stream.clusterer.Partitioner.push",
+    "embed": "shoal.clustering.embedding.Embedding.published",
+    "flow": "shoal.pipeline.stream.Flow.push",
     "encode": "shoal.records.encoder.Encoder.rows",
-    "send": "shoal.kafka.publisher.Publisher._transact",
-    "look": "shoal.watch.metrics.Metrics.totals",
+    "send": "shoal.kafka.producer.Publisher._transact",
+    "look": "shoal.observability.metrics.Metrics.totals",
 }
 
 

@@ -18,13 +18,13 @@ from privacy.ledger import measured
 from privacy.raw_log import delete_group
 from running import Stage
 from shoal.errors import InputError
-from shoal.kafka import Start, export_progress, import_progress
+from shoal.kafka import StartOptions, export_progress, import_progress
 from shoal.policy import Policy
 
 pytestmark = pytest.mark.privacy
 
-EARLIEST, LATEST = Start(origin="earliest"), Start(origin="latest")
-STARTS = [EARLIEST, LATEST, Start(origin="earliest", drain=True), Start()]
+EARLIEST, LATEST = StartOptions(origin="earliest"), StartOptions(origin="latest")
+STARTS = [EARLIEST, LATEST, StartOptions(origin="earliest", drain=True), StartOptions()]
 
 
 async def worked(stage: Stage, count: int = 60) -> None:
@@ -119,7 +119,7 @@ async def test_without_its_own_progress_a_start_is_refused_and_nothing_leaves(
     assert await tries(stage) == len(STARTS)
     assert await stage.read() == before
     # The remedy that is told goes on at the end, and what is there already stays alone.
-    async with stage.run(Start(skip_to_end=True)) as run:
+    async with stage.run(StartOptions(skip_to_end=True)) as run:
         await run.until_ready()
         late = await stage.put(40)
         await run.until_read(40)
@@ -211,9 +211,11 @@ async def test_a_second_deployment_over_a_copy_of_the_records_is_refused_at_the_
     enter("a second deployment over a copy of the input", await released_twice(stage), len(before))
 
 
-@pytest.mark.parametrize("start", [EARLIEST, LATEST, Start(origin="latest", drain=True), Start(skip_to_end=True)])
+@pytest.mark.parametrize(
+    "start", [EARLIEST, LATEST, StartOptions(origin="latest", drain=True), StartOptions(skip_to_end=True)]
+)
 async def test_a_start_that_asks_for_another_beginning_goes_on_where_the_last_one_was(
-    bootstrap: str, tmp_path: Path, start: Start
+    bootstrap: str, tmp_path: Path, start: StartOptions
 ) -> None:
     stage = await Stage.create(bootstrap, tmp_path)
     await worked(stage)

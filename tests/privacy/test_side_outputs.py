@@ -21,15 +21,15 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from running import Stage
 from shoal import cli
-from shoal.flow import Flow
-from shoal.kafka.lane import Lane
-from shoal.kafka.metadata import Commit
-from shoal.kafka.progress import Snapshot
-from shoal.pipe import Files, run_pipe
+from shoal.files import Files, run_pipe
+from shoal.kafka.offset_metadata import CommittedState
+from shoal.kafka.offset_tracker import OffsetState
+from shoal.kafka.partition_task import PartitionTask
+from shoal.observability import Health, Metrics, serve, visible
+from shoal.observability.metrics import STEP_CLUSTERS
+from shoal.pipeline import PartitionPipeline
 from shoal.policy import Policy
 from shoal.records import Encoder, JsonDecoder
-from shoal.watch import Health, Metrics, serve, visible
-from shoal.watch.metrics import STEP_CLUSTERS
 from unit.kafka.test_lane import Sink
 from unit.records.making import message as usual_message
 from unit.records.making import policy_of, quasi, usual_policy
@@ -62,9 +62,9 @@ OF_VALUES = ("shoal_sse", "shoal_sst", "shoal_reordering", "shoal_delay", "shoal
 K = 3
 
 
-def lane_of(policy: Policy, metrics: Metrics, sink: Sink) -> Lane:
-    commit = Commit(Snapshot(watermark=0, next_offset=0), policy.fingerprint, 1)
-    return Lane("t", 0, policy, JsonDecoder(policy), sink, commit, metrics, 0.0)
+def lane_of(policy: Policy, metrics: Metrics, sink: Sink) -> PartitionTask:
+    commit = CommittedState(OffsetState(watermark=0, next_offset=0), policy.fingerprint, 1)
+    return PartitionTask("t", 0, policy, JsonDecoder(policy), sink, commit, metrics, 0.0)
 
 
 class Taken:
@@ -248,7 +248,7 @@ def test_a_record_without_a_quasi_identifier_never_leaves_and_clusters_look_alik
         records.append(record)
     block = JsonDecoder(policy).take([json.dumps(record).encode() for record in records])
     assert {place for place, _ in block.rejected} == set(range(0, 600, 5)) | set(range(0, 600, 35))
-    flow = Flow(policy, Encoder(policy))
+    flow = PartitionPipeline(policy, Encoder(policy))
     outcomes = [flow.push(block, np.stack((np.zeros_like(block.index), block.index), axis=1)), flow.flush()]
     clusters = [cluster for outcome in outcomes for cluster in outcome.clusters]
     assert len(clusters) > 50

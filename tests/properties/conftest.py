@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from shoal.flow import ranges
+from shoal.pipeline import online_scaler as ranges
 
 
 @pytest.fixture(autouse=True)

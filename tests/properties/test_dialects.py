@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from shoal.audit import Verdict, verify
-from shoal.pipe import Files, run_pipe
+from shoal.files import Files, run_pipe
 from shoal.policy import CsvDialect, Policy
 from shoal.records import CsvReader
 

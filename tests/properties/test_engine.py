@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracle.growth import NaiveGrowth
 from oracle.naive import NaiveStream, log_of
-from shoal.engine import Decisions, Partitioner
+from shoal.arrays import Float64Matrix, Int64Matrix, Int64Vector
+from shoal.clustering.stream import Decisions, StreamClusterer
 from shoal.errors import ParameterError
-from shoal.kernel.arrays import Float64Matrix, Int64Matrix, Int64Vector
 
 pytestmark = pytest.mark.property
 
@@ -38,8 +38,8 @@ class Setting:
     marks: Int64Matrix
     cuts: list[int]
 
-    def partitioner(self) -> Partitioner:
-        return Partitioner(
+    def partitioner(self) -> StreamClusterer:
+        return StreamClusterer(
             self.k,
             self.delta,
             self.coordinates.shape[1],
@@ -49,7 +49,7 @@ class Setting:
             reach=self.reach,
         )
 
-    def push(self, stream: Partitioner, start: int, end: int) -> Decisions:
+    def push(self, stream: StreamClusterer, start: int, end: int) -> Decisions:
         part = slice(start, end)
         return stream.push(self.coordinates[part], self.subjects[part], self.positions[part], self.marks[part])
 
@@ -192,7 +192,7 @@ def test_the_order_of_attributes_changes_nothing(k: int, rows: list[list[int]], 
     coordinates = np.array(rows, np.float64).reshape(-1, 3)  # whole numbers: their sums are exact in any order
     logs = []
     for values in (coordinates, coordinates[:, order]):
-        stream = Partitioner(k, 15, 3)
+        stream = StreamClusterer(k, 15, 3)
         logs.append(log_of([stream.push(values), stream.flush()]))
     assert logs[0] == logs[1]
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shoal.engine.embed import Grid, exact_means
+from shoal.clustering.embedding import PublicationGrid, exact_means
 
 pytestmark = pytest.mark.property
 
@@ -49,7 +49,7 @@ def flat(
 @given(CLUSTERS, st.sampled_from(RESOLUTIONS))
 def test_published_numbers_are_the_definition(clusters: list[list[float]], resolution: str) -> None:
     step = Decimal(resolution)
-    texts, values = Grid([step]).published(*flat(clusters))
+    texts, values = PublicationGrid([step]).published(*flat(clusters))
     assert texts == [[spelled(members, step)] for members in clusters]
     assert values.tolist() == [[float(text)] for (text,) in texts]
 
@@ -57,7 +57,7 @@ def test_published_numbers_are_the_definition(clusters: list[list[float]], resol
 @given(st.lists(NUMBERS, min_size=1, max_size=12), st.sampled_from(RESOLUTIONS), st.randoms(use_true_random=False))
 def test_the_order_of_members_changes_nothing(members: list[float], resolution: str, random: Random) -> None:
     shuffled = random.sample(members, len(members))
-    texts, _ = Grid([Decimal(resolution)]).published(*flat([members, shuffled]))
+    texts, _ = PublicationGrid([Decimal(resolution)]).published(*flat([members, shuffled]))
     assert texts[0] == texts[1]
 
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from oracle.naive import NaiveDominance, NaiveStream, log_of
-from shoal.engine import Decisions, Partitioner
-from shoal.kernel.arrays import Float64Matrix, Int64Matrix, Int64Vector
-from shoal.kernel.dominance import Dominance
+from shoal.arrays import Float64Matrix, Int64Matrix, Int64Vector
+from shoal.clustering.stream import Decisions, StreamClusterer
+from shoal.clustering.stream.dominance_kernel import Dominance
 
 pytestmark = pytest.mark.property
 
@@ -35,9 +35,9 @@ class Setting:
     marks: Int64Matrix
     cuts: list[int]
 
-    def partitioner(self) -> Partitioner:
+    def partitioner(self) -> StreamClusterer:
         rule = Dominance(self.percent / 100, np.array(self.points, np.float64))
-        return Partitioner(
+        return StreamClusterer(
             self.k,
             self.delta,
             self.coordinates.shape[1],
@@ -47,7 +47,7 @@ class Setting:
             dominance=rule if self.percent else None,
         )
 
-    def push(self, stream: Partitioner, chosen: slice | Int64Vector) -> Decisions:
+    def push(self, stream: StreamClusterer, chosen: slice | Int64Vector) -> Decisions:
         positions = np.arange(len(self.subjects))[chosen]
         amounts = self.amounts[chosen] if self.percent else None
         return stream.push(self.coordinates[chosen], self.subjects[chosen], positions, self.marks[chosen], amounts)

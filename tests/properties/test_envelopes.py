@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from shoal.audit import verify
-from shoal.pipe import Files, run_pipe
+from shoal.files import Files, run_pipe
 from shoal.policy import Policy
 
 pytestmark = pytest.mark.property

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from oracle.naive import Entry, log_of
-from shoal.engine import Partitioner, index, rules
-from shoal.engine.buffer import Buffer
-from shoal.engine.steer import TargetSpan
-from shoal.kernel.arrays import Float64Matrix, Int64Matrix, Int64Vector
-from shoal.kernel.cells import SPARED
+from shoal.arrays import Float64Matrix, Int64Matrix, Int64Vector
+from shoal.clustering.stream import StreamClusterer, index, rules
+from shoal.clustering.stream.buffer import Buffer
+from shoal.clustering.stream.cell_index import SPARED
+from shoal.clustering.stream.steering import TargetSpan
 
 pytestmark = pytest.mark.property
 
@@ -47,7 +47,7 @@ def decided(
     population: int = 0,
 ) -> list[Entry]:
     rules.INDEXED_FROM = dict.fromkeys(rules.INDEXED_FROM, fewest)
-    stream = Partitioner(
+    stream = StreamClusterer(
         k,
         delta,
         values.shape[1],
@@ -127,7 +127,7 @@ def test_an_index_follows_when_held_records_are_given_other_coordinates(stream: 
     values, half, logs = np.clip(stream["values"], -1e100, 1e100), len(stream["values"]) // 2, []
     for fewest in (stream["k"], EVERYBODY):
         rules.INDEXED_FROM = dict.fromkeys(rules.INDEXED_FROM, fewest)
-        partitioner = Partitioner(stream["k"], stream["delta"], values.shape[1], rule=stream["rule"])
+        partitioner = StreamClusterer(stream["k"], stream["delta"], values.shape[1], rule=stream["rule"])
         calls = [partitioner.push(values[:half])]
         partitioner.replace(scale * values[partitioner.held_positions()][:, ::-1])
         calls += [partitioner.push(scale * values[half:, ::-1]), partitioner.flush()]
@@ -149,7 +149,7 @@ def test_nor_does_it_where_thousands_are_held(rule: str, k: int, d: int, positio
 def test_where_it_pays_it_is_used_and_a_quiet_hour_changes_nothing(rule: str, k: int) -> None:
     rules.INDEXED_FROM, index.REST = dict.fromkeys(rules.INDEXED_FROM, 1000), 1 << 16
     values, hours = np.random.default_rng(1).random((50_000, 2)), np.repeat([0, 100], 25_000)
-    stream = Partitioner(k, 6000, 2, rule=rule, reach=(10,))
+    stream = StreamClusterer(k, 6000, 2, rule=rule, reach=(10,))
     held, spared = [], []
     for part in np.split(np.arange(50_000), 50):
         stream.push(values[part], marks=hours[part, None])
@@ -174,7 +174,7 @@ def test_where_it_does_not_pay_nothing_is_moved_for_it(rule: str, monkeypatch: p
     values = np.ones((10_000, 2))
     rules.INDEXED_FROM = dict.fromkeys(rules.INDEXED_FROM, 200)
     index.REST = 1 << 16
-    stream = Partitioner(6, 500, 2, rule=rule)
+    stream = StreamClusterer(6, 500, 2, rule=rule)
     for start in range(0, 10_000, 8):
         stream.push(values[start : start + 8])
     assert len(moves) <= 10_000 // 1024 + 3
@@ -193,10 +193,10 @@ def test_nor_does_it_where_one_person_floods_the_stream(rule: str, k: int) -> No
 def test_a_stream_that_is_read_again_from_the_middle_is_decided_on_alike(rule: str) -> None:
     values = np.random.default_rng(4).random((30_000, 2))
     rules.INDEXED_FROM = dict.fromkeys(rules.INDEXED_FROM, 1000)
-    whole = Partitioner(10, 6000, 2, rule=rule)
+    whole = StreamClusterer(10, 6000, 2, rule=rule)
     whole.push(values[:15_000])
     held = whole.held_positions()
-    again = Partitioner(10, 6000, 2, rule=rule)
+    again = StreamClusterer(10, 6000, 2, rule=rule)
     again.push(values[held], positions=held)
     rest = np.arange(15_000, 30_000)
     assert log_of([again.push(values[rest], positions=rest)]) == log_of([whole.push(values[rest], positions=rest)])

@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 from shoal.errors import BrokerUnavailableError
-from shoal.flow import Cluster
-from shoal.kafka import progress
-from shoal.kafka.fates import AHEAD_MS
-from shoal.kafka.lane import Lane
-from shoal.kafka.metadata import Commit, decode, encode
-from shoal.kafka.progress import Snapshot
-from shoal.kafka.publisher import Outbox
+from shoal.kafka import offset_tracker as progress
+from shoal.kafka.classification import AHEAD_MS
+from shoal.kafka.offset_metadata import CommittedState, decode, encode
+from shoal.kafka.offset_tracker import OffsetState
+from shoal.kafka.partition_task import PartitionTask
+from shoal.kafka.producer import TransactionBatch
+from shoal.observability import Metrics
+from shoal.pipeline import DecidedCluster
 from shoal.policy import PerSubject, Policy
-from shoal.policy.sections import Document
+from shoal.policy.schema import Document
 from shoal.records import JsonDecoder
-from shoal.watch import Metrics
 
 pytestmark = pytest.mark.property
 
@@ -42,12 +42,12 @@ class Message:
 class Topic:
     """What a broker would keep: committed and aborted transactions, and the group's offset."""
 
-    committed: list[Outbox] = field(default_factory=list)
-    aborted: list[Outbox] = field(default_factory=list)
+    committed: list[TransactionBatch] = field(default_factory=list)
+    aborted: list[TransactionBatch] = field(default_factory=list)
     offset: tuple[int, str] = (0, "")
     plan: list[str] = field(default_factory=list)
 
-    async def publish(self, outbox: Outbox, watermark: int, metadata: str, at_ms: int) -> None:
+    async def publish(self, outbox: TransactionBatch, watermark: int, metadata: str, at_ms: int) -> None:
         assert at_ms > 0
         step = self.plan.pop(0) if self.plan else "commit"
         if step == "abort":
@@ -135,13 +135,13 @@ def random_policy(random: Random) -> Policy:
 
 async def live(policy: Policy, log: list[Message], topic: Topic, steps: Any, now: list[float]) -> None:
     """Run lanes over a growing log until everything is resolved, dying wherever the plan says so."""
-    snapshot = Snapshot(watermark=0, next_offset=0)
-    topic.offset = (0, encode(Commit(snapshot, policy.fingerprint, 1), "t", 0))
+    snapshot = OffsetState(watermark=0, next_offset=0)
+    topic.offset = (0, encode(CommittedState(snapshot, policy.fingerprint, 1), "t", 0))
     visible = 1
     while True:
         commit = decode(topic.offset[1], "t", 0, topic.offset[0])
         metrics = Metrics()
-        lane = Lane("t", 0, policy, JsonDecoder(policy), topic, commit, metrics, 0.2, now=lambda: now[0])
+        lane = PartitionTask("t", 0, policy, JsonDecoder(policy), topic, commit, metrics, 0.2, now=lambda: now[0])
         lane.look_back(0)
         try:
             while True:
@@ -167,12 +167,12 @@ async def live(policy: Policy, log: list[Message], topic: Topic, steps: Any, now
         return
 
 
-def resolved(outboxes: list[Outbox]) -> list[int]:
+def resolved(outboxes: list[TransactionBatch]) -> list[int]:
     released = [place for outbox in outboxes for cluster in outbox.clusters for place in cluster.places]
     return released + [reference.offset for outbox in outboxes for reference in outbox.references]
 
 
-def by_number(outboxes: list[Outbox]) -> dict[int, Cluster]:
+def by_number(outboxes: list[TransactionBatch]) -> dict[int, DecidedCluster]:
     return {cluster.number: cluster for outbox in outboxes for cluster in outbox.clusters}
 
 
@@ -204,7 +204,7 @@ def live_and_judge(seed: int) -> Counter[str]:
     return Counter(clusters=len(clusters), aborted=len(aborted), surplus=surplus, in_turn=in_turn)
 
 
-def judge_turns(topic: Topic, clusters: dict[int, Cluster]) -> int:
+def judge_turns(topic: Topic, clusters: dict[int, DecidedCluster]) -> int:
     """See that each record left at its own place, once; how many did so away from others of their cluster."""
     slots = sorted(slot for cluster in clusters.values() for slot in zip(cluster.places, cluster.rows, strict=True))
     rows = [row for _, row in slots]

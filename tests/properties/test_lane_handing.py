@@ -14,14 +14,14 @@ import pytest
 from kafka_broker import wait_until
 from properties.test_lane import START_S, Message, Topic, policy_of, random_log, random_policy
 from shoal.errors import BrokerUnavailableError, FencedError
-from shoal.flow import Cluster
-from shoal.kafka.hosted import WithdrawnError
-from shoal.kafka.lane import Lane
-from shoal.kafka.metadata import Commit, decode, encode
-from shoal.kafka.progress import Snapshot
+from shoal.kafka.external_loop import HandoverCancelledError
+from shoal.kafka.offset_metadata import CommittedState, decode, encode
+from shoal.kafka.offset_tracker import OffsetState
+from shoal.kafka.partition_task import PartitionTask
+from shoal.observability import Metrics
+from shoal.pipeline import DecidedCluster
 from shoal.policy import Policy
 from shoal.records import JsonDecoder
-from shoal.watch import Metrics
 
 pytestmark = pytest.mark.property
 
@@ -36,11 +36,11 @@ class Customer:
     draw: Random
     now: list[float]
     policy: Policy | None = None
-    seen: list[Cluster] = field(default_factory=list)
+    seen: list[DecidedCluster] = field(default_factory=list)
     wanted: dict[int, int] = field(default_factory=dict)
     dealt: set[int] = field(default_factory=set)
 
-    async def hand(self, cluster: Cluster) -> None:
+    async def hand(self, cluster: DecidedCluster) -> None:
         assert self.topic.is_marked, "a cluster was shown, and the commit does not say that one may have been"
         assert self.now[0] - self.topic.at_s < INTERVAL_S, "a cluster was shown by one who may have been replaced"
         assert self.policy is not None
@@ -49,7 +49,7 @@ class Customer:
         self.wanted[cluster.number] = self.policy.k
         self.now[0] += self.draw.choice([0.0, 0.0, 0.01, 0.3])
         if self.draw.random() < 0.05:
-            raise WithdrawnError("too slow")
+            raise HandoverCancelledError("too slow")
         self.dealt.add(cluster.number)
 
 
@@ -66,11 +66,11 @@ class Clerk(Topic):
         return self.snapshot.shown
 
     @property
-    def commit(self) -> Commit:
+    def commit(self) -> CommittedState:
         return decode(self.offset[1], "t", 0, self.offset[0])
 
     @property
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> OffsetState:
         return self.commit.snapshot
 
     async def publish(self, outbox: Any, watermark: int, metadata: str, at_ms: int) -> None:
@@ -84,7 +84,10 @@ class Clerk(Topic):
 async def live(policies: list[Policy], log: list[Message], topic: Clerk, customer: Customer) -> int:
     """Live until all is dealt with; return how often the policy was changed."""
     draw, now = customer.draw, topic.now
-    topic.offset = (0, encode(Commit(Snapshot(watermark=0, next_offset=0), policies[0].fingerprint, 1), "t", 0))
+    topic.offset = (
+        0,
+        encode(CommittedState(OffsetState(watermark=0, next_offset=0), policies[0].fingerprint, 1), "t", 0),
+    )
     visible, changes = 1, 0
     while True:
         commit = topic.commit
@@ -95,7 +98,7 @@ async def live(policies: list[Policy], log: list[Message], topic: Clerk, custome
         customer.policy = policy
         decoder, clock = JsonDecoder(policy), lambda: now[0]
         options: dict[str, Any] = {"hand": customer.hand, "end": log[visible - 1].offset + 1}
-        lane = Lane("t", 0, policy, decoder, topic, commit, Metrics(), INTERVAL_S, now=clock, **options)
+        lane = PartitionTask("t", 0, policy, decoder, topic, commit, Metrics(), INTERVAL_S, now=clock, **options)
         lane.look_back(0)
         try:
             while True:
@@ -110,9 +113,9 @@ async def live(policies: list[Policy], log: list[Message], topic: Clerk, custome
                 visible = min(len(log), visible + draw.randint(0, 9))
             await lane.finish()
             await lane.close(finish=True)
-        except (BrokerUnavailableError, WithdrawnError) as error:
+        except (BrokerUnavailableError, HandoverCancelledError) as error:
             with contextlib.suppress(BrokerUnavailableError):
-                await lane.close(finish=isinstance(error, WithdrawnError))
+                await lane.close(finish=isinstance(error, HandoverCancelledError))
             now[0] += draw.randint(0, 30) / 10
             visible = min(len(log), visible + draw.randint(0, 9))
             continue
@@ -126,7 +129,7 @@ def live_and_judge(seed: int) -> Counter[str]:
     topic = Clerk(plan=[draw.choice(["commit", "commit", "commit", "abort", "unknown"]) for _ in range(40)], now=now)
     topic.customer = customer = Customer(topic, draw, now)
     changes = asyncio.run(live(policies, log, topic, customer))
-    first: dict[int, Cluster] = {}
+    first: dict[int, DecidedCluster] = {}
     for cluster in customer.seen:
         assert first.setdefault(cluster.number, cluster) == cluster, "a cluster came again with other content"
     assert sorted(first) == list(range(len(first)))
@@ -161,9 +164,11 @@ async def test_an_idle_worker_that_was_replaced_hands_nothing_over() -> None:
     ]
     topic = Clerk(now=now)
     topic.customer = customer = Customer(topic, draw, now, policy)
-    begun = Commit(Snapshot(watermark=0, next_offset=0), policy.fingerprint, 1)
+    begun = CommittedState(OffsetState(watermark=0, next_offset=0), policy.fingerprint, 1)
     topic.offset = (0, encode(begun, "t", 0))
-    lane = Lane("t", 0, policy, JsonDecoder(policy), topic, begun, Metrics(), INTERVAL_S, lambda: now[0], hand=_pass)
+    lane = PartitionTask(
+        "t", 0, policy, JsonDecoder(policy), topic, begun, Metrics(), INTERVAL_S, lambda: now[0], hand=_pass
+    )
     await lane.intake(log[: policy.k - 1])
     now[0] += 60
 
@@ -182,15 +187,15 @@ async def test_what_was_dealt_with_is_committed_while_the_next_cluster_is_in_use
     log = [
         Message(i, round(START_S * 1000), json.dumps({"who": i, "x": i, "y": i, "n": i}).encode()) for i in range(60)
     ]
-    topic, is_done, seen = Topic(), asyncio.Event(), list[Cluster]()
+    topic, is_done, seen = Topic(), asyncio.Event(), list[DecidedCluster]()
 
-    async def hand(cluster: Cluster) -> None:
+    async def hand(cluster: DecidedCluster) -> None:
         seen.append(cluster)
         if cluster.number:
             await is_done.wait()
 
-    begun = Commit(Snapshot(watermark=0, next_offset=0), policy.fingerprint, 1)
-    lane = Lane("t", 0, policy, JsonDecoder(policy), topic, begun, Metrics(), 0.02, hand=hand)
+    begun = CommittedState(OffsetState(watermark=0, next_offset=0), policy.fingerprint, 1)
+    lane = PartitionTask("t", 0, policy, JsonDecoder(policy), topic, begun, Metrics(), 0.02, hand=hand)
 
     async def read() -> None:
         for message in log:
@@ -208,5 +213,5 @@ async def test_what_was_dealt_with_is_committed_while_the_next_cluster_is_in_use
     assert committed() == len(seen) > 5
 
 
-async def _pass(_: Cluster) -> None:
+async def _pass(_: DecidedCluster) -> None:
     pass

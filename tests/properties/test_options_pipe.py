@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from shoal.audit import verify
-from shoal.pipe import Files, run_pipe
+from shoal.files import Files, run_pipe
 from shoal.policy import Policy
-from shoal.policy.sections import Document
+from shoal.policy.schema import Document
 
 pytestmark = pytest.mark.property
 

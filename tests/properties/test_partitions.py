@@ -6,10 +6,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from shoal.engine.static import microaggregate
-from shoal.engine.static.refinement import loss_of
-from shoal.kernel.arrays import Float64Matrix
-from shoal.kernel.static import mdav, path
+from shoal.arrays import Float64Matrix
+from shoal.clustering.static import hansen_mukherjee as path
+from shoal.clustering.static import mdav_kernel as mdav
+from shoal.clustering.static import microaggregate
+from shoal.clustering.static.refinement import loss_of
 
 LATTICE = st.integers(-3, 3).map(float)
 """Few values: ties everywhere."""

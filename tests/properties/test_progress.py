@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from shoal.kafka.metadata import Commit, decode, encode
-from shoal.kafka.progress import Anchor, Progress, Snapshot
+from shoal.kafka.offset_metadata import CommittedState, decode, encode
+from shoal.kafka.offset_tracker import LogProbe, OffsetState, OffsetTracker
 
 pytestmark = pytest.mark.property
 
@@ -22,15 +22,15 @@ class Partition(RuleBasedStateMachine):
         self.start = start
         self.done: dict[int, str] = {}
         self.undecided: dict[int, str] = {}
-        self.committed = self.text(Snapshot(watermark=start, next_offset=start))
+        self.committed = self.text(OffsetState(watermark=start, next_offset=start))
         self.restart()
 
-    def text(self, snapshot: Snapshot) -> tuple[int, str]:
-        return snapshot.watermark, encode(Commit(snapshot, "ab" * 32, 12345), "t", 3)
+    def text(self, snapshot: OffsetState) -> tuple[int, str]:
+        return snapshot.watermark, encode(CommittedState(snapshot, "ab" * 32, 12345), "t", 3)
 
     def restart(self) -> None:
         offset, metadata = self.committed
-        self.progress = Progress.restore(decode(metadata, "t", 3, offset).snapshot)
+        self.progress = OffsetTracker.restore(decode(metadata, "t", 3, offset).snapshot)
         self.cursor = offset
         self.undecided = {}
 
@@ -108,9 +108,9 @@ TestPartition = Partition.TestCase
 
 
 def test_an_anchor_is_the_oldest_held_record() -> None:
-    progress = Progress(7)
+    progress = OffsetTracker(7)
     progress.read([7, 9], [70, 90], [-1, 70], 0)
-    assert progress.snapshot().anchor == Anchor(7, 70)
+    assert progress.snapshot().anchor == LogProbe(7, 70)
     progress.resolve([7, 9])
-    assert progress.snapshot().anchor == Anchor(9, 90)
+    assert progress.snapshot().anchor == LogProbe(9, 90)
     assert progress.snapshot().watermark == 10

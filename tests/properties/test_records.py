@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from shoal.errors import GuaranteeError
 from shoal.records import CsvEncoder, Encoder, JsonDecoder, Reason
 from shoal.records.numerals import canonical
-from shoal.records.scan import closer_look, suspects
+from shoal.records.strict_json import prescreen, validate_strictly
 from unit.records.making import KEY, SUBJECT, kept, policy_of, quasi
 
 pytestmark = pytest.mark.property
@@ -260,7 +260,7 @@ def test_no_key_that_stands_twice_is_overlooked(objects: list[list[tuple[str, An
             f"{json.dumps(key)}{data.draw(blank)}:{data.draw(blank)}{json.dumps(value)}" for key, value in members
         )
         message = f"{{{text}}}".encode()
-        refused = bool(suspects([message], message, different)) and closer_look(message) is Reason.INVALID
+        refused = bool(prescreen([message], message, different)) and validate_strictly(message) is Reason.INVALID
         assert refused == (different < len(members))
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from shoal.engine import StreamAggregator
-from shoal.engine.steer import TargetSpan, order_keeping_weight
-from shoal.engine.stream import Partitioner
+from shoal.arrays import Float64Matrix, Float64Vector
+from shoal.clustering.stream import StreamAggregator
+from shoal.clustering.stream.clusterer import StreamClusterer
+from shoal.clustering.stream.steering import TargetSpan, order_keeping_weight
 from shoal.errors import ParameterError
-from shoal.kernel.arrays import Float64Matrix, Float64Vector
 
 pytestmark = pytest.mark.property
 
@@ -30,7 +30,7 @@ def drifting(count: int, seed: int = 0) -> Float64Matrix:
     return np.concatenate([mixture[0], 8 * mixture[1], random.random((third, 4)) ** 2])
 
 
-def spans(stream: Partitioner, coordinates: Float64Matrix) -> tuple[Float64Vector, Float64Vector, list[float]]:
+def spans(stream: StreamClusterer, coordinates: Float64Matrix) -> tuple[Float64Vector, Float64Vector, list[float]]:
     """Excess span of each cluster, when it was decided, and the weight after each block."""
     found, when, weights = [], [], []
     for start in range(0, len(coordinates), 64):
@@ -43,8 +43,8 @@ def spans(stream: Partitioner, coordinates: Float64Matrix) -> tuple[Float64Vecto
     return np.array(found), np.array(when), weights
 
 
-def steered(rule: str, span: float, d: int = 4, **options: float) -> Partitioner:
-    return Partitioner(K, DELTA, d, rule=rule, position=TargetSpan(span, (1.0,) * d, **options))
+def steered(rule: str, span: float, d: int = 4, **options: float) -> StreamClusterer:
+    return StreamClusterer(K, DELTA, d, rule=rule, position=TargetSpan(span, (1.0,) * d, **options))
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -97,7 +97,7 @@ def test_a_target_out_of_reach_ends_at_the_lowest_weight_which_counts_for_nothin
     spans(stream, coordinates)
     lowest = order_keeping_weight(K, (1.0,) * 4) * 2.0**-20
     assert stream.weight == lowest
-    ends = [Partitioner(K, DELTA, 4, rule=rule, position=weight).push(coordinates) for weight in (0.0, lowest)]
+    ends = [StreamClusterer(K, DELTA, 4, rule=rule, position=weight).push(coordinates) for weight in (0.0, lowest)]
     assert np.array_equal(ends[0].positions, ends[1].positions)
 
 

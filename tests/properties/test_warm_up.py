@@ -7,17 +7,17 @@ import sys
 from itertools import product
 
 import pytest
-from shoal.engine.rules import INDEXED_FROM
+from shoal.clustering.stream.rules import INDEXED_FROM
 
 pytestmark = pytest.mark.property
 
 PROGRAM = """
 import sys
 import numpy as np
-from shoal.engine import Partitioner
+from shoal.clustering.stream import Partitioner
 
 def compiled():
-    rooms = [vars(module) for name, module in sys.modules.items() if name.startswith("shoal.kernel")]
+    rooms = [vars(module) for name, module in sys.modules.items() if name.startswith("shoal.clustering.numba")]
     kernels = [thing for room in rooms for thing in room.values() if hasattr(thing, "signatures")]
     return {f"{kernel.__name__}{signature}" for kernel in kernels for signature in kernel.signatures}
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from shoal import microaggregate
-from shoal.engine.static import ALGORITHMS, REFINEMENTS, Pace, parameters_of
+from shoal.clustering.static import ALGORITHMS, REFINEMENTS, Pace, parameters_of
 
 pytestmark = pytest.mark.typing
 

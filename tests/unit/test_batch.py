@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 import pytest
 from shoal.audit import Verdict, verify
 from shoal.cli import main
-from shoal.engine.static import Refined
-from shoal.pipe.bar import ticking
-from shoal.pipe.choices import choice_of
+from shoal.clustering.static import Refined
+from shoal.files.algorithm_options import choice_of
+from shoal.files.progress_bar import ticking
 from shoal.policy import Policy
 from shoal.records.parquet import as_parquet
 
@@ -159,7 +159,7 @@ def test_who_gets_one_cluster_is_told_so(tmp_path: Path, capsys: pytest.CaptureF
 
 def test_each_block_is_annealed_for_its_part_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("shoal.pipe.choices.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("shoal.files.algorithm_options.time.monotonic", lambda: now[0])
     pacing = choice_of("auto", "anneal", ["time_s=8", "blocks=1"], 0).pacing
     assert pacing is not None
     for _ in range(2):
@@ -179,7 +179,7 @@ def test_a_table_that_is_not_close_is_stopped_by_the_last_gate(
     def careless(values: Any, k: int, *_: Any, **__: Any) -> Refined:
         return Refined(np.maximum(np.argsort(np.argsort(values[:, 0])) // k - 1, 0).astype(np.int32), 1.0)
 
-    monkeypatch.setattr("shoal.flow.parts.refined", careless)
+    monkeypatch.setattr("shoal.pipeline.table_partition.refined", careless)
     source, out = write(tmp_path / "in.csv", records(60)), tmp_path / "out.csv"
     policy = policy_of(tmp_path, privacy={"k": 3, "t": 0.05})
     assert main(["batch", str(policy), "-i", str(source), "-o", str(out)]) == 1
@@ -190,7 +190,7 @@ def test_a_table_that_is_not_close_is_stopped_by_the_last_gate(
 def test_evidence_is_in_place_before_rows_go_down_a_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     there: list[bool] = []
     evidence = tmp_path / "e"
-    monkeypatch.setattr("shoal.pipe.batch._write_rows", lambda *_: there.append(evidence.exists()))
+    monkeypatch.setattr("shoal.files.batch._write_rows", lambda *_: there.append(evidence.exists()))
     source = write(tmp_path / "in.csv", records(30))
     words = [
         "batch",
@@ -211,7 +211,7 @@ def test_evidence_is_in_place_before_rows_go_down_a_pipe(tmp_path: Path, monkeyp
 def test_bars_move_on_a_terminal_and_tick_while_kernels_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     screen, its_end = pty.openpty()
     termios.tcsetwinsize(screen, (24, 100))
-    monkeypatch.setattr("shoal.pipe.bar.TICK_S", 0.01)
+    monkeypatch.setattr("shoal.files.progress_bar.TICK_S", 0.01)
     with os.fdopen(its_end, "w") as terminal, monkeypatch.context() as patched:
         patched.setattr("sys.stderr", terminal)
         with ticking("clustering") as shown:

@@ -21,9 +21,9 @@ import numpy as np
 import pytest
 import shoal
 from shoal import StreamAggregator
-from shoal.engine.stream import Partitioner
+from shoal.clustering.stream.clusterer import StreamClusterer
 from shoal.errors import InputError, ParameterError, ShoalError
-from shoal.watch import code_of, guard, guard_loop, place_of, set_up_logs
+from shoal.observability import code_of, guard, guard_loop, place_of, set_up_logs
 
 pytestmark = pytest.mark.unit
 
@@ -33,12 +33,12 @@ CANARY = "xq7canary9z"
 
 HARMLESS = {"errno", "strerror", "filename", "code", "exit_code", "retriable", "__traceback__", "__cause__"}
 """What may be asked of somebody else's exception: no text that it made of a value."""
-TAKERS = {"code_of", "place_of", "broker_error", "ours", "isinstance", "type"}
+TAKERS = {"code_of", "place_of", "broker_error", "to_shoal_error", "isinstance", "type"}
 TAKERS_OF_OURS = {"str", "crash"}
 PROVEN = {
-    ("policy/reading.py", "TOMLDecodeError"): "only the digits of a line number are taken out of the text",
-    ("policy/reading.py", "YAMLError"): "only the line of the mark is asked for",
-    ("policy/reading.py", "ValidationError"): "asked for its details without inputs and contexts",
+    ("policy/loader.py", "TOMLDecodeError"): "only the digits of a line number are taken out of the text",
+    ("policy/loader.py", "YAMLError"): "only the line of the mark is asked for",
+    ("policy/loader.py", "ValidationError"): "asked for its details without inputs and contexts",
     ("settings.py", "ValidationError"): "asked for its details without inputs and contexts",
 }
 
@@ -165,7 +165,7 @@ def test_a_parameter_of_the_wrong_kind_is_named(name: str, wrong: Any) -> None:
     with pytest.raises(ParameterError, match=rf"\b{name}\b"):
         StreamAggregator(**{"k": 2, "delta": 5, name: wrong})
     with pytest.raises(ParameterError):
-        Partitioner(2, 5, 1, reach=wrong) if not isinstance(wrong, list) else Partitioner(2, 5, wrong)  # type: ignore[arg-type]
+        StreamClusterer(2, 5, 1, reach=wrong) if not isinstance(wrong, list) else StreamClusterer(2, 5, wrong)  # type: ignore[arg-type]
 
 
 # ---------------------------------------------------------------- what nobody catches

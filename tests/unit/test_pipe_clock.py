@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from shoal.flow import Flow
-from shoal.pipe.desk import Clock, Desk
-from shoal.pipe.run import _let_go
+from shoal.files.output_writer import Clock, OutputWriter
+from shoal.files.pipe import _let_go
+from shoal.pipeline import PartitionPipeline
 from shoal.policy import Policy
-from shoal.policy.sections import Document
+from shoal.policy.schema import Document
 from shoal.records import Encoder, JsonDecoder
 
 pytestmark = pytest.mark.unit
@@ -30,7 +30,7 @@ class Rows:
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
     time = {"s": 1000.0}
-    monkeypatch.setattr("shoal.pipe.desk.time.monotonic", lambda: time["s"])
+    monkeypatch.setattr("shoal.files.output_writer.time.monotonic", lambda: time["s"])
     return time
 
 
@@ -58,7 +58,7 @@ def test_fewer_people_than_are_asked_for_go_on_waiting(now: dict[str, float], pe
     }
     policy = Policy.from_document(Document.model_validate(document))
     encoder, rows, clock = Encoder(policy), Rows(), Clock(0.5)
-    flow, desk = Flow(policy, encoder), Desk(encoder, rows, None, None, "in")
+    flow, desk = PartitionPipeline(policy, encoder), OutputWriter(encoder, rows, None, None, "in")
     block = JsonDecoder(policy).take([json.dumps({"who": f"p{i}", "age": i}).encode() for i in range(people)])
     assert not flow.push(block, np.column_stack([np.zeros_like(block.index), block.index])).clusters
     clock.read(block.index.tolist())

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from shoal.audit import Verdict, verify
 from shoal.errors import ConfigError, InputError
-from shoal.pipe import Files, run_pipe
+from shoal.files import Files, run_pipe
 from shoal.policy import Policy
 
 pytestmark = pytest.mark.unit

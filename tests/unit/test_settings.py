@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from shoal.errors import PolicyError
 from shoal.policy import Policy
-from shoal.policy.sections import Document
+from shoal.policy.schema import Document
 from shoal.settings import kafka_settings
 
 pytestmark = pytest.mark.unit

@@ -17,14 +17,15 @@ import pytest
 from faust.types import TP
 from kafka_broker import wait_until
 from shoal.errors import ConfigError, GuaranteeError, InputError, PolicyError
-from shoal.flow import Cluster as Decided
-from shoal.kafka import WithdrawnError
-from shoal.stage import anonymize, keeper
+from shoal.kafka import HandoverCancelledError
+from shoal.pipeline import DecidedCluster as Decided
+from shoal.stage import anonymize
+from shoal.stage import supervisor as keeper
 from shoal.stage.anonymize import Clusters
-from shoal.stage.desk import Desk
-from shoal.stage.host import READ_COMMITTED, Host, crash
-from shoal.stage.inflow import Arrived, Inflow
-from shoal.stage.keeper import Keeper
+from shoal.stage.faust_adapter import READ_COMMITTED, FaustAdapter, crash
+from shoal.stage.handoff_queue import HandoffQueue
+from shoal.stage.message_buffer import BufferedMessage, MessageBuffer
+from shoal.stage.supervisor import StageSupervisor
 
 CANARY = "xq7canary9z"
 ATTRIBUTES = {
@@ -124,7 +125,7 @@ async def test_what_is_no_stream_is_refused_and_ends_the_app(
         crashes.append(error)
 
     other = SimpleNamespace(app=SimpleNamespace(started=True, crash=crash))
-    monkeypatch.setattr("shoal.stage.host.current_agent", lambda: other)
+    monkeypatch.setattr("shoal.stage.faust_adapter.current_agent", lambda: other)
     with pytest.raises(ConfigError, match=r"not its events\(\) or items\(\)"):
         anonymize(getattr(app.topic("visits", acks=False).stream(), what)(), policy)
     await asyncio.sleep(0)
@@ -170,7 +171,7 @@ async def test_the_bytes_of_the_topic_are_the_record(
     tmp_path: Path, serializer: str, value: Any, raw: bytes | None, read: bytes | None
 ) -> None:
     topic = app_of(tmp_path).topic("visits", acks=False, value_serializer=serializer)
-    assert Host(topic.stream())._bytes(value, raw) == read
+    assert FaustAdapter(topic.stream())._bytes(value, raw) == read
 
 
 # ---------------------------------------------------------------- the app's consumer
@@ -199,8 +200,8 @@ class Consumer:
         self.did.append(("seek", offsets))
 
 
-def host_of(folder: Path, consumer: Consumer) -> Host:
-    host = Host(app_of(folder).topic("visits", acks=False).stream())
+def host_of(folder: Path, consumer: Consumer) -> FaustAdapter:
+    host = FaustAdapter(app_of(folder).topic("visits", acks=False).stream())
     host.app = SimpleNamespace(consumer=consumer, rebalancing=False, rebalancing_count=1)
     return host
 
@@ -273,7 +274,7 @@ async def test_a_new_assignment_ends_the_lanes_of_the_one_before(tmp_path: Path)
     clusters = anonymize(stream, policy_file(tmp_path))
     host: Any = host_of(tmp_path, Consumer())
     host.check_acks = lambda: None
-    keeper, order = Keeper(clusters._plan, host, None, publishes=False), list[object]()
+    keeper, order = StageSupervisor(clusters._plan, host, None, publishes=False), list[object]()
 
     async def end(_: float) -> bool:
         order.append(keeper._assigned.is_set())
@@ -307,11 +308,11 @@ async def test_the_brokers_of_the_policy_must_be_the_apps(
     async def crash(error: BaseException) -> None:
         crashes.append(error)
 
-    monkeypatch.setattr(keeper, "warm_up", lambda _: None)
-    monkeypatch.setattr(keeper, "Hosted", Served)
-    monkeypatch.setattr(keeper, "cluster_of", lambda _: answer(None if app_cluster is None else "here"))
+    monkeypatch.setattr(keeper, "precompile", lambda _: None)
+    monkeypatch.setattr(keeper, "ExternalLoop", Served)
+    monkeypatch.setattr(keeper, "broker_cluster_id", lambda _: answer(None if app_cluster is None else "here"))
     host: Any = SimpleNamespace(rewind=None, crash=crash, cluster=lambda: answer(app_cluster))
-    made = Keeper(clusters._plan, host, None, publishes=False)
+    made = StageSupervisor(clusters._plan, host, None, publishes=False)
     made._partitions = {0}
     made._assigned.set()
     await asyncio.wait_for(made._guarded(made._keep()), 30)
@@ -350,7 +351,7 @@ class Asked:
         Kept.made = []
         self.app, self.policy = app_of(folder), policy_file(folder)
         self.crashes: list[BaseException] = []
-        monkeypatch.setattr(sys.modules[Clusters.__module__], "Keeper", Kept)
+        monkeypatch.setattr(sys.modules[Clusters.__module__], "StageSupervisor", Kept)
         monkeypatch.setattr(self.app, "crash", self._crash)
 
     async def _crash(self, error: BaseException) -> None:
@@ -468,7 +469,7 @@ async def test_a_stage_that_nobody_asks_ends_the_app_unless_it_ends_anyway(
         crashes.append(error)
 
     host: Any = SimpleNamespace(rewind=None, crash=crash, topic="visits")
-    made = Keeper(clusters._plan, host, None, publishes=False)
+    made = StageSupervisor(clusters._plan, host, None, publishes=False)
     made.left.set()
     if is_stopping:
         asyncio.get_running_loop().call_later(0.005, made._stopping.set)
@@ -485,7 +486,7 @@ def decided(number: int) -> Decided:
 
 
 async def test_a_cluster_was_dealt_with_when_the_next_one_is_asked_for() -> None:
-    desk = Desk()
+    desk = HandoffQueue()
     first = asyncio.create_task(desk.hand(3, decided(0)))
     cluster = await desk.next()
     assert (cluster.partition, cluster.number, cluster.size, cluster.subjects) == (3, 0, 2, 2)
@@ -500,13 +501,13 @@ async def test_a_cluster_was_dealt_with_when_the_next_one_is_asked_for() -> None
 
 
 async def test_what_is_withdrawn_was_not_dealt_with_even_if_the_next_one_is_asked_for_later() -> None:
-    desk = Desk()
+    desk = HandoffQueue()
     first = asyncio.create_task(desk.hand(0, decided(0)))
     await desk.next()
     desk.withdraw()
-    with pytest.raises(WithdrawnError):
+    with pytest.raises(HandoverCancelledError):
         await first
-    with pytest.raises(WithdrawnError):
+    with pytest.raises(HandoverCancelledError):
         await desk.hand(0, decided(1))
     desk.reopen()
     again = asyncio.create_task(desk.hand(0, decided(0)))
@@ -516,21 +517,21 @@ async def test_what_is_withdrawn_was_not_dealt_with_even_if_the_next_one_is_aske
 
 
 async def test_a_customer_is_let_go_with_the_first_error_or_without() -> None:
-    desk = Desk()
+    desk = HandoffQueue()
     waiting = asyncio.create_task(desk.next())
     await asyncio.sleep(0)
     desk.close(GuaranteeError("first"))
     desk.close(InputError("second"))
     with pytest.raises(GuaranteeError, match="first"):
         await waiting
-    ended = Desk()
+    ended = HandoffQueue()
     ended.close()
     with pytest.raises(StopAsyncIteration):
         await ended.next()
 
 
 async def test_no_cluster_shows_its_rows_in_a_log() -> None:
-    desk = Desk()
+    desk = HandoffQueue()
     task = asyncio.create_task(desk.hand(0, Decided(0, [0], [json.dumps({"note": CANARY}).encode()], ("1",), 1)))
     assert CANARY not in repr(await desk.next())
     task.cancel()
@@ -543,9 +544,9 @@ async def test_whoever_brings_more_than_fits_waits() -> None:
     async def rewind(_: int, __: int) -> None:
         raise AssertionError
 
-    inflow = Inflow(rewind, limit=3)
+    inflow = MessageBuffer(rewind, limit=3)
     inflow.expect([0, 1])
-    messages = [Arrived(offset, 0, None, b"", ()) for offset in range(5)]
+    messages = [BufferedMessage(offset, 0, None, b"", ()) for offset in range(5)]
 
     async def bring() -> None:
         for message in messages:

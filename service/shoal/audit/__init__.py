@@ -1,7 +1,7 @@
 """The judge: looks at what was released and at what it was made of, and shares no arithmetic with the engine."""
 
-from shoal.audit.judge import verify
-from shoal.audit.tally import Check
+from shoal.audit.check_counter import Check
 from shoal.audit.verdict import Verdict
+from shoal.audit.verify import verify
 
 __all__ = ["Check", "Verdict", "verify"]

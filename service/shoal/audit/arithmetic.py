@@ -13,7 +13,7 @@ from decimal import Decimal, InvalidOperation
 
 from shoal.policy import Attribute
 
-__all__ = ["Grid", "spelled"]
+__all__ = ["ExactGrid", "spelled"]
 
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
@@ -24,7 +24,7 @@ _LONGEST = 400
 """No float64 within its range, printed on a grid, is longer."""
 
 
-class Grid:
+class ExactGrid:
     """The published values of one quasi-identifier.
 
     Parameters

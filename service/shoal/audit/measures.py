@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from shoal.audit.clusters import Clusters
+from shoal.audit.check_counter import CheckCounter
+from shoal.audit.clusters import RecomputedClusters
 from shoal.audit.fields import decimal_number
 from shoal.audit.originals import Originals
-from shoal.audit.tally import Tally
 from shoal.policy import Policy, Role
 
 __all__ = ["Unchanged", "judge_unchanged", "look_at_unchanged", "measure"]
@@ -55,7 +55,7 @@ class Unchanged:
 
 
 def measure(
-    policy: Policy, originals: Originals, clusters: Clusters | None, unchanged: Sequence[Unchanged]
+    policy: Policy, originals: Originals, clusters: RecomputedClusters | None, unchanged: Sequence[Unchanged]
 ) -> dict[str, float | int | None]:
     """Releases per subject, the share of clusters that agree on a confidential value, fields that find a record.
 
@@ -73,7 +73,9 @@ def measure(
     return found
 
 
-def _measure_clusters(policy: Policy, originals: Originals, clusters: Clusters) -> dict[str, float | int | None]:
+def _measure_clusters(
+    policy: Policy, originals: Originals, clusters: RecomputedClusters
+) -> dict[str, float | int | None]:
     members = [index for cluster in clusters.found for index in cluster.members]
     counts = np.bincount(originals.subjects[members]) if members else np.zeros(0, dtype=np.int64)
     released = counts[counts > 0]
@@ -105,10 +107,10 @@ def look_at_unchanged(policy: Policy, originals: Originals) -> list[Unchanged]:
     return found
 
 
-def judge_unchanged(unchanged: Sequence[Unchanged]) -> Tally:
+def judge_unchanged(unchanged: Sequence[Unchanged]) -> CheckCounter:
     """Judge that no field tells records apart without the policy's saying so."""
     claim = "no field by which records can be found is published unchanged, unless the policy says that this is meant"
-    tally = Tally("unchanged", claim, "field")
+    tally = CheckCounter("unchanged", claim, "field")
     for field in unchanged:
         tally.expect(field.acknowledged or not field.warnings(), field.name)
     if not unchanged:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import TypeVar
 
-from shoal.audit.closeness import judge_closeness
-from shoal.audit.clusters import Cluster
+from shoal.audit.check_counter import CheckCounter
+from shoal.audit.clusters import RecomputedCluster
 from shoal.audit.originals import Originals
-from shoal.audit.tally import Tally
+from shoal.audit.t_closeness import judge_closeness
 from shoal.policy import Attribute, PerSubject, Policy
 
 __all__ = ["judge_options", "not_seen"]
@@ -21,7 +21,7 @@ PLAIN = 1 + 1e-6
 """By so much more than asked for, floats are sure."""
 
 
-def judge_options(policy: Policy, originals: Originals, clusters: Sequence[Cluster]) -> list[Tally]:
+def judge_options(policy: Policy, originals: Originals, clusters: Sequence[RecomputedCluster]) -> list[CheckCounter]:
     """Judge ``dominance``, ``per_subject`` and ``t``, if the policy sets them.
 
     Parameters
@@ -50,9 +50,9 @@ def not_seen(policy: Policy) -> list[str]:
     return [f"whether a clock or the end let anybody go while fewer than {policy.min_population} people were held"]
 
 
-def _releases(rule: PerSubject, originals: Originals, clusters: Sequence[Cluster]) -> Tally:
+def _releases(rule: PerSubject, originals: Originals, clusters: Sequence[RecomputedCluster]) -> CheckCounter:
     claim = f"at most {rule.max} records of one subject were released from each window of {rule.window} offsets"
-    tally = Tally("releases", claim, "window")
+    tally = CheckCounter("releases", claim, "window")
     seen: Counter[tuple[int, int, int]] = Counter()
     for cluster in clusters:
         for index in cluster.members:
@@ -64,8 +64,12 @@ def _releases(rule: PerSubject, originals: Originals, clusters: Sequence[Cluster
     return tally
 
 
-def _dominance(policy: Policy, percent: float, originals: Originals, clusters: Sequence[Cluster]) -> Tally:
-    tally = Tally("dominance", f"nobody's contribution to a cluster can be worked out within {percent:g} %", "cluster")
+def _dominance(
+    policy: Policy, percent: float, originals: Originals, clusters: Sequence[RecomputedCluster]
+) -> CheckCounter:
+    tally = CheckCounter(
+        "dominance", f"nobody's contribution to a cluster can be worked out within {percent:g} %", "cluster"
+    )
     share = Fraction(percent) / 100
     points = [_points(attribute) for attribute in policy.quasi_identifiers]
     for cluster in clusters:

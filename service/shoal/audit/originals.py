@@ -10,9 +10,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from shoal.audit.embedded_record_check import EmbeddedRecordFinder
 from shoal.audit.fields import Fields
 from shoal.audit.reading import AROUND, ORIGINAL_EXPORT, File, Form, is_ended, names_of_first, original_records
-from shoal.audit.strays import Strays
 from shoal.audit.tables import original_header
 from shoal.errors import InputError
 from shoal.policy import Place, Policy
@@ -132,7 +132,7 @@ def read_originals(
     names = _exported(policy, file, wrapped=wrapped, by_line=by_line)
     by_line = by_line and bool(policy.from_envelope)
     exported = names is not None and not by_line
-    fields, strays = Fields(policy, form, released), Strays(policy) if form == "csv" else None
+    fields, strays = Fields(policy, form, released), EmbeddedRecordFinder(policy) if form == "csv" else None
     values, subjects, partitions, offsets = array("d"), array("q"), array("q"), array("q")
     kept: list[str | None] = []
     nothing = (0.0,) * len(policy.quasi_identifiers)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple, NoReturn, TypeAlias, TypeGuard, TypeVar
 
-from shoal.audit.columnar import is_parquet, parquet_lines
+from shoal.audit.parquet import is_parquet, parquet_lines
 from shoal.audit.tables import csv_rows, is_csv_ended
 from shoal.errors import InputError
 from shoal.policy import CsvDialect

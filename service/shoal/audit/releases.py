@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from shoal.audit.arithmetic import Grid
+from shoal.audit.arithmetic import ExactGrid
+from shoal.audit.check_counter import CheckCounter
 from shoal.audit.fields import Points, form_of_source, released_reader
 from shoal.audit.originals import is_export
 from shoal.audit.reading import RELEASED_EXPORT, File, Form, Record, Token, released_records
 from shoal.audit.spelling import CsvSpelling, JsonSpelling
 from shoal.audit.tables import released_header
-from shoal.audit.tally import Tally
 from shoal.policy import Policy
 
-__all__ = ["Release", "Rows", "read_release"]
+__all__ = ["ReleasedRows", "Rows", "read_release"]
 
 NO_ROW = "\x02"
 """Equal to no recomputed text: those are JSON."""
@@ -55,11 +55,11 @@ class Rows:
 
 
 @dataclass(slots=True)
-class Release:
+class ReleasedRows:
     """All rows by partition, and the checks that need nothing else."""
 
     parts: dict[int, Rows]
-    checks: list[Tally]
+    checks: list[CheckCounter]
     wrapped: bool
 
     def __len__(self) -> int:
@@ -69,12 +69,12 @@ class Release:
 class _RowReader:
     """Reads one row: columns, spelling, grid and bounds are noted, the texts to compare by returned."""
 
-    def __init__(self, policy: Policy, form: Form, original: Form, grids: list[Grid]) -> None:
-        self.columns = Tally("columns", "every row has exactly the published fields, in order")
-        self.hidden = Tally("hidden", "no identifier and no undeclared field appears")
-        self.spelling = Tally("spelling", "every value is written in its one spelling")
-        self.grid = Tally("grid", "quasi-identifiers are multiples of their resolution")
-        self.bounds = Tally("bounds", "quasi-identifiers are within their bounds, half a step aside")
+    def __init__(self, policy: Policy, form: Form, original: Form, grids: list[ExactGrid]) -> None:
+        self.columns = CheckCounter("columns", "every row has exactly the published fields, in order")
+        self.hidden = CheckCounter("hidden", "no identifier and no undeclared field appears")
+        self.spelling = CheckCounter("spelling", "every value is written in its one spelling")
+        self.grid = CheckCounter("grid", "quasi-identifiers are multiples of their resolution")
+        self.bounds = CheckCounter("bounds", "quasi-identifiers are within their bounds, half a step aside")
         self._names = [attribute.name for attribute in policy.published]
         self._quasi = [(a.name, grid) for a, grid in zip(policy.quasi_identifiers, grids, strict=True)]
         self._points = Points(policy.csv_output.decimal if form == "csv" else ".")
@@ -88,7 +88,7 @@ class _RowReader:
         self._interned: dict[str, str] = {}
 
     @property
-    def checks(self) -> list[Tally]:
+    def checks(self) -> list[CheckCounter]:
         return [self.columns, self.hidden, self.spelling, self.grid, self.bounds]
 
     def read_header(self, names: list[str]) -> None:
@@ -109,7 +109,7 @@ class _RowReader:
         kept = "\x00".join([read(record[name]) or NO_ROW for name, read in self._kept])
         return self._interned.setdefault(quasi, quasi), kept
 
-    def _coordinate(self, line: int, name: str, grid: Grid, value: object) -> str:
+    def _coordinate(self, line: int, name: str, grid: ExactGrid, value: object) -> str:
         text = self._points.put(str(value)) if isinstance(value, self._number) else NO_ROW
         judged = self._judged.get((name, text))
         if judged is None:
@@ -122,12 +122,12 @@ class _RowReader:
 def read_release(
     policy: Policy,
     file: File,
-    grids: list[Grid],
+    grids: list[ExactGrid],
     *,
     original: Form,
     wrapped: bool | None = None,
     keeps_texts: bool = False,
-) -> Release:
+) -> ReleasedRows:
     """Read the released file and judge every row by itself; ``original`` is the form of what it was made of.
 
     Raises
@@ -146,4 +146,4 @@ def read_release(
     spellers = {a.name: grid.spelled for a, grid in zip(policy.quasi_identifiers, grids, strict=True)}
     for line, (partition, text, record) in enumerate(released_records(file, wrapped=exported, spellers=spellers), 1):
         parts.setdefault(partition, Rows(keeps_texts=keeps_texts)).add(line, text, *reader.read(line, text, record))
-    return Release(parts, reader.checks, exported)
+    return ReleasedRows(parts, reader.checks, exported)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from operator import eq
 
-from shoal.audit.clusters import Cluster
+from shoal.audit.check_counter import CheckCounter
+from shoal.audit.clusters import RecomputedCluster
 from shoal.audit.originals import Originals
-from shoal.audit.parting import part, runs
-from shoal.audit.releases import Release, Rows
-from shoal.audit.tally import Tally
+from shoal.audit.releases import ReleasedRows, Rows
+from shoal.audit.run_cover import part, runs
 
 __all__ = ["compare_rows", "judge_order"]
 
 
-def compare_rows(release: Release, clusters: list[Cluster]) -> list[Tally]:
+def compare_rows(release: ReleasedRows, clusters: list[RecomputedCluster]) -> list[CheckCounter]:
     """Compare the multisets of each partition.
 
     Returns
@@ -23,8 +23,8 @@ def compare_rows(release: Release, clusters: list[Cluster]) -> list[Tally]:
         ``nothing_else``: rows that no cluster explains. ``nothing_missing``: clusters with a row that was not
         released. A wrong centroid or a changed value is both.
     """
-    extra = Tally("nothing_else", "every row is the recomputed row of a member of a cluster")
-    missing = Tally("nothing_missing", "every recomputed row of a cluster was released", "cluster")
+    extra = CheckCounter("nothing_else", "every row is the recomputed row of a member of a cluster")
+    missing = CheckCounter("nothing_missing", "every recomputed row of a cluster was released", "cluster")
     left: dict[int, Counter[tuple[str, str]]] = defaultdict(Counter)
     for partition, rows in release.parts.items():
         left[partition].update(zip(rows.quasi, rows.kept, strict=True))
@@ -47,15 +47,19 @@ def compare_rows(release: Release, clusters: list[Cluster]) -> list[Tally]:
     return [extra, missing]
 
 
-def judge_order(release: Release, clusters: list[Cluster], originals: Originals, *, keeps_order: bool) -> list[Tally]:
+def judge_order(
+    release: ReleasedRows, clusters: list[RecomputedCluster], originals: Originals, *, keeps_order: bool
+) -> list[CheckCounter]:
     """Judge where rows stand: members of a cluster together and in byte order, clusters as they were decided.
 
     A file that is in byte order as a whole tells no more about arrival; one in the order of its input does, and
     is let pass, unexamined, only where the summary owns to it (``keeps_order``).
     """
-    together = Tally("together", "members of a cluster stand together, equal on all quasi-identifiers", "cluster")
-    ordered = Tally("byte_order", "members of a cluster stand in byte order")
-    parts: dict[int, list[Cluster]] = defaultdict(list)
+    together = CheckCounter(
+        "together", "members of a cluster stand together, equal on all quasi-identifiers", "cluster"
+    )
+    ordered = CheckCounter("byte_order", "members of a cluster stand in byte order")
+    parts: dict[int, list[RecomputedCluster]] = defaultdict(list)
     for cluster in clusters:
         parts[cluster.partition].append(cluster)
     for partition, rows in release.parts.items():
@@ -78,13 +82,15 @@ def judge_order(release: Release, clusters: list[Cluster], originals: Originals,
 # ---------------------------------------------------------------- files
 
 
-def _stands_in_turn(rows: Rows, clusters: list[Cluster]) -> bool:
-    together = Tally("", "")
-    _judge_in_turn(rows, clusters, together, Tally("", ""))
+def _stands_in_turn(rows: Rows, clusters: list[RecomputedCluster]) -> bool:
+    together = CheckCounter("", "")
+    _judge_in_turn(rows, clusters, together, CheckCounter("", ""))
     return not together.failed
 
 
-def _judge_in_turn(rows: Rows, clusters: list[Cluster], together: Tally, ordered: Tally) -> None:
+def _judge_in_turn(
+    rows: Rows, clusters: list[RecomputedCluster], together: CheckCounter, ordered: CheckCounter
+) -> None:
     """Judge the clusters one after the other, in the order of the evidence."""
     start = 0
     for cluster in clusters:
@@ -98,18 +104,18 @@ def _judge_in_turn(rows: Rows, clusters: list[Cluster], together: Tally, ordered
         start = stop
 
 
-def _is_run(rows: Rows, start: int, stop: int, cluster: Cluster) -> bool:
+def _is_run(rows: Rows, start: int, stop: int, cluster: RecomputedCluster) -> bool:
     if stop > len(rows) or any(quasi != cluster.quasi for quasi in rows.quasi[start:stop]):
         return False
     return sorted(rows.kept[start:stop]) == sorted(cluster.kept)
 
 
-def _judge_bytes(rows: Rows, start: int, stop: int, ordered: Tally) -> None:
+def _judge_bytes(rows: Rows, start: int, stop: int, ordered: CheckCounter) -> None:
     for index in range(start, stop):
         ordered.expect(index == start or bool(rows.rises[index]), rows.lines[index])
 
 
-def _follows_input(rows: Rows, clusters: list[Cluster], originals: Originals) -> bool:
+def _follows_input(rows: Rows, clusters: list[RecomputedCluster], originals: Originals) -> bool:
     placed = sorted((index, cluster.quasi) for cluster in clusters for index in cluster.members)
     texts = ((quasi, originals.kept[index]) for index, quasi in placed)
     return len(placed) == len(rows) and all(map(eq, texts, zip(rows.quasi, rows.kept, strict=True)))
@@ -118,9 +124,9 @@ def _follows_input(rows: Rows, clusters: list[Cluster], originals: Originals) ->
 # ---------------------------------------------------------------- topics
 
 
-def _judge_runs(rows: Rows, clusters: list[Cluster], together: Tally, ordered: Tally) -> None:
+def _judge_runs(rows: Rows, clusters: list[RecomputedCluster], together: CheckCounter, ordered: CheckCounter) -> None:
     """Look for whole clusters wherever rows are equal on all quasi-identifiers."""
-    waiting: dict[str, list[Cluster]] = defaultdict(list)
+    waiting: dict[str, list[RecomputedCluster]] = defaultdict(list)
     for cluster in clusters:
         waiting[cluster.quasi].append(cluster)
     places: dict[str, list[tuple[int, int]]] = defaultdict(list)

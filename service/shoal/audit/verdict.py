@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from shoal.audit.tally import Check
+from shoal.audit.check_counter import Check
 
 __all__ = ["NOT_SHOWN", "Verdict"]
 

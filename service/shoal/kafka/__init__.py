@@ -1,39 +1,39 @@
 """Kafka to Kafka, exactly once: source, progress, transactions."""
 
-from shoal.kafka.checks import check_policy
-from shoal.kafka.connection import CLIENT_ERRORS
-from shoal.kafka.endings import ours
-from shoal.kafka.hosted import Hosted, WithdrawnError
-from shoal.kafka.identity import cluster_of, cluster_of_client
-from shoal.kafka.lanes import Handing, Plan
-from shoal.kafka.leniency import read_leniently
-from shoal.kafka.outgoing import Sink
-from shoal.kafka.patience import Contact, repeat
-from shoal.kafka.publisher import Outbox
-from shoal.kafka.seal import Seal
-from shoal.kafka.start import Start
-from shoal.kafka.transfer import export_progress, import_progress, report_progress
-from shoal.kafka.transformer import Transformer
+from shoal.kafka.aiokafka_compat import tolerate_invalid_header_names
+from shoal.kafka.cipher import MetadataCipher
+from shoal.kafka.client import CLIENT_ERRORS
+from shoal.kafka.cluster_id import broker_cluster_id, client_cluster_id
+from shoal.kafka.collector import TransactionSink
+from shoal.kafka.external_loop import ExternalLoop, HandoverCancelledError
+from shoal.kafka.preflight import check_policy
+from shoal.kafka.producer import TransactionBatch
+from shoal.kafka.progress_transfer import export_progress, import_progress, report_progress
+from shoal.kafka.retries import BrokerLiveness, run_with_retries
+from shoal.kafka.startup import StartOptions
+from shoal.kafka.task_errors import to_shoal_error
+from shoal.kafka.task_manager import ClusterListener, WorkerContext
+from shoal.kafka.worker import Worker
 
 __all__ = [
     "CLIENT_ERRORS",
-    "Contact",
-    "Handing",
-    "Hosted",
-    "Outbox",
-    "Plan",
-    "Seal",
-    "Sink",
-    "Start",
-    "Transformer",
-    "WithdrawnError",
+    "BrokerLiveness",
+    "ClusterListener",
+    "ExternalLoop",
+    "HandoverCancelledError",
+    "MetadataCipher",
+    "StartOptions",
+    "TransactionBatch",
+    "TransactionSink",
+    "Worker",
+    "WorkerContext",
+    "broker_cluster_id",
     "check_policy",
-    "cluster_of",
-    "cluster_of_client",
+    "client_cluster_id",
     "export_progress",
     "import_progress",
-    "ours",
-    "read_leniently",
-    "repeat",
     "report_progress",
+    "run_with_retries",
+    "to_shoal_error",
+    "tolerate_invalid_header_names",
 ]

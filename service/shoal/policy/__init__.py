@@ -1,11 +1,11 @@
 """What is protected and how strongly: attributes, guarantees, steering, delays."""
 
-from shoal.policy.choice import RULES, chosen_rule, keeps_dominance
-from shoal.policy.dialect import CsvDialect
-from shoal.policy.model import Attribute, PerSubject, Policy, Stream
-from shoal.policy.rules import LARGEST_DELTA
-from shoal.policy.sections import FieldType, KafkaSection, Role, Scale
-from shoal.policy.sources import Place, Source
+from shoal.policy.csv_dialect import CsvDialect
+from shoal.policy.resolved import Attribute, PerSubject, Policy, Stream
+from shoal.policy.rule_choice import RULES, chosen_rule, keeps_dominance
+from shoal.policy.schema import FieldType, KafkaSection, Role, Scale
+from shoal.policy.validation import LARGEST_DELTA
+from shoal.policy.value_source import Place, Source
 
 __all__ = [
     "LARGEST_DELTA",

@@ -8,8 +8,8 @@ from shoal.records.envelope import Envelope
 from shoal.records.faults import cell_fault, json_fault
 from shoal.records.files import CsvReader, JsonLines, StoppedReading
 from shoal.records.json_decoder import DEFAULT_MAX_BYTES, JsonDecoder
+from shoal.records.message_export import MessageExportReader
 from shoal.records.numerals import FIRST_INEXACT
-from shoal.records.wrapped import WrappedLines
 
 __all__ = [
     "DEFAULT_MAX_BYTES",
@@ -24,10 +24,10 @@ __all__ = [
     "Envelope",
     "JsonDecoder",
     "JsonLines",
+    "MessageExportReader",
     "Reason",
     "RecordEncoder",
     "StoppedReading",
-    "WrappedLines",
     "cell_fault",
     "exact_of",
     "json_fault",

@@ -10,12 +10,12 @@ import numpy as np
 
 from shoal.policy import Attribute, FieldType, Policy
 from shoal.records.block import Block, Reason, in_slices
+from shoal.records.block_builder import BlockBuilder, Candidates, Column, TailWriter, mask, refuse
 from shoal.records.columns import MISFIT, numbers, pointed, typed
+from shoal.records.embedded_record_check import EmbeddedRecordCheck
 from shoal.records.encoder import CsvEncoder
-from shoal.records.intake import Candidates, Column, Intake, TailWriter, mask, refuse
 from shoal.records.json_decoder import DEFAULT_MAX_BYTES
 from shoal.records.numerals import canonical
-from shoal.records.swallowed import Swallowed
 
 __all__ = ["CsvCells", "CsvDecoder"]
 
@@ -52,9 +52,9 @@ class CsvDecoder:
         keep: bool = False,
     ) -> None:
         names = [attribute.name for attribute in policy.attributes] if columns is None else list(columns)
-        self._intake = Intake(policy, encoder or CsvEncoder(policy), hash_key, max_bytes, keep=keep)
+        self._intake = BlockBuilder(policy, encoder or CsvEncoder(policy), hash_key, max_bytes, keep=keep)
         self._width = len(names)
-        self._swallowed = Swallowed(policy, names)
+        self._swallowed = EmbeddedRecordCheck(policy, names)
         self._quasi = [names.index(attribute.name) for attribute in policy.quasi_identifiers]
         self._kept: list[tuple[int, Attribute]] = [(names.index(a.name), a) for a in policy.kept]
         self._subject = None if policy.subject is None else names.index(policy.subject.name)

@@ -11,10 +11,10 @@ import numpy as np
 from shoal.policy import Attribute, FieldType, Policy
 from shoal.records.block import Reason
 from shoal.records.columns import MISFIT, number_of, numbers, pointed, typed
+from shoal.records.embedded_record_check import EmbeddedRecordCheck
 from shoal.records.numerals import NumberText
-from shoal.records.scan import closer_look
+from shoal.records.strict_json import validate_strictly
 from shoal.records.subjects import normaliser
-from shoal.records.swallowed import Swallowed
 
 __all__ = ["cell_fault", "json_fault"]
 
@@ -51,7 +51,7 @@ def cell_fault(policy: Policy, columns: Sequence[str], cells: Sequence[str] | No
         return ": quotation marks or bytes that are no CSV in the policy's dialect"
     if len(cells) != len(columns):
         return f": {len(cells)} cells, and the header has {len(columns)}"
-    if Swallowed(policy, columns).among([[cell] for cell in cells]):
+    if EmbeddedRecordCheck(policy, columns).among([[cell] for cell in cells]):
         return ": a cell holds what would be another record: close the quotation mark, or say csv.multiline: true"
     for attribute in policy.attributes:
         place = columns.index(attribute.name)
@@ -85,7 +85,7 @@ def _object(message: bytes) -> tuple[dict[str, Any], str]:
         return {}, ": no JSON"
     if not isinstance(record, dict):
         return {}, ": no JSON object; there must be one on each line"
-    reason = closer_look(message)
+    reason = validate_strictly(message)
     if reason is Reason.INVALID:
         return {}, ": a field stands twice; take one of them out"
     return record, "" if reason is None else ": no UTF-8, or nested too deeply"

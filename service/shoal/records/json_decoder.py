@@ -12,11 +12,11 @@ import numpy as np
 from shoal.errors import ParameterError
 from shoal.policy import Attribute, FieldType, Policy, Role
 from shoal.records.block import Block, Reason, in_slices
+from shoal.records.block_builder import BlockBuilder, Candidates, TailWriter, mask, refuse
 from shoal.records.encoder import Encoder
 from shoal.records.envelope import Columns, Envelope, EnvelopeReader
-from shoal.records.intake import Candidates, Intake, TailWriter, mask, refuse
 from shoal.records.numerals import NumberText
-from shoal.records.scan import closer_look, suspects
+from shoal.records.strict_json import prescreen, validate_strictly
 
 __all__ = ["DEFAULT_MAX_BYTES", "JsonDecoder"]
 
@@ -73,7 +73,7 @@ class JsonDecoder:
         encoder: TailWriter | None = None,
         keep: bool = False,
     ) -> None:
-        self._intake = Intake(policy, encoder or Encoder(policy), hash_key, max_bytes, keep=keep)
+        self._intake = BlockBuilder(policy, encoder or Encoder(policy), hash_key, max_bytes, keep=keep)
         self._max_bytes = max_bytes
         self._fields = len(policy.from_value)
         self._decode = _typed_decode(policy)
@@ -125,8 +125,8 @@ class JsonDecoder:
             rejected += [(index[place], _reason(texts[place])) for place in refused]
             index, texts = _without(index, refused), _without(texts, refused)
         twice = []
-        for place in suspects(texts, b"".join(texts), self._fields):
-            if reason := closer_look(texts[place]):
+        for place in prescreen(texts, b"".join(texts), self._fields):
+            if reason := validate_strictly(texts[place]):
                 twice.append(place)
                 rejected.append((index[place], reason))
         if twice:
@@ -246,7 +246,7 @@ def _reason(message: bytes) -> Reason:
         _well_formed(message)
     except _REFUSED:
         return Reason.UNDECODABLE
-    return closer_look(message) or Reason.INVALID
+    return validate_strictly(message) or Reason.INVALID
 
 
 def _without(items: Sequence[Any], places: Sequence[int]) -> list[Any]:

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from shoal.errors import ConfigError, Fault, PolicyError, ShoalError
-from shoal.kafka import Plan, Seal, Start, check_policy
+from shoal.kafka import MetadataCipher, StartOptions, WorkerContext, check_policy
+from shoal.observability import Health, Metrics, join_logs
 from shoal.policy import KafkaSection, Policy
 from shoal.settings import kafka_settings
-from shoal.stage.desk import Cluster
-from shoal.stage.host import Host, app_around, crash
-from shoal.stage.keeper import Keeper
-from shoal.watch import Health, Metrics, join_logs
+from shoal.stage.faust_adapter import FaustAdapter, app_around, crash
+from shoal.stage.handoff_queue import Cluster
+from shoal.stage.supervisor import StageSupervisor
 
 __all__ = ["Clusters", "anonymize"]
 
@@ -29,11 +29,11 @@ class Clusters:
     that it was dealt with while another one still works on it.
     """
 
-    def __init__(self, host: Host, plan: Plan, http: str | None, *, publishes: bool) -> None:
+    def __init__(self, host: FaustAdapter, plan: WorkerContext, http: str | None, *, publishes: bool) -> None:
         self._host, self._plan, self._http, self._publishes = host, plan, http, publishes
         self._customer = self._admitted()
         self._asking: asyncio.Task[Any] | None = None
-        self._begun: asyncio.Task[Keeper] | None = None
+        self._begun: asyncio.Task[StageSupervisor] | None = None
 
     def __aiter__(self) -> Clusters:
         return self
@@ -55,20 +55,20 @@ class Clusters:
         keeper = await asyncio.shield(self._begun)
         return await keeper.desk.next()
 
-    async def _begin(self) -> Keeper:
-        kept: dict[str, Keeper] = vars(self._host.app).setdefault("shoal_keepers", {})
+    async def _begin(self) -> StageSupervisor:
+        kept: dict[str, StageSupervisor] = vars(self._host.app).setdefault("shoal_keepers", {})
         if not self._host.is_ending and (before := kept.pop(self._host.topic, None)) is not None:
             # An agent that failed has left it behind.
             await before.stop(show=False)
         if self._host.is_ending:
             raise StopAsyncIteration
-        keeper = Keeper(self._plan, self._host, self._http, publishes=self._publishes)
+        keeper = StageSupervisor(self._plan, self._host, self._http, publishes=self._publishes)
         kept[self._host.topic] = keeper
         self._tell_when_left(keeper)
         await keeper.start()
         return keeper
 
-    def _tell_when_left(self, keeper: Keeper) -> None:
+    def _tell_when_left(self, keeper: StageSupervisor) -> None:
         """Let the keeper know when nobody can ask any more: the agent has ended, or left its loop."""
         loop, left = asyncio.get_running_loop(), keeper.left
 
@@ -144,7 +144,7 @@ def anonymize(
     loop, or ends, the app ends too, ten seconds later: nothing would go on, and nothing would say so.
     """
     join_logs()
-    begin = Start(origin=start, skip_to_end=skip_to_end)
+    begin = StartOptions(origin=start, skip_to_end=skip_to_end)
     try:
         return _clusters(stream, policy, to, begin, http)
     except ShoalError as error:
@@ -155,22 +155,22 @@ def anonymize(
         raise
 
 
-def _clusters(stream: Any, policy: str | Path | Policy, to: Any, start: Start, http: str | None) -> Clusters:  # noqa: ANN401
+def _clusters(stream: Any, policy: str | Path | Policy, to: Any, start: StartOptions, http: str | None) -> Clusters:  # noqa: ANN401
     known = policy if isinstance(policy, Policy) else Policy.load(policy)
     source = "policy" if isinstance(policy, Policy) else str(policy)
     known.streaming(source)
     check_policy(known, source)
-    host = Host(stream)
+    host = FaustAdapter(stream)
     target = None if to is None else to if isinstance(to, str) else to.get_topic_name()
     if target is None and known.streaming(source).is_ordered:
         words = "ordered: nothing but a topic has an order in which records could leave; give to=, or use cluster"
         raise PolicyError([Fault(("stream", "release"), words)], source)
     settings = _settings(known, host, target, source)
-    plan = Plan(known, settings, Metrics(), Health(), start, Seal.of(settings))
+    plan = WorkerContext(known, settings, Metrics(), Health(), start, MetadataCipher.of(settings))
     return Clusters(host, plan, http, publishes=target is not None)
 
 
-def _settings(policy: Policy, host: Host, target: str | None, source: str) -> KafkaSection:
+def _settings(policy: Policy, host: FaustAdapter, target: str | None, source: str) -> KafkaSection:
     """Settings of the policy and the environment; what neither says is the app's."""
     given = {"bootstrap_servers": host.brokers, "input": host.topic, "group": host.group}
     required = ("bootstrap_servers", "input", "group")

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shoal.audit.arithmetic import Grid, spelled
+from shoal.audit.arithmetic import ExactGrid, spelled
 from shoal.policy import Attribute, Role
 from shoal.records.numerals import plain
 
@@ -20,9 +20,11 @@ def grid(
     *,
     integer: bool = False,
     table: bool = False,
-) -> Grid:
+) -> ExactGrid:
     step = None if resolution is None else Decimal(resolution)
-    return Grid(Attribute("a", Role.QUASI_IDENTIFIER, bounds=bounds, integer=integer, resolution=step), table=table)
+    return ExactGrid(
+        Attribute("a", Role.QUASI_IDENTIFIER, bounds=bounds, integer=integer, resolution=step), table=table
+    )
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shoal.audit.clusters import Cluster
+from shoal.audit.check_counter import Check
+from shoal.audit.clusters import RecomputedCluster
 from shoal.audit.originals import Originals
-from shoal.audit.releases import Release, Rows
+from shoal.audit.releases import ReleasedRows, Rows
 from shoal.audit.rows import compare_rows, judge_order
-from shoal.audit.tally import Check
 
 pytestmark = pytest.mark.unit
 
@@ -21,19 +21,19 @@ def originals(kept: list[str | None]) -> Originals:
     return Originals(np.zeros((n, 1)), numbers, kept, np.zeros(n, np.int64), numbers, wrapped=False)
 
 
-def release(rows: list[tuple[str, str]], *, wrapped: bool) -> Release:
+def release(rows: list[tuple[str, str]], *, wrapped: bool) -> ReleasedRows:
     part = Rows()
     for line, (quasi, kept) in enumerate(rows, 1):
         part.add(line, f"{quasi},{kept}", quasi, kept)
-    return Release({0: part}, [], wrapped)
+    return ReleasedRows({0: part}, [], wrapped)
 
 
-def clusters(*parts: tuple[str, str]) -> list[Cluster]:
+def clusters(*parts: tuple[str, str]) -> list[RecomputedCluster]:
     """Clusters of one centroid and the letters of a text."""
     found = []
     start = 0
     for number, (quasi, letters) in enumerate(parts):
-        found.append(Cluster(0, number, tuple(range(start, start + len(letters))), quasi, list(letters)))
+        found.append(RecomputedCluster(0, number, tuple(range(start, start + len(letters))), quasi, list(letters)))
         start += len(letters)
     return found
 

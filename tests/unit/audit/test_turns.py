@@ -11,10 +11,10 @@ import pytest
 from shoal.audit import verify
 from shoal.audit.verdict import Verdict
 from shoal.errors import ConfigError
-from shoal.pipe import run_pipe
-from shoal.pipe.files import Files
+from shoal.files import run_pipe
+from shoal.files.outputs import Files
 from shoal.policy import Policy
-from shoal.policy.sections import Document
+from shoal.policy.schema import Document
 
 pytestmark = pytest.mark.unit
 

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 from shoal.errors import BrokerUnavailableError
-from shoal.kafka import checks
+from shoal.kafka import preflight as checks
 
 pytestmark = pytest.mark.unit
 

@@ -7,15 +7,15 @@ import json
 from dataclasses import dataclass, field
 
 import pytest
-from shoal.flow import BLOCK_RECORDS, Cluster
-from shoal.kafka.lane import Lane
-from shoal.kafka.metadata import LIMIT_BYTES, Commit, largest_span
-from shoal.kafka.progress import Snapshot
-from shoal.kafka.publisher import Outbox
+from shoal.kafka.offset_metadata import LIMIT_BYTES, CommittedState, largest_span
+from shoal.kafka.offset_tracker import OffsetState
+from shoal.kafka.partition_task import PartitionTask
+from shoal.kafka.producer import TransactionBatch
+from shoal.observability import Metrics
+from shoal.pipeline import BLOCK_RECORDS, DecidedCluster
 from shoal.policy import Policy
-from shoal.policy.sections import Document
+from shoal.policy.schema import Document
 from shoal.records import JsonDecoder
-from shoal.watch import Metrics
 
 pytestmark = pytest.mark.unit
 
@@ -34,10 +34,10 @@ class Message:
 
 @dataclass
 class Topic:
-    clusters: list[Cluster] = field(default_factory=list)
+    clusters: list[DecidedCluster] = field(default_factory=list)
     longest: int = 0
 
-    async def publish(self, outbox: Outbox, watermark: int, metadata: str, at_ms: int) -> None:
+    async def publish(self, outbox: TransactionBatch, watermark: int, metadata: str, at_ms: int) -> None:
         assert watermark >= 0
         assert at_ms > 0
         self.clusters += outbox.clusters
@@ -62,9 +62,9 @@ def policy() -> Policy:
 
 def live(gap: int, cut: int) -> tuple[Topic, Metrics]:
     topic, metrics = Topic(), Metrics()
-    commit = Commit(Snapshot(0, 0), policy().fingerprint, 1)
+    commit = CommittedState(OffsetState(0, 0), policy().fingerprint, 1)
     now = [1e9]
-    lane = Lane("t", 0, policy(), JsonDecoder(policy()), topic, commit, metrics, 0.2, now=lambda: now[0])
+    lane = PartitionTask("t", 0, policy(), JsonDecoder(policy()), topic, commit, metrics, 0.2, now=lambda: now[0])
     log = [Message(i * gap, 1, json.dumps({"x": i * 7919 % 1001}).encode()) for i in range(COUNT)]
 
     async def run() -> None:

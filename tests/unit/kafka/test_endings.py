@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 from aiokafka import errors as kafka_errors
 from shoal.errors import BrokerUnavailableError, GuaranteeError, InputError
-from shoal.kafka import connection
-from shoal.kafka.endings import end_of, ours
+from shoal.kafka import client as connection
+from shoal.kafka.task_errors import task_exception, to_shoal_error
 
 pytestmark = pytest.mark.unit
 
@@ -26,21 +26,21 @@ async def test_a_task_told_to_stop_has_not_failed() -> None:
     await asyncio.sleep(0)
     task.cancel()
     await asyncio.wait({task})
-    assert end_of(task) is None
+    assert task_exception(task) is None
 
 
 async def test_a_task_cancelled_by_what_it_waited_for_has_failed_and_may_try_again() -> None:
     task = asyncio.create_task(cancelled_from_within())
     await asyncio.wait({task})
-    error = end_of(task)
+    error = task_exception(task)
     assert isinstance(error, asyncio.CancelledError)
-    assert isinstance(ours(error), BrokerUnavailableError)
+    assert isinstance(to_shoal_error(error), BrokerUnavailableError)
 
 
 async def test_a_task_that_did_its_work_has_not_failed() -> None:
     task: asyncio.Task[Any] = asyncio.create_task(asyncio.sleep(0))
     await asyncio.wait({task})
-    assert end_of(task) is None
+    assert task_exception(task) is None
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ async def test_a_task_that_did_its_work_has_not_failed() -> None:
     ],
 )
 def test_errors_become_ours_without_a_word_of_theirs(error: Exception, kind: type[Exception]) -> None:
-    found = ours(error)
+    found = to_shoal_error(error)
     assert isinstance(found, kind)
     assert "secret" not in str(found)
 
@@ -61,7 +61,7 @@ def test_errors_become_ours_without_a_word_of_theirs(error: Exception, kind: typ
 def test_what_nobody_foresaw_is_told_by_name_and_place() -> None:
     with pytest.raises(ValueError, match="secret") as caught:
         int("secret")
-    assert "ValueError at test_endings.py:" in str(ours(caught.value))
+    assert "ValueError at test_endings.py:" in str(to_shoal_error(caught.value))
 
 
 async def test_a_client_that_cancels_itself_while_it_stops_does_not_cancel_us(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from shoal.errors import GuaranteeError, InputError
-from shoal.kafka.labels import most_label_bytes, pack_labels, unpack_labels
-from shoal.kafka.metadata import LIMIT_BYTES, Commit, decode, encode, largest_span
-from shoal.kafka.progress import Progress, Snapshot
-from shoal.kafka.promises import Promises
-from shoal.kafka.seal import Seal
+from shoal.kafka.cipher import MetadataCipher
+from shoal.kafka.membership_codec import decode_membership, encode_membership, max_membership_bytes
+from shoal.kafka.offset_metadata import LIMIT_BYTES, CommittedState, decode, encode, largest_span
+from shoal.kafka.offset_tracker import OffsetState, OffsetTracker
+from shoal.kafka.partial_releases import PartialReleases
 
 pytestmark = pytest.mark.unit
 
@@ -35,12 +35,12 @@ def labelled(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[tuple[int, ...], .
 def test_what_is_written_is_read_back(given_labels: tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]) -> None:
     alone, clusters = given_labels
     listed = sorted((*alone, *itertools.chain(*clusters)))
-    packed = pack_labels(alone, clusters)
-    assert unpack_labels(packed, listed) == (alone, clusters)
+    packed = encode_membership(alone, clusters)
+    assert decode_membership(packed, listed) == (alone, clusters)
     smallest = min(map(len, clusters))
-    assert len(packed) <= most_label_bytes(len(listed), len(listed) - len(alone), smallest)
-    state = Snapshot(listed[0], listed[-1] + 1, alone, promised=clusters, frontier=listed[0] + 3, clusters=9)
-    text = encode(Commit(state, FINGERPRINT, 5), "t", 1)
+    assert len(packed) <= max_membership_bytes(len(listed), len(listed) - len(alone), smallest)
+    state = OffsetState(listed[0], listed[-1] + 1, alone, promised=clusters, frontier=listed[0] + 3, clusters=9)
+    text = encode(CommittedState(state, FINGERPRINT, 5), "t", 1)
     assert decode(text, "t", 1, listed[0]).snapshot == state
 
 
@@ -50,10 +50,10 @@ def test_changed_bytes_are_refused_or_read_as_clusters(
 ) -> None:
     alone, clusters = given_labels
     listed = sorted((*alone, *itertools.chain(*clusters)))
-    packed = bytearray(pack_labels(alone, clusters))
+    packed = bytearray(encode_membership(alone, clusters))
     packed[data.draw(st.integers(0, len(packed) - 1))] ^= 1 << data.draw(st.integers(0, 7))
     try:
-        found = unpack_labels(bytes(packed), listed)
+        found = decode_membership(bytes(packed), listed)
     except (ValueError, IndexError):
         return
     assert sorted((*found[0], *itertools.chain(*found[1]))) == listed
@@ -68,9 +68,9 @@ def test_decisions_on_the_most_records_there_can_be_fit_with_and_without_a_key(k
     count = max(1, len(places) // k)
     promised = tuple(tuple(places[number::count]) for number in range(count))
     held = tuple(range(places[-1] + 1, places[-1] + 1 + slack))
-    state = Snapshot(0, held[-1] + 1, held, promised=promised, frontier=places[-1], clock=1 << 41, clusters=1 << 40)
-    commit = Commit(state, FINGERPRINT, 1 << 41)
-    for seal in (Seal("g"), Seal("g", (b"k" * 32,))):
+    state = OffsetState(0, held[-1] + 1, held, promised=promised, frontier=places[-1], clock=1 << 41, clusters=1 << 40)
+    commit = CommittedState(state, FINGERPRINT, 1 << 41)
+    for seal in (MetadataCipher("g"), MetadataCipher("g", (b"k" * 32,))):
         text = seal.encode(commit, "t", 0)
         assert len(text) <= LIMIT_BYTES
         assert seal.decode(text, "t", 0, 0).snapshot == state
@@ -86,7 +86,7 @@ def test_a_delta_whose_decisions_do_not_fit_is_refused_with_the_largest_that_doe
 
 
 def test_a_record_leaves_once_and_in_its_turn() -> None:
-    promises = Promises()
+    promises = PartialReleases()
     promises.add([1, 4], [(10, 9, 100), (40, 39, 400)])
     promises.add([2, 3], [(20, 19, 200), (30, 29, 300)])
     assert promises.leave([1, 2]) == [100, 200]
@@ -99,14 +99,14 @@ def test_a_record_leaves_once_and_in_its_turn() -> None:
 
 
 def test_an_offset_is_in_one_cluster() -> None:
-    promises = Promises()
+    promises = PartialReleases()
     promises.add([1, 4], [(0, 0, 0), (0, 0, 0)])
     with pytest.raises(GuaranteeError, match="two clusters"):
         promises.add([4, 5], [(0, 0, 0), (0, 0, 0)])
 
 
 def test_nobody_leaves_before_the_members_were_read_again() -> None:
-    promises = Promises.restore([(1, 4)], 2)
+    promises = PartialReleases.restore([(1, 4)], 2)
     with pytest.raises(GuaranteeError, match="out of turn"):
         promises.leave([4])
     promises.read_again([1, 2, 4], [10, 20, 40], [9, 19, 39], 700)
@@ -115,7 +115,7 @@ def test_nobody_leaves_before_the_members_were_read_again() -> None:
 
 
 def test_the_watermark_stays_at_the_oldest_member_until_its_cluster_has_left() -> None:
-    progress = Progress(0)
+    progress = OffsetTracker(0)
     progress.read(range(5), [10] * 5, [9] * 5, 1)
     progress.promise([0, 4])
     progress.promises.leave([0])
@@ -123,7 +123,7 @@ def test_the_watermark_stays_at_the_oldest_member_until_its_cluster_has_left() -
     assert (progress.watermark, progress.held) == (0, 1)
     snapshot = progress.snapshot()
     assert (snapshot.promised, snapshot.frontier, snapshot.waiting) == (((0, 4),), 1, 1)
-    again = Progress.restore(snapshot)
+    again = OffsetTracker.restore(snapshot)
     assert again.is_replaying
     assert not again.is_fit_to_commit
     progress.promises.leave([4])
@@ -131,11 +131,11 @@ def test_the_watermark_stays_at_the_oldest_member_until_its_cluster_has_left() -
     assert progress.snapshot().frontier == 0
 
 
-HELD = Snapshot(0, 4, (0, 1, 2, 3))
-PROMISED = Snapshot(0, 4, (1, 2), promised=((0, 3),), frontier=0)
-LEFT = Snapshot(0, 4, (1, 2), promised=((0, 3),), frontier=1)
-OTHERWISE = Snapshot(0, 4, (2, 3), promised=((0, 1),), frontier=1)
-DONE = Snapshot(1, 4, (1, 2))
+HELD = OffsetState(0, 4, (0, 1, 2, 3))
+PROMISED = OffsetState(0, 4, (1, 2), promised=((0, 3),), frontier=0)
+LEFT = OffsetState(0, 4, (1, 2), promised=((0, 3),), frontier=1)
+OTHERWISE = OffsetState(0, 4, (2, 3), promised=((0, 1),), frontier=1)
+DONE = OffsetState(1, 4, (1, 2))
 
 
 @pytest.mark.parametrize(
@@ -151,5 +151,5 @@ DONE = Snapshot(1, 4, (1, 2))
         (LEFT, OTHERWISE, False),
     ],
 )
-def test_nothing_decided_on_is_undone_by_an_import(saved: Snapshot, current: Snapshot, *, covers: bool) -> None:
+def test_nothing_decided_on_is_undone_by_an_import(saved: OffsetState, current: OffsetState, *, covers: bool) -> None:
     assert saved.covers(current) is covers

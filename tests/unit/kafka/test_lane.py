@@ -9,21 +9,21 @@ from typing import Any
 
 import pytest
 from shoal.errors import BrokerUnavailableError, GuaranteeError, InputError
-from shoal.kafka import outgoing
-from shoal.kafka.fates import AHEAD_MS
-from shoal.kafka.lane import Lane
-from shoal.kafka.metadata import Commit, decode, encode
-from shoal.kafka.progress import Anchor, AnotherLogError, Snapshot
-from shoal.kafka.publisher import Outbox
+from shoal.kafka import collector as outgoing
+from shoal.kafka.classification import AHEAD_MS
+from shoal.kafka.offset_metadata import CommittedState, decode, encode
+from shoal.kafka.offset_tracker import LogProbe, LogTruncatedError, OffsetState
+from shoal.kafka.partition_task import PartitionTask
+from shoal.kafka.producer import TransactionBatch
+from shoal.observability import Metrics
 from shoal.policy import Policy
-from shoal.policy.sections import Document
+from shoal.policy.schema import Document
 from shoal.records import JsonDecoder
-from shoal.watch import Metrics
 
 pytestmark = pytest.mark.unit
 
 START_MS = 1_700_000_000_000
-BEGINNING = Snapshot(watermark=0, next_offset=0)
+BEGINNING = OffsetState(watermark=0, next_offset=0)
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,13 @@ class Message:
 class Sink:
     """Remembers what was published; `errors` are raised first, one a time."""
 
-    published: list[tuple[Outbox, Snapshot]] = field(default_factory=list)
+    published: list[tuple[TransactionBatch, OffsetState]] = field(default_factory=list)
     times: list[int] = field(default_factory=list)
     errors: list[Exception] = field(default_factory=list)
     gate: asyncio.Event | None = None
     is_closed: bool = False
 
-    async def publish(self, outbox: Outbox, watermark: int, metadata: str, at_ms: int) -> None:
+    async def publish(self, outbox: TransactionBatch, watermark: int, metadata: str, at_ms: int) -> None:
         assert at_ms > 0
         if self.gate is not None:
             await self.gate.wait()
@@ -82,9 +82,9 @@ def policy_of(k: int = 2, delta: int = 4, privacy: dict[str, Any] | None = None,
     )
 
 
-def lane_of(policy: Policy, sink: Sink, snapshot: Snapshot = BEGINNING, clock: Clock | None = None) -> Lane:
-    commit = Commit(snapshot, policy.fingerprint, START_MS)
-    return Lane("t", 0, policy, JsonDecoder(policy), sink, commit, Metrics(), 0.2, now=clock or Clock())
+def lane_of(policy: Policy, sink: Sink, snapshot: OffsetState = BEGINNING, clock: Clock | None = None) -> PartitionTask:
+    commit = CommittedState(snapshot, policy.fingerprint, START_MS)
+    return PartitionTask("t", 0, policy, JsonDecoder(policy), sink, commit, Metrics(), 0.2, now=clock or Clock())
 
 
 def record(offset: int, timestamp: int = START_MS, note: str = "") -> Message:
@@ -92,7 +92,7 @@ def record(offset: int, timestamp: int = START_MS, note: str = "") -> Message:
     return Message(offset, json.dumps(value).encode(), timestamp)
 
 
-async def turn(lane: Lane, clock: Clock, *, at_end: bool = False) -> None:
+async def turn(lane: PartitionTask, clock: Clock, *, at_end: bool = False) -> None:
     """Let the commit interval pass, and the transaction it leads to."""
     clock.s += 1
     await lane.tick(at_end=at_end)
@@ -147,7 +147,7 @@ async def test_reading_waits_when_too_many_transactions_wait_for_each_other() ->
     policy, sink = policy_of(), Sink(gate=asyncio.Event())
     lane = lane_of(policy, sink)
     assert not lane.is_full
-    for offset in range(outgoing.FULL_PARCELS):
+    for offset in range(outgoing.FULL_TRANSACTIONS):
         await lane.intake([record(offset, START_MS + 3 * AHEAD_MS)])
     assert lane.is_full
 
@@ -169,7 +169,7 @@ async def test_a_record_that_the_clock_refused_does_not_move_the_event_clock_whe
 async def test_nothing_is_committed_before_a_replay_is_over() -> None:
     policy, clock, sink = policy_of(), Clock(), Sink()
     # Offsets 0 and 1 are released in the replay, 2 and 3 are still to come: nobody knows the clock before 2 yet.
-    lane = lane_of(policy, sink, Snapshot(watermark=0, next_offset=9, held=(0, 1, 7, 8), clock=-1), clock)
+    lane = lane_of(policy, sink, OffsetState(watermark=0, next_offset=9, held=(0, 1, 7, 8), clock=-1), clock)
     await lane.intake([record(offset) for offset in range(6)])
     assert lane.is_restoring
     await turn(lane, clock)
@@ -187,7 +187,7 @@ async def test_nothing_is_committed_before_a_replay_is_over() -> None:
 
 async def test_a_lane_that_is_closed_in_mid_replay_commits_nothing_it_does_not_know() -> None:
     policy, sink = policy_of(), Sink()
-    lane = lane_of(policy, sink, Snapshot(watermark=0, next_offset=9, held=(0, 1, 7, 8), clock=-1))
+    lane = lane_of(policy, sink, OffsetState(watermark=0, next_offset=9, held=(0, 1, 7, 8), clock=-1))
     await lane.intake([record(offset) for offset in range(6)])
     await lane.close(finish=True)
     assert sink.published == []
@@ -212,7 +212,7 @@ async def test_what_is_held_is_not_passed_and_neither_is_anything_in_a_replay() 
     await lane.intake([record(0)])
     lane.reached(4)
     assert (lane.progress.watermark, lane.progress.next_offset) == (0, 4)
-    restored = lane_of(policy_of(), Sink(), Snapshot(watermark=3, next_offset=9, held=(3, 8)))
+    restored = lane_of(policy_of(), Sink(), OffsetState(watermark=3, next_offset=9, held=(3, 8)))
     restored.reached(20)
     assert restored.progress.next_offset == 9
 
@@ -254,8 +254,10 @@ async def test_a_transaction_takes_what_there_was_when_it_was_begun() -> None:
 
 @pytest.mark.parametrize("held", [(), (5,)])
 async def test_another_record_at_the_anchor_is_refused_with_both_remedies(held: tuple[int, ...]) -> None:
-    anchor = Anchor(5 if held else 4, START_MS - 1)
-    lane = lane_of(policy_of(), Sink(), Snapshot(watermark=5, next_offset=6 if held else 5, held=held, anchor=anchor))
+    anchor = LogProbe(5 if held else 4, START_MS - 1)
+    lane = lane_of(
+        policy_of(), Sink(), OffsetState(watermark=5, next_offset=6 if held else 5, held=held, anchor=anchor)
+    )
     lane.look_back(0)
     with pytest.raises(InputError, match=r"t-0.*another group.*--skip-to-end"):
         await lane.intake([record(4), record(5)][len(held) :])
@@ -286,7 +288,7 @@ async def test_a_failed_transaction_shows_at_the_next_turn_and_is_counted() -> N
 
 async def test_held_records_that_did_not_come_again_are_referenced_at_the_end() -> None:
     clock, sink = Clock(), Sink()
-    lane = lane_of(policy_of(), sink, Snapshot(watermark=0, next_offset=4, held=(0, 2, 3)), clock)
+    lane = lane_of(policy_of(), sink, OffsetState(watermark=0, next_offset=4, held=(0, 2, 3)), clock)
     await lane.intake([record(0), record(3)])
     await turn(lane, clock, at_end=True)
     assert [(one.offset, one.reason) for one in sink.published[0][0].references] == [(2, "suppressed")]
@@ -308,7 +310,7 @@ async def test_what_the_clock_decides_is_committed_before_it_is_carried_out() ->
 
 async def test_a_decision_to_drain_is_carried_out_after_a_crash_exactly_where_it_fell() -> None:
     policy, sink = policy_of(delta=10, max_delay_s=2.0), Sink()
-    lane = lane_of(policy, sink, Snapshot(watermark=0, next_offset=4, held=(0, 1, 2, 3), drain=4))
+    lane = lane_of(policy, sink, OffsetState(watermark=0, next_offset=4, held=(0, 1, 2, 3), drain=4))
     await lane.intake([record(offset) for offset in range(9)])
     ((outbox, snapshot),) = sink.published
     assert sorted(place for cluster in outbox.clusters for place in cluster.places) == [0, 1, 2, 3]
@@ -317,7 +319,7 @@ async def test_a_decision_to_drain_is_carried_out_after_a_crash_exactly_where_it
 
 def test_metadata_of_a_lane_can_be_read_back() -> None:
     lane = lane_of(policy_of(), Sink())
-    text = encode(Commit(lane.progress.snapshot(), lane._policy.fingerprint, 1), "t", 0)
+    text = encode(CommittedState(lane.progress.snapshot(), lane._policy.fingerprint, 1), "t", 0)
     assert decode(text, "t", 0, 0).snapshot == lane.progress.snapshot()
 
 
@@ -332,7 +334,7 @@ async def test_a_restart_counts_the_window_again_that_it_is_in() -> None:
     policy, clock, sink = policy_of(privacy=LIMITED), Clock(), Sink()
     log = [by_one(offset, who) for offset, who in enumerate([0, 1, 2, 3, 4, 5, 0, 6, 7, 0, 0])]
     # Offsets 10 and on are the next window; everything before 6 is resolved.
-    lane = lane_of(policy, sink, Snapshot(watermark=6, next_offset=6), clock)
+    lane = lane_of(policy, sink, OffsetState(watermark=6, next_offset=6), clock)
     assert lane.look_back(0)
     assert lane.cursor == 0
     await lane.intake(log)
@@ -347,7 +349,7 @@ async def test_a_restart_counts_the_window_again_that_it_is_in() -> None:
 
 @pytest.mark.parametrize(("origin", "low", "found"), [(0, 0, True), (4, 4, True), (0, 4, False), (4, 5, False)])
 async def test_a_window_whose_beginning_the_log_has_lost_lets_nobody_in(origin: int, low: int, found: bool) -> None:  # noqa: FBT001
-    lane = lane_of(policy_of(privacy=LIMITED), Sink(), Snapshot(watermark=6, next_offset=6, origin=origin))
+    lane = lane_of(policy_of(privacy=LIMITED), Sink(), OffsetState(watermark=6, next_offset=6, origin=origin))
     assert lane.look_back(low) is found
     assert lane.cursor == low
     await lane.intake([by_one(offset, offset) for offset in range(low, 12)])
@@ -355,11 +357,11 @@ async def test_a_window_whose_beginning_the_log_has_lost_lets_nobody_in(origin: 
 
 
 async def test_the_anchor_is_looked_at_although_reading_begins_before_it() -> None:
-    snapshot = Snapshot(watermark=6, next_offset=6, anchor=Anchor(5, START_MS - 1))
+    snapshot = OffsetState(watermark=6, next_offset=6, anchor=LogProbe(5, START_MS - 1))
     lane = lane_of(policy_of(privacy=LIMITED), Sink(), snapshot)
     lane.look_back(0)
     await lane.intake([by_one(offset, offset) for offset in range(5)])
-    with pytest.raises(AnotherLogError, match="another record stands at offset 5"):
+    with pytest.raises(LogTruncatedError, match="another record stands at offset 5"):
         await lane.intake([by_one(5, 5)])
 
 
@@ -393,7 +395,7 @@ async def test_a_drain_suppresses_too_few_people_in_the_first_try_and_in_the_sec
 
 async def test_what_the_clock_refused_stays_refused_when_the_watermark_passes_it_first() -> None:
     policy, clock, sink = policy_of(), Clock(), Sink()
-    snapshot = Snapshot(watermark=0, next_offset=6, held=(0, 1, 2, 3), void=(4, 5), drain=6)
+    snapshot = OffsetState(watermark=0, next_offset=6, held=(0, 1, 2, 3), void=(4, 5), drain=6)
     lane = lane_of(policy, sink, snapshot, clock)
     await lane.intake([record(offset) for offset in range(4)])
     await turn(lane, clock)

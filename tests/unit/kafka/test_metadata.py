@@ -9,8 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from shoal.errors import GuaranteeError, InputError
-from shoal.kafka.metadata import LIMIT_BYTES, SEALED_BYTES, UNLIMITED, Commit, decode, encode, largest_span, pack
-from shoal.kafka.progress import VOID_LIMIT, Anchor, Progress, Snapshot
+from shoal.kafka.offset_metadata import (
+    LIMIT_BYTES,
+    SEALED_BYTES,
+    UNLIMITED,
+    CommittedState,
+    decode,
+    encode,
+    largest_span,
+    pack,
+)
+from shoal.kafka.offset_tracker import VOID_LIMIT, LogProbe, OffsetState, OffsetTracker
 
 pytestmark = pytest.mark.unit
 
@@ -18,14 +27,14 @@ FINGERPRINT = "0123456789abcdef" * 4
 
 
 @st.composite
-def snapshots(draw: st.DrawFn) -> Snapshot:
+def snapshots(draw: st.DrawFn) -> OffsetState:
     start = draw(st.integers(0, 2**40))
     gaps = draw(st.lists(st.integers(1, 3000), max_size=60))
     held = tuple(start + sum(gaps[:i]) for i in range(len(gaps)))
     end = (held[-1] if held else start) + draw(st.integers(1, 10_000))
     void = tuple(sorted(draw(st.sets(st.integers(start + 1, start + 5000), max_size=VOID_LIMIT))))
-    anchor = draw(st.none() | st.builds(Anchor, st.integers(max(0, start - 5), start), st.integers(-1, 2**42)))
-    return Snapshot(
+    anchor = draw(st.none() | st.builds(LogProbe, st.integers(max(0, start - 5), start), st.integers(-1, 2**42)))
+    return OffsetState(
         watermark=start,
         next_offset=end if held else start,
         held=held,
@@ -41,8 +50,8 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
 
 
 @given(snapshots())
-def test_what_is_written_is_read_back(snapshot: Snapshot) -> None:
-    text = encode(Commit(snapshot, FINGERPRINT, 1_790_000_000_000), "t", 5)
+def test_what_is_written_is_read_back(snapshot: OffsetState) -> None:
+    text = encode(CommittedState(snapshot, FINGERPRINT, 1_790_000_000_000), "t", 5)
     found = decode(text, "t", 5, snapshot.watermark)
     assert found.snapshot == snapshot
     assert found.carries(FINGERPRINT)
@@ -53,8 +62,8 @@ def test_what_is_written_is_read_back(snapshot: Snapshot) -> None:
 @pytest.mark.parametrize("step", [1, 2, 3, 8, 9, 50, 1000])
 def test_held_offsets_are_packed_either_way(step: int) -> None:
     held = tuple(range(100, 100 + 400 * step, step))
-    snapshot = Snapshot(watermark=100, next_offset=held[-1] + 1, held=held)
-    assert decode(encode(Commit(snapshot, FINGERPRINT, 0), "t", 0), "t", 0, 100).snapshot.held == held
+    snapshot = OffsetState(watermark=100, next_offset=held[-1] + 1, held=held)
+    assert decode(encode(CommittedState(snapshot, FINGERPRINT, 0), "t", 0), "t", 0, 100).snapshot.held == held
 
 
 @pytest.mark.parametrize("delta", [2, 100, 600, 1000, 5000, 20_000])
@@ -71,8 +80,8 @@ def test_within_the_span_it_always_fits(delta: int) -> None:
     ):
         if not held or len(set(held)) != len(held):
             continue
-        snapshot = Snapshot(2**40, held[-1] + 1, held, void, 2**42, 2**50, held[-1] + 1, Anchor(2**40, 2**42))
-        assert len(encode(Commit(snapshot, FINGERPRINT, 2**42), "t", 0)) <= LIMIT_BYTES
+        snapshot = OffsetState(2**40, held[-1] + 1, held, void, 2**42, 2**50, held[-1] + 1, LogProbe(2**40, 2**42))
+        assert len(encode(CommittedState(snapshot, FINGERPRINT, 2**42), "t", 0)) <= LIMIT_BYTES
 
 
 @pytest.mark.parametrize(("delta", "course"), [(2, 1), (600, 17), (5000, 500), (16_000, 500), (100, 2300)])
@@ -84,9 +93,9 @@ def test_within_the_span_it_fits_with_a_course_too(delta: int, course: int) -> N
     void = tuple(range(2**40 + 1, 2**40 + 1 + VOID_LIMIT))
     for width in {count - 1, max(count - 1, span)}:
         held = tuple(2**40 + (width * i) // (count - 1) for i in range(count))
-        anchor = Anchor(2**40, 2**42)
-        snapshot = Snapshot(2**40, held[-1] + 1, held, void, 2**42, 2**50, None, anchor, course=b"\xff" * course)
-        assert len(pack(Commit(snapshot, FINGERPRINT, 2**42))) < SEALED_BYTES
+        anchor = LogProbe(2**40, 2**42)
+        snapshot = OffsetState(2**40, held[-1] + 1, held, void, 2**42, 2**50, None, anchor, course=b"\xff" * course)
+        assert len(pack(CommittedState(snapshot, FINGERPRINT, 2**42))) < SEALED_BYTES
 
 
 def test_a_course_that_leaves_no_room_is_refused() -> None:
@@ -97,8 +106,8 @@ def test_a_course_that_leaves_no_room_is_refused() -> None:
 
 
 def test_progress_without_a_course_is_written_as_older_versions_read_it() -> None:
-    assert pack(Commit(Snapshot(5, 5), FINGERPRINT, 0))[0] == 2
-    assert pack(Commit(Snapshot(5, 5, course=b"x"), FINGERPRINT, 0))[0] == 3
+    assert pack(CommittedState(OffsetState(5, 5), FINGERPRINT, 0))[0] == 2
+    assert pack(CommittedState(OffsetState(5, 5, course=b"x"), FINGERPRINT, 0))[0] == 3
 
 
 OLDER = "shoal1:AgAEAAMAEQAABQEjRWeJq83vAAVuIJbp"
@@ -106,7 +115,7 @@ OLDER = "shoal1:AgAEAAMAEQAABQEjRWeJq83vAAVuIJbp"
 
 
 def test_what_an_older_version_wrote_is_read_back() -> None:
-    assert decode(OLDER, "t", 0, 5).snapshot == Snapshot(5, 9, (5, 7), clusters=3)
+    assert decode(OLDER, "t", 0, 5).snapshot == OffsetState(5, 9, (5, 7), clusters=3)
 
 
 def test_a_small_delta_needs_no_limit_and_a_huge_one_is_refused() -> None:
@@ -119,11 +128,11 @@ def test_a_small_delta_needs_no_limit_and_a_huge_one_is_refused() -> None:
 def test_too_much_to_hold_is_an_error_not_a_cut() -> None:
     held = tuple(range(0, 90_000, 3))
     with pytest.raises(InputError, match="does not fit"):
-        encode(Commit(Snapshot(0, 90_001, held), FINGERPRINT, 0), "t", 0)
+        encode(CommittedState(OffsetState(0, 90_001, held), FINGERPRINT, 0), "t", 0)
 
 
 def good() -> str:
-    return encode(Commit(Snapshot(5, 9, (5, 7), clusters=3), FINGERPRINT, 17), "t", 0)
+    return encode(CommittedState(OffsetState(5, 9, (5, 7), clusters=3), FINGERPRINT, 17), "t", 0)
 
 
 @pytest.mark.parametrize(
@@ -161,7 +170,7 @@ def test_every_single_flipped_bit_is_noticed() -> None:
 
 
 def test_an_offset_is_resolved_once() -> None:
-    progress = Progress(0)
+    progress = OffsetTracker(0)
     progress.read([0], [0], [-1], 0)
     progress.resolve([0])
     with pytest.raises(GuaranteeError, match="twice"):
@@ -171,21 +180,21 @@ def test_an_offset_is_resolved_once() -> None:
 
 
 def test_bits_beyond_the_next_offset_survive_a_commit_in_mid_replay() -> None:
-    progress = Progress(0)
+    progress = OffsetTracker(0)
     progress.read(range(10), range(10), [-1] * 10, 0)
     progress.resolve([1, 2, 8])
-    again = Progress.restore(progress.snapshot())
+    again = OffsetTracker.restore(progress.snapshot())
     again.read([0], [0], [-1], 0)
     middle = again.snapshot()
     assert middle.next_offset == 10
     assert middle.held == (0, 3, 4, 5, 6, 7, 9)
-    assert Progress.restore(middle).are_held(np.array([7, 8, 9])).tolist() == [True, False, True]
+    assert OffsetTracker.restore(middle).are_held(np.array([7, 8, 9])).tolist() == [True, False, True]
     with pytest.raises(GuaranteeError, match="read again"):
-        Progress.restore(middle).read([7, 8], [7, 8], [-1, -1], 0)
+        OffsetTracker.restore(middle).read([7, 8], [7, 8], [-1, -1], 0)
 
 
 def test_a_flood_from_the_far_future_needs_no_list() -> None:
-    progress, count = Progress(0), 10 * VOID_LIMIT
+    progress, count = OffsetTracker(0), 10 * VOID_LIMIT
     progress.read(range(count), [10] * count, [-1] * count, 0)
     for offset in range(2, count):
         progress.refuse_by_clock(offset, 3000 + offset % 2)
@@ -194,17 +203,17 @@ def test_a_flood_from_the_far_future_needs_no_list() -> None:
     assert len(snapshot.void) == VOID_LIMIT
     assert all(offset % 2 == 0 for offset in snapshot.void)
     assert progress.snapshot(horizon=2999).void == ()
-    again = Progress.restore(progress.snapshot(horizon=2999), horizon=2999)
+    again = OffsetTracker.restore(progress.snapshot(horizon=2999), horizon=2999)
     assert again.recall_void(np.arange(4), np.array([10, 2999, 3000, 3001])).tolist() == [False, False, True, True]
 
 
 def test_offsets_refused_by_the_clock_are_remembered_while_they_matter() -> None:
-    progress = Progress(0)
+    progress = OffsetTracker(0)
     progress.read(range(4), range(4), [-1] * 4, 0)
     progress.refuse_by_clock(2, 2000)
     assert progress.snapshot().void == (2,)
     stamps = np.full(4, 5)
-    again = Progress.restore(progress.snapshot())
+    again = OffsetTracker.restore(progress.snapshot())
     assert again.recall_void(np.arange(4), stamps).tolist() == [False, False, True, False]
     assert again.snapshot().void == (2,)
     progress.resolve([0, 1])

@@ -13,22 +13,24 @@ from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
 from shoal.errors import BrokerError, BrokerUnavailableError, FencedError, InputError
-from shoal.flow import Cluster
-from shoal.kafka import connection, publisher, start
-from shoal.kafka.checks import Layout
-from shoal.kafka.connection import broker_error
-from shoal.kafka.progress import Snapshot
-from shoal.kafka.publisher import Outbox, Publisher, Reference
-from shoal.kafka.start import committed
+from shoal.kafka import client as connection
+from shoal.kafka import producer as publisher
+from shoal.kafka import startup as start
+from shoal.kafka.client import broker_error
+from shoal.kafka.offset_tracker import OffsetState
+from shoal.kafka.preflight import TopicLayout
+from shoal.kafka.producer import QuarantineEntry, TransactionalProducer, TransactionBatch
+from shoal.kafka.startup import committed
+from shoal.pipeline import DecidedCluster
 from shoal.policy import KafkaSection, Policy
-from shoal.policy.sections import Document
+from shoal.policy.schema import Document
 
 pytestmark = pytest.mark.unit
 
 SETTINGS = KafkaSection(
     input="in", output="out", group="g", quarantine="bad", evidence="proof", clusters="sums", commit_interval_ms=200
 )
-LAYOUT = Layout({"in": 6, "out": 6, "bad": 4, "proof": 4, "sums": 4})
+LAYOUT = TopicLayout({"in": 6, "out": 6, "bad": 4, "proof": 4, "sums": 4})
 
 
 class Batch:
@@ -109,15 +111,17 @@ def policy() -> Policy:
     )
 
 
-def made(monkeypatch: pytest.MonkeyPatch, producer: Producer, partition: int = 5, **changes: Any) -> Publisher:
+def made(
+    monkeypatch: pytest.MonkeyPatch, producer: Producer, partition: int = 5, **changes: Any
+) -> TransactionalProducer:
     monkeypatch.setattr(publisher, "producer", lambda *_: producer)
-    return Publisher(policy(), SETTINGS.model_copy(update=changes), partition, LAYOUT)
+    return TransactionalProducer(policy(), SETTINGS.model_copy(update=changes), partition, LAYOUT)
 
 
-def clusters() -> list[Cluster]:
+def clusters() -> list[DecidedCluster]:
     return [
-        Cluster(0, [3, 7], [b'{"x":9}', b'{"x":9}'], ("9",), 2),
-        Cluster(1, [4, 9], [b'{"x":1}', b'{"x":1}'], ("1",), 2),
+        DecidedCluster(0, [3, 7], [b'{"x":9}', b'{"x":9}'], ("9",), 2),
+        DecidedCluster(1, [4, 9], [b'{"x":1}', b'{"x":1}'], ("1",), 2),
     ]
 
 
@@ -135,13 +139,13 @@ class Log:
         return self.found
 
 
-async def with_a_gap(monkeypatch: pytest.MonkeyPatch, producer: Producer, log: Log) -> Publisher:
+async def with_a_gap(monkeypatch: pytest.MonkeyPatch, producer: Producer, log: Log) -> TransactionalProducer:
     """A publisher that has committed, 4 records and their mark, before something else took the next offset."""
     monkeypatch.setattr(publisher, "first_record", log.first_record)
     ours = made(monkeypatch, producer)
     for number in range(3):
-        await ours.publish(Outbox(clusters()), number, "meta", 1_234_567)
-    await ours.publish(Outbox(), 4, "meta", 1_234_567)
+        await ours.publish(TransactionBatch(clusters()), number, "meta", 1_234_567)
+    await ours.publish(TransactionBatch(), 4, "meta", 1_234_567)
     assert log.asked == []
     producer.ends["out"] += 1
     return ours
@@ -154,17 +158,17 @@ async def test_whoever_else_writes_to_the_output_ends_the_work_before_the_commit
     producer = Producer()
     ours = await with_a_gap(monkeypatch, producer, Log(found))
     with pytest.raises(InputError, match=r"out-5.*somebody else"):
-        await ours.publish(Outbox(clusters()), 5, "meta", 1_234_567)
+        await ours.publish(TransactionBatch(clusters()), 5, "meta", 1_234_567)
     assert [call[0] for call in producer.calls].count("commit") == 4
     with pytest.raises(BrokerUnavailableError):
-        await ours.publish(Outbox(), 6, "meta", 1_234_567)
+        await ours.publish(TransactionBatch(), 6, "meta", 1_234_567)
 
 
 async def test_a_mark_that_is_written_twice_accuses_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     producer, log = Producer(), Log(16)
     ours = await with_a_gap(monkeypatch, producer, log)
     for number in (5, 6):
-        await ours.publish(Outbox(clusters()), number, "meta", 1_234_567)
+        await ours.publish(TransactionBatch(clusters()), number, "meta", 1_234_567)
     assert [call[0] for call in producer.calls].count("commit") == 6
     assert log.asked == [(TopicPartition("out", 5), 15)]
 
@@ -173,7 +177,7 @@ async def test_where_nobody_can_say_what_stands_in_a_gap_nothing_is_committed(mo
     producer = Producer()
     ours = await with_a_gap(monkeypatch, producer, Log(kafka_errors.RequestTimedOutError()))
     with pytest.raises(BrokerUnavailableError):
-        await ours.publish(Outbox(clusters()), 5, "meta", 1_234_567)
+        await ours.publish(TransactionBatch(clusters()), 5, "meta", 1_234_567)
     assert [call[0] for call in producer.calls].count("commit") == 4
 
 
@@ -185,11 +189,11 @@ async def test_what_must_be_so_before_the_first_clusters_is_looked_at_once(monke
 
     ours = made(monkeypatch, producer)
     ours.check_before_first(check)
-    await ours.publish(Outbox(), 4, "meta", 1_234_567)
+    await ours.publish(TransactionBatch(), 4, "meta", 1_234_567)
     assert asked == []
     before = len(producer.calls)
     for _ in range(2):
-        await ours.publish(Outbox(clusters()), 5, "meta", 1_234_567)
+        await ours.publish(TransactionBatch(clusters()), 5, "meta", 1_234_567)
     assert asked == [before]
 
 
@@ -208,9 +212,9 @@ async def test_a_record_between_two_batches_of_one_transaction_is_noticed_at_onc
 
     producer.send_batch = and_somebody_else  # type: ignore[method-assign]
     ours = made(monkeypatch, producer)
-    large = Cluster(0, [0, 1, 2], [b"a" * 90, b"b" * 90, b"c" * 90], ("1",), 3)
+    large = DecidedCluster(0, [0, 1, 2], [b"a" * 90, b"b" * 90, b"c" * 90], ("1",), 3)
     with pytest.raises(InputError, match=r"out-5.*somebody else"):
-        await ours.publish(Outbox([large]), 3, "meta", 1)
+        await ours.publish(TransactionBatch([large]), 3, "meta", 1)
     assert log.asked == [(TopicPartition("out", 5), 1)]
     assert "commit" not in [call[0] for call in producer.calls]
 
@@ -228,17 +232,19 @@ async def test_what_speaks_against_the_first_clusters_may_be_of_whoever_took_ove
     ours = made(monkeypatch, producer)
     ours.check_before_first(check)
     with pytest.raises(FencedError if is_fenced else InputError):
-        await ours.publish(Outbox(clusters()), 5, "meta", 1_234_567)
+        await ours.publish(TransactionBatch(clusters()), 5, "meta", 1_234_567)
     # Nothing was sent, nothing is left open.
     steps = ["begin", "offsets", "abort"]
     assert [call[0] for call in producer.calls] == steps[: steps.index(step or "abort") + 1]
     with pytest.raises(BrokerUnavailableError):
-        await ours.publish(Outbox(), 6, "meta", 1_234_567)
+        await ours.publish(TransactionBatch(), 6, "meta", 1_234_567)
 
 
 async def test_one_transaction_carries_everything_in_this_order(monkeypatch: pytest.MonkeyPatch) -> None:
     producer = Producer()
-    await made(monkeypatch, producer).publish(Outbox(clusters(), [Reference(1, "invalid")]), 10, "meta", 1_234_567)
+    await made(monkeypatch, producer).publish(
+        TransactionBatch(clusters(), [QuarantineEntry(1, "invalid")]), 10, "meta", 1_234_567
+    )
     assert [call[0] for call in producer.calls] == ["begin", "send", "send", "send", "send", "offsets", "commit"]
     sent = {call[1]: call[2:] for call in producer.calls if call[0] == "send"}
     stamps = {1_234_400}
@@ -258,8 +264,8 @@ async def test_one_transaction_carries_everything_in_this_order(monkeypatch: pyt
 
 async def test_what_does_not_fit_into_one_batch_stays_in_one_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
     producer = Producer()
-    large = Cluster(0, [0, 1, 2], [b"a" * 90, b"b" * 90, b"c" * 90], ("1",), 3)
-    await made(monkeypatch, producer, evidence=None, clusters=None).publish(Outbox([large]), 3, "meta", 1)
+    large = DecidedCluster(0, [0, 1, 2], [b"a" * 90, b"b" * 90, b"c" * 90], ("1",), 3)
+    await made(monkeypatch, producer, evidence=None, clusters=None).publish(TransactionBatch([large]), 3, "meta", 1)
     assert [call[0] for call in producer.calls] == ["begin", "send", "send", "send", "offsets", "commit"]
     assert [value[:1] for call in producer.calls if call[0] == "send" for value in call[3]] == [b"a", b"b", b"c"]
 
@@ -269,11 +275,11 @@ async def test_after_any_error_a_publisher_is_of_no_more_use(monkeypatch: pytest
     producer = Producer(step)
     one = made(monkeypatch, producer)
     with pytest.raises(BrokerError):
-        await one.publish(Outbox(clusters()), 10, "meta", 1)
+        await one.publish(TransactionBatch(clusters()), 10, "meta", 1)
     producer.fail_at = ""
     before = list(producer.calls)
     with pytest.raises(BrokerUnavailableError, match="read again"):
-        await one.publish(Outbox(), 10, "meta", 1)
+        await one.publish(TransactionBatch(), 10, "meta", 1)
     assert producer.calls == before
     await one.close()
 
@@ -287,7 +293,7 @@ async def test_a_transaction_is_given_up_when_the_broker_has_ended_it(monkeypatc
     producer.commit_transaction = hang  # type: ignore[method-assign]
     one = made(monkeypatch, producer, transaction_timeout_ms=50)
     with pytest.raises(BrokerUnavailableError, match="TimeoutError"):
-        await one.publish(Outbox(), 10, "meta", 1)
+        await one.publish(TransactionBatch(), 10, "meta", 1)
 
 
 async def test_a_client_that_does_not_stop_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -380,16 +386,18 @@ async def test_no_progress_is_what_the_coordinator_says_and_not_its_silence(monk
 
 
 @st.composite
-def snapshots(draw: st.DrawFn) -> Snapshot:
+def snapshots(draw: st.DrawFn) -> OffsetState:
     next_offset = draw(st.integers(0, 8))
     held = tuple(sorted(draw(st.sets(st.integers(0, max(0, next_offset - 1)), max_size=next_offset))))
-    return Snapshot(watermark=held[0] if held else next_offset, next_offset=next_offset, held=held)
+    return OffsetState(watermark=held[0] if held else next_offset, next_offset=next_offset, held=held)
 
 
-def resolved(snapshot: Snapshot) -> set[int]:
+def resolved(snapshot: OffsetState) -> set[int]:
     return set(range(snapshot.next_offset)) - set(snapshot.held)
 
 
 @given(snapshots(), snapshots())
-def test_a_snapshot_covers_another_if_all_that_is_resolved_there_is_resolved_here(a: Snapshot, b: Snapshot) -> None:
+def test_a_snapshot_covers_another_if_all_that_is_resolved_there_is_resolved_here(
+    a: OffsetState, b: OffsetState
+) -> None:
     assert a.covers(b) == (resolved(b) <= resolved(a))

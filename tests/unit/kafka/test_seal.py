@@ -13,21 +13,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from shoal.errors import InputError, PolicyError
-from shoal.kafka.metadata import LIMIT_BYTES, Commit, encode, largest_span
-from shoal.kafka.progress import VOID_LIMIT, Anchor, Snapshot
-from shoal.kafka.seal import PLAIN, SEALED_PREFIX, Seal, UnreadableError
+from shoal.kafka.cipher import PLAIN, SEALED_PREFIX, MetadataCipher, UnreadableError
+from shoal.kafka.offset_metadata import LIMIT_BYTES, CommittedState, encode, largest_span
+from shoal.kafka.offset_tracker import VOID_LIMIT, LogProbe, OffsetState
 from shoal.policy import KafkaSection
 
 pytestmark = pytest.mark.unit
 
 FINGERPRINT = "0123456789abcdef" * 4
 OLD, NEW = bytes(range(32)), bytes(range(100, 132))
-SEAL = Seal("g", (NEW,))
+SEAL = MetadataCipher("g", (NEW,))
 
 
-def commit(*held: int, at: int = 17) -> Commit:
-    state = Snapshot(held[0], held[-1] + 1, held, clusters=3, anchor=Anchor(held[0], 1_700_000_000_000))
-    return Commit(state, FINGERPRINT[:16], at)
+def commit(*held: int, at: int = 17) -> CommittedState:
+    state = OffsetState(held[0], held[-1] + 1, held, clusters=3, anchor=LogProbe(held[0], 1_700_000_000_000))
+    return CommittedState(state, FINGERPRINT[:16], at)
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=300), st.integers(0, 2**40))
@@ -53,7 +53,9 @@ def test_the_same_progress_never_looks_the_same_twice() -> None:
     ],
     ids=["topic", "partition", "offset", "group"],
 )
-def test_what_was_sealed_for_another_place_is_foreign(seal: Seal, topic: str, partition: int, offset: int) -> None:
+def test_what_was_sealed_for_another_place_is_foreign(
+    seal: MetadataCipher, topic: str, partition: int, offset: int
+) -> None:
     text = SEAL.encode(commit(5, 7), "t", 0)
     with pytest.raises(InputError, match=r"belongs elsewhere.*--import.*--skip-to-end"):
         seal.decode(text, topic, partition, offset)
@@ -75,11 +77,11 @@ def test_a_text_that_was_cut_is_refused(cut: int) -> None:
 
 
 def test_a_key_with_the_same_name_opens_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.kafka.seal._name", lambda _: b"name")
-    text = Seal("g", (OLD,)).encode(commit(5, 7), "t", 0)
+    monkeypatch.setattr("shoal.kafka.cipher._name", lambda _: b"name")
+    text = MetadataCipher("g", (OLD,)).encode(commit(5, 7), "t", 0)
     with pytest.raises(InputError, match="broken"):
         SEAL.decode(text, "t", 0, 5)
-    assert Seal("g", (NEW, OLD)).decode(text, "t", 0, 5) == commit(5, 7)
+    assert MetadataCipher("g", (NEW, OLD)).decode(text, "t", 0, 5) == commit(5, 7)
 
 
 # ---------------------------------------------------------------- ways
@@ -98,9 +100,9 @@ def test_a_key_with_the_same_name_opens_nothing(monkeypatch: pytest.MonkeyPatch)
 def test_what_is_written_in_a_way_that_is_not_given_is_refused_in_words_that_help(
     writer: tuple[bytes | None, ...], reader: tuple[bytes | None, ...], words: str
 ) -> None:
-    text = Seal("g", writer).encode(commit(5, 7), "t", 0)
+    text = MetadataCipher("g", writer).encode(commit(5, 7), "t", 0)
     with pytest.raises(UnreadableError) as caught:
-        Seal("g", reader).decode(text, "t", 0, 5)
+        MetadataCipher("g", reader).decode(text, "t", 0, 5)
     assert words in str(caught.value)
     assert str(caught.value).startswith("t-0: ")
 
@@ -117,15 +119,15 @@ def test_what_is_written_in_a_way_that_is_not_given_is_refused_in_words_that_hel
 def test_one_step_at_a_time_each_worker_reads_what_each_other_one_writes(steps: list[tuple[bytes | None, ...]]) -> None:
     for before, after in itertools.pairwise(steps):
         for writer, reader in ((before, after), (after, before)):
-            text = Seal("g", writer).encode(commit(5, 7), "t", 0)
-            assert Seal("g", reader).decode(text, "t", 0, 5) == commit(5, 7)
-            assert Seal("g", writer).is_current(text)
-            assert Seal("g", reader).is_current(text) == (writer[0] == reader[0])
+            text = MetadataCipher("g", writer).encode(commit(5, 7), "t", 0)
+            assert MetadataCipher("g", reader).decode(text, "t", 0, 5) == commit(5, 7)
+            assert MetadataCipher("g", writer).is_current(text)
+            assert MetadataCipher("g", reader).is_current(text) == (writer[0] == reader[0])
 
 
 def test_in_plain_nothing_has_changed() -> None:
     assert PLAIN.encode(commit(5, 7), "t", 0) == encode(commit(5, 7), "t", 0)
-    assert Seal.of(KafkaSection(group="g")) == Seal("g", (None,))
+    assert MetadataCipher.of(KafkaSection(group="g")) == MetadataCipher("g", (None,))
 
 
 # ---------------------------------------------------------------- sizes
@@ -146,8 +148,8 @@ def test_within_the_span_it_always_fits_under_a_key_too(delta: int) -> None:
         # Where the span is hardly wider than what is held there is no other shape than the first one.
         if len(set(held)) < count:
             continue
-        snapshot = Snapshot(2**40, held[-1] + 1, held, void, 2**42, 2**50, held[-1] + 1, Anchor(2**40, 2**42))
-        assert len(SEAL.encode(Commit(snapshot, FINGERPRINT, 2**42), "t", 0)) <= LIMIT_BYTES
+        snapshot = OffsetState(2**40, held[-1] + 1, held, void, 2**42, 2**50, held[-1] + 1, LogProbe(2**40, 2**42))
+        assert len(SEAL.encode(CommittedState(snapshot, FINGERPRINT, 2**42), "t", 0)) <= LIMIT_BYTES
 
 
 def test_the_largest_delta_that_is_told_fits_and_the_next_one_does_not() -> None:
@@ -177,9 +179,9 @@ def spelt(key: bytes) -> list[str]:
 def test_a_key_may_be_spelt_as_hex_or_base64(key: bytes) -> None:
     for text in spelt(key):
         settings = KafkaSection.model_validate({"group": "g", "metadata_key": f" {text}\nplain\n"})
-        assert Seal.of(settings) == Seal("g", (key, None))
+        assert MetadataCipher.of(settings) == MetadataCipher("g", (key, None))
         assert text not in repr(settings)
-        assert text not in repr(Seal.of(settings))
+        assert text not in repr(MetadataCipher.of(settings))
 
 
 BAD = {
@@ -205,7 +207,7 @@ def test_what_is_no_key_is_refused_by_the_setting_s_name_and_without_a_word_of_i
         path = key_file(tmp_path, text)
         given, name = {"metadata_key_file": str(path)}, "kafka.metadata_key_file"
     with pytest.raises(PolicyError) as caught:
-        Seal.of(KafkaSection.model_validate({"group": "g"} | given))
+        MetadataCipher.of(KafkaSection.model_validate({"group": "g"} | given))
     assert name in str(caught.value)
     assert "32 random bytes" in str(caught.value)
     assert all(word not in str(caught.value) for word in text.split())
@@ -213,7 +215,7 @@ def test_what_is_no_key_is_refused_by_the_setting_s_name_and_without_a_word_of_i
 
 def test_every_bad_word_is_told_by_its_number() -> None:
     with pytest.raises(PolicyError) as caught:
-        Seal.of(KafkaSection.model_validate({"metadata_key": f"{NEW.hex()} canary plain canary2"}))
+        MetadataCipher.of(KafkaSection.model_validate({"metadata_key": f"{NEW.hex()} canary plain canary2"}))
     assert [fault.message.split(" is")[0] for fault in caught.value.faults] == ["word 2", "word 4"]
 
 
@@ -227,14 +229,14 @@ def key_file(folder: Path, text: str, mode: int = 0o600) -> Path:
 @pytest.mark.parametrize("mode", [0o400, 0o600, 0o440, 0o640])
 def test_a_key_is_read_from_a_file_of_its_owner_and_group(tmp_path: Path, mode: int) -> None:
     path = key_file(tmp_path, f"{NEW.hex()}\n{OLD.hex()}\n", mode)
-    assert Seal.of(KafkaSection(group="g", metadata_key_file=str(path))) == Seal("g", (NEW, OLD))
+    assert MetadataCipher.of(KafkaSection(group="g", metadata_key_file=str(path))) == MetadataCipher("g", (NEW, OLD))
 
 
 @pytest.mark.parametrize("mode", [0o604, 0o644, 0o660, 0o602, 0o666, 0o777])
 def test_a_file_that_others_may_read_or_write_is_refused(tmp_path: Path, mode: int) -> None:
     path = key_file(tmp_path, NEW.hex(), mode)
     with pytest.raises(PolicyError, match=r"kafka\.metadata_key_file: the file is open to others.*chmod 640") as caught:
-        Seal.of(KafkaSection(metadata_key_file=str(path)))
+        MetadataCipher.of(KafkaSection(metadata_key_file=str(path)))
     assert "canary" not in str(caught.value)
 
 
@@ -259,7 +261,7 @@ def zero(_: Path) -> str:
 @pytest.mark.parametrize("place", [missing, pipe, directory, zero])
 def test_what_is_no_file_is_refused_and_not_told(tmp_path: Path, place: Callable[[Path], str]) -> None:
     with pytest.raises(PolicyError, match=r"kafka\.metadata_key_file: ") as caught:
-        Seal.of(KafkaSection(metadata_key_file=place(tmp_path)))
+        MetadataCipher.of(KafkaSection(metadata_key_file=place(tmp_path)))
     assert "canary" not in str(caught.value)
 
 
@@ -268,4 +270,4 @@ def test_two_keys_that_write_are_refused(tmp_path: Path) -> None:
         {"metadata_key": NEW.hex(), "metadata_key_file": str(key_file(tmp_path, OLD.hex()))}
     )
     with pytest.raises(PolicyError, match="keep one of them"):
-        Seal.of(settings)
+        MetadataCipher.of(settings)

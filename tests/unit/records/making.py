@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from shoal.policy import Policy
-from shoal.policy.sections import Document
+from shoal.policy.schema import Document
 
 __all__ = ["KEY", "encoded", "kept", "message", "policy_of", "quasi", "usual_policy"]
 

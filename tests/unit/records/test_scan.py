@@ -4,7 +4,7 @@ import json
 
 import pytest
 from shoal.records import Reason
-from shoal.records.scan import closer_look, suspects
+from shoal.records.strict_json import prescreen, validate_strictly
 
 pytestmark = pytest.mark.unit
 
@@ -12,7 +12,7 @@ CLEAN = b'{"a":1,"b":"x"}'
 
 
 def suspected(*messages: bytes, fields: int = 2) -> list[int]:
-    return list(suspects(messages, b"".join(messages), fields))
+    return list(prescreen(messages, b"".join(messages), fields))
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def suspected(*messages: bytes, fields: int = 2) -> list[int]:
 def test_usual_messages_are_cleared_at_once(message: bytes) -> None:
     assert suspected(message) == []
     assert suspected(CLEAN, message, CLEAN) == []
-    assert closer_look(message) is None
+    assert validate_strictly(message) is None
 
 
 def test_nothing_is_suspected_among_no_messages() -> None:
@@ -52,7 +52,7 @@ def test_nothing_is_suspected_among_no_messages() -> None:
 )
 def test_a_key_that_stands_twice_is_found(message: bytes) -> None:
     assert suspected(CLEAN, message, CLEAN) == [1]
-    assert closer_look(message) is Reason.INVALID
+    assert validate_strictly(message) is Reason.INVALID
 
 
 @pytest.mark.parametrize(
@@ -70,14 +70,14 @@ def test_a_key_that_stands_twice_is_found(message: bytes) -> None:
 )
 def test_unusual_but_sound_messages_pass_the_closer_look(message: bytes) -> None:
     assert suspected(CLEAN, message, CLEAN) == [1]
-    assert closer_look(message) is None
+    assert validate_strictly(message) is None
 
 
 def test_bytes_that_are_not_utf8_are_found_wherever_they_are() -> None:
     broken = b'{"a":"\xff","b":1}'
     assert 1 in suspected(CLEAN, broken)
-    assert closer_look(broken) is Reason.UNDECODABLE
-    assert closer_look(CLEAN) is None
+    assert validate_strictly(broken) is Reason.UNDECODABLE
+    assert validate_strictly(CLEAN) is None
 
 
 @pytest.mark.parametrize(
@@ -87,14 +87,14 @@ def test_depth_is_limited_alike_on_every_stack(depth: int, reason: Reason | None
     inner = b"[" * (depth - 1) + b"]" * (depth - 1)
     message = b'{"a":' + inner + b',"b":"]]]]{{{{\\"[["}'
     assert suspected(CLEAN, message, CLEAN) == [1]
-    assert closer_look(message) is reason
+    assert validate_strictly(message) is reason
 
 
 def test_brackets_in_text_and_side_by_side_are_not_depth() -> None:
-    assert closer_look(b'{"a":"' + b"[" * 1000 + b'","b":1}') is None
-    assert closer_look(json.dumps({"a": [[]] * 500, "b": 1}).encode()) is None
+    assert validate_strictly(b'{"a":"' + b"[" * 1000 + b'","b":1}') is None
+    assert validate_strictly(json.dumps({"a": [[]] * 500, "b": 1}).encode()) is None
 
 
 @pytest.mark.parametrize("message", [b"", b"[1,2]", b"7", b'{"a":1', b"\x00"])
 def test_what_is_no_object_is_refused_without_an_exception(message: bytes) -> None:
-    assert closer_look(message) is Reason.INVALID
+    assert validate_strictly(message) is Reason.INVALID

@@ -1,0 +1,18 @@
+"""The squared distance of a record from a point, summed attribute by attribute, from the first: the same everywhere."""
+
+from __future__ import annotations
+
+from shoal.arrays import Float64Matrix, Float64Vector
+from shoal.clustering.numba.jit import njit_in_place
+
+__all__ = ["squared_distance"]
+
+
+@njit_in_place
+def squared_distance(values: Float64Matrix, record: int, point: Float64Vector) -> float:
+    """Return the squared distance of one row from a point."""
+    total = 0.0
+    for j in range(point.size):
+        away = values[record, j] - point[j]
+        total += away * away
+    return total

@@ -1,0 +1,148 @@
+"""What must hold before the first record is read: topics, their settings, the broker's limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+
+from shoal.errors import BrokerUnavailableError, Fault, InputError, PolicyError
+from shoal.kafka.offset_metadata import LIMIT_BYTES, largest_span
+from shoal.pipeline import BLOCK_RECORDS, AdaptiveState
+from shoal.policy import KafkaSection, Policy
+
+__all__ = ["BATCH_BYTES", "TopicLayout", "check_policy", "partitions_of", "preflight"]
+
+BATCH_BYTES = 1 << 20
+"""Most bytes sent to a topic at once, where it takes so many."""
+
+AROUND_BYTES = 1 << 14
+"""Room for what stands around a record's kept fields: published numbers, names, the batch itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLayout:
+    """Topics as they were found: partitions of each, and how many bytes all of them take at once."""
+
+    partitions: dict[str, int]
+    batch_bytes: int = BATCH_BYTES
+
+
+async def preflight(client: AIOKafkaAdminClient, policy: Policy, settings: KafkaSection) -> TopicLayout:
+    """Check topics and limits, all of them before saying what is wrong.
+
+    Raises
+    ------
+    PolicyError
+        With everything that stands in the way, and the remedy of each.
+    """
+    named = {name: getattr(settings, name) for name in ("input", "output", "quarantine", "clusters", "evidence")}
+    topics = {name: topic for name, topic in named.items() if topic}
+    found = await partitions_of(client)
+    counts = {topic: len(found[topic]) for topic in topics.values() if topic in found}
+    configs = await _configs(client, ConfigResourceType.TOPIC, list(counts))
+    limits = {topic: int(config.get("max.message.bytes") or BATCH_BYTES) for topic, config in configs.items()}
+    faults = [
+        *_about_policy(policy),
+        *_about_topics(topics, counts, configs),
+        *_about_sizes(topics, limits, settings),
+        *_about_broker(await _broker(client), settings),
+    ]
+    if faults:
+        raise PolicyError(faults, "start")
+    written = [limits[topic] for name, topic in topics.items() if name != "input" and topic in limits]
+    return TopicLayout(counts, min([BATCH_BYTES, *written]))
+
+
+def check_policy(policy: Policy, source: str) -> None:
+    """Check what of a policy for Kafka can be checked without a broker.
+
+    Raises
+    ------
+    PolicyError
+        Progress under this policy would not fit into the group's metadata.
+    """
+    faults = [] if policy.kafka is None or policy.stream is None else list(_about_policy(policy))
+    if faults:
+        raise PolicyError(faults, source)
+
+
+async def partitions_of(client: AIOKafkaAdminClient) -> dict[str, list[int]]:
+    """Partitions of every topic there is to see; asking for one by its name could create it."""
+    described = await client.describe_topics()
+    return {
+        about["topic"]: sorted(one["partition"] for one in about["partitions"])
+        for about in described
+        if not about["error_code"]
+    }
+
+
+def _about_policy(policy: Policy) -> Iterator[Fault]:
+    stream = policy.streaming()
+    try:
+        promised = policy.k if stream.is_ordered else 0
+        largest_span(stream.delta, BLOCK_RECORDS, AdaptiveState.size(policy), promised)
+    except InputError as error:
+        yield Fault((), str(error))
+
+
+def _about_topics(
+    topics: dict[str, str], counts: dict[str, int], configs: dict[str, dict[str, str]]
+) -> Iterator[Fault]:
+    for name, topic in topics.items():
+        if topic not in counts:
+            yield Fault(("kafka", name), f"topic {topic} does not exist or may not be seen; create it")
+        elif name != "input" and "compact" in configs.get(topic, {}).get("cleanup.policy", ""):
+            words = f"topic {topic} is compacted: records without keys do not survive that; use delete"
+            yield Fault(("kafka", name), words)
+    source, target = topics["input"], topics.get("output")
+    if source in counts and target in counts and counts[target] < counts[source]:
+        words = f"topic {target} has {counts[target]} partitions, the input {counts[source]}: add partitions"
+        yield Fault(("kafka", "output"), words)
+
+
+def _about_sizes(topics: dict[str, str], limits: dict[str, int], settings: KafkaSection) -> Iterator[Fault]:
+    needed = settings.max_record_bytes + AROUND_BYTES
+    topic = topics.get("output")
+    if topic is not None and limits.get(topic, needed) < needed:
+        words = (
+            f"topic {topic} takes {limits[topic]} bytes at once, a record can have {needed}: raise its "
+            "max.message.bytes, or lower kafka.max_record_bytes"
+        )
+        yield Fault(("kafka", "output"), words)
+
+
+def _about_broker(config: dict[str, str], settings: KafkaSection) -> Iterator[Fault]:
+    longest = int(config.get("transaction.max.timeout.ms") or settings.transaction_timeout_ms)
+    if longest < settings.transaction_timeout_ms:
+        words = f"{settings.transaction_timeout_ms} is above the broker's maximum, {longest}: lower it"
+        yield Fault(("kafka", "transaction_timeout_ms"), words)
+    if int(config.get("offset.metadata.max.bytes") or LIMIT_BYTES) < LIMIT_BYTES:
+        words = f"the broker's offset.metadata.max.bytes is below {LIMIT_BYTES}, in which progress is kept: raise it"
+        yield Fault(("kafka", "bootstrap_servers"), words)
+
+
+async def _broker(client: AIOKafkaAdminClient) -> dict[str, str]:
+    """Settings of one broker; nothing where the principal may not see them."""
+    brokers = (await client.describe_cluster())["brokers"]
+    if not brokers:
+        raise BrokerUnavailableError("the cluster names no broker that is alive")
+    node = str(brokers[0]["node_id"])
+    return (await _configs(client, ConfigResourceType.BROKER, [node])).get(node, {})
+
+
+async def _configs(
+    client: AIOKafkaAdminClient, kind: ConfigResourceType, names: list[str]
+) -> dict[str, dict[str, str]]:
+    if not names:
+        return {}
+    responses = await client.describe_configs([ConfigResource(kind, name) for name in names])
+    found: dict[str, dict[str, str]] = {}
+    for response in responses:
+        for resource in response.resources:
+            entries: list[Any] = resource[4]
+            found[resource[3]] = {entry[0]: entry[1] or "" for entry in entries}
+    return found

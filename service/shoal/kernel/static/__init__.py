@@ -1,1 +1,0 @@
-"""The arithmetic of finished tables: partitioners and their refinement over a matrix of records."""

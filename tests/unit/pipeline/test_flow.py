@@ -1,0 +1,154 @@
+"""Blocks to clusters: the summary's figures against a slow, plain computation, and invariance under cutting."""
+
+from __future__ import annotations
+
+import json
+import math
+from statistics import fmean, pvariance
+from typing import Any
+
+import numpy as np
+import pytest
+from shoal.errors import GuaranteeError
+from shoal.pipeline import BLOCK_RECORDS, DecidedCluster, PartitionPipeline, precompile
+from shoal.policy import Policy
+from shoal.policy.schema import Document
+from shoal.records import Encoder, JsonDecoder
+
+pytestmark = pytest.mark.unit
+
+
+def make_policy(**more: Any) -> Policy:
+    return Policy.from_document(
+        Document.model_validate(
+            {
+                "attributes": {
+                    "who": {"role": "identifier", "subject": True},
+                    "a": {"role": "quasi_identifier", "bounds": [0, 100], "integer": True},
+                    "ill": {"role": "confidential"},
+                    "b": {"role": "quasi_identifier", "bounds": [-1, 1], "resolution": 0.05},
+                },
+                "privacy": {"k": 4},
+                "stream": {"delta": 20},
+                **more,
+            }
+        )
+    )
+
+
+def records(count: int, people: int = 60) -> list[dict[str, Any]]:
+    random = np.random.default_rng(5)
+    return [
+        {
+            "who": int(random.integers(people)),
+            "a": int(random.integers(0, 101)),
+            "ill": number,
+            "b": round(float(random.uniform(-1, 1)), 3),
+        }
+        for number in range(count)
+    ]
+
+
+def run(policy: Policy, lines: list[bytes], cut: int) -> tuple[list[DecidedCluster], list[int], PartitionPipeline]:
+    flow, decoder = PartitionPipeline(policy, Encoder(policy)), JsonDecoder(policy)
+    outcomes = []
+    for start in range(0, len(lines), cut):
+        block = decoder.take(lines[start : start + cut])
+        places = block.index + start
+        flow.accounts.records_in += len(lines[start : start + cut])
+        if len(block):
+            outcomes.append(flow.push(block, np.column_stack([np.zeros_like(places), places])))
+    outcomes.append(flow.flush())
+    clusters = [cluster for outcome in outcomes for cluster in outcome.clusters]
+    return clusters, [place for outcome in outcomes for place in outcome.suppressed], flow
+
+
+def flat(summary: dict[str, Any]) -> dict[str, Any]:
+    nested = {name: about if isinstance(about, dict) else {"": about} for name, about in summary.items()}
+    return {f"{name}.{part}": number for name, about in nested.items() for part, number in about.items()}
+
+
+def test_cutting_the_stream_differently_changes_nothing() -> None:
+    lines = [json.dumps(record).encode() for record in records(300)]
+    expected = run(make_policy(), lines, 300)
+    for cut in (1, 2, 7, 64, 299):
+        found = run(make_policy(), lines, cut)
+        assert found[:2] == expected[:2]
+        assert flat(found[2].accounts.summary(0, 1.0)) == pytest.approx(flat(expected[2].accounts.summary(0, 1.0)))
+
+
+def test_figures_agree_with_a_plain_computation() -> None:
+    data = records(400, people=9)
+    clusters, suppressed, flow = run(
+        make_policy(privacy={"k": 4, "max_share": 0.4}), [json.dumps(r).encode() for r in data], 37
+    )
+    told = flow.accounts.summary(flow.held, 2.0)
+    pairs = [(data[place], json.loads(row)) for c in clusters for place, row in zip(c.places, c.rows, strict=True)]
+    squared = [((o["a"] - p["a"]) / 100) ** 2 + ((o["b"] - p["b"]) / 2) ** 2 for o, p in pairs]
+    assert told["mse"] == pytest.approx(fmean(squared))
+    assert told["mae"] == pytest.approx(fmean(map(math.sqrt, squared)))
+    sse = sum(
+        sum((o[name] - p[name]) ** 2 for o, p in pairs) / pvariance([o[name] for o, _ in pairs]) for name in ("a", "b")
+    )
+    assert told["sse"] == pytest.approx(sse)
+    assert told["sst"] == 2 * len(pairs)
+    assert told["information_loss"] == pytest.approx(100 * sse / (2 * len(pairs)))
+    assert told["released"] == len(pairs)
+    assert told["released"] + len(suppressed) == told["records_in"] == 400
+    sizes = [len(c.places) for c in clusters]
+    assert told["cluster_size"] == {"min": min(sizes), "mean": pytest.approx(fmean(sizes)), "max": max(sizes)}
+    assert told["subjects"]["min"] == min(len({data[p]["who"] for p in c.places}) for c in clusters) == 4
+    shares = [max(sum(data[p]["who"] == q for p in c.places) for q in range(9)) / len(c.places) for c in clusters]
+    assert told["share"]["max"] == pytest.approx(max(shares))
+    assert max(shares) <= 0.4
+    spans = [max(c.places) - min(c.places) - len(c.places) + 1 for c in clusters]
+    assert told["excess_span"] == {"mean": pytest.approx(fmean(spans)), "max": max(spans)}
+
+
+def test_displacement_counts_places_in_the_order_of_leaving() -> None:
+    data = records(200, people=200)
+    clusters, suppressed, flow = run(make_policy(), [json.dumps(r).encode() for r in data], 50)
+    assert not suppressed
+    leaving = [place for cluster in clusters for place in cluster.places]
+    moved = [abs(rank - place) for rank, place in enumerate(leaving)]
+    assert flow.accounts.summary(0, 1.0)["displacement"] == {"mean": pytest.approx(fmean(moved)), "max": max(moved)}
+
+
+def test_rows_are_sorted_by_their_bytes_and_numbered_in_order_of_decision() -> None:
+    clusters, _, _ = run(make_policy(), [json.dumps(r).encode() for r in records(100)], 100)
+    assert [cluster.number for cluster in clusters] == list(range(len(clusters)))
+    for cluster in clusters:
+        assert cluster.rows == sorted(cluster.rows)
+        assert {tuple(json.loads(row)) for row in cluster.rows} == {("a", "ill", "b")}
+
+
+def test_a_record_resolved_before_takes_its_position_and_nothing_else() -> None:
+    policy = make_policy(steering={"position": 0.01})
+    lines = [json.dumps(record).encode() for record in records(120, people=200)]
+    whole, _, _ = run(policy, lines, 60)
+    flow, decoder = PartitionPipeline(policy, Encoder(policy), clusters=0), JsonDecoder(policy)
+    block = decoder.take(lines[:60])
+    marks = np.column_stack([np.zeros(60, np.int64), np.arange(60)])
+    first = flow.push(block, marks).clusters
+    done = {place for cluster in first for place in cluster.places}
+    again = PartitionPipeline(policy, Encoder(policy), clusters=len(first))
+    assert again.push(block, marks, np.array([place not in done for place in range(60)])).clusters == []
+    rest = again.push(decoder.take(lines[60:]), marks + np.array([0, 60])).clusters + again.flush().clusters
+    assert first + rest == whole
+
+
+def test_a_block_larger_than_its_room_stops_everything() -> None:
+    policy = make_policy()
+    block = JsonDecoder(policy).take([json.dumps(r).encode() for r in records(BLOCK_RECORDS + 1)])
+    with pytest.raises(GuaranteeError):
+        PartitionPipeline(policy, Encoder(policy)).push(block, np.zeros((BLOCK_RECORDS + 1, 2), np.int64))
+
+
+def test_without_a_release_there_are_no_figures() -> None:
+    told = PartitionPipeline(make_policy(), Encoder(make_policy())).accounts.summary(0, 0.0)
+    assert (told["mse"], told["information_loss"], told["cluster_size"]["min"], told["records_per_s"]) == (None,) * 4
+
+
+def test_warming_up_suits_every_policy() -> None:
+    precompile(make_policy())
+    precompile(make_policy(privacy={"k": 2, "max_share": 1.0}, stream={"delta": 1, "max_delay_s": 3}))
