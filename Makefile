@@ -34,7 +34,7 @@ check: format-check lint types imports unit-nojit doctest test ## run everything
 test: install ## run every test except the nightly ones; starts and stops a local broker
 	$(BESIDE_KAFKA) -m "not nightly"
 
-demo: install ## anonymize a real data set through a local broker; the last line is the summary
+demo: install ## anonymize a real data set through a local broker; V=1 shows each check; the last line is the summary
 	@$(KAFKA) with -- $(BIN)/python deploy/demo/run.py
 
 kafka-up: ## start a local Kafka in the background and print bootstrap=HOST:PORT
