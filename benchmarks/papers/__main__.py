@@ -1,4 +1,4 @@
-"""Compute what the papers show and write docs/papers.md with its figures; with names, print those sections only."""
+"""Compute what the papers show and write docs/reports/papers.md; with names, print those sections only."""
 
 from __future__ import annotations
 
@@ -89,9 +89,9 @@ def main(names: list[str]) -> int:
 
     for section in sections.values():
         for figure in section.figures:
-            draw(figure, ROOT / "docs" / "figures")
-    (ROOT / "docs" / "papers.md").write_text("\n".join([*HEAD, *lines]).rstrip() + "\n", encoding="utf-8")
-    progress(f"docs/papers.md written after {time.perf_counter() - began:.0f} s")
+            draw(figure, ROOT / "docs" / "reports" / "figures")
+    (ROOT / "docs" / "reports" / "papers.md").write_text("\n".join([*HEAD, *lines]).rstrip() + "\n", encoding="utf-8")
+    progress(f"docs/reports/papers.md written after {time.perf_counter() - began:.0f} s")
     return 0
 
 

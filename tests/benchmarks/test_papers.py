@@ -1,4 +1,4 @@
-"""docs/papers.md says what the code says: some rows every day, all of it at night."""
+"""docs/reports/papers.md says what the code says: some rows every day, all of it at night."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from reference_data import data_folder
 
 pytestmark = pytest.mark.golden
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "papers.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reports" / "papers.md"
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""docs/privacy.md says something about every attack, and names tests that exist."""
+"""docs/reports/privacy.md says something about every attack, and names tests that exist."""
 
 from __future__ import annotations
 

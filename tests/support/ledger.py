@@ -1,7 +1,8 @@
 """Through here every attack that a test carries out says how far it came, and what it may reach at most.
 
-Three things happen to a row: the bound is asserted; the figure is compared with the one printed in docs/privacy.md, if
-it stands there; and the row is put into ``build/privacy``, from where ``make privacy-table`` writes the page anew.
+Three things happen to a row: the bound is asserted; the figure is compared with the one printed in
+docs/reports/privacy.md, if it stands there; and the row is put into ``build/privacy``, from where
+``make privacy-table`` writes the page anew.
 A test calls `measured` when it has a figure, and `closed` when it shows that there is nothing to measure.
 """
 
@@ -20,7 +21,7 @@ from support.attacks import ATTACKS
 __all__ = ["PAGE", "ROOT", "ROWS", "RULES", "Row", "closed", "entered", "measured", "printed_rows", "rivals"]
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "privacy.md"
+PAGE = ROOT / "docs" / "reports" / "privacy.md"
 ROWS = ROOT / "build" / "privacy"
 RULES = ("nearest", "awo", "block")
 """What ``auto`` can stand for, in the order of the page's columns."""

@@ -1,4 +1,4 @@
-"""Write docs/privacy.md: run every test that enters something into the ledger, and put its rows into two tables."""
+"""Write docs/reports/privacy.md: run every test that enters something into the ledger, and put its rows into two tables."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ HEAD = """# Attacks, and how far they come
 
 Written by `make privacy-table`, which runs the tests named here; do not edit. Every day's tests measure the figures
 again and fail if one is above its bound or differs from what is printed. Every attacker knows the code, the policy and
-the whole output. "Line" is a line of [SECURITY.md](../SECURITY.md). s.e. is the standard error of a figure.
-Data: [published data sets](../tests/data/README.md), and subjects drawn from Zipf's law; seeds are fixed.
+the whole output. "Line" is a line of [SECURITY.md](../../SECURITY.md). s.e. is the standard error of a figure.
+Data: [published data sets](../../tests/data/README.md), and subjects drawn from Zipf's law; seeds are fixed.
 
 ## All attacks
 """
