@@ -44,8 +44,7 @@ class OutputWriter:
 
     Notes
     -----
-    Guarantee: a cluster is handed to ``target`` in one call, whole, after its evidence; where records leave one by
-    one, each of them after it.
+    Guarantee: a row is written after the evidence of its cluster, and all rows that leave with a block in one call.
     """
 
     encoder: RecordEncoder
@@ -60,10 +59,8 @@ class OutputWriter:
             # Evidence first: of what has left, somebody must know whose it was, whatever happens in between.
             if self.evidence is not None:
                 self.evidence.write(evidence_of([(cluster.number, cluster.places)]))
-            if outcome.slots is None:
-                self.target.write(self.encoder.lines(cluster.rows))
-        if outcome.slots:
-            self.target.write(self.encoder.lines([slot.row for slot in outcome.slots]))
+        if outcome.rows:
+            self.target.write(self.encoder.lines(outcome.rows))
         told = [*refused, *((place, Reason.SUPPRESSED.value) for place in outcome.suppressed)]
         if self.quarantine is not None and told:
             self.quarantine.write(references_to(self.topic, told))
@@ -91,7 +88,7 @@ class Clock:
 
     def forget(self, outcome: BlockDecisions) -> None:
         """Note that these are held no more."""
-        for place in (*outcome.suppressed, *outcome.left):
+        for place in (*outcome.suppressed, *outcome.released):
             self._read.pop(place, None)
 
     def is_overdue(self) -> bool:
