@@ -19,7 +19,7 @@ from shoal.files.output_writer import Clock, OutputWriter
 from shoal.files.outputs import AtomicOutputs, Files, RowSink, opened_for_appending, opened_for_reading
 from shoal.files.progress_bar import bar
 from shoal.files.sources import open_source
-from shoal.pipeline import BlockDecisions, PartitionPipeline, RunSummary
+from shoal.pipeline import BlockDecisions, PartitionPipeline, RunSummary, release_strategy
 from shoal.policy import Policy
 from shoal.records import Block, CsvEncoder, Encoder, Reason, RecordEncoder, StoppedReading
 
@@ -76,7 +76,7 @@ def run_pipe(policy: Policy, files: Files, stop: Event | None = None) -> None:
         )
         # Its sums are exact: whoever has them computes with them.
         summary = None if files.summary is None else drafts.open(files.summary, private=True)
-        desk = OutputWriter(encoder, target, evidence, quarantine, Path(files.source).name)
+        desk = OutputWriter(encoder, target, evidence, quarantine, Path(files.source).name, release_strategy(policy))
         header = encoder.header()
         if header is not None:
             target.write(encoder.lines([header]))

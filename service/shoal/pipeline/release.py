@@ -7,7 +7,7 @@ of decided rows in the pipeline, the completion of offsets, and the order of row
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -71,6 +71,9 @@ class ReleaseStrategy(Protocol):
 
         ``clusters`` are those decided in it, in an order that does not tell when; ``rows`` what left, in order.
         """
+
+    def writes(self, decisions: BlockDecisions) -> Iterator[tuple[Sequence[DecidedCluster], list[bytes]]]:
+        """Split the decisions into single writes: decided clusters, and the rows to write after their evidence."""
 
     def min_partial_cluster(self, k: int) -> int:
         """Return the size of the smallest cluster that can leave in parts, or 0 where none can."""
@@ -165,6 +168,10 @@ class WholeClusters:
         """Return the rows cluster by cluster, in the order of the clusters given."""
         return [row for cluster in clusters for row in cluster.rows]
 
+    def writes(self, decisions: BlockDecisions) -> Iterator[tuple[Sequence[DecidedCluster], list[bytes]]]:
+        """Yield each cluster with its rows."""
+        return (([cluster], cluster.rows) for cluster in decisions.clusters)
+
     def min_partial_cluster(self, k: int) -> int:  # noqa: ARG002 - the protocol's
         """Return 0: no cluster leaves in parts."""
         return 0
@@ -186,6 +193,10 @@ class InOrder:
     def output_rows(self, clusters: Iterable[DecidedCluster], rows: list[bytes]) -> list[bytes]:  # noqa: ARG002
         """Return the rows in the order in which they left."""
         return rows
+
+    def writes(self, decisions: BlockDecisions) -> Iterator[tuple[Sequence[DecidedCluster], list[bytes]]]:
+        """Yield all clusters with all rows that leave."""
+        return iter([(decisions.clusters, decisions.rows)])
 
     def min_partial_cluster(self, k: int) -> int:
         """Return k: every cluster can leave in parts."""
