@@ -1,4 +1,4 @@
-"""Write docs/reports/privacy.md: run every test that enters something into the ledger, and put its rows into two tables."""
+"""Write docs/reports/privacy.md: run every test that uses the ledger, and put its rows into two tables."""
 
 from __future__ import annotations
 
