@@ -1,6 +1,6 @@
 """Tell every few seconds that something still runs: ``waiting.py WHAT COMMAND ...`` runs a command.
 
-Lines about the time go to standard error, what the command prints goes to standard output. Standard library only: it
+The time goes to standard error, what the command prints goes to standard output. Standard library only: it
 runs before anything is installed.
 """
 
@@ -20,25 +20,25 @@ EVERY_S = 8.0
 
 @contextmanager
 def told(what: str, every_s: float = EVERY_S) -> Iterator[None]:
-    """Print what is waited for, and every few seconds for how long; on a terminal the seconds stay in one line.
+    """Print what is waited for; a dot every few seconds and the time every minute follow on the same line.
 
     Parameters
     ----------
     what
         What is waited for.
     every_s
-        Seconds from one line to the next.
+        Seconds from one dot to the next.
     """
-    began, done, count = time.monotonic(), threading.Event(), 0
-    start, end = ("\r", "") if sys.stderr.isatty() else ("", "\n")
+    began, done = time.monotonic(), threading.Event()
 
     def tell() -> None:
-        nonlocal count
+        minutes = 0
         while not done.wait(every_s):
-            count += 1
-            print(f"{start}  ... {time.monotonic() - began:.0f} s", end=end, file=sys.stderr, flush=True)
+            passed = int((time.monotonic() - began) // 60)
+            print("." if passed == minutes else f" {passed} min ", end="", file=sys.stderr, flush=True)
+            minutes = passed
 
-    print(what, file=sys.stderr, flush=True)
+    print(what, end=" ", file=sys.stderr, flush=True)
     thread = threading.Thread(target=tell, daemon=True)
     thread.start()
     try:
@@ -46,8 +46,7 @@ def told(what: str, every_s: float = EVERY_S) -> Iterator[None]:
     finally:
         done.set()
         thread.join()
-        if count and not end:
-            print(file=sys.stderr, flush=True)
+        print(file=sys.stderr, flush=True)
 
 
 def main(arguments: list[str]) -> int:
