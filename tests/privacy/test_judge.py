@@ -8,10 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from shoal.audit import verify
-from shoal.errors import InputError
-from shoal.policy import Policy
-from unit.audit.naive_release import (
+from oracle.naive_release import (
     POLICY,
     K,
     NaiveRelease,
@@ -22,6 +19,9 @@ from unit.audit.naive_release import (
     make_release,
     row_text,
 )
+from shoal.audit import verify
+from shoal.errors import InputError
+from shoal.policy import Policy
 
 pytestmark = pytest.mark.privacy
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from unit.audit.naive_release import POLICY, NaiveRelease, broken, make_records, make_release
+from oracle.naive_release import POLICY, NaiveRelease, broken, make_records, make_release
 
 pytestmark = pytest.mark.unit
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from oracle.naive_release import POLICY, NaiveRelease, broken, make_release
 from shoal.audit import Verdict
-from unit.audit.naive_release import POLICY, NaiveRelease, broken, make_release
 
 pytestmark = pytest.mark.unit
 

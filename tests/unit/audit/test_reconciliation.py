@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from oracle.naive_release import broken, load_policy, make_release
 from shoal.audit import Verdict, verify
 from shoal.errors import InputError
-from unit.audit.naive_release import broken, load_policy, make_release
 
 pytestmark = pytest.mark.unit
 

@@ -4,11 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
+from oracle.naive_release import POLICY as NAIVE_POLICY
+from oracle.naive_release import broken, load_policy, make_release
 from shoal.audit.parsing import InputFile, released_records
 from shoal.audit.releases import CanonicalCsv, CanonicalJson, csv_line
 from shoal.policy import CsvDialect
-from unit.audit.naive_release import POLICY as NAIVE_POLICY
-from unit.audit.naive_release import broken, load_policy, make_release
 
 pytestmark = pytest.mark.unit
 

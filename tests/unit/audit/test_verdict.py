@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
+from oracle.naive_release import make_release
 from shoal.audit import Verdict
-from unit.audit.naive_release import make_release
 
 pytestmark = pytest.mark.unit
 

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from oracle.naive_release import POLICY, NaiveRelease, broken, load_policy, make_records, make_release
 from shoal.audit import verify
 from shoal.errors import InputError
-from unit.audit.naive_release import POLICY, NaiveRelease, broken, load_policy, make_records, make_release
 
 pytestmark = pytest.mark.unit
 

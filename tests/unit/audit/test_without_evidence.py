@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from unit.audit.naive_release import NaiveRelease, broken, make_records, make_release
+from oracle.naive_release import NaiveRelease, broken, make_records, make_release
 
 pytestmark = pytest.mark.unit
 
