@@ -11,7 +11,7 @@ BESIDE_KAFKA := $(KAFKA) with -- $(PYTEST)
 CODE := service tests deploy benchmarks docs
 
 .PHONY: help install fix check test demo kafka-up kafka-down bench papers nightly \
-        format-check lint types imports unit unit-nojit properties golden conformance doctest integration faults privacy privacy-table
+        mutants format-check lint types imports unit unit-nojit properties golden conformance doctest integration faults privacy privacy-table
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +53,9 @@ papers: install ## every table and figure of the papers beside ours: docs/papers
 
 nightly: install ## what is too long for every day
 	HYPOTHESIS_PROFILE=nightly $(BESIDE_KAFKA) -m nightly -raP
+
+mutants: install ## break the code in 49 ways and see whether the tests notice: build/mutants.json; MUTANTS='rules' for some
+	$(BIN)/python tests/mutants/run.py $(MUTANTS)
 
 format-check: install ## is everything formatted?
 	$(BIN)/ruff format --check $(CODE)
