@@ -2,9 +2,10 @@
 
 Usage: ``python tests/mutants/run.py [ID | GROUP ...]`` with the Python of the virtual environment. Each mutant is
 applied to a copy of the tree under build/, in which its tests run, the nearest first, then those of its group. Results
-go to build/mutants.json as they come. The exit code is 0 if exactly those survive that the list expects to.
+go to build/mutants.json as they come, and as a table to build/mutants.md. The exit code is 0 if exactly those mutants
+survive that the list expects to.
 
-A mutant is *killed* by a test that fails. An error outside of a test, or no end within `TIMEOUT_S`, is told apart.
+A mutant is *killed* by a test that fails. An error outside of a test, or no end within `CPU_S`, is told apart.
 Recorded outputs (tests/golden) are not in the copy: each change of a byte would count as found.
 
 Why not mutmut or cosmic-ray: both run all tests for each of thousands of mutants, import the mutated module through
@@ -18,6 +19,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -30,9 +32,10 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 LIST = Path(__file__).with_name("mutants.toml")
 COPY = ROOT / "build" / "mutants"
-RESULTS = ROOT / "build" / "mutants.json"
+RESULTS, TABLE = ROOT / "build" / "mutants.json", ROOT / "build" / "mutants.md"
 COPIED = ("service", "tests", "benchmarks", "deploy", "docs", "pyproject.toml")
-TIMEOUT_S = 300
+CPU_S, WALL_S = 300, 1500
+"""Limits of one run of pytest: the first is the one that counts, whatever else the machine does meanwhile."""
 SPARED = "not compiled_and_plain"
 """Tests that compile by themselves: a changed kernel takes minutes there, and plain Python alone must notice it."""
 SEEDED = HAND_MADE = 4
@@ -74,7 +77,7 @@ def make_copy() -> None:
             shutil.copy2(ROOT / name, COPY / name)
 
 
-def run_tests(tests: list[str], timeout_s: int = TIMEOUT_S) -> tuple[int | None, str]:
+def run_tests(tests: list[str], limit_s: int = CPU_S) -> tuple[int | None, str]:
     """Run tests in the copy; return the exit code of pytest (None: no end) and what it printed."""
     environment = os.environ | {
         "PYTHONPATH": str(COPY / "service"),
@@ -92,14 +95,15 @@ def run_tests(tests: list[str], timeout_s: int = TIMEOUT_S) -> tuple[int | None,
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s + 5)),  # noqa: PLW1509 - no threads
     )
     try:
-        printed, _ = process.communicate(timeout=timeout_s)
+        printed, _ = process.communicate(timeout=WALL_S)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
         return None, ""
-    return process.returncode, printed
+    return None if process.returncode in {-signal.SIGXCPU, -signal.SIGKILL} else process.returncode, printed
 
 
 def judge(one: Mutant, broad: list[str]) -> Mutant:
@@ -132,6 +136,16 @@ def judge(one: Mutant, broad: list[str]) -> Mutant:
     }
 
 
+def table(mutants: list[Mutant], results: dict[str, Mutant]) -> str:
+    """Return the results as a table of Markdown."""
+    rows = ["| id | what is wrong | found by |", "| --- | --- | --- |"]
+    for one in mutants:
+        if found := results.get(one["id"]):
+            how = "" if found["status"] == "killed" else f"**{found['status']}** "
+            rows.append(f"| {one['id']} | {one['reason']} | {how}{found['by'].replace('tests/', '', 1)} |")
+    return "\n".join(rows) + "\n"
+
+
 def main(chosen: set[str]) -> int:
     """Run the chosen mutants, or all; return the exit code."""
     listed = tomllib.loads(LIST.read_text(encoding="utf-8"))
@@ -147,10 +161,11 @@ def main(chosen: set[str]) -> int:
         RESULTS.write_text(json.dumps(list(results.values()), indent=1) + "\n", encoding="utf-8")
         print("{id:14} {status:9} {seconds:6} s  {by}".format(**results[one["id"]]), flush=True)
     killers = {results[one["id"]]["by"] for one in mutants if results[one["id"]]["status"] == "killed"}
-    if killers and run_tests(sorted(killers), 5 * TIMEOUT_S)[0] != 0:
+    if killers and run_tests(sorted(killers), 5 * CPU_S)[0] != 0:
         print("a test that failed fails without a mutant, too: the results say nothing")
         return 2
     shutil.rmtree(COPY)
+    TABLE.write_text(table(listed["mutants"], results), encoding="utf-8")
     survivors = {one["id"] for one in mutants if results[one["id"]]["status"] == "survived"}
     expected = {one["id"]: one["expected_survivor"] for one in mutants if "expected_survivor" in one}
     for one in mutants:
