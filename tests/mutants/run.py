@@ -83,7 +83,6 @@ def run_tests(tests: list[str], limit_s: int = CPU_S) -> tuple[int | None, str]:
         "PYTHONPATH": str(COPY / "service"),
         "NUMBA_DISABLE_JIT": "1",
         "HYPOTHESIS_PROFILE": "mutants",
-        "PYTHONHASHSEED": "0",
     }
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not nightly", "-k", SPARED, "-p", "no:randomly"]
     command += ["-p", "no:cacheprovider", "--tb=no", *tests]
