@@ -54,7 +54,7 @@ papers: install ## every table and figure of the papers beside ours: docs/papers
 nightly: install ## what is too long for every day
 	HYPOTHESIS_PROFILE=nightly $(BESIDE_KAFKA) -m nightly -raP
 
-mutants: install ## break the code in 49 ways and see whether the tests notice: build/mutants.json; MUTANTS='rules' for some
+mutants: install ## break the code in 49 ways, one at a time, and list what no test finds; MUTANTS='rules' for some
 	$(BIN)/python tests/mutants/run.py $(MUTANTS)
 
 format-check: install ## is everything formatted?

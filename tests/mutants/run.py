@@ -6,12 +6,12 @@ go to build/mutants.json as they come, and as a table to build/mutants.md. The e
 survive that the list expects to.
 
 A mutant is *killed* by a test that fails. An error outside of a test, or no end within `CPU_S`, is told apart.
-Recorded outputs (tests/golden) are not in the copy: each change of a byte would count as found.
+Recorded outputs (`RECORDED`) are not in the copy: they show that something changed, not that it is wrong.
 
-Why not mutmut or cosmic-ray: both run all tests for each of thousands of mutants, import the mutated module through
-hooks of their own, which worker processes of the tests do not have, and know nothing of kernels, whose compiled form
-comes from a cache. Here the tests run on a plain folder, and without compilation, so that a changed kernel is what is
-executed. The list is short, so that it can be judged by eye and carried along when the code moves.
+Why not mutmut or cosmic-ray: neither takes mutants that were chosen by hand, nor tests for each. mutmut puts the
+mutants of a function behind a dispatcher in the module, which is no kernel any more; cosmic-ray changes the working
+tree itself. Here the tests run on a plain copy, and without compilation, so that a changed kernel is what is executed.
+The list is short, so that it can be judged by eye and carried along when the code moves.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ LIST = Path(__file__).with_name("mutants.toml")
 COPY = ROOT / "build" / "mutants"
 RESULTS, TABLE = ROOT / "build" / "mutants.json", ROOT / "build" / "mutants.md"
 COPIED = ("service", "tests", "benchmarks", "deploy", "docs", "pyproject.toml")
+RECORDED = ("golden", "privacy.md")
+"""Folders and files: outputs, published figures and the page of measured attacks, with which tests compare."""
 CPU_S, WALL_S = 300, 1500
 """Limits of one run of pytest: the first is the one that counts, whatever else the machine does meanwhile."""
 SPARED = "not compiled_and_plain"
@@ -69,7 +71,7 @@ def make_copy() -> None:
     """Copy the tree into a folder of its own, without the recorded outputs."""
     shutil.rmtree(COPY, ignore_errors=True)
     COPY.mkdir(parents=True)
-    ignored = shutil.ignore_patterns("__pycache__", "golden", "mutants", ".*_cache")
+    ignored = shutil.ignore_patterns("__pycache__", ".*_cache", "mutants", *RECORDED)
     for name in COPIED:
         if (ROOT / name).is_dir():
             shutil.copytree(ROOT / name, COPY / name, ignore=ignored)
