@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from shoal import microaggregate
-from shoal.clustering.static import mdav_kernel as mdav
 from shoal.clustering.static import refined
-from shoal.clustering.static.refinement import loss_of
+from shoal.clustering.static.centroids import loss_of
+from shoal.clustering.static.mdav import mdav_by_scan
 from table_peers import about_peers
 
 __all__ = ["FASTER", "LESS", "StaticSets", "about_static_sets", "static_sets"]
@@ -102,7 +102,7 @@ def _scaling() -> tuple[list[str], float, float, list[tuple[str, float, float]]]
         ("lognormal", 100_000, 10, np.exp(random.standard_normal((100_000, 10)))),
     ):
         values = _z(table)
-        plain = _timed(lambda values=values: mdav.by_scan(values, 10), 2) if n == 50_000 else None  # type: ignore[misc]
+        plain = _timed(lambda values=values: mdav_by_scan(values, 10), 2) if n == 50_000 else None  # type: ignore[misc]
         labels, tree_s = _timed(lambda values=values: microaggregate(values, 10, "mdav"), 20 if n == 50_000 else 3)  # type: ignore[misc]
         better, refined_s = _timed(lambda values=values: microaggregate(values, 10, "auto", "descent"))  # type: ignore[misc]
         ratio = loss_of(values, better) / loss_of(values, labels)
@@ -138,7 +138,8 @@ def _losses(seconds: float) -> tuple[list[str], list[tuple[str, float, float]]]:
             found = [_timed(way) for way in ways]
             own_s = 3 * seconds if (name, k) == ("census", 3) else seconds
             annealed = [
-                refined(values, k, "auto", "anneal", seed, pace=_for_seconds(own_s)).loss for seed in range(SEEDS)
+                refined(values, k, "auto", "anneal", seed, budget_used=_for_seconds(own_s)).loss
+                for seed in range(SEEDS)
             ]
             kept.append((f"annealed, {name}, k = {k}", median(annealed), ANNEALED[name][k]))
             cells = [f"{loss_of(values, labels):.2f} ({1000 * spent:.0f} ms)" for labels, spent in found]

@@ -20,8 +20,8 @@ from microagg1d import univariate_microaggregation
 from microaggregation import calculate_sse_dynamic
 from numpy.typing import NDArray
 from papers.common import data_folder, standardised
-from shoal.clustering.static import Refined, refined
-from shoal.clustering.static.refinement import loss_of
+from shoal.clustering.static import RefinedPartition, refined
+from shoal.clustering.static.centroids import loss_of
 
 __all__ = ["about_peers", "line_rows", "table_rows"]
 
@@ -93,7 +93,7 @@ def _timed(function: Callable[[], T]) -> tuple[T, float]:
     return found, time.process_time() - began
 
 
-def _own(values: Table, k: int, algorithm: str, refine: str) -> tuple[Refined, float]:
+def _own(values: Table, k: int, algorithm: str, refine: str) -> tuple[RefinedPartition, float]:
     refined(values[:1000], k, algorithm, refine)  # compiled
     return _timed(lambda: refined(values, k, algorithm, refine))
 

@@ -11,15 +11,14 @@ from oracle import partitions as naive
 from shoal.arrays import Float64Matrix, Int32Vector
 from shoal.clustering.static import (
     ALGORITHMS,
-    RANGES,
+    PARAMETER_RANGES,
     T_CLOSE_ALGORITHMS,
     check_parameters,
     microaggregate,
     parameters_of,
 )
-from shoal.clustering.static import hilbert_kernel as curve
-from shoal.clustering.static import mdav_kernel as kernel
-from shoal.clustering.static.hilbert import order_along_curve
+from shoal.clustering.static.hilbert import WORD_BITS, curve_keys, order_along_curve
+from shoal.clustering.static.mdav import mdav_by_scan, mdav_by_tree
 from shoal.errors import ParameterError
 
 pytestmark = pytest.mark.conformance
@@ -106,14 +105,14 @@ def test_mdav_is_its_twin(shape: str) -> None:
     table = shapes()[shape]
     for k in (2, 3, 7, 20, 31):
         expected = naive.mdav(table.tolist(), k)
-        assert clusters_of(kernel.by_scan(table, k)) == [sorted(cluster) for cluster in expected]
+        assert clusters_of(mdav_by_scan(table, k)) == [sorted(cluster) for cluster in expected]
 
 
 @pytest.mark.parametrize("width", [1, 3, 32])
 def test_mdav_through_a_tree_gives_the_labels_of_plain_mdav(shape: str, width: int) -> None:
     for size, k in product((12, 61, 300) if SLOW else (12, 61, 300, 2000), (2, 3, 10)):
         table = shapes(size)[shape]
-        assert kernel.by_tree(table, k, width).tolist() == kernel.by_scan(table, k).tolist()
+        assert mdav_by_tree(table, k, width).tolist() == mdav_by_scan(table, k).tolist()
 
 
 def test_md_is_its_twin(shape: str) -> None:
@@ -133,17 +132,17 @@ def test_vmdav_is_its_twin(shape: str, gamma: float) -> None:
 @pytest.mark.parametrize(("bits", "d"), [(1, 1), (4, 1), (1, 2), (4, 2), (3, 3), (2, 4), (1, 6)])
 def test_the_curve_visits_every_cell_once_and_goes_to_a_neighbour_each_time(bits: int, d: int) -> None:
     cells = np.array(list(product(range(2**bits), repeat=d)), np.float64)
-    keys = curve.places(cells, bits)
+    keys = curve_keys(cells, bits)
     path = cells[np.lexsort((keys[1], keys[0]))]
-    assert sorted((keys[0].astype(object) * 2**curve.WORD_BITS + keys[1]).tolist()) == sorted(
-        set((keys[0].astype(object) * 2**curve.WORD_BITS + keys[1]).tolist())
+    assert sorted((keys[0].astype(object) * 2**WORD_BITS + keys[1]).tolist()) == sorted(
+        set((keys[0].astype(object) * 2**WORD_BITS + keys[1]).tolist())
     )
     assert {float(np.abs(after - before).sum()) for before, after in pairwise(path)} <= {1.0}
 
 
 def test_a_place_of_two_words_still_tells_neighbours_apart() -> None:
     cells = np.array([[0.0] * 5, [2.0**20 - 1] * 5, *(np.eye(5) + 5.0), [5.0] * 5])
-    keys = curve.places(cells, 20)
+    keys = curve_keys(cells, 20)
     assert len(set(zip(*keys.tolist(), strict=True))) == len(cells)
 
 
@@ -201,7 +200,7 @@ def test_unknown_names_and_wrong_parameters_are_refused_with_what_there_is() -> 
 @pytest.mark.parametrize("name", sorted({**ALGORITHMS, **T_CLOSE_ALGORITHMS}))
 def test_every_number_that_can_be_set_has_a_range_with_its_default_in_it(name: str) -> None:
     numbers = {key: value for key, value in parameters_of(name).items() if not isinstance(value, str)}
-    ranges = RANGES.get(name, {})
+    ranges = PARAMETER_RANGES.get(name, {})
     assert numbers.keys() == ranges.keys()
     for key, default in numbers.items():
         least, most = ranges[key]

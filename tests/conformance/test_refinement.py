@@ -7,13 +7,12 @@ import pytest
 from oracle import partitions as naive
 from shoal.arrays import Float64Matrix, Int32Vector
 from shoal.clustering.numba.neighbours import neighbours_of
-from shoal.clustering.static import ALGORITHMS, descent, microaggregate
-from shoal.clustering.static import annealing as anneal
-from shoal.clustering.static import cyclic_exchange as rings
-from shoal.clustering.static import partition_state as groupings
-from shoal.clustering.static import undo_log as trails
-from shoal.clustering.static.constraint_arrays import no_constraints
-from shoal.clustering.static.refinement import loss_of, refine
+from shoal.clustering.static import ALGORITHMS, annealing, descent, microaggregate
+from shoal.clustering.static import cyclic_exchange as exchange
+from shoal.clustering.static import partition_state as states
+from shoal.clustering.static.centroids import loss_of
+from shoal.clustering.static.constraints import no_constraints
+from shoal.clustering.static.refinement import refine
 from shoal.errors import ParameterError
 
 pytestmark = pytest.mark.conformance
@@ -28,7 +27,7 @@ def briefly(tried: int) -> float:
 
 @pytest.fixture(autouse=True)
 def _short_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.clustering.static.refinement.SLICE", 1_000)
+    monkeypatch.setattr("shoal.clustering.static.refinement.BATCH", 1_000)
 
 
 def tables() -> dict[str, Float64Matrix]:
@@ -60,7 +59,7 @@ def test_refinement_never_loses_more_and_keeps_sizes(name: str, how: str, table:
     values = table[:, :1] if name == "optimal" else table
     for k in (2, 5, 20, 31):
         start = microaggregate(values, k, name, parameters=QUICK.get(name))
-        labels = microaggregate(values, k, name, how, seed=3, parameters=QUICK.get(name), pace=briefly)
+        labels = microaggregate(values, k, name, how, seed=3, parameters=QUICK.get(name), budget_used=briefly)
         sizes = np.bincount(labels)
         assert sizes.min() >= k
         assert sizes.max() <= max(2 * k - 1, np.bincount(start).max())
@@ -68,7 +67,7 @@ def test_refinement_never_loses_more_and_keeps_sizes(name: str, how: str, table:
 
 
 def test_the_same_seed_gives_the_same_labels(table: Float64Matrix) -> None:
-    one, other = (microaggregate(table, 3, "mdav", "anneal", seed=5, pace=briefly) for _ in range(2))
+    one, other = (microaggregate(table, 3, "mdav", "anneal", seed=5, budget_used=briefly) for _ in range(2))
     assert one.tolist() == other.tolist()
 
 
@@ -100,80 +99,82 @@ def test_after_descent_no_relocation_and_no_swap_among_neighbours_gains_anything
                         assert naive.loss(values.tolist(), kept) >= lowest * (1 - 1e-9)
 
 
-def grouping_of(seed: int) -> tuple[groupings.PartitionState, Float64Matrix]:
+def partition_of(seed: int) -> tuple[states.PartitionState, Float64Matrix]:
     """Thirty records in seven clusters of four or five; k = 3."""
     random = np.random.default_rng(seed)
     rows = random.standard_normal((30, 2))
-    return groupings.gather(rows, random.permutation(np.arange(30) % 7).astype(np.int32), 3, no_constraints()), rows
+    return states.build_partition_state(
+        rows, random.permutation(np.arange(30) % 7).astype(np.int32), 3, no_constraints()
+    ), rows
 
 
-def real_loss(grouping: groupings.PartitionState) -> float:
-    kept = [cluster for cluster in clusters_of(grouping.labels.astype(np.int32)) if cluster]
-    return naive.loss(grouping.rows.tolist(), kept)
+def real_loss(partition: states.PartitionState) -> float:
+    kept = [cluster for cluster in clusters_of(partition.labels.astype(np.int32)) if cluster]
+    return naive.loss(partition.rows.tolist(), kept)
 
 
-def is_sound(grouping: groupings.PartitionState) -> bool:
-    """Members, places, labels, sizes, centroids and spares tell the same story."""
-    for cluster, size in enumerate(grouping.sizes.tolist()):
-        first = grouping.firsts[cluster]
-        members = grouping.members[first : first + size]
-        if (grouping.labels[members] != cluster).any() or (grouping.places[members] != np.arange(size)).any():
+def is_sound(partition: states.PartitionState) -> bool:
+    """Members, places, labels, sizes, centroids and empty tell the same story."""
+    for cluster, size in enumerate(partition.sizes.tolist()):
+        first = partition.offsets[cluster]
+        members = partition.members[first : first + size]
+        if (partition.labels[members] != cluster).any() or (partition.positions[members] != np.arange(size)).any():
             return False
-        if size and not np.allclose(grouping.centres[cluster], grouping.rows[members].mean(axis=0), atol=1e-9):
+        if size and not np.allclose(partition.centroids[cluster], partition.rows[members].mean(axis=0), atol=1e-9):
             return False
-    spares = grouping.spares[: grouping.state[groupings.SPARES]].tolist()
-    return sorted(spares) == np.flatnonzero(grouping.sizes == 0).tolist() and grouping.sizes.sum() == 30
+    empty = partition.empty[: partition.counters[states.EMPTY_CLUSTERS]].tolist()
+    return sorted(empty) == np.flatnonzero(partition.sizes == 0).tolist() and partition.sizes.sum() == 30
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_costs_are_differences_of_the_loss(seed: int) -> None:
-    grouping, _ = grouping_of(seed)
-    i, other = 0, int(np.flatnonzero(grouping.labels != grouping.labels[0])[seed])
-    own, its = int(grouping.labels[i]), int(grouping.labels[other])
-    before = real_loss(grouping)
-    swap = groupings.cost_to_swap(grouping, i, other)
-    relocate = groupings.cost_to_join(grouping, i, its) - groupings.gain_of_leaving(grouping, i)
-    groupings.move(grouping, i, its)
-    assert real_loss(grouping) - before == pytest.approx(relocate)
-    groupings.move(grouping, other, own)
-    assert real_loss(grouping) - before == pytest.approx(swap)
-    assert groupings.loss(grouping) == pytest.approx(real_loss(grouping))
-    assert is_sound(grouping)
+    partition, _ = partition_of(seed)
+    i, other = 0, int(np.flatnonzero(partition.labels != partition.labels[0])[seed])
+    own, target = int(partition.labels[i]), int(partition.labels[other])
+    before = real_loss(partition)
+    swap = states.cost_to_swap(partition, i, other)
+    relocate = states.cost_to_join(partition, i, target) - states.gain_of_leaving(partition, i)
+    states.move(partition, i, target)
+    assert real_loss(partition) - before == pytest.approx(relocate)
+    states.move(partition, other, own)
+    assert real_loss(partition) - before == pytest.approx(swap)
+    assert states.loss(partition) == pytest.approx(real_loss(partition))
+    assert is_sound(partition)
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_dissolving_and_creating_tell_their_change_and_can_be_taken_back(seed: int) -> None:
-    grouping, rows = grouping_of(seed)
-    neighbours, trail = neighbours_of(rows, 20, 4), trails.empty_undo_log(30)
-    before, labels = real_loss(grouping), grouping.labels.tolist()
+    partition, rows = partition_of(seed)
+    neighbours, log = neighbours_of(rows, 20, 4), states.empty_undo_log(30)
+    before, labels = real_loss(partition), partition.labels.tolist()
     for attempt in range(8):
         change = (
-            descent.dissolve(grouping, neighbours, attempt % 7, trail)
+            descent.dissolve(partition, neighbours, attempt % 7, log)
             if attempt % 2
-            else descent.create(grouping, neighbours, attempt, trail)
+            else descent.create(partition, neighbours, attempt, log)
         )
         if np.isfinite(change):
-            assert real_loss(grouping) - before == pytest.approx(change)
-            assert grouping.sizes[grouping.sizes > 0].min() >= 3
-            assert grouping.sizes.max() <= 5
-        trails.rollback(grouping, trail)
-        assert grouping.labels.tolist() == labels
-        assert is_sound(grouping)
+            assert real_loss(partition) - before == pytest.approx(change)
+            assert partition.sizes[partition.sizes > 0].min() >= 3
+            assert partition.sizes.max() <= 5
+        states.rollback(partition, log)
+        assert partition.labels.tolist() == labels
+        assert is_sound(partition)
 
 
 def test_annealing_at_any_heat_keeps_the_partition_sound() -> None:
     for seed, heat in enumerate((1e-3, 1.0, 1e3)):
-        grouping, rows = grouping_of(seed)
-        anneal.anneal(grouping, neighbours_of(rows, 20, 4), 2_000, heat, np.random.default_rng(seed))
-        assert is_sound(grouping)
-        sizes = grouping.sizes[grouping.sizes > 0]
+        partition, rows = partition_of(seed)
+        annealing.anneal(partition, neighbours_of(rows, 20, 4), 2_000, heat, np.random.default_rng(seed))
+        assert is_sound(partition)
+        sizes = partition.sizes[partition.sizes > 0]
         assert sizes.min() >= 3
         assert sizes.max() <= 5
 
 
 def test_a_pace_that_is_over_at_once_leaves_the_result_of_descent() -> None:
     values = tables()["uniform"]
-    at_once = microaggregate(values, 3, "mdav", "anneal", pace=lambda _: 1.0)
+    at_once = microaggregate(values, 3, "mdav", "anneal", budget_used=lambda _: 1.0)
     assert loss_of(values, at_once) <= loss_of(values, microaggregate(values, 3, "mdav", "descent"))
 
 
@@ -186,30 +187,36 @@ def test_an_unknown_refinement_is_refused() -> None:
 def test_a_ring_gains_what_it_says_and_keeps_sizes(seed: int) -> None:
     random = np.random.default_rng(seed)
     rows = random.standard_normal((30, 2))
-    grouping = groupings.gather(rows, random.permutation(np.arange(30) % 10).astype(np.int32), 3, no_constraints())
-    neighbours, trail, stamps = neighbours_of(rows, 20, 4), trails.empty_undo_log(30), np.full(grouping.sizes.size, -1)
-    before, turned, gains = real_loss(grouping), 0, rings.empty_gains(30, grouping.sizes.size)
+    partition = states.build_partition_state(
+        rows, random.permutation(np.arange(30) % 10).astype(np.int32), 3, no_constraints()
+    )
+    neighbours, log, visited_for = (
+        neighbours_of(rows, 20, 4),
+        states.empty_undo_log(30),
+        np.full(partition.sizes.size, -1),
+    )
+    before, exchanged, costs = real_loss(partition), 0, exchange.empty_exchange_costs(30, partition.sizes.size)
     for i in range(30):
-        rings.weigh_all(grouping, gains)
-        if rings.cyclic_exchange(grouping, neighbours, i, stamps, trail, gains, 1e-9):
-            turned += 1
-            assert real_loss(grouping) < before
-            assert int(trail.steps[0]) == 3
-            trail.steps[0] = 0
-        assert is_sound(grouping)
-        assert grouping.sizes.max() == 3
-        before = real_loss(grouping)
-    assert turned > 0
+        exchange.reset_exchange_costs(partition, costs)
+        if exchange.cyclic_exchange(partition, neighbours, i, visited_for, log, costs, 1e-9):
+            exchanged += 1
+            assert real_loss(partition) < before
+            assert int(log.size[0]) == 3
+            log.size[0] = 0
+        assert is_sound(partition)
+        assert partition.sizes.max() == 3
+        before = real_loss(partition)
+    assert exchanged > 0
 
 
 def test_an_open_ring_moves_two_records_from_a_large_cluster_to_a_small_one() -> None:
     line = np.array([[0.0], [1.0], [2.0], [8.0], [7.5], [8.5], [9.0], [9.5], [13.0], [14.0], [15.0], [16.0]])
     labels = np.array([0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2], np.int32)
-    grouping = groupings.gather(line, labels, 3, no_constraints())
-    neighbours, trail = neighbours_of(line, 11, 4), trails.empty_undo_log(12)
-    before, gains = real_loss(grouping), rings.empty_gains(12, grouping.sizes.size)
-    rings.weigh_all(grouping, gains)
-    assert rings.cyclic_exchange(grouping, neighbours, 3, np.full(grouping.sizes.size, -1), trail, gains, 1e-9)
-    assert trail.records[:2].tolist() == [3, 8]
-    assert real_loss(grouping) < before
-    assert np.bincount(grouping.labels).tolist() == [3, 5, 4]
+    partition = states.build_partition_state(line, labels, 3, no_constraints())
+    neighbours, log = neighbours_of(line, 11, 4), states.empty_undo_log(12)
+    before, costs = real_loss(partition), exchange.empty_exchange_costs(12, partition.sizes.size)
+    exchange.reset_exchange_costs(partition, costs)
+    assert exchange.cyclic_exchange(partition, neighbours, 3, np.full(partition.sizes.size, -1), log, costs, 1e-9)
+    assert log.records[:2].tolist() == [3, 8]
+    assert real_loss(partition) < before
+    assert np.bincount(partition.labels).tolist() == [3, 5, 4]

@@ -18,8 +18,8 @@ import pytest
 from golden_tables import standardised
 from oracle import partitions as naive
 from shoal import microaggregate
-from shoal.clustering.static.approximate import binned, dependency_of
-from shoal.clustering.static.refinement import loss_of
+from shoal.clustering.static.approximate import dependency_tree, discretized
+from shoal.clustering.static.centroids import loss_of
 
 pytestmark = pytest.mark.golden
 
@@ -50,7 +50,7 @@ MATRIX = [
 
 
 def test_the_dependency_matrix_is_the_printed_one() -> None:
-    weights = dependency_of(EXAMPLE).weights
+    weights = dependency_tree(EXAMPLE).weights
     for a, row in enumerate(MATRIX):
         assert weights[a, a + 1 :] == pytest.approx(row, abs=1.01e-4)  # one entry is printed 1.6681 for 1.66803
         columns = [tuple(EXAMPLE[:, b].tolist()) for b in range(a, 6)]
@@ -59,7 +59,7 @@ def test_the_dependency_matrix_is_the_printed_one() -> None:
 
 
 def test_the_lightest_tree_and_its_keys() -> None:
-    found = dependency_of(EXAMPLE)
+    found = dependency_tree(EXAMPLE)
     assert found.edges == [(1, 5), (2, 3), (1, 2), (0, 1), (2, 4)]
     assert sum(found.weights[edge] for edge in found.edges) == pytest.approx(7.0315, abs=1e-4)
     assert sorted(found.keys) == [1, 2]  # A2 and A3, printed
@@ -70,8 +70,8 @@ def test_the_lightest_tree_and_its_keys() -> None:
 )
 def test_key_attributes_of_the_reference_tables(data_dir: Path, table: str, keys: list[int]) -> None:
     """Ours: the paper has none of them."""
-    codes = np.stack([binned(column, 10) for column in standardised(data_dir, table).T], axis=1)
-    assert dependency_of(codes).keys == keys
+    codes = np.stack([discretized(column, 10) for column in standardised(data_dir, table).T], axis=1)
+    assert dependency_tree(codes).keys == keys
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from shoal.arrays import Float64Matrix, Float64Vector
-from shoal.clustering.static import ClusterConstraints, Confidential, distances_of, microaggregate, refined
+from shoal.clustering.static import ClusterConstraints, ConfidentialAttribute, emd_of_clusters, microaggregate, refined
 from shoal.clustering.static.t_closeness import TClosePartition, fewest_buckets, steered, strict
 
 pytestmark = pytest.mark.golden
@@ -31,11 +31,11 @@ def scaled(columns: list[Float64Vector]) -> Float64Matrix:
     return np.ascontiguousarray((values - values.min(axis=0)) / np.ptp(values, axis=0))
 
 
-def binned(column: Float64Vector) -> Confidential:
-    return Confidential(np.unique(column, return_inverse=True)[1], ordered=True)
+def binned(column: Float64Vector) -> ConfidentialAttribute:
+    return ConfidentialAttribute(np.unique(column, return_inverse=True)[1], ordered=True)
 
 
-def table(name: str, data_dir: Path) -> tuple[Float64Matrix, Confidential]:
+def table(name: str, data_dir: Path) -> tuple[Float64Matrix, ConfidentialAttribute]:
     if name != "MCD":
         line = np.arange(float(name.removeprefix("PCD")))
         return scaled([line]), binned(line)
@@ -45,12 +45,12 @@ def table(name: str, data_dir: Path) -> tuple[Float64Matrix, Confidential]:
     return scaled([taxinc, pothval]), binned(fedtax)
 
 
-def figures(values: Float64Matrix, confidential: Confidential, close: TClosePartition) -> list[float]:
+def figures(values: Float64Matrix, confidential: ConfidentialAttribute, close: TClosePartition) -> list[float]:
     """Max_EMD, Avg_EMD, MSE, MAE."""
     counts = np.bincount(close.labels)
     centres = np.column_stack([np.bincount(close.labels, column) / counts for column in values.T])
     squares = ((values - centres[close.labels]) ** 2).sum(axis=1)
-    distances = distances_of((confidential,), 0, close.labels)
+    distances = emd_of_clusters(confidential, close.labels)
     return [float(x) for x in (distances.max(), distances.mean(), squares.mean(), np.sqrt(squares).mean())]
 
 
@@ -105,7 +105,7 @@ def test_the_least_weight_that_reaches_t(name: str, t: float, least: int, data_d
     values, confidential = table(name, data_dir)
     for weight in (least - 1, least, least + 1):
         close = steered(values, 3, confidential, t, weight=weight)
-        assert (distances_of((confidential,), 0, close.labels).max() <= t) == (weight >= least)
+        assert (emd_of_clusters(confidential, close.labels).max() <= t) == (weight >= least)
 
 
 @pytest.mark.parametrize("k", [2, 3, 5])
@@ -130,7 +130,7 @@ def test_beyond_the_bound_of_proposition_1_each_cluster_has_one_record_of_each_b
     n, b = len(values), fewest_buckets(len(values), 2, t)
     close = steered(values, 2, confidential, t)
     assert repeated(close) == 0
-    distances = distances_of((confidential,), 0, close.labels)
+    distances = emd_of_clusters(confidential, close.labels)
     assert distances.max() <= (n - b) / (2 * (n - 1) * b) + 1e-12
     if name != "MCD":  # whose values are not all distinct
         size = n // b
@@ -140,8 +140,8 @@ def test_beyond_the_bound_of_proposition_1_each_cluster_has_one_record_of_each_b
 def test_the_proposition_is_false_where_buckets_do_not_divide_the_table(data_dir: Path) -> None:
     values, confidential = table("PCD1001", data_dir)
     close = steered(values, 2, confidential, 0.1, weight=1e4)
-    assert distances_of((confidential,), 0, close.labels).max() > 0.17
-    assert distances_of((confidential,), 0, strict(values, 2, confidential, 0.1).labels).max() <= 0.1
+    assert emd_of_clusters(confidential, close.labels).max() > 0.17
+    assert emd_of_clusters(confidential, strict(values, 2, confidential, 0.1).labels).max() <= 0.1
 
 
 STRICT = [
@@ -184,7 +184,7 @@ def test_ties_that_break_the_theorem_are_seen_and_more_buckets_taken(data_dir: P
     assert fewest_buckets(1000, 2, 0.1) == 5
     close = strict(values, 2, confidential, 0.1)
     assert np.bincount(close.labels).min() > 5
-    assert distances_of((confidential,), 0, close.labels).max() <= 0.1
+    assert emd_of_clusters(confidential, close.labels).max() <= 0.1
 
 
 def columns_of(path: Path, *names: str) -> list[list[str]]:
@@ -198,10 +198,10 @@ def standardised(columns: list[list[str]]) -> Float64Matrix:
     return np.ascontiguousarray((values - values.mean(axis=0)) / values.std(axis=0))
 
 
-def loss_percent(values: Float64Matrix, algorithm: str, demands: ClusterConstraints) -> float:
-    found = refined(values, 4, algorithm, "descent", demands=demands)
-    for attribute in range(len(demands.confidential)):
-        assert distances_of(demands.confidential, attribute, found.labels).max() <= (demands.t or 0.0) + 1e-12
+def loss_percent(values: Float64Matrix, algorithm: str, constraints: ClusterConstraints) -> float:
+    found = refined(values, 4, algorithm, "descent", constraints=constraints)
+    for attribute in constraints.confidential:
+        assert emd_of_clusters(attribute, found.labels).max() <= (constraints.t or 0.0) + 1e-12
     return 100 * found.loss / float(np.square(values).sum())
 
 
@@ -216,10 +216,12 @@ def test_the_default_loses_least_at_every_t_and_less_the_larger_t_is(
     values, confidential = standardised(given), binned(np.array(own, np.float64))
     last = 100.0
     for t, limit in zip((0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4), losses, strict=True):
-        demands = ClusterConstraints(confidential=(confidential,), t=t)
-        loss = loss_percent(values, "auto", demands)
+        constraints = ClusterConstraints(confidential=(confidential,), t=t)
+        loss = loss_percent(values, "auto", constraints)
         assert loss <= min(limit, last)
-        assert loss <= min(loss_percent(values, name, demands) for name in ("mdav", "vmdav", "strict")) * (1 + 1e-12)
+        assert loss <= min(loss_percent(values, name, constraints) for name in ("mdav", "vmdav", "strict")) * (
+            1 + 1e-12
+        )
         last = loss
 
 
@@ -229,16 +231,16 @@ def test_of_several_confidential_attributes_the_one_steers_that_loses_least(data
     states, revenues, sales, firms = columns_of(path, "STATE", "TOTREVENUE", "TOTSALES", "UTILITYID")
     people = np.unique(firms, return_inverse=True)[1]
     confidential = (
-        Confidential(np.unique(states, return_inverse=True)[1], ordered=False),
+        ConfidentialAttribute(np.unique(states, return_inverse=True)[1], ordered=False),
         binned(np.array(revenues, np.float64)),
         binned(np.array(sales, np.float64)),
     )
-    demands = ClusterConstraints(people, 0.5, confidential, 0.3)
+    constraints = ClusterConstraints(people, 0.5, confidential, 0.3)
     # Steered by a number the states are kept by joining, and more than 70 % is lost.
-    assert loss_percent(values, "auto", demands) < 55.0
+    assert loss_percent(values, "auto", constraints) < 55.0
     # The order in which they are declared makes no difference.
     named = [
-        microaggregate(values, 4, "strict", demands=ClusterConstraints(people, 0.5, own, 0.3)).tolist()
+        microaggregate(values, 4, "strict", constraints=ClusterConstraints(people, 0.5, own, 0.3)).tolist()
         for own in (confidential, confidential[::-1])
     ]
     assert named[0] == named[1]
@@ -250,10 +252,10 @@ def test_refinement_keeps_t_and_loses_less(column: str, data_dir: Path) -> None:
         rows = list(csv.DictReader(file))
     values = scaled([np.array([float(row[n]) for row in rows]) for n in ("AFNLWGT", "AGI")])
     confidential = binned(np.array([float(row[column]) for row in rows]))
-    demands = ClusterConstraints(confidential=(confidential,), t=0.1)
+    constraints = ClusterConstraints(confidential=(confidential,), t=0.1)
     losses = []
     for how in ("none", "descent"):
-        labels = microaggregate(values, 2, "auto", how, demands=demands)
-        assert distances_of((confidential,), 0, labels).max() <= 0.1 + 1e-12
+        labels = microaggregate(values, 2, "auto", how, constraints=constraints)
+        assert emd_of_clusters(confidential, labels).max() <= 0.1 + 1e-12
         losses.append(figures(values, confidential, TClosePartition(labels, labels.astype(np.int64)))[2])
     assert losses[1] < losses[0]

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from golden_tables import standardised
 from shoal.clustering.static import refined
-from shoal.clustering.static.solver import Covering
+from shoal.clustering.static.solver import SetPartitioning
 
 pytestmark = pytest.mark.golden
 
@@ -28,8 +28,10 @@ PARTS = 1e-5
 
 @pytest.mark.parametrize("table", ["census", "eia"])
 def test_the_bound_is_proven_in_seconds(data_dir: Path, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Covering, "choose", lambda _, start, __: start)  # the choice takes longer, and is for the night
-    found = refined(standardised(data_dir, table), 3, "mdav", "exact", pace=lambda _: 0.5)
+    monkeypatch.setattr(
+        SetPartitioning, "choose", lambda _, start, __: start
+    )  # the choice takes longer, and is for the night
+    found = refined(standardised(data_dir, table), 3, "mdav", "exact", budget_used=lambda _: 0.5)
     assert found.bound == pytest.approx(BOUNDS[table], rel=PARTS, abs=0.01)
 
 

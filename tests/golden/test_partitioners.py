@@ -23,7 +23,7 @@ import pytest
 from golden_tables import standardised
 from shoal import microaggregate
 from shoal.clustering.static import refined
-from shoal.clustering.static.refinement import loss_of
+from shoal.clustering.static.centroids import loss_of
 
 pytestmark = pytest.mark.golden
 
@@ -139,12 +139,12 @@ def test_two_million_changes_of_annealing_are_below_every_published_figure_we_co
 ) -> None:
     """Bounds, not values: which partition is found depends on the seed. For Census, k = 3, that is 767 [2]."""
     values = standardised(data_dir, table)
-    labels = microaggregate(values, k, "auto", "anneal", pace=lambda tried: tried / 2e6)
+    labels = microaggregate(values, k, "auto", "anneal", budget_used=lambda tried: tried / 2e6)
     assert loss_of(values, labels) <= sse
 
 
 def seconds_of_processor(limit: float) -> Callable[[int], float]:
-    """Pace by the time of this process alone: what else runs on the machine takes nothing away."""
+    """BudgetUsed by the time of this process alone: what else runs on the machine takes nothing away."""
     began = time.process_time()
     return lambda _: (time.process_time() - began) / limit
 
@@ -167,6 +167,8 @@ def seconds_of_processor(limit: float) -> Callable[[int], float]:
 )
 def test_half_a_minute_of_annealing_comes_to_this_in_the_median(data_dir: Path, table: str, k: int, sse: float) -> None:
     values = standardised(data_dir, table)
-    losses = [refined(values, k, "auto", "anneal", seed, pace=seconds_of_processor(30.0)).loss for seed in range(5)]
+    losses = [
+        refined(values, k, "auto", "anneal", seed, budget_used=seconds_of_processor(30.0)).loss for seed in range(5)
+    ]
     print(f"{table}, k = {k}: {median(losses):.2f} of {', '.join(f'{loss:.2f}' for loss in losses)}")
     assert median(losses) <= sse

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from shoal.arrays import Float64Matrix
-from shoal.clustering.static import hansen_mukherjee as path
-from shoal.clustering.static import mdav_kernel as mdav
 from shoal.clustering.static import microaggregate
-from shoal.clustering.static.refinement import loss_of
+from shoal.clustering.static.centroids import loss_of
+from shoal.clustering.static.hansen_mukherjee import best_runs, best_runs_of_line, label_runs
+from shoal.clustering.static.mdav import mdav_by_scan, mdav_by_tree
 
 LATTICE = st.integers(-3, 3).map(float)
 """Few values: ties everywhere."""
@@ -37,7 +37,7 @@ def test_every_cluster_has_k_records_and_labels_have_no_gaps(
 @given(tables(), st.integers(1, 8))
 def test_the_tree_decides_as_the_scan_does(case: tuple[Float64Matrix, int], width: int) -> None:
     table, k = case
-    assert mdav.by_tree(table, k, width).tolist() == mdav.by_scan(table, k).tolist()
+    assert mdav_by_tree(table, k, width).tolist() == mdav_by_scan(table, k).tolist()
 
 
 @given(tables())
@@ -62,8 +62,8 @@ def test_the_quick_way_along_a_line_is_the_plain_one(case: tuple[Float64Matrix, 
     table, k = case
     line = np.sort(table[:, 0])
     order = np.arange(len(line))
-    quick = path.label_runs(path.along_line(line, k), order)
-    plain = path.label_runs(path.along(line[:, None].copy(), k), order)
+    quick = label_runs(best_runs_of_line(line, k), order)
+    plain = label_runs(best_runs(line[:, None].copy(), k), order)
     losses = loss_of(line[:, None], quick), loss_of(line[:, None], plain)
     assert abs(losses[0] - losses[1]) <= 1e-9 * max(losses) + 1e-6
 

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from shoal.audit import Verdict, verify
 from shoal.cli import main
-from shoal.clustering.static import Refined
+from shoal.clustering.static import RefinedPartition
 from shoal.files.algorithm_options import choice_of
 from shoal.files.progress_bar import ticking
 from shoal.policy import Policy
@@ -176,8 +176,8 @@ def test_each_block_is_annealed_for_its_part_of_the_time(monkeypatch: pytest.Mon
 def test_a_table_that_is_not_close_is_stopped_by_the_last_gate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def careless(values: Any, k: int, *_: Any, **__: Any) -> Refined:
-        return Refined(np.maximum(np.argsort(np.argsort(values[:, 0])) // k - 1, 0).astype(np.int32), 1.0)
+    def careless(values: Any, k: int, *_: Any, **__: Any) -> RefinedPartition:
+        return RefinedPartition(np.maximum(np.argsort(np.argsort(values[:, 0])) // k - 1, 0).astype(np.int32), 1.0)
 
     monkeypatch.setattr("shoal.pipeline.table_partition.refined", careless)
     source, out = write(tmp_path / "in.csv", records(60)), tmp_path / "out.csv"
@@ -409,24 +409,24 @@ def test_values_outside_their_bounds_are_clipped_or_refused_as_the_policy_says(
     ("words", "told"),
     [
         (["--algorithm", "best"], "use one of auto, md, mdav"),
-        (["--param", "gamma=1"], "--param: needs NAME=VALUE; auto has blocks"),
-        (["--algorithm", "vmdav", "--param", "gamma"], "vmdav has gamma, blocks"),
+        (["--param", "gamma=1"], "--param: needs NAME=VALUE; auto has no parameter"),
+        (["--algorithm", "vmdav", "--param", "gamma"], "vmdav has gamma"),
         (["--algorithm", "vmdav", "--param", "gamma=x"], "--param gamma: needs a value of type float"),
         (
             ["--algorithm", "vmdav", "--param", "gamma=nan"],
-            "gamma: must be from 0 to 1000000000; without it, it is 0.2",
+            "gamma: must be from 0 to 1000000000; the default is 0.2",
         ),
         (["--algorithm", "vmdav", "--param", "gamma=-1"], "gamma: must be from 0"),
         (["--algorithm", "vmdav", "--param", "gamma=inf"], "gamma: must be from 0"),
-        (["--algorithm", "genetic", "--param", "macro=1000000000000"], "macro: must be from 2 to 1000000; without"),
+        (["--algorithm", "genetic", "--param", "macro=1000000000000"], "macro: must be from 2 to 1000000; the"),
         (["--algorithm", "genetic", "--param", "macro=99999999999999999999"], "macro: must be from 2 to 1000000;"),
         (["--algorithm", "genetic", "--param", "generations=100000000000000000000"], "generations: must be from 0 to"),
-        (["--algorithm", "genetic", "--param", "steps=3"], "steps: must be from 1 to 2; without it, it is 2"),
+        (["--algorithm", "genetic", "--param", "steps=3"], "steps: must be from 1 to 2; the default is 2"),
         (["--algorithm", "approximate", "--param", "bins=1"], "bins: must be from 2"),
         (["--algorithm", "approximate", "--param", "measure=x"], "measure: needs one of variation"),
         (
             ["--algorithm", "steered", "--param", "weight=1e308"],
-            "weight: must be from 0 to 1000000000; without it, it is as",
+            "weight: must be from 0 to 1000000000; the default is as",
         ),
         (["--algorithm", "vmdav", "--param", "gamma=1", "--param", "gamma=2"], "given twice"),
         (["--algorithm", "optimal"], "takes one attribute"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from shoal.clustering.static import Pace, Parameter, check_parameters, parameters_of, steady_pace
+from shoal.clustering.static import BudgetUsed, Parameter, check_parameters, default_budget, parameters_of
 from shoal.errors import ConfigError
 from shoal.files.progress_bar import bar
 from shoal.pipeline import AlgorithmSpec
@@ -13,6 +13,8 @@ from shoal.pipeline import AlgorithmSpec
 __all__ = ["choice_of"]
 
 AUTO = "auto"
+BLOCKS = "blocks"
+"""Quasi-identifiers per block. No message lists it: with several blocks the joint record is not k-anonymous."""
 LONGEST_S = 1e6
 PACED = {"anneal": "annealing", "exact": "choosing"}
 """Refinements that go on until their pace says that they are over, and what their bar is called."""
@@ -36,12 +38,12 @@ def choice_of(algorithm: str, refine: str | None, given: Sequence[str], seed: in
         raise ConfigError("--seed: must be 0 or more")
     refine = refine or ("descent" if algorithm == AUTO else "none")
     own = {} if algorithm == AUTO else parameters_of(algorithm)
-    known = own | {"blocks": 1} | ({"time_s": 30.0} if refine in PACED else {})
+    known = own | {BLOCKS: 1} | ({"time_s": 30.0} if refine in PACED else {})
     read = _read(algorithm, given, known)
     if own:
         check_parameters(algorithm, {name: value for name, value in read.items() if name in own})
     time_s = float(read.pop("time_s")) if "time_s" in read else None
-    blocks = int(read.pop("blocks")) if "blocks" in read else None
+    blocks = int(read.pop(BLOCKS)) if BLOCKS in read else None
     if (blocks is not None and blocks < 1) or (time_s is not None and not 0 < time_s < LONGEST_S):
         raise ConfigError(f"--param: blocks must be 1 or more, time_s above 0 and below {LONGEST_S:g}")
     return AlgorithmSpec(
@@ -55,7 +57,8 @@ def _read(algorithm: str, given: Sequence[str], known: Mapping[str, Parameter]) 
     for word in given:
         name, is_pair, text = word.partition("=")
         if not is_pair or name not in known:
-            raise ConfigError(f"--param: needs NAME=VALUE; {algorithm} has {', '.join(known)}")
+            listed = ", ".join(each for each in known if each != BLOCKS) or "no parameter"
+            raise ConfigError(f"--param: needs NAME=VALUE; {algorithm} has {listed}")
         if name in read:
             raise ConfigError(f"--param {name}: given twice")
         try:
@@ -65,11 +68,11 @@ def _read(algorithm: str, given: Sequence[str], known: Mapping[str, Parameter]) 
     return read
 
 
-def _pacing(refine: str, time_s: float | None) -> Callable[[int, int], Pace]:
+def _pacing(refine: str, time_s: float | None) -> Callable[[int, int], BudgetUsed]:
     """Return what makes the pace of each block, shown by a bar: by the clock, or by changes."""
 
-    def pacing(n: int, blocks: int) -> Pace:
-        share_of = steady_pace(n) if time_s is None else _by_clock(time_s / blocks)
+    def pacing(n: int, blocks: int) -> BudgetUsed:
+        share_of = default_budget(n) if time_s is None else _by_clock(time_s / blocks)
         shown = bar(desc=PACED[refine], total=100, bar_format="{desc}: {bar} {elapsed}")
 
         def pace(tried: int) -> float:
@@ -84,7 +87,7 @@ def _pacing(refine: str, time_s: float | None) -> Callable[[int, int], Pace]:
     return pacing
 
 
-def _by_clock(time_s: float) -> Pace:
+def _by_clock(time_s: float) -> BudgetUsed:
     """Return the pace of what may take so long from its first change on."""
     began: list[float] = []
 

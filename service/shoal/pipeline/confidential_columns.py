@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal.arrays import LARGEST, BoolVector, Float64Matrix, Float64Vector
-from shoal.clustering.static import Confidential
+from shoal.clustering.static import ConfidentialAttribute
 from shoal.policy import Attribute
 from shoal.records import FIRST_INEXACT, exact_of, number_of
 
@@ -62,7 +62,7 @@ class ConfidentialColumn:
         numbers: Float64Vector = np.array(known, np.float64)
         return np.asarray(numbers[column], np.float64)
 
-    def bins(self, chosen: BoolVector) -> Confidential:
+    def bins(self, chosen: BoolVector) -> ConfidentialAttribute:
         """Return the attribute of the chosen records as bins: by value where there are numbers."""
         values = self.values()
         column = np.concatenate(self._parts) if values is None else np.where(np.isnan(values), -np.inf, values)
@@ -70,8 +70,8 @@ class ConfidentialColumn:
         if large:
             exact = [large.get(place, column[place].item()) for place in np.flatnonzero(chosen).tolist()]
             ranks = {number: rank for rank, number in enumerate(sorted(set(exact)))}
-            return Confidential(np.array([ranks[number] for number in exact]), ordered=True)
-        return Confidential(np.unique(column[chosen], return_inverse=True)[1], values is not None)
+            return ConfidentialAttribute(np.array([ranks[number] for number in exact]), ordered=True)
+        return ConfidentialAttribute(np.unique(column[chosen], return_inverse=True)[1], values is not None)
 
     def _large_numbers(self, values: Float64Vector) -> dict[int, float]:
         """Return the exact numbers of records that a float64 may not tell from others."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from shoal.arrays import LARGEST, BoolVector, Float64Matrix, Int64Vector
 from shoal.clustering.embedding import Embedding
-from shoal.clustering.static import surplus
+from shoal.clustering.static import records_above_share
 from shoal.errors import ConfigError, InputError
 from shoal.pipeline.confidential_columns import ConfidentialColumn, standardised
 from shoal.pipeline.subject_quota import SubjectQuota
@@ -161,7 +161,8 @@ class TablePipeline:
             raise InputError(f"fewer than {least} different people: nobody would be hidden, and nothing is released")
         if self._policy.subject is not None:
             coordinates = Embedding.of_table(self._policy, values[stays]).coordinates(values[stays])
-            stays[np.flatnonzero(stays)[surplus(people[stays], self._policy.max_share, coordinates)]] = False
+            above = records_above_share(people[stays], self._policy.max_share, coordinates)
+            stays[np.flatnonzero(stays)[above]] = False
         return stays
 
     def _rows(self, parts: list[TablePartition], chosen: Int64Vector, *, keep_order: bool) -> list[bytes]:

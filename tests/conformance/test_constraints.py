@@ -7,10 +7,18 @@ from collections import Counter
 import numpy as np
 import pytest
 from shoal.arrays import Float64Matrix, Int32Vector, Int64Vector
-from shoal.clustering.static import ALGORITHMS, ClusterConstraints, Confidential, distances_of, microaggregate, surplus
-from shoal.clustering.static.constraint_arrays import no_constraints
-from shoal.clustering.static.partition_state import gather
-from shoal.clustering.static.refinement import loss_of, refine
+from shoal.clustering.static import (
+    ALGORITHMS,
+    ClusterConstraints,
+    ConfidentialAttribute,
+    emd_of_clusters,
+    microaggregate,
+    records_above_share,
+)
+from shoal.clustering.static.centroids import loss_of
+from shoal.clustering.static.constraints import no_constraints
+from shoal.clustering.static.partition_state import build_partition_state
+from shoal.clustering.static.refinement import refine
 from shoal.errors import AnonymityViolation, ParameterError
 from shoal.pipeline import table_measures as measures
 
@@ -21,7 +29,7 @@ QUICK = {"genetic": {"generations": 20}}
 
 @pytest.fixture(autouse=True)
 def _short_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.clustering.static.refinement.SLICE", 1_000)
+    monkeypatch.setattr("shoal.clustering.static.refinement.BATCH", 1_000)
 
 
 def briefly(tried: int) -> float:
@@ -42,7 +50,7 @@ def plain_distance(bins: Int64Vector, members: list[int], *, ordered: bool) -> f
     return sum(abs(sum(gaps[: i + 1])) for i in range(len(gaps))) / max(len(values) - 1, 1)
 
 
-def world(seed: int, n: int = 90) -> tuple[Float64Matrix, Int64Vector, tuple[Confidential, ...]]:
+def world(seed: int, n: int = 90) -> tuple[Float64Matrix, Int64Vector, tuple[ConfidentialAttribute, ...]]:
     """Records of people who stay where they are, and confidential values with ties."""
     draw = np.random.default_rng(seed)
     people = draw.integers(0, 18, n)
@@ -50,7 +58,7 @@ def world(seed: int, n: int = 90) -> tuple[Float64Matrix, Int64Vector, tuple[Con
     values = draw.random((18, 2))[people] + 0.1 * draw.random((n, 2))
     line = np.unique(draw.integers(0, 12, n) ** 2, return_inverse=True)[1]
     words = np.unique(draw.integers(0, 3, n), return_inverse=True)[1]
-    return values, people, (Confidential(line, ordered=True), Confidential(words, ordered=False))
+    return values, people, (ConfidentialAttribute(line, ordered=True), ConfidentialAttribute(words, ordered=False))
 
 
 @pytest.mark.parametrize("how", ["none", "descent", "anneal"])
@@ -58,7 +66,7 @@ def world(seed: int, n: int = 90) -> tuple[Float64Matrix, Int64Vector, tuple[Con
 def test_people_and_shares_are_kept_whatever_is_done(name: str, how: str) -> None:
     for seed, k, share in ((1, 2, 0.5), (2, 3, 0.5), (3, 4, 0.25), (4, 3, 1.0)):
         values, people, _ = world(seed)
-        stays = ~surplus(people, share, values)
+        stays = ~records_above_share(people, share, values)
         values, people = np.ascontiguousarray(values[stays]), np.unique(people[stays], return_inverse=True)[1]
         labels = microaggregate(
             values,
@@ -67,8 +75,8 @@ def test_people_and_shares_are_kept_whatever_is_done(name: str, how: str) -> Non
             how,
             seed,
             parameters=QUICK.get(name),
-            pace=briefly,
-            demands=ClusterConstraints(people, share),
+            budget_used=briefly,
+            constraints=ClusterConstraints(people, share),
         )
         for members in clusters_of(labels):
             counts = Counter(people[members].tolist())
@@ -81,8 +89,8 @@ def test_people_and_shares_are_kept_whatever_is_done(name: str, how: str) -> Non
 def test_closeness_is_kept_whatever_is_done(name: str, how: str) -> None:
     for seed, t in ((1, 0.3), (2, 0.15), (3, 0.05)):
         values, people, confidential = world(seed)
-        demands = ClusterConstraints(people, 0.5, confidential, t)
-        labels = microaggregate(values, 3, name, how, seed, pace=briefly, demands=demands)
+        constraints = ClusterConstraints(people, 0.5, confidential, t)
+        labels = microaggregate(values, 3, name, how, seed, budget_used=briefly, constraints=constraints)
         for members in clusters_of(labels):
             assert len(set(people[members].tolist())) >= 3
             for attribute in confidential:
@@ -95,7 +103,7 @@ def test_who_owns_much_of_a_table_from_one_place_is_joined_by_as_many_as_he_need
     values = draw.random((3200, 2))
     values[:1200] = 0.5
     for how in ("none", "descent"):
-        labels = microaggregate(values, 3, "hilbert", how, demands=ClusterConstraints(people, 0.5))
+        labels = microaggregate(values, 3, "hilbert", how, constraints=ClusterConstraints(people, 0.5))
         own = np.bincount(labels, people == 0)
         sizes = np.bincount(labels)
         assert (own <= 0.5 * sizes).all()
@@ -106,18 +114,20 @@ def test_who_owns_much_of_a_table_from_one_place_is_joined_by_as_many_as_he_need
 
 def test_memory_of_a_partition_is_that_of_its_records_however_wide_a_cluster() -> None:
     labels = np.concatenate([np.zeros(5000, np.int64), 1 + np.arange(15000) // 3]).astype(np.int32)
-    grouping = gather(np.random.default_rng(1).random((20000, 2)), labels, 3, no_constraints())
-    assert sum(array.size for array in (grouping.members, grouping.firsts, grouping.terms.scratch)) < 4 * 20000
+    partition = build_partition_state(np.random.default_rng(1).random((20000, 2)), labels, 3, no_constraints())
+    assert (
+        sum(array.size for array in (partition.members, partition.offsets, partition.constraints.scratch)) < 4 * 20000
+    )
 
 
 def test_refinement_leaves_clusters_alone_that_are_too_wide_to_look_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    for limit in ("WIDE", "CLOSE_WIDE"):
+    for limit in ("MAX_CLUSTER", "MAX_T_CLOSE_CLUSTER"):
         monkeypatch.setattr(f"shoal.clustering.static.refinement.{limit}", 30)
     values, _, confidential = world(3, 300)
     start = np.maximum(np.arange(300) // 3 - 30, 0).astype(np.int32)
-    for demands in (ClusterConstraints(), ClusterConstraints(confidential=confidential, t=0.9)):
+    for constraints in (ClusterConstraints(), ClusterConstraints(confidential=confidential, t=0.9)):
         for how in ("descent", "anneal"):
-            found = refine(values, [start, start], 3, how, pace=briefly, demands=demands)
+            found = refine(values, [start, start], 3, how, budget_used=briefly, constraints=constraints)
             assert sorted(np.flatnonzero(found.labels == found.labels[0]).tolist()) == list(range(93))
             assert found.loss < loss_of(values, start)
             assert np.bincount(found.labels).min() >= 3
@@ -132,16 +142,18 @@ def test_the_pace_is_asked_more_often_where_a_change_is_dear(monkeypatch: pytest
         asked.append(tried)
         return tried / 12_000
 
-    microaggregate(values, 3, "auto", "anneal", pace=pace, demands=ClusterConstraints(confidential=confidential, t=0.3))
+    microaggregate(
+        values, 3, "auto", "anneal", budget_used=pace, constraints=ClusterConstraints(confidential=confidential, t=0.3)
+    )
     assert asked == [0, 5_000, 10_000, 15_000]
 
 
 def test_refinement_under_demands_never_loses_more() -> None:
     for seed in range(5):
         values, people, confidential = world(seed)
-        for demands in (ClusterConstraints(people, 0.5), ClusterConstraints(confidential=confidential, t=0.2)):
+        for constraints in (ClusterConstraints(people, 0.5), ClusterConstraints(confidential=confidential, t=0.2)):
             losses = [
-                loss_of(values, microaggregate(values, 3, "auto", how, pace=briefly, demands=demands))
+                loss_of(values, microaggregate(values, 3, "auto", how, budget_used=briefly, constraints=constraints))
                 for how in ("none", "descent", "anneal")
             ]
             assert losses[0] > losses[1] >= losses[2]
@@ -150,9 +162,9 @@ def test_refinement_under_demands_never_loses_more() -> None:
 def test_what_the_whole_table_does_not_keep_is_never_returned() -> None:
     values, people = np.random.default_rng(1).random((20, 2)), np.repeat([0, 1], 10)
     with pytest.raises(AnonymityViolation):
-        microaggregate(values, 3, demands=ClusterConstraints(people, 0.5))
+        microaggregate(values, 3, constraints=ClusterConstraints(people, 0.5))
     with pytest.raises(AnonymityViolation):
-        microaggregate(values, 2, demands=ClusterConstraints(np.arange(20) // 12, 0.5))
+        microaggregate(values, 2, constraints=ClusterConstraints(np.arange(20) // 12, 0.5))
     with pytest.raises(ParameterError, match=r"needs privacy\.t"):
         microaggregate(values, 3, "strict")
 
@@ -162,7 +174,7 @@ def test_the_fewest_records_are_given_up_for_a_share() -> None:
     for share in (0.2, 0.3, 0.5, 0.9, 1.0):
         people = draw.integers(0, 9, 60) ** 2 // 7
         counts = Counter(people.tolist())
-        stays = ~surplus(people, share, draw.random((60, 2)))
+        stays = ~records_above_share(people, share, draw.random((60, 2)))
         kept = Counter(people[stays].tolist())
         best = max(
             total
@@ -181,7 +193,7 @@ def test_distances_are_those_of_the_formula(ordered: bool) -> None:  # noqa: FBT
     for values in (1, 2, 5, 40, 1000):
         bins = np.unique(draw.integers(0, values, 80), return_inverse=True)[1]
         labels = np.unique(draw.integers(0, 9, 80), return_inverse=True)[1].astype(np.int32)
-        found = distances_of((Confidential(bins, ordered),), 0, labels)
+        found = emd_of_clusters(ConfidentialAttribute(bins, ordered), labels)
         plain = [plain_distance(bins, members, ordered=ordered) for members in clusters_of(labels)]
         assert found.tolist() == pytest.approx(plain, abs=1e-12)
 
