@@ -160,7 +160,7 @@ def tables_part() -> Part:
         [
             Promise("MDAV by tree, x scan", found.faster, FASTER, at_most=False),
             Promise("loss of tables, of MDAV's", found.less, LESS, at_most=True),
-            *(Promise(name, value, limit, at_most=True) for name, value, limit in found.promises),
+            *(Promise(name, value, limit, at_most=True) for name, value, limit in found.limited),
         ],
     )
 

@@ -90,7 +90,7 @@ def section(folder: Path) -> Section:
 
 
 def example_lines() -> list[str]:
-    """Return what becomes of the running example of twelve records."""
+    """Return the lines about the running example of twelve records."""
     found = dependency_tree(EXAMPLE)
     cells = [
         f"{printed:.4f} ="
@@ -152,7 +152,7 @@ def _entropy(codes: NDArray[np.int64]) -> float:
 
 
 def run(values: Table, k: int, what: str) -> Run:
-    """Return loss in % and processor seconds of MDAV and of its approximation, compiled before."""
+    """Return loss in % and processor seconds of MDAV and of its approximation, without compilation."""
     progress(f"approximate, {what}")
     losses, seconds = [], []
     for algorithm in ("mdav", "approximate"):
@@ -216,7 +216,7 @@ def _figure_lines(by_share: Runs, by_k: Runs, by_attributes: Runs) -> list[str]:
 
 
 def real_lines(folder: Path) -> list[str]:
-    """Return what becomes of the reference tables, beside as many attributes drawn at random."""
+    """Return the lines about the reference tables, compared with equally many attributes drawn at random."""
     rows = []
     for name in ("census", "eia", "tarragona"):
         values = standardised(folder, name)

@@ -1,10 +1,10 @@
-"""Every partitioner × every refinement × every check; and every change against the plain sum of squares."""
+"""Every algorithm with every refinement and every check; and the cost of every change against the plain loss."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from oracle import partitions as naive
+from oracle import partitions as plain
 from shoal.arrays import Float64Matrix, Int32Vector
 from shoal.clustering.numba.neighbours import neighbours_of
 from shoal.clustering.static import ALGORITHMS, annealing, descent, microaggregate
@@ -20,13 +20,13 @@ pytestmark = pytest.mark.conformance
 QUICK = {"genetic": {"generations": 20}}
 
 
-def briefly(tried: int) -> float:
-    """A pace of two slices."""
+def small_budget(tried: int) -> float:
+    """A budget of two batches."""
     return tried / 2_000
 
 
 @pytest.fixture(autouse=True)
-def _short_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shoal.clustering.static.refinement.BATCH", 1_000)
 
 
@@ -40,7 +40,7 @@ def tables() -> dict[str, Float64Matrix]:
         "all the same": np.ones((60, 2)),
         "heavy tails": np.exp(3.0 * random.standard_normal((60, 3))),
         "far from the origin": 1e9 + random.random((60, 2)),
-        "clumps": np.concatenate([random.random((5, 2)) + 100.0 * i for i in range(12)]),
+        "groups": np.concatenate([random.random((5, 2)) + 100.0 * i for i in range(12)]),
     }
 
 
@@ -59,7 +59,7 @@ def test_refinement_never_loses_more_and_keeps_sizes(name: str, how: str, table:
     values = table[:, :1] if name == "optimal" else table
     for k in (2, 5, 20, 31):
         start = microaggregate(values, k, name, parameters=QUICK.get(name))
-        labels = microaggregate(values, k, name, how, seed=3, parameters=QUICK.get(name), budget_used=briefly)
+        labels = microaggregate(values, k, name, how, seed=3, parameters=QUICK.get(name), budget_used=small_budget)
         sizes = np.bincount(labels)
         assert sizes.min() >= k
         assert sizes.max() <= max(2 * k - 1, np.bincount(start).max())
@@ -67,23 +67,23 @@ def test_refinement_never_loses_more_and_keeps_sizes(name: str, how: str, table:
 
 
 def test_the_same_seed_gives_the_same_labels(table: Float64Matrix) -> None:
-    one, other = (microaggregate(table, 3, "mdav", "anneal", seed=5, budget_used=briefly) for _ in range(2))
+    one, other = (microaggregate(table, 3, "mdav", "anneal", seed=5, budget_used=small_budget) for _ in range(2))
     assert one.tolist() == other.tolist()
 
 
-def test_clumps_are_found_from_any_start() -> None:
-    clumps = tables()["clumps"]
+def test_separate_groups_are_found_from_an_arbitrary_start() -> None:
+    groups = tables()["groups"]
     start = (np.arange(60) % 12).astype(np.int32)
-    found = refine(clumps, [start], 5, "descent")
+    found = refine(groups, [start], 5, "descent")
     assert clusters_of(found.labels) == [list(range(first, first + 5)) for first in range(0, 60, 5)] or found.loss < 15
-    assert found.loss == pytest.approx(naive.loss(clumps.tolist(), clusters_of(found.labels)))
+    assert found.loss == pytest.approx(plain.loss(groups.tolist(), clusters_of(found.labels)))
 
 
-def test_after_descent_no_relocation_and_no_swap_among_neighbours_gains_anything() -> None:
+def test_after_descent_no_relocation_or_swap_lowers_the_loss() -> None:
     values = np.random.default_rng(2).random((40, 2))
     for k in (2, 4):
         partition = clusters_of(microaggregate(values, k, "mdav", "descent"))
-        lowest = naive.loss(values.tolist(), partition)
+        lowest = plain.loss(values.tolist(), partition)
         for a, own in enumerate(partition):
             for b, other in enumerate(partition):
                 for i in own if a != b else []:
@@ -96,7 +96,7 @@ def test_after_descent_no_relocation_and_no_swap_among_neighbours_gains_anything
                         changed.append([*partition, [m for m in own if m != i], [*other, i]])
                     for partitioned in changed:
                         kept = [c for x, c in enumerate(partitioned) if x not in {a, b}]
-                        assert naive.loss(values.tolist(), kept) >= lowest * (1 - 1e-9)
+                        assert plain.loss(values.tolist(), kept) >= lowest * (1 - 1e-9)
 
 
 def partition_of(seed: int) -> tuple[states.PartitionState, Float64Matrix]:
@@ -108,13 +108,13 @@ def partition_of(seed: int) -> tuple[states.PartitionState, Float64Matrix]:
     ), rows
 
 
-def real_loss(partition: states.PartitionState) -> float:
+def plain_loss(partition: states.PartitionState) -> float:
     kept = [cluster for cluster in clusters_of(partition.labels.astype(np.int32)) if cluster]
-    return naive.loss(partition.rows.tolist(), kept)
+    return plain.loss(partition.rows.tolist(), kept)
 
 
-def is_sound(partition: states.PartitionState) -> bool:
-    """Members, places, labels, sizes, centroids and empty tell the same story."""
+def is_consistent(partition: states.PartitionState) -> bool:
+    """Whether members, positions, labels, sizes, centroids and empty clusters agree with each other."""
     for cluster, size in enumerate(partition.sizes.tolist()):
         first = partition.offsets[cluster]
         members = partition.members[first : first + size]
@@ -131,22 +131,22 @@ def test_costs_are_differences_of_the_loss(seed: int) -> None:
     partition, _ = partition_of(seed)
     i, other = 0, int(np.flatnonzero(partition.labels != partition.labels[0])[seed])
     own, target = int(partition.labels[i]), int(partition.labels[other])
-    before = real_loss(partition)
+    before = plain_loss(partition)
     swap = states.cost_to_swap(partition, i, other)
     relocate = states.cost_to_join(partition, i, target) - states.gain_of_leaving(partition, i)
     states.move(partition, i, target)
-    assert real_loss(partition) - before == pytest.approx(relocate)
+    assert plain_loss(partition) - before == pytest.approx(relocate)
     states.move(partition, other, own)
-    assert real_loss(partition) - before == pytest.approx(swap)
-    assert states.loss(partition) == pytest.approx(real_loss(partition))
-    assert is_sound(partition)
+    assert plain_loss(partition) - before == pytest.approx(swap)
+    assert states.loss(partition) == pytest.approx(plain_loss(partition))
+    assert is_consistent(partition)
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_dissolving_and_creating_tell_their_change_and_can_be_taken_back(seed: int) -> None:
+def test_dissolve_and_create_return_their_change_and_can_be_rolled_back(seed: int) -> None:
     partition, rows = partition_of(seed)
     neighbours, log = neighbours_of(rows, 20, 4), states.empty_undo_log(30)
-    before, labels = real_loss(partition), partition.labels.tolist()
+    before, labels = plain_loss(partition), partition.labels.tolist()
     for attempt in range(8):
         change = (
             descent.dissolve(partition, neighbours, attempt % 7, log)
@@ -154,25 +154,25 @@ def test_dissolving_and_creating_tell_their_change_and_can_be_taken_back(seed: i
             else descent.create(partition, neighbours, attempt, log)
         )
         if np.isfinite(change):
-            assert real_loss(partition) - before == pytest.approx(change)
+            assert plain_loss(partition) - before == pytest.approx(change)
             assert partition.sizes[partition.sizes > 0].min() >= 3
             assert partition.sizes.max() <= 5
         states.rollback(partition, log)
         assert partition.labels.tolist() == labels
-        assert is_sound(partition)
+        assert is_consistent(partition)
 
 
-def test_annealing_at_any_heat_keeps_the_partition_sound() -> None:
-    for seed, heat in enumerate((1e-3, 1.0, 1e3)):
+def test_annealing_at_any_temperature_keeps_the_state_consistent() -> None:
+    for seed, temperature in enumerate((1e-3, 1.0, 1e3)):
         partition, rows = partition_of(seed)
-        annealing.anneal(partition, neighbours_of(rows, 20, 4), 2_000, heat, np.random.default_rng(seed))
-        assert is_sound(partition)
+        annealing.anneal(partition, neighbours_of(rows, 20, 4), 2_000, temperature, np.random.default_rng(seed))
+        assert is_consistent(partition)
         sizes = partition.sizes[partition.sizes > 0]
         assert sizes.min() >= 3
         assert sizes.max() <= 5
 
 
-def test_a_pace_that_is_over_at_once_leaves_the_result_of_descent() -> None:
+def test_a_budget_used_up_at_once_gives_the_result_of_descent() -> None:
     values = tables()["uniform"]
     at_once = microaggregate(values, 3, "mdav", "anneal", budget_used=lambda _: 1.0)
     assert loss_of(values, at_once) <= loss_of(values, microaggregate(values, 3, "mdav", "descent"))
@@ -184,7 +184,7 @@ def test_an_unknown_refinement_is_refused() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_ring_gains_what_it_says_and_keeps_sizes(seed: int) -> None:
+def test_a_cyclic_exchange_lowers_the_loss_and_keeps_all_sizes(seed: int) -> None:
     random = np.random.default_rng(seed)
     rows = random.standard_normal((30, 2))
     partition = states.build_partition_state(
@@ -195,28 +195,28 @@ def test_a_ring_gains_what_it_says_and_keeps_sizes(seed: int) -> None:
         states.empty_undo_log(30),
         np.full(partition.sizes.size, -1),
     )
-    before, exchanged, costs = real_loss(partition), 0, exchange.empty_exchange_costs(30, partition.sizes.size)
+    before, exchanged, costs = plain_loss(partition), 0, exchange.empty_exchange_costs(30, partition.sizes.size)
     for i in range(30):
         exchange.reset_exchange_costs(partition, costs)
         if exchange.cyclic_exchange(partition, neighbours, i, visited_for, log, costs, 1e-9):
             exchanged += 1
-            assert real_loss(partition) < before
+            assert plain_loss(partition) < before
             assert int(log.size[0]) == 3
             log.size[0] = 0
-        assert is_sound(partition)
+        assert is_consistent(partition)
         assert partition.sizes.max() == 3
-        before = real_loss(partition)
+        before = plain_loss(partition)
     assert exchanged > 0
 
 
-def test_an_open_ring_moves_two_records_from_a_large_cluster_to_a_small_one() -> None:
+def test_an_exchange_without_its_last_move_shrinks_a_large_cluster_and_grows_a_small_one() -> None:
     line = np.array([[0.0], [1.0], [2.0], [8.0], [7.5], [8.5], [9.0], [9.5], [13.0], [14.0], [15.0], [16.0]])
     labels = np.array([0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2], np.int32)
     partition = states.build_partition_state(line, labels, 3, no_constraints())
     neighbours, log = neighbours_of(line, 11, 4), states.empty_undo_log(12)
-    before, costs = real_loss(partition), exchange.empty_exchange_costs(12, partition.sizes.size)
+    before, costs = plain_loss(partition), exchange.empty_exchange_costs(12, partition.sizes.size)
     exchange.reset_exchange_costs(partition, costs)
     assert exchange.cyclic_exchange(partition, neighbours, 3, np.full(partition.sizes.size, -1), log, costs, 1e-9)
     assert log.records[:2].tolist() == [3, 8]
-    assert real_loss(partition) < before
+    assert plain_loss(partition) < before
     assert np.bincount(partition.labels).tolist() == [3, 5, 4]

@@ -1,4 +1,4 @@
-"""Finished tables as users write them: it must type-check, and run."""
+"""Microaggregation of tables as users write it: it must type-check and run."""
 
 from __future__ import annotations
 
@@ -36,5 +36,8 @@ def test_annealing_for_a_time() -> None:
     def for_a_moment(_: int) -> float:
         return (monotonic() - began) / 0.2
 
-    pace: BudgetUsed = for_a_moment
-    assert len(microaggregate(np.random.default_rng(0).random((100, 3)), 5, "auto", "anneal", budget_used=pace)) == 100
+    budget_used: BudgetUsed = for_a_moment
+    assert (
+        len(microaggregate(np.random.default_rng(0).random((100, 3)), 5, "auto", "anneal", budget_used=budget_used))
+        == 100
+    )
