@@ -144,7 +144,7 @@ def test_two_million_changes_of_annealing_are_below_their_limits(
 
 
 def processor_seconds(limit: float) -> Callable[[int], float]:
-    """BudgetUsed by the time of this process alone: what else runs on the machine takes nothing away."""
+    """Return a budget of processor seconds of this process, which other load on the machine does not use up."""
     began = time.process_time()
     return lambda _: (time.process_time() - began) / limit
 

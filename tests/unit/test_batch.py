@@ -160,14 +160,14 @@ def test_who_gets_one_cluster_is_told_so(tmp_path: Path, capsys: pytest.CaptureF
 def test_each_block_is_annealed_for_its_part_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr("shoal.files.algorithm_options.time.monotonic", lambda: now[0])
-    pacing = choice_of("auto", "anneal", ["time_s=8", "blocks=1"], 0).pacing
-    assert pacing is not None
+    budget_for = choice_of("auto", "anneal", ["time_s=8", "blocks=1"], 0).budget_for
+    assert budget_for is not None
     for _ in range(2):
-        pace, began = pacing(100, 2), now[0]
-        while pace(0) < 1:
+        budget_used, began = budget_for(100, 2), now[0]
+        while budget_used(0) < 1:
             now[0] += 1.0
         assert now[0] - began == 4.0
-    steady = choice_of("auto", "anneal", [], 0).pacing
+    steady = choice_of("auto", "anneal", [], 0).budget_for
     assert steady is not None
     assert steady(100, 1)(1_000_000) == 1.0
     assert steady(1_000_000, 1)(200_000_000) == 1.0

@@ -27,7 +27,7 @@ __all__ = ["AlgorithmSpec", "TableData", "TablePartition", "mdav_baseline", "sum
 class AlgorithmSpec:
     """How a table is partitioned: names and parameters of algorithm and refinement.
 
-    ``pacing``: of n records in so many blocks, the pace of one of them; each has its own.
+    ``budget_for``: given n records and the number of blocks, makes the budget of the refinement of one block.
     ``blocks``: quasi-identifiers that are partitioned together; 0: all of them. With fewer than all, records that share
     one block need not share another, and **the joint record is not k-anonymous**.
     """
@@ -36,7 +36,7 @@ class AlgorithmSpec:
     refine: str = "descent"
     seed: int = 0
     parameters: Mapping[str, float | str] = field(default_factory=dict)
-    pacing: Callable[[int, int], BudgetUsed] | None = None
+    budget_for: Callable[[int, int], BudgetUsed] | None = None
     blocks: int = 0
 
 
@@ -101,7 +101,7 @@ class TableData:
             choice.refine,
             choice.seed,
             parameters=choice.parameters,
-            budget_used=choice.pacing(len(self.values), blocks) if choice.pacing is not None else None,
+            budget_used=choice.budget_for(len(self.values), blocks) if choice.budget_for is not None else None,
             constraints=self._constraints(),
         )
         labels = found.labels

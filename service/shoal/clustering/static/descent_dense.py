@@ -11,8 +11,8 @@ Most swaps need not be evaluated. A swap of i in cluster a with o in cluster c (
     S(i, c)/|c| - S(i, a)/|a|  +  S(o, a)/|a| - S(o, c)/|c|  -  (1/|a| + 1/|c|) times the squared distance of i and o.
 
 The second part is at least its minimum over the members of c, which is kept for each pair of clusters; the third is at
-most its value for the farthest member. If that bound shows no gain, no member of c can. And a swap without a gain has
-none later, unless one of the two clusters has changed.
+most its value for the farthest member. If this bound shows no gain, no swap of i with a member of c has one. A record
+is compared with a cluster again only after one of the two clusters has changed.
 """
 
 from __future__ import annotations
