@@ -32,7 +32,7 @@ class PricingResult(NamedTuple):
     state: Int64Vector  # (3,): clusters stored, how many more the current record may store, sets that may be looked at
 
 
-class Candidates(NamedTuple):
+class PricingCandidates(NamedTuple):
     """The records that can be in a cluster with one record, the nearest first."""
 
     record: int
@@ -108,7 +108,9 @@ def empty_pricing_result(n: int, capacity: int) -> PricingResult:
 
 
 @njit
-def _candidates_of(squares: Float64Matrix, prices: Float64Vector, order: Int64Vector, x: int, k: int) -> Candidates:
+def _candidates_of(
+    squares: Float64Matrix, prices: Float64Vector, order: Int64Vector, x: int, k: int
+) -> PricingCandidates:
     """Return the candidates for clusters in which record ``order[x]`` has the highest price."""
     record, largest = order[x], 2 * k - 1
     chosen = np.empty(order.size, np.int64)
@@ -123,12 +125,12 @@ def _candidates_of(squares: Float64Matrix, prices: Float64Vector, order: Int64Ve
             highest = max(highest, prices[other])
     near = np.argsort(away[:count], kind="mergesort")
     records = chosen[:count][near]
-    return Candidates(record, prices[record], away[:count][near], prices[records], records, highest)
+    return PricingCandidates(record, prices[record], away[:count][near], prices[records], records, highest)
 
 
 @njit
 def _enumerate(
-    squares: Float64Matrix, candidates: Candidates, k: int, min_reduction: float, result: PricingResult
+    squares: Float64Matrix, candidates: PricingCandidates, k: int, min_reduction: float, result: PricingResult
 ) -> None:
     """Try all sets of candidates, depth first, the nearest first: a later candidate is never nearer."""
     largest = 2 * k - 1
