@@ -43,7 +43,7 @@ def run_pipeline(
         PartitionPipeline(policy, Encoder(policy)),
         JsonDecoder(policy),
         list[DecidedCluster](),
-        [],
+        list[tuple[int, bytes]](),
     )
     for start, end in zip([0, *cuts], [*cuts, COUNT], strict=True):
         places = np.arange(start, end)
@@ -53,7 +53,7 @@ def run_pipeline(
             outcomes.append(pipeline.flush())
         for outcome in outcomes:
             clusters += outcome.clusters
-            released += [(slot.place, slot.row) for slot in outcome.slots or []]
+            released += zip(outcome.released, outcome.rows, strict=True)
     summary = pipeline.accounts.summary(pipeline.held, 1.0)
     assert summary["held"] == 0
     assert summary["released"] == sum(len(cluster.places) for cluster in clusters)
@@ -74,8 +74,10 @@ def test_ordered_release_gives_the_rows_of_the_same_clusters_in_input_order(
         for i in range(COUNT)
     ]
     options = (rule, position, max_delay_s)
-    whole, none_ordered = run_pipeline(policy_of("cluster", *options, reveal_order=False), records, [40])
-    assert none_ordered == []
+    whole, rows_of_whole = run_pipeline(policy_of("cluster", *options, reveal_order=False), records, [40])
+    assert rows_of_whole == [
+        member for cluster in whole for member in zip(cluster.places, cluster.rows, strict=True)
+    ], "a cluster was not released as a whole"
     for reveal_order in (False, True):
         policy = policy_of("ordered", *options, reveal_order=reveal_order)
         cuts = sorted(random.sample(range(1, COUNT), 5))

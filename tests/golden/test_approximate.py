@@ -16,11 +16,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from golden_tables import standardised
 from oracle import partitions as plain
 from shoal import microaggregate
 from shoal.clustering.static.approximate import dependency_tree, discretized
 from shoal.clustering.static.centroids import loss_of
+from support.golden_tables import standardised
 
 pytestmark = pytest.mark.golden
 
