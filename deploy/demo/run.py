@@ -216,7 +216,7 @@ def main() -> int:
     records = list(fetch.records())
     try:
         asyncio.run(topics.create(bootstrap, demo.names.values(), PARTITIONS))
-        elapsed_s = asyncio.run(show(demo, records, policy.streaming().delta + 1))
+        elapsed_s = asyncio.run(show(demo, records, policy.require_stream().delta + 1))
         figures = asyncio.run(judge(demo, policy, elapsed_s))
     finally:
         demo.stop_all()

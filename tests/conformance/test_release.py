@@ -12,7 +12,7 @@ import pytest
 from shoal.pipeline import DecidedCluster, PartitionPipeline
 from shoal.policy import Policy
 from shoal.policy.schema import Document
-from shoal.records import Encoder, JsonDecoder
+from shoal.records import JsonDecoder, JsonEncoder
 
 pytestmark = pytest.mark.conformance
 
@@ -40,7 +40,7 @@ def let_through(
 ) -> tuple[list[DecidedCluster], list[tuple[int, bytes]]]:
     """All clusters, and what left with its place, in the order in which it did."""
     flow, decoder, clusters, left = (
-        PartitionPipeline(policy, Encoder(policy)),
+        PartitionPipeline(policy, JsonEncoder(policy)),
         JsonDecoder(policy),
         list[DecidedCluster](),
         [],
@@ -48,7 +48,7 @@ def let_through(
     for start, end in zip([0, *cuts], [*cuts, COUNT], strict=True):
         places = np.arange(start, end)
         marks = np.column_stack([places * STEP_MS, places])
-        outcomes = [flow.push(decoder.take(records[start:end]), marks)]
+        outcomes = [flow.push(decoder.decode(records[start:end]), marks)]
         if end == COUNT:
             outcomes.append(flow.flush())
         for outcome in outcomes:

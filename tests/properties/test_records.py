@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from shoal.errors import GuaranteeError
-from shoal.records import CsvEncoder, Encoder, JsonDecoder, Reason
+from shoal.records import CsvEncoder, JsonDecoder, JsonEncoder, Reason
 from shoal.records.numerals import canonical
 from shoal.records.strict_json import prescreen, validate_strictly
 from unit.records.making import KEY, SUBJECT, kept, policy_of, quasi
@@ -54,10 +54,10 @@ RECORDS = st.fixed_dictionaries(
 )
 
 
-def published(policy_encoder: Encoder | CsvEncoder, messages: Sequence[bytes | None]) -> tuple[object, ...]:
+def published(policy_encoder: JsonEncoder | CsvEncoder, messages: Sequence[bytes | None]) -> tuple[object, ...]:
     """All that leaves the border for some messages."""
-    block = JsonDecoder(POLICY, hash_key=KEY, encoder=policy_encoder).take(messages)
-    rows = policy_encoder.rows([["1", "0.5"]], block.tails, [0, len(block)])
+    block = JsonDecoder(POLICY, hash_key=KEY, encoder=policy_encoder).decode(messages)
+    rows = policy_encoder.encode_clusters([["1", "0.5"]], block.passthrough, [0, len(block)])
     return rows, block.values.tolist(), block.subjects.tolist(), block.index.tolist(), block.rejected, block.clipped
 
 
@@ -125,7 +125,7 @@ def spellings(draw: st.DrawFn) -> tuple[bytes, bytes]:
 @given(st.lists(spellings(), max_size=5))
 @example([(b'{"who":7}', b'{"who":7.0}')])
 def test_respelling_the_input_leaves_the_published_bytes_unchanged(pairs: list[tuple[bytes, bytes]]) -> None:
-    for encoder in (Encoder(POLICY), CsvEncoder(POLICY)):
+    for encoder in (JsonEncoder(POLICY), CsvEncoder(POLICY)):
         usual = published(encoder, [one for one, _ in pairs])
         other = published(encoder, [other for _, other in pairs])
         assert usual == other
@@ -133,10 +133,10 @@ def test_respelling_the_input_leaves_the_published_bytes_unchanged(pairs: list[t
 
 @given(st.lists(RECORDS, min_size=1, max_size=5))
 def test_published_fields_keep_their_value(records: list[dict[str, Any]]) -> None:
-    encoder = Encoder(POLICY)
-    block = JsonDecoder(POLICY).take([json.dumps(record).encode() for record in records])
+    encoder = JsonEncoder(POLICY)
+    block = JsonDecoder(POLICY).decode([json.dumps(record).encode() for record in records])
     assert block.index.tolist() == list(range(len(records)))
-    rows = [json.loads(encoder.rows([["1", "0.5"]], [tail], [0, 1])[0]) for tail in block.tails]
+    rows = [json.loads(encoder.encode_clusters([["1", "0.5"]], [tail], [0, 1])[0]) for tail in block.passthrough]
     order = [attribute.name for attribute in POLICY.published]
     for record, row in zip(records, rows, strict=True):
         assert list(row) == order
@@ -207,7 +207,7 @@ def nearly_right(draw: st.DrawFn) -> bytes:
 @given(st.lists(nearly_right() | st.binary(max_size=20), max_size=12))
 @settings(max_examples=200)
 def test_messages_are_judged_as_by_a_naive_reader(messages: list[bytes]) -> None:
-    block = JsonDecoder(POLICY).take(messages)
+    block = JsonDecoder(POLICY).decode(messages)
     verdicts = dict(block.rejected)
     for place, message in enumerate(messages):
         try:
@@ -231,15 +231,15 @@ HOSTILE = st.none() | st.binary(max_size=60) | nearly_right()
 @settings(max_examples=200)
 def test_every_message_is_either_a_record_or_refused(messages: list[bytes | None], max_bytes: int) -> None:
     decoder = JsonDecoder(POLICY, hash_key=KEY, max_bytes=max_bytes)
-    block = decoder.take(messages)
+    block = decoder.decode(messages)
     assert sorted([*block.index.tolist(), *(place for place, _ in block.rejected)]) == list(range(len(messages)))
     assert block.rejected == sorted(block.rejected)
     assert block.values.shape == (len(block), 2)
     assert block.values.flags.c_contiguous
     assert np.isfinite(block.values).all()
-    assert block.subjects.shape == block.index.shape == (len(block.tails),)
-    alone = [decoder.take([message]) for message in messages]
-    assert block.tails == [tail for one in alone for tail in one.tails]
+    assert block.subjects.shape == block.index.shape == (len(block.passthrough),)
+    alone = [decoder.decode([message]) for message in messages]
+    assert block.passthrough == [tail for one in alone for tail in one.passthrough]
     assert block.values.tolist() == [value for one in alone for value in one.values.tolist()]
     assert block.subjects.tolist() == [subject for one in alone for subject in one.subjects.tolist()]
     assert [reason for _, reason in block.rejected] == [reason for one in alone for _, reason in one.rejected]
@@ -275,13 +275,17 @@ def test_a_cluster_is_written_as_a_function_of_its_members(
     members: list[tuple[Any, Any, Any]], data: st.DataObject
 ) -> None:
     policy = policy_of({"a": kept(), "x": quasi(), "b": kept(), "c": kept(), "y": quasi()})
-    for encoder in (Encoder(policy), CsvEncoder(policy)):
+    for encoder in (JsonEncoder(policy), CsvEncoder(policy)):
         written = []
         for order in (members, data.draw(st.permutations(members))):
             columns = [list(column) for column in zip(*order, strict=True)] or [[], [], []]
-            written.append(encoder.rows([["1", "2.50"]], encoder.tails(columns, len(order)), [0, len(order)]))
+            written.append(
+                encoder.encode_clusters(
+                    [["1", "2.50"]], encoder.encode_passthrough(columns, len(order)), [0, len(order)]
+                )
+            )
         assert written[0] == written[1] == sorted(written[0])
-        if isinstance(encoder, Encoder):
+        if isinstance(encoder, JsonEncoder):
             expected = [{"a": a, "x": 1, "b": b, "c": c, "y": 2.5} for a, b, c in members]
             assert sorted(map(repr, map(json.loads, written[0]))) == sorted(map(repr, map(settled, expected)))
 
@@ -306,7 +310,7 @@ def test_no_text_passes_as_a_centroid_unless_json_reads_a_finite_number(text: st
         finite = False
     assume(len(text) < 400)
     if finite:
-        assert Encoder(policy).rows([[text]], [b""], [0, 1]) == [b'{"x":%b}' % text.encode()]
+        assert JsonEncoder(policy).encode_clusters([[text]], [b""], [0, 1]) == [b'{"x":%b}' % text.encode()]
     else:
         with pytest.raises(GuaranteeError):
-            Encoder(policy).rows([[text]], [b""], [0, 1])
+            JsonEncoder(policy).encode_clusters([[text]], [b""], [0, 1])

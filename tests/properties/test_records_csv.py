@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from shoal.errors import InputError
-from shoal.records import CsvDecoder, CsvEncoder, CsvReader, Encoder, JsonDecoder, JsonLines
+from shoal.records import CsvDecoder, CsvEncoder, CsvReader, JsonDecoder, JsonEncoder, JsonLinesReader
 from unit.records.making import KEY, SUBJECT, kept, policy_of, quasi
 
 pytestmark = pytest.mark.property
@@ -68,7 +68,7 @@ def cell_of(value: Any) -> str:
     return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def decoded(stream: Any, encoder: Encoder | CsvEncoder) -> tuple[list[Any], ...]:
+def decoded(stream: Any, encoder: JsonEncoder | CsvEncoder) -> tuple[list[Any], ...]:
     reader = CsvReader(stream, POLICY)
     decoder = CsvDecoder(POLICY, reader.columns, hash_key=KEY, encoder=encoder)
     values: list[Any] = []
@@ -78,11 +78,11 @@ def decoded(stream: Any, encoder: Encoder | CsvEncoder) -> tuple[list[Any], ...]
     rejected: list[Any] = []
     start = 0
     for part in reader:
-        block = decoder.take(part)
+        block = decoder.decode(part)
         assert block.values.flags.c_contiguous
         values += block.values.tolist()
         subjects += block.subjects.tolist()
-        tails += block.tails
+        tails += block.passthrough
         accepted += [start + place for place in block.index.tolist()]
         rejected += [(start + place, reason) for place, reason in block.rejected]
         start += len(part)
@@ -99,23 +99,23 @@ def decoded(stream: Any, encoder: Encoder | CsvEncoder) -> tuple[list[Any], ...]
 def test_a_file_says_the_same_however_it_is_quoted_and_cut(
     *, records: list[dict[str, Any]], quoted: bool, end: str, lengths: list[int]
 ) -> None:
-    encoder = Encoder(POLICY)
+    encoder = JsonEncoder(POLICY)
     plain = decoded(io.BytesIO(file_of(records, quoted=True, end="\n")), encoder)
     assert plain == decoded(Pieces(file_of(records, quoted=quoted, end=end), lengths), encoder)
     messages = [json.dumps(record).encode() for record in records]
-    block = JsonDecoder(POLICY, hash_key=KEY, encoder=encoder).take(messages)
+    block = JsonDecoder(POLICY, hash_key=KEY, encoder=encoder).decode(messages)
     assert plain[4] == block.rejected == []
     assert plain[0] == block.values.tolist()
     assert plain[1] == block.subjects.tolist()
-    assert plain[2] == block.tails
+    assert plain[2] == block.passthrough
 
 
 @given(st.lists(RECORDS, min_size=1, max_size=8))
 def test_what_is_written_as_csv_can_be_read_as_csv(records: list[dict[str, Any]]) -> None:
     encoder = CsvEncoder(POLICY)
     messages = [json.dumps(record).encode() for record in records]
-    block = JsonDecoder(POLICY, encoder=encoder).take(messages)
-    rows = encoder.rows([["42", "0.50"]], block.tails, [0, len(block)])
+    block = JsonDecoder(POLICY, encoder=encoder).decode(messages)
+    rows = encoder.encode_clusters([["42", "0.50"]], block.passthrough, [0, len(block)])
     text = b"\n".join([encoder.header(), *rows]).decode()
     read = list(csv.reader(io.StringIO(text, newline=""), strict=True))
     assert read[0] == ["age", "note", "amount", "size", "ok"]
@@ -132,8 +132,8 @@ def test_a_hostile_file_is_read_to_its_end(noise: bytes, lengths: list[int]) -> 
     header = ",".join(NAMES).encode() + b"\n"
     whole = decoded(io.BytesIO(header + noise), encoder)
     assert [reason for _, reason in decoded(Pieces(header + noise, lengths), encoder)[4]] == [r for _, r in whole[4]]
-    lines = [line for part in JsonLines(Pieces(noise, lengths)) for line in part]  # type: ignore[arg-type]
-    assert lines == [line for part in JsonLines(io.BytesIO(noise)) for line in part]
+    lines = [line for part in JsonLinesReader(Pieces(noise, lengths)) for line in part]  # type: ignore[arg-type]
+    assert lines == [line for part in JsonLinesReader(io.BytesIO(noise)) for line in part]
     assert b"\n".join(lines).rstrip() == noise.rstrip()
 
 

@@ -23,7 +23,7 @@ from shoal.clustering.static import Refined
 from shoal.files.algorithm_options import choice_of
 from shoal.files.progress_bar import ticking
 from shoal.policy import Policy
-from shoal.records.parquet import as_parquet
+from shoal.records.parquet import encode_parquet
 
 pytestmark = pytest.mark.unit
 
@@ -665,7 +665,7 @@ def test_parquet_takes_a_type_from_all_rows_and_is_written_piece_by_piece(
     assert verdict.exit_code == 0, verdict.text()
     assert pq.read_table(tmp_path / "out.parquet")["note"].to_pylist() == [row["note"] for row in rows]
     lines = [b'{"note":1,"age":1,"income":1,"wage":1,"ward":""}'] * 25
-    assert len(list(as_parquet(lines, Policy.load(policy_of(tmp_path, attributes))))) == 4
+    assert len(list(encode_parquet(lines, Policy.load(policy_of(tmp_path, attributes))))) == 4
     rows[55]["note"] = "word"
     source, out = write(tmp_path / "in.jsonl", rows), tmp_path / "again.parquet"
     assert main(["batch", str(policy_of(tmp_path, attributes)), "-i", str(source), "-o", str(out), "--keep-order"]) == 2

@@ -193,7 +193,7 @@ def test_lines_that_end_with_carriage_returns_alone_are_told_with_the_remedy(tmp
 def test_a_delay_that_no_clock_can_hold_is_a_fault_of_the_policy(tmp_path: Path, delay: float) -> None:
     with pytest.raises(ConfigError, match=r"stream\.max_delay_s"):
         policy_of(tmp_path, stream={"delta": 4, "max_delay_s": delay})
-    assert policy_of(tmp_path, stream={"delta": 4, "max_delay_s": 1e9}).streaming().max_delay_s == 1e9
+    assert policy_of(tmp_path, stream={"delta": 4, "max_delay_s": 1e9}).require_stream().max_delay_s == 1e9
 
 
 def test_the_longest_record_of_the_service_is_that_of_a_file_too(tmp_path: Path) -> None:

@@ -61,9 +61,9 @@ class OutputWriter:
             if self.evidence is not None:
                 self.evidence.write(evidence_of([(cluster.number, cluster.places)]))
             if outcome.slots is None:
-                self.target.write(self.encoder.lines(cluster.rows))
+                self.target.write(self.encoder.encode_lines(cluster.rows))
         if outcome.slots:
-            self.target.write(self.encoder.lines([slot.row for slot in outcome.slots]))
+            self.target.write(self.encoder.encode_lines([slot.row for slot in outcome.slots]))
         told = [*refused, *((place, Reason.SUPPRESSED.value) for place in outcome.suppressed)]
         if self.quarantine is not None and told:
             self.quarantine.write(references_to(self.topic, told))

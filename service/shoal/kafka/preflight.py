@@ -81,7 +81,7 @@ async def partitions_of(client: AIOKafkaAdminClient) -> dict[str, list[int]]:
 
 
 def _about_policy(policy: Policy) -> Iterator[Fault]:
-    stream = policy.streaming()
+    stream = policy.require_stream()
     try:
         promised = policy.k if stream.is_ordered else 0
         largest_span(stream.delta, BLOCK_RECORDS, AdaptiveState.size(policy), promised)

@@ -71,7 +71,7 @@ class TransactionalProducer:
         self, policy: Policy, settings: KafkaSection, partition: int, layout: TopicLayout, *, publishes: bool = True
     ) -> None:
         self._publishes = publishes
-        self._is_ordered = policy.streaming().is_ordered
+        self._is_ordered = policy.require_stream().is_ordered
         self._settings, self._partition, self._partitions = settings, partition, layout.partitions
         self._names = [attribute.name for attribute in policy.quasi_identifiers]
         self._source = TopicPartition(settings.input, partition)

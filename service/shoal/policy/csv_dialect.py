@@ -9,7 +9,7 @@ from typing import Any
 from shoal.policy.loader import FieldPath
 from shoal.policy.schema import DialectSection, Document
 
-__all__ = ["CsvDialect", "dialect_rules", "dialects"]
+__all__ = ["CsvDialect", "check_dialects", "dialects"]
 
 _ENDS = {"lf": "\n", "crlf": "\r\n", "cr": "\r"}
 
@@ -48,7 +48,7 @@ def dialects(document: Document) -> tuple[CsvDialect, CsvDialect]:
     return source, source if section.output is None else _changed(source, section.output)
 
 
-def dialect_rules(document: Document) -> Iterator[tuple[FieldPath, str]]:
+def check_dialects(document: Document) -> Iterator[tuple[FieldPath, str]]:
     """All that is wrong with ``csv`` as a whole."""
     source, target = dialects(document)
     for path, dialect in ((("csv", "decimal"), source), (("csv", "output", "decimal"), target)):

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from shoal.policy.loader import FieldPath
 from shoal.policy.schema import Document
 
-__all__ = ["LARGEST_WINDOW", "option_rules"]
+__all__ = ["MAX_WINDOW", "option_rules"]
 
-LARGEST_WINDOW = 1_000_000
+MAX_WINDOW = 1_000_000
 """A restart reads a window again, and counts its people in memory."""
 
 _FEWEST_FOR_DOMINANCE = 3
@@ -50,8 +50,8 @@ def _per_subject_rules(document: Document) -> Iterator[tuple[FieldPath, str]]:
         yield (*path, "max"), "must be at least 1"
     if section.window is None:
         yield (*path, "window"), "missing: the length of a window, in records of a partition"
-    elif not 1 <= section.window <= LARGEST_WINDOW:
-        yield (*path, "window"), f"must be from 1 to {LARGEST_WINDOW} records"
+    elif not 1 <= section.window <= MAX_WINDOW:
+        yield (*path, "window"), f"must be from 1 to {MAX_WINDOW} records"
     elif section.max is not None and section.max >= section.window:
         yield (*path, "window"), "must be longer than max, or nothing would be limited"
 

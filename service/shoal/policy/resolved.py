@@ -14,7 +14,7 @@ from typing import Any, Literal, Self
 from shoal.errors import Fault, PolicyError
 from shoal.policy.csv_dialect import CsvDialect, dialects
 from shoal.policy.loader import FieldPath, Lines, line_of, read_document
-from shoal.policy.rule_choice import chosen_rule, reason_of_choice
+from shoal.policy.rule_choice import explain_rule, resolve_rule
 from shoal.policy.schema import (
     AttributeSection,
     Document,
@@ -25,8 +25,8 @@ from shoal.policy.schema import (
     Scale,
     StreamSection,
 )
-from shoal.policy.validation import LARGEST_EXACT, broken_rules
-from shoal.policy.value_source import VALUE, Place, Source
+from shoal.policy.validation import MAX_EXACT_INTEGER, check_document
+from shoal.policy.value_source import VALUE, MessagePart, Source
 
 __all__ = ["Attribute", "PerSubject", "Policy", "Stream"]
 
@@ -44,7 +44,7 @@ class Attribute:
     ``type`` of all others; ``publish_unchanged`` of what is kept: its owner knows that a record can be found by it.
     ``source`` is the part of a message it is read from. ``limits`` are the bounds; a stream without them takes what a
     float64 tells apart in steps of 1. ``resolution`` is what the policy says; None means the default, which differs
-    between streams and tables (`grid`).
+    between streams and tables (`publication_step`).
     """
 
     name: str
@@ -61,7 +61,7 @@ class Attribute:
     publish_unchanged: bool = False
     limits: tuple[float, float] = (-inf, inf)
 
-    def grid(self, *, table: bool = False) -> Decimal:
+    def publication_step(self, *, table: bool = False) -> Decimal:
         """Step of the published values (original units; 0: the exact mean), from the policy alone."""
         if self.resolution is not None:
             return self.resolution
@@ -152,7 +152,7 @@ class Policy:
         """Check the rules over a document and resolve it."""
         found = list(faults or [])
         known = [fault.path for fault in found]
-        for path, message in broken_rules(document):
+        for path, message in check_document(document):
             # A field that was refused already is missing from the document; that it is missing is no news.
             if not any(_covers(path, other) for other in known):
                 found.append(Fault(path, message, line_of(path, lines or {})))
@@ -190,14 +190,14 @@ class Policy:
         return tuple(a for a in self.attributes if a.role is Role.QUASI_IDENTIFIER)
 
     @cached_property
-    def kept(self) -> tuple[Attribute, ...]:
+    def passthrough(self) -> tuple[Attribute, ...]:
         """Attributes published as they are (confidential and other), in the policy's order."""
         return tuple(a for a in self.attributes if a.role in {Role.CONFIDENTIAL, Role.OTHER})
 
     @cached_property
     def confidential(self) -> tuple[Attribute, ...]:
         """Attributes that are published as they are and that nobody should be able to guess of a person."""
-        return tuple(a for a in self.kept if a.role is Role.CONFIDENTIAL)
+        return tuple(a for a in self.passthrough if a.role is Role.CONFIDENTIAL)
 
     @cached_property
     def published(self) -> tuple[Attribute, ...]:
@@ -205,14 +205,14 @@ class Policy:
         return tuple(a for a in self.attributes if a.role is not Role.IDENTIFIER)
 
     @cached_property
-    def from_value(self) -> tuple[Attribute, ...]:
+    def value_attributes(self) -> tuple[Attribute, ...]:
         """Attributes that are fields of the message's value, in the policy's order."""
-        return tuple(a for a in self.attributes if a.source.place is Place.VALUE)
+        return tuple(a for a in self.attributes if a.source.part is MessagePart.VALUE)
 
     @cached_property
-    def from_envelope(self) -> tuple[Attribute, ...]:
+    def envelope_attributes(self) -> tuple[Attribute, ...]:
         """Attributes read from what stands around the value: key, headers, timestamp; in the policy's order."""
-        return tuple(a for a in self.attributes if a.source.place is not Place.VALUE)
+        return tuple(a for a in self.attributes if a.source.part is not MessagePart.VALUE)
 
     @cached_property
     def subject(self) -> Attribute | None:
@@ -225,7 +225,7 @@ class Policy:
         content = {key: value for key, value in self.resolved().items() if key not in {"kafka", "csv"}}
         return hashlib.sha256(json.dumps(content, ensure_ascii=True).encode()).hexdigest()
 
-    def streaming(self, source: str = "policy") -> Stream:
+    def require_stream(self, source: str = "policy") -> Stream:
         """Return the stream section; a policy without one cannot run a stream.
 
         Raises
@@ -282,8 +282,8 @@ class Policy:
 def _stream(section: StreamSection | None, k: int, *, has_dominance: bool) -> Stream | None:
     if section is None or section.delta is None:
         return None
-    rule = chosen_rule(section.rule, k, has_dominance=has_dominance)
-    reason = reason_of_choice(section.rule, k, has_dominance=has_dominance)
+    rule = resolve_rule(section.rule, k, has_dominance=has_dominance)
+    reason = explain_rule(section.rule, k, has_dominance=has_dominance)
     limit = _optional_float(section.max_delay_s)
     return Stream(section.delta, limit, rule, section.release, section.reveal_order, reason)
 
@@ -311,7 +311,8 @@ def _resolved(name: str, section: AttributeSection, document: Document) -> Attri
         role=Role(section.role or ""),
         subject=section.subject,
         bounds=bounds,
-        limits=bounds or ((-inf, inf) if document.stream is None else (-float(LARGEST_EXACT), float(LARGEST_EXACT))),
+        limits=bounds
+        or ((-inf, inf) if document.stream is None else (-float(MAX_EXACT_INTEGER), float(MAX_EXACT_INTEGER))),
         clip=(section.out_of_bounds or document.out_of_bounds) == "clip",
         integer=bool(section.integer),
         resolution=None if resolution is None else _plain_decimal(Decimal(repr(resolution))),
@@ -338,7 +339,7 @@ def _one_two_five(width: Decimal) -> Decimal:
 
 def _described(attribute: Attribute, *, table: bool) -> dict[str, Any]:
     # Left out where it is the usual one, so that older fingerprints stay what they are.
-    source = {} if attribute.source.place is Place.VALUE else {"from": str(attribute.source)}
+    source = {} if attribute.source.part is MessagePart.VALUE else {"from": str(attribute.source)}
     if attribute.role is not Role.QUASI_IDENTIFIER:
         about: dict[str, Any] = {"role": attribute.role.value, "type": attribute.type, **source}
         if attribute.subject:
@@ -353,6 +354,6 @@ def _described(attribute: Attribute, *, table: bool) -> dict[str, Any]:
         "bounds": None if attribute.bounds is None else list(attribute.bounds),
         "out_of_bounds": "clip" if attribute.clip else "quarantine",
         "integer": attribute.integer,
-        "resolution": str(attribute.grid(table=table)),
+        "resolution": str(attribute.publication_step(table=table)),
         "weight": attribute.weight,
     }

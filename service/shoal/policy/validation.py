@@ -9,34 +9,34 @@ from decimal import Decimal, InvalidOperation
 from itertools import chain
 from typing import TypeAlias
 
-from shoal.policy.csv_dialect import dialect_rules
+from shoal.policy.csv_dialect import check_dialects
 from shoal.policy.loader import FieldPath
 from shoal.policy.privacy_validation import option_rules
-from shoal.policy.rule_choice import keeps_dominance
+from shoal.policy.rule_choice import supports_dominance
 from shoal.policy.schema import AttributeSection, Document, KafkaSection, PrivacySection, StreamSection
 from shoal.policy.table_validation import table_rules
-from shoal.policy.value_source import source_rules
+from shoal.policy.value_source import check_sources
 
-__all__ = ["LARGEST_DELTA", "LARGEST_EXACT", "broken_rules"]
+__all__ = ["MAX_DELTA", "MAX_EXACT_INTEGER", "check_document"]
 
 Finding: TypeAlias = tuple[FieldPath, str]
 
 _QUASI_ONLY = ("scale", "bounds", "out_of_bounds", "integer", "resolution", "weight", "order", "taxonomy")
 _KEY_LIKE = re.compile(r"[0-9a-fA-F]{64}|[A-Za-z0-9+/_-]{43}=?")
-LARGEST_EXACT = 2**53
-LARGEST_DELTA = 10_000_000
+MAX_EXACT_INTEGER = 2**53
+MAX_DELTA = 10_000_000
 """The buffer is allocated at once: more would rather be a mistake."""
 _LONGEST_DELAY_S = 1_000_000_000
 """30 years; times in ms stay far within 64 bits."""
 _FINEST, _COARSEST = Decimal("1e-15"), Decimal("1e15")
 
 
-def broken_rules(document: Document) -> Iterator[Finding]:
+def check_document(document: Document) -> Iterator[Finding]:
     """All that is wrong with a document whose single fields are well formed."""
     return chain(
         _attribute_rules(document),
-        source_rules(document),
-        dialect_rules(document),
+        check_sources(document),
+        check_dialects(document),
         _subject_rules(document),
         _privacy_rules(document.privacy),
         option_rules(document),
@@ -86,7 +86,7 @@ def _bounds_rules(path: FieldPath, bounds: list[float] | None) -> Iterator[Findi
         return
     if len(bounds) != 2:  # noqa: PLR2004 - low and high
         yield (*path, "bounds"), "must be [low, high]"
-    elif not all(math.isfinite(bound) and abs(bound) <= LARGEST_EXACT for bound in bounds):
+    elif not all(math.isfinite(bound) and abs(bound) <= MAX_EXACT_INTEGER for bound in bounds):
         yield (*path, "bounds"), "must be finite and within +-2^53"
     elif not bounds[0] < bounds[1]:
         yield (*path, "bounds"), "low must be below high"
@@ -156,8 +156,8 @@ def _privacy_rules(privacy: PrivacySection | None) -> Iterator[Finding]:
         return
     if privacy.k is None:
         yield ("privacy", "k"), "missing: the smallest number of people in a cluster"
-    elif not 2 <= privacy.k <= LARGEST_DELTA:  # noqa: PLR2004 - one person alone is no cluster
-        yield ("privacy", "k"), f"must be at least 2, and at most {LARGEST_DELTA}"
+    elif not 2 <= privacy.k <= MAX_DELTA:  # noqa: PLR2004 - one person alone is no cluster
+        yield ("privacy", "k"), f"must be at least 2, and at most {MAX_DELTA}"
     yield from _share_rules(privacy.max_share, privacy.k)
     if privacy.l is not None:
         yield ("privacy", "l"), "not yet: privacy.l is refused until it can be kept; remove it"
@@ -179,7 +179,7 @@ def _stream_rules(document: Document) -> Iterator[Finding]:
         return
     yield from _delay_rules(stream, document.privacy)
     has_dominance = document.privacy is not None and document.privacy.dominance is not None
-    if has_dominance and not keeps_dominance(stream.rule):
+    if has_dominance and not supports_dominance(stream.rule):
         yield ("stream", "rule"), "privacy.dominance is kept by rule nearest only; use auto or nearest"
     if stream.reveal_order and stream.release != "ordered":
         yield ("stream", "reveal_order"), "speaks of release: ordered only; remove it"
@@ -198,8 +198,8 @@ def _stream_rules(document: Document) -> Iterator[Finding]:
 def _delay_rules(stream: StreamSection, privacy: PrivacySection | None) -> Iterator[Finding]:
     if stream.delta is None:
         yield ("stream", "delta"), "missing: the largest delay, in records"
-    elif not 1 <= stream.delta <= LARGEST_DELTA:
-        yield ("stream", "delta"), f"must be from 1 to {LARGEST_DELTA}"
+    elif not 1 <= stream.delta <= MAX_DELTA:
+        yield ("stream", "delta"), f"must be from 1 to {MAX_DELTA}"
     elif privacy is not None and privacy.k is not None and stream.delta < privacy.k - 1:
         yield ("stream", "delta"), "must be at least k - 1, or no cluster could ever be filled"
     if stream.max_delay_s is not None and not 0 < stream.max_delay_s <= _LONGEST_DELAY_S:
@@ -218,8 +218,8 @@ def _target_rules(document: Document, position: dict[str, float]) -> Iterator[Fi
     path = ("steering", "position")
     if set(position) != {"target_span"}:
         yield path, "must be a weight, or {target_span: S}, the mean excess span to hold, in records"
-    elif not 0 <= position["target_span"] <= LARGEST_DELTA:
-        yield (*path, "target_span"), f"must be a number of records from 0 to {LARGEST_DELTA}"
+    elif not 0 <= position["target_span"] <= MAX_DELTA:
+        yield (*path, "target_span"), f"must be a number of records from 0 to {MAX_DELTA}"
     elif document.stream is None:
         yield path, "a table has no order to keep: give a weight, or a stream section"
 

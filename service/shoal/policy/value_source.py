@@ -10,12 +10,12 @@ from typing import Self
 from shoal.policy.loader import FieldPath
 from shoal.policy.schema import AttributeSection, Document
 
-__all__ = ["VALUE", "Place", "Source", "source_rules"]
+__all__ = ["VALUE", "MessagePart", "Source", "check_sources"]
 
 _HEADER = "header:"
 
 
-class Place(StrEnum):
+class MessagePart(StrEnum):
     """Parts of a message."""
 
     VALUE = "value"
@@ -28,7 +28,7 @@ class Place(StrEnum):
 class Source:
     """A part of a message; ``header`` is the name of the header, where it is one."""
 
-    place: Place = Place.VALUE
+    part: MessagePart = MessagePart.VALUE
     header: str = ""
 
     @classmethod
@@ -36,20 +36,20 @@ class Source:
         """Read what the policy says; None if it says nothing that there is."""
         if text.startswith(_HEADER):
             name = text.removeprefix(_HEADER)
-            return cls(Place.HEADER, name) if name else None
-        if text in {Place.VALUE, Place.KEY, Place.TIMESTAMP}:
-            return cls(Place(text))
+            return cls(MessagePart.HEADER, name) if name else None
+        if text in {MessagePart.VALUE, MessagePart.KEY, MessagePart.TIMESTAMP}:
+            return cls(MessagePart(text))
         return None
 
     def __str__(self) -> str:
         """As in the policy."""
-        return _HEADER + self.header if self.place is Place.HEADER else self.place.value
+        return _HEADER + self.header if self.part is MessagePart.HEADER else self.part.value
 
 
 VALUE = Source()
 
 
-def source_rules(document: Document) -> Iterator[tuple[FieldPath, str]]:
+def check_sources(document: Document) -> Iterator[tuple[FieldPath, str]]:
     """All that is wrong with the places attributes are read from."""
     taken: dict[Source, str] = {}
     for name, attribute in document.attributes.items():
@@ -57,14 +57,14 @@ def source_rules(document: Document) -> Iterator[tuple[FieldPath, str]]:
         source = Source.parse(attribute.source)
         if source is None:
             yield path, "must be value, key, timestamp or header:NAME"
-        elif source.place is not Place.VALUE:
+        elif source.part is not MessagePart.VALUE:
             if any("\ud800" <= letter <= "\udfff" for letter in source.header):
                 yield path, "holds half a character (a lone surrogate): no header can have such a name"
             # The second would publish what the first hides.
             if source in taken:
                 yield path, f"is read by attributes.{taken[source]} already; remove one of them"
             taken.setdefault(source, name)
-            if source.place is Place.TIMESTAMP:
+            if source.part is MessagePart.TIMESTAMP:
                 yield from _timestamp_rules(name, attribute)
 
 

@@ -44,43 +44,43 @@ class Block:
     subjects : ndarray of int64, shape (n,)
         Keyed hash of the normalised subject; a running number where every record is a person of its own.
         Only equality means anything.
-    tails : list of bytes, length n
+    passthrough : list of bytes, length n
         The kept fields of each record, written once in the form of the output. Opaque: for the encoder that
         the decoder was given.
     index : ndarray of int64, shape (n,), strictly increasing
-        Place of each accepted record among the messages.
+        MessagePart of each accepted record among the messages.
     rejected : list of (int, Reason)
-        Place and reason of all the others, in order of place. Every message is in ``index`` or here.
+        MessagePart and reason of all the others, in order of place. Every message is in ``index`` or here.
     clipped : int
         Number of values that lay outside their bounds and were moved to them.
-    kept : sequence of sequences
+    passthrough_columns : sequence of sequences
         One column of length n per kept field as typed values, if the decoder was asked for them: tables measure what
         a partition says of confidential attributes. Else empty.
     """
 
     values: Float64Matrix
     subjects: Int64Vector
-    tails: list[bytes]
+    passthrough: list[bytes]
     index: Int64Vector
     rejected: list[tuple[int, Reason]]
     clipped: int
-    kept: Sequence[Sequence[Any]] = ()
+    passthrough_columns: Sequence[Sequence[Any]] = ()
 
     def __len__(self) -> int:
-        return len(self.tails)
+        return len(self.passthrough)
 
-    def only(self, chosen: BoolVector) -> Block:
+    def filter(self, chosen: BoolVector) -> Block:
         """Those records for which the mask, of shape (n,), is true; what is told of the others stays."""
         return replace(
             self,
             values=self.values[chosen],
             subjects=self.subjects[chosen],
-            tails=list(compress(self.tails, chosen.tolist())),
+            passthrough=list(compress(self.passthrough, chosen.tolist())),
             index=self.index[chosen],
-            kept=[list(compress(column, chosen.tolist())) for column in self.kept],
+            passthrough_columns=[list(compress(column, chosen.tolist())) for column in self.passthrough_columns],
         )
 
-    def part(self, chosen: slice) -> Block:
+    def slice(self, chosen: slice) -> Block:
         """Consecutive records of it; what is told of the others stays."""
         if chosen == slice(0, len(self)):
             return self
@@ -88,9 +88,9 @@ class Block:
             self,
             values=self.values[chosen],
             subjects=self.subjects[chosen],
-            tails=self.tails[chosen],
+            passthrough=self.passthrough[chosen],
             index=self.index[chosen],
-            kept=[column[chosen] for column in self.kept],
+            passthrough_columns=[column[chosen] for column in self.passthrough_columns],
         )
 
     def __repr__(self) -> str:
@@ -101,7 +101,7 @@ class Block:
 class Decoder(Protocol[Message_contra]):
     """Anything that makes records of messages."""
 
-    def take(self, messages: Sequence[Message_contra], /) -> Block:
+    def decode(self, messages: Sequence[Message_contra], /) -> Block:
         """Decode messages; a bad one costs nothing to the others."""
         ...
 
@@ -130,7 +130,7 @@ def in_slices(decode: Callable[..., Block], messages: Sequence[Message], *beside
     return Block(
         values=np.concatenate([block.values for block in blocks]),
         subjects=np.concatenate([block.subjects for block in blocks]),
-        tails=[tail for block in blocks for tail in block.tails],
+        passthrough=[tail for block in blocks for tail in block.passthrough],
         index=np.concatenate([block.index + start for start, block in zip(starts, blocks, strict=True)]),
         rejected=[
             (start + place, reason)
@@ -138,5 +138,8 @@ def in_slices(decode: Callable[..., Block], messages: Sequence[Message], *beside
             for place, reason in block.rejected
         ],
         clipped=sum(block.clipped for block in blocks),
-        kept=[list(chain.from_iterable(columns)) for columns in zip(*(block.kept for block in blocks), strict=True)],
+        passthrough_columns=[
+            list(chain.from_iterable(columns))
+            for columns in zip(*(block.passthrough_columns for block in blocks), strict=True)
+        ],
     )

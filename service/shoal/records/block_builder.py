@@ -21,11 +21,11 @@ Column: TypeAlias = Sequence[Any]
 class TailWriter(Protocol):
     """Anything that writes kept fields in the form of an output; every encoder does."""
 
-    def tails(self, columns: Sequence[Column], n: int, /) -> list[bytes]:
+    def encode_passthrough(self, columns: Sequence[Column], n: int, /) -> list[bytes]:
         """Write the kept fields of n records, given one column per kept field in the policy's order."""
         ...
 
-    def fits(self, tails: Sequence[bytes], /) -> Sequence[bool] | None:
+    def can_encode(self, tails: Sequence[bytes], /) -> Sequence[bool] | None:
         """Tell which tails can be written in the output's encoding; None: all of them."""
         ...
 
@@ -70,15 +70,15 @@ class BlockBuilder:
         Key of the subject hash; None: one per process.
     max_bytes : int
         Longest tail.
-    keep : bool
+    with_columns : bool
         Whether blocks shall hold the kept fields as typed values, too.
     """
 
     def __init__(
-        self, policy: Policy, writer: TailWriter, hash_key: bytes | None, max_bytes: int, *, keep: bool = False
+        self, policy: Policy, writer: TailWriter, hash_key: bytes | None, max_bytes: int, *, with_columns: bool = False
     ) -> None:
-        self._keep = keep
-        self._write_tails, self._fits = writer.tails, writer.fits
+        self._keep = with_columns
+        self._write_tails, self._fits = writer.encode_passthrough, writer.can_encode
         self._max_bytes = max_bytes
         self._hash = SubjectHash(hash_key)
         self._normalise = None if policy.subject is None else normaliser(policy.subject.type)

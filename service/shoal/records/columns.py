@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from shoal.policy import FieldType
 from shoal.records.numerals import FIRST_INEXACT, plain
 
-__all__ = ["MISFIT", "exact_of", "number_of", "numbers", "pointed", "typed"]
+__all__ = ["MISFIT", "numbers", "pointed", "to_exact_number", "to_number", "typed"]
 
 Cells: TypeAlias = Sequence[str]
 
@@ -109,7 +109,7 @@ def _boolean(text: str) -> object:
 _CELL: dict[FieldType, Callable[[str], object]] = {"integer": _integer, "number": _number, "boolean": _boolean}
 
 
-def number_of(value: object) -> float | None:
+def to_number(value: object) -> float | None:
     """Read one value of a field of any type as a number: NaN for null and an empty text, None for what is none."""
     if value is None or (isinstance(value, str) and not value.strip(_BLANKS)):
         return math.nan
@@ -124,9 +124,9 @@ def number_of(value: object) -> float | None:
         return math.inf if value > 0 else -math.inf
 
 
-def exact_of(value: object) -> float | None:
-    """Read one value as `number_of` does, but whole numbers that no float64 tells apart as the integers they are."""
-    number = number_of(value)
+def to_exact_number(value: object) -> float | None:
+    """Read one value as `to_number` does, but whole numbers that no float64 tells apart as the integers they are."""
+    number = to_number(value)
     if number is None or not abs(number) >= FIRST_INEXACT:
         return number
     if isinstance(value, str):

@@ -36,8 +36,8 @@ class CsvDecoder:
     max_bytes : int
         Longest tail.
     encoder : TailWriter, optional
-        Encoder of the output, `CsvEncoder` by default.
-    keep : bool
+        JsonEncoder of the output, `CsvEncoder` by default.
+    with_columns : bool
         Whether blocks shall hold the kept fields as typed values, too.
     """
 
@@ -49,20 +49,22 @@ class CsvDecoder:
         hash_key: bytes | None = None,
         max_bytes: int = DEFAULT_MAX_BYTES,
         encoder: TailWriter | None = None,
-        keep: bool = False,
+        with_columns: bool = False,
     ) -> None:
         names = [attribute.name for attribute in policy.attributes] if columns is None else list(columns)
-        self._intake = BlockBuilder(policy, encoder or CsvEncoder(policy), hash_key, max_bytes, keep=keep)
+        self._intake = BlockBuilder(
+            policy, encoder or CsvEncoder(policy), hash_key, max_bytes, with_columns=with_columns
+        )
         self._width = len(names)
         self._swallowed = EmbeddedRecordCheck(policy, names)
         self._quasi = [names.index(attribute.name) for attribute in policy.quasi_identifiers]
-        self._kept: list[tuple[int, Attribute]] = [(names.index(a.name), a) for a in policy.kept]
+        self._kept: list[tuple[int, Attribute]] = [(names.index(a.name), a) for a in policy.passthrough]
         self._subject = None if policy.subject is None else names.index(policy.subject.name)
         self._has_commas = policy.csv.decimal == ","
         # A name of type string is a text even if it looks like a number.
         self._counts = self._has_commas and policy.subject is not None and policy.subject.type != "string"
 
-    def take(self, messages: Sequence[CsvCells]) -> Block:
+    def decode(self, messages: Sequence[CsvCells]) -> Block:
         """Decode the cells of records.
 
         Parameters

@@ -17,7 +17,7 @@ from shoal.records.block import Int64Vector
 from shoal.records.cells import CellWriter, json_cells
 from shoal.records.numerals import JSON_NUMBER
 
-__all__ = ["CsvEncoder", "Encoder", "RecordEncoder"]
+__all__ = ["CsvEncoder", "JsonEncoder", "RecordEncoder"]
 
 _GAP = b"\xff"
 """Stands between runs of kept fields in a tail: no UTF-8 text holds this byte."""
@@ -34,19 +34,21 @@ class RecordEncoder(Protocol):
         """Line before the first record, without its end; None where the form has none."""
         ...
 
-    def tails(self, columns: Sequence[Column], n: int, /) -> list[bytes]:
+    def encode_passthrough(self, columns: Sequence[Column], n: int, /) -> list[bytes]:
         """Write the kept fields of n records."""
         ...
 
-    def fits(self, tails: Sequence[bytes], /) -> Sequence[bool] | None:
+    def can_encode(self, tails: Sequence[bytes], /) -> Sequence[bool] | None:
         """Tell which tails the output's encoding has all the letters for; None: it has them all."""
         ...
 
-    def rows(self, centroids: Sequence[Sequence[str]], tails: Sequence[bytes], offsets: Offsets, /) -> list[bytes]:
+    def encode_clusters(
+        self, centroids: Sequence[Sequence[str]], tails: Sequence[bytes], offsets: Offsets, /
+    ) -> list[bytes]:
         """Write clusters."""
         ...
 
-    def lines(self, rows: Sequence[bytes], /) -> bytes:
+    def encode_lines(self, rows: Sequence[bytes], /) -> bytes:
         """Put rows (or the header) as they stand in a file: ended, and encoded; to be called in their order."""
         ...
 
@@ -76,15 +78,17 @@ class _Layout:
         self._d = len(policy.quasi_identifiers)
         self._numbers = re.compile(",".join([JSON_NUMBER] * self._d))
 
-    def tails(self, columns: Sequence[Column], n: int) -> list[bytes]:
-        """See `Encoder.tails`."""
+    def encode_passthrough(self, columns: Sequence[Column], n: int) -> list[bytes]:
+        """See `JsonEncoder.encode_passthrough`."""
         if not columns:
             return [b""] * n
         template = self._tail
         return [template % cells for cells in zip(*map(self._cells, columns), strict=True)]
 
-    def rows(self, centroids: Sequence[Sequence[str]], tails: Sequence[bytes], offsets: Offsets) -> list[bytes]:
-        """See `Encoder.rows`."""
+    def encode_clusters(
+        self, centroids: Sequence[Sequence[str]], tails: Sequence[bytes], offsets: Offsets
+    ) -> list[bytes]:
+        """See `JsonEncoder.encode_clusters`."""
         bounds = [int(offset) for offset in offsets]
         if len(bounds) != len(centroids) + 1 or bounds[0] != 0 or bounds[-1] != len(tails) or bounds != sorted(bounds):
             raise GuaranteeError("clusters, centroids and tails do not belong together")
@@ -118,7 +122,7 @@ class _Layout:
             raise GuaranteeError("a centroid is not a finite number")
 
 
-class Encoder:
+class JsonEncoder:
     """Writes published records as JSON: compact, UTF-8, fields in the policy's order.
 
     Parameters
@@ -133,7 +137,7 @@ class Encoder:
     def header(self) -> None:
         """JSON has no header."""
 
-    def tails(self, columns: Sequence[Column], n: int) -> list[bytes]:
+    def encode_passthrough(self, columns: Sequence[Column], n: int) -> list[bytes]:
         """Write the kept fields of n records, to be handed back to `rows`.
 
         Parameters
@@ -148,9 +152,11 @@ class Encoder:
         list of bytes, length n
             Opaque. Cost: about 0.05 µs per field.
         """
-        return self._layout.tails(columns, n)
+        return self._layout.encode_passthrough(columns, n)
 
-    def rows(self, centroids: Sequence[Sequence[str]], tails: Sequence[bytes], offsets: Offsets) -> list[bytes]:
+    def encode_clusters(
+        self, centroids: Sequence[Sequence[str]], tails: Sequence[bytes], offsets: Offsets
+    ) -> list[bytes]:
         """Write clusters, the members of each sorted by their published bytes.
 
         Parameters
@@ -176,12 +182,12 @@ class Encoder:
         -----
         Cost: about 0.3 µs per record in clusters of 10.
         """
-        return self._layout.rows(centroids, tails, offsets)
+        return self._layout.encode_clusters(centroids, tails, offsets)
 
-    def fits(self, tails: Sequence[bytes]) -> None:
+    def can_encode(self, tails: Sequence[bytes]) -> None:
         """UTF-8 has all letters."""
 
-    def lines(self, rows: Sequence[bytes]) -> bytes:
+    def encode_lines(self, rows: Sequence[bytes]) -> bytes:
         """Put rows as they stand in a file."""
         return b"\n".join(rows) + b"\n"
 
@@ -222,21 +228,23 @@ class CsvEncoder:
         """Names of the published attributes, without a line end."""
         return self._header
 
-    def tails(self, columns: Sequence[Column], n: int) -> list[bytes]:
-        """Write the kept fields of n records; see `Encoder.tails`."""
-        return self._layout.tails(columns, n)
+    def encode_passthrough(self, columns: Sequence[Column], n: int) -> list[bytes]:
+        """Write the kept fields of n records; see `JsonEncoder.encode_passthrough`."""
+        return self._layout.encode_passthrough(columns, n)
 
-    def rows(self, centroids: Sequence[Sequence[str]], tails: Sequence[bytes], offsets: Offsets) -> list[bytes]:
-        """Write clusters; see `Encoder.rows`."""
-        return self._layout.rows(centroids, tails, offsets)
+    def encode_clusters(
+        self, centroids: Sequence[Sequence[str]], tails: Sequence[bytes], offsets: Offsets
+    ) -> list[bytes]:
+        """Write clusters; see `JsonEncoder.encode_clusters`."""
+        return self._layout.encode_clusters(centroids, tails, offsets)
 
-    def fits(self, tails: Sequence[bytes]) -> Sequence[bool] | None:
+    def can_encode(self, tails: Sequence[bytes]) -> Sequence[bool] | None:
         """Tell which tails the encoding has all the letters for; None: it has them all."""
         if self._encoding.startswith("utf-") or self._is_encodable(b"".join(tails)):
             return None
         return list(map(self._is_encodable, tails))
 
-    def lines(self, rows: Sequence[bytes]) -> bytes:
+    def encode_lines(self, rows: Sequence[bytes]) -> bytes:
         """Put rows (or the header) as they stand in a file: ended, and encoded; to be called in their order."""
         text = self._end.join(rows) + self._end
         return text if self._recode is None else self._recode.encode(text.decode())

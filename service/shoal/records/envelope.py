@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from shoal.policy import Attribute, Place, Role
+from shoal.policy import Attribute, MessagePart, Role
 from shoal.records.block import Reason
 from shoal.records.columns import MISFIT, numbers, typed
 
@@ -69,7 +69,7 @@ class EnvelopeReader:
 
     def _column(self, attribute: Attribute, envelopes: Sequence[Envelope], refused: dict[int, Reason]) -> Sequence[Any]:
         is_quasi = attribute.role is Role.QUASI_IDENTIFIER
-        if attribute.source.place is Place.TIMESTAMP:
+        if attribute.source.part is MessagePart.TIMESTAMP:
             times = [envelope.timestamp for envelope in envelopes]
             _refuse(refused, (place for place, time in enumerate(times) if time < 0))
             return np.array(times, dtype=np.float64).tolist() if is_quasi else times
@@ -111,7 +111,7 @@ def _refuse(refused: dict[int, Reason], places: Iterable[int]) -> None:
 
 
 def _finder(attribute: Attribute) -> Callable[[Envelope], bytes | None]:
-    if attribute.source.place is Place.KEY:
+    if attribute.source.part is MessagePart.KEY:
         return lambda envelope: envelope.key
     name = attribute.source.header
 

@@ -10,13 +10,13 @@ import numpy as np
 
 from shoal.policy import Attribute, FieldType, Policy
 from shoal.records.block import Reason
-from shoal.records.columns import MISFIT, number_of, numbers, pointed, typed
+from shoal.records.columns import MISFIT, numbers, pointed, to_number, typed
 from shoal.records.embedded_record_check import EmbeddedRecordCheck
 from shoal.records.numerals import NumberText
 from shoal.records.strict_json import validate_strictly
 from shoal.records.subjects import normaliser
 
-__all__ = ["cell_fault", "json_fault"]
+__all__ = ["describe_csv_fault", "describe_json_fault"]
 
 _TYPES: dict[FieldType, tuple[type, ...]] = {
     "string": (str,),
@@ -29,7 +29,7 @@ _decode = msgspec.json.Decoder(float_hook=NumberText).decode
 _UNCLEAR = ": the record does not fit the policy"
 
 
-def cell_fault(policy: Policy, columns: Sequence[str], cells: Sequence[str] | None) -> str:
+def describe_csv_fault(policy: Policy, columns: Sequence[str], cells: Sequence[str] | None) -> str:
     """Say what is wrong with the cells of a CSV record that was refused.
 
     Parameters
@@ -61,18 +61,18 @@ def cell_fault(policy: Policy, columns: Sequence[str], cells: Sequence[str] | No
     return _UNCLEAR
 
 
-def json_fault(policy: Policy, message: bytes) -> str:
+def describe_json_fault(policy: Policy, message: bytes) -> str:
     """Say what is wrong with a JSON message that was refused: field and reason; never a value."""
     record, said = _object(message)
     if said:
         return said
-    for attribute in policy.from_value:
+    for attribute in policy.value_attributes:
         if attribute.name not in record:
             return f", field {attribute.name}: missing"
         said = _value(attribute, record[attribute.name])
         if said:
             return f", field {attribute.name}: {said}"
-    if policy.undeclared == "quarantine" and len(record) > len(policy.from_value):
+    if policy.undeclared == "quarantine" and len(record) > len(policy.value_attributes):
         return ": a field that the policy does not declare: declare it, or say undeclared: drop"
     return _UNCLEAR
 
@@ -100,7 +100,7 @@ def _cell(policy: Policy, attribute: Attribute, cell: str) -> str:
     if attribute.subject:
         text = cell.replace(",", ".") if has_commas and attribute.type in {"integer", "number"} else cell
         return _subject(attribute, text)
-    if attribute in policy.kept:
+    if attribute in policy.passthrough:
         return _kept_cell(attribute, pointed([cell])[0] if has_commas and attribute.type != "string" else cell)
     return ""
 
@@ -115,7 +115,7 @@ def _value(attribute: Attribute, value: Any) -> str:  # noqa: ANN401 - any JSON
     if attribute.role == "quasi_identifier":
         if value is None:
             return "null"
-        number = number_of(value) if is_number else None
+        number = to_number(value) if is_number else None
         return _number(attribute, np.nan if number is None else number)
     if attribute.role == "identifier":
         return _subject(attribute, value) if attribute.subject else ""

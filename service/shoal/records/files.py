@@ -17,7 +17,7 @@ from shoal.records.csv_decoder import CsvCells
 from shoal.records.encodings import Recoded
 from shoal.records.json_decoder import DEFAULT_MAX_BYTES
 
-__all__ = ["CsvReader", "JsonLines", "StoppedReading"]
+__all__ = ["CsvReader", "JsonLinesReader", "StoppedReading"]
 
 _CHUNK_BYTES = 1 << 16
 _BOM = "\ufeff"
@@ -31,7 +31,7 @@ class StoppedReading(Exception):  # noqa: N818 - nothing went wrong
     """Raised by a stream that is not to be read any more; a line or record that was begun is not one."""
 
 
-class JsonLines:
+class JsonLinesReader:
     """The lines of a stream as messages.
 
     Parameters
@@ -179,7 +179,7 @@ class CsvReader:
 
 
 def _require_values(policy: Policy, name: str) -> None:
-    for attribute in policy.from_envelope:
+    for attribute in policy.envelope_attributes:
         raise InputError(
             f"{name}: attributes.{attribute.name} is read from {attribute.source}, which no CSV file has: give "
             "messages as JSON lines with key, headers, timestamp and value, or leave 'from' out"

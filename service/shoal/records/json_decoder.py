@@ -13,7 +13,7 @@ from shoal.errors import ParameterError
 from shoal.policy import Attribute, FieldType, Policy, Role
 from shoal.records.block import Block, Reason, in_slices
 from shoal.records.block_builder import BlockBuilder, Candidates, TailWriter, mask, refuse
-from shoal.records.encoder import Encoder
+from shoal.records.encoder import JsonEncoder
 from shoal.records.envelope import Columns, Envelope, EnvelopeReader
 from shoal.records.numerals import NumberText
 from shoal.records.strict_json import prescreen, validate_strictly
@@ -54,8 +54,8 @@ class JsonDecoder:
     max_bytes : int
         Longest message, and longest tail.
     encoder : TailWriter, optional
-        Encoder of the output, `Encoder` by default.
-    keep : bool
+        JsonEncoder of the output, `JsonEncoder` by default.
+    with_columns : bool
         Whether blocks shall hold the kept fields as typed values, too.
 
     Notes
@@ -71,21 +71,23 @@ class JsonDecoder:
         hash_key: bytes | None = None,
         max_bytes: int = DEFAULT_MAX_BYTES,
         encoder: TailWriter | None = None,
-        keep: bool = False,
+        with_columns: bool = False,
     ) -> None:
-        self._intake = BlockBuilder(policy, encoder or Encoder(policy), hash_key, max_bytes, keep=keep)
+        self._intake = BlockBuilder(
+            policy, encoder or JsonEncoder(policy), hash_key, max_bytes, with_columns=with_columns
+        )
         self._max_bytes = max_bytes
-        self._fields = len(policy.from_value)
+        self._fields = len(policy.value_attributes)
         self._decode = _typed_decode(policy)
-        self._get = {a.name: attrgetter(f"f{number}") for number, a in enumerate(policy.from_value)}
+        self._get = {a.name: attrgetter(f"f{number}") for number, a in enumerate(policy.value_attributes)}
         self._quasi = [attribute.name for attribute in policy.quasi_identifiers]
-        self._kept = [attribute.name for attribute in policy.kept]
-        self._integers = [number for number, attribute in enumerate(policy.kept) if attribute.type == "integer"]
+        self._kept = [attribute.name for attribute in policy.passthrough]
+        self._integers = [number for number, attribute in enumerate(policy.passthrough) if attribute.type == "integer"]
         self._subject = None if policy.subject is None else policy.subject.name
-        self._envelopes = EnvelopeReader(policy.from_envelope, max_bytes)
-        self.reads_envelopes = bool(policy.from_envelope)
+        self._envelopes = EnvelopeReader(policy.envelope_attributes, max_bytes)
+        self.reads_envelopes = bool(policy.envelope_attributes)
 
-    def take(self, messages: Sequence[bytes | None], envelopes: Sequence[Envelope] | None = None) -> Block:
+    def decode(self, messages: Sequence[bytes | None], envelopes: Sequence[Envelope] | None = None) -> Block:
         """Decode messages.
 
         Parameters
@@ -185,8 +187,8 @@ class JsonDecoder:
 
 def _typed_decode(policy: Policy) -> Callable[[bytes], Any]:
     """Compile the policy: fields f0, f1, … in its order, whatever their JSON names are."""
-    fields = [(f"f{number}", _typed(attribute)) for number, attribute in enumerate(policy.from_value)]
-    names = {f"f{number}": attribute.name for number, attribute in enumerate(policy.from_value)}
+    fields = [(f"f{number}", _typed(attribute)) for number, attribute in enumerate(policy.value_attributes)]
+    names = {f"f{number}": attribute.name for number, attribute in enumerate(policy.value_attributes)}
     strict = policy.undeclared == "quarantine"
     if any(character in '"\\' or character < " " for name in names.values() for character in name):
         return _decode_renamed(fields, names, strict=strict)

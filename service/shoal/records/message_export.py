@@ -10,9 +10,9 @@ from typing import BinaryIO
 import msgspec
 
 from shoal.errors import InputError
-from shoal.policy import Place, Policy
+from shoal.policy import MessagePart, Policy
 from shoal.records.block import Reason
-from shoal.records.files import JsonLines
+from shoal.records.files import JsonLinesReader
 from shoal.records.json_decoder import DEFAULT_MAX_BYTES
 from shoal.records.strict_json import validate_strictly
 
@@ -22,7 +22,7 @@ LONGEST_LINE = 16 * DEFAULT_MAX_BYTES
 """Of a longer one nothing is read: its record is too large."""
 
 _FIELDS = frozenset({"value", "key", "headers", "timestamp", "partition", "offset"})
-_FIELD_OF = {Place.KEY: "key", Place.HEADER: "headers", Place.TIMESTAMP: "timestamp"}
+_FIELD_OF = {MessagePart.KEY: "key", MessagePart.HEADER: "headers", MessagePart.TIMESTAMP: "timestamp"}
 _NO_TEXT = b"\xff"
 """Stands for bytes that are not UTF-8, which JSON cannot hold."""
 _NO_RECORD = b"[]"
@@ -76,9 +76,11 @@ class MessageExportReader:
     """
 
     def __init__(self, stream: BinaryIO, policy: Policy, *, name: str = "input") -> None:
-        self._lines = JsonLines(stream, max_bytes=LONGEST_LINE)
+        self._lines = JsonLinesReader(stream, max_bytes=LONGEST_LINE)
         self._name = name
-        self._needed = {_FIELD_OF[attribute.source.place]: attribute for attribute in reversed(policy.from_envelope)}
+        self._needed = {
+            _FIELD_OF[attribute.source.part]: attribute for attribute in reversed(policy.envelope_attributes)
+        }
         self._number = 0
 
     def __iter__(self) -> Iterator[tuple[Sequence[bytes | None], Sequence[RecordedEnvelope]]]:

@@ -16,7 +16,7 @@ from shoal.errors import InputError
 from shoal.policy import Attribute, Policy, Role
 from shoal.records.block import SLICE
 
-__all__ = ["ParquetRows", "as_parquet"]
+__all__ = ["ParquetReader", "encode_parquet"]
 
 AT_ONCE = 1 << 16
 """Rows of one group that is read or written."""
@@ -25,7 +25,7 @@ WIDEST_BITS = 64
 _OF_TYPE = {"string": pa.string(), "integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
 
 
-class ParquetRows:
+class ParquetReader:
     """The rows of a Parquet file as JSON messages.
 
     Numbers, texts and truth values as such; dates, times and decimals as texts, in the spelling of Arrow. NaN and
@@ -93,13 +93,13 @@ class ParquetRows:
         return values
 
 
-def as_parquet(rows: Sequence[bytes], policy: Policy, schema: pa.Schema | None = None) -> Iterator[bytes]:
+def encode_parquet(rows: Sequence[bytes], policy: Policy, schema: pa.Schema | None = None) -> Iterator[bytes]:
     """Write published rows as Parquet.
 
     Parameters
     ----------
     rows : sequence of bytes
-        As `Encoder` wrote them.
+        As `JsonEncoder` wrote them.
     policy : Policy
         Attributes and their types.
     schema : pyarrow.Schema, optional
@@ -183,7 +183,7 @@ def _parts(rows: Sequence[bytes], size: int) -> Iterator[Sequence[bytes]]:
 
 def _check_columns(found: Sequence[str], policy: Policy, name: str) -> None:
     declared = [attribute.name for attribute in policy.attributes]
-    for attribute in policy.from_envelope:
+    for attribute in policy.envelope_attributes:
         raise InputError(f"{name}: attributes.{attribute.name} is read from {attribute.source}, which no table has")
     for column in declared:
         if found.count(column) != 1:
@@ -215,7 +215,7 @@ def _published_type(attribute: Attribute, schema: pa.Schema | None) -> pa.DataTy
     """Return the type of a column of the output; None: that of its values."""
     source = None if schema is None or attribute.name not in schema.names else schema.field(attribute.name).type
     if attribute.role is Role.QUASI_IDENTIFIER:
-        step = attribute.grid(table=True)
+        step = attribute.publication_step(table=True)
         if not step or step != step.to_integral_value():
             return pa.float64()
         return source if source is not None and _can_hold(source, step, attribute.bounds) else pa.int64()

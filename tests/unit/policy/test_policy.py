@@ -40,7 +40,7 @@ def faults(text: str, folder: Path, name: str = "policy.yaml") -> dict[str, tupl
 def test_a_policy_is_resolved_with_its_defaults(tmp_path: Path) -> None:
     policy = load(GOOD, tmp_path)
     assert [a.name for a in policy.quasi_identifiers] == ["age", "income"]
-    assert [a.name for a in policy.kept] == ["diagnosis", "ward"]
+    assert [a.name for a in policy.passthrough] == ["diagnosis", "ward"]
     assert [a.name for a in policy.published] == ["age", "income", "diagnosis", "ward"]
     assert policy.subject is not None
     assert (policy.subject.name, policy.subject.role) == ("patient", Role.IDENTIFIER)
@@ -68,7 +68,7 @@ def test_auto_is_settled_by_k_and_what_it_stands_for_is_what_counts(
         text += f"privacy: {{k: {k}{option}}}\nstream: {{delta: 50, rule: {written}}}\n"
         return load(text, tmp_path)
 
-    stream = policy_of(name).streaming()
+    stream = policy_of(name).require_stream()
     assert (stream.rule, stream.reason) == (rule, reason)
     assert policy_of(name).fingerprint == policy_of(rule).fingerprint
 
@@ -136,10 +136,12 @@ delta = 100
 )
 def test_the_grid_comes_from_the_policy_alone(about: str, expected: str, tmp_path: Path) -> None:
     policy = load(GOOD.replace("scale: numeric, bounds: [0, 110], integer: true", about), tmp_path)
-    grid = policy.quasi_identifiers[0].grid()
+    grid = policy.quasi_identifiers[0].publication_step()
     assert grid == Decimal(expected)
     assert "E" not in str(grid) or grid < Decimal("1e-6")
-    assert policy.quasi_identifiers[0].grid(table=True) == (Decimal(expected) if "resolution" in about else 0)
+    assert policy.quasi_identifiers[0].publication_step(table=True) == (
+        Decimal(expected) if "resolution" in about else 0
+    )
 
 
 def test_every_fault_is_told_at_once_with_its_line(tmp_path: Path) -> None:
@@ -309,7 +311,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
 
 def test_words_stay_words(tmp_path: Path) -> None:
     policy = load(GOOD.replace("diagnosis", "no").replace("ward", "'2020-01-01'"), tmp_path)
-    assert [a.name for a in policy.kept] == ["no", "2020-01-01"]
+    assert [a.name for a in policy.passthrough] == ["no", "2020-01-01"]
 
 
 def test_the_fingerprint_covers_what_decides_and_nothing_else(tmp_path: Path) -> None:
@@ -352,7 +354,7 @@ def test_a_table_needs_neither_stream_nor_bounds(tmp_path: Path) -> None:
     policy = load(text, tmp_path)
     assert policy.quasi_identifiers[0].bounds is None
     with pytest.raises(PolicyError, match="stream"):
-        policy.streaming()
+        policy.require_stream()
 
 
 def test_out_of_bounds_can_be_said_for_all_or_for_one(tmp_path: Path) -> None:
@@ -448,8 +450,8 @@ def with_sources(tmp_path: Path, age: str = "integer: true", ward: str = "type: 
 def test_attributes_are_read_from_the_parts_of_a_message(tmp_path: Path) -> None:
     policy = Policy.load(with_sources(tmp_path, "from: 'header:age: of'", "from: timestamp"))
     assert [str(a.source) for a in policy.attributes] == ["key", "header:age: of", "timestamp"]
-    assert [a.name for a in policy.from_envelope] == ["patient", "age", "ward"]
-    assert policy.from_value == ()
+    assert [a.name for a in policy.envelope_attributes] == ["patient", "age", "ward"]
+    assert policy.value_attributes == ()
     assert [about.get("from") for about in policy.resolved()["attributes"].values()] == [
         "key",
         "header:age: of",

@@ -31,7 +31,7 @@ def read(policy: Policy, text: bytes) -> list[list[str] | None]:
 
 def block_of(policy: Policy, text: bytes) -> Any:
     reader = CsvReader(io.BytesIO(text), policy)
-    return CsvDecoder(policy, reader.columns, hash_key=KEY).take([record for part in reader for record in part])
+    return CsvDecoder(policy, reader.columns, hash_key=KEY).decode([record for part in reader for record in part])
 
 
 def test_a_decimal_comma_is_the_only_one() -> None:
@@ -40,7 +40,7 @@ def test_a_decimal_comma_is_the_only_one() -> None:
     assert block.values.ravel().tolist() == [1.5, 1]
     assert block.rejected == [(1, Reason.INVALID), (2, Reason.INVALID), (3, Reason.INVALID), (4, Reason.INVALID)]
     encoder = CsvEncoder(policy(delimiter=";", decimal=","))
-    assert encoder.rows([["1.5"], ["1"]], block.tails, [0, 1, 2]) == [b"1,5;-0,25;1,5", b"1;;t"]
+    assert encoder.encode_clusters([["1.5"], ["1"]], block.passthrough, [0, 1, 2]) == [b"1,5;-0,25;1,5", b"1;;t"]
     assert block_of(policy(delimiter=";"), text).values.ravel().tolist() == [1.5, 1, 1]
 
 
@@ -66,8 +66,10 @@ def test_a_person_is_the_same_with_a_comma_and_with_a_point() -> None:
 def test_a_text_has_one_spelling_and_is_read_back(csv: dict[str, str], cell: bytes, text: str) -> None:
     about = policy(**csv)
     encoder = CsvEncoder(about)
-    (tail,) = encoder.tails([[None], [text]], 1)
-    written = encoder.lines([encoder.header()]) + encoder.lines(encoder.rows([["1"]], [tail], [0, 1]))
+    (tail,) = encoder.encode_passthrough([[None], [text]], 1)
+    written = encoder.encode_lines([encoder.header()]) + encoder.encode_lines(
+        encoder.encode_clusters([["1"]], [tail], [0, 1])
+    )
     assert written.split(about.csv.delimiter.encode(), 4)[-1].removesuffix(about.csv.line_end.encode()) == cell
     source = written.replace(b"x", about.csv.delimiter.join(["who", "x"]).encode(), 1)
     end = about.csv.line_end.encode()
@@ -80,7 +82,11 @@ def test_encodings_are_read_and_written(encoding: str) -> None:
     about = policy(encoding=encoding)
     assert read(about, "who,x,n,t\né,1,2,ü\n".encode(encoding)) == [["é", "1", "2", "ü"]]
     encoder = CsvEncoder(about)
-    written = encoder.lines([encoder.header()]) + encoder.lines(["1,2,ü".encode()]) + encoder.lines([b"3,,"])
+    written = (
+        encoder.encode_lines([encoder.header()])
+        + encoder.encode_lines(["1,2,ü".encode()])
+        + encoder.encode_lines([b"3,,"])
+    )
     assert written.decode(encoding) == "x,n,t\n1,2,ü\n3,,\n"
 
 
@@ -98,7 +104,7 @@ def test_a_record_that_the_output_has_no_letters_for_is_refused() -> None:
     about = policy(output={"encoding": "cp1252"})
     block = block_of(about, "who,x,n,t\na,1,2,é\nb,1,2,日\nc,1,2,€\n".encode())
     assert block.rejected == [(1, Reason.INVALID)]
-    assert len(block.tails) == 2
+    assert len(block.passthrough) == 2
     with pytest.raises(ConfigError, match=r"csv\.encoding: cp1252 has no letters .* attributes\.日: .*csv\.output"):
         CsvEncoder(policy_of({**FIELDS, "日": kept()}, csv={"encoding": "cp1252"}))
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from shoal.errors import GuaranteeError
 from shoal.policy import CsvDialect
-from shoal.records import CsvEncoder, Encoder, RecordEncoder
+from shoal.records import CsvEncoder, JsonEncoder, RecordEncoder
 from shoal.records.cells import CellWriter, json_cells
 from unit.records.making import kept, policy_of, quasi, usual_policy
 
@@ -31,14 +31,14 @@ def test_fields_leave_in_the_order_of_the_policy(order: str) -> None:
     policy = policy_of({"id": {"role": "identifier"}, **layout(order)})
     numbers = [f"{n}.50" for n, sign in enumerate(order) if sign == "q"]
     columns = [[f"{n},", None, n] for n, sign in enumerate(order) if sign == "k"]
-    for encoder in (Encoder(policy), CsvEncoder(policy)):
-        tails = encoder.tails(columns, 3)
-        rows = encoder.rows([numbers], tails, [0, 3])
+    for encoder in (JsonEncoder(policy), CsvEncoder(policy)):
+        tails = encoder.encode_passthrough(columns, 3)
+        rows = encoder.encode_clusters([numbers], tails, [0, 3])
         expected = [
             {f"f{n}": float(f"{n}.50") if sign == "q" else (f"{n},", None, n)[m] for n, sign in enumerate(order)}
             for m in range(3)
         ]
-        if isinstance(encoder, Encoder):
+        if isinstance(encoder, JsonEncoder):
             found = [json.loads(row) for row in rows]
             assert [list(record) for record in found] == [list(record) for record in expected]
             assert sorted(map(repr, found)) == sorted(map(repr, expected))
@@ -54,12 +54,14 @@ def test_fields_leave_in_the_order_of_the_policy(order: str) -> None:
 
 def test_members_are_sorted_by_their_published_bytes() -> None:
     policy = policy_of({"x": quasi(), "y": kept(), "z": quasi()})
-    encoder = Encoder(policy)
+    encoder = JsonEncoder(policy)
     values = ["b", "a", "ab", "", "a!", None, 10, 9, "é", True, "a"]
     published = set()
     for seed in range(20):
         random.Random(seed).shuffle(values)
-        rows = encoder.rows([["1", "2"]], encoder.tails([values], len(values)), [0, len(values)])
+        rows = encoder.encode_clusters(
+            [["1", "2"]], encoder.encode_passthrough([values], len(values)), [0, len(values)]
+        )
         assert rows == sorted(rows)
         published.add(b"\n".join(rows))
     assert len(published) == 1
@@ -67,18 +69,21 @@ def test_members_are_sorted_by_their_published_bytes() -> None:
 
 def test_clusters_keep_their_order_and_their_members() -> None:
     policy = policy_of({"x": quasi(), "y": kept()})
-    encoder = Encoder(policy)
-    tails = encoder.tails([[5, 4, 3, 2, 1]], 5)
+    encoder = JsonEncoder(policy)
+    tails = encoder.encode_passthrough([[5, 4, 3, 2, 1]], 5)
     expected = [b'{"x":9,"y":4}', b'{"x":9,"y":5}', b'{"x":1,"y":1}', b'{"x":1,"y":2}', b'{"x":1,"y":3}']
     for offsets in ([0, 2, 2, 5], np.array([0, 2, 2, 5])):
-        assert encoder.rows([["9"], ["8"], ["1"]], tails, offsets) == expected
-    assert encoder.rows([], [], [0]) == []
+        assert encoder.encode_clusters([["9"], ["8"], ["1"]], tails, offsets) == expected
+    assert encoder.encode_clusters([], [], [0]) == []
 
 
 def test_without_kept_fields_all_members_are_alike() -> None:
     policy = policy_of({"x": quasi(), "y": quasi()})
-    assert Encoder(policy).rows([["1", "2.0"]], Encoder(policy).tails([], 2), [0, 2]) == [b'{"x":1,"y":2.0}'] * 2
-    assert CsvEncoder(policy).rows([["1", "2.0"]], [b"", b""], [0, 2]) == [b"1,2.0"] * 2
+    assert (
+        JsonEncoder(policy).encode_clusters([["1", "2.0"]], JsonEncoder(policy).encode_passthrough([], 2), [0, 2])
+        == [b'{"x":1,"y":2.0}'] * 2
+    )
+    assert CsvEncoder(policy).encode_clusters([["1", "2.0"]], [b"", b""], [0, 2]) == [b"1,2.0"] * 2
 
 
 @pytest.mark.parametrize(
@@ -93,9 +98,9 @@ def test_only_finite_numbers_are_published(text: Any, place: int) -> None:
     policy = policy_of({"x": quasi(), "y": quasi(), "z": kept()})
     centroid = ["1", "2"]
     centroid[place] = text
-    for encoder in (Encoder(policy), CsvEncoder(policy)):
+    for encoder in (JsonEncoder(policy), CsvEncoder(policy)):
         with pytest.raises(GuaranteeError) as caught:
-            encoder.rows([["1", "2"], centroid], encoder.tails([[1, 2]], 2), [0, 1, 2])
+            encoder.encode_clusters([["1", "2"], centroid], encoder.encode_passthrough([[1, 2]], 2), [0, 1, 2])
         assert str(caught.value) == "a centroid is not a finite number"
         assert caught.value.__cause__ is None
 
@@ -105,14 +110,14 @@ def test_only_finite_numbers_are_published(text: Any, place: int) -> None:
 )
 def test_finite_numbers_are_published_as_they_are_printed(text: str) -> None:
     policy = policy_of({"x": quasi()})
-    assert Encoder(policy).rows([[text]], [b""], [0, 1]) == [b'{"x":%b}' % text.encode()]
+    assert JsonEncoder(policy).encode_clusters([[text]], [b""], [0, 1]) == [b'{"x":%b}' % text.encode()]
 
 
 @pytest.mark.parametrize("centroid", [[], ["1"], ["1", "2", "3"], ["1,2", "3"], ["1,2"]])
 def test_a_centroid_has_one_number_per_attribute(centroid: list[str]) -> None:
     policy = policy_of({"x": quasi(), "y": quasi()})
     with pytest.raises(GuaranteeError, match="not a finite number"):
-        Encoder(policy).rows([centroid], [b""], [0, 1])
+        JsonEncoder(policy).encode_clusters([centroid], [b""], [0, 1])
 
 
 @pytest.mark.parametrize("offsets", [[0, 1], [1, 2], [0, 3], [0], [], [0, 1, 2], [0, 3, 2]])
@@ -120,11 +125,11 @@ def test_clusters_and_tails_must_belong_together(offsets: list[int]) -> None:
     policy = policy_of({"x": quasi()})
     centroids = [["1"]] * max(len(offsets) - 1, 0) if offsets != [0, 1, 2] else [["1"]]
     with pytest.raises(GuaranteeError, match="do not belong together"):
-        Encoder(policy).rows(centroids, [b"", b""], offsets)
+        JsonEncoder(policy).encode_clusters(centroids, [b"", b""], offsets)
 
 
 def test_json_has_no_header() -> None:
-    encoder: RecordEncoder = Encoder(usual_policy())
+    encoder: RecordEncoder = JsonEncoder(usual_policy())
     assert encoder.header() is None
 
 

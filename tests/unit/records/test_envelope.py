@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from shoal.errors import InputError, ParameterError
-from shoal.records import CsvEncoder, CsvReader, Encoder, JsonDecoder, Reason
+from shoal.records import CsvEncoder, CsvReader, JsonDecoder, JsonEncoder, Reason
 from unit.records.making import KEY, kept, policy_of, quasi
 
 pytestmark = pytest.mark.unit
@@ -38,7 +38,7 @@ VALUE = b'{"income":7.5}'
 
 
 def take(policy: Any = POLICY, value: bytes | None = VALUE, *around: Around, **more: Any) -> Any:
-    return JsonDecoder(policy, hash_key=KEY, **more).take([value] * len(around), around)
+    return JsonDecoder(policy, hash_key=KEY, **more).decode([value] * len(around), around)
 
 
 def test_a_record_is_put_together_from_all_parts_of_a_message() -> None:
@@ -46,7 +46,7 @@ def test_a_record_is_put_together_from_all_parts_of_a_message() -> None:
     assert block.rejected == []
     assert block.values.tolist() == [[42, 7.5], [42, 7.5]]
     assert len(set(block.subjects.tolist())) == 2
-    rows = Encoder(POLICY).rows([["42", "7.5"]], block.tails, [0, 2])
+    rows = JsonEncoder(POLICY).encode_clusters([["42", "7.5"]], block.passthrough, [0, 2])
     assert [json.loads(row) for row in rows] == [
         {"age": 42, "income": 7.5, "ward": "north", "at": T},
         {"age": 42, "income": 7.5, "ward": "north", "at": T + 5},
@@ -77,7 +77,7 @@ def test_what_is_missing_doubled_or_no_text_is_refused(around: Around, reason: R
     block = take(POLICY, VALUE, Around(), around, Around(), max_bytes=1000)
     assert block.rejected == [(1, reason)]
     assert block.index.tolist() == [0, 2]
-    assert len(block.tails) == 2
+    assert len(block.passthrough) == 2
 
 
 def test_headers_that_are_not_declared_are_not_looked_at() -> None:
@@ -113,7 +113,7 @@ def test_a_person_in_the_key_is_the_person_in_the_value(kind: str, one: bytes, s
     hashes = take(by_key, VALUE, *(Around(key=text) for text in (one, same, other))).subjects
     assert hashes[0] == hashes[1] != hashes[2]
     value = json.dumps({"patient": one.decode(), "income": 7.5}).encode()
-    assert JsonDecoder(by_value, hash_key=KEY).take([value]).subjects[0] == hashes[0]
+    assert JsonDecoder(by_value, hash_key=KEY).decode([value]).subjects[0] == hashes[0]
 
 
 def test_a_timestamp_is_a_coordinate_in_milliseconds() -> None:
@@ -131,14 +131,14 @@ def test_kept_fields_from_headers_have_the_types_of_cells() -> None:
     good = (("integer", b" 7 "), ("number", b"7.50"), ("boolean", b"True"), ("any", b"007"))
     empty = (("integer", b""), ("number", b""), ("boolean", b""), ("any", b""))
     block = take(policy, b'{"x":1}', Around(headers=good), Around(headers=empty))
-    rows = Encoder(policy).rows([["1"], ["1"]], block.tails, [0, 1, 2])
+    rows = JsonEncoder(policy).encode_clusters([["1"], ["1"]], block.passthrough, [0, 1, 2])
     assert rows == [
         b'{"x":1,"integer":7,"number":7.5,"boolean":true,"any":"007"}',
         b'{"x":1,"integer":null,"number":null,"boolean":null,"any":""}',
     ]
     bad = (("integer", b"7.5"), *good[1:])
     assert take(policy, b'{"x":1}', Around(headers=bad)).rejected == [(0, Reason.INVALID)]
-    assert len(take(policy, b'{"x":1}', Around(headers=good), encoder=CsvEncoder(policy)).tails) == 1
+    assert len(take(policy, b'{"x":1}', Around(headers=good), encoder=CsvEncoder(policy)).passthrough) == 1
 
 
 def test_blocks_are_cut_together_with_their_envelopes() -> None:
@@ -152,7 +152,7 @@ def test_blocks_are_cut_together_with_their_envelopes() -> None:
 
 def test_values_alone_are_not_enough_for_such_a_policy() -> None:
     with pytest.raises(ParameterError, match="values alone"):
-        JsonDecoder(POLICY).take([VALUE])
+        JsonDecoder(POLICY).decode([VALUE])
     assert not JsonDecoder(policy_of({"x": quasi()})).reads_envelopes
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from shoal.policy import Policy
-from shoal.records import Block, CsvEncoder, Encoder, JsonDecoder, Reason
+from shoal.records import Block, CsvEncoder, JsonDecoder, JsonEncoder, Reason
 from unit.records.making import KEY, SUBJECT, encoded, kept, message, policy_of, quasi, usual_policy
 
 pytestmark = pytest.mark.unit
@@ -15,7 +15,7 @@ UNDECODABLE, INVALID, TOO_LARGE = Reason.UNDECODABLE, Reason.INVALID, Reason.TOO
 
 
 def take(*records: dict[str, Any], policy: Policy | None = None) -> Block:
-    return JsonDecoder(policy or usual_policy(), hash_key=KEY).take(encoded(*records))
+    return JsonDecoder(policy or usual_policy(), hash_key=KEY).decode(encoded(*records))
 
 
 def reason(text: bytes | None, policy: Policy | None = None) -> Reason | None:
@@ -23,11 +23,11 @@ def reason(text: bytes | None, policy: Policy | None = None) -> Reason | None:
     good = encoded(message())[0]
     decoder = JsonDecoder(policy or usual_policy(), hash_key=KEY, max_bytes=3000)
     if policy is None:
-        block = decoder.take([good, text, good, good, text])
+        block = decoder.decode([good, text, good, good, text])
         assert [place for place, _ in block.rejected] in ([], [1, 4])
         assert block.index.tolist() == [place for place in range(5) if place not in dict(block.rejected)]
         return dict(block.rejected).get(1)
-    return dict(decoder.take([text]).rejected).get(0)
+    return dict(decoder.decode([text]).rejected).get(0)
 
 
 def changed(name: str, value: str) -> bytes:
@@ -47,7 +47,7 @@ def test_a_block_holds_arrays() -> None:
     assert block.subjects.dtype == block.index.dtype == np.int64
     assert block.index.tolist() == [0, 1]
     assert len(set(block.subjects.tolist())) == 2
-    assert block.tails == [b'"diagnosis":"flu","ward":7'] * 2
+    assert block.passthrough == [b'"diagnosis":"flu","ward":7'] * 2
     assert block.rejected == []
     assert block.clipped == 0
     assert len(block) == 2
@@ -55,17 +55,17 @@ def test_a_block_holds_arrays() -> None:
 
 @pytest.mark.parametrize("messages", [[], [None], [b"", None, b"{}"]])
 def test_a_block_without_records_keeps_its_shape(messages: list[bytes | None]) -> None:
-    block = JsonDecoder(usual_policy()).take(messages)
+    block = JsonDecoder(usual_policy()).decode(messages)
     assert block.values.shape == (0, 2)
     assert block.subjects.shape == block.index.shape == (0,)
-    assert block.tails == []
+    assert block.passthrough == []
     assert [place for place, _ in block.rejected] == list(range(len(messages)))
 
 
 def test_one_quasi_identifier_alone_will_do() -> None:
     block = take({"x": 1}, {"x": 2.5}, policy=policy_of({"x": quasi()}))
     assert block.values.tolist() == [[1.0], [2.5]]
-    assert block.tails == [b"", b""]
+    assert block.passthrough == [b"", b""]
 
 
 def test_long_input_is_cut_and_put_together() -> None:
@@ -73,13 +73,13 @@ def test_long_input_is_cut_and_put_together() -> None:
     messages = encoded(*records)
     messages[600], messages[1299], messages[0] = None, b"x", messages[0]
     decoder = JsonDecoder(usual_policy(), hash_key=KEY)
-    whole = decoder.take(messages)
-    parts = [decoder.take([text]) for text in messages]
+    whole = decoder.decode(messages)
+    parts = [decoder.decode([text]) for text in messages]
     assert whole.values.tolist() == [part.values[0].tolist() for part in parts if len(part)]
     assert whole.subjects.tolist() == [part.subjects[0] for part in parts if len(part)]
     assert whole.index.tolist() == [n for n in range(1300) if n not in {600, 1299}]
     assert whole.rejected == [(600, UNDECODABLE), (1299, UNDECODABLE)]
-    assert whole.tails == [tail for part in parts for tail in part.tails]
+    assert whole.passthrough == [tail for part in parts for tail in part.passthrough]
 
 
 def test_a_block_tells_counts_only() -> None:
@@ -155,7 +155,7 @@ def test_an_integer_must_be_integral(value: str) -> None:
 
 @pytest.mark.parametrize(("value", "number"), [("42.0", 42), ("4.2e1", 42), ("-0", 0), ("-0.0", 0), ("1e-400", 0)])
 def test_an_integer_may_be_spelled_in_any_way(value: str, number: float) -> None:
-    block = JsonDecoder(usual_policy()).take([changed("age", value)])
+    block = JsonDecoder(usual_policy()).decode([changed("age", value)])
     assert block.values[0, 0] == number
     assert not np.signbit(block.values).any()
 
@@ -206,7 +206,7 @@ def test_the_model_that_faust_names_in_each_record_is_left_out() -> None:
     plain, odd = usual_policy(), policy_of({'q"': quasi(), "n": kept("integer")})
     signed = encoded(message())[0][:-1] + b',"__faust":{"ns":"app.Visit"}}'  # type: ignore[index]
     assert reason(signed, plain) is None
-    assert b"__faust" not in take(json.loads(signed), policy=plain).tails[0]
+    assert b"__faust" not in take(json.loads(signed), policy=plain).passthrough[0]
     assert reason(signed[:-1] + b',"__faust":null}', plain) is INVALID
     assert reason(signed[:-1] + b',"more":null}', plain) is INVALID
     assert take({'q"': 1, "n": 2, "__faust": {}}, {'q"': 1, "n": 2, "__other": {}}, policy=odd).rejected == [
@@ -221,17 +221,17 @@ def test_too_large() -> None:
     fitting = encoded(message(ticket=""))[0]
     assert fitting is not None
     decoder = JsonDecoder(policy, max_bytes=len(fitting))
-    block = decoder.take([fitting, fitting + b" ", fitting])
+    block = decoder.decode([fitting, fitting + b" ", fitting])
     assert block.rejected == [(1, TOO_LARGE)]
     assert block.index.tolist() == [0, 2]
-    assert JsonDecoder(policy, max_bytes=3000).take([b"x" * 3001]).rejected == [(0, TOO_LARGE)]
+    assert JsonDecoder(policy, max_bytes=3000).decode([b"x" * 3001]).rejected == [(0, TOO_LARGE)]
 
 
 def test_kept_fields_that_grow_are_too_large() -> None:
     policy = policy_of({"x": quasi(), "y": kept()})
-    block = JsonDecoder(policy, max_bytes=100).take([b'{"x":1,"y":1e300}', b'{"x":1,"y":1e30}'])
+    block = JsonDecoder(policy, max_bytes=100).decode([b'{"x":1,"y":1e300}', b'{"x":1,"y":1e30}'])
     assert block.rejected == [(0, TOO_LARGE)]
-    assert block.tails == [b'"y":' + b"1" + b"0" * 30]
+    assert block.passthrough == [b'"y":' + b"1" + b"0" * 30]
 
 
 def test_reasons_are_a_closed_list() -> None:
@@ -278,7 +278,7 @@ def test_without_bounds_nothing_is_clipped() -> None:
 def test_kept_fields_are_of_their_type(kind: str, good: list[str], bad: list[str]) -> None:
     policy = policy_of({"x": quasi(), "y": kept(kind), "z": kept(kind)})
     messages = [b'{"x":1,"y":null,"z":%b}' % text.encode() for text in good + bad]
-    block = JsonDecoder(policy).take(messages)
+    block = JsonDecoder(policy).decode(messages)
     assert block.index.tolist() == list(range(len(good)))
     assert block.rejected == [(place, INVALID) for place in range(len(good), len(good) + len(bad))]
 
@@ -306,15 +306,21 @@ def test_kept_fields_are_of_their_type(kind: str, good: list[str], bad: list[str
 )
 def test_kept_values_keep_their_value_in_one_spelling(spelled: str, published: str) -> None:
     policy = policy_of({"x": quasi(), "y": kept()})
-    block = JsonDecoder(policy).take([b'{"x":1,"y":%b}' % spelled.encode()])
-    assert block.tails == [f'"y":{published}'.encode()]
+    block = JsonDecoder(policy).decode([b'{"x":1,"y":%b}' % spelled.encode()])
+    assert block.passthrough == [f'"y":{published}'.encode()]
 
 
 def test_tails_are_written_for_the_output_that_is_asked_for() -> None:
     policy = policy_of({"y": kept(), "x": quasi(), "z": kept()})
     records = encoded({"y": 'a,"b', "x": 1, "z": None}, {"y": 1e2, "x": 2, "z": True})
-    assert JsonDecoder(policy, encoder=CsvEncoder(policy)).take(records).tails == [b'"a,""b"\xff', b"100\xfftrue"]
-    assert JsonDecoder(policy, encoder=Encoder(policy)).take(records).tails == JsonDecoder(policy).take(records).tails
+    assert JsonDecoder(policy, encoder=CsvEncoder(policy)).decode(records).passthrough == [
+        b'"a,""b"\xff',
+        b"100\xfftrue",
+    ]
+    assert (
+        JsonDecoder(policy, encoder=JsonEncoder(policy)).decode(records).passthrough
+        == JsonDecoder(policy).decode(records).passthrough
+    )
 
 
 # ---------------------------------------------------------------- names
@@ -351,11 +357,11 @@ def test_any_name_will_do(odd: list[str], ascii_only: bool) -> None:  # noqa: FB
     policy = policy_of({**attributes, "who.is": SUBJECT})
     record = {name: number for number, name in enumerate(odd)}
     text = json.dumps({"who.is": "p", **record}, ensure_ascii=ascii_only).encode()
-    block = JsonDecoder(policy).take([text, text[:-1] + b',"more":1}', text[:-1] + b',"":"y"}'])
+    block = JsonDecoder(policy).decode([text, text[:-1] + b',"more":1}', text[:-1] + b',"":"y"}'])
     assert block.rejected == [(1, INVALID), (2, INVALID)]
     assert block.values[0].tolist() == [float(n) for n in range(len(odd)) if n % 2 == 0]
-    encoder = Encoder(policy)
-    row = encoder.rows([[str(n) for n in range(len(odd)) if n % 2 == 0]], block.tails, [0, 1])[0]
+    encoder = JsonEncoder(policy)
+    row = encoder.encode_clusters([[str(n) for n in range(len(odd)) if n % 2 == 0]], block.passthrough, [0, 1])[0]
     assert json.loads(row) == record
     assert list(json.loads(row)) == odd
 
@@ -366,7 +372,7 @@ def test_odd_names_know_undeclared_fields_too() -> None:
     good, more = {'q"': 1, "n\\": 2}, {'q"': 1, "n\\": 2, "f1": 3}
     assert take(good, more, policy=strict).rejected == [(1, INVALID)]
     assert take(good, more, {'q"': "1", "n\\": 2}, {'q"': 1}, policy=lenient).rejected == [(2, INVALID), (3, INVALID)]
-    assert JsonDecoder(strict).take([b"[]", b"{", b'{"q\\"":1,"q\\"":1,"n\\\\":2}']).rejected == [
+    assert JsonDecoder(strict).decode([b"[]", b"{", b'{"q\\"":1,"q\\"":1,"n\\\\":2}']).rejected == [
         (0, INVALID),
         (1, UNDECODABLE),
         (2, INVALID),
@@ -399,11 +405,11 @@ def test_subjects_of_other_types(kind: str, accepted: int) -> None:
 def test_every_record_is_a_person_of_its_own_where_the_policy_says_so() -> None:
     policy = policy_of({"x": quasi()})
     decoder = JsonDecoder(policy)
-    blocks = [decoder.take(encoded(*[{"x": 1}] * n)) for n in (3, 600, 1)]
+    blocks = [decoder.decode(encoded(*[{"x": 1}] * n)) for n in (3, 600, 1)]
     assert len({number for block in blocks for number in block.subjects.tolist()}) == 604
 
 
 def test_the_key_decides_the_hash() -> None:
     messages = encoded(message())
-    first, again, other = (JsonDecoder(usual_policy(), hash_key=key).take(messages) for key in (b"a", b"a", b"b"))
+    first, again, other = (JsonDecoder(usual_policy(), hash_key=key).decode(messages) for key in (b"a", b"a", b"b"))
     assert first.subjects == again.subjects != other.subjects
