@@ -101,7 +101,7 @@ def cells_of(path: Path, dialect: CsvDialect) -> list[list[str]]:
     doubled = dialect.escape == "doubled"
     escapes = {"doublequote": doubled, "escapechar": None if doubled else "\\"}
     with path.open(encoding=dialect.encoding, newline=dialect.line_end) as file:
-        return list(csv.reader(file, **dialect.options | escapes))
+        return list(csv.reader(file, **dialect.reader_options | escapes))
 
 
 @settings(max_examples=60, deadline=None)

@@ -1,4 +1,7 @@
-"""Which rule ``auto`` stands for: settled before the stream begins, so that a restart decides as before."""
+"""Resolve the stream rule ``auto``.
+
+The rule is resolved from the policy alone, before the stream starts, so that a restarted stream uses the same rule.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,20 @@ __all__ = ["BLOCK_FROM_K", "RULES", "explain_rule", "resolve_rule", "supports_do
 
 RULES = ("nearest", "greedy", "awo", "block")
 BLOCK_FROM_K = 7
-"""From this k on ``auto`` is ``block``: below, ``awo`` loses less (docs/benchmarks.md, docs/adr/0014-which-rule.md)."""
+"""From this k on, ``auto`` selects ``block``. Below it, ``awo`` loses less (docs/adr/0014-which-rule.md)."""
 
 
 def resolve_rule(name: str, k: int, *, has_dominance: bool = False) -> str:
-    """Return the rule that a name stands for; a name other than ``auto`` stands for itself.
+    """Return the rule for a value of ``stream.rule``. Any value other than ``auto`` is returned unchanged.
 
     Parameters
     ----------
     name : str
-        As in ``stream.rule``.
+        Value of ``stream.rule``.
     k : int
-        Distinct subjects in a cluster.
+        Minimum number of distinct subjects in a cluster.
     has_dominance : bool
-        Whether ``privacy.dominance`` is asked for, which is kept by ``nearest`` only.
+        Whether ``privacy.dominance`` is set. Only ``nearest`` supports it.
     """
     if name != "auto":
         return name
@@ -29,7 +32,7 @@ def resolve_rule(name: str, k: int, *, has_dominance: bool = False) -> str:
 
 
 def explain_rule(name: str, k: int, *, has_dominance: bool = False) -> str:
-    """Say why the name stands for that rule; empty where the policy names one."""
+    """Return why ``auto`` selected its rule; an empty string if the policy names a rule. Parameters as above."""
     if name != "auto":
         return ""
     if has_dominance:
@@ -39,5 +42,5 @@ def explain_rule(name: str, k: int, *, has_dominance: bool = False) -> str:
 
 
 def supports_dominance(name: str) -> bool:
-    """Whether the rule that a name stands for keeps ``privacy.dominance``."""
+    """Return whether a value of ``stream.rule`` can be combined with ``privacy.dominance``."""
     return resolve_rule(name, BLOCK_FROM_K, has_dominance=True) == "nearest"

@@ -1,4 +1,4 @@
-"""Where in a message an attribute is read: `from: value | key | header:NAME | timestamp`."""
+"""The part of a message that an attribute is read from: ``from: value | key | header:NAME | timestamp``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HEADER = "header:"
 
 
 class MessagePart(StrEnum):
-    """Parts of a message."""
+    """The parts of a Kafka message."""
 
     VALUE = "value"
     KEY = "key"
@@ -26,14 +26,14 @@ class MessagePart(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A part of a message; ``header`` is the name of the header, where it is one."""
+    """The part of a message that an attribute is read from. ``header`` is the header's name, else empty."""
 
     part: MessagePart = MessagePart.VALUE
     header: str = ""
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """Read what the policy says; None if it says nothing that there is."""
+        """Parse the policy field ``from``. Return None if the text is not valid."""
         if text.startswith(_HEADER):
             name = text.removeprefix(_HEADER)
             return cls(MessagePart.HEADER, name) if name else None
@@ -42,7 +42,7 @@ class Source:
         return None
 
     def __str__(self) -> str:
-        """As in the policy."""
+        """Return the text of the policy field ``from``."""
         return _HEADER + self.header if self.part is MessagePart.HEADER else self.part.value
 
 
@@ -50,8 +50,8 @@ VALUE = Source()
 
 
 def check_sources(document: Document) -> Iterator[tuple[FieldPath, str]]:
-    """All that is wrong with the places attributes are read from."""
-    taken: dict[Source, str] = {}
+    """Check the field ``from`` of every attribute."""
+    readers: dict[Source, str] = {}
     for name, attribute in document.attributes.items():
         path = ("attributes", name, "from")
         source = Source.parse(attribute.source)
@@ -59,26 +59,26 @@ def check_sources(document: Document) -> Iterator[tuple[FieldPath, str]]:
             yield path, "must be value, key, timestamp or header:NAME"
         elif source.part is not MessagePart.VALUE:
             if any("\ud800" <= letter <= "\udfff" for letter in source.header):
-                yield path, "holds half a character (a lone surrogate): no header can have such a name"
-            # The second would publish what the first hides.
-            if source in taken:
-                yield path, f"is read by attributes.{taken[source]} already; remove one of them"
-            taken.setdefault(source, name)
+                yield path, "contains a lone surrogate, which no header name can contain; correct the name"
+            # Two attributes from one source could publish with one role what the other role hides.
+            if source in readers:
+                yield path, f"is read by attributes.{readers[source]} already; remove one of the two attributes"
+            readers.setdefault(source, name)
             if source.part is MessagePart.TIMESTAMP:
-                yield from _timestamp_rules(name, attribute)
+                yield from _check_timestamp(name, attribute)
 
 
-def _timestamp_rules(name: str, attribute: AttributeSection) -> Iterator[tuple[FieldPath, str]]:
+def _check_timestamp(name: str, attribute: AttributeSection) -> Iterator[tuple[FieldPath, str]]:
     path = ("attributes", name)
     if attribute.subject:
-        yield (*path, "from"), "a time is no person: read the subject from the value, the key or a header"
+        yield (*path, "from"), "a timestamp does not identify a person; read the subject from value, key or a header"
     if attribute.role == "confidential":
         yield (
             (*path, "role"),
             (
-                "an exact timestamp finds the record for whoever knows when it came: make it a quasi_identifier, or "
-                "say role: other with publish_unchanged: true if that is meant"
+                "an exact timestamp identifies the record for anyone who knows when it was sent; declare it as "
+                "quasi_identifier, or set role: other with publish_unchanged: true to accept this"
             ),
         )
     if attribute.type in {"string", "boolean"}:
-        yield (*path, "type"), "a timestamp is a whole number of milliseconds: integer, number or any"
+        yield (*path, "type"), "a timestamp is a whole number of milliseconds; use integer, number or any"

@@ -32,7 +32,7 @@ class EmbeddedRecordCheck:
     def __init__(self, policy: Policy, columns: Sequence[str]) -> None:
         self._allowed = policy.csv.multiline
         self._delimiter, self._quote = policy.csv.delimiter, policy.csv.quote
-        self._options = policy.csv.options | {"strict": False}
+        self._options = policy.csv.reader_options | {"strict": False}
         self._has_commas = policy.csv.decimal == ","
         self._width = len(columns)
         self._quasi = [columns.index(attribute.name) for attribute in policy.quasi_identifiers]

@@ -101,7 +101,7 @@ class CsvReader:
         self._broken_bytes = False
         self._ends_with_returns = False
         self._backslashes = Backslashes(dialect.quote, dialect.delimiter) if dialect.escape == "backslash" else None
-        self._reader = csv.reader(self._feed(), **dialect.options)
+        self._reader = csv.reader(self._feed(), **dialect.reader_options)
         _require_values(policy, name)
         header = self._header(name)
         self._first = self._reader.line_num + 1

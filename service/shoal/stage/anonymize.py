@@ -174,7 +174,9 @@ def _settings(policy: Policy, host: FaustAdapter, target: str | None, source: st
     """Settings of the policy and the environment; what neither says is the app's."""
     given = {"bootstrap_servers": host.brokers, "input": host.topic, "group": host.group}
     required = ("bootstrap_servers", "input", "group")
-    settings = kafka_settings(policy, given=given if target is None else given | {"output": target}, required=required)
+    settings = kafka_settings(
+        policy, defaults=given if target is None else given | {"output": target}, required=required
+    )
     must = {"input": host.topic, "group": host.group} | ({} if target is None else {"output": target})
     faults = [
         Fault(("kafka", name), f"the app says {word}, the policy something else: they must be the same")
