@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from shoal.errors import GuaranteeError, InputError
 from shoal.records import Block, CsvDecoder, CsvEncoder, CsvReader, JsonDecoder, JsonEncoder, JsonLinesReader, Reason
-from unit.records.making import SUBJECT, kept, message, policy_of, quasi, usual_policy
+from unit.records.making import SUBJECT, message, passthrough, policy_of, quasi, usual_policy
 
 pytestmark = pytest.mark.privacy
 
@@ -128,7 +128,9 @@ CELLS = [CANARY, f'"{CANARY}', f'"{CANARY}"x', f"{NUMBER}.5x", f"{CANARY}\x00", 
 @pytest.mark.parametrize("place", range(4))
 def test_a_wrong_cell_leaves_no_trace(place: int, cell: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    policy = policy_of({"age": quasi(integer=True), "income": quasi(), "n": kept("integer"), "ok": kept("boolean")})
+    policy = policy_of(
+        {"age": quasi(integer=True), "income": quasi(), "n": passthrough("integer"), "ok": passthrough("boolean")}
+    )
     cells = ["42", "1", "1", "true"]
     cells[place] = cell
     text = f"age,income,n,ok\n{','.join(cells)}\n"
@@ -150,7 +152,7 @@ def test_a_file_without_a_header_tells_none_of_its_values() -> None:
 
 @pytest.mark.parametrize("text", [CANARY, f"{NUMBER}e400", f"0{NUMBER}", f"{NUMBER},1", f'1,"x":"{CANARY}"'])
 def test_a_refused_centroid_is_not_told(text: str) -> None:
-    policy = policy_of({"age": quasi(), "n": kept()})
+    policy = policy_of({"age": quasi(), "n": passthrough()})
     for encoder in (JsonEncoder(policy), CsvEncoder(policy)):
         with pytest.raises(GuaranteeError) as caught:
             encoder.encode_clusters([[text]], [CANARY.encode()], [0, 1])

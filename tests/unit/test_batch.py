@@ -305,7 +305,7 @@ BROKEN = [
     ("age", "1.5", "line 6, column 3 (age): not a whole number"),
     ("income", "nan", "line 6, column 4 (income): not a finite number"),
     ("income", "1e999", "line 6, column 4 (income): not a finite number"),
-    ("who", " ", "line 6, column 2 (who): names nobody"),
+    ("who", " ", "line 6, column 2 (who): not a valid subject"),
     ("wage", "many", "line 6, column 5 (wage): not of type integer"),
 ]
 
@@ -329,8 +329,8 @@ def test_a_broken_cell_is_told_with_line_and_column_and_nothing_is_written(
 def test_a_line_that_is_no_record_is_told_with_its_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = csv_of(records(30)).splitlines()
     for broken, words in [
-        ("a,b", "2 cells, and the header has 6"),
-        ('a,"b"c,1,2,3,4', "quotation marks or bytes"),
+        ("a,b", "2 cells, but the header has 6"),
+        ('a,"b"c,1,2,3,4', "invalid quotation marks or bytes"),
     ]:
         (tmp_path / "in.csv").write_text("\n".join([*lines[:9], broken, *lines[10:]]) + "\n")
         out = tmp_path / "out.csv"
@@ -348,7 +348,7 @@ def test_a_line_that_is_no_record_is_told_with_its_number(tmp_path: Path, capsys
         ("wage", "x", ", field wage: not of type integer"),
         ("wage", 0.5, ", field wage: not of type integer"),
         ("note", 7, ", field note: not of type string"),
-        ("who", None, ", field who: names nobody"),
+        ("who", None, ", field who: not a valid subject"),
         ("more", 1, ": a field that the policy does not declare"),
     ],
 )
@@ -366,9 +366,9 @@ def test_a_broken_field_is_told_with_line_and_name(
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        (b'{"note"', b'{"note":"x","note"', ": a field stands twice; take one of them out"),
-        (b'"note, 7"', b"[" * 100 + b"]" * 100, ": no UTF-8, or nested too deeply"),
-        (b"{", b"", ": no JSON"),
+        (b'{"note"', b'{"note":"x","note"', ": a field occurs twice; remove one of them"),
+        (b'"note, 7"', b"[" * 100 + b"]" * 100, ": not UTF-8, or nested too deeply"),
+        (b"{", b"", ": not JSON"),
     ],
 )
 def test_an_object_that_is_none_is_told_with_the_remedy(
@@ -565,7 +565,7 @@ def test_a_column_of_parquet_is_widened_where_the_grid_needs_it(
     [
         ({"age": None}, "in.parquet, row 8, field age: null"),
         ({"age": 1.5}, "in.parquet, row 8, field age: not a whole number"),
-        ({"note": None, "who": None}, "in.parquet, row 8, field who: names nobody"),
+        ({"note": None, "who": None}, "in.parquet, row 8, field who: not a valid subject"),
     ],
 )
 def test_a_broken_row_of_parquet_is_told(
@@ -586,8 +586,8 @@ def test_what_is_no_parquet_or_has_other_columns_is_refused(tmp_path: Path, caps
     pq.write_table(pa.Table.from_pylist(rows), source)
     whole = source.read_bytes()
     tables = [
-        (b"age,income", "no Parquet"),
-        (whole[:-30], "no Parquet"),
+        (b"age,income", "not a valid Parquet file"),
+        (whole[:-30], "not a valid Parquet file"),
         ([row | {"more": 1} for row in rows], "column 'more' is not declared"),
         ([{k: v for k, v in row.items() if k != "age"} for row in rows], "column 'age' is missing"),
         ([row | {"age": "old"} for row in rows], "column 'age': a quasi_identifier must be a number"),

@@ -181,9 +181,7 @@ def test_two_names_of_one_file_are_refused(tmp_path: Path) -> None:
 
 def test_lines_that_end_with_carriage_returns_alone_are_told_with_the_remedy(tmp_path: Path) -> None:
     text = (HEAD + OTHERS).replace("\n", "\r").encode()
-    with pytest.raises(
-        InputError, match=r"in\.csv, line 1: lines end with carriage returns alone; .*csv\.line_end: cr"
-    ):
+    with pytest.raises(InputError, match=r"in\.csv, line 1: lines end with carriage returns; .*csv\.line_end: cr"):
         run(tmp_path, policy_of(tmp_path), text)
     _, quarantined, verdict = run(tmp_path, policy_of(tmp_path, csv={"line_end": "cr"}), text)
     assert (quarantined, verdict.exit_code) == ([], 0)
