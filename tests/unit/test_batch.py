@@ -590,8 +590,8 @@ def test_what_is_no_parquet_or_has_other_columns_is_refused(tmp_path: Path, caps
         (whole[:-30], "not a valid Parquet file"),
         ([row | {"more": 1} for row in rows], "column 'more' is not declared"),
         ([{k: v for k, v in row.items() if k != "age"} for row in rows], "column 'age' is missing"),
-        ([row | {"age": "old"} for row in rows], "column 'age': a quasi_identifier must be a number"),
-        ([row | {"note": [1]} for row in rows], "neither nested nor binary"),
+        ([row | {"age": "old"} for row in rows], "column 'age': a quasi_identifier must be a column of numbers"),
+        ([row | {"note": [1]} for row in rows], "nested and binary columns are not supported"),
     ]
     for content, words in tables:
         if isinstance(content, bytes):
@@ -657,7 +657,7 @@ def test_numbers_are_compared_by_value_however_long_their_spelling(tmp_path: Pat
 def test_parquet_takes_a_type_from_all_rows_and_is_written_piece_by_piece(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("shoal.records.parquet.AT_ONCE", 10)
+    monkeypatch.setattr("shoal.records.parquet.ROWS_PER_GROUP", 10)
     attributes = ATTRIBUTES | {"note": {"role": "confidential"}}
     rows = [row | {"note": None if n < 25 else n if n < 50 else n + 0.5} for n, row in enumerate(records(60))]
     source = write(tmp_path / "in.jsonl", rows)
