@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from shoal.errors import GuaranteeError, InputError
 from shoal.records import Block, CsvDecoder, CsvEncoder, CsvReader, JsonDecoder, JsonEncoder, JsonLinesReader, Reason
-from unit.records.making import SUBJECT, message, passthrough, policy_of, quasi, usual_policy
+from support.making import SUBJECT, message, passthrough, policy_of, quasi, usual_policy
 
 pytestmark = pytest.mark.privacy
 

@@ -30,7 +30,7 @@ class Message(Envelope, Protocol):
 
     @property
     def offset(self) -> int:
-        """Place in the log."""
+        """MessagePart in the log."""
 
     @property
     def value(self) -> bytes | None:
@@ -146,6 +146,6 @@ def _refuse(
         if reason is None:
             progress.refuse_by_clock(offset, int(stamps.timestamps[place]))
         else:
-            progress.resolve((offset,))
+            progress.complete((offset,))
         found.append((offset, reason or Reason.INVALID))
     return found

@@ -9,7 +9,7 @@ __all__ = ["BLOCK_FROM_K", "RULES", "explain_rule", "resolve_rule", "supports_do
 
 RULES = ("nearest", "greedy", "awo", "block")
 BLOCK_FROM_K = 7
-"""From this k on, ``auto`` selects ``block``. Below it, ``awo`` loses less (docs/adr/0014-which-rule.md)."""
+"""From this k on, ``auto`` selects ``block``. Below it, ``awo`` loses less (docs/reports/benchmarks.md, ADR 14)."""
 
 
 def resolve_rule(name: str, k: int, *, has_dominance: bool = False) -> str:

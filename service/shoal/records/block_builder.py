@@ -61,7 +61,7 @@ class BlockBuilder:
     ----------
     policy : Policy
     encoder : RecordEncoder
-        Encoder of the output.
+        JsonEncoder of the output.
     hash_key : bytes or None
         Key of the subject hash; None uses one random key per process.
     max_bytes : int

@@ -39,7 +39,7 @@ class CsvDecoder:
     max_bytes : int
         Maximum length of the encoded passthrough fields of a record.
     encoder : RecordEncoder, optional
-        Encoder of the output; by default `CsvEncoder`.
+        JsonEncoder of the output; by default `CsvEncoder`.
     with_columns : bool
         Whether blocks also contain the passthrough fields as typed columns.
     """

@@ -54,7 +54,7 @@ class JsonDecoder:
     max_bytes : int
         Maximum length of a message, and of its encoded passthrough fields.
     encoder : RecordEncoder, optional
-        Encoder of the output; by default `JsonEncoder`.
+        JsonEncoder of the output; by default `JsonEncoder`.
     with_columns : bool
         Whether blocks also contain the passthrough fields as typed columns.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from shoal.errors import InputError, PolicyError
 from shoal.policy import Policy
-from unit.policy.policy_files import GOOD, faults, load
+from support.policy_files import GOOD, faults, load
 
 pytestmark = pytest.mark.unit
 

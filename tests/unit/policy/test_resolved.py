@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from shoal.errors import PolicyError
 from shoal.policy import Policy, Role
-from unit.policy.policy_files import GOOD, load
+from support.policy_files import GOOD, load
 
 pytestmark = pytest.mark.unit
 

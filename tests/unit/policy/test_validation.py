@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from shoal.errors import PolicyError
-from unit.policy.policy_files import GOOD, faults, load
+from support.policy_files import GOOD, faults, load
 
 pytestmark = pytest.mark.unit
 

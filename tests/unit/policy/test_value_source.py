@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from shoal.errors import PolicyError
 from shoal.policy import Policy
-from unit.policy.policy_files import SOURCES, faults, with_sources
+from support.policy_files import SOURCES, faults, with_sources
 
 pytestmark = pytest.mark.unit
 

@@ -8,6 +8,8 @@ from shoal.records import Block, Decoder, Reason
 
 pytestmark = pytest.mark.unit
 
+SLICE = 512
+
 
 def block() -> Block:
     """Return a block of messages 0 to 4, of which 3 is rejected."""

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 from shoal.records import CsvCells, CsvDecoder, CsvEncoder, JsonDecoder, JsonEncoder, Reason
-from unit.records.making import KEY, SUBJECT, passthrough, policy_of, quasi, usual_policy
+from support.making import KEY, SUBJECT, passthrough, policy_of, quasi, usual_policy
 
 pytestmark = pytest.mark.unit
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from shoal.errors import InputError
 from shoal.records import CsvDecoder, CsvReader
-from unit.records.making import passthrough, policy_of, quasi
-from unit.records.pipes import PiecewisePipe
+from support.making import passthrough, policy_of, quasi
+from support.pipes import PiecewisePipe
 
 pytestmark = pytest.mark.unit
 

@@ -13,7 +13,7 @@ from shoal.errors import GuaranteeError
 from shoal.policy import CsvDialect
 from shoal.records import CsvEncoder, JsonEncoder, RecordEncoder
 from shoal.records.encoder import CsvCellEncoder, encode_json_values
-from unit.records.making import passthrough, policy_of, quasi, usual_policy
+from support.making import passthrough, policy_of, quasi, usual_policy
 
 pytestmark = pytest.mark.unit
 

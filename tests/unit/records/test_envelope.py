@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from shoal.errors import InputError, ParameterError
 from shoal.records import CsvEncoder, CsvReader, JsonDecoder, JsonEncoder, Reason
-from unit.records.making import KEY, passthrough, policy_of, quasi
+from support.making import KEY, passthrough, policy_of, quasi
 
 pytestmark = pytest.mark.unit
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from shoal.records import JsonLinesReader
-from unit.records.pipes import PiecewisePipe
+from support.pipes import PiecewisePipe
 
 pytestmark = pytest.mark.unit
 
