@@ -44,7 +44,7 @@ def test_utf_16_without_its_mark_is_told_with_file_and_remedy(tmp_path: Path) ->
     policy, source, out = policy_of(tmp_path, csv={"encoding": "utf-16"}), tmp_path / "in.csv", tmp_path / "out.csv"
     text = "who,age,note\n" + "".join(f"p{i},40,x\n" for i in range(4))
     source.write_bytes(text.encode("utf-16-le"))
-    words = r"in\.csv, line 1: no byte order mark, which utf-16 needs; set csv\.encoding .*utf-16-le or utf-16-be"
+    words = r"in\.csv, line 1: no byte order mark, which utf-16 needs; give csv\.encoding .*utf-16-le or utf-16-be"
     with pytest.raises(InputError, match=words):
         run_pipe(policy, Files(str(source), str(out)))
     out.write_text("")

@@ -91,7 +91,7 @@ class Utf8Stream:
                 text = self._decoder.decode(chunk, final=self._is_at_end)
             except UnicodeError:
                 raise InputError(
-                    f"{self._name}, line 1: no byte order mark, which {self._encoding} needs; set csv.encoding to "
+                    f"{self._name}, line 1: no byte order mark, which {self._encoding} needs; give csv.encoding "
                     "utf-16-le or utf-16-be"
                 ) from None
         return text.encode("utf-8", "surrogateescape")
