@@ -5,7 +5,7 @@ ShoalError                      has a stable ``code``, also the metric label, an
 │  ├─ PolicyError                   the policy is invalid: reports all faults with their lines
 │  └─ ParameterError                a parameter or an array is invalid, such as k < 2 or a wrong shape
 ├─ InputError                   a file, its format or the committed progress cannot be used: exit 2
-├─ GuaranteeError               a guarantee would be violated: stop, send nothing, exit 1; only the command line catches it
+├─ GuaranteeError               a guarantee would be violated: stop, send nothing, exit 1; never caught by callers
 │  ├─ AnonymityViolation            a cluster does not satisfy k or the maximum share
 │  └─ DelayViolation                a record would be held for more than delta records
 └─ BrokerError                  retry with backoff if ``retriable``, else stop, exit 3

@@ -89,12 +89,9 @@ class _RecordLayout:
             (is_quasi_identifier, delimiter.join(map(field_template, run)))
             for is_quasi_identifier, run in groupby(policy.published, lambda a: a.role is Role.QUASI_IDENTIFIER)
         ]
-        self.template = delimiter.join(
-            text if is_quasi_identifier else _SEPARATOR for is_quasi_identifier, text in runs
-        )
-        self._passthrough_template = _SEPARATOR.join(
-            text for is_quasi_identifier, text in runs if not is_quasi_identifier
-        )
+        passthrough_runs = [run for is_quasi_identifier, run in runs if not is_quasi_identifier]
+        self.template = delimiter.join(run if is_quasi_identifier else _SEPARATOR for is_quasi_identifier, run in runs)
+        self._passthrough_template = _SEPARATOR.join(passthrough_runs)
         self._encode_column = encode_column
         self._encode_number = encode_number
         self._d = len(policy.quasi_identifiers)

@@ -67,6 +67,14 @@ def test_members_are_sorted_by_their_published_bytes() -> None:
     assert len(published) == 1
 
 
+def test_members_are_sorted_if_passthrough_fields_are_on_both_sides() -> None:
+    policy = policy_of({"a": passthrough(), "x": quasi(), "b": passthrough()})
+    encoder = JsonEncoder(policy)
+    fields = encoder.encode_passthrough([["b", "a"], [1, 2]], 2)
+    expected = [b'{"a":"a","x":5,"b":2}', b'{"a":"b","x":5,"b":1}']
+    assert encoder.encode_clusters([["5"]], fields, [0, 2]) == expected
+
+
 def test_clusters_keep_their_order_and_their_members() -> None:
     policy = policy_of({"x": quasi(), "y": passthrough()})
     encoder = JsonEncoder(policy)
