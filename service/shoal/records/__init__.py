@@ -13,7 +13,7 @@ A record passes through four steps:
 No error, log line or `Reason` contains an attribute value.
 """
 
-from shoal.records.block import Block, Decoder, Reason
+from shoal.records.block import Block, Reason
 from shoal.records.columns import to_exact_number, to_number
 from shoal.records.csv_decoder import CsvCells, CsvDecoder
 from shoal.records.csv_reader import CsvReader
@@ -33,7 +33,6 @@ __all__ = [
     "CsvDecoder",
     "CsvEncoder",
     "CsvReader",
-    "Decoder",
     "Envelope",
     "JsonDecoder",
     "JsonEncoder",

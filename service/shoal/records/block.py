@@ -6,17 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import compress
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Block", "BoolVector", "Decoder", "Float64Matrix", "Int64Vector", "Reason"]
+__all__ = ["Block", "BoolVector", "Float64Matrix", "Int64Vector", "Reason"]
 
 BoolVector: TypeAlias = NDArray[np.bool_]
 Float64Matrix: TypeAlias = NDArray[np.float64]
 Int64Vector: TypeAlias = NDArray[np.int64]
-Message_contra = TypeVar("Message_contra", contravariant=True)
 
 
 class Reason(StrEnum):
@@ -93,11 +92,3 @@ class Block:
     def __repr__(self) -> str:
         """Return counts only, because a block can appear in a traceback."""
         return f"Block(records={len(self)}, rejected={len(self.rejected)}, clipped={self.clipped})"
-
-
-class Decoder(Protocol[Message_contra]):
-    """Decodes messages into a block."""
-
-    def decode(self, messages: Sequence[Message_contra], /) -> Block:
-        """Decode messages. An invalid message is rejected and does not affect the others."""
-        ...

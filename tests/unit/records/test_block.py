@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from shoal.records import Block, Decoder, Reason
+from shoal.records import Block, Reason
 
 pytestmark = pytest.mark.unit
 
@@ -44,13 +44,3 @@ def test_slice_keeps_consecutive_records() -> None:
     assert (chosen.rejected, chosen.clipped) == ([(3, Reason.INVALID)], 7)
     whole = block()
     assert whole.slice(slice(0, 4)) is whole
-
-
-def test_a_decoder_is_any_class_with_a_method_decode() -> None:
-    class Constant:
-        def decode(self, messages: list[int] | tuple[int, ...]) -> Block:
-            assert messages == [1]
-            return block()
-
-    decoder: Decoder[int] = Constant()  # type: ignore[assignment]
-    assert len(decoder.decode([1])) == 4
