@@ -669,7 +669,7 @@ def test_parquet_takes_a_type_from_all_rows_and_is_written_piece_by_piece(
     rows[55]["note"] = "word"
     source, out = write(tmp_path / "in.jsonl", rows), tmp_path / "again.parquet"
     assert main(["batch", str(policy_of(tmp_path, attributes)), "-i", str(source), "-o", str(out), "--keep-order"]) == 2
-    assert "column 'note': values do not fit one type" in capsys.readouterr().err
+    assert "column 'note': values do not fit one Parquet type" in capsys.readouterr().err
     assert not out.exists()
 
 

@@ -84,7 +84,7 @@ class Policy:
     attributes : tuple of Attribute
         In the order of the policy.
     undeclared : {"quarantine", "drop"}
-        What happens to a field that the policy does not declare: its record is refused, or the field is dropped.
+        What happens to a field that the policy does not declare: its record is quarantined, or the field is dropped.
     k : int
         Minimum number of distinct subjects in a cluster.
     max_share : float
