@@ -29,7 +29,7 @@ from order import order_part
 from part import Part, Promise
 from people import people_part
 from sampling import sampled
-from shoal.policy import chosen_rule
+from shoal.policy import resolve_rule
 from static_sets import FASTER, LESS, about_static_sets, static_sets
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -110,7 +110,7 @@ def kafka_part() -> Part:
         "## Kafka to Kafka, exactly once, one process",
         "",
         f"{RECORDS:,} JSON records of about 200 bytes, {PARTITIONS} partitions, 4 quasi-identifiers, k = 10, δ = 100,",
-        f"rule `{chosen_rule('auto', 10)}`; beside it a copy by the same client: read_committed,",
+        f"rule `{resolve_rule('auto', 10)}`; beside it a copy by the same client: read_committed,",
         "create_batch/send_batch, the same transactions every 200 ms, nothing decoded.",
         "",
         *table("copy", "Shoal", rounds),

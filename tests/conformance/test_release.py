@@ -12,7 +12,7 @@ import pytest
 from shoal.pipeline import DecidedCluster, PartitionPipeline
 from shoal.policy import Policy
 from shoal.policy.schema import Document
-from shoal.records import Encoder, JsonDecoder
+from shoal.records import JsonDecoder, JsonEncoder
 
 pytestmark = pytest.mark.conformance
 
@@ -40,7 +40,7 @@ def run_pipeline(
 ) -> tuple[list[DecidedCluster], list[tuple[int, bytes]]]:
     """All clusters, and the rows of ordered release with their offsets, in the order of release."""
     pipeline, decoder, clusters, released = (
-        PartitionPipeline(policy, Encoder(policy)),
+        PartitionPipeline(policy, JsonEncoder(policy)),
         JsonDecoder(policy),
         list[DecidedCluster](),
         list[tuple[int, bytes]](),
@@ -48,7 +48,7 @@ def run_pipeline(
     for start, end in zip([0, *cuts], [*cuts, COUNT], strict=True):
         places = np.arange(start, end)
         marks = np.column_stack([places * STEP_MS, places])
-        outcomes = [pipeline.push(decoder.take(records[start:end]), marks)]
+        outcomes = [pipeline.push(decoder.decode(records[start:end]), marks)]
         if end == COUNT:
             outcomes.append(pipeline.flush())
         for outcome in outcomes:

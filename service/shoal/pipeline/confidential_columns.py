@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from shoal.arrays import LARGEST, BoolVector, Float64Matrix, Float64Vector
 from shoal.clustering.static import ConfidentialAttribute
 from shoal.policy import Attribute
-from shoal.records import FIRST_INEXACT, exact_of, number_of
+from shoal.records import FIRST_INEXACT, to_exact_number, to_number
 
 __all__ = ["ConfidentialColumn", "standardised"]
 
@@ -40,9 +40,9 @@ class ConfidentialColumn:
     def add(self, column: Sequence[Any]) -> None:
         """Take the values of the next records."""
         if self.attribute.type in {"integer", "number"}:
-            numbers = np.fromiter((number_of(value) or 0.0 for value in column), np.float64, len(column))
+            numbers = np.fromiter((to_number(value) or 0.0 for value in column), np.float64, len(column))
             for place in np.flatnonzero(np.abs(numbers) >= FIRST_INEXACT).tolist():
-                self._large[self._count + place] = exact_of(column[place]) or 0.0
+                self._large[self._count + place] = to_exact_number(column[place]) or 0.0
             self._parts.append(numbers)
             self._count += len(column)
             return
@@ -56,7 +56,7 @@ class ConfidentialColumn:
         column: NDArray[Any] = np.concatenate(self._parts)
         if self.attribute.type in {"integer", "number"}:
             return column.astype(np.float64)
-        known = [number_of(key) for key in self._codes]
+        known = [to_number(key) for key in self._codes]
         if self.attribute.type != "any" or any(number is None for number in known):
             return None
         numbers: Float64Vector = np.array(known, np.float64)
@@ -77,7 +77,7 @@ class ConfidentialColumn:
         """Return the exact numbers of records that a float64 may not tell from others."""
         if self.attribute.type in {"integer", "number"}:
             return self._large
-        codes, known = np.concatenate(self._parts), [exact_of(key) for key in self._codes]
+        codes, known = np.concatenate(self._parts), [to_exact_number(key) for key in self._codes]
         places = np.flatnonzero(np.abs(values) >= FIRST_INEXACT).tolist()
         return {place: known[codes[place]] or 0.0 for place in places}
 
