@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from shoal.audit.arithmetic import canonical_float
 from shoal.audit.parsing import Form, JsonNumber, Record
-from shoal.policy import Attribute, FieldType, Place, Policy
+from shoal.policy import Attribute, FieldType, MessagePart, Policy
 
 __all__ = [
     "FIELD_SEPARATOR",
@@ -78,8 +78,8 @@ class RecordReader:
     """
 
     def __init__(self, policy: Policy, original: Form, released: Form) -> None:
-        self._names = {attribute.name for attribute in policy.from_value}
-        self._from_envelope = [(attribute.name, str(attribute.source)) for attribute in policy.from_envelope]
+        self._names = {attribute.name for attribute in policy.value_attributes}
+        self._from_envelope = [(attribute.name, str(attribute.source)) for attribute in policy.envelope_attributes]
         self._refuses_undeclared = policy.undeclared == "quarantine"
         # Faust adds the name of its model to every record.
         self._ignored = {"__faust"} - self._names if original == "jsonl" else set()
@@ -90,7 +90,8 @@ class RecordReader:
         ]
         released_sign = DecimalSign(policy.csv_output.decimal if released == "csv" else ".")
         self._kept = [
-            (a.name, kept_reader(a.type, source_form(a, original), released, sign, released_sign)) for a in policy.kept
+            (a.name, kept_reader(a.type, source_form(a, original), released, sign, released_sign))
+            for a in policy.passthrough
         ]
         self._subject, self._sign = policy.subject, sign
 
@@ -127,10 +128,10 @@ class RecordReader:
 
 def source_form(attribute: Attribute, original: Form) -> Form:
     """Return how an attribute is written: keys and headers are texts, as cells are; timestamps are JSON numbers."""
-    match attribute.source.place:
-        case Place.VALUE:
+    match attribute.source.part:
+        case MessagePart.VALUE:
             return original
-        case Place.TIMESTAMP:
+        case MessagePart.TIMESTAMP:
             return "jsonl"
         case _:
             return "csv"

@@ -95,7 +95,7 @@ def _measure_clusters(policy: Policy, originals: Originals, found: RecomputedClu
         "releases_per_subject_mean": float(released.mean()) if released.size else None,
         "largest_share": found.largest_share,
     }
-    for column, attribute in enumerate(policy.kept):
+    for column, attribute in enumerate(policy.passthrough):
         if attribute.role is Role.CONFIDENTIAL:
             values = ({text.split(FIELD_SEPARATOR)[column] for text in cluster.kept} for cluster in found.clusters)
             single = sum(len(distinct) == 1 for distinct in values)
@@ -108,11 +108,13 @@ def measure_unchanged_fields(policy: Policy, originals: Originals) -> list[Uncha
     """Measure the fields that are published unchanged on the usable originals."""
     usable = [index for index, text in enumerate(originals.kept) if text is not None]
     if len(usable) < MIN_RECORDS:
-        return [UnchangedField(attribute.name, None, None, attribute.publish_unchanged) for attribute in policy.kept]
+        return [
+            UnchangedField(attribute.name, None, None, attribute.publish_unchanged) for attribute in policy.passthrough
+        ]
     texts = [text.split(FIELD_SEPARATOR) for text in originals.kept_of(usable)]
     partitions = originals.partitions[usable]
     found = []
-    for column, attribute in enumerate(policy.kept):
+    for column, attribute in enumerate(policy.passthrough):
         values = [text[column] for text in texts]
         ranks = _ranks(values)
         correlations = (abs(_order_correlation(ranks[partitions == one])) for one in np.unique(partitions))

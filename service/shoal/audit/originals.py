@@ -29,13 +29,13 @@ from shoal.audit.parsing import (
 )
 from shoal.audit.table_parsing import original_header
 from shoal.errors import InputError
-from shoal.policy import CsvDialect, Place, Policy
+from shoal.policy import CsvDialect, MessagePart, Policy
 
 __all__ = ["EmbeddedRecordFinder", "Originals", "is_export_of", "read_originals"]
 
 UNUSABLE = -1
 """Subject code of an unusable record."""
-_ENVELOPE_FIELD = {Place.KEY: "key", Place.HEADER: "headers", Place.TIMESTAMP: "timestamp"}
+_ENVELOPE_FIELD = {MessagePart.KEY: "key", MessagePart.HEADER: "headers", MessagePart.TIMESTAMP: "timestamp"}
 
 
 @dataclass
@@ -105,7 +105,7 @@ def is_export_of(
     if file.form == "csv":
         return False
     names = first_line_names(file.path)
-    declared = [{attribute.name for attribute in group} for group in (policy.from_value, policy.published)]
+    declared = [{attribute.name for attribute in group} for group in (policy.value_attributes, policy.published)]
     return required <= names <= required | optional and names not in declared
 
 
@@ -117,13 +117,13 @@ def _export_names(policy: Policy, file: InputFile, *, is_export: bool | None, by
     InputError
         The policy reads keys, headers or timestamps, and the file has none.
     """
-    if not policy.from_envelope:
+    if not policy.envelope_attributes:
         found = is_export_of(policy, file, ORIGINAL_EXPORT, ENVELOPE_FIELDS) if is_export is None else is_export
         return ORIGINAL_EXPORT if found else None
-    read = {"value", *(_ENVELOPE_FIELD[attribute.source.place] for attribute in policy.from_envelope)}
+    read = {"value", *(_ENVELOPE_FIELD[attribute.source.part] for attribute in policy.envelope_attributes)}
     required = frozenset(read if by_line else read | ORIGINAL_EXPORT)
     if file.form == "csv" or not required <= first_line_names(file.path):
-        attribute = policy.from_envelope[0]
+        attribute = policy.envelope_attributes[0]
         raise InputError(
             f"{file.path}, line 1: attributes.{attribute.name} is read from {attribute.source}: give JSON lines of "
             f"{', '.join(sorted(required))}"
@@ -161,7 +161,7 @@ def read_originals(
     if form == "csv":
         original_header(path, file.dialect)
     names = _export_names(policy, file, is_export=is_export, by_line=by_line)
-    by_line = by_line and bool(policy.from_envelope)
+    by_line = by_line and bool(policy.envelope_attributes)
     has_offsets = names is not None and not by_line
     reader, embedded = RecordReader(policy, form, released), EmbeddedRecordFinder(policy) if form == "csv" else None
     values, subjects, partitions, offsets = array("d"), array("q"), array("q"), array("q")

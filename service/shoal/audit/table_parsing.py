@@ -117,7 +117,7 @@ def _records(path: Path, dialect: CsvDialect, *, skip_bom: bool) -> Iterator[tup
             yield escapes.to_doubled(consumed[-1], starts_record=len(consumed) == 1)
         is_exhausted = True
 
-    reader = csv.reader(lines(), **dialect.options)
+    reader = csv.reader(lines(), **dialect.reader_options)
     while True:
         consumed.clear()
         try:

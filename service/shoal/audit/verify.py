@@ -160,7 +160,7 @@ class _Audit:
             reason = f"the rows are in the order of the input, which does not show the clusters: {REMEDY}"
             self.undecided.append(reason)
             return
-        clusters, reveals = self._check_clusters(claimed), self._policy.streaming().reveal_order
+        clusters, reveals = self._check_clusters(claimed), self._policy.require_stream().reveal_order
         self._checks += check_ordered_release(
             self._release, clusters, self._originals, reveals=reveals, complete=complete
         )
