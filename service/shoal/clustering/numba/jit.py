@@ -26,7 +26,7 @@ R = TypeVar("R")
 
 _numba_flags: Any = config  # filled when numba is imported, so no type checker knows its names
 
-_UNCOUNTED = {"_nrt": False} if hasattr(CPUTargetOptions, "_nrt") else {}
+_NO_REFERENCE_COUNTS = {"_nrt": False} if hasattr(CPUTargetOptions, "_nrt") else {}
 """No counting of references. A numba to come may not know the option: the same results, later."""
 
 _CLUSTERING = Path(__file__).parents[1]
@@ -49,26 +49,26 @@ def njit_in_place(function: Callable[P, R]) -> Callable[P, R]:
     Without new arrays nobody need count references to them, and put into its caller it need not be handed dozens of
     pointers: in small kernels both cost as much as the arithmetic. What it calls must be decorated likewise.
     """
-    return _compiled(function, forceinline=True, **_UNCOUNTED)
+    return _compiled(function, forceinline=True, **_NO_REFERENCE_COUNTS)
 
 
 def _compiled(function: Callable[P, R], **options: bool) -> Callable[P, R]:
     folder = _cache_folder()
-    with _caching_in(folder):
+    with _cache_in(folder):
         flags: dict[str, Any] = {"nogil": True, "fastmath": False, "cache": folder is not None, **options}
         compiled = numba.njit(**flags)(function)
-    _forgive(getattr(compiled, "_cache", None))
+    _tolerate_cache_errors(getattr(compiled, "_cache", None))
     return cast("Callable[P, R]", compiled)
 
 
-def _forgive(kept: Any) -> None:  # noqa: ANN401 - numba's own, of no public type
+def _tolerate_cache_errors(cache_of_kernel: Any) -> None:  # noqa: ANN401 - numba's own, of no public type
     """Go on where a compiled kernel cannot be kept or read: on a full disk it is compiled in every process.
 
     numba has the place for it and forgives on Windows only. A numba to come may not have it: then a full disk ends the
     process, as it does there.
     """
-    if hasattr(kept, _GUARD):
-        setattr(kept, _GUARD, partial(suppress, OSError))
+    if hasattr(cache_of_kernel, _GUARD):
+        setattr(cache_of_kernel, _GUARD, partial(suppress, OSError))
 
 
 @cache
@@ -103,7 +103,7 @@ def _is_writable(folder: Path) -> bool:
 
 
 @contextmanager
-def _caching_in(folder: Path | None) -> Iterator[None]:
+def _cache_in(folder: Path | None) -> Iterator[None]:
     """Let numba choose this folder while one function is decorated, and leave other users of numba alone."""
     before = _numba_flags.CACHE_DIR
     _numba_flags.CACHE_DIR = str(folder or before)

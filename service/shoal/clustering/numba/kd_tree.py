@@ -23,20 +23,20 @@ __all__ = [
     "NeighbourSearch",
     "Tree",
     "build",
+    "contains",
     "empty_neighbour_search",
     "farthest",
-    "halve",
-    "is_left",
     "nearest",
-    "put_children",
+    "push_children",
     "remove",
+    "split_at_median",
 ]
 
-NOBODY = np.iinfo(np.int64).max
-SEEN = 512
+NO_RECORD = np.iinfo(np.int64).max
+SAMPLED_ROWS = 512
 """Rows that are looked at to choose where to cut; any cut is a right one."""
 LOWEST, ANY = 0, 1
-DEEPEST = 64
+MAX_DEPTH = 64
 """More levels than records could ever fill."""
 
 
@@ -67,9 +67,9 @@ def empty_neighbour_search(wanted: int, width: int) -> NeighbourSearch:
     """Return room for the ``wanted`` nearest."""
     return NeighbourSearch(
         np.full(wanted, np.inf),
-        np.full(wanted, NOBODY),
-        np.zeros(DEEPEST, np.int64),
-        np.zeros(DEEPEST),
+        np.full(wanted, NO_RECORD),
+        np.zeros(MAX_DEPTH, np.int64),
+        np.zeros(MAX_DEPTH),
         np.zeros(width),
     )
 
@@ -87,7 +87,7 @@ def build(values: Float64Matrix, width: int) -> Tree:
         for node in range(1 << level):
             start, end = (node * n) >> level, ((node + 1) * n) >> level
             middle = ((2 * node + 1) * n) >> (level + 1)
-            halve(values, order, keys, start, end, middle)
+            split_at_median(values, order, keys, start, end, middle)
     room = ((n - 1) >> depth) + 1
     tree = Tree(
         np.zeros((leaves, d, room)),
@@ -95,7 +95,7 @@ def build(values: Float64Matrix, width: int) -> Tree:
         np.zeros(leaves, np.int64),
         np.full((2 * leaves - 1, d), np.inf),
         np.full((2 * leaves - 1, d), -np.inf),
-        np.full(2 * leaves - 1, NOBODY),
+        np.full(2 * leaves - 1, NO_RECORD),
         np.zeros(n, np.int64),
     )
     for leaf in range(leaves):
@@ -116,7 +116,7 @@ def build(values: Float64Matrix, width: int) -> Tree:
 def _widest(values: Float64Matrix, order: Int64Vector, start: int, end: int) -> int:
     """Return the attribute in which some records are farthest apart, as far as some hundreds of them show."""
     widest, j = -1.0, 0
-    step = (end - start) // SEEN + 1
+    step = (end - start) // SAMPLED_ROWS + 1
     for column in range(values.shape[1]):
         low, high = np.inf, -np.inf
         for x in range(start, end, step):
@@ -128,7 +128,9 @@ def _widest(values: Float64Matrix, order: Int64Vector, start: int, end: int) -> 
 
 
 @njit
-def halve(values: Float64Matrix, order: Int64Vector, keys: Float64Vector, start: int, end: int, middle: int) -> int:
+def split_at_median(
+    values: Float64Matrix, order: Int64Vector, keys: Float64Vector, start: int, end: int, middle: int
+) -> int:
     """Bring what is lower in the widest attribute before ``middle`` (selection by partition); return the attribute.
 
     ``keys`` are the values of that attribute afterwards, in the new order.
@@ -140,9 +142,9 @@ def halve(values: Float64Matrix, order: Int64Vector, keys: Float64Vector, start:
     while last - first > 1:
         a, b, c = keys[first], keys[(first + last) // 2], keys[last - 1]
         pivot = max(min(a, b), min(max(a, b), c))
-        cut = _bring_forward(order, keys, first, last, pivot)
+        cut = _partition_below(order, keys, first, last, pivot)
         if cut == first:  # nothing is lower
-            cut = _bring_forward(order, keys, first, last, np.nextafter(pivot, np.inf))
+            cut = _partition_below(order, keys, first, last, np.nextafter(pivot, np.inf))
             if cut >= middle:
                 return j
         if cut > middle:
@@ -155,7 +157,7 @@ def halve(values: Float64Matrix, order: Int64Vector, keys: Float64Vector, start:
 
 
 @njit_in_place
-def _bring_forward(order: Int64Vector, keys: Float64Vector, first: int, last: int, limit: float) -> int:
+def _partition_below(order: Int64Vector, keys: Float64Vector, first: int, last: int, limit: float) -> int:
     """Bring what is below a limit to the front, without a branch to guess; return where the rest begins."""
     cut = first
     for x in range(first, last):
@@ -175,7 +177,7 @@ def _fit_leaf(tree: Tree, leaf: int) -> None:
         for x in range(tree.counts[leaf]):
             low, high = min(low, tree.points[leaf, j, x]), max(high, tree.points[leaf, j, x])
         tree.low[node, j], tree.high[node, j] = low, high
-    first = NOBODY
+    first = NO_RECORD
     for x in range(tree.counts[leaf]):
         first = min(first, tree.records[leaf, x])
     tree.first[node] = first
@@ -197,7 +199,7 @@ def _fit_node(tree: Tree, node: int) -> bool:
 
 
 @njit
-def is_left(tree: Tree, record: int) -> bool:
+def contains(tree: Tree, record: int) -> bool:
     """Whether a record has not been removed."""
     leaf = tree.leaves[record]
     place, count = 0, tree.counts[leaf]
@@ -215,14 +217,14 @@ def remove(tree: Tree, record: int) -> None:
     while tree.records[leaf, place] != record:
         place += 1
     node = tree.counts.size - 1 + leaf
-    outermost = record == tree.first[node]
+    on_boundary = record == tree.first[node]
     for j in range(tree.low.shape[1]):
         value = tree.points[leaf, j, place]
-        outermost = outermost or value == tree.low[node, j] or value == tree.high[node, j]
+        on_boundary = on_boundary or value == tree.low[node, j] or value == tree.high[node, j]
         tree.points[leaf, j, place] = tree.points[leaf, j, last]
     tree.records[leaf, place] = tree.records[leaf, last]
     tree.counts[leaf] = last
-    if outermost:
+    if on_boundary:
         _fit_leaf(tree, leaf)
         while node > 0:
             node = (node - 1) // 2
@@ -231,7 +233,7 @@ def remove(tree: Tree, record: int) -> None:
 
 
 @njit_in_place
-def _gap(tree: Tree, node: int, point: Float64Vector) -> float:
+def _min_distance_to_box(tree: Tree, node: int, point: Float64Vector) -> float:
     """Squared distance from a point to the nearest corner or side of a box."""
     total = 0.0
     for j in range(point.size):
@@ -241,7 +243,7 @@ def _gap(tree: Tree, node: int, point: Float64Vector) -> float:
 
 
 @njit_in_place
-def _reach(tree: Tree, node: int, point: Float64Vector) -> float:
+def _max_distance_to_box(tree: Tree, node: int, point: Float64Vector) -> float:
     """Squared distance from a point to the farthest corner of a box; -1 if there is nothing in it."""
     if tree.low[node, 0] > tree.high[node, 0]:
         return -1.0
@@ -271,16 +273,16 @@ def _measure(tree: Tree, leaf: int, point: Float64Vector, row: Float64Vector) ->
 def _scan(tree: Tree, leaf: int, point: Float64Vector, found: NeighbourSearch) -> None:
     """Enter the records of a leaf that are nearer than the last one found."""
     last = found.distances.size - 1
-    worst = found.distances[last]
+    limit = found.distances[last]
     for x in range(_measure(tree, leaf, point, found.row)):
         distance = found.row[x]
-        if distance <= worst:
-            _enter(found, distance, tree.records[leaf, x], last)
-            worst = found.distances[last]
+        if distance <= limit:
+            _insert(found, distance, tree.records[leaf, x], last)
+            limit = found.distances[last]
 
 
 @njit_in_place
-def _enter(found: NeighbourSearch, distance: float, record: int, last: int) -> None:
+def _insert(found: NeighbourSearch, distance: float, record: int, last: int) -> None:
     """Put a record into the order, if it comes before the last one."""
     if distance == found.distances[last] and record > found.records[last]:
         return
@@ -303,13 +305,13 @@ def nearest(tree: Tree, point: Float64Vector, leaf: int, found: NeighbourSearch,
     Of equally far ones the lowest are found or, with `ANY`, those near in the tree.
     """
     found.distances.fill(np.inf)
-    found.records.fill(NOBODY)
+    found.records.fill(NO_RECORD)
     inner, last = tree.counts.size - 1, found.distances.size - 1
     _scan(tree, leaf, point, found)
     climbing = inner + leaf
     while climbing > 0:
         found.nodes[0] = climbing + 1 if climbing % 2 else climbing - 1
-        found.bounds[0] = _gap(tree, found.nodes[0], point)
+        found.bounds[0] = _min_distance_to_box(tree, found.nodes[0], point)
         climbing = (climbing - 1) // 2
         waiting = 1
         while waiting > 0:
@@ -321,12 +323,15 @@ def nearest(tree: Tree, point: Float64Vector, leaf: int, found: NeighbourSearch,
             if node >= inner:
                 _scan(tree, node - inner, point, found)
                 continue
-            left, right = _gap(tree, 2 * node + 1, point), _gap(tree, 2 * node + 2, point)
-            waiting = put_children(found.nodes, found.bounds, waiting, node, left, right)
+            left, right = (
+                _min_distance_to_box(tree, 2 * node + 1, point),
+                _min_distance_to_box(tree, 2 * node + 2, point),
+            )
+            waiting = push_children(found.nodes, found.bounds, waiting, node, left, right)
 
 
 @njit_in_place
-def put_children(nodes: Int64Vector, bounds: Float64Vector, waiting: int, node: int, left: float, right: float) -> int:
+def push_children(nodes: Int64Vector, bounds: Float64Vector, waiting: int, node: int, left: float, right: float) -> int:
     """Put the children of a node with what bounds their distances on a stack, the nearer on top; return its length."""
     nearer = 2 * node + 1 if left <= right else 2 * node + 2
     nodes[waiting], bounds[waiting] = 4 * node + 3 - nearer, max(left, right)
@@ -338,8 +343,8 @@ def put_children(nodes: Int64Vector, bounds: Float64Vector, waiting: int, node: 
 def farthest(tree: Tree, point: Float64Vector, found: NeighbourSearch) -> int:
     """Return the farthest record that is left."""
     inner = tree.counts.size - 1
-    best, record = -1.0, NOBODY
-    found.nodes[0], found.bounds[0] = 0, _reach(tree, 0, point)
+    best, record = -1.0, NO_RECORD
+    found.nodes[0], found.bounds[0] = 0, _max_distance_to_box(tree, 0, point)
     waiting = 1
     while waiting > 0:
         waiting -= 1
@@ -348,7 +353,10 @@ def farthest(tree: Tree, point: Float64Vector, found: NeighbourSearch) -> int:
         if bound < best or (bound == best and tree.first[node] > record) or bound < 0.0:
             continue
         if node < inner:
-            left, right = _reach(tree, 2 * node + 1, point), _reach(tree, 2 * node + 2, point)
+            left, right = (
+                _max_distance_to_box(tree, 2 * node + 1, point),
+                _max_distance_to_box(tree, 2 * node + 2, point),
+            )
             farther = 2 * node + 1 if left >= right else 2 * node + 2
             found.nodes[waiting], found.bounds[waiting] = 4 * node + 3 - farther, min(left, right)
             found.nodes[waiting + 1], found.bounds[waiting + 1] = farther, max(left, right)

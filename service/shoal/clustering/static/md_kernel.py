@@ -10,9 +10,9 @@ from shoal.clustering.numba.kd_tree import (
     NeighbourSearch,
     Tree,
     build,
+    contains,
     empty_neighbour_search,
     farthest,
-    is_left,
     remove,
 )
 from shoal.clustering.static.mdav_kernel import Ranked, take_nearest
@@ -40,7 +40,7 @@ def by_pairs(values: Float64Matrix, k: int, width: int) -> Int32Vector:
             seed = _farthest_pair(values, rest[:left], tree, found, partners, bounds)
             opposite = partners[seed]
         else:
-            seed = opposite if is_left(tree, opposite) else farthest(tree, values[ranked.members[0]], found)
+            seed = opposite if contains(tree, opposite) else farthest(tree, values[ranked.members[0]], found)
             opposite = -1
         take_nearest(values, rest[:left], seed, labels, label, ranked)
         for record in ranked.members:
@@ -69,7 +69,7 @@ def _farthest_pair(
             if bounds[x] > best:
                 best, record = bounds[x], x
         partner = partners[record]
-        if partner >= 0 and is_left(tree, partner):
+        if partner >= 0 and contains(tree, partner):
             return int(record)
         _ask(values, tree, found, record, partners, bounds)
 

@@ -25,7 +25,7 @@ import numpy as np
 
 from shoal.arrays import Float64Cube, Float64Vector, Int32Matrix, Int32Vector, Int64Vector
 from shoal.clustering.numba.jit import njit, njit_in_place
-from shoal.clustering.numba.kd_tree import halve, put_children
+from shoal.clustering.numba.kd_tree import push_children, split_at_median
 from shoal.clustering.stream.held import EPOCH, HEAD, TAIL, HeldRecords
 
 __all__ = ["BUILT", "LOOKED", "NOBODY", "SPARED", "Cells", "build", "empty_cells", "enter_arrived", "find", "take_out"]
@@ -112,7 +112,7 @@ def build(cells: Cells, held: HeldRecords, order: Int64Vector, keys: Float64Vect
     for level in range(depth):
         for x in range(1 << level):
             start, end, middle = (x * n) >> level, ((x + 1) * n) >> level, ((2 * x + 1) * n) >> (level + 1)
-            axis = halve(values, order, keys, start, end, middle)
+            axis = split_at_median(values, order, keys, start, end, middle)
             _part(cells, (1 << level) - 1 + x, axis, keys[start:middle])
     cells.state[PAGES] = 1 << depth
     for x in range(1 << depth):
@@ -238,7 +238,7 @@ def find(
                 _look_into(cells, held, omega_p, node, bound, distances, places)
                 continue
             left, right = _gap(cells, 2 * node + 1, base), _gap(cells, 2 * node + 2, base)
-            waiting = put_children(cells.nodes, cells.bounds, waiting, node, left, right)
+            waiting = push_children(cells.nodes, cells.bounds, waiting, node, left, right)
 
 
 @njit_in_place
