@@ -171,10 +171,10 @@ def test_a_single_subject_is_suppressed_record_by_record(rule: str) -> None:
 
 
 def test_marks_let_records_leave_before_delta(rule: str) -> None:
-    stream = StreamClusterer(2, 50, 1, rule=rule, reach=[10, 1000])
+    stream = StreamClusterer(2, 50, 1, rule=rule, expiry_limits=[10, 1000])
     times = np.array([0, 0, 5, 10, 11, 11])
     offsets = np.array([0, 1, 2, 3, 4, 1003])
-    decided = stream.push(np.zeros((6, 1)), marks=np.column_stack((times, offsets)))
+    decided = stream.push(np.zeros((6, 1)), expiry_keys=np.column_stack((times, offsets)))
     if rule == "block":
         assert clusters_of([decided])[0] == [0, 1]
         assert set(decided.causes.tolist()) == {1}
@@ -189,10 +189,10 @@ import json, sys
 import numpy as np
 sys.path.insert(0, sys.argv[1])
 from oracle.naive import log_of
-from shoal.clustering.stream import Partitioner
+from shoal.clustering.stream import StreamClusterer
 random = np.random.default_rng(5)
 n = 160
-stream = Partitioner(4, 30, 3, rule=sys.argv[2], position=0.01, reach=[25])
+stream = StreamClusterer(4, 30, 3, rule=sys.argv[2], position=0.01, expiry_limits=[25])
 coordinates = random.integers(0, 5, (n, 3)) / 4
 subjects = random.integers(0, 9, n)
 marks = np.cumsum(random.integers(0, 3, (n, 1)), axis=0)

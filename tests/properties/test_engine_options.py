@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from oracle.naive import NaiveDominance, NaiveStream, log_of
 from shoal.arrays import Float64Matrix, Int64Matrix, Int64Vector
 from shoal.clustering.stream import Decisions, StreamClusterer
-from shoal.clustering.stream.dominance_kernel import Dominance
+from shoal.clustering.stream.dominance import Dominance
 
 pytestmark = pytest.mark.property
 
@@ -25,24 +25,24 @@ class Setting:
     k: int
     delta: int
     max_share: float
-    reach: list[int]
+    expiry_limits: list[int]
     population: int
     percent: int
     points: list[list[float]]
     coordinates: Float64Matrix
     amounts: Float64Matrix
     subjects: Int64Vector
-    marks: Int64Matrix
+    expiry_keys: Int64Matrix
     cuts: list[int]
 
-    def partitioner(self) -> StreamClusterer:
+    def clusterer(self) -> StreamClusterer:
         rule = Dominance(self.percent / 100, np.array(self.points, np.float64))
         return StreamClusterer(
             self.k,
             self.delta,
             self.coordinates.shape[1],
             max_share=self.max_share,
-            reach=self.reach,
+            expiry_limits=self.expiry_limits,
             min_population=self.population,
             dominance=rule if self.percent else None,
         )
@@ -50,26 +50,28 @@ class Setting:
     def push(self, stream: StreamClusterer, chosen: slice | Int64Vector) -> Decisions:
         positions = np.arange(len(self.subjects))[chosen]
         amounts = self.amounts[chosen] if self.percent else None
-        return stream.push(self.coordinates[chosen], self.subjects[chosen], positions, self.marks[chosen], amounts)
+        return stream.push(
+            self.coordinates[chosen], self.subjects[chosen], positions, self.expiry_keys[chosen], amounts
+        )
 
     def run(self, cuts: list[int]) -> list[Decisions]:
-        stream = self.partitioner()
+        stream = self.clusterer()
         calls = [self.push(stream, slice(start, end)) for start, end in pairwise([0, *cuts, len(self.subjects)])]
         return [*calls, stream.flush()]
 
     def naive(self) -> NaiveStream:
         rule = NaiveDominance(self.percent / 100, self.points) if self.percent else None
-        naive = NaiveStream(self.k, self.delta, 0.0, self.max_share, self.reach, self.population, rule)
-        for position, (x, subject, marks, amounts) in enumerate(
+        naive = NaiveStream(self.k, self.delta, 0.0, self.max_share, self.expiry_limits, self.population, rule)
+        for position, (x, subject, expiry_keys, amounts) in enumerate(
             zip(
                 self.coordinates.tolist(),
                 self.subjects.tolist(),
-                self.marks.tolist(),
+                self.expiry_keys.tolist(),
                 self.amounts.tolist(),
                 strict=True,
             )
         ):
-            naive.push(x, subject, position, marks, amounts)
+            naive.push(x, subject, position, expiry_keys, amounts)
         return naive
 
 
@@ -93,14 +95,14 @@ def settings(draw: st.DrawFn) -> Setting:
         k=k,
         delta=delta,
         max_share=draw(st.sampled_from([1 / k, 0.5, 1.0])),
-        reach=draw(st.lists(st.integers(0, 40), min_size=columns, max_size=columns)),
+        expiry_limits=draw(st.lists(st.integers(0, 40), min_size=columns, max_size=columns)),
         population=draw(st.sampled_from([0, k, 2 * k])),
         percent=draw(st.sampled_from([0, 10, 50])),
         points=draw(st.lists(st.lists(point, min_size=points, max_size=points), min_size=wide, max_size=wide)),
         coordinates=np.array(table(st.integers(0, 5), 2), np.float64).reshape(n, 2),
         amounts=np.array(table(amount, wide), np.float64).reshape(n, wide),
         subjects=np.array(draw(st.lists(st.integers(0, people), min_size=n, max_size=n)), np.int64),
-        marks=np.cumsum(np.array(table(st.integers(0, 9), columns), np.int64).reshape(n, columns), axis=0),
+        expiry_keys=np.cumsum(np.array(table(st.integers(0, 9), columns), np.int64).reshape(n, columns), axis=0),
         cuts=sorted(draw(st.lists(st.integers(0, n), max_size=4))),
     )
 
@@ -117,7 +119,7 @@ def test_with_options_the_kernel_decides_as_its_naive_twin_however_the_stream_is
 def test_with_options_a_restart_with_what_is_held_goes_on_as_before(setting: Setting, data: st.DataObject) -> None:
     n = len(setting.subjects)
     stop = data.draw(st.integers(0, max(0, n - 1)))  # a flush tells which record came last
-    before, after = setting.partitioner(), setting.partitioner()
+    before, after = setting.clusterer(), setting.clusterer()
     setting.push(before, slice(0, stop))
     assert log_of([setting.push(after, before.held_positions())]) == []
     assert after.population == before.population

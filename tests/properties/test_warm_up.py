@@ -14,16 +14,16 @@ pytestmark = pytest.mark.property
 PROGRAM = """
 import sys
 import numpy as np
-from shoal.clustering.stream import Partitioner
+from shoal.clustering.stream import StreamClusterer
 
 def compiled():
-    rooms = [vars(module) for name, module in sys.modules.items() if name.startswith("shoal.clustering.numba")]
-    kernels = [thing for room in rooms for thing in room.values() if hasattr(thing, "signatures")]
+    modules = [vars(module) for name, module in sys.modules.items() if name.startswith("shoal.clustering")]
+    kernels = [thing for names in modules for thing in names.values() if hasattr(thing, "signatures")]
     return {f"{kernel.__name__}{signature}" for kernel in kernels for signature in kernel.signatures}
 
 rule, delta, position = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
 random = np.random.default_rng(0)
-stream = Partitioner(4, delta, 3, rule=rule, position=position)
+stream = StreamClusterer(4, delta, 3, rule=rule, position=position)
 before = compiled()
 released = 0
 for _ in range(4):

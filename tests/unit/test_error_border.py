@@ -165,7 +165,7 @@ def test_a_parameter_of_the_wrong_kind_is_named(name: str, wrong: Any) -> None:
     with pytest.raises(ParameterError, match=rf"\b{name}\b"):
         StreamAggregator(**{"k": 2, "delta": 5, name: wrong})
     with pytest.raises(ParameterError):
-        StreamClusterer(2, 5, 1, reach=wrong) if not isinstance(wrong, list) else StreamClusterer(2, 5, wrong)  # type: ignore[arg-type]
+        StreamClusterer(2, 5, 1, expiry_limits=wrong) if not isinstance(wrong, list) else StreamClusterer(2, 5, wrong)  # type: ignore[arg-type]
 
 
 # ---------------------------------------------------------------- what nobody catches

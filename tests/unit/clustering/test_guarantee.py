@@ -5,41 +5,43 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from shoal.clustering.stream import StreamClusterer
-from shoal.clustering.stream.dominance_kernel import Dominance
-from shoal.clustering.stream.held import FLUSHED, DecisionBuffer, empty_decision_buffer
+from shoal.clustering.stream.dominance import Dominance
+from shoal.clustering.stream.held_records import FLUSHED, DecisionBuffer, empty_decision_buffer
 from shoal.clustering.stream.invariants import InvariantChecker
 from shoal.errors import AnonymityViolation, DelayViolation, GuaranteeError
 
 pytestmark = pytest.mark.unit
 
 
-def twice(outcome: DecisionBuffer) -> DecisionBuffer:
-    outcome.positions[1] = outcome.positions[0]
-    return outcome
+def twice(decisions: DecisionBuffer) -> DecisionBuffer:
+    decisions.positions[1] = decisions.positions[0]
+    return decisions
 
 
-def invented(outcome: DecisionBuffer) -> DecisionBuffer:
-    outcome.positions[0] = 10**6
-    return outcome
+def invented(decisions: DecisionBuffer) -> DecisionBuffer:
+    decisions.positions[0] = 10**6
+    return decisions
 
 
-def alone(outcome: DecisionBuffer) -> DecisionBuffer:
-    ends = np.concatenate(([1], outcome.clusters[0]))
-    return outcome._replace(clusters=np.array([ends, np.zeros_like(ends), np.full_like(ends, outcome.clusters[2, 0])]))
+def alone(decisions: DecisionBuffer) -> DecisionBuffer:
+    ends = np.concatenate(([1], decisions.clusters[0]))
+    return decisions._replace(
+        clusters=np.array([ends, np.zeros_like(ends), np.full_like(ends, decisions.clusters[2, 0])])
+    )
 
 
-def crowded(outcome: DecisionBuffer) -> DecisionBuffer:
-    whole = np.array([[4], *outcome.clusters[1:, :1].tolist()])
-    return outcome._replace(positions=np.array([0, 1, 2, 4]), clusters=whole)  # three of the four are subject 0
+def crowded(decisions: DecisionBuffer) -> DecisionBuffer:
+    whole = np.array([[4], *decisions.clusters[1:, :1].tolist()])
+    return decisions._replace(positions=np.array([0, 1, 2, 4]), clusters=whole)  # three of the four are subject 0
 
 
-def late(outcome: DecisionBuffer) -> DecisionBuffer:
-    outcome.clusters[2] += 1
-    return outcome
+def late(decisions: DecisionBuffer) -> DecisionBuffer:
+    decisions.clusters[2] += 1
+    return decisions
 
 
-def forgotten(outcome: DecisionBuffer) -> DecisionBuffer:
-    return outcome._replace(positions=outcome.positions[:0], clusters=outcome.clusters[:, :0])
+def forgotten(decisions: DecisionBuffer) -> DecisionBuffer:
+    return decisions._replace(positions=decisions.positions[:0], clusters=decisions.clusters[:, :0])
 
 
 @pytest.mark.parametrize(
@@ -62,8 +64,8 @@ def test_a_rule_that_breaks_the_promise_closes_the_stream(
     stream = StreamClusterer(2, 4, 1, max_share=0.5)
     subjects = np.array([0, 0, 0, 1, 2, 3])
     coordinates = np.array([[0.0], [0.0], [0.0], [0.0], [9.0], [9.0]])
-    take = stream._rule.take
-    monkeypatch.setattr(stream._rule, "take", lambda block: tampered(take(block)))
+    push = stream._rule.push
+    monkeypatch.setattr(stream._rule, "push", lambda block: tampered(push(block)))
     with pytest.raises(violation, match=message) as raised:
         stream.push(coordinates, subjects)
     assert raised.value.exit_code == 1
@@ -88,15 +90,15 @@ def test_a_cluster_in_which_one_contribution_stands_out_is_refused_by_the_last_c
     is_open: bool,  # noqa: FBT001
 ) -> None:
     rule = Dominance(0.1, np.array([[0.0]]))
-    guarantee = InvariantChecker(3, 20, 1.0, rule)
+    checker = InvariantChecker(3, 20, 1.0, rule)
     people = np.arange(len(incomes))
-    guarantee.admit(people, people, np.array(incomes)[:, None])
+    checker.register(people, people, np.array(incomes)[:, None])
     whole = empty_decision_buffer(0)._replace(positions=people, clusters=np.array([[10], [FLUSHED], [9]]))
     if is_open:
         with pytest.raises(AnonymityViolation, match="stands out"):
-            guarantee.seal(whole)
+            checker.verify(whole)
     else:
-        assert guarantee.seal(whole).tolist() == [[10], [1]]
+        assert checker.verify(whole).tolist() == [[10], [1]]
 
 
 def test_a_gap_in_positions_is_no_delay() -> None:

@@ -12,13 +12,13 @@ pytestmark = pytest.mark.unit
 @pytest.mark.parametrize("rule", ["nearest", "awo"])
 def test_people_who_have_left_do_not_make_a_population(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # Where this is compiled, cells give up after a decision in so small a buffer: there it holds in another way.
-    monkeypatch.setattr(indexed, "DEARER", 0)
+    monkeypatch.setattr(indexed, "LOOKUP_COST", 0)
     monkeypatch.setattr(rules, "INDEXED_FROM", {"nearest": 2, "awo": 2})
-    stream = StreamClusterer(2, 1000, 1, rule=rule, reach=(10,), min_population=14)
+    stream = StreamClusterer(2, 1000, 1, rule=rule, expiry_limits=(10,), min_population=14)
     near = np.array([0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0])
     values = np.concatenate([near, near + 0.1, [99.0]])[:, None]
-    stream.push(values[:16], np.arange(16), marks=np.zeros((16, 1), np.int64))
-    out = stream.push(values[16:], np.array([16]), marks=np.array([[100]]))
+    stream.push(values[:16], np.arange(16), expiry_keys=np.zeros((16, 1), np.int64))
+    out = stream.push(values[16:], np.array([16]), expiry_keys=np.array([[100]]))
     # 17, 15 and at last 13 people: a clock lets no more of them go.
     assert len(out.offsets) - 1 == 2
     assert stream.population == 13

@@ -14,9 +14,9 @@ pytestmark = pytest.mark.unit
 
 def test_all_parameters_that_are_wrong_are_told_at_once() -> None:
     with pytest.raises(ParameterError) as raised:
-        StreamClusterer(1, 0, 0, rule="best", position=-1.0, max_share=1.5, reach=[-1])
+        StreamClusterer(1, 0, 0, rule="best", position=-1.0, max_share=1.5, expiry_limits=[-1])
     names = [fault.split(":")[0] for fault in str(raised.value).split("; ")]
-    assert names == ["k", "delta", "max_share", "position", "rule", "d", "reach"]
+    assert names == ["k", "delta", "max_share", "position", "rule", "d", "expiry_limits"]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
-"""The method: which held records form a cluster, when, and what is published for them. No clock, no I/O."""
+"""P."""
 
-from shoal.clustering.stream.clusterer import Decisions, Released, StreamAggregator, StreamClusterer
+from shoal.clustering.stream.aggregator import Released, StreamAggregator
+from shoal.clustering.stream.clusterer import Decisions, StreamClusterer
 
 __all__ = ["Decisions", "Released", "StreamAggregator", "StreamClusterer"]

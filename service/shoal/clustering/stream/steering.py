@@ -1,14 +1,4 @@
-"""Steering: artificial attributes with a weight that pull a partition where it shall go ([1]_, Definition 3).
-
-In a stream there is one, the position of a record: P = position x omega_p (Algorithm 3). It is not stored.
-Two records differ in it by omega_p times the difference of their positions, which is taken in whole numbers first, so
-that it stays exact after years of stream. With omega_p = 0 the stream is microaggregated as by Algorithm 2.
-
-References
-----------
-.. [1] J. Domingo-Ferrer and J. Soria-Comas, "Steered Microaggregation: A Unified Primitive for Anonymization of Data
-   Sets and Data Streams", ICDMW 2017, sections III and V. doi:10.1109/ICDMW.2017.141
-"""
+"""Steering."""
 
 from __future__ import annotations
 
@@ -16,33 +6,55 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeGuard
+from typing import NamedTuple, TypeGuard
 
 import numpy as np
 
-from shoal.clustering.stream.steering_kernel import Target
+from shoal.arrays import Float64Vector
+from shoal.clustering.numba.jit import njit_in_place
+from shoal.clustering.stream.held_records import CLUSTERS, END, DecisionBuffer
 from shoal.policy import LARGEST_DELTA
 
 __all__ = [
-    "FIXED",
+    "NO_TARGET",
     "TargetSpan",
+    "WeightTarget",
     "are_weights",
     "is_finite_number",
     "order_keeping_weight",
+    "parse_position",
     "position_faults",
-    "position_of",
+    "update_weight",
 ]
 
-BEGINNING = 2 / 3
+INITIAL_SHARE = 2 / 3
+
 SMALLEST = 2.0**-20
+
 LARGEST = 4.0
 """First (divided by target + 1), smallest and largest weight that follows a target, as shares of the weight that keeps
 the order. At the smallest positions count for nothing, at the largest no rule finds anything else to go by. Spans were
 about as the inverse of the weight, on all data that were tried (docs/adr/0016)."""
+
 UNKNOWN = 2.0**40
 """How much further either way where nobody says how large coordinates are."""
 
-FIXED = Target(-1.0, 0.0, 0.0)
+GAIN = 0.05
+"""How far one cluster moves the logarithm of the weight, for an excess of one target above the target."""
+
+MAX_EXCESS = 4.0
+"""No cluster counts for more than this many targets above: one far record must not throw the weight about."""
+
+
+class WeightTarget(NamedTuple):
+    """What the weight follows: the mean excess ``span`` (records; below 0: nothing), from ``lowest`` to ``highest``."""
+
+    span: float
+    lowest: float
+    highest: float
+
+
+NO_TARGET = WeightTarget(-1.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +76,16 @@ class TargetSpan:
     ranges: tuple[float, ...] | None = None
     weight: float | None = None
 
-    def beginning(self, k: int, d: int) -> tuple[float, Target]:
+    def initial(self, k: int, d: int) -> tuple[float, WeightTarget]:
         """Return the weight to begin with and what it follows, for clusters of k and d coordinates."""
         most = order_keeping_weight(k, self.ranges or (1.0,) * d)
         further = UNKNOWN if self.ranges is None else 1.0
-        target = Target(float(self.span), most * SMALLEST / further, most * LARGEST * further)
-        weight = most * BEGINNING / (self.span + 1.0) if self.weight is None else self.weight
+        target = WeightTarget(float(self.span), most * SMALLEST / further, most * LARGEST * further)
+        weight = most * INITIAL_SHARE / (self.span + 1.0) if self.weight is None else self.weight
         return min(max(weight, target.lowest), target.highest), target
 
 
-def position_of(position: object) -> object:
+def parse_position(position: object) -> object:
     """Return a target where ``{"target_span": S}`` is given, as a policy says it; else what is given."""
     if isinstance(position, Mapping) and set(position) == {"target_span"}:
         return TargetSpan(position["target_span"])
@@ -134,3 +146,19 @@ def order_keeping_weight(k: int, ranges: Sequence[float]) -> float:
     0.324
     """
     return math.sqrt(sum(width * width for width in ranges) / (2 * k - 1))
+
+
+@njit_in_place
+def update_weight(omega_p: Float64Vector, target: WeightTarget, decisions: DecisionBuffer, first: int) -> None:
+    """Move the weight (1,) by the clusters that were decided since there were ``before`` of them."""
+    if target.span < 0.0:
+        return
+    start = decisions.clusters[END, first - 1] if first > 0 else 0
+    for cluster in range(first, decisions.counts[CLUSTERS]):
+        end = decisions.clusters[END, cluster]
+        excess = float(decisions.positions[end - 1] - decisions.positions[start] - (end - start - 1))
+        # Half the step of the logarithm; the quotient is the exponential to the third order, and never below 0.
+        half = 0.5 * GAIN * min((excess - target.span) / (target.span + 1.0), MAX_EXCESS)
+        moved = omega_p[0] * ((1.0 + half) / (1.0 - half))
+        omega_p[0] = min(max(moved, target.lowest), target.highest)
+        start = end

@@ -10,7 +10,15 @@ import pytest
 from shoal.clustering.numba.exact_sums import sum_clusters
 from shoal.clustering.numba.heaps import build, sink
 from shoal.clustering.numba.subject_codes import clear, count_up_to, empty_numbering, number
-from shoal.clustering.stream.held import HEAD, TAIL, arrive, empty_decision_buffer, empty_held, release, suppress
+from shoal.clustering.stream.held_records import (
+    HEAD,
+    TAIL,
+    append_next,
+    empty_decision_buffer,
+    empty_held,
+    release,
+    suppress,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -47,28 +55,28 @@ def test_subjects_are_counted_no_further_than_needed(enough: int, counted: int) 
 
 @pytest.mark.parametrize("members", [[0], [0, 1, 2], [0, 9], [0, 3, 4, 8], [0, 40], [0, 20, 299]])
 def test_those_who_stay_keep_their_order_and_all_their_columns(members: list[int]) -> None:
-    held, outcome = empty_held(400, 2, 1), empty_decision_buffer(400)
-    held.line[:] = 5, 305
-    for scale, column in enumerate([held.positions, held.subjects, *held.marks, *held.coordinates], 1):
+    held, decisions = empty_held(400, 2, 1), empty_decision_buffer(400)
+    held.extent[:] = 5, 305
+    for scale, column in enumerate([held.positions, held.subjects, *held.expiry_keys, *held.coordinates], 1):
         column[:] = np.arange(400) * scale
-    release(held, outcome, np.array(members), 999, 3)
+    release(held, decisions, np.array(members), 999, 3)
     staying = np.delete(np.arange(5, 305), members)
-    live = slice(held.line[HEAD], held.line[TAIL])
-    for scale, column in enumerate([held.positions, held.subjects, *held.marks, *held.coordinates], 1):
+    live = slice(held.extent[HEAD], held.extent[TAIL])
+    for scale, column in enumerate([held.positions, held.subjects, *held.expiry_keys, *held.coordinates], 1):
         assert column[live].tolist() == (staying * scale).tolist()
-    assert outcome.positions[: len(members)].tolist() == [5 + member for member in members]
-    assert outcome.clusters[:, 0].tolist() == [len(members), 3, 999]
-    assert outcome.counts.tolist() == [1, len(members), 0]
+    assert decisions.positions[: len(members)].tolist() == [5 + member for member in members]
+    assert decisions.clusters[:, 0].tolist() == [len(members), 3, 999]
+    assert decisions.counts.tolist() == [1, len(members), 0]
 
 
 def test_a_suppressed_record_is_told_with_its_place_among_the_clusters() -> None:
-    held, outcome = empty_held(10, 1, 0), empty_decision_buffer(10)
+    held, decisions = empty_held(10, 1, 0), empty_decision_buffer(10)
     held.positions[:4] = 10, 11, 12, 13
-    assert [arrive(held) for _ in range(4)] == [10, 11, 12, 13]
-    release(held, outcome, np.array([0, 1]), 13, 0)
-    suppress(held, outcome, 13, -1)
-    assert outcome.suppressed[:, 0].tolist() == [12, -1, 13, 1]
-    assert held.line.tolist() == [3, 4]
+    assert [append_next(held) for _ in range(4)] == [10, 11, 12, 13]
+    release(held, decisions, np.array([0, 1]), 13, 0)
+    suppress(held, decisions, 13, -1)
+    assert decisions.suppressed[:, 0].tolist() == [12, -1, 13, 1]
+    assert held.extent.tolist() == [3, 4]
 
 
 @pytest.mark.parametrize(

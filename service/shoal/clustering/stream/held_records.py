@@ -1,0 +1,297 @@
+"""Held."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
+from shoal.clustering.numba.jit import njit_in_place
+
+__all__ = [
+    "BEFORE",
+    "BY_CLOCK",
+    "BY_POSITION",
+    "CAUSE",
+    "CLUSTERS",
+    "COMPACTIONS",
+    "END",
+    "FLUSHED",
+    "GAP_COUNT",
+    "HEAD",
+    "NEWEST",
+    "NOT_DUE",
+    "POSITION",
+    "RELEASED",
+    "SUPPRESSED",
+    "TAIL",
+    "DecisionBuffer",
+    "HeldRecords",
+    "append_next",
+    "cause_of_oldest",
+    "empty_decision_buffer",
+    "empty_held",
+    "release",
+    "release_in_place",
+    "suppress",
+    "suppress_in_place",
+    "trim",
+]
+
+HEAD, TAIL = 0, 1
+
+GAP_COUNT, COMPACTIONS = 0, 1
+
+CLUSTERS, RELEASED, SUPPRESSED = 0, 1, 2
+"""Places in `DecisionBuffer.counts`."""
+
+END = POSITION = 0
+
+CAUSE, NEWEST, BEFORE = 1, 2, 3
+"""Rows of `DecisionBuffer.clusters` and `DecisionBuffer.suppressed`."""
+
+NOT_DUE = -2
+
+LONG_RUN = 16
+"""Records between two members, on average, from which on runs are copied and not single values."""
+
+FLUSHED = -1
+
+BY_POSITION = 0
+
+BY_CLOCK = 1
+"""Causes of a decision: the end of the stream, delta; mark column c (from 0) is cause c + 1, and 0 a clock."""
+
+
+class HeldRecords(NamedTuple):
+    """Held records, one column each.
+
+    ``coordinates`` (d, capacity) and ``amounts`` (a, capacity) float64; ``positions`` and ``subjects`` (capacity,);
+    ``marks`` (C, capacity);
+    ``line`` (2,) head and tail; ``gone`` (capacity,) who left and is a gap; ``gaps`` (2,): how many are between head
+    and tail, and how often places were given anew; ``latest`` (C,) marks of the last arrival, which may have left
+    already;
+    ``staying``, ``moved_numbers``, ``moved_coordinates`` (capacity,) scratch.
+    """
+
+    coordinates: Float64Matrix
+    amounts: Float64Matrix
+    positions: Int64Vector
+    subjects: Int64Vector
+    expiry_keys: Int64Matrix
+    extent: Int64Vector
+    removed: BoolVector
+    gap_state: Int64Vector
+    latest_keys: Int64Vector
+    remaining_records: Int64Vector
+    moved_integers: Int64Vector
+    moved_floats: Float64Vector
+
+
+class DecisionBuffer(NamedTuple):
+    """Decisions of one call; ``counts`` (3,) tells how far each array is filled.
+
+    ``positions`` of the released records, cluster after cluster, ascending inside each. ``clusters`` (3, G): where a
+    cluster ends in ``positions``, its `CAUSE` and the `NEWEST` position at the decision. ``suppressed`` (4, S): the
+    same of suppressed records, with their `POSITION` and the number of clusters decided `BEFORE`.
+    """
+
+    positions: Int64Vector
+    clusters: Int64Matrix
+    suppressed: Int64Matrix
+    counts: Int64Vector
+
+
+def empty_held(capacity: int, dimensions: int, columns: int, amounts: int = 0) -> HeldRecords:
+    """Allocate a buffer once."""
+    return HeldRecords(
+        coordinates=np.zeros((dimensions, capacity)),
+        amounts=np.zeros((amounts, capacity)),
+        positions=np.zeros(capacity, np.int64),
+        subjects=np.zeros(capacity, np.int64),
+        expiry_keys=np.zeros((columns, capacity), np.int64),
+        extent=np.zeros(2, np.int64),
+        removed=np.zeros(capacity, np.bool_),
+        gap_state=np.zeros(2, np.int64),
+        latest_keys=np.zeros(columns, np.int64),
+        remaining_records=np.zeros(capacity, np.int64),
+        moved_integers=np.zeros(capacity, np.int64),
+        moved_floats=np.zeros(capacity),
+    )
+
+
+def empty_decision_buffer(capacity: int) -> DecisionBuffer:
+    """Make room for the decisions over at most ``capacity`` records."""
+    return DecisionBuffer(
+        positions=np.empty(capacity, np.int64),
+        clusters=np.empty((3, capacity), np.int64),
+        suppressed=np.empty((4, capacity), np.int64),
+        counts=np.zeros(3, np.int64),
+    )
+
+
+@njit_in_place
+def append_next(held: HeldRecords) -> int:
+    """Move the tail over the next record of the block and return its position."""
+    tail = held.extent[TAIL]
+    for column in range(held.latest_keys.size):
+        held.latest_keys[column] = held.expiry_keys[column, tail]
+    held.extent[TAIL] = tail + 1
+    return int(held.positions[tail])
+
+
+@njit_in_place
+def cause_of_oldest(held: HeldRecords, newest: int, delta: int, expiry_limits: Int64Vector, first_column: int) -> int:
+    """Return the cause for which the oldest held record must leave now that ``newest`` is here, or `NOT_DUE`.
+
+    Mark columns before ``first`` are not looked at.
+    """
+    head, tail = held.extent[HEAD], held.extent[TAIL]
+    if head == tail:
+        return NOT_DUE
+    if newest - held.positions[head] >= delta:
+        return BY_POSITION
+    for column in range(first_column, expiry_limits.size):
+        if held.latest_keys[column] - held.expiry_keys[column, head] > expiry_limits[column]:
+            return column + 1
+    return NOT_DUE
+
+
+@njit_in_place
+def suppress(held: HeldRecords, decisions: DecisionBuffer, newest: int, cause: int) -> None:
+    """Write the oldest held record down as suppressed and forget it."""
+    head, index = held.extent[HEAD], decisions.counts[SUPPRESSED]
+    decisions.suppressed[POSITION, index] = held.positions[head]
+    decisions.suppressed[CAUSE, index] = cause
+    decisions.suppressed[NEWEST, index] = newest
+    decisions.suppressed[BEFORE, index] = decisions.counts[CLUSTERS]
+    decisions.counts[SUPPRESSED] = index + 1
+    held.extent[HEAD] = head + 1
+
+
+@njit_in_place
+def release(held: HeldRecords, decisions: DecisionBuffer, members: Int64Vector, newest: int, cause: int) -> None:
+    """Write a cluster down and forget its members, given by their ascending distance from the head."""
+    _append_cluster(held, decisions, members, newest, cause)
+    _close_gaps(held, members)
+
+
+@njit_in_place
+def release_in_place(
+    held: HeldRecords, decisions: DecisionBuffer, members: Int64Vector, newest: int, cause: int
+) -> None:
+    """Do as `release`, but leave the members in their places as gaps; the oldest held record is at the head again."""
+    _append_cluster(held, decisions, members, newest, cause)
+    for i in range(members.size):
+        held.removed[held.extent[HEAD] + members[i]] = True
+    held.gap_state[GAP_COUNT] += members.size
+    _skip_gaps(held)
+
+
+@njit_in_place
+def suppress_in_place(held: HeldRecords, decisions: DecisionBuffer, newest: int, cause: int) -> None:
+    """Do as `suppress`, and bring the oldest held record to the head."""
+    held.removed[held.extent[HEAD]] = True
+    suppress(held, decisions, newest, cause)
+    _skip_gaps(held)
+
+
+@njit_in_place
+def _skip_gaps(held: HeldRecords) -> None:
+    head, tail = held.extent[HEAD], held.extent[TAIL]
+    while head < tail and held.removed[head]:
+        held.gap_state[GAP_COUNT] -= 1
+        head += 1
+    held.extent[HEAD] = head
+
+
+@njit_in_place
+def _append_cluster(
+    held: HeldRecords, decisions: DecisionBuffer, members: Int64Vector, newest: int, cause: int
+) -> None:
+    head, index, start = held.extent[HEAD], decisions.counts[CLUSTERS], decisions.counts[RELEASED]
+    positions = held.positions[head:]
+    for i in range(members.size):
+        decisions.positions[start + i] = positions[members[i]]
+    decisions.clusters[END, index] = start + members.size
+    decisions.clusters[CAUSE, index] = cause
+    decisions.clusters[NEWEST, index] = newest
+    decisions.counts[CLUSTERS] = index + 1
+    decisions.counts[RELEASED] = start + members.size
+
+
+@njit_in_place
+def _close_gaps(held: HeldRecords, members: Int64Vector) -> None:
+    """Close the gaps that members leave: older records move up, since the oldest of all is always a member."""
+    head, moving = held.extent[HEAD], members[-1] + 1 - members.size
+    stop = head + members[-1] + 1
+    if moving > LONG_RUN * members.size:
+        _shift_runs(held.positions[head:stop], members, held.moved_integers)
+        _shift_runs(held.subjects[head:stop], members, held.moved_integers)
+        for row in range(held.expiry_keys.shape[0]):
+            _shift_runs(held.expiry_keys[row, head:stop], members, held.moved_integers)
+        for row in range(held.coordinates.shape[0]):
+            _shift_runs(held.coordinates[row, head:stop], members, held.moved_floats)
+        for row in range(held.amounts.shape[0]):
+            _shift_runs(held.amounts[row, head:stop], members, held.moved_floats)
+    else:
+        remaining_records = held.remaining_records[: moving + 1]
+        _list_remaining(members, remaining_records)
+        remaining_records = remaining_records[:moving]
+        _shift_values(held.positions[head:stop], remaining_records, held.moved_integers)
+        _shift_values(held.subjects[head:stop], remaining_records, held.moved_integers)
+        for row in range(held.expiry_keys.shape[0]):
+            _shift_values(held.expiry_keys[row, head:stop], remaining_records, held.moved_integers)
+        for row in range(held.coordinates.shape[0]):
+            _shift_values(held.coordinates[row, head:stop], remaining_records, held.moved_floats)
+        for row in range(held.amounts.shape[0]):
+            _shift_values(held.amounts[row, head:stop], remaining_records, held.moved_floats)
+    held.extent[HEAD] = head + members.size
+
+
+@njit_in_place
+def _list_remaining(members: Int64Vector, remaining_records: Int64Vector) -> None:
+    """List the records before the youngest member that are none; one place more than needed is written."""
+    kept, next_member = 0, 0
+    for x in range(members[-1]):
+        remaining_records[kept] = x
+        leaves = members[next_member] == x  # no branch: which records leave cannot be guessed
+        next_member += leaves
+        kept += not leaves
+
+
+@njit_in_place
+def _shift_values(
+    column: Float64Vector | Int64Vector, remaining_records: Int64Vector, moved: Float64Vector | Int64Vector
+) -> None:
+    """Bring the staying values of a column to its end, one by one."""
+    for i in range(remaining_records.size):
+        moved[i] = column[remaining_records[i]]
+    target = column[column.size - remaining_records.size :]
+    for i in range(remaining_records.size):
+        target[i] = moved[i]
+
+
+@njit_in_place
+def _shift_runs(column: Float64Vector | Int64Vector, members: Int64Vector, moved: Float64Vector | Int64Vector) -> None:
+    """Bring the staying values of a column to its end, run by run from the youngest: copies of long runs are fast."""
+    for i in range(members.size - 2, -1, -1):
+        start, step = members[i] + 1, members.size - 1 - i
+        run = column[start : members[i + 1]]
+        target = column[start + step : members[i + 1] + step]
+        for x in range(run.size):
+            moved[x] = run[x]
+        for x in range(run.size):
+            target[x] = moved[x]
+
+
+def trim(decisions: DecisionBuffer) -> DecisionBuffer:
+    """Trim."""
+    clusters, released, suppressed = decisions.counts.tolist()
+    return DecisionBuffer(
+        decisions.positions[:released].copy(),
+        decisions.clusters[:, :clusters].copy(),
+        decisions.suppressed[:, :suppressed].copy(),
+        decisions.counts,
+    )
