@@ -74,9 +74,9 @@ GOOD: dict[str, Any] = {
         ({"positions": np.array([4, 2**62])}, "positions: must ascend"),
         ({"positions": np.array([[4, 5]])}, "positions"),
         ({"expiry_keys": None}, "expiry_keys: missing"),
-        ({"expiry_keys": np.array([[5], [4]])}, "expiry_keys: must not fall"),
-        ({"expiry_keys": np.array([[4], [5]])}, "expiry_keys: must not fall"),
-        ({"expiry_keys": np.array([[5], [2**62]])}, "expiry_keys: must not fall"),
+        ({"expiry_keys": np.array([[5], [4]])}, "expiry_keys: must not decrease"),
+        ({"expiry_keys": np.array([[4], [5]])}, "expiry_keys: must not decrease"),
+        ({"expiry_keys": np.array([[5], [2**62]])}, "expiry_keys: must not decrease"),
         ({"expiry_keys": np.zeros((2, 2), np.int64)}, "expiry_keys"),
     ],
 )

@@ -1,11 +1,16 @@
-"""A k-d tree that records can be taken out of: exact nearest and farthest neighbours among those that are left.
+"""A k-d tree that supports removal: exact nearest and farthest neighbours among the remaining records.
 
-The tree is balanced and never rebuilt; its boxes shrink as records go. Node ``i`` has the children ``2i + 1`` and
-``2i + 2``. The records of a leaf lie together, one attribute after the other, so that a leaf is scanned at the speed of
-the vector unit; where boxes cannot exclude anything (many attributes) a search becomes a plain scan in blocks.
+The tree is balanced and never rebuilt; its boxes shrink as records are removed. Node ``i`` has the children ``2i + 1``
+and ``2i + 2``. The records of a leaf are stored together, one attribute after the other, so that a leaf is scanned with
+vector instructions. Where boxes exclude nothing (many attributes), a search becomes a scan in blocks.
 
-All bounds are computed with the operations of the distances themselves, which round monotonically: no bound is ever on
-the wrong side, and ties are ties. A tie goes to the lowest record.
+All bounds are computed with the operations of the distances themselves, which round monotonically. No bound is
+therefore on the wrong side, and ties stay ties. Of equally distant records the one with the lowest number wins.
+
+References
+----------
+.. [1] J. H. Friedman, J. L. Bentley, R. A. Finkel, "An Algorithm for Finding Best Matches in Logarithmic Expected
+   Time", ACM TOMS 3(3), 1977. doi:10.1145/355744.355745
 """
 
 from __future__ import annotations
@@ -33,38 +38,40 @@ __all__ = [
 ]
 
 NO_RECORD = np.iinfo(np.int64).max
+"""In place of a record; larger than any record number."""
 SAMPLED_ROWS = 512
-"""Rows that are looked at to choose where to cut; any cut is a right one."""
+"""Rows from which the attribute to cut is chosen. The choice affects the speed only."""
 LOWEST, ANY = 0, 1
+"""How ties are resolved: the lowest record number, or any of the equally distant records."""
 MAX_DEPTH = 64
-"""More levels than records could ever fill."""
+"""More levels than any tree has."""
 
 
 class Tree(NamedTuple):
-    """Records in leaves of up to ``width``, and a box round all that is left below each node."""
+    """Records in leaves of up to ``width``, and a box around the remaining records of each node."""
 
     points: Float64Cube  # (leaves, d, width)
     records: Int64Matrix  # (leaves, width)
-    counts: Int64Vector  # (leaves,): how many are left, in front
+    counts: Int64Vector  # (leaves,): remaining records, which come first
     low: Float64Matrix  # (nodes, d)
     high: Float64Matrix  # (nodes, d)
-    first: Int64Vector  # (nodes,): the lowest record that is left below; among equals nobody else matters
-    leaves: Int64Vector  # (n,): where each record was put
+    first: Int64Vector  # (nodes,): the lowest remaining record number
+    leaves: Int64Vector  # (n,): leaf of each record
 
 
 class NeighbourSearch(NamedTuple):
-    """The nearest so far, in order of (distance, record), and scratch of a search."""
+    """The nearest records found so far, ordered by (distance, record), and scratch arrays of a search."""
 
     distances: Float64Vector  # (wanted,) squared
     records: Int64Vector  # (wanted,)
-    nodes: Int64Vector
-    bounds: Float64Vector
-    row: Float64Vector  # (width,)
+    nodes: Int64Vector  # (MAX_DEPTH,): stack of nodes to visit
+    bounds: Float64Vector  # (MAX_DEPTH,): bounds of their distances
+    row: Float64Vector  # (width,): distances in one leaf
 
 
 @njit
 def empty_neighbour_search(wanted: int, width: int) -> NeighbourSearch:
-    """Return room for the ``wanted`` nearest."""
+    """Allocate a search for the ``wanted`` nearest records."""
     return NeighbourSearch(
         np.full(wanted, np.inf),
         np.full(wanted, NO_RECORD),
@@ -76,7 +83,7 @@ def empty_neighbour_search(wanted: int, width: int) -> NeighbourSearch:
 
 @njit
 def build(values: Float64Matrix, width: int) -> Tree:
-    """Build the tree of ``values`` (n, d), halving the widest attribute down to leaves of at most ``width``."""
+    """Build the tree of ``values`` (n, d) by halving the widest attribute down to leaves of ``width`` records."""
     n, d = values.shape
     depth = 0
     while ((n - 1) >> depth) + 1 > width:
@@ -88,10 +95,10 @@ def build(values: Float64Matrix, width: int) -> Tree:
             start, end = (node * n) >> level, ((node + 1) * n) >> level
             middle = ((2 * node + 1) * n) >> (level + 1)
             split_at_median(values, order, keys, start, end, middle)
-    room = ((n - 1) >> depth) + 1
+    leaf_size = ((n - 1) >> depth) + 1
     tree = Tree(
-        np.zeros((leaves, d, room)),
-        np.zeros((leaves, room), np.int64),
+        np.zeros((leaves, d, leaf_size)),
+        np.zeros((leaves, leaf_size), np.int64),
         np.zeros(leaves, np.int64),
         np.full((2 * leaves - 1, d), np.inf),
         np.full((2 * leaves - 1, d), -np.inf),
@@ -114,7 +121,7 @@ def build(values: Float64Matrix, width: int) -> Tree:
 
 @njit
 def _widest(values: Float64Matrix, order: Int64Vector, start: int, end: int) -> int:
-    """Return the attribute in which some records are farthest apart, as far as some hundreds of them show."""
+    """Return the attribute with the largest range, as estimated from some hundreds of records."""
     widest, j = -1.0, 0
     step = (end - start) // SAMPLED_ROWS + 1
     for column in range(values.shape[1]):
@@ -131,9 +138,9 @@ def _widest(values: Float64Matrix, order: Int64Vector, start: int, end: int) -> 
 def split_at_median(
     values: Float64Matrix, order: Int64Vector, keys: Float64Vector, start: int, end: int, middle: int
 ) -> int:
-    """Bring what is lower in the widest attribute before ``middle`` (selection by partition); return the attribute.
+    """Move the lower half in the widest attribute before ``middle``, by selection; return the attribute.
 
-    ``keys`` are the values of that attribute afterwards, in the new order.
+    ``keys`` are overwritten with the values of that attribute in the new order.
     """
     j = _widest(values, order, start, end)
     for x in range(start, end):
@@ -143,7 +150,7 @@ def split_at_median(
         a, b, c = keys[first], keys[(first + last) // 2], keys[last - 1]
         pivot = max(min(a, b), min(max(a, b), c))
         cut = _partition_below(order, keys, first, last, pivot)
-        if cut == first:  # nothing is lower
+        if cut == first:  # no value is lower
             cut = _partition_below(order, keys, first, last, np.nextafter(pivot, np.inf))
             if cut >= middle:
                 return j
@@ -158,7 +165,7 @@ def split_at_median(
 
 @njit_in_place
 def _partition_below(order: Int64Vector, keys: Float64Vector, first: int, last: int, limit: float) -> int:
-    """Bring what is below a limit to the front, without a branch to guess; return where the rest begins."""
+    """Move entries below a limit to the front, without branches; return the index of the first other entry."""
     cut = first
     for x in range(first, last):
         key, record = keys[x], order[x]
@@ -170,7 +177,7 @@ def _partition_below(order: Int64Vector, keys: Float64Vector, first: int, last: 
 
 @njit_in_place
 def _fit_leaf(tree: Tree, leaf: int) -> None:
-    """Draw the box of a leaf round what is left in it; round nothing it is inside out, and infinitely far."""
+    """Set the box of a leaf to its remaining records. The box of an empty leaf is inverted and infinitely distant."""
     node = tree.counts.size - 1 + leaf
     for j in range(tree.low.shape[1]):
         low, high = np.inf, -np.inf
@@ -185,7 +192,7 @@ def _fit_leaf(tree: Tree, leaf: int) -> None:
 
 @njit_in_place
 def _fit_node(tree: Tree, node: int) -> bool:
-    """Draw the box of an inner node round those of its children; return whether it changed."""
+    """Set the box of an inner node to the boxes of its children; return whether it changed."""
     changed = False
     for j in range(tree.low.shape[1]):
         low = min(tree.low[2 * node + 1, j], tree.low[2 * node + 2, j])
@@ -202,27 +209,27 @@ def _fit_node(tree: Tree, node: int) -> bool:
 def contains(tree: Tree, record: int) -> bool:
     """Whether a record has not been removed."""
     leaf = tree.leaves[record]
-    place, count = 0, tree.counts[leaf]
-    while place < count and tree.records[leaf, place] != record:
-        place += 1
-    return bool(place < count)
+    entry, count = 0, tree.counts[leaf]
+    while entry < count and tree.records[leaf, entry] != record:
+        entry += 1
+    return bool(entry < count)
 
 
 @njit
 def remove(tree: Tree, record: int) -> None:
-    """Take a record out, and shrink the boxes that it held open."""
+    """Remove a record and shrink the boxes that it bounded."""
     leaf = tree.leaves[record]
     last = tree.counts[leaf] - 1
-    place = 0
-    while tree.records[leaf, place] != record:
-        place += 1
+    entry = 0
+    while tree.records[leaf, entry] != record:
+        entry += 1
     node = tree.counts.size - 1 + leaf
     on_boundary = record == tree.first[node]
     for j in range(tree.low.shape[1]):
-        value = tree.points[leaf, j, place]
+        value = tree.points[leaf, j, entry]
         on_boundary = on_boundary or value == tree.low[node, j] or value == tree.high[node, j]
-        tree.points[leaf, j, place] = tree.points[leaf, j, last]
-    tree.records[leaf, place] = tree.records[leaf, last]
+        tree.points[leaf, j, entry] = tree.points[leaf, j, last]
+    tree.records[leaf, entry] = tree.records[leaf, last]
     tree.counts[leaf] = last
     if on_boundary:
         _fit_leaf(tree, leaf)
@@ -234,7 +241,7 @@ def remove(tree: Tree, record: int) -> None:
 
 @njit_in_place
 def _min_distance_to_box(tree: Tree, node: int, point: Float64Vector) -> float:
-    """Squared distance from a point to the nearest corner or side of a box."""
+    """Return the squared distance from a point to the nearest point of a box."""
     total = 0.0
     for j in range(point.size):
         away = max(tree.low[node, j] - point[j], point[j] - tree.high[node, j], 0.0)
@@ -244,7 +251,7 @@ def _min_distance_to_box(tree: Tree, node: int, point: Float64Vector) -> float:
 
 @njit_in_place
 def _max_distance_to_box(tree: Tree, node: int, point: Float64Vector) -> float:
-    """Squared distance from a point to the farthest corner of a box; -1 if there is nothing in it."""
+    """Return the squared distance from a point to the farthest corner of a box; -1 if the box is empty."""
     if tree.low[node, 0] > tree.high[node, 0]:
         return -1.0
     total = 0.0
@@ -256,14 +263,14 @@ def _max_distance_to_box(tree: Tree, node: int, point: Float64Vector) -> float:
 
 @njit_in_place
 def _measure(tree: Tree, leaf: int, point: Float64Vector, row: Float64Vector) -> int:
-    """Write squared distances to what is left in a leaf to ``row``; return how many there are."""
+    """Write the squared distances of the remaining records of a leaf to ``row``; return how many there are."""
     count = tree.counts[leaf]
     points = tree.points[leaf]
     row.fill(0.0)
     for j in range(point.size):
         centre = point[j]
         column = points[j]
-        for x in range(column.size):  # beyond the count as well: a length known beforehand is faster
+        for x in range(column.size):  # also beyond the count, because a constant length is faster
             away = column[x] - centre
             row[x] += away * away
     return int(count)
@@ -271,7 +278,7 @@ def _measure(tree: Tree, leaf: int, point: Float64Vector, row: Float64Vector) ->
 
 @njit_in_place
 def _scan(tree: Tree, leaf: int, point: Float64Vector, found: NeighbourSearch) -> None:
-    """Enter the records of a leaf that are nearer than the last one found."""
+    """Insert the records of a leaf that are nearer than the last one found."""
     last = found.distances.size - 1
     limit = found.distances[last]
     for x in range(_measure(tree, leaf, point, found.row)):
@@ -283,7 +290,7 @@ def _scan(tree: Tree, leaf: int, point: Float64Vector, found: NeighbourSearch) -
 
 @njit_in_place
 def _insert(found: NeighbourSearch, distance: float, record: int, last: int) -> None:
-    """Put a record into the order, if it comes before the last one."""
+    """Insert a record in order, if it comes before the last one found."""
     if distance == found.distances[last] and record > found.records[last]:
         return
     i = last
@@ -299,10 +306,18 @@ def _insert(found: NeighbourSearch, distance: float, record: int, last: int) -> 
 
 @njit
 def nearest(tree: Tree, point: Float64Vector, leaf: int, found: NeighbourSearch, ties: int = LOWEST) -> None:
-    """Find the ``found.records.size`` nearest to a point, beginning with ``leaf`` and going outwards.
+    """Find the ``found.records.size`` records nearest to a point.
 
-    Any leaf will do, the one that the point belongs to is the fastest. Where fewer are left, the rest is `NOBODY`.
-    Of equally far ones the lowest are found or, with `ANY`, those near in the tree.
+    Parameters
+    ----------
+    tree : Tree
+    point : ndarray of float64, shape (d,)
+    leaf : int
+        Leaf at which the search starts. The leaf that contains the point is the fastest; the result is the same.
+    found : NeighbourSearch
+        Overwritten with the result. If fewer records remain, the rest is `NO_RECORD`.
+    ties : int
+        `LOWEST` or `ANY`.
     """
     found.distances.fill(np.inf)
     found.records.fill(NO_RECORD)
@@ -332,7 +347,7 @@ def nearest(tree: Tree, point: Float64Vector, leaf: int, found: NeighbourSearch,
 
 @njit_in_place
 def push_children(nodes: Int64Vector, bounds: Float64Vector, waiting: int, node: int, left: float, right: float) -> int:
-    """Put the children of a node with what bounds their distances on a stack, the nearer on top; return its length."""
+    """Push the children of a node and the bounds of their distances on a stack, the nearer last; return its length."""
     nearer = 2 * node + 1 if left <= right else 2 * node + 2
     nodes[waiting], bounds[waiting] = 4 * node + 3 - nearer, max(left, right)
     nodes[waiting + 1], bounds[waiting + 1] = nearer, min(left, right)
@@ -341,7 +356,7 @@ def push_children(nodes: Int64Vector, bounds: Float64Vector, waiting: int, node:
 
 @njit
 def farthest(tree: Tree, point: Float64Vector, found: NeighbourSearch) -> int:
-    """Return the farthest record that is left."""
+    """Return the remaining record that is farthest from a point; of equally distant ones the lowest."""
     inner = tree.counts.size - 1
     best, record = -1.0, NO_RECORD
     found.nodes[0], found.bounds[0] = 0, _max_distance_to_box(tree, 0, point)

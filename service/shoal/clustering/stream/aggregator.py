@@ -1,4 +1,4 @@
-"""A."""
+"""The Python interface to stream microaggregation: raw values in, clusters with their centroids out."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ from shoal.errors import ParameterError
 __all__ = ["Released", "StreamAggregator", "SubjectEncoder"]
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,17})?")
+"""Texts that are numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """What one call of a `StreamAggregator` let out. All arrays are new and belong to the caller.
+    """Clusters that one call of `StreamAggregator` released. All arrays are new and belong to the caller.
 
     Attributes
     ----------
@@ -36,9 +37,9 @@ class Released:
     offsets : int64 (G + 1,)
         Cluster g is ``positions[offsets[g]:offsets[g + 1]]``.
     centroids : float64 (G, d)
-        Means of the values as they were pushed.
+        Means of the values, in the units in which they were pushed.
     suppressed : int64 (S,)
-        Records that will never leave: fewer than k subjects were there to hide them among.
+        Records that will never be released, because fewer than k subjects were held when they became due.
     """
 
     positions: Int64Vector
@@ -48,7 +49,7 @@ class Released:
 
 
 class StreamAggregator:
-    """Delta-delay stream microaggregation for users: values in, clusters with their centroids out.
+    """Stream microaggregation with a delay of at most delta records, for use from Python.
 
     Parameters
     ----------
@@ -57,24 +58,25 @@ class StreamAggregator:
     delta : int
         Largest delay in records, k - 1 or more.
     rule : str
-        ``nearest``, ``greedy``, ``awo``, ``block``, or ``auto``: ``block`` from k = 7 on and ``awo`` below.
+        ``nearest``, ``greedy``, ``awo`` (opportunity-cost growth), ``block``, or ``auto``: ``block`` for k of 7 or
+        more, else ``awo``.
     position : float or mapping
-        Weight omega_p of the position of a record, in units of the weighted values per record; 0 or more. Or
-        ``{"target_span": S}``: the weight follows the mean excess span S (records), from cluster to cluster.
+        Weight omega_p of the position of a record, 0 or more, in units of the weighted values per record. Or
+        ``{"target_span": S}``: after each cluster the weight is adjusted to hold a mean excess span of S records.
     weights : sequence of float, optional
-        One per attribute, above 0; multiply the values for the distance only.
+        One per attribute, above 0. They multiply the values for distances only.
     max_share : float
         Largest share of one subject in a cluster, from 1/k to 1.
 
     Raises
     ------
     ParameterError
-        All parameters that are outside their domain, at once.
+        One or more parameters are outside their domain; the message names all of them.
 
     Notes
     -----
-    Values are never rescaled: give attributes of comparable ranges, or weights. Guarantees, cost and source are those
-    of `StreamClusterer`, which this class feeds; memory also holds the values of up to 2 (delta + a block) records.
+    Values are not rescaled: give attributes of comparable ranges, or weights. Guarantees, cost and source are those of
+    `StreamClusterer`. Memory also holds the values of up to 2 (delta + block) records.
 
     Examples
     --------
@@ -111,24 +113,29 @@ class StreamAggregator:
     def push(
         self, values: ArrayLike, subjects: ArrayLike | None = None, confidential: ArrayLike | None = None
     ) -> Released:
-        """Take records and return what left on the way.
+        """Add records and return the clusters that are released.
 
         Parameters
         ----------
         values : array_like of float64, shape (n, d)
             Quasi-identifiers, finite; d is that of the first call. Not modified.
         subjects : array_like of int or str, shape (n,), optional
-            The person of each record; texts as in records, trimmed, composed and numbers by value ("7" is "07"). Left
-            out (then always): every record is a person of its own.
+            Subject of each record. Strings are compared as in record files; see `SubjectEncoder`. If omitted (then in
+            all calls), each record is a subject of its own.
         confidential : array_like, length n, optional
-            Taken for later rules; so far only its length is looked at.
+            Reserved; only its length is checked.
+
+        Returns
+        -------
+        Released
+            Clusters in the order of decision.
 
         Raises
         ------
         ParameterError
-            The records cannot be taken; nothing has changed.
+            The records are not valid; nothing has changed.
         GuaranteeError
-            The promise would be broken; nothing is returned, now or later.
+            A decision violates an invariant. Nothing is returned, by this and all later calls.
         """
         matrix = self._matrix(values)
         count, width = matrix.shape
@@ -144,7 +151,7 @@ class StreamAggregator:
         return self._released(decided)
 
     def flush(self) -> Released:
-        """Let everything held leave, as at the end of the stream; see `StreamClusterer.flush`."""
+        """Release all held records, as at the end of the stream; see `StreamClusterer.flush`."""
         clusterer = self._clusterer or self._make(1)
         return self._released(clusterer.flush())
 
@@ -157,7 +164,7 @@ class StreamAggregator:
         return np.ascontiguousarray(given, np.float64)
 
     def _store(self, matrix: Float64Matrix, first: int) -> None:
-        """Lay values down by their positions, the first of which is given; who is held is at most delta older."""
+        """Store values in a ring buffer by their positions, from ``first`` on. Held records are at most delta older."""
         older, (count, width) = min(first, self._delta), matrix.shape
         if older + count > len(self._values):
             values = np.zeros((1 << (older + count).bit_length(), width))
@@ -173,18 +180,20 @@ class StreamAggregator:
 
 
 class SubjectEncoder:
-    """Codes of subjects: integers stand for themselves, strings are numbered as they come, by the one text of a person.
+    """Encodes subjects as integers: integers as themselves, strings in the order of their first occurrence.
 
-    Trimmed, in Unicode's composed form, and numbers by their value: "7", "07" and "7.0 " are one.
+    Strings are compared without surrounding whitespace, in Unicode's composed form (NFC), and numbers by their value:
+    "7", "07" and "7.0 " are the same subject.
 
     Parameters
     ----------
     delta : int
-        Records for which a string keeps its code after it was last seen, at least.
+        A string keeps its code for at least this many records after its last occurrence.
 
     Notes
     -----
-    A stream has one of the two. Codes are never used again. Memory: the strings of 2 delta records and two blocks.
+    A stream has either integers or strings. Codes are never reused. Memory: the strings of 2 delta records and two
+    blocks.
     """
 
     def __init__(self, delta: int) -> None:
@@ -193,15 +202,15 @@ class SubjectEncoder:
         self._older: dict[str, int] = {}
         self._seen = 0
         self._next = 0
-        self._kind = self._offered = ""
+        self._kind = self._pending_kind = ""
 
     def encode(self, subjects: ArrayLike, count: int) -> Int64Vector:
-        """Return one code per subject; call `keep` once the records have been taken.
+        """Return one code per subject. Call `remember` once the records have been accepted.
 
         Raises
         ------
         ParameterError
-            Not ``count`` integers or strings, or strings where there were integers before.
+            The subjects are not ``count`` integers or strings, or are strings after integers or integers after strings.
         """
         given = as_array(subjects, "subjects")
         if given.dtype == object and all(isinstance(name, str) for name in given.ravel()):
@@ -211,20 +220,21 @@ class SubjectEncoder:
             raise ParameterError(f"subjects: must be integers or strings, shape ({count},)")
         if self._kind not in {"", kind}:
             raise ParameterError(f"subjects: {kind} in this block, {self._kind} before")
-        self._offered = kind
+        self._pending_kind = kind
         if kind == "integers":
             return given.astype(np.int64)
-        return np.array([self._code(_one_text(name)) for name in given.tolist()], np.int64)
+        return np.array([self._code(_normal_form(name)) for name in given.tolist()], np.int64)
 
     def remember(self, count: int) -> None:
-        """Count records as taken; strings that none of the last delta of them bore are forgotten in time."""
+        """Count accepted records. Strings without an occurrence among the last delta records are dropped eventually."""
         if count:
-            self._kind = self._offered
+            self._kind = self._pending_kind
         self._seen += count
         if self._seen > self._delta:
             self._recent, self._older, self._seen = {}, self._recent, 0
 
     def _code(self, name: str) -> int:
+        """Return the code of a string in normal form."""
         code = self._recent.get(name)
         if code is None:
             code = self._older.get(name, self._next)
@@ -233,7 +243,8 @@ class SubjectEncoder:
         return code
 
 
-def _one_text(name: str) -> str:
+def _normal_form(name: str) -> str:
+    """Return the normal form of a string."""
     text = normalize("NFC", name).strip()
     if not _NUMBER.fullmatch(text):
         return text

@@ -1,4 +1,7 @@
-"""B."""
+"""Rule block: when a record is due, all held records are released in the clusters of a partition.
+
+Parameters that all kernels of the rules share are described in `expiry`.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +20,28 @@ __all__ = ["BlockRule", "expire_due"]
 
 
 class BlockRule(GrowthRule):
-    """B."""
+    """When a record is due, all held records are released in the clusters of a partition by MDAV and descent.
+
+    Parameters
+    ----------
+    buffer, constraints
+        As of `NearestRule`.
+    opportunity_weight : float
+        Weight of opportunity costs where a cluster grows (`GrowthRule`); 0 for rule greedy.
+
+    Notes
+    -----
+    Clusters have k to 2k - 1 records. If a cluster has fewer than k subjects, or a subject above ``max_share``, the
+    partition is discarded and the due record alone is released, in a cluster that grows (`GrowthRule`). Merging
+    clusters until all constraints hold would lose up to three times as much. At the end of the stream clusters are
+    merged. A weighted position is one more coordinate. The rule loses less than nearest in all but a few settings of
+    small k. Rule nearest takes the middle out of a group of records, and those around it wait for records of another
+    region (docs/benchmarks.md). Cost per release: that of `clustering.static.mdav` and `clustering.static.refinement`
+    for the held records.
+    """
 
     def precompile(self) -> None:
-        """P."""
+        """Compile all kernels by deciding on no records and on a few artificial ones."""
         super().precompile()
         self._run_on_zeros(partial(self._release_all, cause=FLUSHED))
 
@@ -38,7 +59,7 @@ class BlockRule(GrowthRule):
             refused_cause = NOT_DUE if self._release_all(decisions, int(cursor[1]), cause) else cause
 
     def _release_all(self, decisions: DecisionBuffer, newest: int, cause: int) -> bool:
-        """R."""
+        """Release all held records if their partition is feasible; return whether they were released."""
         held, workspace, constraints = self._buffer.held, self._workspace, self._constraints
         _, labels = self._partition()
         if not len(labels) or not is_feasible(held, labels, workspace, constraints):
@@ -57,21 +78,20 @@ def expire_due(
     cursor: Int64Vector,
     refused_cause: int,
 ) -> int:
-    """Let records of the block in and decide on all that becomes due, until more are held than this can partition.
+    """Append staged records and decide on due ones, while few enough records are held for the dense descent.
 
     Parameters
     ----------
-    held, scratch, offer, outcome, demand
-        Of the stream.
-    steps : ndarray of int64, shape (2,)
-        How many records are still to come in, and the newest position; both are kept up.
-    refused : int
-        Cause for which the oldest record must leave without the others, in a cluster that grows, or `NOT_DUE`.
+    held, workspace, candidates, decisions, constraints, cursor
+        See `expiry` and `growth`.
+    refused_cause : int
+        Cause for which the oldest record must be released alone first, in a cluster that grows, or `NOT_DUE`.
 
     Returns
     -------
     int
-        Cause for which all that is held must leave now, in the clusters of the caller, or `NOT_DUE`: the block is in.
+        Cause for which the caller must partition and release all held records, or `NOT_DUE` if all staged records have
+        been appended.
     """
     if refused_cause != NOT_DUE:
         expire(held, workspace, candidates, decisions, constraints, cursor[1], refused_cause)
@@ -90,6 +110,6 @@ def expire_due(
 
 @njit
 def _partition(rows: Float64Matrix, k: int) -> Int32Vector:
-    """Do what `clustering.static` does with a table of few records: MDAV, then descent."""
+    """Partition a small table as `clustering.static` does: MDAV, then descent."""
     labels = by_scan(rows, k)
     return labels if rows.shape[0] < 2 * k else descend_dense(rows, labels, k, ROUNDS)

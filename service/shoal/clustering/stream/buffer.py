@@ -1,4 +1,4 @@
-"""B."""
+"""The buffer of a stream: the held records and the slice of a block that is being processed."""
 
 from __future__ import annotations
 
@@ -12,13 +12,18 @@ from shoal.clustering.stream.held_records import COMPACTIONS, GAP_COUNT, HEAD, T
 __all__ = ["Buffer", "CoordinateBlock"]
 
 SLICE = 1024
-"""Records laid behind the held ones at a time; a longer block is taken slice by slice."""
+"""Records that are staged at a time. A longer block is processed slice by slice."""
 
 
 class CoordinateBlock(NamedTuple):
-    """n records as they arrive.
+    """Validated records as they arrive.
 
-    ``coordinates`` (n, d), ``amounts`` (n, a) float64; ``subjects``, ``positions`` (n,), ``marks`` (n, C) int64.
+    Attributes
+    ----------
+    coordinates : float64 (n, d)
+    subjects, positions : int64 (n,)
+    expiry_keys : int64 (n, C)
+    amounts : float64 (n, a)
     """
 
     coordinates: Float64Matrix
@@ -29,21 +34,21 @@ class CoordinateBlock(NamedTuple):
 
 
 class Buffer:
-    """Room for the held records and one slice, allocated once.
+    """The held records and the staged slice, in arrays that are allocated once.
 
     Parameters
     ----------
     delta : int
-        Largest delay; never are more than ``delta + 1`` records held.
+        Largest delay; at most ``delta + 1`` records are held.
     dimensions, columns, amounts : int
-        Attributes, mark columns and amounts of each record.
+        Coordinates, expiry keys and amounts of a record.
 
     Attributes
     ----------
-    held : Held
-        The arrays that the kernels work on.
+    held : HeldRecords
+        The arrays that kernels read and write.
     capacity : int
-        ``delta + 1`` and a slice, or half of delta: the more room, the more seldom all are moved to the front.
+        Slots: ``delta + 1``, and a slice or half of delta. A larger capacity would need fewer compactions.
     """
 
     def __init__(self, delta: int, dimensions: int, columns: int, amounts: int = 0) -> None:
@@ -62,13 +67,13 @@ class Buffer:
         return self.held.subjects[self._slots()]
 
     def _slots(self, arriving: int = 0) -> Int64Vector:
-        """Return where records stand, ``arriving`` ones behind the held ones too."""
+        """Return the slots of the held records and of ``arriving`` staged ones."""
         head, end = int(self.held.extent[HEAD]), int(self.held.extent[TAIL]) + arriving
         slots: Int64Vector = np.flatnonzero(~self.held.removed[head:end])
         return slots + head
 
     def stage(self, block: CoordinateBlock, start: int) -> int:
-        """Lay the next slice of a block behind the held records, not yet one of them; return its length."""
+        """Copy the next slice of a block behind the held records, where it is not yet held; return its length."""
         stop = min(start + SLICE, len(block.positions))
         count = stop - start
         if self.held.extent[TAIL] + count > self.capacity:
@@ -83,12 +88,12 @@ class Buffer:
         return count
 
     def replace_coordinates(self, coordinates: Float64Matrix) -> None:
-        """Give the held records other coordinates (held, d); an index over the former ones is out of date."""
+        """Replace the coordinates (held, d) of the held records; an existing cell index becomes invalid."""
         self.compact()
         self.held.coordinates[:, : len(self)] = coordinates.T
 
     def compact(self, arriving: int = 0) -> None:
-        """Close all gaps; ``arriving`` records of a slice stay behind the held ones. Places are others afterwards."""
+        """Close all gaps and move the held records to the first slots; ``arriving`` staged records stay behind them."""
         held, slots = self.held, self._slots(arriving)
         for array in (held.coordinates, held.positions, held.subjects, held.expiry_keys, held.amounts):
             array[..., : len(slots)] = array[..., slots]

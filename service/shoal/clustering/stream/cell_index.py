@@ -1,4 +1,21 @@
-"""C."""
+"""A cell index of the held records: space is halved recursively into cells that list their records, oldest first.
+
+The index finds the records nearest to a held record, and it gives the answer of a full scan, ties and rounding
+included. Lower bounds are computed with the operations of the distances themselves, which round monotonically. Of
+equally distant records the older is nearer. The index is derived from the held records only: built again from the same
+records, on any machine, it gives the same answers.
+
+Node ``i`` has the children ``2i + 1`` and ``2i + 2``. Cells do not change between two builds ([1]_ for the tree, [2]_
+for omitting the rebalancing). A record that arrives is appended to its cell, and a record that leaves is removed from
+it. The position is not an attribute of cells: a younger record stands later in its cell, and if positions have a
+weight, it is farther from the oldest record.
+
+References
+----------
+.. [1] J. H. Friedman, J. L. Bentley, R. A. Finkel, "An Algorithm for Finding Best Matches in Logarithmic Expected
+   Time", ACM TOMS 3(3), 1977. doi:10.1145/355744.355745
+.. [2] J. L. Bentley, "K-d Trees for Semidynamic Point Sets", SCG 1990. doi:10.1145/98524.98564
+"""
 
 from __future__ import annotations
 
@@ -25,74 +42,94 @@ __all__ = [
 ]
 
 CELL_SIZE = 8
-"""Records in a cell when it is built, at most."""
+"""Largest number of records in a cell when the index is built."""
 
 PAGE_SIZE = 14
-"""Records on a page, which with two other numbers fill a line of the processor's cache. Each cell has one page,
-and more where many have arrived."""
+"""Records on a page; with two more integers they fill one cache line. A cell gets further pages as records arrive."""
 
 COUNT, NEXT_PAGE, FIRST_RECORD = range(3)
-"""On a page: how many records, the next page of the same leaf or NOBODY, and from where on the records."""
+"""Entries of a page: the number of its records, the next page of the same cell or `NONE`, and the first record."""
 
 LOW, HIGH = 0, 1
+"""Indices into the second axis of `CellIndex.boxes`."""
 
 SCANNED_BY_AGE = 256
-"""If positions have a weight, so many of the same age are looked at before any cell: often nobody else matters."""
+"""Records of about the same age that are read before any cell if positions have a weight. They often suffice."""
 
 MAX_GAP = 1 << 62
-"""Positions are never farther from each other."""
+"""Larger than any difference of positions."""
 
 NONE = -1
+"""In place of a page, and of a build."""
 
 MAX_DEPTH = 64
-"""More levels than records could ever fill."""
+"""More levels than any tree has."""
 
 OLDER, YOUNGER = 0, 1
-"""Places in `Cells.query`."""
+"""Indices into `CellIndex.query`."""
 
 INNER_NODES, INSERTED_UP_TO, BUILT_AT, SEARCH_COST, SCAN_COST, PAGES_USED = range(6)
-"""Places in `Cells.state`."""
+"""Indices into `CellIndex.state`."""
 
 
 class CellIndex(NamedTuple):
-    """The cells, their records on pages, and scratch.
+    """Nodes, cells with their records on pages, and scratch arrays of a search.
 
-    ``state`` (6,): how many nodes are halved; up to which place records have been entered; the epoch of
-    `HeldRecords.gaps` whose places these are, or -1; how often a record or node was looked at since, or a found one
-    moved down; how often
-    records would have been without cells, which is for the user to count; and how many pages are in use.
+    Attributes
+    ----------
+    axes, cuts : int32 (nodes,), float64 (nodes,)
+        Attribute by which a node is halved, and the largest value of its left child.
+    boxes : float64 (nodes, 2, d)
+        Lower and upper bounds of the coordinates in each node.
+    pages : int32 (pages, 2 + PAGE_SIZE)
+        Number of records, next page, and slots of the records, oldest first. Page i is the first page of leaf i.
+    points : float64 (pages, PAGE_SIZE, d)
+        Coordinates of these records.
+    last_page : int32 (leaves,)
+        Last page of each leaf.
+    leaf_of : int32 (capacity,)
+        Leaf of the record in each slot.
+    stack_nodes, stack_bounds : int64, float64 (MAX_DEPTH,)
+        Nodes that a search has yet to visit, and lower bounds of their distances.
+    point : float64 (d,)
+        Coordinates of the record whose nearest are searched.
+    query : int64 (3,)
+        Slots before and behind the records that have been read by age, and the position of the record.
+    state : int64 (6,)
+        Number of inner nodes; slot up to which records are inserted; `HeldRecords.gap_state` at the build, or `NONE`;
+        records and nodes read since; records that full scans would have read, counted by the caller; pages in use.
     """
 
-    axes: Int32Vector  # (nodes,): attribute by which a node is halved
-    cuts: Float64Vector  # (nodes,): who is not above goes left
-    boxes: Float64Cube  # (nodes, 2, d): all of its records are at or above `LOW`, and at or below `HIGH`
-    pages: Int32Matrix  # (pages, 2 + ROOM): records from old to young; page i is the first one of leaf i
-    points: Float64Cube  # (pages, ROOM, d): their coordinates
-    last: Int32Vector  # (leaves,): the last page of each
-    leaf_of: Int32Vector  # (capacity,): where each record was put
-    nodes: Int64Vector
-    bounds: Float64Vector
-    point: Float64Vector  # (d,): whose nearest are looked for
-    query: Int64Vector  # (3,): up to which older place and from which younger one on records are left, its position
+    axes: Int32Vector
+    cuts: Float64Vector
+    boxes: Float64Cube
+    pages: Int32Matrix
+    points: Float64Cube
+    last_page: Int32Vector
+    leaf_of: Int32Vector
+    stack_nodes: Int64Vector
+    stack_bounds: Float64Vector
+    point: Float64Vector
+    query: Int64Vector
     state: Int64Vector
 
 
 def empty_cell_index(capacity: int, dimensions: int) -> CellIndex:
     """Allocate the arrays once."""
-    leaf_of = 1
-    while leaf_of * CELL_SIZE < capacity:
-        leaf_of *= 2
-    pages = leaf_of + capacity // PAGE_SIZE + 1  # a page is taken when another is full
+    leaves = 1
+    while leaves * CELL_SIZE < capacity:
+        leaves *= 2
+    pages = leaves + capacity // PAGE_SIZE + 1  # a further page is used only when another one is full
     return CellIndex(
-        axes=np.zeros(leaf_of, np.int32),
-        cuts=np.zeros(leaf_of),
-        boxes=np.zeros((2 * leaf_of, 2, dimensions)),
+        axes=np.zeros(leaves, np.int32),
+        cuts=np.zeros(leaves),
+        boxes=np.zeros((2 * leaves, 2, dimensions)),
         pages=np.zeros((pages, 2 + PAGE_SIZE), np.int32),
         points=np.zeros((pages, PAGE_SIZE, dimensions)),
-        last=np.zeros(leaf_of, np.int32),
+        last_page=np.zeros(leaves, np.int32),
         leaf_of=np.zeros(capacity, np.int32),
-        nodes=np.zeros(MAX_DEPTH, np.int64),
-        bounds=np.zeros(MAX_DEPTH),
+        stack_nodes=np.zeros(MAX_DEPTH, np.int64),
+        stack_bounds=np.zeros(MAX_DEPTH),
         point=np.zeros(dimensions),
         query=np.zeros(3, np.int64),
         state=np.array([0, 0, NONE, 0, 0, 0]),
@@ -101,13 +138,13 @@ def empty_cell_index(capacity: int, dimensions: int) -> CellIndex:
 
 @njit
 def build(index: CellIndex, held: HeldRecords, order: Int64Vector, keys: Float64Vector) -> None:
-    """Halve space where the held records lie, and enter them; ``order`` and ``keys`` (capacity,) are scratch.
+    """Build the index over the held records; ``order`` and ``keys`` (capacity,) are scratch.
 
     Cost: O(n log n) for n held records.
     """
     values, n = held.coordinates.T, _list_held(held, order)
     depth = 0
-    while (n >> depth) > CELL_SIZE and (2 << depth) <= index.last.size:
+    while (n >> depth) > CELL_SIZE and (2 << depth) <= index.last_page.size:
         depth += 1
     index.boxes[0, LOW] = -np.inf
     index.boxes[0, HIGH] = np.inf
@@ -118,7 +155,7 @@ def build(index: CellIndex, held: HeldRecords, order: Int64Vector, keys: Float64
             _split_node(index, (1 << level) - 1 + x, axis, keys[start:middle])
     index.state[PAGES_USED] = 1 << depth
     for x in range(1 << depth):
-        index.pages[x, COUNT], index.pages[x, NEXT_PAGE], index.last[x] = 0, NONE, x
+        index.pages[x, COUNT], index.pages[x, NEXT_PAGE], index.last_page[x] = 0, NONE, x
         for y in range((x * n) >> depth, ((x + 1) * n) >> depth):
             index.leaf_of[order[y]] = x
     for x in range(_list_held(held, order)):
@@ -130,7 +167,7 @@ def build(index: CellIndex, held: HeldRecords, order: Int64Vector, keys: Float64
 
 @njit_in_place
 def _list_held(held: HeldRecords, order: Int64Vector) -> int:
-    """Write the places of all who are held to ``order``, the oldest first; return how many there are."""
+    """Write the slots of the held records to ``order``, oldest first; return how many there are."""
     n = 0
     for slot in range(held.extent[HEAD], held.extent[TAIL]):
         order[n] = slot
@@ -140,7 +177,7 @@ def _list_held(held: HeldRecords, order: Int64Vector) -> int:
 
 @njit
 def _split_node(index: CellIndex, node: int, axis: int, keys: Float64Vector) -> None:
-    """Give a node its children; ``keys`` are what its lower half has on the axis."""
+    """Set the children of a node; ``keys`` are the values of its lower half on the axis."""
     cut = -np.inf
     for key in keys:
         cut = max(cut, key)
@@ -152,15 +189,15 @@ def _split_node(index: CellIndex, node: int, axis: int, keys: Float64Vector) -> 
 
 @njit_in_place
 def _append(index: CellIndex, held: HeldRecords, slot: int) -> None:
-    """Write a record to the last page of its leaf, or to a new one."""
+    """Write a record to the last page of its leaf, or to a new page."""
     leaf = index.leaf_of[slot]
-    page = index.last[leaf]
+    page = index.last_page[leaf]
     if index.pages[page, COUNT] == PAGE_SIZE:
         new = index.state[PAGES_USED]
         index.state[PAGES_USED] = new + 1
-        index.pages[page, NEXT_PAGE] = index.last[leaf] = new
+        index.pages[page, NEXT_PAGE] = index.last_page[leaf] = new
         index.pages[new, COUNT], index.pages[new, NEXT_PAGE] = 0, NONE
-        page = index.last[leaf]
+        page = index.last_page[leaf]
     count = index.pages[page, COUNT]
     index.pages[page, FIRST_RECORD + count] = slot
     for j in range(index.point.size):
@@ -170,7 +207,7 @@ def _append(index: CellIndex, held: HeldRecords, slot: int) -> None:
 
 @njit_in_place
 def remove_from_index(index: CellIndex, slot: int) -> None:
-    """Take a record out that leaves; those behind it on its page move up."""
+    """Remove a record; the records behind it on its page move up."""
     page = index.leaf_of[slot]
     while True:
         count, x = index.pages[page, COUNT], 0
@@ -188,7 +225,7 @@ def remove_from_index(index: CellIndex, slot: int) -> None:
 
 @njit_in_place
 def insert_arrived(index: CellIndex, held: HeldRecords) -> None:
-    """Enter all records that have arrived since the last time."""
+    """Insert all records that have arrived since the last call."""
     inner, start, tail, leaf_of = (
         index.state[INNER_NODES],
         index.state[INSERTED_UP_TO],
@@ -197,7 +234,7 @@ def insert_arrived(index: CellIndex, held: HeldRecords) -> None:
     )
     leaf_of[start:tail] = 0
     level = 0
-    while level < inner:  # level by level: the steps of many records do not wait for each other
+    while level < inner:  # level by level, so that the processor can handle many records at once
         for slot in range(start, tail):
             node = leaf_of[slot]
             leaf_of[slot] = 2 * node + 1 + (held.coordinates[index.axes[node], slot] > index.cuts[node])
@@ -212,10 +249,23 @@ def insert_arrived(index: CellIndex, held: HeldRecords) -> None:
 def find_nearest(
     index: CellIndex, held: HeldRecords, omega_p: float, slot: int, distances: Float64Vector, found: Int64Vector
 ) -> None:
-    """Write the nearest to a held record, in order of (distance, age), to ``places`` and ``distances``.
+    """Write the nearest records of a held record to ``found`` (slots) and ``distances``, ordered by (distance, age).
 
-    As many as these have room for; more must be held. Looks at the cell of the record, then at those beside it, ever
-    farther out, as far as anybody nearer can be.
+    Parameters
+    ----------
+    index, held, omega_p
+        Index, held records, weight of the position.
+    slot : int
+        Slot of the record.
+    distances : ndarray of float64, shape (m,)
+        Overwritten with squared distances, ascending. More than m records must be held.
+    found : ndarray of int64, shape (m,)
+        Overwritten with the slots of the records at these distances.
+
+    Notes
+    -----
+    The search reads the record's own leaf first, then other nodes in the order of the tree, and skips a node whose
+    lower bound exceeds the last distance found.
     """
     inner, last, point = index.state[INNER_NODES], distances.size - 1, index.point
     for j in range(point.size):
@@ -231,13 +281,13 @@ def find_nearest(
     node_upwards = inner + index.leaf_of[slot]
     _scan_leaf(index, held, omega_p, node_upwards, base, distances, found)
     while node_upwards > 0:
-        index.nodes[0] = node_upwards + 1 if node_upwards % 2 else node_upwards - 1
-        index.bounds[0] = _min_distance_to_node(index, index.nodes[0], base)
+        index.stack_nodes[0] = node_upwards + 1 if node_upwards % 2 else node_upwards - 1
+        index.stack_bounds[0] = _min_distance_to_node(index, index.stack_nodes[0], base)
         node_upwards = (node_upwards - 1) // 2
         waiting = 1
         while waiting > 0:
             waiting -= 1
-            node, bound = index.nodes[waiting], index.bounds[waiting]
+            node, bound = index.stack_nodes[waiting], index.stack_bounds[waiting]
             index.state[SEARCH_COST] += 1
             if bound > distances[last]:
                 continue
@@ -248,12 +298,12 @@ def find_nearest(
                 _min_distance_to_node(index, 2 * node + 1, base),
                 _min_distance_to_node(index, 2 * node + 2, base),
             )
-            waiting = push_children(index.nodes, index.bounds, waiting, node, left, right)
+            waiting = push_children(index.stack_nodes, index.stack_bounds, waiting, node, left, right)
 
 
 @njit_in_place
 def _min_distance_to_node(index: CellIndex, node: int, base: float) -> float:
-    """Squared distance from the point to the nearest side of a node, for records as far away in age as ``base``."""
+    """Return the smallest squared distance of the point from a node, added to ``base``."""
     total = base
     for j in range(index.point.size):
         difference = max(index.boxes[node, LOW, j] - index.point[j], index.point[j] - index.boxes[node, HIGH, j], 0.0)
@@ -265,7 +315,7 @@ def _min_distance_to_node(index: CellIndex, node: int, base: float) -> float:
 def _scan_by_age(
     index: CellIndex, held: HeldRecords, omega_p: float, distances: Float64Vector, found: Int64Vector
 ) -> float:
-    """Enter those of about the same age into what was found; return what the age of all others makes at least."""
+    """Read records of about the same age; return the smallest squared age term of all other records."""
     head, tail, count = held.extent[HEAD], held.extent[TAIL], 0
     older, younger, position = index.query
     while True:
@@ -298,10 +348,11 @@ def _scan_leaf(
     distances: Float64Vector,
     found: Int64Vector,
 ) -> None:
-    """Enter the records of a leaf that have not been looked at into what was found, oldest first.
+    """Read the records of a leaf that have not been read by age, oldest first.
 
-    ``bound``: none is nearer. Whoever is younger than a record that is too far by its age is so too; and once the last
-    of those found is as near as anybody can be here, younger ones come too late.
+    ``bound`` is a lower bound of their distances. If the age alone makes a younger record too distant, all records
+    behind it are too distant as well. If the last record found is as near as ``bound``, younger records cannot replace
+    it.
     """
     page, last = node - index.state[INNER_NODES], distances.size - 1
     older, younger, position = index.query
@@ -326,7 +377,7 @@ def _scan_leaf(
 def _insert(
     index: CellIndex, row: Float64Vector, slot: int, age_term: float, distances: Float64Vector, found: Int64Vector
 ) -> None:
-    """Put a record into the order of what was found, if it comes before the last; ``aged`` is what its age makes."""
+    """Insert a record into what was found if it comes before the last; ``age_term`` is the share of its age."""
     distance, i = age_term, distances.size - 1
     for j in range(index.point.size):
         difference = row[j] - index.point[j]

@@ -1,4 +1,4 @@
-"""C."""
+"""The stream clusterer: blocks of records in, decisions on clusters out."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from shoal.errors import ParameterError
 __all__ = ["BY_POSITION", "FLUSHED", "Decisions", "StreamClusterer"]
 
 MAX_DIMENSIONS = 10_000
-"""A row of the buffer is allocated at once: more would rather be a mistake."""
+"""Largest number of coordinates. Memory is allocated for all of them at once, and more are probably a mistake."""
 
 _ZERO = np.zeros(1, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """What one call decided. All arrays are new and belong to the caller.
+    """Decisions of one call. All arrays are new and belong to the caller.
 
     Attributes
     ----------
@@ -37,17 +37,17 @@ class Decisions:
     offsets : int64 (G + 1,)
         Cluster g is ``positions[offsets[g]:offsets[g + 1]]``.
     subjects, heaviest : int64 (G,)
-        Distinct subjects of each cluster, at least k; records of its heaviest subject.
+        Distinct subjects of each cluster, at least k, and the records of the subject that has the most.
     causes : int8 (G,)
-        Why the decision was taken: `BY_POSITION` (delta), column + 1 of the mark that went out of reach, or `FLUSHED`.
+        Why each decision was taken: `BY_POSITION` (delta), `FLUSHED` (end of the stream), or c + 1 for expiry key c.
     newest : int64 (G,)
-        Last position that had arrived at the decision: ``newest - position`` is the delay of a record.
-    suppressed, suppressed_newest : int64 (S,)
-        Records that will never leave, and the same for them.
-    suppressed_causes : int8 (S,)
-        As ``causes``.
+        Newest position at each decision: ``newest - position`` is the delay of a record.
+    suppressed : int64 (S,)
+        Suppressed records.
+    suppressed_newest, suppressed_causes : int64 (S,), int8 (S,)
+        As ``newest`` and ``causes``.
     suppressed_before : int64 (S,)
-        Clusters of this call that were decided before; never descends.
+        Clusters of this call that were decided before each suppression; ascending.
     """
 
     positions: Int64Vector
@@ -63,7 +63,7 @@ class Decisions:
 
 
 class StreamClusterer:
-    """Delta-delay stream microaggregation: tells which records form which cluster, and when.
+    """Stream microaggregation with a delay of at most delta: decides which records form a cluster, and when.
 
     Parameters
     ----------
@@ -74,37 +74,38 @@ class StreamClusterer:
     d : int
         Coordinates of a record, 1 or more.
     rule : str
-        ``nearest``, ``greedy``, ``awo``, ``block``, or ``auto``: ``block`` from k = 7 on and ``awo`` below.
+        ``nearest``, ``greedy``, ``awo`` (opportunity-cost growth), ``block``, or ``auto``: ``block`` for k of 7 or
+        more, else ``awo``; with ``dominance``, ``nearest``.
     position : float or TargetSpan
-        Weight omega_p of the position, in units of the coordinates per position; or what it follows.
+        Weight omega_p of the position, in units of the coordinates per position, or the target that the weight follows.
     max_share : float
         Largest share of one subject in a cluster, from 1/k to 1.
-    reach : sequence of int
-        One per mark column: a record leaves as soon as the mark of an arriving record exceeds its own by more.
+    expiry_limits : sequence of int
+        One per expiry key: a record is due as soon as the key of an arriving record exceeds its own by more.
     min_population : int
-        While fewer distinct subjects are held, no record leaves by the first mark, which is a clock.
+        While fewer distinct subjects are held, no record is due by the first expiry key, which is a clock.
     dominance : Dominance, optional
-        How well nobody's contribution to a mean may be worked out; see `clustering.stream.dominance`.
+        The p % rule that each cluster must satisfy; see `clustering.stream.dominance`.
 
     Raises
     ------
     ParameterError
-        All parameters that are outside their domain, at once.
+        One or more parameters are outside their domain; the message names all of them.
 
     Notes
     -----
-    Guarantees: each record is in exactly one cluster, or suppressed, or held; a cluster has at least k distinct
-    subjects, none with more than ``max_share`` of its records; a record leaves at the latest with the first arrival
-    that is delta or more positions after it, and is suppressed only if fewer than k subjects are held then (at the
-    end also if fewer than ``min_population`` are, and with ``dominance`` if somebody would stand out).
-    Decisions do not depend on how the stream is cut into blocks. All this is checked before a decision is returned.
-    Cost: O(delta d) memory; time as told by the rule.
-    Source: paper *steered*, Algorithms 2 and 3 and Note 1 (doi:10.1109/ICDMW.2017.141). The end of the stream, which
-    the paper leaves open: see `flush`.
+    Guarantees: each record is in exactly one cluster, or suppressed, or held. A cluster has at least k distinct
+    subjects, none with more than ``max_share`` of its records. A record leaves at the latest with the first arrival
+    that is delta or more positions after it. It is suppressed only if fewer than k subjects are held at that moment,
+    with ``dominance`` also if no cluster satisfies the p % rule, and at the end also if fewer than ``min_population``
+    are held. Decisions do not depend on how the stream is cut into blocks. All decisions are verified before they are
+    returned. Cost: O(delta d) memory; for time see the classes of the rules. Source: J. Domingo-Ferrer and J.
+    Soria-Comas, "Steered Microaggregation", ICDMW 2017, Algorithms 2 and 3 and Note 1 (doi:10.1109/ICDMW.2017.141). The
+    paper does not define the end of the stream; see `flush`.
 
     Examples
     --------
-    >>> stream = Partitioner(k=2, delta=2, d=1)
+    >>> stream = StreamClusterer(k=2, delta=2, d=1)
     >>> stream.push(np.array([[0.0], [5.0], [0.1]])).positions.tolist()
     [0, 2]
     >>> stream.flush().suppressed.tolist()
@@ -148,7 +149,7 @@ class StreamClusterer:
 
     @property
     def held(self) -> int:
-        """How many records are held."""
+        """Number of held records."""
         return len(self._buffer)
 
     @property
@@ -158,20 +159,31 @@ class StreamClusterer:
 
     @property
     def population(self) -> int:
-        """How many distinct subjects are held. Cost: O(held log held)."""
+        """Number of distinct subjects among the held records. Cost: O(held log held)."""
         return len(np.unique(self._buffer.subjects()))
 
     @property
     def next_position(self) -> int:
-        """The position that the next record gets if none is given."""
+        """Position of the next record if none is given."""
         return self._validator.last + 1
 
     def held_positions(self) -> Int64Vector:
-        """Return the positions of the held records, ascending; a copy."""
+        """Return a copy of the positions of the held records, ascending."""
         return self._buffer.positions()
 
     def replace_coordinates(self, coordinates: Float64Matrix) -> None:
-        """Give the held records other coordinates (held, d), in the order of `held_positions`: finite, as in `push`."""
+        """Replace the coordinates of the held records.
+
+        Parameters
+        ----------
+        coordinates : ndarray of float64, shape (held, d)
+            In the order of `held_positions`; finite.
+
+        Raises
+        ------
+        ParameterError
+            The coordinates are not valid; nothing has changed.
+        """
         self._buffer.replace_coordinates(self._validator.validate_coordinates(coordinates, len(self._buffer)))
 
     def push(
@@ -182,27 +194,33 @@ class StreamClusterer:
         expiry_keys: Int64Matrix | None = None,
         amounts: Float64Matrix | None = None,
     ) -> Decisions:
-        """Take a block of records and return what was decided on the way.
+        """Add a block of records and return the decisions that become due.
 
         Parameters
         ----------
         coordinates : ndarray of float64, shape (n, d)
             Scaled and weighted quasi-identifiers; finite; not modified. n may be 0.
         subjects : ndarray of int64, shape (n,), optional
-            Code of the person of each record. Left out (then always): every record is a person of its own.
+            Subject code of each record. If omitted (then in all calls), each record is a subject of its own.
         positions : ndarray of int64, shape (n,), optional
-            Arrival ranks, strictly ascending over all calls; gaps are fine. Left out: numbered from the last on.
-        marks : ndarray of int64, shape (n, C), optional
-            One column per ``reach``, none ever falling: a time, a log offset.
+            Arrival ranks, strictly ascending over all calls; gaps are allowed. If omitted, numbered after the last
+            position.
+        expiry_keys : ndarray of int64, shape (n, C), optional
+            One column per expiry limit, never decreasing: a time in ms, a log offset.
         amounts : ndarray of float64, shape (n, a), optional
-            What ``dominance`` speaks of, in the units of its references.
+            Values that ``dominance`` is applied to, in the units of its references.
+
+        Returns
+        -------
+        Decisions
+            Decisions in the order in which they were taken.
 
         Raises
         ------
         ParameterError
-            The block cannot be taken; nothing has changed.
+            The block is not valid; nothing has changed.
         GuaranteeError
-            The promise would be broken; nothing is returned, now or later.
+            A decision violates an invariant. Nothing is returned, by this and all later calls.
         """
         block = self._validator.validate(coordinates, subjects, positions, expiry_keys, amounts)
         self._invariants.register(block.positions, block.subjects, block.amounts)
@@ -210,13 +228,19 @@ class StreamClusterer:
         return self._verified(self._rule.push(block))
 
     def flush(self) -> Decisions:
-        """Decide on all held records, as at the end of the stream; more may be pushed afterwards.
+        """Decide on all held records, as at the end of the stream; more records may be pushed afterwards.
 
-        All that is held leaves in the clusters of a partition: MDAV, then descent, merged until each fits. Under rule
-        ``nearest``, and where not even all together fit: while 2k distinct subjects are held the oldest record expires
-        as usual; fewer leave as one cluster around the oldest (what the cap on shares hands back is decided on in
-        turn). Fewer than k are suppressed, oldest first; all are, if there are fewer than ``min_population`` when it
-        is called.
+        Under rules ``greedy``, ``awo`` and ``block`` all held records are released in the clusters of a partition:
+        MDAV, then descent; clusters are merged until each satisfies the constraints. Under rule ``nearest``, and where
+        even a single cluster of all records violates them, the oldest record is released as usual while 2k distinct
+        subjects are held. Fewer than 2k are released as one cluster around the oldest record, and records above the cap
+        on shares are decided on in turn. Fewer than k are suppressed, oldest first. If fewer than ``min_population``
+        subjects are held, all records are suppressed.
+
+        Returns
+        -------
+        Decisions
+            Decisions in the order in which they were taken.
 
         Raises
         ------

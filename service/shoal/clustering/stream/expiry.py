@@ -1,4 +1,22 @@
-"""Exp."""
+"""When a held record is due, the constraints on its cluster, and the scratch arrays of one decision.
+
+A held record is due when an arrival is delta or more positions after it, or when an expiry key of an arrival exceeds
+its own by more than the limit. Keys never decrease, so the oldest record is always the first to become due.
+
+Parameters that all kernels of the rules share
+----------------------------------------------
+held : HeldRecords
+workspace : Workspace
+decisions : DecisionBuffer
+    Decisions are appended to it.
+constraints : StreamConstraints
+cursor : int64 (2,)
+    Number of staged records still to be appended, and the newest position. Kernels update both.
+newest : int
+    Position of the last record that arrived.
+cause : int
+    Why the oldest record is due; see `held_records`.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +45,27 @@ __all__ = [
 
 
 class StreamConstraints(NamedTuple):
-    """What is asked for: ``k`` subjects, ``delta`` positions, weight ``omega_p`` (1,), ``max_share``, ``reach`` (C,).
+    """The constraints of a stream.
 
-    And, if it is asked for: the ``population`` without which no clock lets anybody go (else 0), ``dominance``, and the
-    ``target`` that the weight follows, which changes from cluster to cluster then.
+    Attributes
+    ----------
+    k : int
+        Smallest number of distinct subjects in a cluster.
+    delta : int
+        Largest delay, in positions.
+    omega_p : float64 (1,)
+        Weight of the position, in units of the coordinates per position. It changes if there is a target.
+    max_share : float
+        Largest share of one subject in a cluster.
+    expiry_limits : int64 (C,)
+        Largest difference of each expiry key between the newest and a held record.
+    population : int
+        Distinct subjects that must be held before the first expiry key, a clock, or the end of the stream releases
+        records; 0 for no such limit.
+    dominance : Dominance
+        The p % rule.
+    target : WeightTarget
+        What the weight of the position follows.
     """
 
     k: int
@@ -44,13 +79,26 @@ class StreamConstraints(NamedTuple):
 
 
 class Workspace(NamedTuple):
-    """Arrays that live for one decision, all as long as the buffer; records are named by their distance from the head.
+    """Scratch arrays of one decision, each as long as the buffer.
 
-    ``distances`` to the expiring record; ``nearest_distances`` the k - 1 smallest of them; ``members`` the cluster;
-    ``heap``;
-    ``owners`` by place in the cluster: number of the subject; ``previous``: place of the next nearer record of the same
-    subject, or -1; ``counts``, ``farthest`` and ``totals`` by number: records in the cluster, place of the farthest,
-    contribution.
+    Attributes
+    ----------
+    distances : float64
+        Squared distance of each record from the oldest one.
+    nearest_distances : float64
+        The smallest of these distances.
+    members : int64
+        Records of the cluster, in the order in which they were added; -1 for a record that was removed again.
+    heap : int64
+        Records in heap order; also free scratch.
+    owners : int64
+        Number of the subject of each member.
+    previous : int64
+        For each member, the member of the same subject that was added before it, or -1.
+    counts, farthest, totals : int64, int64, float64
+        By number of the subject: its members, the member that was added last, and its contribution.
+    numbering : Numbering
+        Numbers of the subjects of this decision.
     """
 
     distances: Float64Vector
@@ -77,10 +125,7 @@ def empty_workspace(capacity: int) -> Workspace:
 def append_until_due(
     held: HeldRecords, workspace: Workspace, constraints: StreamConstraints, cursor: Int64Vector
 ) -> int:
-    """Let records of the block in until one of those held must leave; return the cause, or `NOT_DUE` at its end.
-
-    ``steps`` (2,): how many are still to come in, and the newest position; both are kept up.
-    """
+    """Append staged records until a held record is due; return the cause, or `NOT_DUE` when all are appended."""
     while True:
         cause = due_cause(held, workspace, constraints, cursor[1])
         if cause != records.NOT_DUE or cursor[0] == 0:
@@ -91,7 +136,7 @@ def append_until_due(
 
 @njit_in_place
 def due_cause(held: HeldRecords, workspace: Workspace, constraints: StreamConstraints, newest: int) -> int:
-    """Return the cause for which the oldest record must leave, if not a clock that too few people hold up."""
+    """Return why the oldest record is due, or `NOT_DUE`. A clock does not count while too few subjects are held."""
     cause = records.cause_of_oldest(held, newest, constraints.delta, constraints.expiry_limits, 0)
     if cause == records.BY_CLOCK and not has_min_population(held, workspace, constraints):
         cause = records.cause_of_oldest(held, newest, constraints.delta, constraints.expiry_limits, 1)
@@ -100,7 +145,7 @@ def due_cause(held: HeldRecords, workspace: Workspace, constraints: StreamConstr
 
 @njit_in_place
 def has_min_population(held: HeldRecords, workspace: Workspace, constraints: StreamConstraints) -> bool:
-    """Whether as many subjects are held as a clock or the end of the stream needs to let them go."""
+    """Whether enough distinct subjects are held for a clock or the end of the stream to release records."""
     if constraints.population == 0:
         return True
     for slot in range(held.extent[HEAD], held.extent[TAIL]):
@@ -113,15 +158,15 @@ def has_min_population(held: HeldRecords, workspace: Workspace, constraints: Str
 
 @njit_in_place
 def squared_distances(held: HeldRecords, omega_p: float, distances: Float64Vector) -> None:
-    """Write the squared distance of every held record from the oldest."""
+    """Write the squared distance of every held record from the oldest one."""
     squared_distances_from(held, omega_p, 0, distances)
 
 
 @njit_in_place
 def squared_distances_from(held: HeldRecords, omega_p: float, record: int, distances: Float64Vector) -> None:
-    """Write the squared distance of every held record from one of them, given by its distance from the head.
+    """Write the squared distance of every held record from one of them.
 
-    Position first, then attribute by attribute.
+    The sum begins with the position and takes the attributes in order, so that results do not depend on the machine.
     """
     head, count = held.extent[HEAD], distances.size
     if omega_p > 0.0:
@@ -133,7 +178,7 @@ def squared_distances_from(held: HeldRecords, omega_p: float, record: int, dista
     else:
         distances[:] = 0.0
     dimensions = held.coordinates.shape[0]
-    for row in range(0, dimensions - 1, 2):  # two at a time halve the traffic; the sum keeps its members
+    for row in range(0, dimensions - 1, 2):  # two per pass halve the memory traffic; the sum keeps its order
         one, two = held.coordinates[row, head : head + count], held.coordinates[row + 1, head : head + count]
         centre_one, centre_two = one[record], two[record]
         for x in range(count):

@@ -1,4 +1,13 @@
-"""G."""
+"""Rules greedy and awo: the due record's cluster grows around its own mean, one record after another.
+
+Rule greedy adds the record that increases the squared error of the cluster least. Opportunity-cost growth (awo)
+subtracts the opportunity cost of the record: what it is expected to cost if the record stays held. That cost is low
+where similar records are held, high where the record is isolated, and it increases with the record's age. Rule greedy
+is the special case of opportunity costs of 0. Both differ from rule nearest, which measures distances from the due
+record and not from the mean of the cluster.
+
+Parameters that all kernels of the rules share are described in `expiry`.
+"""
 
 from __future__ import annotations
 
@@ -38,15 +47,28 @@ __all__ = [
 ]
 
 CANDIDATES_PER_K = 4
-"""C."""
+"""Nearest records, in units of k, from which awo selects. More take longer and reduce the loss by about 1 %."""
 
 
 class Candidates(NamedTuple):
-    """Those who may join, and arrays that live for one decision.
+    """Records that may be added to the cluster, and scratch arrays of one decision.
 
-    ``records`` (L,) by their distance from the head, the nearest first; ``rows`` (L, d + 1) their coordinates and
-    weighted position; ``prices`` (L,) of leaving each behind; ``joined`` (L,); ``centre`` (d + 1,); ``smallest``
-    (k - 1,) squared distances. ``pressure`` (1,): lambda, 0 for greedy.
+    Attributes
+    ----------
+    records : int64 (L,)
+        Candidate records, the nearest to the oldest record first.
+    rows : float64 (L, d + 1)
+        Their coordinates and weighted position.
+    opportunity_costs : float64 (L,)
+        Expected cost of leaving each candidate out of the cluster.
+    joined : bool (L,)
+        Whether the candidate is a member.
+    centre : float64 (d + 1,)
+        Mean of the members.
+    smallest_distances : float64 (k - 1,)
+        Smallest squared distances of one candidate from other records.
+    opportunity_weight : float64 (1,)
+        Weight of opportunity costs; 0 for rule greedy.
     """
 
     records: Int64Vector
@@ -59,7 +81,23 @@ class Candidates(NamedTuple):
 
 
 class GrowthRule(PartitionFlushRule):
-    """G."""
+    """The due record's cluster grows around its mean, greedily or by opportunity cost (awo).
+
+    Parameters
+    ----------
+    buffer, constraints
+        As of `NearestRule`.
+    opportunity_weight : float
+        Weight of opportunity costs; 0 for rule greedy.
+
+    Notes
+    -----
+    The opportunity cost of a record is half its mean squared distance from the k - 1 nearest held records, times its
+    age as a share of delta, times ``opportunity_weight``. It is computed for every decision from the held records
+    alone. The oldest held records are added to the cluster where fewer than k records would be left for the next due
+    record. The end of the stream is decided on as by `PartitionFlushRule`. Cost per cluster: O(k held d) for awo,
+    O(held log held) more for greedy, whose candidates are all held records.
+    """
 
     def __init__(self, buffer: Buffer, constraints: StreamConstraints, opportunity_weight: float) -> None:
         super().__init__(buffer, constraints)
@@ -72,7 +110,7 @@ class GrowthRule(PartitionFlushRule):
 
 
 def empty_candidates(capacity: int, dimensions: int, k: int, opportunity_weight: float) -> Candidates:
-    """Allocate the arrays of a rule once, for at most so many records that may join."""
+    """Allocate the arrays of a rule once, for at most ``capacity`` candidates."""
     return Candidates(
         records=np.zeros(capacity, np.int64),
         rows=np.zeros((capacity, dimensions + 1)),
@@ -93,7 +131,7 @@ def expire_due(
     constraints: StreamConstraints,
     cursor: Int64Vector,
 ) -> None:
-    """Let records of the block in, one by one, and decide on all that becomes due; ``steps`` as for rule nearest."""
+    """Append staged records one by one, and decide on each record that becomes due."""
     while True:
         cause = append_until_due(held, workspace, constraints, cursor)
         if cause == records.NOT_DUE:
@@ -111,7 +149,7 @@ def expire(
     newest: int,
     cause: int,
 ) -> None:
-    """Decide on the oldest record, and let the weight of the position follow."""
+    """Decide on the oldest record, and update the weight of the position."""
     clusters_before = decisions.counts[records.CLUSTERS]
     _expire(held, workspace, candidates, decisions, constraints, newest, cause)
     update_weight(constraints.omega_p, constraints.target, decisions, clusters_before)
@@ -139,7 +177,7 @@ def _expire(
     write_row(held, 0, constraints.omega_p[0], candidates.centre)
     size = grow(subjects, workspace, candidates, constraints.k, count)
     if workspace.numbering.size[0] < constraints.k:
-        # All that may join are the same few people: the rule for them is the one that looks at everybody.
+        # The candidates have fewer than k subjects. Rule nearest considers all held records.
         cap_and_reset(workspace, size, 1.0)
         release_nearest(held, workspace, decisions, constraints, newest, cause, constraints.k)
         return
@@ -152,7 +190,7 @@ def _expire(
 
 @njit_in_place
 def _list_nearest(held: HeldRecords, workspace: Workspace, candidates: Candidates, omega_p: float) -> int:
-    """Write the records nearest to the oldest into the offer; return how many. Of equally near ones the older."""
+    """Make the records nearest to the oldest one candidates, of equally near ones the older; return how many."""
     head, tail = held.extent[HEAD], held.extent[TAIL]
     distances, heap = workspace.distances[: tail - head], workspace.heap[: tail - head - 1]
     squared_distances(held, omega_p, distances)
@@ -171,7 +209,7 @@ def _list_nearest(held: HeldRecords, workspace: Workspace, candidates: Candidate
 
 @njit_in_place
 def set_candidate(held: HeldRecords, candidates: Candidates, candidate: int, record: int, omega_p: float) -> None:
-    """Put a record on a place of the offer; its price is 0 for now."""
+    """Write a record to entry ``candidate``, with an opportunity cost of 0."""
     candidates.records[candidate] = record
     candidates.joined[candidate] = False
     candidates.opportunity_costs[candidate] = 0.0
@@ -180,7 +218,7 @@ def set_candidate(held: HeldRecords, candidates: Candidates, candidate: int, rec
 
 @njit_in_place
 def write_row(held: HeldRecords, record: int, omega_p: float, row: Float64Vector) -> None:
-    """Write the coordinates of a record; its position counts from that of the oldest, so that it stays exact."""
+    """Write the coordinates of a record. Its position is counted from the oldest record's, so that it stays exact."""
     slot, last = held.extent[HEAD] + record, row.size - 1
     for j in range(last):
         row[j] = held.coordinates[j, slot]
@@ -196,7 +234,7 @@ def _fill_opportunity_costs(
     count: int,
     newest: int,
 ) -> None:
-    """Write what it will cost to leave each behind: half its mean distance to k - 1 others, by age."""
+    """Write the opportunity cost of each candidate."""
     head, tail = held.extent[HEAD], held.extent[TAIL]
     distances = workspace.distances[: tail - head]
     for candidate in range(count):
@@ -211,11 +249,9 @@ def _fill_opportunity_costs(
 
 @njit_in_place
 def opportunity_cost(candidates: Candidates, constraints: StreamConstraints, age: int) -> float:
-    """Return what it will cost to leave a record behind whose smallest distances are in the offer."""
-    share, total = (
-        candidates.opportunity_weight[0] * 0.5 / float(candidates.smallest_distances.size * constraints.delta),
-        0.0,
-    )
+    """Return the opportunity cost of the record whose ``smallest_distances`` are given."""
+    share = candidates.opportunity_weight[0] * 0.5 / float(candidates.smallest_distances.size * constraints.delta)
+    total = 0.0
     for distance in candidates.smallest_distances:
         total += distance
     return float(share * float(age) * total)
@@ -223,7 +259,7 @@ def opportunity_cost(candidates: Candidates, constraints: StreamConstraints, age
 
 @njit_in_place
 def _collect_smallest(distances: Float64Vector, smallest: Float64Vector) -> None:
-    """Write the ``smallest.size`` smallest distances, from the smallest on."""
+    """Write the ``smallest.size`` smallest distances in ascending order."""
     last = smallest.size - 1
     smallest[:] = np.inf
     for distance in distances:
@@ -237,9 +273,9 @@ def _collect_smallest(distances: Float64Vector, smallest: Float64Vector) -> None
 
 @njit_in_place
 def grow(subjects: Int64Vector, workspace: Workspace, candidates: Candidates, k: int, count: int) -> int:
-    """Write the cluster to ``order`` until k subjects are in, or nobody is left who may join; return its size.
+    """Add candidates to the cluster until k subjects are members or no candidate is left; return the number of members.
 
-    Fills what `membership.join` fills; the numbering stays filled.
+    What `add_member` fills stays filled.
     """
     centre, width = candidates.centre, candidates.centre.size
     add_member(workspace, subjects, 0, 0)
@@ -265,16 +301,16 @@ def grow(subjects: Int64Vector, workspace: Workspace, candidates: Candidates, k:
 
 @njit_in_place
 def _include_old_records(held: HeldRecords, workspace: Workspace, candidates: Candidates, k: int) -> None:
-    """Take old records along, as far as that keeps enough people for the next that expires.
+    """Exchange young members for the oldest held records, so that the next due record finds k records.
 
-    After a decision ``held - k`` records are left, and as many more arrive before the oldest of these expires as it is
-    younger than this one. If that makes fewer than k it would be suppressed: it takes the place of the younger member
-    that is farthest from the mean. All members are different people, and stay so.
+    After this decision ``held - k`` records are held. Before the oldest of them is due, as many records arrive as it is
+    younger than the record released now. If fewer than k records result, it would be suppressed. It therefore replaces
+    the younger member that is farthest from the mean. Members have distinct subjects before and after.
     """
     head, tail = held.extent[HEAD], held.extent[TAIL]
-    positions, order, inside = held.positions[head:tail], workspace.members[:k], workspace.heap[: tail - head]
+    positions, members, inside = held.positions[head:tail], workspace.members[:k], workspace.heap[: tail - head]
     inside[:] = 0
-    for record in order:
+    for record in members:
         inside[record] = 1
     oldest = 0
     for _ in range(k):
@@ -282,23 +318,23 @@ def _include_old_records(held: HeldRecords, workspace: Workspace, candidates: Ca
             oldest += 1
         if oldest == inside.size or inside.size - k + positions[oldest] - positions[0] >= k:
             return
-        member = _replaceable_member(held, candidates, order, oldest)
+        member = _replaceable_member(held, candidates, members, oldest)
         if member < 0:
             return
-        inside[order[member]], inside[oldest] = 0, 1
-        order[member] = oldest
+        inside[members[member]], inside[oldest] = 0, 1
+        members[member] = oldest
 
 
 @njit_in_place
-def _replaceable_member(held: HeldRecords, candidates: Candidates, order: Int64Vector, record: int) -> int:
-    """Return the place of the farthest member that is younger than a record and may go for it, or -1."""
+def _replaceable_member(held: HeldRecords, candidates: Candidates, members: Int64Vector, record: int) -> int:
+    """Return the farthest member that is younger than a record and may be replaced by it, or -1."""
     subjects = held.subjects[held.extent[HEAD] : held.extent[TAIL]]
     farthest, chosen = -1.0, -1
-    for member in range(order.size):
-        if subjects[order[member]] == subjects[record]:
-            return member if order[member] > record else -1
-        if order[member] > record:
-            squared = _squared_distance_from_centre(held, order[member], candidates.centre)
+    for member in range(members.size):
+        if subjects[members[member]] == subjects[record]:
+            return member if members[member] > record else -1
+        if members[member] > record:
+            squared = _squared_distance_from_centre(held, members[member], candidates.centre)
             if squared > farthest:
                 farthest, chosen = squared, member
     return chosen
@@ -306,6 +342,7 @@ def _replaceable_member(held: HeldRecords, candidates: Candidates, order: Int64V
 
 @njit_in_place
 def _squared_distance_from_centre(held: HeldRecords, record: int, centre: Float64Vector) -> float:
+    """Return the squared distance of a record from the mean of the cluster, without the position."""
     total = 0.0
     for j in range(centre.size - 1):
         step = held.coordinates[j, held.extent[HEAD] + record] - centre[j]

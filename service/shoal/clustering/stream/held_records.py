@@ -1,4 +1,13 @@
-"""Held."""
+"""The held records and the decisions as arrays. Every rule's kernels read and write them.
+
+Held records stand oldest first in the slots ``[extent[HEAD], extent[TAIL])`` of every array. A block that arrives is
+staged behind them, and `append_next` moves the tail over it record by record. `release` and `suppress` close the gaps
+that removed records leave. Rules that use a cell index call `release_in_place` and `suppress_in_place` instead: there a
+removed record stays in its slot as a gap until `Buffer.compact` is called.
+
+Kernels use three kinds of index. A *slot* is an index into the arrays of `HeldRecords`. A *record* is a slot counted
+from the head, so that the oldest held record is 0. A *position* is the arrival rank of a record in the stream.
+"""
 
 from __future__ import annotations
 
@@ -40,39 +49,60 @@ __all__ = [
 ]
 
 HEAD, TAIL = 0, 1
+"""Indices into `HeldRecords.extent`."""
 
 GAP_COUNT, COMPACTIONS = 0, 1
+"""Indices into `HeldRecords.gap_state`."""
 
 CLUSTERS, RELEASED, SUPPRESSED = 0, 1, 2
-"""Places in `DecisionBuffer.counts`."""
+"""Indices into `DecisionBuffer.counts`."""
 
 END = POSITION = 0
 
 CAUSE, NEWEST, BEFORE = 1, 2, 3
-"""Rows of `DecisionBuffer.clusters` and `DecisionBuffer.suppressed`."""
+"""Rows of `DecisionBuffer.clusters` (end, cause, newest) and of `DecisionBuffer.suppressed` (position, cause, newest,
+before).
+"""
 
 NOT_DUE = -2
+"""Returned in place of a cause when no held record is due."""
 
 LONG_RUN = 16
-"""Records between two members, on average, from which on runs are copied and not single values."""
+"""Mean number of records between two members from which runs are copied instead of single values."""
 
 FLUSHED = -1
 
 BY_POSITION = 0
 
 BY_CLOCK = 1
-"""Causes of a decision: the end of the stream, delta; mark column c (from 0) is cause c + 1, and 0 a clock."""
+"""Causes of a decision: the end of the stream, delta, the first expiry key, which is a clock. Expiry key c, counted
+from 0, is cause c + 1.
+"""
 
 
 class HeldRecords(NamedTuple):
-    """Held records, one column each.
+    """Arrays of the held records; every array is allocated once.
 
-    ``coordinates`` (d, capacity) and ``amounts`` (a, capacity) float64; ``positions`` and ``subjects`` (capacity,);
-    ``marks`` (C, capacity);
-    ``line`` (2,) head and tail; ``gone`` (capacity,) who left and is a gap; ``gaps`` (2,): how many are between head
-    and tail, and how often places were given anew; ``latest`` (C,) marks of the last arrival, which may have left
-    already;
-    ``staying``, ``moved_numbers``, ``moved_coordinates`` (capacity,) scratch.
+    Attributes
+    ----------
+    coordinates : float64 (d, capacity)
+        Scaled and weighted quasi-identifiers, one row per attribute.
+    amounts : float64 (a, capacity)
+        Values that the p % rule is applied to.
+    positions, subjects : int64 (capacity,)
+        Arrival rank and subject code.
+    expiry_keys : int64 (C, capacity)
+        One row per expiry limit.
+    extent : int64 (2,)
+        Slots of the head and the tail.
+    removed : bool (capacity,)
+        True for a slot between head and tail whose record has left.
+    gap_state : int64 (2,)
+        Number of such slots, and how often the buffer has been compacted.
+    latest_keys : int64 (C,)
+        Expiry keys of the last record that arrived; that record may have left since.
+    remaining_records, moved_integers, moved_floats : (capacity,)
+        Scratch of `release`.
     """
 
     coordinates: Float64Matrix
@@ -90,11 +120,19 @@ class HeldRecords(NamedTuple):
 
 
 class DecisionBuffer(NamedTuple):
-    """Decisions of one call; ``counts`` (3,) tells how far each array is filled.
+    """Decisions of one call, in the order in which they were taken.
 
-    ``positions`` of the released records, cluster after cluster, ascending inside each. ``clusters`` (3, G): where a
-    cluster ends in ``positions``, its `CAUSE` and the `NEWEST` position at the decision. ``suppressed`` (4, S): the
-    same of suppressed records, with their `POSITION` and the number of clusters decided `BEFORE`.
+    Attributes
+    ----------
+    positions : int64 (E,)
+        Released records, cluster after cluster, ascending inside a cluster.
+    clusters : int64 (3, G)
+        For each cluster its end in ``positions``, its cause, and the newest position at the decision.
+    suppressed : int64 (4, S)
+        For each suppressed record its position, its cause, the newest position at the decision, and the number of
+        clusters decided before it.
+    counts : int64 (3,)
+        Clusters, released records and suppressed records written so far.
     """
 
     positions: Int64Vector
@@ -104,7 +142,7 @@ class DecisionBuffer(NamedTuple):
 
 
 def empty_held(capacity: int, dimensions: int, columns: int, amounts: int = 0) -> HeldRecords:
-    """Allocate a buffer once."""
+    """Allocate the arrays for ``capacity`` records with so many coordinates, expiry keys and amounts."""
     return HeldRecords(
         coordinates=np.zeros((dimensions, capacity)),
         amounts=np.zeros((amounts, capacity)),
@@ -122,7 +160,7 @@ def empty_held(capacity: int, dimensions: int, columns: int, amounts: int = 0) -
 
 
 def empty_decision_buffer(capacity: int) -> DecisionBuffer:
-    """Make room for the decisions over at most ``capacity`` records."""
+    """Allocate the arrays for decisions on at most ``capacity`` records."""
     return DecisionBuffer(
         positions=np.empty(capacity, np.int64),
         clusters=np.empty((3, capacity), np.int64),
@@ -133,7 +171,7 @@ def empty_decision_buffer(capacity: int) -> DecisionBuffer:
 
 @njit_in_place
 def append_next(held: HeldRecords) -> int:
-    """Move the tail over the next record of the block and return its position."""
+    """Move the tail over the next staged record and return its position."""
     tail = held.extent[TAIL]
     for column in range(held.latest_keys.size):
         held.latest_keys[column] = held.expiry_keys[column, tail]
@@ -143,9 +181,9 @@ def append_next(held: HeldRecords) -> int:
 
 @njit_in_place
 def cause_of_oldest(held: HeldRecords, newest: int, delta: int, expiry_limits: Int64Vector, first_column: int) -> int:
-    """Return the cause for which the oldest held record must leave now that ``newest`` is here, or `NOT_DUE`.
+    """Return why the oldest held record is due now that ``newest`` has arrived, or `NOT_DUE`.
 
-    Mark columns before ``first`` are not looked at.
+    Expiry keys before ``first_column`` are ignored.
     """
     head, tail = held.extent[HEAD], held.extent[TAIL]
     if head == tail:
@@ -160,7 +198,7 @@ def cause_of_oldest(held: HeldRecords, newest: int, delta: int, expiry_limits: I
 
 @njit_in_place
 def suppress(held: HeldRecords, decisions: DecisionBuffer, newest: int, cause: int) -> None:
-    """Write the oldest held record down as suppressed and forget it."""
+    """Record the oldest held record as suppressed and remove it."""
     head, index = held.extent[HEAD], decisions.counts[SUPPRESSED]
     decisions.suppressed[POSITION, index] = held.positions[head]
     decisions.suppressed[CAUSE, index] = cause
@@ -172,7 +210,7 @@ def suppress(held: HeldRecords, decisions: DecisionBuffer, newest: int, cause: i
 
 @njit_in_place
 def release(held: HeldRecords, decisions: DecisionBuffer, members: Int64Vector, newest: int, cause: int) -> None:
-    """Write a cluster down and forget its members, given by their ascending distance from the head."""
+    """Record a cluster and remove its members, given as ascending records. The oldest record must be one of them."""
     _append_cluster(held, decisions, members, newest, cause)
     _close_gaps(held, members)
 
@@ -181,7 +219,7 @@ def release(held: HeldRecords, decisions: DecisionBuffer, members: Int64Vector, 
 def release_in_place(
     held: HeldRecords, decisions: DecisionBuffer, members: Int64Vector, newest: int, cause: int
 ) -> None:
-    """Do as `release`, but leave the members in their places as gaps; the oldest held record is at the head again."""
+    """Record a cluster as `release` does, but leave its members as gaps; the head moves to the oldest held record."""
     _append_cluster(held, decisions, members, newest, cause)
     for i in range(members.size):
         held.removed[held.extent[HEAD] + members[i]] = True
@@ -191,7 +229,7 @@ def release_in_place(
 
 @njit_in_place
 def suppress_in_place(held: HeldRecords, decisions: DecisionBuffer, newest: int, cause: int) -> None:
-    """Do as `suppress`, and bring the oldest held record to the head."""
+    """Record the oldest held record as suppressed, leave it as a gap, and move the head to the next held record."""
     held.removed[held.extent[HEAD]] = True
     suppress(held, decisions, newest, cause)
     _skip_gaps(held)
@@ -199,6 +237,7 @@ def suppress_in_place(held: HeldRecords, decisions: DecisionBuffer, newest: int,
 
 @njit_in_place
 def _skip_gaps(held: HeldRecords) -> None:
+    """Move the head over gaps."""
     head, tail = held.extent[HEAD], held.extent[TAIL]
     while head < tail and held.removed[head]:
         held.gap_state[GAP_COUNT] -= 1
@@ -210,6 +249,7 @@ def _skip_gaps(held: HeldRecords) -> None:
 def _append_cluster(
     held: HeldRecords, decisions: DecisionBuffer, members: Int64Vector, newest: int, cause: int
 ) -> None:
+    """Append a cluster to the decisions."""
     head, index, start = held.extent[HEAD], decisions.counts[CLUSTERS], decisions.counts[RELEASED]
     positions = held.positions[head:]
     for i in range(members.size):
@@ -223,7 +263,7 @@ def _append_cluster(
 
 @njit_in_place
 def _close_gaps(held: HeldRecords, members: Int64Vector) -> None:
-    """Close the gaps that members leave: older records move up, since the oldest of all is always a member."""
+    """Remove the members. Older records move up, because the oldest record of all is always a member."""
     head, moving = held.extent[HEAD], members[-1] + 1 - members.size
     stop = head + members[-1] + 1
     if moving > LONG_RUN * members.size:
@@ -252,11 +292,11 @@ def _close_gaps(held: HeldRecords, members: Int64Vector) -> None:
 
 @njit_in_place
 def _list_remaining(members: Int64Vector, remaining_records: Int64Vector) -> None:
-    """List the records before the youngest member that are none; one place more than needed is written."""
+    """List the records before the youngest member that are not members; one entry more than needed is written."""
     kept, next_member = 0, 0
     for x in range(members[-1]):
         remaining_records[kept] = x
-        leaves = members[next_member] == x  # no branch: which records leave cannot be guessed
+        leaves = members[next_member] == x  # without a branch, because the processor cannot predict it
         next_member += leaves
         kept += not leaves
 
@@ -265,7 +305,7 @@ def _list_remaining(members: Int64Vector, remaining_records: Int64Vector) -> Non
 def _shift_values(
     column: Float64Vector | Int64Vector, remaining_records: Int64Vector, moved: Float64Vector | Int64Vector
 ) -> None:
-    """Bring the staying values of a column to its end, one by one."""
+    """Move the remaining values of a column to its end, one by one."""
     for i in range(remaining_records.size):
         moved[i] = column[remaining_records[i]]
     target = column[column.size - remaining_records.size :]
@@ -275,7 +315,7 @@ def _shift_values(
 
 @njit_in_place
 def _shift_runs(column: Float64Vector | Int64Vector, members: Int64Vector, moved: Float64Vector | Int64Vector) -> None:
-    """Bring the staying values of a column to its end, run by run from the youngest: copies of long runs are fast."""
+    """Move the remaining values of a column to its end, run by run from the youngest. Copies of long runs are fast."""
     for i in range(members.size - 2, -1, -1):
         start, step = members[i] + 1, members.size - 1 - i
         run = column[start : members[i + 1]]
@@ -287,7 +327,7 @@ def _shift_runs(column: Float64Vector | Int64Vector, members: Int64Vector, moved
 
 
 def trim(decisions: DecisionBuffer) -> DecisionBuffer:
-    """Trim."""
+    """Return a copy of what has been written, without the unused rest of the arrays."""
     clusters, released, suppressed = decisions.counts.tolist()
     return DecisionBuffer(
         decisions.positions[:released].copy(),

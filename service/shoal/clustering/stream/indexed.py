@@ -1,4 +1,10 @@
-"""I."""
+"""Rules nearest and awo for large buffers: the same decisions as a full scan, found through a cell index.
+
+An index is worthwhile where many records with few attributes are held. `IndexedExpiry` counts what searches cost and
+what full scans would have cost, rebuilds the index when the buffer has been compacted, and falls back to full scans
+where the index does not pay. Costs are counted in records read, not in seconds, so that decisions and cost do not
+depend on the machine. Parameters that all kernels of the rules share are described in `expiry`.
+"""
 
 from __future__ import annotations
 
@@ -51,45 +57,44 @@ __all__ = ["IndexedExpiry", "IndexedGrowthRule", "IndexedNearestRule", "expire_d
 Scan: TypeAlias = Callable[[DecisionBuffer, Int64Vector], None]
 
 BUILD_COST = 160
-"""What building cells costs for each record, in looks at one of many in a row."""
+"""Cost of building an index, per record, in records read by a full scan."""
 
 RETRY_AFTER = 1 << 16
-"""Records that arrive before cells are tried again where they did not pay."""
+"""Records that arrive before an index is tried again where it did not pay."""
 
 DONE, NOT_BUILT, TOO_COSTLY, TOO_FEW = range(4)
-"""How far `expire_due` came: the block is in; the cells are not those of who is held; they cost more than they save;
-too few are held for them.
+"""Results of `expire_due`: all staged records are appended; the index is not built over the present slots; the index
+costs more than full scans; too few records are held for an index.
 """
 
 LOOKUP_COST = 8
-"""What looking at one record through cells costs, in looks at one of many in a row."""
+"""Cost of reading one record through the index, in records read by a full scan."""
 
 WIDENING = 4
-"""How many more are looked for each time, where there were too few people among those found."""
+"""Factor by which a search is widened if the records found have fewer than k subjects."""
 
 TRIAL_DECISIONS = 16
-"""So many decisions may cost as much as looking at everybody before it is said that the cells do not pay."""
+"""Decisions for which an index may cost as much as full scans before it is given up."""
 
 
 class IndexedExpiry:
-    """Decides through cells, or by looking at everybody; the decisions are the same.
+    """Decides on due records through a cell index or by full scans; the decisions are the same.
 
     Parameters
     ----------
-    buffer, demand, scratch
-        Of the rule.
-    offer : Offer
-        Of rule awo; an empty one stands for rule nearest.
-    fewest : int
-        Records from which on cells are built.
+    buffer, constraints, workspace
+        Those of the rule.
+    candidates : Candidates
+        Those of rule awo; without entries for rule nearest.
+    min_held : int
+        Held records from which an index is built.
     scan : callable
-        Decides by looking at everybody, on what ``steps`` say is still to come in.
+        Appends the remaining staged records and decides by full scans.
 
     Notes
     -----
-    Whatever is looked at to find them, nothing of that need outlive a restart. Where cells do not pay (many attributes,
-    large k, one person's flood) everybody is looked at, and cells are tried again `REST` records later. Looks are
-    counted for that, not seconds.
+    The index is not part of the state that must survive a restart. Where it does not pay (many attributes, large k, one
+    subject with most records), full scans are used for the next `RETRY_AFTER` records.
     """
 
     def __init__(
@@ -101,30 +106,20 @@ class IndexedExpiry:
         min_held: int,
         scan: Scan,
     ) -> None:
-        self._buffer, self._constraints, self._workspace, self._candidates, self._scan = (
-            buffer,
-            constraints,
-            workspace,
-            candidates,
-            scan,
-        )
+        self._buffer, self._constraints, self._workspace = buffer, constraints, workspace
+        self._candidates, self._scan = candidates, scan
         self._index = empty_cell_index(buffer.capacity, len(buffer.held.coordinates))
         self._min_held, self._retry_in, self._built_over = min_held, 0, 0
 
     def precompile(self) -> None:
-        """Build over nobody, so that all is compiled now and not while the first records wait."""
+        """Compile all kernels by building an index over no records."""
         self._build_index()
         self._scan_rest(empty_decision_buffer(0), np.zeros(2, np.int64))
 
     def expire_due(self, decisions: DecisionBuffer, staged: int) -> None:
-        """Let a slice in, record by record, and decide on all that becomes due on the way."""
-        cursor, held, workspace, candidates = (
-            np.array([staged, -1]),
-            self._buffer.held,
-            self._workspace,
-            self._candidates,
-        )
-        index, constraints = self._index, self._constraints
+        """Append so many staged records and decide on each record that becomes due."""
+        cursor, held, workspace = np.array([staged, -1]), self._buffer.held, self._workspace
+        index, candidates, constraints = self._index, self._candidates, self._constraints
         self._retry_in = max(0, self._retry_in - staged)
         while (status := expire_due(held, workspace, index, candidates, decisions, constraints, cursor)) != DONE:
             if not self._should_build(status):
@@ -133,7 +128,7 @@ class IndexedExpiry:
             self._build_index()
 
     def _should_build(self, status: int) -> bool:
-        """Whether to build cells anew; where they did not pay, not for a while."""
+        """Whether to build the index anew; False for a while after it did not pay."""
         if status == TOO_FEW or len(self._buffer) < self._min_held:
             return False
         if status == TOO_COSTLY or not self._was_worthwhile():
@@ -141,7 +136,7 @@ class IndexedExpiry:
         return self._retry_in == 0
 
     def _was_worthwhile(self) -> bool:
-        """Whether the cells that were built last have spared more than they cost; none have cost nothing."""
+        """Whether the last index saved more than it cost; True if none has been built."""
         cost = LOOKUP_COST * self._index.state[SEARCH_COST] + BUILD_COST * self._built_over
         return bool(cost <= self._index.state[SCAN_COST])
 
@@ -150,7 +145,7 @@ class IndexedExpiry:
         build(self._index, self._buffer.held, self._workspace.members, self._workspace.distances)
 
     def _scan_rest(self, decisions: DecisionBuffer, cursor: Int64Vector) -> None:
-        """Decide on what is left of a slice without cells, and forget them."""
+        """Discard the index and decide on the remaining staged records by full scans."""
         self._index.state[SEARCH_COST] = self._index.state[SCAN_COST] = self._built_over = 0
         self._index.state[BUILT_AT] = NONE
         if self._buffer.held.gap_state[GAP_COUNT]:
@@ -159,12 +154,12 @@ class IndexedExpiry:
 
 
 class _IndexedRule(NearestRule):
-    """I."""
+    """A rule that decides on due records through `IndexedExpiry`."""
 
     _indexed: IndexedExpiry
 
     def precompile(self) -> None:
-        """P."""
+        """Compile the kernels of full scans and of the index."""
         super().precompile()
         self._indexed.precompile()
 
@@ -177,7 +172,19 @@ class _IndexedRule(NearestRule):
 
 
 class IndexedNearestRule(_IndexedRule):
-    """I."""
+    """Rule nearest for large buffers; finds the nearest records through a cell index.
+
+    Parameters
+    ----------
+    buffer, constraints
+        As of `NearestRule`; without the p % rule.
+    min_held : int
+        Held records from which an index is built.
+
+    Notes
+    -----
+    Cost per cluster: about O(k + log held) for few attributes, and never much above that of `NearestRule`.
+    """
 
     def __init__(self, buffer: Buffer, constraints: StreamConstraints, min_held: int) -> None:
         super().__init__(buffer, constraints)
@@ -186,7 +193,19 @@ class IndexedNearestRule(_IndexedRule):
 
 
 class IndexedGrowthRule(_IndexedRule, GrowthRule):
-    """I."""
+    """Rule awo for large buffers; finds candidates and their opportunity costs through a cell index.
+
+    Parameters
+    ----------
+    buffer, constraints, opportunity_weight
+        As of `GrowthRule`; the weight is above 0.
+    min_held : int
+        Held records from which an index is built.
+
+    Notes
+    -----
+    Cost per cluster: about O(k^2 + k log held) for few attributes, and never much above that of `GrowthRule`.
+    """
 
     def __init__(
         self, buffer: Buffer, constraints: StreamConstraints, opportunity_weight: float, min_held: int
@@ -205,12 +224,11 @@ def expire_due(
     constraints: StreamConstraints,
     cursor: Int64Vector,
 ) -> int:
-    """Let records of the block in and decide on all that becomes due, as long as the cells serve.
+    """Append staged records and decide on each record that becomes due, as long as the index pays.
 
-    ``offer``: of rule awo, or empty for rule nearest. ``steps`` (2,): how many are still to come in, and the newest
-    position; both are kept up. Unless `DONE`, the oldest held record must leave.
+    If the result is not `DONE`, the oldest held record is due and has not been decided on.
     """
-    scans = candidates.records.size + 1  # at everybody, for each decision
+    scans = candidates.records.size + 1  # full scans that one decision would take
     while True:
         cause = append_until_due(held, workspace, constraints, cursor)
         if cause == records.NOT_DUE:
@@ -218,7 +236,7 @@ def expire_due(
         if index.state[BUILT_AT] != held.gap_state[COMPACTIONS]:
             return NOT_BUILT
         held_count = held.extent[TAIL] - held.extent[HEAD] - held.gap_state[GAP_COUNT]
-        if held_count < scans + constraints.k:  # with k more than may join there are enough for the next, whoever goes
+        if held_count < scans + constraints.k:  # enough candidates for the next decision, whichever records leave now
             return TOO_FEW
         if LOOKUP_COST * index.state[SEARCH_COST] > index.state[SCAN_COST] + TRIAL_DECISIONS * scans * held_count:
             return TOO_COSTLY
@@ -250,7 +268,7 @@ def _decide_by_growth(
     cause: int,
     held_count: int,
 ) -> bool:
-    """Decide as `growth.expire` on one of ``live`` records, more than may join; False, undecided, as `_nearest`."""
+    """Decide on the oldest record as `growth.expire` does; return False if too many records would have to be read."""
     head, omega_p, count = held.extent[HEAD], constraints.omega_p[0], candidates.records.size
     found, others = workspace.heap[:count], workspace.members[: constraints.k - 1]
     find_nearest(index, held, omega_p, head, workspace.nearest_distances[:count], found)
@@ -280,7 +298,7 @@ def _release(
     newest: int,
     cause: int,
 ) -> None:
-    """Let the cluster go that was put together."""
+    """Record the cluster, and remove its members from the index."""
     members = workspace.members[: _sort_members(workspace.members[:size])]
     for record in members:
         remove_from_index(index, held.extent[HEAD] + record)
@@ -298,7 +316,7 @@ def _decide_by_distance(
     cause: int,
     held_count: int,
 ) -> bool:
-    """Decide as `nearest.expire` on one of ``live`` records, k or more; False, undecided, if too many must be found."""
+    """Decide on the oldest record as `nearest.expire` does; return False if too many records would have to be read."""
     head, wanted = held.extent[HEAD], constraints.k - 1
     subjects = held.subjects[head : held.extent[TAIL]]
     while True:
@@ -323,7 +341,7 @@ def _decide_by_distance(
 
 @njit_in_place
 def _add_found(subjects: Int64Vector, found: Int64Vector, workspace: Workspace, k: int) -> tuple[int, int]:
-    """Put the oldest and those found into a cluster until it has k people; return its records, and people."""
+    """Add the oldest record and those found until k subjects are members; return the members and subjects added."""
     subjects_in, size = add_member(workspace, subjects, 0, 0), 1
     for record in found:
         if subjects_in == k:
@@ -335,7 +353,7 @@ def _add_found(subjects: Int64Vector, found: Int64Vector, workspace: Workspace, 
 
 @njit_in_place
 def _sort_members(members: Int64Vector) -> int:
-    """Bring the records of a cluster (-1: none) to the front, from old to young; return how many there are."""
+    """Move the members (-1: removed) to the front, oldest first; return how many there are."""
     size = 0
     for record in members:
         if record >= 0:

@@ -1,4 +1,7 @@
-"""Inv."""
+"""The last check inside the engine: decisions are verified against the records as they arrived. It fails closed.
+
+`InvariantChecker` keeps a registry of the held records of its own and shares no code with the rules.
+"""
 
 from __future__ import annotations
 
@@ -33,17 +36,19 @@ __all__ = [
 ]
 
 VALID, NOT_HELD, TOO_FEW_SUBJECTS, SHARE_EXCEEDED, OVERDUE = range(5)
-"""Verdicts: the promise is kept; a record is not held, k is missed, a share is exceeded, a record was held too long."""
+"""Results of `check_decisions`: the decisions are valid; a record is not held; a cluster has too few subjects; a
+subject exceeds its share; a record was held too long.
+"""
 
 SHARE_TOLERANCE = 1e-9
-"""Rounding of a share times a whole number is no excess."""
+"""Excess over the cap that is rounding of a share times a whole number."""
 
 MIN_CAPACITY = 4096
-"""Room in the ledger, in records: those who have left are forgotten together when it is full."""
+"""Smallest capacity of the registry, in records. Released records are dropped together when it is full."""
 
 
 class InvariantLimits(NamedTuple):
-    """At least ``k`` subjects in a cluster, each with ``max_share`` of it at most; at most ``delta`` positions held."""
+    """Smallest number of subjects ``k``, largest delay ``delta`` in positions, and largest share of a subject."""
 
     k: int
     delta: int
@@ -51,9 +56,15 @@ class InvariantLimits(NamedTuple):
 
 
 class RegisteredRecords(NamedTuple):
-    """Who is held, by ascending position: ``positions``, ``subjects``, and ``gone`` for those who have left.
+    """The registry: records in the order of their positions.
 
-    ``first`` (1,) is the place of the oldest who has not, or behind all.
+    Attributes
+    ----------
+    positions, subjects : int64 (n,)
+    removed : bool (n,)
+        True for a record that has been released or suppressed.
+    oldest : int64 (1,)
+        Index of the oldest held record, or n if none is held.
     """
 
     positions: Int64Vector
@@ -63,25 +74,26 @@ class RegisteredRecords(NamedTuple):
 
 
 class InvariantChecker:
-    """Keeps its own ledger of who is held, and lets decisions pass only if they keep the promise.
+    """Registers arriving records and verifies decisions before they leave the engine.
 
     Parameters
     ----------
     k : int
-        Subjects that each cluster must have.
+        Smallest number of distinct subjects in a cluster.
     delta : int
         Largest delay in positions.
     max_share : float
         Largest share of one subject in a cluster.
     dominance : Dominance
-        How well nobody's contribution may be worked out.
+        The p % rule that each cluster must satisfy.
 
     Notes
     -----
-    Guarantees: a sealed cluster has at least k subjects, none above its share and none that stands out; every record
-    leaves once; none was overdue when a record arrived after it, and none is overdue now. Where positions have no gaps
-    this means: no delay above delta. After a violation everything is refused.
-    Cost: O(block + decided) per call on average, O(log held) more per decided record where positions have gaps.
+    Guarantees: a verified cluster has at least k subjects, none of them above its share, and satisfies the p % rule.
+    Each record is released or suppressed once. No record was overdue when another one arrived after it, and none is
+    overdue after the call. If positions have no gaps, no delay exceeds delta. After a violation all further calls are
+    refused. Cost: O(block + decided) per call on average, and O(log held) more per decided record if positions have
+    gaps.
     """
 
     def __init__(self, k: int, delta: int, max_share: float, dominance: Dominance = NO_DOMINANCE) -> None:
@@ -91,19 +103,26 @@ class InvariantChecker:
         self._registry = _empty_registry(0)
         self._filled = 0
         self._arrivals = np.full(1, -1, np.int64)
-        self._broken = False
-        self.verify(empty_decision_buffer(0))  # compiles here, not while the first records wait
+        self._violated = False
+        self.verify(empty_decision_buffer(0))  # compiles the kernels before the first records arrive
 
     def register(self, positions: Int64Vector, subjects: Int64Vector, amounts: Float64Matrix | None = None) -> None:
-        """Enter arriving records into the ledger.
+        """Add arriving records to the registry.
+
+        Parameters
+        ----------
+        positions, subjects : ndarray of int64, shape (n,)
+            Positions ascend, over all calls.
+        amounts : ndarray of float64, shape (n, a), optional
+            Required if there is a p % rule.
 
         Raises
         ------
         GuaranteeError
-            If the promise was broken before.
+            An invariant was violated before.
         """
-        if self._broken:
-            raise GuaranteeError("a guarantee was broken before: this stream is closed")
+        if self._violated:
+            raise GuaranteeError("an invariant was violated before; this stream accepts no more records")
         end = self._filled + len(positions)
         if end > len(self._registry.removed):
             self._forget_released(len(positions))
@@ -116,22 +135,27 @@ class InvariantChecker:
         self._arrivals = np.concatenate((self._arrivals[-1:], positions))
 
     def verify(self, decisions: DecisionBuffer) -> Int64Matrix:
-        """Check decisions and strike what leaves from the ledger.
+        """Verify decisions and mark their records as removed.
+
+        Parameters
+        ----------
+        decisions : DecisionBuffer
+            All decisions since the last call.
 
         Returns
         -------
         ndarray of int64, shape (2, G)
-            Subjects of each cluster, and records of its heaviest subject; as counted here.
+            For each cluster its subjects, and the records of the subject that has the most.
 
         Raises
         ------
         AnonymityViolation
-            A cluster of too few subjects, a subject above its share or too large in it, a record that is not held or
-        leaves twice.
+            A cluster has too few subjects, a subject above its share or one that violates the p % rule, or a record
+            that is not held.
         DelayViolation
-            A record that was overdue when another arrived, or is overdue and still held.
+            A record was overdue when another arrived, or is overdue and still held.
         """
-        self._broken = True  # until proven otherwise
+        self._violated = True  # until all checks have passed
         undominated = self._is_undominated(decisions)
         positions, subjects, removed, oldest = self._registry
         registry = RegisteredRecords(
@@ -141,20 +165,24 @@ class InvariantChecker:
         owners = np.empty(decisions.positions.size + decisions.suppressed.shape[1], np.int64)
         verdict = check_decisions(registry, self._arrivals, decisions, self._limits, counted, owners)
         if verdict == NOT_HELD:
-            raise AnonymityViolation("a record that is not held was about to leave")
+            raise AnonymityViolation("a decision names a record that is not held; nothing was released")
         if verdict == TOO_FEW_SUBJECTS:
-            raise AnonymityViolation(f"a cluster of fewer than {self._limits.k} subjects was about to leave")
+            raise AnonymityViolation(f"a cluster has fewer than {self._limits.k} subjects; nothing was released")
         if verdict == SHARE_EXCEEDED:
-            raise AnonymityViolation(f"a subject was about to own more than {self._limits.max_share} of a cluster")
+            raise AnonymityViolation(
+                f"a subject has more than a share of {self._limits.max_share} of a cluster; nothing was released"
+            )
         if verdict == OVERDUE:
-            raise DelayViolation(f"a record was held for more than {self._limits.delta} positions")
+            raise DelayViolation(
+                f"a record was held for more than {self._limits.delta} positions; nothing was released"
+            )
         if not undominated:
-            raise AnonymityViolation("a cluster in which one contribution stands out was about to leave")
-        self._broken = False
+            raise AnonymityViolation("a cluster violates the p % rule; nothing was released")
+        self._violated = False
         return counted
 
     def _forget_released(self, arriving: int) -> None:
-        """Forget who has left, and take as much room again as what is left and arrives needs."""
+        """Drop removed records, and allocate twice the capacity that the held and the arriving records need."""
         kept = np.flatnonzero(~self._registry.removed[: self._filled])
         registry = _empty_registry(max(2 * (len(kept) + arriving), MIN_CAPACITY))
         amounts = np.zeros((len(registry.removed), self._amounts.shape[1]))
@@ -164,7 +192,7 @@ class InvariantChecker:
         self._registry, self._amounts, self._filled = registry, amounts, len(kept)
 
     def _is_undominated(self, decisions: DecisionBuffer) -> bool:
-        """Whether nobody's contribution stands out in any cluster; of records that are not held it says nothing."""
+        """Whether every cluster satisfies the p % rule. Records that are not held are left to `check_decisions`."""
         if not self._dominance.share:
             return True
         for positions in np.split(decisions.positions, decisions.clusters[END, :-1]):
@@ -176,6 +204,7 @@ class InvariantChecker:
 
 
 def _empty_registry(capacity: int) -> RegisteredRecords:
+    """Allocate a registry."""
     positions, subjects, oldest = np.zeros(capacity, np.int64), np.zeros(capacity, np.int64), np.zeros(1, np.int64)
     return RegisteredRecords(positions, subjects, np.zeros(capacity, np.bool_), oldest)
 
@@ -189,10 +218,24 @@ def check_decisions(
     counted: Int64Matrix,
     owners: Int64Vector,
 ) -> int:
-    """Check decisions and strike who leaves from the ledger; return the verdict.
+    """Verify decisions, mark their records as removed, and return the result.
 
-    ``arrivals`` are the positions of the block and the one before it. Writes the subjects of each cluster and the
-    records of its heaviest one to the rows of ``counted`` (2, G); ``owners`` (E,) is scratch.
+    Parameters
+    ----------
+    registry : RegisteredRecords
+    arrivals : ndarray of int64, shape (n + 1,)
+        Positions of the block, and before them the last position of the block before.
+    decisions : DecisionBuffer
+    limits : InvariantLimits
+    counted : ndarray of int64, shape (2, G)
+        Overwritten with the subjects of each cluster, and the records of the subject that has the most.
+    owners : ndarray of int64
+        Scratch, one entry per decided record.
+
+    Returns
+    -------
+    int
+        `VALID`, `NOT_HELD`, `TOO_FEW_SUBJECTS`, `SHARE_EXCEEDED` or `OVERDUE`.
     """
     if not _remove_released(registry, decisions.suppressed[POSITION], owners) or not _remove_released(
         registry, decisions.positions, owners
@@ -218,13 +261,10 @@ def check_decisions(
 
 @njit_in_place
 def _remove_released(registry: RegisteredRecords, leaving: Int64Vector, owners: Int64Vector) -> bool:
-    """Mark leaving records as gone and write their subjects to ``owners``.
-
-    Returns False as soon as one is unknown or leaves a second time.
-    """
+    """Mark decided records as removed and write their subjects to ``owners``; return False if one is not held."""
     positions, count = registry.positions, registry.positions.size
     for i in range(leaving.size):
-        # Positions that have just arrived mostly have no gaps, so that one look is enough.
+        # The last positions rarely have gaps, so that their index usually follows from the difference.
         index = count - 1 - (positions[count - 1] - leaving[i]) if count else -1
         if index < 0 or index >= count or positions[index] != leaving[i]:
             index = _find(positions, leaving[i])
@@ -237,7 +277,7 @@ def _remove_released(registry: RegisteredRecords, leaving: Int64Vector, owners: 
 
 @njit_in_place
 def _find(positions: Int64Vector, wanted: int) -> int:
-    """Return where a position stands, or -1."""
+    """Return the index of a position by binary search, or -1."""
     low, high = 0, positions.size
     while low < high:
         middle = (low + high) >> 1
@@ -250,7 +290,7 @@ def _find(positions: Int64Vector, wanted: int) -> int:
 
 @njit_in_place
 def _oldest_held(registry: RegisteredRecords) -> int:
-    """Move ``first`` to the oldest who has not left, and return it."""
+    """Advance ``oldest`` over removed records and return it."""
     oldest = registry.oldest[0]
     while oldest < registry.removed.size and registry.removed[oldest]:
         oldest += 1
@@ -260,7 +300,7 @@ def _oldest_held(registry: RegisteredRecords) -> int:
 
 @njit_in_place
 def _count_subjects(owners: Int64Vector) -> tuple[int, int]:
-    """Return how many differ, and how often the most frequent one occurs; sorts them."""
+    """Return the number of distinct subjects and the records of the most frequent one; sorts ``owners``."""
     _sort(owners)
     different, run, most = 0, 0, 0
     for i in range(owners.size):
@@ -272,7 +312,7 @@ def _count_subjects(owners: Int64Vector) -> tuple[int, int]:
 
 @njit_in_place
 def _sort(values: Int64Vector) -> None:
-    """Shell's sort with gaps 1, 4, 13, 40...: insertion for the few records of a usual cluster."""
+    """Shell's sort with gaps 1, 4, 13, 40, ...; it is an insertion sort for the few records of a usual cluster."""
     gap = 1
     while gap < values.size // 3:
         gap = 3 * gap + 1
@@ -290,13 +330,14 @@ def _sort(values: Int64Vector) -> None:
 def _is_overdue(
     positions: Int64Vector, ends: Int64Vector, decisions: Int64Matrix, arrivals: Int64Vector, delta: int
 ) -> bool:
-    """Whether a record that leaves was due already at the arrival before the one at which it leaves.
+    """Whether a record was already due at the arrival before its decision.
 
-    At the end of the stream nothing arrives, and what is due has left before. Without ``ends`` each leaves alone.
+    At the end of the stream nothing arrives, so no record may be due at the newest position. Without ``ends`` each
+    decision concerns one record.
     """
     arrival, start = 0, 0
     for decision in range(decisions.shape[1]):
-        newest = decisions[NEWEST, decision]  # never descends
+        newest = decisions[NEWEST, decision]  # in ascending order
         while arrival + 1 < arrivals.size and arrivals[arrival + 1] < newest:
             arrival += 1
         seen = newest if decisions[CAUSE, decision] == FLUSHED else arrivals[arrival]

@@ -1,4 +1,4 @@
-"""Mem."""
+"""The members of a growing cluster: adding records, removing them under the cap on shares, and sorting them by age."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = [
 ]
 
 SHARE_TOLERANCE = 1e-9
-"""What a share may exceed its cap by: 0.3 of 10 records are 3, whatever the rounding of 0.3."""
+"""Excess over the cap that is ignored: 0.3 of 10 records are 3, whatever the rounding of 0.3."""
 
 
 @njit_in_place
 def all_distinct(subjects: Int64Vector, nearest: Int64Vector, workspace: Workspace) -> bool:
-    """Whether no subject occurs twice."""
+    """Whether the records ``nearest`` belong to distinct subjects."""
     for x in nearest:
         number(workspace.numbering, subjects[x])
     differ = workspace.numbering.size[0] == nearest.size
@@ -33,7 +33,7 @@ def all_distinct(subjects: Int64Vector, nearest: Int64Vector, workspace: Workspa
 
 @njit_in_place
 def add_member(workspace: Workspace, subjects: Int64Vector, record: int, member: int) -> int:
-    """Write a record to a place behind the cluster; return 1 if its subject has no other record in it, else 0."""
+    """Write a record to entry ``member`` of the cluster; return 1 if it is the first member of its subject, else 0."""
     owner = number(workspace.numbering, subjects[record])
     if workspace.counts[owner] == 0:
         workspace.farthest[owner] = -1
@@ -47,7 +47,7 @@ def add_member(workspace: Workspace, subjects: Int64Vector, record: int, member:
 
 @njit_in_place
 def remove_member(workspace: Workspace, member: int) -> None:
-    """Take the farthest record of a subject out of the cluster; its place in ``order`` becomes -1."""
+    """Remove the last added member of a subject; its entry in ``members`` becomes -1."""
     owner = workspace.owners[member]
     workspace.farthest[owner] = workspace.previous[member]
     workspace.counts[owner] -= 1
@@ -56,7 +56,7 @@ def remove_member(workspace: Workspace, member: int) -> None:
 
 @njit_in_place
 def cap_and_reset(workspace: Workspace, size: int, max_share: float) -> int:
-    """Take what is above its share out of the cluster, and clear what `join` filled; return how many stay."""
+    """Remove members above the cap and clear what `add_member` filled; return how many members are kept."""
     kept = cap_shares(workspace, size, max_share)
     workspace.counts[: workspace.numbering.size[0]] = 0
     clear(workspace.numbering)
@@ -65,9 +65,9 @@ def cap_and_reset(workspace: Workspace, size: int, max_share: float) -> int:
 
 @njit_in_place
 def cap_shares(workspace: Workspace, kept: int, max_share: float) -> int:
-    """Take the farthest record of a subject above its share out, until none is above; return how many are left.
+    """Remove the farthest member of a subject above its share until no subject is above; return how many are kept.
 
-    Every subject stays in: one record among k or more subjects is never above a share of 1/k.
+    Every subject keeps a member: one record among k or more subjects is never above a share of 1/k.
     """
     counts = workspace.counts[: workspace.numbering.size[0]]
     while True:
@@ -80,7 +80,7 @@ def cap_shares(workspace: Workspace, kept: int, max_share: float) -> int:
 
 @njit_in_place
 def _farthest_above_cap(counts: Int64Vector, farthest_of: Int64Vector, allowed: float) -> int:
-    """Return the place of the farthest record among subjects with more than ``allowed`` records, or -1."""
+    """Return the farthest member among subjects with more than ``allowed`` records, or -1."""
     farthest = -1
     for owner in range(counts.size):
         if counts[owner] > allowed:
@@ -90,7 +90,7 @@ def _farthest_above_cap(counts: Int64Vector, farthest_of: Int64Vector, allowed: 
 
 @njit_in_place
 def sort_by_age(members: Int64Vector, is_member: Int64Vector) -> None:
-    """Bring the records in ``order`` (-1: none) to its front, from old to young; ``marks`` is one per held record."""
+    """Move the records in ``members`` (-1: removed) to its front, oldest first; ``is_member`` is scratch."""
     is_member[:] = 0
     for x in members:
         if x >= 0:

@@ -1,4 +1,12 @@
-"""N."""
+"""Rule nearest: the due record is released with its nearest held records (Algorithms 2 and 3 of [1]_, Note 1).
+
+Parameters that all kernels of the rules share are described in `expiry`.
+
+References
+----------
+.. [1] J. Domingo-Ferrer and J. Soria-Comas, "Steered Microaggregation: A Unified Primitive for Anonymization of Data
+   Sets and Data Streams", ICDMW 2017, section V. doi:10.1109/ICDMW.2017.141
+"""
 
 from __future__ import annotations
 
@@ -33,11 +41,26 @@ from shoal.clustering.stream.steering import update_weight
 __all__ = ["NearestRule", "expire", "expire_due", "expire_rest", "release_nearest"]
 
 MAX_EXTRA = 4
-"""A cluster takes at most so many times k records more to keep one person's contribution from standing out."""
+"""Records, in units of k, that a cluster may take beyond the required subjects to satisfy the p % rule."""
 
 
 class NearestRule:
-    """N."""
+    """The due record is released with its nearest held records, until the cluster has k subjects.
+
+    Parameters
+    ----------
+    buffer : Buffer
+        The held records. Only this rule changes them.
+    constraints : StreamConstraints
+        k, delta, weight of the position, cap on shares, expiry limits, p % rule.
+
+    Notes
+    -----
+    Deviations from the paper: several records of a subject may be in a cluster, in the order of their distance (the
+    paper leaves this open), and records above ``max_share`` of a cluster stay held, the farthest first. Cost per
+    cluster: O(held d + k^2 log(held / k)), and O(held d + members log held) more if a subject occurs twice among the
+    nearest records.
+    """
 
     def __init__(self, buffer: Buffer, constraints: StreamConstraints) -> None:
         self._buffer = buffer
@@ -45,12 +68,23 @@ class NearestRule:
         self._workspace = empty_workspace(buffer.capacity)
 
     def precompile(self) -> None:
-        """P."""
+        """Compile all kernels by deciding on no records, so that no record waits for the compiler later."""
         self._expire_due(empty_decision_buffer(0), 0)
         self._flush(empty_decision_buffer(0), -1)
 
     def push(self, block: CoordinateBlock) -> DecisionBuffer:
-        """P."""
+        """Append the records of a validated block one by one, and decide on each record that becomes due.
+
+        Parameters
+        ----------
+        block : CoordinateBlock
+            n records.
+
+        Returns
+        -------
+        DecisionBuffer
+            New arrays, trimmed to the decisions taken.
+        """
         count = len(block.positions)
         decisions = empty_decision_buffer(len(self._buffer) + count)
         done = 0
@@ -61,21 +95,32 @@ class NearestRule:
         return trim(decisions)
 
     def flush(self, newest: int) -> DecisionBuffer:
-        """F."""
+        """Decide on all held records; if fewer than k subjects are held, their records are suppressed.
+
+        Parameters
+        ----------
+        newest : int
+            Position of the last record that arrived.
+
+        Returns
+        -------
+        DecisionBuffer
+            New arrays, trimmed to the decisions taken.
+        """
         decisions = empty_decision_buffer(len(self._buffer))
         self._flush(decisions, newest)
         return trim(decisions)
 
     def _expire_due(self, decisions: DecisionBuffer, staged: int) -> None:
-        """E."""
+        """Append so many staged records and decide on each record that becomes due."""
         self._scan(decisions, np.array([staged, -1]))
 
     def _scan(self, decisions: DecisionBuffer, cursor: Int64Vector) -> None:
-        """S."""
+        """Do so with kernels that scan all held records for each decision."""
         expire_due(self._buffer.held, self._workspace, decisions, self._constraints, cursor)
 
     def _flush(self, decisions: DecisionBuffer, newest: int) -> None:
-        """F."""
+        """Decide on all held records."""
         expire_rest(self._buffer.held, self._workspace, decisions, self._constraints, newest)
 
 
@@ -87,10 +132,7 @@ def expire_due(
     constraints: StreamConstraints,
     cursor: Int64Vector,
 ) -> None:
-    """Let records of the block in, one by one, and decide on all that becomes due.
-
-    ``steps`` (2,): how many are still to come in, and the newest position; both are kept up.
-    """
+    """Append staged records one by one, and decide on each record that becomes due."""
     while True:
         cause = append_until_due(held, workspace, constraints, cursor)
         if cause == records.NOT_DUE:
@@ -102,10 +144,10 @@ def expire_due(
 def expire_rest(
     held: HeldRecords, workspace: Workspace, decisions: DecisionBuffer, constraints: StreamConstraints, newest: int
 ) -> None:
-    """Decide on all held records: the stream has ended.
+    """Decide on all held records at the end of the stream.
 
-    Fewer than 2k subjects leave as one cluster, for two could not be filled; fewer than k are suppressed, or fewer
-    than the population asked for.
+    Fewer than 2k subjects are released as one cluster, because they cannot fill two. Fewer than k subjects, or fewer
+    than the required population, are suppressed.
     """
     if not has_min_population(held, workspace, constraints):
         while held.extent[HEAD] < held.extent[TAIL]:
@@ -134,7 +176,7 @@ def expire(
     newest: int,
     cause: int,
 ) -> None:
-    """Release the oldest record in a cluster of k subjects, or suppress it if fewer are held."""
+    """Release the oldest record in a cluster of k subjects, or suppress it if fewer are held; update the weight."""
     clusters_before = decisions.counts[records.CLUSTERS]
     _expire(held, workspace, decisions, constraints, newest, cause)
     update_weight(constraints.omega_p, constraints.target, decisions, clusters_before)
@@ -177,7 +219,7 @@ def release_nearest(
     cause: int,
     wanted: int,
 ) -> None:
-    """Release the oldest record with its nearest until ``wanted`` subjects are in, less what is above the cap."""
+    """Release the oldest record with its nearest until ``wanted`` subjects are members, less records above the cap."""
     head, tail = held.extent[HEAD], held.extent[TAIL]
     distances, subjects = workspace.distances[: tail - head], held.subjects[head:tail]
     squared_distances(held, constraints.omega_p[0], distances)
@@ -197,11 +239,12 @@ def _release_undominated(
     cause: int,
     wanted: int,
 ) -> None:
-    """Release the oldest record as `release_grown` does, in a cluster in which nobody's contribution stands out.
+    """Release the oldest record as `release_nearest` does, in a cluster that satisfies the p % rule.
 
-    A subject that stands out is handed back, its farthest records first, and the next nearest records are taken for
-    it. Where the expiring record itself stands out, more are taken until it does not. It is suppressed if that needs
-    more than `PATIENCE` k records more than ``wanted`` subjects do, or all that are held.
+    A subject that violates the rule is removed, its farthest records first, and the next nearest records are added in
+    its place. If the subject of the oldest record violates it, records are added until it no longer does. The oldest
+    record is suppressed if that needs more than `MAX_EXTRA` k records beyond those for ``wanted`` subjects, or all held
+    records.
     """
     head, tail = held.extent[HEAD], held.extent[TAIL]
     distances, subjects, amounts = (
@@ -242,9 +285,10 @@ def _release_undominated(
 def _remove_dominating(
     amounts: Float64Matrix, workspace: Workspace, constraints: StreamConstraints, size: int, subjects_in: int, kept: int
 ) -> tuple[int, int, bool]:
-    """Hand back what is above its share, and the farthest records of whoever stands out, but not the expiring one.
+    """Remove records above the cap, and the farthest records of subjects that violate the p % rule.
 
-    ``present`` subjects and ``left`` records are in the cluster before, and are returned; and whether it may leave.
+    Takes and returns the numbers of subjects and members. The last value returned tells whether the cluster may be
+    released. It may not if the oldest record would have to be removed.
     """
     while subjects_in >= constraints.k:
         kept = cap_shares(workspace, kept, constraints.max_share)
@@ -266,16 +310,16 @@ def _remove_dominating(
 def _select_nearest(
     distances: Float64Vector, nearest_distances: Float64Vector, listed: Int64Vector, nearest: Int64Vector
 ) -> None:
-    """Write the oldest record and its ``reached.size`` nearest others to ``nearest``, from old to young.
+    """Write the oldest record and the ``nearest_distances.size`` nearest others to ``nearest``, oldest first.
 
-    One pass keeps the smallest distances in order, and lists in ``tried`` all records that were among the nearest for
-    a while. Of these, all are taken that are nearer than the last one, and the oldest of those that are just as far.
+    One pass keeps the smallest distances in order, and lists every record that was among the nearest when it was read.
+    Of these, all records nearer than the last distance are taken, and the oldest of those at that distance.
     """
     nearest_distances[:] = np.inf
     last, count = nearest_distances.size - 1, 0
     for x in range(1, distances.size):
         distance = distances[x]
-        # The first ones are listed even at an infinite distance (their squares overflow): somebody must fill up.
+        # The first records are listed even at an infinite distance (squares may overflow), so that enough are listed.
         if distance < nearest_distances[last] or x <= nearest_distances.size:
             listed[count] = x
             count += 1
@@ -288,7 +332,7 @@ def _select_nearest(
     equal = nearest_distances.size - nearer
     nearest[0] = 0
     taken = 1
-    for x in listed[:count]:  # the last of them is always taken, so that none is written behind the end
+    for x in listed[:count]:  # the last one is always taken, so that no entry is written behind the end
         fits = distances[x] == farthest and equal > 0
         equal -= fits
         nearest[taken] = x
@@ -297,9 +341,9 @@ def _select_nearest(
 
 @njit_in_place
 def _add_nearest(distances: Float64Vector, subjects: Int64Vector, workspace: Workspace, wanted: int) -> int:
-    """Write records to ``order`` from the nearest on until ``wanted`` subjects are in; return how many.
+    """Add records to the cluster, the nearest first, until ``wanted`` subjects are members; return how many were added.
 
-    Fills ``owners``, ``before``, ``counts`` and ``last`` on the way; the numbering stays filled.
+    What `add_member` fills stays filled.
     """
     heap = workspace.heap[: distances.size - 1]
     for x in range(heap.size):

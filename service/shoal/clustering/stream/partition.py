@@ -1,4 +1,8 @@
-"""P."""
+"""All held records as one finished table: its partition by MDAV and descent, its feasibility, and its release.
+
+Rule block releases all held records in this way whenever a record is due. Rules greedy, awo and block do so at the end
+of the stream. Parameters that all kernels of the rules share are described in `expiry`.
+"""
 
 from __future__ import annotations
 
@@ -33,16 +37,24 @@ __all__ = ["PartitionFlushRule", "held_as_table", "is_feasible", "merge_until_fe
 
 
 class PartitionFlushRule(NearestRule):
-    """P."""
+    """Base of the rules that decide on the end of the stream as on a finished table.
+
+    Notes
+    -----
+    At the end of the stream all held records are partitioned by MDAV and descent, with clusters of k to 2k - 1 records.
+    Clusters with too few subjects, or with a subject above its share, are merged with the nearest cluster until all
+    constraints hold. If the constraints do not hold for all records in one cluster, rule nearest decides on the rest.
+    Cost of the end: that of `clustering.static.mdav` and `clustering.static.refinement` for the held records.
+    """
 
     def precompile(self) -> None:
-        """P."""
+        """Compile all kernels by deciding on no records and on a few artificial ones."""
         super().precompile()
         precompile_refinement(self._constraints.delta + 1)
         self._run_on_zeros(self._flush)
 
     def _run_on_zeros(self, decide: Callable[[DecisionBuffer, int], object]) -> None:
-        """R."""
+        """Let ``decide`` process 2k artificial records, then restore the buffer and the weight."""
         held, constraints = self._buffer.held, self._constraints
         count, weight = min(2 * constraints.k, self._buffer.capacity), constraints.omega_p.copy()
         held.subjects[:count] = np.arange(count)
@@ -61,7 +73,7 @@ class PartitionFlushRule(NearestRule):
         super()._flush(decisions, newest)
 
     def _partition(self) -> tuple[Float64Matrix, Int32Vector]:
-        """P."""
+        """Return the held records as a table, and the cluster of each; both are empty if they cannot be partitioned."""
         rows = held_as_table(self._buffer.held, self._workspace, self._constraints)
         k = self._constraints.k
         return rows, descended(rows, mdav(rows, k), k) if len(rows) else np.empty(0, np.int32)
@@ -69,9 +81,10 @@ class PartitionFlushRule(NearestRule):
 
 @njit
 def held_as_table(held: HeldRecords, workspace: Workspace, constraints: StreamConstraints) -> Float64Matrix:
-    """Return all that is held as a table (n, d), weighted positions last; empty if it cannot be partitioned.
+    """Return the held records as a table (n, d) with the weighted position as last column.
 
-    It can if there are k people and no coordinate has a square that overflows.
+    The table is empty if the records cannot be partitioned: fewer than k subjects, or a coordinate whose square
+    overflows.
     """
     head, tail, dimensions = held.extent[HEAD], held.extent[TAIL], held.coordinates.shape[0]
     if count_up_to(workspace.numbering, held.subjects[head:tail], constraints.k) < constraints.k:
@@ -93,10 +106,10 @@ def held_as_table(held: HeldRecords, workspace: Workspace, constraints: StreamCo
 
 @njit
 def is_feasible(held: HeldRecords, labels: Int32Vector, workspace: Workspace, constraints: StreamConstraints) -> bool:
-    """Whether each cluster of a partition of all that is held has k people, and nobody too much of it."""
+    """Whether each cluster of a partition of the held records satisfies k and the cap on shares."""
     subjects = held.subjects[held.extent[HEAD] : held.extent[TAIL]]
     if count_up_to(workspace.numbering, subjects, subjects.size) == subjects.size:
-        return True  # a person each, and a partition into clusters of k
+        return True  # every record has a subject of its own, and no cluster has fewer than k records
     return _first_infeasible(subjects, labels, _count_clusters(labels), workspace, constraints) < 0
 
 
@@ -104,34 +117,32 @@ def is_feasible(held: HeldRecords, labels: Int32Vector, workspace: Workspace, co
 def merge_until_feasible(
     held: HeldRecords, rows: Float64Matrix, labels: Int32Vector, workspace: Workspace, constraints: StreamConstraints
 ) -> bool:
-    """Merge clusters of too few people, or with one who has too much of it, with the nearest, until all fit.
+    """Merge each cluster that violates k or the cap on shares with the nearest cluster, until none does.
 
     Parameters
     ----------
-    held
-        Of the stream.
+    held, workspace, constraints
+        See `expiry`.
     rows : ndarray of float64, shape (n, d)
-        Coordinates of the records.
+        Coordinates of the held records.
     labels : ndarray of int32, shape (n,)
-        Cluster of each, from 0; changed in place. Numbers may be left without a record.
-    scratch, demand
-        Of the stream.
+        Cluster of each record, from 0. Changed in place; labels may end up without a record.
 
     Returns
     -------
     bool
-        False if not even all of them together fit.
+        False if even a single cluster of all records violates the constraints.
     """
     subjects, clusters = held.subjects[held.extent[HEAD] : held.extent[TAIL]], _count_clusters(labels)
     for _ in range(clusters):
-        infeasible = _first_infeasible(subjects, labels, clusters, workspace, constraints)
-        if infeasible < 0:
+        violating = _first_infeasible(subjects, labels, clusters, workspace, constraints)
+        if violating < 0:
             return True
-        into = _nearest_cluster(rows, labels, clusters, infeasible)
+        into = _nearest_cluster(rows, labels, clusters, violating)
         if into < 0:
             return False
         for i in range(labels.size):
-            if labels[i] == infeasible:
+            if labels[i] == violating:
                 labels[i] = into
     return False
 
@@ -145,7 +156,7 @@ def release_partition(
     newest: int,
     cause: int,
 ) -> None:
-    """Let everything leave in the clusters of a fit partition."""
+    """Release all held records in the clusters of a feasible partition, and update the weight."""
     clusters_before = decisions.counts[CLUSTERS]
     _release_all(held, decisions, labels, newest, cause)
     update_weight(constraints.omega_p, constraints.target, decisions, clusters_before)
@@ -155,7 +166,7 @@ def release_partition(
 def _first_infeasible(
     subjects: Int64Vector, labels: Int32Vector, clusters: int, workspace: Workspace, constraints: StreamConstraints
 ) -> int:
-    """Return the first cluster that must not leave, or -1."""
+    """Return the first cluster that violates a constraint, or -1."""
     ends, members = _members(labels, clusters)
     start = 0
     for cluster in range(clusters):
@@ -170,6 +181,7 @@ def _first_infeasible(
 
 @njit_in_place
 def _count_clusters(labels: Int32Vector) -> int:
+    """Return the largest label plus 1."""
     clusters = 0
     for label in labels:
         clusters = max(clusters, label + 1)
@@ -178,7 +190,7 @@ def _count_clusters(labels: Int32Vector) -> int:
 
 @njit
 def _members(labels: Int32Vector, clusters: int) -> tuple[Int64Vector, Int64Vector]:
-    """Return where each cluster ends among the members of all, and these, from old to young in each."""
+    """Return the end of each cluster in the list of members, and that list, oldest record first in each cluster."""
     sizes, members = np.zeros(clusters, np.int64), np.zeros(labels.size, np.int64)
     for label in labels:
         sizes[label] += 1
@@ -192,7 +204,7 @@ def _members(labels: Int32Vector, clusters: int) -> tuple[Int64Vector, Int64Vect
 
 @njit
 def _number_by_age(labels: Int32Vector) -> Int32Vector:
-    """Number clusters by their oldest record, leaving out those without one."""
+    """Number clusters by their oldest record, leaving out empty ones."""
     ranks, renamed, found = np.full(_count_clusters(labels), -1, np.int32), np.zeros(labels.size, np.int32), 0
     for i in range(labels.size):
         if ranks[labels[i]] < 0:
@@ -204,7 +216,7 @@ def _number_by_age(labels: Int32Vector) -> Int32Vector:
 
 @njit_in_place
 def _count_subjects(subjects: Int64Vector, members: Int64Vector, workspace: Workspace) -> tuple[int, int]:
-    """Return how many people there are among members, and how many records the heaviest has."""
+    """Return the number of distinct subjects among members, and the records of the most frequent one."""
     heaviest = 0
     for i in members:
         owner = number(workspace.numbering, subjects[i])
@@ -217,8 +229,8 @@ def _count_subjects(subjects: Int64Vector, members: Int64Vector, workspace: Work
 
 
 @njit
-def _nearest_cluster(rows: Float64Matrix, labels: Int32Vector, clusters: int, cluster_from: int) -> int:
-    """Return the cluster whose mean is nearest to that of one, or -1 if there is no other."""
+def _nearest_cluster(rows: Float64Matrix, labels: Int32Vector, clusters: int, source: int) -> int:
+    """Return the cluster whose mean is nearest to that of ``source``, or -1 if there is no other."""
     sizes, means = np.zeros(clusters), np.zeros((clusters, rows.shape[1]))
     for i in range(labels.size):
         sizes[labels[i]] += 1.0
@@ -226,10 +238,10 @@ def _nearest_cluster(rows: Float64Matrix, labels: Int32Vector, clusters: int, cl
             means[labels[i], j] += (rows[i, j] - means[labels[i], j]) / sizes[labels[i]]
     best, nearest = np.inf, -1
     for cluster in range(clusters):
-        if cluster != cluster_from and sizes[cluster] > 0.0:
+        if cluster != source and sizes[cluster] > 0.0:
             squared = 0.0
             for j in range(rows.shape[1]):
-                step = means[cluster, j] - means[cluster_from, j]
+                step = means[cluster, j] - means[source, j]
                 squared += step * step
             if squared < best or nearest < 0:
                 best, nearest = squared, cluster
@@ -238,7 +250,7 @@ def _nearest_cluster(rows: Float64Matrix, labels: Int32Vector, clusters: int, cl
 
 @njit
 def _release_all(held: HeldRecords, decisions: DecisionBuffer, labels: Int32Vector, newest: int, cause: int) -> None:
-    """Write all clusters down, that of the oldest record first, and forget everything that is held."""
+    """Record all clusters, that of the oldest record first, and remove all held records."""
     head, tail = held.extent[HEAD], held.extent[TAIL]
     ranks = _number_by_age(labels)
     ends, members = _members(ranks, _count_clusters(ranks))

@@ -1,4 +1,4 @@
-"""R."""
+"""The choice of a rule by its name, k and the size of the buffer."""
 
 from __future__ import annotations
 

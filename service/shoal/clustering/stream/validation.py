@@ -1,4 +1,4 @@
-"""V."""
+"""Validation of the parameters of a stream and of its blocks. Every fault is named; no value appears in a message."""
 
 from __future__ import annotations
 
@@ -18,54 +18,60 @@ from shoal.policy import LARGEST_DELTA
 __all__ = ["AnyArray", "InputValidator", "are_expiry_limits", "as_array", "is_integer", "parameter_faults"]
 
 AnyArray: TypeAlias = NDArray[np.generic]
+"""An array of any type."""
 
 AnyNumber = TypeVar("AnyNumber", np.float64, np.int64)
 
 MAX_POSITION = 1 << 62
-"""Positions and marks stay within +-2^62, so that their differences fit 64 bits."""
+"""Positions and expiry keys must lie within +-2^62, so that their differences fit 64 bits."""
 
 
 def parameter_faults(
     k: int, delta: int, rule: str, position: object, max_share: float, *, has_dominance: bool = False
 ) -> list[str]:
-    """Say all that is wrong with the parameters of a stream; empty if nothing is."""
+    """Return everything that is wrong with the parameters of a stream, as messages; an empty list if all are valid."""
     faults = [
         f"{name}: must be a whole number" for name, value in (("k", k), ("delta", delta)) if not is_integer(value)
     ]
     if faults:
         return [*faults, *position_faults(position), *rule_faults(rule, has_dominance=has_dominance)]
-    if k < 2:  # noqa: PLR2004 - one person alone is no cluster
+    if k < 2:  # noqa: PLR2004 - a cluster needs two subjects
         faults.append("k: must be at least 2")
     if max(k, delta) > LARGEST_DELTA:
         faults.append(f"k, delta: must be at most {LARGEST_DELTA}")
     if delta < max(k - 1, 1):
-        faults.append("delta: must be at least k - 1, or no cluster could ever be filled")
+        faults.append("delta: must be at least k - 1, or no cluster could be filled")
     if not is_finite_number(max_share) or not 0 < max_share <= 1:
         faults.append("max_share: must be above 0 and at most 1")
     elif k >= 2 and max_share * min(k, LARGEST_DELTA) < 1 - 1e-9:  # noqa: PLR2004
-        faults.append("max_share: must be at least 1/k, or k people could not share a cluster")
+        faults.append("max_share: must be at least 1/k, or k subjects could not share a cluster")
     return [*faults, *position_faults(position), *rule_faults(rule, has_dominance=has_dominance)]
 
 
 def is_integer(value: object) -> TypeGuard[int]:
-    """Whether a parameter, whatever its kind, is a whole number."""
+    """Whether a value of any type is an integer."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def are_expiry_limits(expiry_limits: object) -> bool:
-    """Whether a parameter is a sequence of whole numbers, 0 or more, that fit 62 bits."""
+    """Whether a value of any type is a sequence of integers from 0 to 2^62 - 1."""
     if not isinstance(expiry_limits, Sequence) or isinstance(expiry_limits, bytes):
         return False
-    return all(is_integer(width) and 0 <= width < 1 << 62 for width in expiry_limits)
+    return all(is_integer(limit) and 0 <= limit < 1 << 62 for limit in expiry_limits)
 
 
 class InputValidator:
-    """Checks blocks against what came before; remembers the last position and the last marks.
+    """Validates blocks against the parameters of the stream and against the last block.
 
     Parameters
     ----------
     dimensions, columns, amounts : int
-        What a record must have.
+        Coordinates, expiry keys and amounts of a record.
+
+    Attributes
+    ----------
+    last : int
+        Position of the last record; -1 before the first.
     """
 
     def __init__(self, dimensions: int, columns: int, amounts: int = 0) -> None:
@@ -84,16 +90,21 @@ class InputValidator:
         expiry_keys: AnyArray | None,
         amounts: AnyArray | None = None,
     ) -> CoordinateBlock:
-        """Return the block if every record of it can be taken; nothing is remembered yet.
+        """Return the arrays as a block, with positions and subjects filled in; the validator does not change.
+
+        Parameters
+        ----------
+        coordinates, subjects, positions, expiry_keys, amounts
+            As of `StreamClusterer.push`.
 
         Raises
         ------
         ParameterError
-            Naming the array and what it must be, never a value.
+            Names the array and what it must be, never a value.
         """
         count = len(_expect(coordinates, "coordinates", np.float64, (None, self._dimensions)))
         if self._by_subject is not None and self._by_subject != (subjects is not None):
-            raise ParameterError("subjects: given in some blocks and left out in others; a stream has them or has not")
+            raise ParameterError("subjects: given in some blocks only; give them in all blocks or in none")
         numbered = np.arange(self.last + 1, self.last + 1 + count) if positions is None else positions
         block = CoordinateBlock(
             _expect(coordinates, "coordinates", np.float64, (count, self._dimensions)),
@@ -108,12 +119,12 @@ class InputValidator:
 
     def _keys_or_empty(self, expiry_keys: AnyArray | None, count: int) -> AnyArray:
         if expiry_keys is None and self._columns:
-            raise ParameterError(f"expiry_keys: missing, {self._columns} columns were announced by expiry_limits")
+            raise ParameterError(f"expiry_keys: missing, expiry_limits requires {self._columns} columns")
         return np.zeros((count, 0), np.int64) if expiry_keys is None else expiry_keys
 
     def _amounts_or_empty(self, amounts: AnyArray | None, count: int) -> AnyArray:
         if amounts is None and self._amounts:
-            raise ParameterError(f"amounts: missing, {self._amounts} columns were announced by dominance")
+            raise ParameterError(f"amounts: missing, dominance requires {self._amounts} columns")
         return np.zeros((count, 0)) if amounts is None else amounts
 
     def _check_content(self, block: CoordinateBlock, *, numbered: bool) -> None:
@@ -122,24 +133,24 @@ class InputValidator:
         if not np.isfinite(block.amounts).all():
             raise ParameterError("amounts: must be finite")
         if block.positions[-1] >= MAX_POSITION or not (numbered or self._ascends(block.positions)):
-            raise ParameterError("positions: must ascend strictly, from block to block too, and stay below 2^62")
+            raise ParameterError("positions: must ascend strictly, also between blocks, and be below 2^62")
         if self._columns:
-            falling = (block.expiry_keys[0] < self._last_keys).any() or (
+            decreasing = (block.expiry_keys[0] < self._last_keys).any() or (
                 block.expiry_keys[1:] < block.expiry_keys[:-1]
             ).any()
-            if falling or (block.expiry_keys[-1] >= MAX_POSITION).any():
-                raise ParameterError("expiry_keys: must not fall, from block to block neither, and stay within +-2^62")
+            if decreasing or (block.expiry_keys[-1] >= MAX_POSITION).any():
+                raise ParameterError("expiry_keys: must not decrease, also between blocks, and be within +-2^62")
 
     def _ascends(self, positions: Int64Vector) -> bool:
         return bool(positions[0] > self.last and (positions[1:] > positions[:-1]).all())
 
     def validate_coordinates(self, coordinates: AnyArray, count: int) -> Float64Matrix:
-        """Return coordinates of so many records that were let in before, if they can be theirs.
+        """Return new coordinates (count, d) of records that were validated before.
 
         Raises
         ------
         ParameterError
-            As `check`.
+            As `validate`.
         """
         checked = _expect(coordinates, "coordinates", np.float64, (count, self._dimensions))
         if not np.isfinite(checked).all():
@@ -147,7 +158,7 @@ class InputValidator:
         return checked
 
     def remember(self, block: CoordinateBlock, *, by_subject: bool) -> None:
-        """Take a checked block as the one that the next is checked against."""
+        """Make a validated block the one that the next block is compared with."""
         if len(block.positions):
             self._by_subject = by_subject
             self.last = int(block.positions[-1])
@@ -160,7 +171,7 @@ def as_array(given: ArrayLike, name: str) -> AnyArray:
     Raises
     ------
     ParameterError
-        Rows of unequal length.
+        Rows have unequal lengths.
     """
     try:
         return np.asarray(given)
