@@ -173,8 +173,9 @@ class PublicationGrid:
         -----
         Definition: with a resolution r, the exact rational mean of the members' floats is divided by r, rounded to an
         integer with ties to even, multiplied by r and written with the decimals of r; zero has no sign. With r = 0 it
-        is ``math.fsum(values) / n``, written by ``repr``. Neither depends on the order of the members. Cost: 2 ns per
-        value and 0.2 µs per number; some µs more where the mean is too close to a tie for floats.
+        is ``math.fsum(values) / n``, written by ``repr``. Neither depends on the order of the members.
+
+        Cost: 2 ns per value and 0.2 µs per number; some µs more where the mean is too close to a tie for floats.
         """
         values, totals, residuals, exact = _totals(values, offsets)
         multiples, certain = self._multiples(totals, exact, np.diff(offsets)[:, None])

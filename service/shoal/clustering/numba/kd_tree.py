@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 NO_RECORD = np.iinfo(np.int64).max
-"""In place of a record; larger than any record number."""
+"""Stands for no record; larger than any record number."""
 SAMPLED_ROWS = 512
 """Rows from which the attribute to cut is chosen. The choice affects the speed only."""
 LOWEST, ANY = 0, 1

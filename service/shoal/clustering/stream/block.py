@@ -22,22 +22,20 @@ __all__ = ["BlockRule", "expire_due"]
 class BlockRule(GrowthRule):
     """When a record is due, all held records are released in the clusters of a partition by MDAV and descent.
 
-    Parameters
-    ----------
-    buffer, constraints
-        As of `NearestRule`.
-    opportunity_weight : float
-        Weight of opportunity costs where a cluster grows (`GrowthRule`); 0 for rule greedy.
-
     Notes
     -----
-    Clusters have k to 2k - 1 records. If a cluster has fewer than k subjects, or a subject above ``max_share``, the
-    partition is discarded and the due record alone is released, in a cluster that grows (`GrowthRule`). Merging
-    clusters until all constraints hold would lose up to three times as much. At the end of the stream clusters are
-    merged. A weighted position is one more coordinate. The rule loses less than nearest in all but a few settings of
-    small k. Rule nearest takes the middle out of a group of records, and those around it wait for records of another
-    region (docs/benchmarks.md). Cost per release: that of `clustering.static.mdav` and `clustering.static.refinement`
-    for the held records.
+    Parameters are those of `GrowthRule`. Clusters have k to 2k - 1 records.
+
+    If a cluster has fewer than k subjects, or a subject above ``max_share``, the partition is discarded and the due
+    record alone is released, in a cluster that grows (`GrowthRule`). Merging clusters until all constraints hold would
+    lose up to three times as much. At the end of the stream clusters are merged.
+
+    A weighted position is one more coordinate.
+
+    The rule loses less than nearest in all but a few settings of small k. Rule nearest takes the middle out of a group
+    of records, and those around it wait for records of another region (docs/benchmarks.md).
+
+    Cost per release: that of `clustering.static.mdav` and `clustering.static.refinement` for the held records.
     """
 
     def precompile(self) -> None:
@@ -83,7 +81,7 @@ def expire_due(
     Parameters
     ----------
     held, workspace, candidates, decisions, constraints, cursor
-        See `expiry` and `growth`.
+        As described in `expiry` and `growth`.
     refused_cause : int
         Cause for which the oldest record must be released alone first, in a cluster that grows, or `NOT_DUE`.
 

@@ -5,9 +5,9 @@ included. Lower bounds are computed with the operations of the distances themsel
 equally distant records the older is nearer. The index is derived from the held records only: built again from the same
 records, on any machine, it gives the same answers.
 
-Node ``i`` has the children ``2i + 1`` and ``2i + 2``. Cells do not change between two builds ([1]_ for the tree, [2]_
-for omitting the rebalancing). A record that arrives is appended to its cell, and a record that leaves is removed from
-it. The position is not an attribute of cells: a younger record stands later in its cell, and if positions have a
+The cells are the leaves of a binary tree ([1]_); node ``i`` has the children ``2i + 1`` and ``2i + 2``. Nodes do not
+change between two builds ([2]_). A record that arrives is appended to its cell, and a record that leaves is removed
+from it. The position is not an attribute of nodes: a younger record stands later in its cell, and if positions have a
 weight, it is farther from the oldest record.
 
 References
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 CELL_SIZE = 8
-"""Largest number of records in a cell when the index is built."""
+"""Largest number of records of a cell when the index is built."""
 
 PAGE_SIZE = 14
 """Records on a page; with two more integers they fill one cache line. A cell gets further pages as records arrive."""
@@ -60,7 +60,7 @@ MAX_GAP = 1 << 62
 """Larger than any difference of positions."""
 
 NONE = -1
-"""In place of a page, and of a build."""
+"""Stands for no page in a list of pages, and for no index in ``state[BUILT_AT]``."""
 
 MAX_DEPTH = 64
 """More levels than any tree has."""

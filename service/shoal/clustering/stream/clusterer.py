@@ -98,10 +98,14 @@ class StreamClusterer:
     subjects, none with more than ``max_share`` of its records. A record leaves at the latest with the first arrival
     that is delta or more positions after it. It is suppressed only if fewer than k subjects are held at that moment,
     with ``dominance`` also if no cluster satisfies the p % rule, and at the end also if fewer than ``min_population``
-    are held. Decisions do not depend on how the stream is cut into blocks. All decisions are verified before they are
-    returned. Cost: O(delta d) memory; for time see the classes of the rules. Source: J. Domingo-Ferrer and J.
-    Soria-Comas, "Steered Microaggregation", ICDMW 2017, Algorithms 2 and 3 and Note 1 (doi:10.1109/ICDMW.2017.141). The
-    paper does not define the end of the stream; see `flush`.
+    are held.
+
+    Decisions do not depend on how the stream is cut into blocks. All decisions are verified before they are returned.
+
+    Cost: O(delta d) memory; for time see the classes of the rules.
+
+    Source: J. Domingo-Ferrer and J. Soria-Comas, "Steered Microaggregation", ICDMW 2017, Algorithms 2 and 3 and Note 1
+    (doi:10.1109/ICDMW.2017.141). The paper does not define the end of the stream; see `flush`.
 
     Examples
     --------

@@ -93,10 +93,13 @@ class GrowthRule(PartitionFlushRule):
     Notes
     -----
     The opportunity cost of a record is half its mean squared distance from the k - 1 nearest held records, times its
-    age as a share of delta, times ``opportunity_weight``. It is computed for every decision from the held records
-    alone. The oldest held records are added to the cluster where fewer than k records would be left for the next due
-    record. The end of the stream is decided on as by `PartitionFlushRule`. Cost per cluster: O(k held d) for awo,
-    O(held log held) more for greedy, whose candidates are all held records.
+    age as a share of delta, times ``opportunity_weight``. It is computed for every decision, from the held records
+    alone.
+
+    If fewer than k records would be left for the next due record, the oldest held records replace young members. The
+    end of the stream is decided on as by `PartitionFlushRule`.
+
+    Cost per cluster: O(k held d) for awo, and O(held log held) more for greedy, whose candidates are all held records.
     """
 
     def __init__(self, buffer: Buffer, constraints: StreamConstraints, opportunity_weight: float) -> None:

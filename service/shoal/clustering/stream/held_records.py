@@ -58,26 +58,25 @@ CLUSTERS, RELEASED, SUPPRESSED = 0, 1, 2
 """Indices into `DecisionBuffer.counts`."""
 
 END = POSITION = 0
+"""Row 0 of `DecisionBuffer.clusters` and of `DecisionBuffer.suppressed`."""
 
 CAUSE, NEWEST, BEFORE = 1, 2, 3
-"""Rows of `DecisionBuffer.clusters` (end, cause, newest) and of `DecisionBuffer.suppressed` (position, cause, newest,
-before).
-"""
+"""Rows of both arrays; ``BEFORE`` of `DecisionBuffer.suppressed` only."""
 
 NOT_DUE = -2
-"""Returned in place of a cause when no held record is due."""
+"""Returned instead of a cause when no held record is due."""
 
 LONG_RUN = 16
 """Mean number of records between two members from which runs are copied instead of single values."""
 
 FLUSHED = -1
+"""Cause of a decision: the end of the stream."""
 
 BY_POSITION = 0
+"""Cause of a decision: delta."""
 
 BY_CLOCK = 1
-"""Causes of a decision: the end of the stream, delta, the first expiry key, which is a clock. Expiry key c, counted
-from 0, is cause c + 1.
-"""
+"""Cause of a decision: the first expiry key, which is a clock. Expiry key c, counted from 0, is cause c + 1."""
 
 
 class HeldRecords(NamedTuple):

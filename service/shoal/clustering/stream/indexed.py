@@ -1,9 +1,10 @@
 """Rules nearest and awo for large buffers: the same decisions as a full scan, found through a cell index.
 
-An index is worthwhile where many records with few attributes are held. `IndexedExpiry` counts what searches cost and
-what full scans would have cost, rebuilds the index when the buffer has been compacted, and falls back to full scans
-where the index does not pay. Costs are counted in records read, not in seconds, so that decisions and cost do not
-depend on the machine. Parameters that all kernels of the rules share are described in `expiry`.
+An index pays where many records with few attributes are held. `IndexedExpiry` counts what searches cost and what full
+scans would have cost, rebuilds the index when the buffer has been compacted, and falls back to full scans where the
+index does not pay. Costs are counted in records read, not in seconds, so that they do not depend on the machine.
+
+Parameters that all kernels of the rules share are described in `expiry`.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ subject exceeds its share; a record was held too long.
 """
 
 SHARE_TOLERANCE = 1e-9
-"""Excess over the cap that is rounding of a share times a whole number."""
+"""Excess over the cap that is ignored, because it may be rounding of a share times an integer."""
 
 MIN_CAPACITY = 4096
 """Smallest capacity of the registry, in records. Released records are dropped together when it is full."""
@@ -92,8 +92,9 @@ class InvariantChecker:
     Guarantees: a verified cluster has at least k subjects, none of them above its share, and satisfies the p % rule.
     Each record is released or suppressed once. No record was overdue when another one arrived after it, and none is
     overdue after the call. If positions have no gaps, no delay exceeds delta. After a violation all further calls are
-    refused. Cost: O(block + decided) per call on average, and O(log held) more per decided record if positions have
-    gaps.
+    rejected.
+
+    Cost: O(block + decided) per call on average, and O(log held) more per decided record if positions have gaps.
     """
 
     def __init__(self, k: int, delta: int, max_share: float, dominance: Dominance = NO_DOMINANCE) -> None:

@@ -1,4 +1,8 @@
-"""The members of a growing cluster: adding records, removing them under the cap on shares, and sorting them by age."""
+"""The members of a growing cluster: adding records, removing them under the cap on shares, and sorting them by age.
+
+A *member* is an index into `Workspace.members`. Members are added in the order of their distance, so the last added
+member of a subject is its farthest.
+"""
 
 from __future__ import annotations
 

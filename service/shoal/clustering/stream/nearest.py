@@ -57,9 +57,10 @@ class NearestRule:
     Notes
     -----
     Deviations from the paper: several records of a subject may be in a cluster, in the order of their distance (the
-    paper leaves this open), and records above ``max_share`` of a cluster stay held, the farthest first. Cost per
-    cluster: O(held d + k^2 log(held / k)), and O(held d + members log held) more if a subject occurs twice among the
-    nearest records.
+    paper does not define this), and records above ``max_share`` of a cluster stay held, the farthest first.
+
+    Cost per cluster: O(held d + k^2 log(held / k)), and O(held d + members log held) more if a subject occurs twice
+    among the nearest records.
     """
 
     def __init__(self, buffer: Buffer, constraints: StreamConstraints) -> None:

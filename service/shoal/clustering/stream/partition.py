@@ -43,7 +43,9 @@ class PartitionFlushRule(NearestRule):
     -----
     At the end of the stream all held records are partitioned by MDAV and descent, with clusters of k to 2k - 1 records.
     Clusters with too few subjects, or with a subject above its share, are merged with the nearest cluster until all
-    constraints hold. If the constraints do not hold for all records in one cluster, rule nearest decides on the rest.
+    constraints hold. If the constraints do not hold for all records in one cluster, rule nearest decides on the
+    records.
+
     Cost of the end: that of `clustering.static.mdav` and `clustering.static.refinement` for the held records.
     """
 
@@ -121,12 +123,13 @@ def merge_until_feasible(
 
     Parameters
     ----------
-    held, workspace, constraints
-        See `expiry`.
+    held : HeldRecords
     rows : ndarray of float64, shape (n, d)
         Coordinates of the held records.
     labels : ndarray of int32, shape (n,)
         Cluster of each record, from 0. Changed in place; labels may end up without a record.
+    workspace : Workspace
+    constraints : StreamConstraints
 
     Returns
     -------
