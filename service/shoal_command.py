@@ -1,4 +1,4 @@
-"""The command ``shoal`` before anything is loaded: who interrupts it now gets silence, not a traceback."""
+"""The console script ``shoal``: an interrupt before the package is loaded ends the process without a traceback."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ __all__ = ["main"]
 
 
 def main() -> int:
-    """Load the commands and run one."""
+    """Load the commands and run one; return the exit code."""
     if signal.getsignal(signal.SIGINT) == signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing is begun yet; `shoal.cli` listens again
-    from shoal.cli import main as run  # noqa: PLC0415 - it takes a second to load
+        # Nothing has begun yet. `shoal.cli` installs its own handler.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from shoal.cli import main as run  # noqa: PLC0415 - loading takes about a second
 
     return run()

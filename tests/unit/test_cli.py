@@ -247,10 +247,10 @@ def test_run_says_what_is_missing(policy: str) -> None:
     assert b"kafka.group" in done.stderr
 
 
-def test_later_commands_say_so(policy: str) -> None:
+def test_tune_says_that_it_is_not_available(policy: str) -> None:
     done = shoal("tune", policy, "-i", "x.csv", "-o", "y.csv")
     assert done.returncode == 2
-    assert b"not yet" in done.stderr
+    assert b"not available in this version" in done.stderr
 
 
 def test_wrong_words_on_the_command_line_exit_with_2(policy: str) -> None:

@@ -184,10 +184,10 @@ def test_workers_differ_in_their_instance_and_in_nothing_else(compose: Any) -> N
 
 
 def test_workers_are_started_as_the_command_line_wants_it(compose: Any) -> None:
-    from shoal.cli import _parser
+    from shoal.cli.command_line import build_parser
 
     for service in workers(compose).values():
-        options = _parser().parse_args(service["command"])
+        options = build_parser().parse_args(service["command"])
         assert options.policy in {mount.split(":")[1] for mount in service["volumes"]}
         assert options.http == "0.0.0.0:9464"
 

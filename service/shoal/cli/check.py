@@ -1,0 +1,29 @@
+"""`shoal check`: print the resolved policy, or all of its faults."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from shoal.kafka import check_policy
+from shoal.observability import visible
+from shoal.policy import Policy
+
+__all__ = ["SUMMARY", "add_arguments", "execute"]
+
+SUMMARY: str | None = "Print the resolved policy, or all of its faults."
+
+
+def add_arguments(_: argparse.ArgumentParser) -> None:
+    """Declare no further options."""
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Print the policy with every default filled in, as JSON."""
+    policy = Policy.load(options.policy)
+    check_policy(policy, options.policy)
+    resolved = policy.resolved() | {"fingerprint": policy.fingerprint}
+    if policy.stream is not None and policy.stream.reason:
+        resolved["chosen"] = {"stream.rule": policy.stream.reason}
+    print(visible(json.dumps(resolved, indent=2, ensure_ascii=False)))
+    return 0

@@ -1,0 +1,118 @@
+"""Arguments in, exit code out: the parser of all commands, signals, and the last error handler."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from functools import partial
+from importlib.metadata import version
+from typing import Protocol
+
+from shoal.cli import batch, check, pipe, progress, run, tune, verify
+from shoal.errors import ShoalError
+from shoal.observability import guard, logger, place_of, set_up_logs, visible
+
+__all__ = ["build_parser", "main"]
+
+
+class Command(Protocol):
+    """A module of this package that holds one command."""
+
+    SUMMARY: str | None
+    """One line for ``shoal --help``; None hides the command there."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the options of the command; ``POLICY`` and ``--log`` are declared for every command."""
+
+    def execute(self, options: argparse.Namespace) -> int:
+        """Run the command and return the exit code."""
+
+
+COMMANDS: dict[str, Command] = {
+    "check": check,
+    "run": run,
+    "pipe": pipe,
+    "verify": verify,
+    "progress": progress,
+    "batch": batch,
+    "tune": tune,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        Arguments without the program's name; default ``sys.argv[1:]``.
+
+    Returns
+    -------
+    int
+        Exit code: 0 done, 1 the guarantee or a check failed, 2 unusable input, 3 broker, 130 interrupted.
+    """
+    options = build_parser().parse_args(arguments)
+    set_up_logs(options.log)
+    guard()
+    try:
+        _handle_signals()
+        return COMMANDS[options.command].execute(options)
+    except ShoalError as error:
+        _report(options, error.code, str(error))
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        _discard_output()
+        return 2
+    except OSError as error:
+        _discard_output()
+        _report(options, "input", f"{error.filename or 'a file or stream'}: {error.strerror}")
+        return 2
+    except Exception as error:  # noqa: BLE001 - the text of an unknown error could hold attribute values
+        _report(options, "unexpected", f"unexpected {place_of(error)}: nothing was written")
+        return 2
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--log", choices=("json", "text"), default="text", help="style of the log on standard error")
+    parser = argparse.ArgumentParser(prog="shoal", description="Makes personal records k-anonymous while they move.")
+    parser.add_argument("--version", action="version", version=f"shoal {version('shoal')}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, dest="command")
+    for name, module in COMMANDS.items():
+        # Abbreviated options are refused: a new option could change what an abbreviation means.
+        described = partial(commands.add_parser, name, parents=[common], allow_abbrev=False, description=module.SUMMARY)
+        command = described() if module.SUMMARY is None else described(help=module.SUMMARY)
+        command.add_argument("policy", metavar="POLICY", help="the policy file (YAML or TOML)")
+        module.add_arguments(command)
+    return parser
+
+
+def _handle_signals() -> None:
+    """Let SIGTERM and SIGHUP end the process by an exception, so that half-written files are removed."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
+    if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _discard_output() -> None:
+    """Redirect standard output to nothing: the interpreter would flush it into a closed pipe at its exit."""
+    with contextlib.suppress(OSError):
+        if sys.stdout is not None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _report(options: argparse.Namespace, code: str, text: str) -> None:
+    """Print on standard error why the command ends, in the chosen log style."""
+    if options.log == "json":
+        logger("cli").error("stopped", code=code, reason=text)
+    else:
+        print(f"shoal: {visible(text)}", file=sys.stderr)

@@ -1,0 +1,50 @@
+"""`shoal pipe`: the stream clusterer over a file or a pipe, without a broker."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+from threading import Event
+
+from shoal.cli.file_options import add_file_arguments, checked_files
+from shoal.files import run_pipe
+from shoal.policy import Policy
+
+__all__ = ["SUMMARY", "add_arguments", "execute"]
+
+SUMMARY: str | None = "Run the stream clusterer over a file or a pipe, without a broker."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare files, formats and what the run writes beside its output."""
+    add_file_arguments(parser, ".csv or .jsonl", "figures of the run")
+    parser.add_argument(
+        "--follow",
+        action="store_true",
+        help="go on while the input grows, until SIGINT or SIGTERM; write clusters as they are decided",
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="no stream rule draws random numbers so far")
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Anonymize the input as a stream."""
+    policy = Policy.load(options.policy)
+    policy.streaming(options.policy)
+    files = checked_files(options)
+    run_pipe(policy, files, _stop_on_signal() if options.follow else None)
+    return 0
+
+
+def _stop_on_signal() -> Event:
+    """Return an event that the first SIGINT or SIGTERM sets; the second signal ends the process as usual."""
+    stop = Event()
+    usual = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def on_signal(*_: object) -> None:
+        stop.set()
+        for number, handler in usual.items():
+            signal.signal(number, handler)
+
+    for number in usual:
+        signal.signal(number, on_signal)
+    return stop

@@ -1,0 +1,53 @@
+"""`shoal progress`: report, export or import the committed progress of each partition."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from pathlib import Path
+
+from shoal.cli.file_options import refuse_overwriting_inputs
+from shoal.errors import InputError
+from shoal.files import write_text
+from shoal.kafka import export_progress, import_progress, report_progress
+from shoal.policy import Policy
+from shoal.settings import kafka_settings
+
+__all__ = ["SUMMARY", "add_arguments", "execute"]
+
+SUMMARY: str | None = "Report the committed progress of each partition."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare export and import."""
+    either = parser.add_mutually_exclusive_group()
+    either.add_argument(
+        "--export", dest="export_to", metavar="FILE", help="write the progress of all partitions to a file"
+    )
+    either.add_argument(
+        "--import", dest="import_from", metavar="FILE", help="commit exported progress; committed offsets never go back"
+    )
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Print one JSON line per partition, or export or import all progress."""
+    policy = Policy.load(options.policy)
+    settings = kafka_settings(policy)
+    if options.export_to is not None:
+        refuse_overwriting_inputs(options.export_to, options.policy, settings.metadata_key_file)
+        write_text(options.export_to, asyncio.run(export_progress(settings)) + "\n", private=True)
+    elif options.import_from is not None:
+        partitions = asyncio.run(import_progress(_read(options.import_from), policy, settings))
+        print(json.dumps({"imported": partitions}))
+    else:
+        for line in asyncio.run(report_progress(policy, settings)):
+            print(json.dumps(line))
+    return 0
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise InputError(f"{path}: cannot be read as text") from None

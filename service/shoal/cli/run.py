@@ -1,0 +1,62 @@
+"""`shoal run`: the service, from Kafka topic to Kafka topic."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+
+from shoal.kafka import StartOptions, Worker
+from shoal.observability import Health, Metrics, guard_loop, logger, serve
+from shoal.pipeline import precompile
+from shoal.policy import KafkaSection, Policy
+from shoal.settings import kafka_settings
+
+__all__ = ["SUMMARY", "add_arguments", "execute"]
+
+SUMMARY: str | None = "Run the service: Kafka to Kafka, exactly once."
+DEFAULT_HTTP = "127.0.0.1:9464"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the start options and the HTTP address."""
+    parser.add_argument(
+        "--from",
+        dest="origin",
+        choices=("earliest", "latest"),
+        help="where a partition without committed progress begins; committed progress always wins",
+    )
+    parser.add_argument("--http", default=DEFAULT_HTTP, metavar="HOST:PORT", help="metrics and probes (%(default)s)")
+    parser.add_argument(
+        "--drain", action="store_true", help="read to the end, release or suppress all held records, exit"
+    )
+    parser.add_argument(
+        "--skip-to-end",
+        action="store_true",
+        help="where a partition may not begin otherwise: begin at its end and count the skipped offsets",
+    )
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Run a worker until a signal stops it, or until the input is drained."""
+    policy = Policy.load(options.policy)
+    settings = kafka_settings(policy)
+    policy.streaming(options.policy)
+    start = StartOptions(origin=options.origin, skip_to_end=options.skip_to_end, drain=options.drain)
+    asyncio.run(_serve(policy, settings, start, options.http))
+    return 0
+
+
+async def _serve(policy: Policy, settings: KafkaSection, start: StartOptions, http: str) -> None:
+    metrics, health = Metrics(), Health()
+    worker = Worker(policy, settings, metrics, health, start)
+    loop = asyncio.get_running_loop()
+    guard_loop(loop)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, worker.stop)
+    async with serve(http, metrics, health, metrics.totals) as port:
+        logger("cli").info("started", http_port=port, policy=policy.fingerprint[:16], group=settings.group)
+        # In a thread: probes are answered and signals are handled while kernels compile.
+        await asyncio.to_thread(precompile, policy)
+        await worker.run()
+    logger("cli").info("stopped", **metrics.totals())

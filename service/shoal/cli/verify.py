@@ -1,0 +1,56 @@
+"""`shoal verify`: judge a release against its original, independently of the engine."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from shoal.audit import verify
+from shoal.cli.file_options import add_format_arguments, refuse_overwriting_inputs
+from shoal.files import write_text
+from shoal.observability import visible
+from shoal.policy import Policy
+
+__all__ = ["SUMMARY", "add_arguments", "execute"]
+
+SUMMARY: str | None = "Judge what was released, independently of the engine."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the files to judge and how strictly."""
+    parser.add_argument("--original", required=True, metavar="FILE", help="the input as it was")
+    parser.add_argument("--released", required=True, metavar="FILE", help="what was published")
+    add_format_arguments(parser)
+    parser.add_argument("--evidence", metavar="FILE", help="which records formed which cluster")
+    parser.add_argument("--summary", metavar="FILE", help="counts to balance against")
+    parser.add_argument("--quarantine", metavar="FILE", help="references to records that were not released")
+    parser.add_argument("--complete", action="store_true", help="every record must be released or referenced")
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="a confidential field that identifies records is an error, unless the policy publishes it unchanged "
+        "(publish_unchanged: true)",
+    )
+    parser.add_argument("--json", metavar="FILE", help="the verdict as JSON")
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Print the verdict; the exit code is 0 if the release holds, 1 if it is broken, 2 if it cannot be decided."""
+    given = (options.policy, options.original, options.released)
+    refuse_overwriting_inputs(options.json, *given, options.evidence, options.summary, options.quarantine)
+    verdict = verify(
+        Policy.load(options.policy),
+        original=options.original,
+        released=options.released,
+        evidence=options.evidence,
+        summary=options.summary,
+        quarantine=options.quarantine,
+        complete=options.complete,
+        strict=options.strict,
+        form=options.format,
+        released_form=options.output_format,
+    )
+    if options.json is not None:
+        write_text(options.json, json.dumps(verdict.as_dict(), indent=2) + "\n")
+    print(visible(verdict.text()))
+    return verdict.exit_code

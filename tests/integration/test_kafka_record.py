@@ -1,0 +1,262 @@
+"""What `shoal run` leaves on a broker is what it left before its modules were renamed (`golden.record`).
+
+Recorded are, for four policies, everything that is deterministic of what an outside reader sees: released messages,
+evidence, references, the cluster topic, the progress beside the committed offset, metrics, reports and exit codes.
+All records are on the broker before the start, in one partition and with fixed timestamps.
+
+Which clusters share a transaction depends on the clock, and with it their order in the topics. So messages are
+compared as a sorted list; with ordered release, those of the output in the order of the topic. The committed text is
+read here by its documented layout, without the code under test: its checksum is verified and everything but the time
+of the commit is recorded. Names of topics, which are random, are replaced. Of metrics the names, labels and help
+texts are recorded, and the counts of records and clusters; all others depend on time.
+
+``SHOAL_WRITE_RECORD=1 pytest tests/integration/test_kafka_record.py`` writes kafka.json anew and fails.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiokafka import TopicPartition
+from golden.record.inputs import FIRST_MS, message, records
+from golden.record.recorder import differences, dumped, rounded
+from kafka_broker import admin, create_topic, produce, read_all, wait_until
+from prometheus_client.parser import text_string_to_metric_families
+
+pytestmark = pytest.mark.integration
+RECORD = Path(__file__).parents[1] / "golden" / "record" / "kafka.json"
+COUNT = 240
+FIELDS = ("who", "age", "income", "code", "cost")
+SIDE = ("output", "quarantine", "clusters", "evidence")
+
+_AGE = {"role": "quasi_identifier", "bounds": [0, 110], "integer": True}
+_ATTRIBUTES: dict[str, Any] = {
+    "who": {"role": "identifier", "subject": True},
+    "age": _AGE,
+    "income": {"role": "quasi_identifier", "bounds": [0, 1000]},
+    "code": {"role": "confidential", "type": "string"},
+    "cost": {"role": "confidential", "type": "number"},
+}
+_LEARNED = {
+    "age": {"role": "quasi_identifier", "integer": True},
+    "income": {"role": "quasi_identifier", "resolution": 1},
+}
+POLICIES: dict[str, dict[str, Any]] = {
+    "cluster release, per_subject, target_span": {
+        "attributes": _ATTRIBUTES,
+        "privacy": {"k": 3, "per_subject": {"max": 2, "window": 100}},
+        "stream": {"delta": 20, "rule": "awo"},
+        "steering": {"position": {"target_span": 6}},
+    },
+    "ordered release, block, learned ranges": {
+        "attributes": _ATTRIBUTES | _LEARNED,
+        "privacy": {"k": 7},
+        "stream": {"delta": 40, "release": "ordered"},
+    },
+    "cluster release, dominance, subject from the key": {
+        "attributes": _ATTRIBUTES | {"who": {"role": "identifier", "subject": True, "from": "key"}},
+        "privacy": {"k": 3, "dominance": 60, "min_population": 8},
+        "stream": {"delta": 20},
+        "out_of_bounds": "quarantine",
+    },
+    "ordered release, every_record": {
+        "attributes": _ATTRIBUTES | {"who": {"role": "identifier", "from": "header:owner"}},
+        "subject": "every_record",
+        "privacy": {"k": 3},
+        "stream": {"delta": 20, "rule": "greedy", "release": "ordered"},
+        "steering": {"position": 0.01},
+    },
+}
+
+
+class Deployment:
+    """Topics, a group, a policy file, and the commands over them."""
+
+    def __init__(self, bootstrap: str, folder: Path, topics: dict[str, str], document: dict[str, Any]) -> None:
+        self.bootstrap, self.folder, self.topics = bootstrap, folder, topics
+        self.group = f"group-{topics['input']}"
+        self.policy = folder / "policy.json"
+        kafka = {"group": self.group, "commit_interval_ms": 50, **topics}
+        self.policy.write_text(json.dumps(document | {"kafka": kafka}), encoding="utf-8")
+
+    def start(self, command: str, *arguments: str) -> subprocess.Popen[str]:
+        given = {name: value for name, value in os.environ.items() if not name.startswith("SHOAL_KAFKA__")}
+        with (self.folder / "log").open("a") as log:
+            return subprocess.Popen(
+                [str(Path(sys.executable).with_name("shoal")), command, str(self.policy), *arguments],
+                env=given | {"SHOAL_KAFKA__BOOTSTRAP_SERVERS": self.bootstrap},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+
+    async def ended(self, process: subprocess.Popen[str]) -> tuple[int, str]:
+        """Wait for the end of a process; return its exit code and standard output."""
+        await wait_until(lambda: process.poll() is not None, 120, "the end")
+        assert process.stdout is not None
+        with process.stdout as out:
+            return process.wait(), out.read()
+
+    async def committed(self) -> Any:
+        place = TopicPartition(self.topics["input"], 0)
+        async with admin(self.bootstrap) as client:
+            found = await client.list_consumer_group_offsets(self.group, partitions=[place])
+        return found.get(place)
+
+    def anonymous(self, text: str) -> str:
+        """Replace the random names of topics."""
+        for name, topic in self.topics.items():
+            text = text.replace(topic, f"<{name}>")
+        return text
+
+
+def progress_of(topic: str, offset: int, text: str) -> dict[str, Any]:
+    """Read the progress beside a committed offset: all of it but the time of the commit."""
+    assert text.startswith("shoal1:"), text
+    raw = base64.b64decode(text.removeprefix("shoal1:"), validate=True)
+    body, checksum = raw[:-4], raw[-4:]
+    assert zlib.crc32(f"{topic}\n0\n{offset}\n".encode() + body).to_bytes(4, "big") == checksum
+    numbers, at = [], 2
+    for _ in range(8):
+        number = shift = 0
+        while True:
+            number |= (body[at] & 127) << shift
+            shift, at = shift + 7, at + 1
+            if body[at - 1] < 128:
+                break
+        numbers.append(number)
+    names = ("ahead", "clock", "clusters", "drain", "time of the commit", "anchor", "anchor's time", "since")
+    told: dict[str, Any] = dict(zip(names, numbers, strict=True))
+    assert told.pop("time of the commit") > FIRST_MS
+    return told | {"offset": offset, "version": body[0], "coding": body[1], "rest": body[at:].hex()}
+
+
+async def published(deployment: Deployment, *, is_ordered: bool) -> dict[str, Any]:
+    """Return what readers of committed data see in all topics."""
+    found: dict[str, Any] = {}
+    for name in SIDE:
+        messages = await read_all(deployment.bootstrap, deployment.topics[name])
+        assert all(one.timestamp_ms > FIRST_MS for one in messages)
+        assert name == "evidence" or all((one.key, one.headers) == (None, ()) for one in messages)
+        values = [deployment.anonymous((one.value or b"").decode()) for one in messages]
+        found[name] = values if is_ordered and name == "output" else sorted(values)
+    return found
+
+
+async def metrics_of(port: int) -> dict[str, Any]:
+    """Return names, labels and help texts of all metrics, and the counts that no clock decides."""
+    async with aiohttp.ClientSession() as client, client.get(f"http://127.0.0.1:{port}/metrics") as answer:
+        text = await answer.text()
+    found: dict[str, Any] = {}
+    for family in text_string_to_metric_families(text):
+        labels = {f"{one.name}{{{', '.join(sorted(one.labels))}}}" for one in family.samples}
+        found[family.name] = {"type": family.type, "help": family.documentation, "samples": sorted(labels)}
+        if family.name in {"shoal_records", "shoal_records_held", "shoal_clusters_released"}:
+            found[family.name]["values"] = sorted(
+                f"{one.labels.get('outcome', '')} {one.labels.get('reason', '')} {one.value:g}"
+                for one in family.samples
+                if not one.name.endswith("_created")
+            )
+    return found
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+async def deployed(bootstrap: str, folder: Path, document: dict[str, Any]) -> Deployment:
+    """Make topics that keep old messages, and put all records there."""
+    kept = {"retention.ms": "-1"}
+    topics = {name: await create_topic(bootstrap, 1, kept) for name in ("input", *SIDE)}
+    source = document["attributes"]["who"].get("from", "value")
+    messages = [
+        message(one, place, FIELDS if source == "value" else FIELDS[1:])
+        for place, one in enumerate(records(COUNT, seed=31))
+    ]
+    values: list[bytes | None] = [one["value"].encode() for one in messages]
+    values[50], values[90], values[130] = b"{", b'{"who": "p1"}', None
+    await produce(
+        bootstrap,
+        topics["input"],
+        values,
+        keys=[one["key"].encode() for one in messages],
+        headers=[[(name, value.encode()) for name, value in one["headers"]] for one in messages],
+        timestamps_ms=[one["timestamp"] for one in messages],
+        partitions=0,
+    )
+    return Deployment(bootstrap, folder, topics, document)
+
+
+async def told(deployment: Deployment) -> dict[str, Any]:
+    """Return what `shoal progress` reports and exports."""
+    code, text = await deployment.ended(deployment.start("progress"))
+    report = [json.loads(line) for line in text.splitlines()]
+    assert all(one.pop("last_commit") for one in report)
+    file = deployment.folder / "progress.json"
+    exported, _ = await deployment.ended(deployment.start("progress", "--export", str(file)))
+    export = json.loads(file.read_text("utf-8"))
+    (place,) = export.pop("partitions")
+    committed = progress_of(deployment.topics["input"], place.pop("offset"), place.pop("metadata"))
+    return {
+        "exit": [code, exported],
+        "report": json.loads(deployment.anonymous(json.dumps(rounded(report)))),
+        "export": json.loads(deployment.anonymous(json.dumps(export | place))),
+        "committed": committed,
+    }
+
+
+async def outcome(bootstrap: str, folder: Path, document: dict[str, Any]) -> dict[str, Any]:
+    """Run the service to the end of the topic, stop it, and let all that is held leave; return what was seen."""
+    deployment = await deployed(bootstrap, folder, document)
+    is_ordered = document["stream"].get("release") == "ordered"
+    refused, _ = await deployment.ended(deployment.start("run", "--http", "127.0.0.1:0"))
+    port = free_port()
+    service = deployment.start("run", "--from", "earliest", "--http", f"127.0.0.1:{port}")
+    try:
+
+        async def is_at_the_end() -> bool:
+            assert service.poll() is None, (folder / "log").read_text("utf-8")[-2000:]
+            found = await deployment.committed()
+            if found is None or not (found.metadata or "").startswith("shoal1:"):
+                return False
+            done = progress_of(deployment.topics["input"], found.offset, found.metadata)
+            return bool(done["offset"] + done["ahead"] == COUNT)
+
+        await wait_until(is_at_the_end, 120, "a commit at the end of the topic")
+        metrics = await metrics_of(port)
+        service.send_signal(signal.SIGTERM)
+        stopped, _ = await deployment.ended(service)
+    finally:
+        if service.poll() is None:
+            service.kill()
+    found = {"refused without --from": refused, "stopped": stopped, "metrics": metrics}
+    found["before the drain"] = await told(deployment) | await published(deployment, is_ordered=is_ordered)
+    drained, _ = await deployment.ended(deployment.start("run", "--drain", "--http", "127.0.0.1:0"))
+    found["after the drain"] = await told(deployment) | await published(deployment, is_ordered=is_ordered)
+    return found | {"drained": drained}
+
+
+@pytest.mark.parametrize("name", POLICIES)
+async def test_what_is_on_the_broker_is_unchanged(name: str, bootstrap: str, tmp_path: Path) -> None:
+    now = json.loads(json.dumps(await outcome(bootstrap, tmp_path, POLICIES[name])))
+    writing = os.environ.get("SHOAL_WRITE_RECORD") == "1"
+    record = json.loads(RECORD.read_text("utf-8")) if RECORD.exists() else {}
+    if writing:
+        RECORD.write_text(dumped(record | {name: now}), encoding="utf-8")
+    assert not writing, "written; run it again without SHOAL_WRITE_RECORD"
+    found = differences(record[name], now)
+    assert not found, f"{len(found)} parts differ:\n" + "\n".join(line[:1000] for line in found)
