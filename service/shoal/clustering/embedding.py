@@ -25,7 +25,7 @@ SMALLEST, LARGEST = Decimal("1e-300"), Decimal("1e300")
 MANY_STEPS = 1e13
 """Multiple of the resolution from which a float cannot tell on which side of a tie a mean lies."""
 
-REMEMBERED = 1 << 14
+CACHED_TEXTS = 1 << 14
 """Texts cached per attribute; far more than the multiples of a resolution between usual bounds."""
 
 
@@ -123,7 +123,7 @@ class Embedding:
         """
         return (values - self._origin) / self.unit * self._weights
 
-    def only(self, columns: Int64Vector) -> Embedding:
+    def select(self, columns: Int64Vector) -> Embedding:
         """Return the embedding of some attributes, given by their indices."""
         grid = PublicationGrid([self._grid.resolutions[column] for column in columns.tolist()])
         return Embedding(self._origin[columns], self.unit[columns], self._weights[columns], grid)
@@ -231,7 +231,7 @@ class _Step:
 
     def texts(self, multiples: list[int]) -> list[str]:
         """Write multiples of the resolution with its decimals."""
-        if len(self._written) > REMEMBERED:
+        if len(self._written) > CACHED_TEXTS:
             self._written.clear()
         return [self._written.get(multiple) or self._write(multiple) for multiple in multiples]
 

@@ -110,7 +110,7 @@ class TableData:
         counted = self._sealed(order, offsets)
         self._check_closeness(labels)
         proven = (found.bound, found.gap) if choice.refine == "exact" else (None, None)
-        texts, published = embedding.only(columns).published(self.values[np.ix_(order, columns)], offsets)
+        texts, published = embedding.select(columns).published(self.values[np.ix_(order, columns)], offsets)
         return TablePartition(columns, labels, order, offsets, texts, published, counted, *proven)
 
     def _coordinates(self, embedding: Embedding, columns: Int64Vector) -> Float64Matrix:

@@ -106,7 +106,7 @@ def test_a_resolution_outside_the_range_of_floats_is_rejected(resolution: str) -
 
 
 def test_the_cache_of_texts_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedding, "REMEMBERED", 3)
+    monkeypatch.setattr(embedding, "CACHED_TEXTS", 3)
     grid = PublicationGrid([Decimal("0.5")])
     for start in range(0, 40, 2):
         texts, _ = grid.published(np.array([[start], [start + 1.0]]), np.array([0, 1, 2]))

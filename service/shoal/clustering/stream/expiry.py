@@ -27,9 +27,16 @@ import numpy as np
 from shoal.arrays import Float64Vector, Int64Vector
 from shoal.clustering.numba.jit import njit_in_place
 from shoal.clustering.numba.subject_codes import Numbering, clear, empty_numbering, number
-from shoal.clustering.stream import held_records as records
 from shoal.clustering.stream.dominance import Dominance
-from shoal.clustering.stream.held_records import HEAD, TAIL, HeldRecords
+from shoal.clustering.stream.held_records import (
+    BY_CLOCK,
+    HEAD,
+    NOT_DUE,
+    TAIL,
+    HeldRecords,
+    append_next,
+    cause_of_oldest,
+)
 from shoal.clustering.stream.steering import WeightTarget
 
 __all__ = [
@@ -128,18 +135,18 @@ def append_until_due(
     """Append staged records until a held record is due; return the cause, or `NOT_DUE` when all are appended."""
     while True:
         cause = due_cause(held, workspace, constraints, cursor[1])
-        if cause != records.NOT_DUE or cursor[0] == 0:
+        if cause != NOT_DUE or cursor[0] == 0:
             return int(cause)
-        cursor[1] = records.append_next(held)
+        cursor[1] = append_next(held)
         cursor[0] -= 1
 
 
 @njit_in_place
 def due_cause(held: HeldRecords, workspace: Workspace, constraints: StreamConstraints, newest: int) -> int:
     """Return why the oldest record is due, or `NOT_DUE`. A clock does not count while too few subjects are held."""
-    cause = records.cause_of_oldest(held, newest, constraints.delta, constraints.expiry_limits, 0)
-    if cause == records.BY_CLOCK and not has_min_population(held, workspace, constraints):
-        cause = records.cause_of_oldest(held, newest, constraints.delta, constraints.expiry_limits, 1)
+    cause = cause_of_oldest(held, newest, constraints.delta, constraints.expiry_limits, 0)
+    if cause == BY_CLOCK and not has_min_population(held, workspace, constraints):
+        cause = cause_of_oldest(held, newest, constraints.delta, constraints.expiry_limits, 1)
     return int(cause)
 
 

@@ -19,7 +19,6 @@ from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int64Vector
 from shoal.clustering.numba.heaps import build, sink
 from shoal.clustering.numba.jit import njit_in_place
 from shoal.clustering.numba.subject_codes import count_up_to
-from shoal.clustering.stream import held_records as records
 from shoal.clustering.stream.buffer import Buffer
 from shoal.clustering.stream.expiry import (
     StreamConstraints,
@@ -28,7 +27,16 @@ from shoal.clustering.stream.expiry import (
     squared_distances,
     squared_distances_from,
 )
-from shoal.clustering.stream.held_records import HEAD, TAIL, DecisionBuffer, HeldRecords
+from shoal.clustering.stream.held_records import (
+    CLUSTERS,
+    HEAD,
+    NOT_DUE,
+    TAIL,
+    DecisionBuffer,
+    HeldRecords,
+    release,
+    suppress,
+)
 from shoal.clustering.stream.membership import add_member, cap_and_reset, sort_by_age
 from shoal.clustering.stream.nearest import release_nearest
 from shoal.clustering.stream.partition import PartitionFlushRule
@@ -137,7 +145,7 @@ def expire_due(
     """Append staged records one by one, and decide on each record that becomes due."""
     while True:
         cause = append_until_due(held, workspace, constraints, cursor)
-        if cause == records.NOT_DUE:
+        if cause == NOT_DUE:
             return
         expire(held, workspace, candidates, decisions, constraints, cursor[1], cause)
 
@@ -153,7 +161,7 @@ def expire(
     cause: int,
 ) -> None:
     """Decide on the oldest record, and update the weight of the position."""
-    clusters_before = decisions.counts[records.CLUSTERS]
+    clusters_before = decisions.counts[CLUSTERS]
     _expire(held, workspace, candidates, decisions, constraints, newest, cause)
     update_weight(constraints.omega_p, constraints.target, decisions, clusters_before)
 
@@ -172,7 +180,7 @@ def _expire(
     head, tail = held.extent[HEAD], held.extent[TAIL]
     subjects = held.subjects[head:tail]
     if count_up_to(workspace.numbering, subjects, constraints.k) < constraints.k:
-        records.suppress(held, decisions, newest, cause)
+        suppress(held, decisions, newest, cause)
         return
     count = _list_nearest(held, workspace, candidates, constraints.omega_p[0])
     if candidates.opportunity_weight[0] > 0.0:
@@ -188,7 +196,7 @@ def _expire(
     if size == constraints.k:
         _include_old_records(held, workspace, candidates, constraints.k)
     sort_by_age(workspace.members[:size], workspace.heap[: tail - head])
-    records.release(held, decisions, workspace.members[:kept], newest, cause)
+    release(held, decisions, workspace.members[:kept], newest, cause)
 
 
 @njit_in_place

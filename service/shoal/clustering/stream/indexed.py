@@ -16,7 +16,6 @@ import numpy as np
 
 from shoal.arrays import Int64Vector
 from shoal.clustering.numba.jit import njit_in_place
-from shoal.clustering.stream import held_records as records
 from shoal.clustering.stream.buffer import Buffer
 from shoal.clustering.stream.cell_index import (
     BUILT_AT,
@@ -41,13 +40,17 @@ from shoal.clustering.stream.growth import (
     write_row,
 )
 from shoal.clustering.stream.held_records import (
+    CLUSTERS,
     COMPACTIONS,
     GAP_COUNT,
     HEAD,
+    NOT_DUE,
     TAIL,
     DecisionBuffer,
     HeldRecords,
     empty_decision_buffer,
+    release_in_place,
+    suppress_in_place,
 )
 from shoal.clustering.stream.membership import add_member, cap_and_reset
 from shoal.clustering.stream.nearest import NearestRule
@@ -232,7 +235,7 @@ def expire_due(
     scans = candidates.records.size + 1  # full scans that one decision would take
     while True:
         cause = append_until_due(held, workspace, constraints, cursor)
-        if cause == records.NOT_DUE:
+        if cause == NOT_DUE:
             return DONE
         if index.state[BUILT_AT] != held.gap_state[COMPACTIONS]:
             return NOT_BUILT
@@ -242,7 +245,7 @@ def expire_due(
         if LOOKUP_COST * index.state[SEARCH_COST] > index.state[SCAN_COST] + TRIAL_DECISIONS * scans * held_count:
             return TOO_COSTLY
         insert_arrived(index, held)
-        clusters_before = decisions.counts[records.CLUSTERS]
+        clusters_before = decisions.counts[CLUSTERS]
         if candidates.records.size > 0:
             has_decided = _decide_by_growth(
                 held, workspace, index, candidates, decisions, constraints, cursor[1], cause, held_count
@@ -303,7 +306,7 @@ def _release(
     members = workspace.members[: _sort_members(workspace.members[:size])]
     for record in members:
         remove_from_index(index, held.extent[HEAD] + record)
-    records.release_in_place(held, decisions, members, newest, cause)
+    release_in_place(held, decisions, members, newest, cause)
 
 
 @njit_in_place
@@ -336,7 +339,7 @@ def _decide_by_distance(
         if wanted * wanted > LOOKUP_COST * held_count:
             return False
     remove_from_index(index, head)
-    records.suppress_in_place(held, decisions, newest, cause)
+    suppress_in_place(held, decisions, newest, cause)
     return True
 
 

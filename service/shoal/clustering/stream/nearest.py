@@ -16,7 +16,6 @@ from shoal.arrays import Float64Matrix, Float64Vector, Int64Vector
 from shoal.clustering.numba.heaps import build, sink
 from shoal.clustering.numba.jit import njit_in_place
 from shoal.clustering.numba.subject_codes import clear, count_up_to
-from shoal.clustering.stream import held_records as records
 from shoal.clustering.stream.buffer import Buffer, CoordinateBlock
 from shoal.clustering.stream.dominance import dominating_subject
 from shoal.clustering.stream.expiry import (
@@ -27,7 +26,19 @@ from shoal.clustering.stream.expiry import (
     has_min_population,
     squared_distances,
 )
-from shoal.clustering.stream.held_records import HEAD, TAIL, DecisionBuffer, HeldRecords, empty_decision_buffer, trim
+from shoal.clustering.stream.held_records import (
+    CLUSTERS,
+    FLUSHED,
+    HEAD,
+    NOT_DUE,
+    TAIL,
+    DecisionBuffer,
+    HeldRecords,
+    empty_decision_buffer,
+    release,
+    suppress,
+    trim,
+)
 from shoal.clustering.stream.membership import (
     add_member,
     all_distinct,
@@ -136,7 +147,7 @@ def expire_due(
     """Append staged records one by one, and decide on each record that becomes due."""
     while True:
         cause = append_until_due(held, workspace, constraints, cursor)
-        if cause == records.NOT_DUE:
+        if cause == NOT_DUE:
             return
         expire(held, workspace, decisions, constraints, cursor[1], cause)
 
@@ -152,20 +163,18 @@ def expire_rest(
     """
     if not has_min_population(held, workspace, constraints):
         while held.extent[HEAD] < held.extent[TAIL]:
-            records.suppress(held, decisions, newest, records.FLUSHED)
+            suppress(held, decisions, newest, FLUSHED)
     while held.extent[HEAD] < held.extent[TAIL]:
         subjects = held.subjects[held.extent[HEAD] : held.extent[TAIL]]
         if constraints.k <= count_up_to(workspace.numbering, subjects, 2 * constraints.k) < 2 * constraints.k:
-            clusters_before = decisions.counts[records.CLUSTERS]
+            clusters_before = decisions.counts[CLUSTERS]
             if constraints.dominance.share > 0.0:
-                _release_undominated(
-                    held, workspace, decisions, constraints, newest, records.FLUSHED, subjects.size + 1
-                )
+                _release_undominated(held, workspace, decisions, constraints, newest, FLUSHED, subjects.size + 1)
             else:
-                release_nearest(held, workspace, decisions, constraints, newest, records.FLUSHED, subjects.size + 1)
+                release_nearest(held, workspace, decisions, constraints, newest, FLUSHED, subjects.size + 1)
             update_weight(constraints.omega_p, constraints.target, decisions, clusters_before)
         else:
-            expire(held, workspace, decisions, constraints, newest, records.FLUSHED)
+            expire(held, workspace, decisions, constraints, newest, FLUSHED)
 
 
 @njit_in_place
@@ -178,7 +187,7 @@ def expire(
     cause: int,
 ) -> None:
     """Release the oldest record in a cluster of k subjects, or suppress it if fewer are held; update the weight."""
-    clusters_before = decisions.counts[records.CLUSTERS]
+    clusters_before = decisions.counts[CLUSTERS]
     _expire(held, workspace, decisions, constraints, newest, cause)
     update_weight(constraints.omega_p, constraints.target, decisions, clusters_before)
 
@@ -202,12 +211,12 @@ def _expire(
         nearest = workspace.members[: constraints.k]
         _select_nearest(distances, workspace.nearest_distances[: constraints.k - 1], workspace.heap, nearest)
         if all_distinct(subjects, nearest, workspace):
-            records.release(held, decisions, nearest, newest, cause)
+            release(held, decisions, nearest, newest, cause)
             return
         if count_up_to(workspace.numbering, subjects, constraints.k) == constraints.k:
             release_nearest(held, workspace, decisions, constraints, newest, cause, constraints.k)
             return
-    records.suppress(held, decisions, newest, cause)
+    suppress(held, decisions, newest, cause)
 
 
 @njit_in_place
@@ -227,7 +236,7 @@ def release_nearest(
     size = _add_nearest(distances, subjects, workspace, wanted)
     kept = cap_and_reset(workspace, size, constraints.max_share)
     sort_by_age(workspace.members[:size], workspace.heap[: tail - head])
-    records.release(held, decisions, workspace.members[:kept], newest, cause)
+    release(held, decisions, workspace.members[:kept], newest, cause)
 
 
 @njit_in_place
@@ -277,9 +286,9 @@ def _release_undominated(
     clear(workspace.numbering)
     if fits and (subjects_in >= wanted or remaining == 0):
         sort_by_age(workspace.members[:size], workspace.heap[: tail - head])
-        records.release(held, decisions, workspace.members[:kept], newest, cause)
+        release(held, decisions, workspace.members[:kept], newest, cause)
     else:
-        records.suppress(held, decisions, newest, cause)
+        suppress(held, decisions, newest, cause)
 
 
 @njit_in_place
