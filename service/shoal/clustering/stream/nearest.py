@@ -251,8 +251,8 @@ def _release_undominated(
 ) -> None:
     """Release the oldest record as `release_nearest` does, in a cluster that satisfies the p % rule.
 
-    A subject that violates the rule is removed, its farthest records first, and the next nearest records are added in
-    its place. If the subject of the oldest record violates it, records are added until it no longer does. The oldest
+    A subject that violates the rule is removed, its farthest records first, and the next nearest records are added
+    instead. If the subject of the oldest record violates it, records are added until it no longer does. The oldest
     record is suppressed if that needs more than `MAX_EXTRA` k records beyond those for ``wanted`` subjects, or all held
     records.
     """

@@ -45,15 +45,15 @@ __all__ = [
 ]
 
 INITIAL_SHARE = 2 / 3
+"""Initial weight of a stream that follows a target, times (target + 1), as a share of the weight that keeps records in
+order (`order_keeping_weight`). Measured spans were about inversely proportional to the weight (docs/adr/0016).
+"""
 
 SMALLEST = 2.0**-20
+"""Smallest weight as such a share. With it positions do not matter."""
 
 LARGEST = 4.0
-"""Initial weight (divided by target + 1), smallest and largest weight of a stream that follows a target. All three are
-shares of the weight that keeps records in order (`order_keeping_weight`). At the smallest weight positions do not
-matter; at the largest they alone decide. Measured spans were about inversely proportional to the weight on all data
-sets that were tried (docs/adr/0016).
-"""
+"""Largest weight as such a share. With it positions alone decide."""
 
 UNKNOWN_RANGE_FACTOR = 2.0**40
 """Factor by which the range of weights is widened at both ends if the ranges of the coordinates are not known."""
@@ -82,6 +82,7 @@ class WeightTarget(NamedTuple):
 
 
 NO_TARGET = WeightTarget(-1.0, 0.0, 0.0)
+"""The weight is fixed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +105,10 @@ class TargetSpan:
 
     def initial(self, k: int, d: int) -> tuple[float, WeightTarget]:
         """Return the initial weight and the target, for clusters of k records with d coordinates."""
-        most = order_keeping_weight(k, self.ranges or (1.0,) * d)
-        further = UNKNOWN_RANGE_FACTOR if self.ranges is None else 1.0
-        target = WeightTarget(float(self.span), most * SMALLEST / further, most * LARGEST * further)
-        weight = most * INITIAL_SHARE / (self.span + 1.0) if self.weight is None else self.weight
+        bound = order_keeping_weight(k, self.ranges or (1.0,) * d)
+        factor = UNKNOWN_RANGE_FACTOR if self.ranges is None else 1.0
+        target = WeightTarget(float(self.span), bound * SMALLEST / factor, bound * LARGEST * factor)
+        weight = bound * INITIAL_SHARE / (self.span + 1.0) if self.weight is None else self.weight
         return min(max(weight, target.lowest), target.highest), target
 
 
