@@ -43,7 +43,7 @@ def let_through(
         PartitionPipeline(policy, Encoder(policy)),
         JsonDecoder(policy),
         list[DecidedCluster](),
-        [],
+        list[tuple[int, bytes]](),
     )
     for start, end in zip([0, *cuts], [*cuts, COUNT], strict=True):
         places = np.arange(start, end)
@@ -53,7 +53,7 @@ def let_through(
             outcomes.append(flow.flush())
         for outcome in outcomes:
             clusters += outcome.clusters
-            left += [(slot.place, slot.row) for slot in outcome.slots or []]
+            left += zip(outcome.released, outcome.rows, strict=True)
     told = flow.accounts.summary(flow.held, 1.0)
     assert told["held"] == 0
     assert told["released"] == sum(len(cluster.places) for cluster in clusters)
@@ -74,8 +74,10 @@ def test_records_leave_in_turn_with_the_rows_of_the_same_clusters(
         for i in range(COUNT)
     ]
     options = (rule, position, max_delay_s)
-    whole, nothing = let_through(policy_of("cluster", *options, reveal_order=False), records, [40])
-    assert nothing == []
+    whole, left_whole = let_through(policy_of("cluster", *options, reveal_order=False), records, [40])
+    assert left_whole == [member for cluster in whole for member in zip(cluster.places, cluster.rows, strict=True)], (
+        "a cluster did not leave as a whole"
+    )
     for reveal_order in (False, True):
         policy = policy_of("ordered", *options, reveal_order=reveal_order)
         cuts = sorted(chance.sample(range(1, COUNT), 5))

@@ -1,14 +1,19 @@
-"""Every rule × distribution of subjects × weight of the position × cap on shares × k: the invariants of streams."""
+"""The invariants of streams, for every rule, k, distribution of subjects, weight of the position and cap on shares.
+
+Every rule at every k is combined with every other value, and every two other values are combined. `auto` has no
+combinations of its own: it decides as the rule that it selects.
+"""
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
 from oracle.naive import log_of
 from shoal.arrays import Int64Vector
 from shoal.clustering.stream import Decisions, StreamClusterer
+from support.pairs import all_pairs
 
 pytestmark = pytest.mark.conformance
 
@@ -49,18 +54,17 @@ class Stream:
         return [first, after.push(VALUES[stop:], self.subjects[stop:], np.arange(stop, COUNT)), after.flush()]
 
 
-@pytest.fixture(params=["nearest", "greedy", "awo", "block", "auto"])
-def rule(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+RULES_AT_K = list(product(["nearest", "greedy", "awo", "block"], [3, 8]))
 
 
-@pytest.mark.parametrize("share", ["1/k", "half", "all"])
-@pytest.mark.parametrize("position", [0.0, 0.02, 1.0])
-@pytest.mark.parametrize("distribution", SUBJECTS)
-@pytest.mark.parametrize("k", [3, 8])
+@pytest.mark.parametrize(
+    ("rule_at_k", "distribution", "position", "share"),
+    all_pairs(RULES_AT_K, list(SUBJECTS), [0.0, 0.02, 1.0], ["1/k", "half", "all"]),
+)
 def test_every_rule_satisfies_every_invariant(
-    rule: str, distribution: str, k: int, position: float, share: str
+    rule_at_k: tuple[str, int], distribution: str, position: float, share: str
 ) -> None:
+    rule, k = rule_at_k
     stream = Stream(rule, distribution, k, position, {"1/k": 1 / k, "half": 0.5, "all": 1.0}[share])
     log = log_of(stream.run())
     assert sorted(position for _, members, _, _ in log for position in members) == list(range(COUNT)), (
@@ -90,7 +94,7 @@ def test_every_rule_satisfies_every_invariant(
         assert log_of(stream.resumed(stop)) == log, "after a restart with the held records"
 
 
-@pytest.mark.parametrize(("k", "rule"), [(6, "awo"), (7, "block")])
-def test_auto_decides_as_the_rule_it_stands_for(k: int, rule: str) -> None:
+@pytest.mark.parametrize(("k", "rule"), [(3, "awo"), (6, "awo"), (7, "block"), (8, "block")])
+def test_auto_decides_as_the_rule_that_it_selects(k: int, rule: str) -> None:
     found = [log_of(Stream(name, "a dozen subjects", k, 0.02, 0.5).run()) for name in ("auto", rule)]
     assert found[0] == found[1]

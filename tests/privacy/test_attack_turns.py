@@ -10,16 +10,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from privacy.attacking import ADULT, Message, adult, policy_of, quasi, standard_error, tagged
-from privacy.ledger import RULES, closed, measured
 from shoal.kafka.offset_metadata import CommittedState, decode
 from shoal.kafka.offset_tracker import OffsetState
 from shoal.kafka.partition_task import PartitionTask
 from shoal.kafka.producer import TransactionBatch
 from shoal.observability import Metrics
-from shoal.pipeline import DecidedCluster, PartitionPipeline
+from shoal.pipeline import BlockDecisions, DecidedCluster, PartitionPipeline
 from shoal.policy import Policy
 from shoal.records import Encoder, JsonDecoder
+from support.attacking import ADULT, Message, adult, policy_of, quasi, standard_error, tagged
+from support.ledger import RULES, closed, measured
 
 pytestmark = pytest.mark.privacy
 
@@ -38,11 +38,15 @@ def tags_in_turn(policy: Policy, folder: Path) -> list[tuple[str, str]]:
     for start in range(0, COUNT, 500):
         block = decoder.take([json.dumps(record).encode() for record in records[start : start + 500]])
         places = np.arange(start, start + len(block))
-        rows += flow.push(block, np.column_stack([np.zeros_like(places), places])).slots or []
-    rows += flow.flush().slots or []
-    assert [slot.place for slot in rows] == sorted(slot.place for slot in rows), "nobody has moved"
+        rows += left_with(flow.push(block, np.column_stack([np.zeros_like(places), places])))
+    rows += left_with(flow.flush())
+    assert [place for place, _ in rows] == sorted(place for place, _ in rows), "a record was displaced"
     assert len(rows) > COUNT - K
-    return [(str(records[slot.place]["tag"]), str(json.loads(slot.row)["tag"])) for slot in rows]
+    return [(str(records[place]["tag"]), str(json.loads(row)["tag"])) for place, row in rows]
+
+
+def left_with(decisions: BlockDecisions) -> list[tuple[int, bytes]]:
+    return list(zip(decisions.released, decisions.rows, strict=True))
 
 
 @pytest.mark.parametrize("position", [0.0, 0.01])

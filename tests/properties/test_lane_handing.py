@@ -11,7 +11,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from kafka_broker import wait_until
 from properties.test_lane import START_S, Message, Topic, policy_of, random_log, random_policy
 from shoal.errors import BrokerUnavailableError, FencedError
 from shoal.kafka.external_loop import HandoverCancelledError
@@ -22,6 +21,7 @@ from shoal.observability import Metrics
 from shoal.pipeline import DecidedCluster
 from shoal.policy import Policy
 from shoal.records import JsonDecoder
+from support.kafka_broker import wait_until
 
 pytestmark = pytest.mark.property
 

@@ -54,7 +54,7 @@ class Partition(RuleBasedStateMachine):
     @rule(data=st.data(), how=st.sampled_from(["released", "suppressed", "quarantined"]))
     def resolve(self, data: st.DataObject, how: str) -> None:
         chosen = data.draw(st.lists(st.sampled_from(self.seen()), unique=True, min_size=1))
-        self.progress.resolve(chosen)
+        self.progress.complete(chosen)
         self.undecided.update(dict.fromkeys(chosen, how))
 
     @rule()
@@ -76,7 +76,7 @@ class Partition(RuleBasedStateMachine):
         """A record vanishes from the log; held ones are found missing and given up."""
         gone = data.draw(st.sampled_from(self.log))
         self.log.remove(gone)
-        self.progress.resolve(lost := self.progress.vanished(self.cursor))
+        self.progress.complete(lost := self.progress.vanished(self.cursor))
         assert all(offset not in self.log for offset in lost)
         self.undecided.update(dict.fromkeys(lost, "suppressed"))
 
@@ -111,6 +111,6 @@ def test_an_anchor_is_the_oldest_held_record() -> None:
     progress = OffsetTracker(7)
     progress.read([7, 9], [70, 90], [-1, 70], 0)
     assert progress.snapshot().anchor == LogProbe(7, 70)
-    progress.resolve([7, 9])
+    progress.complete([7, 9])
     assert progress.snapshot().anchor == LogProbe(9, 90)
     assert progress.snapshot().watermark == 10

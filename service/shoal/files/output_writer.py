@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import msgspec
 
 from shoal.files.outputs import RowSink
-from shoal.pipeline import BlockDecisions
+from shoal.pipeline import BlockDecisions, ReleaseStrategy
 from shoal.records import Reason, RecordEncoder
 
 __all__ = ["Clock", "OutputWriter", "evidence_of", "references_to"]
@@ -41,11 +41,13 @@ class OutputWriter:
         Where rows, members of clusters, and references go.
     topic : str
         What references call the input.
+    release : ReleaseStrategy
+        How the records of a cluster leave.
 
     Notes
     -----
-    Guarantee: a cluster is handed to ``target`` in one call, whole, after its evidence; where records leave one by
-    one, each of them after it.
+    Guarantee: a row is written after the evidence of its cluster. The rows of a cluster that leaves as a whole are
+    written in one call.
     """
 
     encoder: RecordEncoder
@@ -53,17 +55,17 @@ class OutputWriter:
     evidence: RowSink | None
     quarantine: RowSink | None
     topic: str
+    release: ReleaseStrategy
 
     def write(self, outcome: BlockDecisions, refused: Sequence[tuple[int, str]] = ()) -> None:
         """Write clusters, and references to the records that are not published (place and reason)."""
-        for cluster in outcome.clusters:
-            # Evidence first: of what has left, somebody must know whose it was, whatever happens in between.
-            if self.evidence is not None:
-                self.evidence.write(evidence_of([(cluster.number, cluster.places)]))
-            if outcome.slots is None:
-                self.target.write(self.encoder.lines(cluster.rows))
-        if outcome.slots:
-            self.target.write(self.encoder.lines([slot.row for slot in outcome.slots]))
+        for clusters, rows in self.release.writes(outcome):
+            # Evidence first: a row that is in the output must be in the evidence, wherever the process is stopped.
+            for cluster in clusters:
+                if self.evidence is not None:
+                    self.evidence.write(evidence_of([(cluster.number, cluster.places)]))
+            if rows:
+                self.target.write(self.encoder.lines(rows))
         told = [*refused, *((place, Reason.SUPPRESSED.value) for place in outcome.suppressed)]
         if self.quarantine is not None and told:
             self.quarantine.write(references_to(self.topic, told))
@@ -91,7 +93,7 @@ class Clock:
 
     def forget(self, outcome: BlockDecisions) -> None:
         """Note that these are held no more."""
-        for place in (*outcome.suppressed, *outcome.left):
+        for place in (*outcome.suppressed, *outcome.released):
             self._read.pop(place, None)
 
     def is_overdue(self) -> bool:

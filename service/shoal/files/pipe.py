@@ -19,7 +19,7 @@ from shoal.files.output_writer import Clock, OutputWriter
 from shoal.files.outputs import AtomicOutputs, Files, RowSink, opened_for_appending, opened_for_reading
 from shoal.files.progress_bar import bar
 from shoal.files.sources import open_source
-from shoal.pipeline import BlockDecisions, PartitionPipeline, RunSummary, SubjectQuota
+from shoal.pipeline import BlockDecisions, PartitionPipeline, RunSummary, release_strategy
 from shoal.policy import Policy
 from shoal.records import Block, CsvEncoder, Encoder, Reason, RecordEncoder, StoppedReading
 
@@ -76,7 +76,7 @@ def run_pipe(policy: Policy, files: Files, stop: Event | None = None) -> None:
         )
         # Its sums are exact: whoever has them computes with them.
         summary = None if files.summary is None else drafts.open(files.summary, private=True)
-        desk = OutputWriter(encoder, target, evidence, quarantine, Path(files.source).name)
+        desk = OutputWriter(encoder, target, evidence, quarantine, Path(files.source).name, release_strategy(policy))
         header = encoder.header()
         if header is not None:
             target.write(encoder.lines([header]))
@@ -106,15 +106,13 @@ def _decide(
 ) -> None:
     """Take block after block, and write what each of them led to."""
     first = 0
-    per_subject = flow.policy.per_subject
-    admission = None if per_subject is None else SubjectQuota(per_subject)
     clock = Clock(flow.policy.streaming().max_delay_s) if follow is not None else None
     if clock is not None and follow is not None:
         follow.idle = partial(_let_go, flow, desk, clock)
     with bar(unit=" records", unit_scale=True) as shown, suppress(StoppedReading):
         for decoded, read in blocks:
             count = len(read)
-            block = decoded if admission is None else admission.admit(decoded, decoded.index + first)
+            block = flow.admit(decoded, decoded.index + first)
             _note(flow.accounts, block, count)
             places = block.index + first
             refused = [(first + place, reason.value) for place, reason in block.rejected]

@@ -146,6 +146,6 @@ def _refuse(
         if reason is None:
             progress.refuse_by_clock(offset, int(stamps.timestamps[place]))
         else:
-            progress.resolve((offset,))
+            progress.complete((offset,))
         found.append((offset, reason or Reason.INVALID))
     return found

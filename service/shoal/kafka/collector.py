@@ -125,11 +125,8 @@ class RecordCollector:
         """Take decided clusters, and what leaves; ``held_s`` is how long each record that leaves was held."""
         self._outbox.clusters += outcome.clusters
         self._rows += len(held_s)
-        if outcome.slots is None:
-            self._bytes += sum(sum(map(len, cluster.rows)) for cluster in outcome.clusters)
-        else:
-            self._outbox.rows += [slot.row for slot in outcome.slots]
-            self._bytes += sum(len(slot.row) for slot in outcome.slots)
+        self._outbox.rows += outcome.rows
+        self._bytes += sum(map(len, outcome.rows))
         if outcome.figures is not None:
             self._figures.append((outcome.figures, outcome.spread, held_s))
 

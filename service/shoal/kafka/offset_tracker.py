@@ -277,7 +277,7 @@ class OffsetTracker:
             gone.append(offset)
         return gone
 
-    def resolve(self, offsets: Collection[int]) -> list[int]:
+    def complete(self, offsets: Collection[int]) -> list[int]:
         """Give each of these held offsets its final fate.
 
         Returns
@@ -299,21 +299,25 @@ class OffsetTracker:
                 self._unseen.pop(offset, None)
         return [held[2] for held in gone if held is not None]
 
-    def promise(self, members: Sequence[int]) -> None:
+    def assign(self, members: Sequence[int]) -> None:
         """Decide that these held offsets, ascending, are one cluster; they leave one by one.
 
         Raises
         ------
         GuaranteeError
-            As `resolve`.
+            As `complete`.
         """
         known = [self._held.get(offset) for offset in members]
-        self.resolve(members)
+        self.complete(members)
         self.promises.add(members, [about for about in known if about is not None])
+
+    def release(self, offsets: Sequence[int]) -> list[int]:
+        """Complete these assigned offsets, in this order; as `PartialReleases.leave`."""
+        return self.promises.leave(offsets)
 
     def refuse_by_clock(self, offset: int, timestamp: int) -> None:
         """Resolve a held offset that only the wall clock refused, and remember that it took no position."""
-        self.resolve((offset,))
+        self.complete((offset,))
         self._void[offset] = timestamp
 
     def snapshot(self, horizon: int = NEVER) -> OffsetState:

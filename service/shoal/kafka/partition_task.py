@@ -29,7 +29,7 @@ from shoal.pipeline import (
     ClusterRestorer,
     DecidedCluster,
     PartitionPipeline,
-    SubjectQuota,
+    release_strategy,
 )
 from shoal.policy import Policy
 from shoal.records import Encoder, JsonDecoder, Reason
@@ -68,13 +68,12 @@ class PartitionTask:
         self._policy, self._decoder, self._sink, self._metrics, self._now = policy, decoder, sink, metrics, now
         self._outgoing = RecordCollector(topic, partition, policy.fingerprint, sink, commit, metrics, now, seal, after)
         self._anchor = commit.snapshot.anchor
-        per_subject = policy.per_subject
-        self._admission = None if per_subject is None else SubjectQuota(per_subject)
         self._begin, self._replay_end = commit.snapshot.watermark, commit.snapshot.next_offset
         self._interval_s = interval_s
         stream, state = policy.streaming(), commit.snapshot
         self._max_delay_ms = None if stream.max_delay_s is None else stream.max_delay_s * 1000
-        promised = policy.k if stream.is_ordered else 0
+        self._release = release_strategy(policy)
+        promised = self._release.min_partial_cluster(policy.k)
         reach = largest_span(stream.delta, BLOCK_RECORDS, AdaptiveState.size(policy), promised)
         reunion = ClusterRestorer(state.promised, state.frontier)
         self._flow = PartitionPipeline(
@@ -97,11 +96,12 @@ class PartitionTask:
         """
         if self._anchor is not None and low <= self._anchor.offset < self.cursor:
             self.cursor = self._anchor.offset
-        if self._admission is None:
+        window = self._flow.quota_window_start(self._begin)
+        if window is None:
             return True
-        start = max(self._admission.start_of(self._begin), self.progress.origin)
+        start = max(window, self.progress.origin)
         if start < low:
-            self._admission.give_up(self._begin)
+            self._flow.suppress_window(self._begin)
         self.cursor = min(self.cursor, max(start, low))
         return start >= low
 
@@ -218,8 +218,7 @@ class PartitionTask:
         self._check_order(stamps.offsets)
         self._check_anchor(stamps)
         block = self._decoder.take([message.value for message in messages], messages)
-        if self._admission is not None:
-            block = self._admission.admit(block, stamps.offsets[block.index])
+        block = self._flow.admit(block, stamps.offsets[block.index])
         fates = classify_messages(self.progress, stamps, block, self._begin, round(self._now() * 1000))
         for offset, reason in fates.refused:
             self._outgoing.refer(offset, reason)
@@ -261,7 +260,7 @@ class PartitionTask:
         self._suppress(self.progress.vanished(before))
 
     def _suppress(self, offsets: list[int]) -> None:
-        self.progress.resolve(offsets)
+        self.progress.complete(offsets)
         for offset in offsets:
             self._outgoing.refer(offset, Reason.SUPPRESSED)
 
@@ -283,12 +282,7 @@ class PartitionTask:
 
     def _decided(self, outcome: BlockDecisions) -> None:
         progress = self.progress
-        if outcome.slots is None:
-            seen = progress.resolve(outcome.left)
-        else:
-            for cluster in outcome.clusters:
-                progress.promise(cluster.places)
-            seen = progress.promises.leave(outcome.left)
+        seen = self._release.complete(progress, outcome)
         progress.clusters += len(outcome.clusters)
         progress.course = self._flow.course
         self._metrics.steer(self.topic, self.partition, self._flow.weight)

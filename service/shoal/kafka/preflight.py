@@ -11,7 +11,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from shoal.errors import BrokerUnavailableError, Fault, InputError, PolicyError
 from shoal.kafka.offset_metadata import LIMIT_BYTES, largest_span
-from shoal.pipeline import BLOCK_RECORDS, AdaptiveState
+from shoal.pipeline import BLOCK_RECORDS, AdaptiveState, release_strategy
 from shoal.policy import KafkaSection, Policy
 
 __all__ = ["BATCH_BYTES", "TopicLayout", "check_policy", "partitions_of", "preflight"]
@@ -83,7 +83,7 @@ async def partitions_of(client: AIOKafkaAdminClient) -> dict[str, list[int]]:
 def _about_policy(policy: Policy) -> Iterator[Fault]:
     stream = policy.streaming()
     try:
-        promised = policy.k if stream.is_ordered else 0
+        promised = release_strategy(policy).min_partial_cluster(policy.k)
         largest_span(stream.delta, BLOCK_RECORDS, AdaptiveState.size(policy), promised)
     except InputError as error:
         yield Fault((), str(error))

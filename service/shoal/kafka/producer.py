@@ -14,7 +14,7 @@ from shoal.errors import BrokerUnavailableError, FencedError, InputError
 from shoal.kafka.client import CLIENT_ERRORS, broker_error, producer, stop
 from shoal.kafka.gap_reader import first_record
 from shoal.kafka.preflight import TopicLayout
-from shoal.pipeline import DecidedCluster
+from shoal.pipeline import DecidedCluster, release_strategy
 from shoal.policy import KafkaSection, Policy
 
 __all__ = ["QuarantineEntry", "TransactionBatch", "TransactionalProducer"]
@@ -71,7 +71,7 @@ class TransactionalProducer:
         self, policy: Policy, settings: KafkaSection, partition: int, layout: TopicLayout, *, publishes: bool = True
     ) -> None:
         self._publishes = publishes
-        self._is_ordered = policy.streaming().is_ordered
+        self._release = release_strategy(policy)
         self._settings, self._partition, self._partitions = settings, partition, layout.partitions
         self._names = [attribute.name for attribute in policy.quasi_identifiers]
         self._source = TopicPartition(settings.input, partition)
@@ -197,7 +197,7 @@ class TransactionalProducer:
         settings, encode = self._settings, msgspec.json.encode
         # The order of clusters must not tell which was decided first.
         clusters = sorted(outbox.clusters, key=lambda cluster: cluster.rows[0])
-        rows = outbox.rows if self._is_ordered else [row for cluster in clusters for row in cluster.rows]
+        rows = self._release.output_rows(clusters, outbox.rows)
         if rows and self._publishes:
             yield str(settings.output), rows
         if settings.clusters and clusters:

@@ -2,10 +2,10 @@
 
 from shoal.pipeline.adaptive_state import AdaptiveState
 from shoal.pipeline.precompile import precompile
+from shoal.pipeline.release import ReleaseStrategy, release_strategy
 from shoal.pipeline.reorder_buffer import ClusterRestorer, PendingRow
 from shoal.pipeline.stats import RunSummary
 from shoal.pipeline.stream import BLOCK_RECORDS, BlockDecisions, DecidedCluster, PartitionPipeline
-from shoal.pipeline.subject_quota import SubjectQuota
 from shoal.pipeline.table import TablePipeline, TableRelease
 from shoal.pipeline.table_partition import AlgorithmSpec
 
@@ -18,9 +18,10 @@ __all__ = [
     "DecidedCluster",
     "PartitionPipeline",
     "PendingRow",
+    "ReleaseStrategy",
     "RunSummary",
-    "SubjectQuota",
     "TablePipeline",
     "TableRelease",
     "precompile",
+    "release_strategy",
 ]

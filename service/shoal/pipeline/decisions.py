@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import NamedTuple
 
 import numpy as np
 
-from shoal.pipeline.reorder_buffer import PendingRow
 from shoal.pipeline.stats import ReleaseStats
 
 __all__ = ["BlockDecisions", "DecidedCluster", "joined"]
@@ -32,9 +31,23 @@ class DecidedCluster(NamedTuple):
 class BlockDecisions:
     """What one block led to.
 
-    Clusters in order of decision, offsets suppressed, the figures (None where nothing was decided and nothing left),
-    by how much the total sum of squares grew (scaled to [0, 1]), and how many clusters left because of ``reach``.
-    ``slots``: what leaves now, in the order of the input; None: the clusters do, as a whole.
+    Attributes
+    ----------
+    clusters : list of DecidedCluster
+        In the order of decision.
+    suppressed : list of int
+        Offsets of suppressed records.
+    figures : ReleaseStats or None
+        None where no cluster was decided and no record left.
+    spread : float
+        By how much the total sum of squares grew, scaled to [0, 1].
+    early : int
+        Clusters decided because an offset went out of ``reach``.
+    released : list of int
+        Offsets of the records that leave with this block (`pipeline.release`).
+    rows : list of bytes
+        Published bytes of these records, in the order in which they leave. They are as many as ``released``, and are
+        not aligned with it where the members of a cluster are shuffled.
     """
 
     clusters: list[DecidedCluster]
@@ -42,18 +55,12 @@ class BlockDecisions:
     figures: ReleaseStats | None = None
     spread: float = 0.0
     early: int = 0
-    slots: list[PendingRow] | None = None
-
-    @property
-    def left(self) -> list[int]:
-        """Offsets of the records that leave now."""
-        if self.slots is not None:
-            return [slot.place for slot in self.slots]
-        return [place for cluster in self.clusters for place in cluster.places]
+    released: list[int] = field(default_factory=list)
+    rows: list[bytes] = field(default_factory=list)
 
 
 def joined(outcomes: list[BlockDecisions]) -> BlockDecisions:
-    """Put together what the parts of a block led to."""
+    """Join the decisions on the parts of a block."""
     if len(outcomes) == 1:
         return outcomes[0]
     figures = [outcome.figures for outcome in outcomes if outcome.figures is not None]
@@ -64,5 +71,6 @@ def joined(outcomes: list[BlockDecisions]) -> BlockDecisions:
         ReleaseStats(*(np.concatenate(parts) for parts in columns)) if figures else None,
         sum(outcome.spread for outcome in outcomes),
         sum(outcome.early for outcome in outcomes),
-        None if outcomes[0].slots is None else [slot for outcome in outcomes for slot in outcome.slots or ()],
+        [place for outcome in outcomes for place in outcome.released],
+        [row for outcome in outcomes for row in outcome.rows],
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -17,8 +16,10 @@ from shoal.errors import GuaranteeError
 from shoal.pipeline.adaptive_state import AdaptiveState
 from shoal.pipeline.decisions import BlockDecisions, DecidedCluster, joined
 from shoal.pipeline.online_scaler import OnlineScaler, learned
-from shoal.pipeline.reorder_buffer import ClusterRestorer, DueRows, PendingRow, ReorderBuffer, RestoredMember
-from shoal.pipeline.stats import EMPTY_STATS, ReleaseStats, RunSummary
+from shoal.pipeline.release import release_strategy
+from shoal.pipeline.reorder_buffer import ClusterRestorer, PendingRow, RestoredMember
+from shoal.pipeline.stats import ReleaseStats, RunSummary
+from shoal.pipeline.subject_quota import SubjectQuota
 from shoal.policy import Policy
 from shoal.records import Block, RecordEncoder
 
@@ -87,8 +88,11 @@ class PartitionPipeline:
             min_population=policy.min_population or 0,
             dominance=dominance_of(policy),
         )
-        self._slots = ReorderBuffer(stream.delta, (delay_ms, reach)) if stream.is_ordered else None
+        self._waiting = release_strategy(policy).buffer(stream.delta, (delay_ms, reach))
+        self._quota = None if policy.per_subject is None else SubjectQuota(policy.per_subject)
         self._reunion = reunion or ClusterRestorer((), 0)
+        if self._reunion and not stream.is_ordered:
+            raise GuaranteeError("clusters leave as a whole, and a part of one has left before; nothing was sent")
         # A cell is taken again only when its record must have been decided on: delta, this block, and the next.
         self._cells = 1 << (stream.delta + 2 * BLOCK_RECORDS).bit_length()
         self._values = np.empty((self._cells, width))
@@ -101,7 +105,7 @@ class PartitionPipeline:
     @property
     def held(self) -> int:
         """Number of records waiting to leave."""
-        return self._partitioner.held + (0 if self._slots is None else len(self._slots))
+        return self._partitioner.held + len(self._waiting)
 
     @property
     def course(self) -> bytes:
@@ -124,6 +128,35 @@ class PartitionPipeline:
         """Whether a clock may let everything held leave: `privacy.min_population` different people are there."""
         fewest = self.policy.min_population
         return fewest is None or self._partitioner.population >= fewest
+
+    def admit(self, block: Block, places: Int64Vector) -> Block:
+        """Refuse records that exceed ``privacy.per_subject``; each block passes here before its records are pushed.
+
+        Parameters
+        ----------
+        block : Block
+            Decoded records.
+        places : ndarray of int64, shape (len(block),)
+            Offset or number of each record; ascending over all calls.
+
+        Returns
+        -------
+        Block
+            Without the refused records, which are among ``rejected`` as suppressed.
+        """
+        return block if self._quota is None else self._quota.admit(block, places)
+
+    def quota_window_start(self, place: int) -> int | None:
+        """Return the first offset of the quota window of ``place``; None where the policy has no quota.
+
+        A restart at ``place`` must read from there on, to count the records of each subject again.
+        """
+        return None if self._quota is None else self._quota.start_of(place)
+
+    def suppress_window(self, place: int) -> None:
+        """Suppress all records of the quota window of ``place``: its beginning can no longer be counted."""
+        if self._quota is not None:
+            self._quota.give_up(place)
 
     def push(self, block: Block, marks: Int64Matrix, fresh: BoolVector | None = None) -> BlockDecisions:
         """Take the accepted records of a block.
@@ -181,24 +214,27 @@ class PartitionPipeline:
         decided = self._partitioner.push(
             self._embedding.coordinates(values), block.subjects[chosen], positions, marks, amounts
         )
-        outcome = self._outcome(decided)
-        if self._slots is None:
-            return outcome
-        held = self._partitioner.held_positions()
-        departed = self._slots.due(positions, marks, int(held[0]) if len(held) else self._next_position)
-        return self._departing(outcome, departed)
+        return self._leave(self._waiting.due(self._outcome(decided), positions, marks, self._first_undecided))
 
     def flush(self) -> BlockDecisions:
         """Let everything held leave, as at the end of a stream; suppress it if the policy asks for more people."""
-        outcome = self._outcome(self._partitioner.flush())
-        if self._slots is None:
-            return outcome
-        return self._departing(outcome, self._slots.all(self._partitioner.next_position - 1))
+        decisions = self._outcome(self._partitioner.flush())
+        return self._leave(self._waiting.flush(decisions, self._partitioner.next_position - 1))
+
+    def _first_undecided(self) -> int:
+        held = self._partitioner.held_positions()
+        return int(held[0]) if len(held) else self._next_position
+
+    def _leave(self, decisions: BlockDecisions) -> BlockDecisions:
+        """Count the records that leave with these decisions."""
+        if decisions.figures is not None:
+            self.accounts.leave(decisions.figures)
+        return decisions
 
     # ------------------------------------------------------------------ clusters
 
     def _outcome(self, decided: Decisions) -> BlockDecisions:
-        """What was decided, as if it left at once."""
+        """Turn the engine's decisions into clusters of published rows."""
         suppressed = self._marks[decided.suppressed & (self._cells - 1), 1].tolist()
         if suppressed:
             self.accounts.suppressed["suppressed"] += len(suppressed)
@@ -224,10 +260,7 @@ class PartitionPipeline:
         spread = published.repeat(np.diff(decided.offsets), axis=0)
         figures = self._figures(decided, values, spread)
         grown = self.accounts.add(figures, values, spread)
-        if self._slots is None:
-            self.accounts.leave(figures)
-        else:
-            self._slots.put(decided.positions, self._marks[cells], map(PendingRow, places, rows))
+        self._waiting.add(decided.positions, self._marks[cells], map(PendingRow, places, rows))
         early = int(np.count_nonzero(decided.causes == _BY_PLACE))
         return BlockDecisions(clusters, suppressed, figures, float((grown / unit**2).sum()), early)
 
@@ -260,14 +293,6 @@ class PartitionPipeline:
 
     # ------------------------------------------------------------------ one by one
 
-    def _departing(self, outcome: BlockDecisions, departed: DueRows) -> BlockDecisions:
-        """The same clusters, but what leaves is what is due; in order, so that nobody has moved."""
-        slots, delays = departed
-        figures = replace(outcome.figures or EMPTY_STATS, delay=delays, displacement=np.zeros_like(delays))
-        self.accounts.leave(figures)
-        has_news = bool(slots or outcome.clusters)
-        return replace(outcome, figures=figures if has_news else None, slots=slots)
-
     def _reunite(self, block: Block, positions: Int64Vector, marks: Int64Matrix) -> None:
         """Make clusters again whose members have all come."""
         for i in np.flatnonzero(self._reunion.are_awaited(marks[:, 1])).tolist():
@@ -282,9 +307,7 @@ class PartitionPipeline:
         rows = self._rows(texts, [one.tail for one in members], [0, len(members)])
         left = sum(one.place < self._reunion.frontier for one in members)
         waiting = members[left:]
-        if self._slots is None:
-            raise GuaranteeError("clusters leave as a whole, and a part of one has left before; nothing was sent")
-        self._slots.put(
+        self._waiting.add(
             np.array([one.position for one in waiting]),
             np.array([one.marks for one in waiting]),
             [PendingRow(one.place, row) for one, row in zip(waiting, rows[left:], strict=True)],

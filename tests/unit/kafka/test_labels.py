@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 from shoal.errors import GuaranteeError, InputError
 from shoal.kafka.cipher import MetadataCipher
 from shoal.kafka.membership_codec import decode_membership, encode_membership, max_membership_bytes
-from shoal.kafka.offset_metadata import LIMIT_BYTES, CommittedState, decode, encode, largest_span
+from shoal.kafka.offset_metadata import CommittedState, decode, encode, largest_span
 from shoal.kafka.offset_tracker import OffsetState, OffsetTracker
 from shoal.kafka.partial_releases import PartialReleases
 
 pytestmark = pytest.mark.unit
+
+LIMIT_BYTES = 4096
 
 FINGERPRINT = "ab" * 32
 
@@ -117,16 +119,16 @@ def test_nobody_leaves_before_the_members_were_read_again() -> None:
 def test_the_watermark_stays_at_the_oldest_member_until_its_cluster_has_left() -> None:
     progress = OffsetTracker(0)
     progress.read(range(5), [10] * 5, [9] * 5, 1)
-    progress.promise([0, 4])
-    progress.promises.leave([0])
-    progress.resolve([1, 2, 3])
+    progress.assign([0, 4])
+    progress.release([0])
+    progress.complete([1, 2, 3])
     assert (progress.watermark, progress.held) == (0, 1)
     snapshot = progress.snapshot()
     assert (snapshot.promised, snapshot.frontier, snapshot.waiting) == (((0, 4),), 1, 1)
     again = OffsetTracker.restore(snapshot)
     assert again.is_replaying
     assert not again.is_fit_to_commit
-    progress.promises.leave([4])
+    progress.release([4])
     assert progress.watermark == 5
     assert progress.snapshot().frontier == 0
 

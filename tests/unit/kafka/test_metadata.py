@@ -9,19 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from shoal.errors import GuaranteeError, InputError
-from shoal.kafka.offset_metadata import (
-    LIMIT_BYTES,
-    SEALED_BYTES,
-    UNLIMITED,
-    CommittedState,
-    decode,
-    encode,
-    largest_span,
-    pack,
-)
-from shoal.kafka.offset_tracker import VOID_LIMIT, LogProbe, OffsetState, OffsetTracker
+from shoal.kafka.offset_metadata import CommittedState, decode, encode, largest_span, pack
+from shoal.kafka.offset_tracker import LogProbe, OffsetState, OffsetTracker
 
 pytestmark = pytest.mark.unit
+
+LIMIT_BYTES = 4096
+SEALED_BYTES = 3008
+UNLIMITED = 1 << 60
+VOID_LIMIT = 64
 
 FINGERPRINT = "0123456789abcdef" * 4
 
@@ -172,17 +168,17 @@ def test_every_single_flipped_bit_is_noticed() -> None:
 def test_an_offset_is_resolved_once() -> None:
     progress = OffsetTracker(0)
     progress.read([0], [0], [-1], 0)
-    progress.resolve([0])
+    progress.complete([0])
     with pytest.raises(GuaranteeError, match="twice"):
-        progress.resolve([0])
+        progress.complete([0])
     with pytest.raises(GuaranteeError):
-        progress.resolve([4])
+        progress.complete([4])
 
 
 def test_bits_beyond_the_next_offset_survive_a_commit_in_mid_replay() -> None:
     progress = OffsetTracker(0)
     progress.read(range(10), range(10), [-1] * 10, 0)
-    progress.resolve([1, 2, 8])
+    progress.complete([1, 2, 8])
     again = OffsetTracker.restore(progress.snapshot())
     again.read([0], [0], [-1], 0)
     middle = again.snapshot()
@@ -216,5 +212,5 @@ def test_offsets_refused_by_the_clock_are_remembered_while_they_matter() -> None
     again = OffsetTracker.restore(progress.snapshot())
     assert again.recall_void(np.arange(4), stamps).tolist() == [False, False, True, False]
     assert again.snapshot().void == (2,)
-    progress.resolve([0, 1])
+    progress.complete([0, 1])
     assert progress.snapshot().void == ()

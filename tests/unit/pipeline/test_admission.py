@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shoal.pipeline import SubjectQuota
+from shoal.pipeline.subject_quota import SubjectQuota
 from shoal.policy import PerSubject
 from shoal.records import Block, Reason
 

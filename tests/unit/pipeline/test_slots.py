@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from shoal.errors import GuaranteeError
-from shoal.pipeline import ClusterRestorer, PartitionPipeline, PendingRow
+from shoal.pipeline import BlockDecisions, ClusterRestorer, PartitionPipeline, PendingRow
 from shoal.pipeline.reorder_buffer import ReorderBuffer
 from shoal.policy import Policy
 from shoal.policy.schema import Document
@@ -41,10 +41,14 @@ class Run:
     def push(self, values: list[int], start: int = 0, fresh: list[bool] | None = None) -> list[PendingRow]:
         block = self._decoder.take([json.dumps({"x": x, "n": 99 - x}).encode() for x in values])
         marks = np.column_stack([np.zeros(len(values), np.int64), np.arange(start, start + len(values))])
-        return self.flow.push(block, marks, None if fresh is None else np.array(fresh)).slots or []
+        return _left(self.flow.push(block, marks, None if fresh is None else np.array(fresh)))
 
     def flush(self) -> list[PendingRow]:
-        return self.flow.flush().slots or []
+        return _left(self.flow.flush())
+
+
+def _left(decisions: BlockDecisions) -> list[PendingRow]:
+    return list(map(PendingRow, decisions.released, decisions.rows))
 
 
 def test_each_record_waits_for_delta_and_leaves_where_it_stood() -> None:
@@ -137,6 +141,5 @@ def test_a_cluster_of_which_a_part_has_left_is_completed_with_the_same_rows() ->
 
 def test_a_cluster_that_left_in_part_is_not_completed_under_a_policy_of_whole_clusters() -> None:
     policy = policy_of(release="cluster")
-    run = Run(policy, reunion=ClusterRestorer([(0, 1)], 1))
     with pytest.raises(GuaranteeError, match="leave as a whole"):
-        run.push([0, 1], fresh=[False, False])
+        Run(policy, reunion=ClusterRestorer([(0, 1)], 1))

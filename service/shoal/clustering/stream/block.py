@@ -33,7 +33,7 @@ class BlockRule(GrowthRule):
     A weighted position is one more coordinate.
 
     The rule loses less than nearest in all but a few settings of small k. Rule nearest takes the middle out of a group
-    of records, and those around it wait for records of another region (docs/benchmarks.md).
+    of records, and those around it wait for records of another region (docs/reports/benchmarks.md).
 
     Cost per release: that of `clustering.static.mdav` and `clustering.static.refinement` for the held records.
     """

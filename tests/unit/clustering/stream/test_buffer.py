@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from shoal.clustering.stream.buffer import SLICE, Buffer, CoordinateBlock
+from shoal.clustering.stream.buffer import Buffer, CoordinateBlock
 from shoal.clustering.stream.held_records import HEAD, TAIL
 
 pytestmark = pytest.mark.unit
+
+SLICE = 1024
 
 
 def block(positions: list[int]) -> CoordinateBlock:
