@@ -10,7 +10,7 @@ from functools import partial
 from shoal.arrays import Float64Matrix, Int32Vector, Int64Vector
 from shoal.clustering.numba.jit import njit
 from shoal.clustering.static.descent_dense import DENSE_UP_TO, ROUNDS, descend_dense
-from shoal.clustering.static.mdav_kernel import by_scan
+from shoal.clustering.static.mdav import mdav_by_scan
 from shoal.clustering.stream.expiry import StreamConstraints, Workspace, append_until_due
 from shoal.clustering.stream.growth import Candidates, GrowthRule, expire
 from shoal.clustering.stream.held_records import FLUSHED, HEAD, NOT_DUE, TAIL, DecisionBuffer, HeldRecords
@@ -109,5 +109,5 @@ def expire_due(
 @njit
 def _partition(rows: Float64Matrix, k: int) -> Int32Vector:
     """Partition a small table as `clustering.static` does: MDAV, then descent."""
-    labels = by_scan(rows, k)
+    labels = mdav_by_scan(rows, k)
     return labels if rows.shape[0] < 2 * k else descend_dense(rows, labels, k, ROUNDS)

@@ -12,7 +12,7 @@ from shoal.clustering.stream.growth import GrowthRule
 from shoal.clustering.stream.held_records import DecisionBuffer
 from shoal.clustering.stream.indexed import IndexedGrowthRule, IndexedNearestRule
 from shoal.clustering.stream.nearest import NearestRule
-from shoal.policy import RULES, chosen_rule, keeps_dominance
+from shoal.policy import RULES, resolve_rule, supports_dominance
 
 __all__ = ["Rule", "make_rule", "rule_faults"]
 
@@ -38,7 +38,7 @@ def rule_faults(name: object, *, has_dominance: bool = False) -> list[str]:
         return ["rule: must be a name"]
     if name not in {"auto", *RULES}:
         return [f"rule: unknown, use one of auto, {', '.join(RULES)}"]
-    if has_dominance and not keeps_dominance(name):
+    if has_dominance and not supports_dominance(name):
         return ["rule: dominance is supported by rule nearest only, use 'auto' or 'nearest'"]
     return []
 
@@ -51,7 +51,7 @@ def make_rule(name: str, buffer: Buffer, constraints: StreamConstraints) -> Rule
 
 
 def _create(name: str, buffer: Buffer, constraints: StreamConstraints) -> NearestRule:
-    chosen = chosen_rule(name, constraints.k, has_dominance=constraints.dominance.share > 0)
+    chosen = resolve_rule(name, constraints.k, has_dominance=constraints.dominance.share > 0)
     min_held = INDEXED_FROM.get(chosen, 0)
     is_indexable = 0 < min_held <= constraints.delta and len(buffer.held.coordinates) <= MAX_INDEXED_DIMENSIONS
     if chosen == "nearest" and is_indexable and constraints.dominance.share == 0.0:

@@ -30,7 +30,7 @@ import numpy as np
 from shoal.arrays import Float64Vector
 from shoal.clustering.numba.jit import njit_in_place
 from shoal.clustering.stream.held_records import CLUSTERS, END, DecisionBuffer
-from shoal.policy import LARGEST_DELTA
+from shoal.policy import MAX_DELTA
 
 __all__ = [
     "NO_TARGET",
@@ -122,9 +122,9 @@ def parse_position(position: object) -> object:
 def position_faults(position: object) -> list[str]:
     """Return what is wrong with a weight of the position or its target, as messages; an empty list if it is valid."""
     if isinstance(position, TargetSpan):
-        if is_finite_number(position.span) and 0 <= position.span <= LARGEST_DELTA:
+        if is_finite_number(position.span) and 0 <= position.span <= MAX_DELTA:
             return []
-        return [f"position: target_span must be a number of records from 0 to {LARGEST_DELTA}"]
+        return [f"position: target_span must be a number of records from 0 to {MAX_DELTA}"]
     return [] if is_finite_number(position) and position >= 0 else ["position: must be a finite weight, 0 or more"]
 
 
