@@ -30,7 +30,7 @@ from shoal.observability.metrics import STEP_CLUSTERS
 from shoal.pipeline import PartitionPipeline
 from shoal.policy import Policy
 from shoal.records import Encoder, JsonDecoder
-from unit.kafka.test_lane import Sink
+from unit.kafka.test_partition_task import Sink
 from unit.records.making import message as usual_message
 from unit.records.making import policy_of, quasi, usual_policy
 
@@ -63,7 +63,7 @@ K = 3
 
 
 def lane_of(policy: Policy, metrics: Metrics, sink: Sink) -> PartitionTask:
-    commit = CommittedState(OffsetState(watermark=0, next_offset=0), policy.fingerprint, 1)
+    commit = CommittedState(OffsetState(committed_offset=0, next_offset=0), policy.fingerprint, 1)
     return PartitionTask("t", 0, policy, JsonDecoder(policy), sink, commit, metrics, 0.0)
 
 
@@ -92,8 +92,10 @@ async def test_series_that_depend_on_values_move_once_in_twenty_clusters_and_lab
     moves: list[int] = []
     for offset in range(150 * K):
         clipped = draw.random() < 0.3
-        await lane.intake([Taken(offset, {"who": offset, "x": 5000 if clipped else draw.random() * 1000, "note": "n"})])
-        await lane._outgoing.commit(lane.progress)
+        await lane.process(
+            [Taken(offset, {"who": offset, "x": 5000 if clipped else draw.random() * 1000, "note": "n"})]
+        )
+        await lane._commit()
         now = {}
         for one in scraped(metrics):
             assert one.labels.keys() <= LABELS, one.name

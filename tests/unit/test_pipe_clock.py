@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from shoal.files.output_writer import Clock, OutputWriter
 from shoal.files.pipe import _let_go
-from shoal.pipeline import PartitionPipeline
+from shoal.pipeline import PartitionPipeline, release_strategy
 from shoal.policy import Policy
 from shoal.policy.schema import Document
 from shoal.records import Encoder, JsonDecoder
@@ -58,7 +58,10 @@ def test_fewer_people_than_are_asked_for_go_on_waiting(now: dict[str, float], pe
     }
     policy = Policy.from_document(Document.model_validate(document))
     encoder, rows, clock = Encoder(policy), Rows(), Clock(0.5)
-    flow, desk = PartitionPipeline(policy, encoder), OutputWriter(encoder, rows, None, None, "in")
+    flow, desk = (
+        PartitionPipeline(policy, encoder),
+        OutputWriter(encoder, rows, None, None, "in", release_strategy(policy)),
+    )
     block = JsonDecoder(policy).take([json.dumps({"who": f"p{i}", "age": i}).encode() for i in range(people)])
     assert not flow.push(block, np.column_stack([np.zeros_like(block.index), block.index])).clusters
     clock.read(block.index.tolist())

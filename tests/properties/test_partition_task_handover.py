@@ -6,14 +6,16 @@ import asyncio
 import contextlib
 import json
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
 import pytest
 from kafka_broker import wait_until
-from properties.test_lane import START_S, Message, Topic, policy_of, random_log, random_policy
+from properties.test_partition_task import START_S, Message, Topic, policy_of, random_log, random_policy
 from shoal.errors import BrokerUnavailableError, FencedError
+from shoal.kafka import ClusterListener
 from shoal.kafka.external_loop import HandoverCancelledError
 from shoal.kafka.offset_metadata import CommittedState, decode, encode
 from shoal.kafka.offset_tracker import OffsetState
@@ -44,7 +46,7 @@ class Customer:
         assert self.topic.is_marked, "a cluster was shown, and the commit does not say that one may have been"
         assert self.now[0] - self.topic.at_s < INTERVAL_S, "a cluster was shown by one who may have been replaced"
         assert self.policy is not None
-        assert self.topic.commit.carries(self.policy.fingerprint), "shown under another policy than the commit says"
+        assert self.topic.commit.has_policy(self.policy.fingerprint), "shown under another policy than the commit says"
         self.seen.append(cluster)
         self.wanted[cluster.number] = self.policy.k
         self.now[0] += self.draw.choice([0.0, 0.0, 0.01, 0.3])
@@ -63,7 +65,7 @@ class Clerk(Topic):
 
     @property
     def is_marked(self) -> bool:
-        return self.snapshot.shown
+        return self.snapshot.handed_over_uncommitted
 
     @property
     def commit(self) -> CommittedState:
@@ -71,10 +73,10 @@ class Clerk(Topic):
 
     @property
     def snapshot(self) -> OffsetState:
-        return self.commit.snapshot
+        return self.commit.state
 
     async def publish(self, outbox: Any, watermark: int, metadata: str, at_ms: int) -> None:
-        counted = decode(metadata, "t", 0, watermark).snapshot.clusters
+        counted = decode(metadata, "t", 0, watermark).state.clusters
         assert self.customer is not None
         assert set(range(counted)) <= self.customer.dealt, "a commit covers a cluster that was not dealt with"
         await super().publish(outbox, watermark, metadata, at_ms)
@@ -86,32 +88,34 @@ async def live(policies: list[Policy], log: list[Message], topic: Clerk, custome
     draw, now = customer.draw, topic.now
     topic.offset = (
         0,
-        encode(CommittedState(OffsetState(watermark=0, next_offset=0), policies[0].fingerprint, 1), "t", 0),
+        encode(CommittedState(OffsetState(committed_offset=0, next_offset=0), policies[0].fingerprint, 1), "t", 0),
     )
     visible, changes = 1, 0
     while True:
         commit = topic.commit
-        (policy,) = [one for one in policies if commit.carries(one.fingerprint)]
-        if not commit.snapshot.shown and commit.snapshot.drain is None:  # else the start refuses another one
+        (policy,) = [one for one in policies if commit.has_policy(one.fingerprint)]
+        if (
+            not commit.state.handed_over_uncommitted and commit.state.flush_at_offset is None
+        ):  # else the start refuses another one
             chosen = draw.choice([policy, *policies])
             changes, policy = changes + (chosen is not policy), chosen
         customer.policy = policy
         decoder, clock = JsonDecoder(policy), lambda: now[0]
-        options: dict[str, Any] = {"hand": customer.hand, "end": log[visible - 1].offset + 1}
+        options: dict[str, Any] = {"listener": listening(customer.hand), "log_end": log[visible - 1].offset + 1}
         lane = PartitionTask("t", 0, policy, decoder, topic, commit, Metrics(), INTERVAL_S, now=clock, **options)
-        lane.look_back(0)
+        lane.restore(0)
         try:
             while True:
-                todo = [message for message in log[:visible] if message.offset >= lane.cursor]
-                await lane.intake(todo[: draw.randint(1, 6)])
+                todo = [message for message in log[:visible] if message.offset >= lane.position]
+                await lane.process(todo[: draw.randint(1, 6)])
                 now[0] += draw.randint(0, 6) / 10
-                is_at_end = lane.cursor > log[visible - 1].offset
-                await lane.tick(at_end=is_at_end)
+                is_at_end = lane.position > log[visible - 1].offset
+                await lane.punctuate(log_end=lane.position if is_at_end else None)
                 topic.perhaps_dies(draw.randint(0, 20))
                 if is_at_end and visible == len(log):
                     break
                 visible = min(len(log), visible + draw.randint(0, 9))
-            await lane.finish()
+            await lane.commit(flush=True)
             await lane.close(finish=True)
         except (BrokerUnavailableError, HandoverCancelledError) as error:
             with contextlib.suppress(BrokerUnavailableError):
@@ -134,7 +138,7 @@ def live_and_judge(seed: int) -> Counter[str]:
         assert first.setdefault(cluster.number, cluster) == cluster, "a cluster came again with other content"
     assert sorted(first) == list(range(len(first)))
     fates = [place for cluster in first.values() for place in cluster.places]
-    fates += [reference.offset for outbox in topic.committed for reference in outbox.references]
+    fates += [reference.offset for outbox in topic.committed for reference in outbox.quarantined]
     assert sorted(fates) == [message.offset for message in log], "an offset is lost or stands twice"
     people = {message.offset: json.loads(message.value)["who"] for message in log if message.value not in {None, b"{"}}
     for number, cluster in first.items():
@@ -164,21 +168,29 @@ async def test_an_idle_worker_that_was_replaced_hands_nothing_over() -> None:
     ]
     topic = Clerk(now=now)
     topic.customer = customer = Customer(topic, draw, now, policy)
-    begun = CommittedState(OffsetState(watermark=0, next_offset=0), policy.fingerprint, 1)
+    begun = CommittedState(OffsetState(committed_offset=0, next_offset=0), policy.fingerprint, 1)
     topic.offset = (0, encode(begun, "t", 0))
     lane = PartitionTask(
-        "t", 0, policy, JsonDecoder(policy), topic, begun, Metrics(), INTERVAL_S, lambda: now[0], hand=_pass
+        "t",
+        0,
+        policy,
+        JsonDecoder(policy),
+        topic,
+        begun,
+        Metrics(),
+        INTERVAL_S,
+        lambda: now[0],
+        listener=listening(customer.hand),
     )
-    await lane.intake(log[: policy.k - 1])
+    await lane.process(log[: policy.k - 1])
     now[0] += 60
 
     async def is_fenced(*_: Any, **__: Any) -> None:
         raise FencedError("another one has it")
 
     topic.publish = is_fenced  # type: ignore[method-assign]
-    lane._hand = customer.hand
     with pytest.raises(FencedError):
-        await lane.intake(log[policy.k - 1 :])
+        await lane.process(log[policy.k - 1 :])
     assert customer.seen == []
 
 
@@ -194,15 +206,15 @@ async def test_what_was_dealt_with_is_committed_while_the_next_cluster_is_in_use
         if cluster.number:
             await is_done.wait()
 
-    begun = CommittedState(OffsetState(watermark=0, next_offset=0), policy.fingerprint, 1)
-    lane = PartitionTask("t", 0, policy, JsonDecoder(policy), topic, begun, Metrics(), 0.02, hand=hand)
+    begun = CommittedState(OffsetState(committed_offset=0, next_offset=0), policy.fingerprint, 1)
+    lane = PartitionTask("t", 0, policy, JsonDecoder(policy), topic, begun, Metrics(), 0.02, listener=listening(hand))
 
     async def read() -> None:
         for message in log:
-            await lane.intake([message])
+            await lane.process([message])
 
     def committed() -> int:
-        return decode(topic.offset[1], "t", 0, topic.offset[0]).snapshot.clusters if topic.offset[1] else 0
+        return decode(topic.offset[1], "t", 0, topic.offset[0]).state.clusters if topic.offset[1] else 0
 
     reading = asyncio.create_task(read())
     await wait_until(lambda: len(seen) == 2 and committed() == 1, 10, "the commit of the first cluster")
@@ -213,5 +225,5 @@ async def test_what_was_dealt_with_is_committed_while_the_next_cluster_is_in_use
     assert committed() == len(seen) > 5
 
 
-async def _pass(_: DecidedCluster) -> None:
-    pass
+def listening(hand: Callable[[DecidedCluster], Awaitable[None]]) -> ClusterListener:
+    return ClusterListener(on_decided=lambda _, cluster: hand(cluster))

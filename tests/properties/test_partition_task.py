@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from shoal.errors import BrokerUnavailableError
 from shoal.kafka import offset_tracker as progress
-from shoal.kafka.classification import AHEAD_MS
+from shoal.kafka.classification import MAX_AHEAD_MS
 from shoal.kafka.offset_metadata import CommittedState, decode, encode
 from shoal.kafka.offset_tracker import OffsetState
 from shoal.kafka.partition_task import PartitionTask
@@ -108,7 +108,7 @@ def random_log(random: Random) -> list[Message]:
         ).encode()
         value = {"null": None, "bad": b"{"}.get(kind, good)
         # An edge record is refused now and would be accepted some seconds later.
-        ahead = {"future": 3 * AHEAD_MS, "edge": AHEAD_MS + 101_000}.get(kind, 0)
+        ahead = {"future": 3 * MAX_AHEAD_MS, "edge": MAX_AHEAD_MS + 101_000}.get(kind, 0)
         messages.append(Message(offset, (round(START_S * 1000) if kind == "edge" else time_ms) + ahead, value))
     return messages
 
@@ -135,29 +135,29 @@ def random_policy(random: Random) -> Policy:
 
 async def live(policy: Policy, log: list[Message], topic: Topic, steps: Any, now: list[float]) -> None:
     """Run lanes over a growing log until everything is resolved, dying wherever the plan says so."""
-    snapshot = OffsetState(watermark=0, next_offset=0)
+    snapshot = OffsetState(committed_offset=0, next_offset=0)
     topic.offset = (0, encode(CommittedState(snapshot, policy.fingerprint, 1), "t", 0))
     visible = 1
     while True:
         commit = decode(topic.offset[1], "t", 0, topic.offset[0])
         metrics = Metrics()
         lane = PartitionTask("t", 0, policy, JsonDecoder(policy), topic, commit, metrics, 0.2, now=lambda: now[0])
-        lane.look_back(0)
+        lane.restore(0)
         try:
             while True:
-                todo = [message for message in log[:visible] if message.offset >= lane.cursor]
-                await lane.intake(todo[: steps(1, 20)])
+                todo = [message for message in log[:visible] if message.offset >= lane.position]
+                await lane.process(todo[: steps(1, 20)])
                 now[0] += steps(0, 12) / 10
-                is_at_end = lane.cursor > log[visible - 1].offset
-                await lane.tick(at_end=is_at_end)
+                is_at_end = lane.position > log[visible - 1].offset
+                await lane.punctuate(log_end=lane.position if is_at_end else None)
                 await asyncio.sleep(0)
                 topic.perhaps_dies(steps(0, 20))
                 if is_at_end and visible == len(log):
                     break
                 # The log grows, also while nobody reads it.
                 visible = min(len(log), visible + steps(0, 9))
-            await lane.finish()
-            assert lane.held == 0
+            await lane.commit(flush=True)
+            assert lane.incomplete == 0
             await lane.close(finish=True)
         except BrokerUnavailableError:
             await lane.close(finish=False)
@@ -169,7 +169,7 @@ async def live(policy: Policy, log: list[Message], topic: Topic, steps: Any, now
 
 def resolved(outboxes: list[TransactionBatch]) -> list[int]:
     released = [place for outbox in outboxes for cluster in outbox.clusters for place in cluster.places]
-    return released + [reference.offset for outbox in outboxes for reference in outbox.references]
+    return released + [reference.offset for outbox in outboxes for reference in outbox.quarantined]
 
 
 def by_number(outboxes: list[TransactionBatch]) -> dict[int, DecidedCluster]:
@@ -246,7 +246,7 @@ def test_each_offset_has_one_fate_and_crashes_repeat_the_same_clusters() -> None
 
 
 def test_a_flood_from_the_far_future_needs_no_list(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "VOID_LIMIT", 0)
+    monkeypatch.setattr(progress, "MAX_FUTURE_TIMESTAMPED", 0)
     monkeypatch.setattr(sys.modules[__name__], "KINDS", ["good"] * 3 + ["future"] * 2)
     happened = sum((told(seed) for seed in range(30_000, 30_200)), Counter[str]())
     assert happened["aborted"] > 100

@@ -69,11 +69,11 @@ def live(gap: int, cut: int) -> tuple[Topic, Metrics]:
 
     async def run() -> None:
         for start in range(0, COUNT, cut):
-            await lane.intake(log[start : start + cut])
+            await lane.process(log[start : start + cut])
             now[0] += 1
-            await lane.tick(at_end=False)
+            await lane.punctuate()
             await asyncio.sleep(0)
-        await lane.finish()
+        await lane.commit(flush=True)
 
     asyncio.run(run())
     return topic, metrics

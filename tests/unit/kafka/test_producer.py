@@ -157,7 +157,7 @@ async def test_whoever_else_writes_to_the_output_ends_the_work_before_the_commit
 ) -> None:
     producer = Producer()
     ours = await with_a_gap(monkeypatch, producer, Log(found))
-    with pytest.raises(InputError, match=r"out-5.*somebody else"):
+    with pytest.raises(InputError, match=r"out-5.*another producer"):
         await ours.publish(TransactionBatch(clusters()), 5, "meta", 1_234_567)
     assert [call[0] for call in producer.calls].count("commit") == 4
     with pytest.raises(BrokerUnavailableError):
@@ -213,7 +213,7 @@ async def test_a_record_between_two_batches_of_one_transaction_is_noticed_at_onc
     producer.send_batch = and_somebody_else  # type: ignore[method-assign]
     ours = made(monkeypatch, producer)
     large = DecidedCluster(0, [0, 1, 2], [b"a" * 90, b"b" * 90, b"c" * 90], ("1",), 3)
-    with pytest.raises(InputError, match=r"out-5.*somebody else"):
+    with pytest.raises(InputError, match=r"out-5.*another producer"):
         await ours.publish(TransactionBatch([large]), 3, "meta", 1)
     assert log.asked == [(TopicPartition("out", 5), 1)]
     assert "commit" not in [call[0] for call in producer.calls]
@@ -389,11 +389,11 @@ async def test_no_progress_is_what_the_coordinator_says_and_not_its_silence(monk
 def snapshots(draw: st.DrawFn) -> OffsetState:
     next_offset = draw(st.integers(0, 8))
     held = tuple(sorted(draw(st.sets(st.integers(0, max(0, next_offset - 1)), max_size=next_offset))))
-    return OffsetState(watermark=held[0] if held else next_offset, next_offset=next_offset, held=held)
+    return OffsetState(committed_offset=held[0] if held else next_offset, next_offset=next_offset, incomplete=held)
 
 
 def resolved(snapshot: OffsetState) -> set[int]:
-    return set(range(snapshot.next_offset)) - set(snapshot.held)
+    return set(range(snapshot.next_offset)) - set(snapshot.incomplete)
 
 
 @given(snapshots(), snapshots())

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from shoal.errors import InputError, PolicyError
-from shoal.kafka.cipher import PLAIN, SEALED_PREFIX, MetadataCipher, UnreadableError
+from shoal.kafka.cipher import ENCRYPTED_PREFIX, PLAIN, MetadataCipher, UnreadableError
 from shoal.kafka.offset_metadata import LIMIT_BYTES, CommittedState, encode, largest_span
-from shoal.kafka.offset_tracker import VOID_LIMIT, LogProbe, OffsetState
+from shoal.kafka.offset_tracker import MAX_FUTURE_TIMESTAMPED, LogProbe, OffsetState
 from shoal.policy import KafkaSection
 
 pytestmark = pytest.mark.unit
@@ -26,7 +26,7 @@ SEAL = MetadataCipher("g", (NEW,))
 
 
 def commit(*held: int, at: int = 17) -> CommittedState:
-    state = OffsetState(held[0], held[-1] + 1, held, clusters=3, anchor=LogProbe(held[0], 1_700_000_000_000))
+    state = OffsetState(held[0], held[-1] + 1, held, clusters=3, probe=LogProbe(held[0], 1_700_000_000_000))
     return CommittedState(state, FINGERPRINT[:16], at)
 
 
@@ -34,13 +34,13 @@ def commit(*held: int, at: int = 17) -> CommittedState:
 def test_what_is_sealed_is_read_back(gaps: list[int], start: int) -> None:
     held = tuple(start + sum(gaps[:i]) for i in range(len(gaps)))
     text = SEAL.encode(commit(*held), "t", 5)
-    assert text.startswith(SEALED_PREFIX)
+    assert text.startswith(ENCRYPTED_PREFIX)
     assert SEAL.decode(text, "t", 5, start) == commit(*held)
 
 
 def test_the_same_progress_never_looks_the_same_twice() -> None:
     texts = {SEAL.encode(commit(5, 7), "t", 0) for _ in range(500)}
-    assert len({text[len(SEALED_PREFIX) + 6 :][:15] for text in texts}) == 500, "a nonce came twice"
+    assert len({text[len(ENCRYPTED_PREFIX) + 6 :][:15] for text in texts}) == 500, "a nonce came twice"
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_a_text_that_was_cut_is_refused(cut: int) -> None:
 
 
 def test_a_key_with_the_same_name_opens_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.kafka.cipher._name", lambda _: b"name")
+    monkeypatch.setattr("shoal.kafka.cipher._identifier", lambda _: b"name")
     text = MetadataCipher("g", (OLD,)).encode(commit(5, 7), "t", 0)
     with pytest.raises(InputError, match="broken"):
         SEAL.decode(text, "t", 0, 5)
@@ -93,7 +93,11 @@ def test_a_key_with_the_same_name_opens_nothing(monkeypatch: pytest.MonkeyPatch)
         ((NEW,), (None,), "encrypted, and no key is given: give it in kafka.metadata_key_file"),
         ((OLD,), (NEW,), "encrypted with a key that is not given"),
         ((OLD,), (NEW, None), "encrypted with a key that is not given"),
-        ((None,), (NEW,), "in plain, and a key is given: if it is from before the key, put the word 'plain'"),
+        (
+            (None,),
+            (NEW,),
+            "in plain, and a key is given: if it was written before there was a key, add the word 'plain'",
+        ),
         ((None,), (NEW, OLD), "in plain, and a key is given"),
     ],
 )
@@ -137,7 +141,7 @@ def test_in_plain_nothing_has_changed() -> None:
 def test_within_the_span_it_always_fits_under_a_key_too(delta: int) -> None:
     slack = 512
     span, count = largest_span(delta, slack), delta + 1 + slack
-    void = tuple(range(2**40 + 1, 2**40 + 1 + VOID_LIMIT))
+    void = tuple(range(2**40 + 1, 2**40 + 1 + MAX_FUTURE_TIMESTAMPED))
     widest = min(span, 2**44)
     shapes = [
         tuple(range(2**40, 2**40 + count)),

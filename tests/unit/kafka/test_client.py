@@ -9,7 +9,7 @@ import pytest
 from aiokafka import errors as kafka_errors
 from shoal.errors import BrokerUnavailableError, GuaranteeError, InputError
 from shoal.kafka import client as connection
-from shoal.kafka.task_errors import task_exception, to_shoal_error
+from shoal.kafka.client import task_exception, to_shoal_error
 
 pytestmark = pytest.mark.unit
 
@@ -61,7 +61,7 @@ def test_errors_become_ours_without_a_word_of_theirs(error: Exception, kind: typ
 def test_what_nobody_foresaw_is_told_by_name_and_place() -> None:
     with pytest.raises(ValueError, match="secret") as caught:
         int("secret")
-    assert "ValueError at test_endings.py:" in str(to_shoal_error(caught.value))
+    assert "ValueError at test_client.py:" in str(to_shoal_error(caught.value))
 
 
 async def test_a_client_that_cancels_itself_while_it_stops_does_not_cancel_us(monkeypatch: pytest.MonkeyPatch) -> None:
