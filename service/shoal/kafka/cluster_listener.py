@@ -78,6 +78,8 @@ class AwaitedDelivery:
         Commit interval (s). Earlier decisions are committed in it also while a cluster is being handled.
     is_marked, marked_until : bool, int
         As of `NoDelivery`.
+    awaits_commits : bool
+        As of `ClusterDelivery`.
     """
 
     on_decided: Callable[[DecidedCluster], Awaitable[None]]

@@ -49,12 +49,14 @@ class PartitionTask:
     ----------
     topic, partition : str, int
         The input's.
-    policy, decoder, metrics
+    policy, decoder : Policy, JsonDecoder
         Shared by the tasks of a process.
     sink : TransactionSink
         Where transactions go; the task closes it.
     commit : CommittedState
         The commit from which the task continues.
+    metrics : Metrics
+        Of the process.
     interval_s : float
         Commit interval (s).
     now : callable
@@ -62,8 +64,7 @@ class PartitionTask:
     cipher : MetadataCipher
         Encodes the offset metadata.
     log_end : int
-        End of the log at the start. If the commit says that clusters may have been handed over, their records are
-        before this offset.
+        End of the log at the start. Records of clusters that may have been handed over are before it.
     listener : ClusterListener
         Gets the clusters besides the output.
 
@@ -344,8 +345,7 @@ class PartitionTask:
     async def commit(self, *, flush: bool = False) -> None:
         """Commit what is decided, and wait for it; nothing happens while records are being restored.
 
-        With ``flush`` all incomplete records leave first, and the task takes no more messages: the operator drains the
-        topic.
+        With ``flush`` all incomplete records leave first, and the task takes no more messages.
         """
         async with self._lock:
             if self._is_closed or self._is_finished or self._tracker.is_restoring:

@@ -10,6 +10,7 @@ from aiokafka import errors as kafka_errors
 from shoal.errors import BrokerUnavailableError, GuaranteeError, InputError
 from shoal.kafka import client as connection
 from shoal.kafka.client import task_exception, to_shoal_error
+from shoal.policy import KafkaSection
 
 pytestmark = pytest.mark.unit
 
@@ -81,3 +82,25 @@ async def test_a_client_that_cancels_itself_while_it_stops_does_not_cancel_us(mo
     task = asyncio.create_task(connection.stop(cast("Any", rash), 1))
     await task
     assert rash.closed, "what it had not closed is cut off"
+
+
+async def test_each_client_has_an_id_that_names_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[dict[str, Any]] = []
+
+    class Client:
+        def __init__(self, **options: Any) -> None:
+            made.append(options)
+
+        async def start(self) -> None:
+            pass
+
+        close = start
+
+    monkeypatch.setattr(connection, "AIOKafkaProducer", Client)
+    monkeypatch.setattr(connection, "AIOKafkaAdminClient", Client)
+    settings = KafkaSection(input="in", output="out", group="g")
+    connection.producer(settings, 7, 1000)
+    async with connection.admin(settings):
+        pass
+    assert [options["client_id"] for options in made] == ["shoal-g-7", "shoal-g-admin"]
+    assert made[0]["transactional_id"] == "g-in-7"

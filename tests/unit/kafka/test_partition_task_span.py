@@ -80,7 +80,7 @@ def live(gap: int, cut: int) -> tuple[Topic, Metrics]:
 
 
 def early(metrics: Metrics) -> float:
-    return metrics.registry.get_sample_value("shoal_records_early_total", {"topic": "t", "partition": "0"}) or 0
+    return metrics.registry.get_sample_value("shoal_clusters_early_total", {"topic": "t", "partition": "0"}) or 0
 
 
 def test_a_log_full_of_holes_makes_the_oldest_leave_early() -> None:
