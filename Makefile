@@ -5,93 +5,101 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+WAITING := $(PYTHON) deploy/waiting.py
 KAFKA := $(PYTHON) deploy/kafka/local.py
 PYTEST := $(BIN)/pytest
+PARALLEL := -n auto
 BESIDE_KAFKA := $(KAFKA) with -- $(PYTEST)
 CODE := service tests deploy benchmarks docs
 
 .PHONY: help install fix check test demo kafka-up kafka-down bench papers nightly \
-        format-check lint types imports unit unit-nojit properties golden conformance doctest integration faults privacy privacy-table
+        mutants format-check lint types imports unit unit-nojit properties golden conformance doctest integration faults privacy privacy-table
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-install: .venv/.installed ## the package and its tools in .venv, at the versions of constraints.txt
+install: .venv/.installed ## install the package and its tools in .venv, at the versions of constraints.txt
 
 .venv/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Shoal needs Python 3.11 or newer; on Debian: apt-get install python3 python3-venv")'
-	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --upgrade pip
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --build-constraint constraints.txt --editable . --group dev
+	@test -x $(BIN)/python || $(WAITING) "install: making .venv" $(PYTHON) -m venv .venv
+	@$(WAITING) "install: pip brings itself up to date" $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --upgrade pip
+	@$(WAITING) "install: pip fetches and installs the package and its tools" \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --build-constraint constraints.txt --editable . --group dev
 	@touch $@
 
-fix: install ## format, and mend what the linter can mend
+fix: install ## format the code and apply the linter's automatic fixes
 	$(BIN)/ruff check --quiet --fix-only $(CODE)
 	$(BIN)/ruff format $(CODE)
 
-check: format-check lint types imports unit-nojit doctest test ## all that CI does
+check: format-check lint types imports unit-nojit doctest test ## run everything that CI runs
 
-test: install ## every test but the nightly ones, against a real broker that it starts and stops
-	$(BESIDE_KAFKA) -m "not nightly"
+test: install ## run every test except the nightly ones; starts and stops a local broker
+	$(BESIDE_KAFKA) $(PARALLEL) -m "not nightly"
 
-demo: install ## the main job on real input against a real broker; the summary is the last line
-	@$(KAFKA) with -- $(BIN)/python deploy/demo/run.py
+demo: install ## anonymize a real data set through a local broker; V=1 shows each check; the last line is the summary
+	@$(KAFKA) with -- $(BIN)/python deploy/demo/run.py $(if $(V),-v)
 
 kafka-up: ## start a local Kafka in the background and print bootstrap=HOST:PORT
 	@$(KAFKA) up
 
-kafka-down: ## stop it and remove its data
+kafka-down: ## stop the local Kafka and remove its data
 	@$(KAFKA) down
 
-bench: install ## ratios to the best there is elsewhere; PARTS='loss order' for some of it
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --group bench
+bench: install ## measure speed and loss, write docs/reports/benchmarks.md; PARTS='loss order' selects parts
+	@$(WAITING) "bench: pip fetches what results are compared with" \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --group bench
 	$(KAFKA) with -- $(BIN)/python benchmarks/bench.py $(PARTS)
 
-papers: install ## every table and figure of the papers beside ours: docs/papers.md
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --group bench
+papers: install ## compute the tables and figures of five papers, write docs/reports/papers.md
+	@$(WAITING) "bench: pip fetches what results are compared with" \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --group bench
 	PYTHONPATH=benchmarks $(BIN)/python -m papers
 
-nightly: install ## what is too long for every day
+nightly: install ## run the tests that take longer than a minute
 	HYPOTHESIS_PROFILE=nightly $(BESIDE_KAFKA) -m nightly -raP
 
-format-check: install ## is everything formatted?
+mutants: install ## change the code in 49 ways, one at a time, and list what no test notices; MUTANTS='rules' selects some
+	$(BIN)/python tests/mutants/run.py $(MUTANTS)
+
+format-check: install ## check the formatting
 	$(BIN)/ruff format --check $(CODE)
 
-lint: install ## ruff
+lint: install ## run ruff
 	$(BIN)/ruff check $(CODE)
 
-types: install ## mypy, strict
+types: install ## run mypy in strict mode
 	$(BIN)/mypy
 
-imports: install ## the rooms and the doors between them
+imports: install ## check the import rules between packages
 	$(BIN)/lint-imports
 
-unit: install ## unit tests
-	$(PYTEST) -m "unit and not nightly"
+unit: install ## run the unit tests
+	$(PYTEST) $(PARALLEL) -m "unit and not nightly"
 
-unit-nojit: install ## unit and conformance tests without compilation, with the branches covered
-	NUMBA_DISABLE_JIT=1 $(PYTEST) -m "(unit or conformance) and not nightly" --cov=service/shoal --cov-branch --cov-report=term:skip-covered
+unit-nojit: install ## run unit and conformance tests without compilation, with branch coverage
+	NUMBA_DISABLE_JIT=1 $(PYTEST) $(PARALLEL) -m "(unit or conformance) and not nightly" --cov=service/shoal --cov-branch --cov-report=term:skip-covered
 
-properties: install ## what must hold whatever the input
-	$(PYTEST) -m "property and not nightly"
+properties: install ## run the property tests
+	$(PYTEST) $(PARALLEL) -m "property and not nightly"
 
-golden: install ## published numbers
-	$(PYTEST) -m "golden and not nightly"
+golden: install ## compare results with numbers from the literature
+	$(PYTEST) $(PARALLEL) -m "golden and not nightly"
 
-conformance: install ## the method against its naive twin
-	$(PYTEST) -m "conformance and not nightly"
+conformance: install ## compare each algorithm with its reference implementation
+	$(PYTEST) $(PARALLEL) -m "conformance and not nightly"
 
-doctest: install ## the examples of the docstrings
+doctest: install ## run the examples in the docstrings
 	$(PYTEST) --doctest-modules service/shoal
 
-integration: install ## against a real broker
-	$(BESIDE_KAFKA) -m "integration and not nightly"
+integration: install ## run the integration tests against a local broker
+	$(BESIDE_KAFKA) $(PARALLEL) -m "integration and not nightly"
 
-faults: install ## kills and hostile input
-	$(BESIDE_KAFKA) -m "faults and not nightly"
+faults: install ## run the fault tests: killed workers, malformed input
+	$(BESIDE_KAFKA) $(PARALLEL) -m "faults and not nightly"
 
-privacy: install ## attacks and canaries
-	$(BESIDE_KAFKA) -m "privacy and not nightly"
+privacy: install ## run the attack tests and the search for leaked values
+	$(BESIDE_KAFKA) $(PARALLEL) -m "privacy and not nightly"
 
-privacy-table: install ## docs/privacy.md: how far each attack comes
-	$(KAFKA) with -- $(BIN)/python tests/privacy/table.py
+privacy-table: install ## run the attack tests, write docs/reports/privacy.md
+	$(KAFKA) with -- $(BIN)/python tests/support/privacy_table.py

@@ -14,7 +14,7 @@ from shoal.policy import Policy
 from shoal.policy.schema import Document
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
-from hostile import KINDS, MAX_BYTES, POLICY, Sent, good
+from support.hostile import KINDS, MAX_BYTES, POLICY, Sent, good
 
 __all__ = ["RECORDS", "SHARE", "bad_rounds"]
 

@@ -1,4 +1,4 @@
-"""`make bench`: measure, compare with the limits, and write docs/benchmarks.md with its figures. Ratios of one run.
+"""`make bench`: measure, compare with the limits, write docs/reports/benchmarks.md. Ratios of one run.
 
 ``bench.py PART ...`` measures these parts alone and leaves the others of the page as they are.
 """
@@ -33,8 +33,8 @@ from shoal.policy import chosen_rule
 from static_sets import FASTER, LESS, about_static_sets, static_sets
 
 ROOT = Path(__file__).resolve().parents[1]
-DOCS = ROOT / "docs"
-FIGURE = DOCS / "figures" / "kafka-profile.svg"
+REPORTS = ROOT / "docs" / "reports"
+FIGURE = REPORTS / "figures" / "kafka-profile.svg"
 ROUNDS = 5
 BAD_ROUNDS = 8
 FAUST_ROUNDS = 3
@@ -195,7 +195,7 @@ def parts_of(page: str) -> dict[str, list[str]]:
 
 def write(parts: dict[str, list[str]]) -> None:
     """Write the page; parts that were not measured stay as they are."""
-    page = DOCS / "benchmarks.md"
+    page = REPORTS / "benchmarks.md"
     every = parts_of(page.read_text(encoding="utf-8")) | parts
     lines = [line for name in PARTS if name in every for line in (f"<!-- {name} -->", *every[name])]
     page.write_text("\n".join([*HEAD, *lines]).rstrip("\n") + "\n", encoding="utf-8")

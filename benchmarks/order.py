@@ -26,7 +26,7 @@ RULES = ("nearest", "greedy", "awo", "block")
 KNOWN = "all known"
 DRAWN = ("Census, 2 attributes, order of the file", "Census, 2 attributes, shuffled")
 LIMIT = 0.85
-FIGURES = Path(__file__).resolve().parents[1] / "docs" / "figures"
+FIGURES = Path(__file__).resolve().parents[1] / "docs" / "reports" / "figures"
 
 Sweep = dict[str, list[Flow]]
 """By rule: a figure for each weight."""

@@ -22,7 +22,7 @@ class Promise(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A part of docs/benchmarks.md."""
+    """A part of docs/reports/benchmarks.md."""
 
     lines: list[str]
     promises: list[Promise]

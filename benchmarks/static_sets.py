@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-import os
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from reference_data import data_folder, read_rows
 from shoal import microaggregate
 from shoal.clustering.static import mdav_kernel as mdav
 from shoal.clustering.static import refined
@@ -38,7 +36,6 @@ EXACT, BOUND = 656.0, 652.2
 
 Table = NDArray[np.float64]
 Labels = NDArray[np.int32]
-DATA = Path(os.environ.get("SHOAL_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
 ANNEALING_S = 10.0
 """Of each seed; three times as long where it is tight."""
 
@@ -71,8 +68,7 @@ def _z(values: Table) -> Table:
 
 
 def _reference(name: str) -> Table:
-    with (DATA / f"{name}.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_rows(data_folder(), name)
     names = list(rows[0])
     if name == "eia":
         names = ["UTILITYID", *names[names.index("RESREVENUE") :]]

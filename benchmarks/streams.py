@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import numpy as np
+from reference_data import data_folder, read_rows
 from shoal.arrays import Float64Matrix
 
 __all__ = ["MOST", "other_streams", "streams"]
 
-DATA = Path(os.environ.get("SHOAL_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 MOST = 6000
 """Records of a stream."""
 ADULT = ("age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week")
@@ -21,13 +18,9 @@ NO_MEASURES = {"UTILITYID", "UTILNAME", "STATE", "YEAR", "MONTH"}
 
 
 def _table(name: str, wanted: Callable[[str], bool] = bool) -> Float64Matrix:
-    path = DATA / name
-    if not path.exists():
-        raise SystemExit(f"bench: {path} is missing; SHOAL_DATA names the folder of the data")
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.reader(file))
-    columns = [index for index, column in enumerate(rows[0]) if wanted(column)]
-    return np.array([[float(row[index]) for index in columns] for row in rows[1:]])
+    rows = read_rows(data_folder(), name)
+    columns = [column for column in rows[0] if wanted(column)]
+    return np.array([[float(row[column]) for column in columns] for row in rows])
 
 
 def _unit(values: Float64Matrix) -> Float64Matrix:
@@ -49,11 +42,11 @@ def _walk(random: np.random.Generator) -> Float64Matrix:
 def streams(seeds: int) -> Iterator[tuple[str, list[Float64Matrix]]]:
     """Return the name of each stream and one matrix for each seed; in the order of the file there is but one."""
     tables = {
-        "Census, 2 attributes": _unit(_table("census.csv", {"TAXINC", "POTHVAL"}.__contains__)),
-        "Census, 13 attributes": _unit(_table("census.csv")),
-        "EIA": _unit(_table("eia.csv", lambda name: name not in NO_MEASURES)),
-        "Tarragona": _unit(_table("tarragona.csv")),
-        "Adult": _unit(_table("adult.csv", set(ADULT).__contains__)),
+        "Census, 2 attributes": _unit(_table("census", {"TAXINC", "POTHVAL"}.__contains__)),
+        "Census, 13 attributes": _unit(_table("census")),
+        "EIA": _unit(_table("eia", lambda name: name not in NO_MEASURES)),
+        "Tarragona": _unit(_table("tarragona")),
+        "Adult": _unit(_table("adult", set(ADULT).__contains__)),
     }
     draws = [np.random.default_rng(seed) for seed in range(seeds)]
     for name, table in tables.items():
@@ -67,18 +60,18 @@ def streams(seeds: int) -> Iterator[tuple[str, list[Float64Matrix]]]:
 
 def _by_utility() -> Float64Matrix:
     """EIA's measures, all of a utility's and then all of the next one's; the file goes month after month."""
-    table = _table("eia.csv", lambda name: name not in NO_MEASURES - {"UTILITYID"})
+    table = _table("eia", lambda name: name not in NO_MEASURES - {"UTILITYID"})
     return table[table[:, 0].argsort(kind="stable")][:, 1:]
 
 
 def _classes() -> Float64Matrix:
     """Adult's columns that hold words, each as its place in the taxonomy: few values, many ties."""
-    with (DATA / "adult.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))[-MOST:]
+    folder = data_folder()
+    rows = read_rows(folder, "adult")[-MOST:]
     columns = []
     for name in ("education", "marital-status", "occupation", "race", "sex", "workclass"):
-        with (DATA / "hierarchies" / f"adult_{name}.csv").open(encoding="utf-8", newline="") as file:
-            places = {line[0]: place for place, line in enumerate(list(csv.reader(file))[1:])}
+        taxonomy = read_rows(folder, f"hierarchies/adult_{name}")
+        places = {line["level0"]: place for place, line in enumerate(taxonomy)}
         columns.append([float(places[row[name]]) for row in rows])
     return np.array(columns).T
 
@@ -99,15 +92,15 @@ def _places(random: np.random.Generator) -> Float64Matrix:
 
 def other_streams(seeds: int) -> Iterator[tuple[str, list[Float64Matrix]]]:
     """Return streams that no constant was chosen on: other columns, rows, scales and orders, and other made-up ones."""
-    census, tarragona = _table("census.csv"), _table("tarragona.csv")
-    eia = _table("eia.csv", lambda name: name not in NO_MEASURES)
+    census, tarragona = _table("census"), _table("tarragona")
+    eia = _table("eia", lambda name: name not in NO_MEASURES)
     tables = {
-        "Census, 6 others of its attributes": _unit(_table("census.csv", set(OTHERS).__contains__)),
+        "Census, 6 others of its attributes": _unit(_table("census", set(OTHERS).__contains__)),
         "Census, ranks": _unit(census.argsort(axis=0).argsort(axis=0).astype(float)),
         "EIA, logarithms": _unit(np.log1p(np.maximum(eia, 0.0))),
         "Tarragona, cube roots": _unit(np.cbrt(tarragona)),
         "Adult, 5 attributes of the last records": _unit(
-            _table("adult.csv", (set(ADULT) - {"fnlwgt"}).__contains__)[-MOST:]
+            _table("adult", (set(ADULT) - {"fnlwgt"}).__contains__)[-MOST:]
         ),
         "Adult, words by their place in a taxonomy": _unit(_classes()),
     }

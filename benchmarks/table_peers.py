@@ -19,7 +19,8 @@ from anonypyx.mondrian import Mondrian
 from microagg1d import univariate_microaggregation
 from microaggregation import calculate_sse_dynamic
 from numpy.typing import NDArray
-from papers.common import data_folder, standardised
+from papers.common import standardised
+from reference_data import data_folder
 from shoal.clustering.static import Refined, refined
 from shoal.clustering.static.refinement import loss_of
 

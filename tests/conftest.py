@@ -8,15 +8,25 @@ import os
 import signal
 import sys
 from collections.abc import Generator, Iterator
+from dataclasses import asdict
 from itertools import product
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
+
+if TYPE_CHECKING:
+    from support.ledger import Row
 
 ROOT = Path(__file__).resolve().parents[1]
 MARKERS = {"properties": "property"}
 """Markers that are not called like their folder."""
+
+ATTACK = "attack"
+"""Under this name a report carries a row of the ledger."""
+reached: list[Row] = []
+"""Rows of the ledger of this run, from all processes."""
 
 CI = os.environ.get("CI", "").lower() in {"1", "true"}
 
@@ -24,12 +34,32 @@ CI = os.environ.get("CI", "").lower() in {"1", "true"}
 settings.register_profile("dev", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("nightly", deadline=None, max_examples=2000, suppress_health_check=[HealthCheck.too_slow])
+# For mutants: the same examples for each, none kept for the next, and none made smaller.
+settings.register_profile(
+    "mutants", settings.get_profile("ci"), phases=(Phase.explicit, Phase.generate), report_multiple_bugs=False
+)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if CI else "dev"))
 
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell that runs this in the background has SIGINT ignored, and so would all processes that are started here.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Several processes do not compile the same kernel."""
+    if hasattr(config, "workerinput"):
+        from support.compile_once import compile_once
+
+        compile_once()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Tests that share something expensive run in one process."""
+    from support.distribution import Distribution
+
+    return Distribution(config, log)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -52,11 +82,14 @@ def _nothing_is_left_open(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A test that does not run in CI is a failure: green must mean that it ran."""
+    """A test that does not run in CI is a failure: green must mean that it ran. And a report carries its attacks."""
     report = yield
     if CI and report.skipped and not hasattr(report, "wasxfail"):
         report.outcome = "failed"
         report.longrepr = f"skipped in CI: {report.longrepr}"
+    ledger = sys.modules.get("support.ledger")  # not imported: this process has attacked nothing
+    for row in ledger.entered() if ledger and report.when == "teardown" else ():
+        report.user_properties.append((ATTACK, asdict(row)))
     return report
 
 
@@ -70,12 +103,34 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
     return report
 
 
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Collect what attacks have reached, from every process that runs tests."""
+    found: list[Any] = [row for name, row in report.user_properties if name == ATTACK]
+    if found:
+        from support.ledger import Row
+
+        reached.extend(Row(**row) for row in found)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Two attacks under one name are a failure, also where two processes found them."""
+    if reached and not hasattr(session.config, "workerinput"):
+        from support.ledger import rivals
+
+        if rivals(reached):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Show how far attackers came, each against its bound."""
-    ledger = sys.modules.get("privacy.ledger")  # nobody has imported it: nothing was attacked
-    rows = [row for row in ledger.collected() if row.success] if ledger else []
+    rows = [row for row in reached if row.success]
     if rows:
+        from support.ledger import rivals
+
         terminalreporter.section("attacks")
+        for row in rivals(reached):
+            terminalreporter.write_line(f"FAILED {row.attack} {row.name}: two attacks under one name", red=True)
     for row in sorted(rows, key=lambda row: (int(row.attack[1:]), row.name)):
         terminalreporter.write_line(f"{row.attack:4} {row.success:>15} <= {row.bound:17} {row.rule:8}{row.name}")
 
@@ -98,7 +153,7 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.fixture(scope="session")
 def bootstrap(kernels: None) -> Iterator[str]:  # noqa: ARG001 - must be before it
     """Address of a real broker."""
-    from kafka_broker import broker
+    from support.kafka_broker import broker
 
     with broker() as address:
         yield address
@@ -107,11 +162,6 @@ def bootstrap(kernels: None) -> Iterator[str]:  # noqa: ARG001 - must be before 
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """Folder of the published data sets."""
-    folder = Path(os.environ.get("SHOAL_DATA") or ROOT.parent / "shared" / "data").resolve()
-    if not (folder / "census.csv").is_file():
-        pytest.fail(
-            f"no data sets at {folder}: put census.csv, tarragona.csv, eia.csv and adult.csv into a folder "
-            "and name it in SHOAL_DATA",
-            pytrace=False,
-        )
-    return folder
+    from support.published_data import data_folder
+
+    return data_folder()

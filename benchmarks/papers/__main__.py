@@ -1,4 +1,4 @@
-"""Compute what the papers show and write docs/papers.md with its figures; with names, print those sections only."""
+"""Compute what the papers show and write docs/reports/papers.md; with names, print those sections only."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
 
+from reference_data import data_folder
+
 from papers import approximate, dependence, genetic, steered, survey
-from papers.common import ROOT, Section, data_folder, progress
+from papers.common import ROOT, Section, progress
 
 __all__ = ["PAPERS", "main", "page_of"]
 
@@ -29,7 +31,7 @@ HEAD = [
     "papers are quoted as facts, with their place; `=` marks those that are met to the last printed digit. What is not",
     "met says so, and why as far as it is known. *Ours* alone means that the paper shows a curve and no number.",
     "",
-    "Only lines that speak of seconds differ from run to run (`tests/golden/test_papers.py`).",
+    "Only lines that speak of seconds differ from run to run (`tests/benchmarks/test_papers.py`).",
     "",
 ]
 
@@ -87,9 +89,9 @@ def main(names: list[str]) -> int:
 
     for section in sections.values():
         for figure in section.figures:
-            draw(figure, ROOT / "docs" / "figures")
-    (ROOT / "docs" / "papers.md").write_text("\n".join([*HEAD, *lines]).rstrip() + "\n", encoding="utf-8")
-    progress(f"docs/papers.md written after {time.perf_counter() - began:.0f} s")
+            draw(figure, ROOT / "docs" / "reports" / "figures")
+    (ROOT / "docs" / "reports" / "papers.md").write_text("\n".join([*HEAD, *lines]).rstrip() + "\n", encoding="utf-8")
+    progress(f"docs/reports/papers.md written after {time.perf_counter() - began:.0f} s")
     return 0
 
 

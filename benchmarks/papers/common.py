@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -11,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from reference_data import read_rows
 
 __all__ = [
     "Curve",
@@ -20,7 +19,6 @@ __all__ = [
     "Table",
     "claim",
     "columns_of",
-    "data_folder",
     "grid",
     "progress",
     "scaled_to_one",
@@ -30,7 +28,6 @@ __all__ = [
 
 Table = NDArray[np.float64]
 ROOT = Path(__file__).resolve().parents[2]
-NEEDED = ("census.csv", "eia.csv", "tarragona.csv")
 
 
 class Curve(NamedTuple):
@@ -70,27 +67,9 @@ class Section(NamedTuple):
     """Lines with seconds, which differ from run to run."""
 
 
-def data_folder() -> Path:
-    """Return the folder of the published data sets.
-
-    Raises
-    ------
-    SystemExit
-        If one of them is missing.
-    """
-    folder = Path(os.environ.get("SHOAL_DATA") or ROOT.parent / "shared" / "data")
-    missing = [name for name in NEEDED if not (folder / name).is_file()]
-    if missing:
-        raise SystemExit(
-            f"papers: no {', '.join(missing)} in {folder}; set SHOAL_DATA to the folder of the CASC reference tables"
-        )
-    return folder
-
-
 def columns_of(folder: Path, name: str, columns: Sequence[str] = ()) -> Table:
     """Return columns of a reference table as numbers; without names all, of ``eia`` the eleven that the papers use."""
-    with (folder / f"{name}.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_rows(folder, name)
     names = list(columns) or list(rows[0])
     if name == "eia" and not columns:
         names = ["UTILITYID", *names[names.index("RESREVENUE") :]]

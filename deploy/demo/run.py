@@ -1,11 +1,12 @@
 """The demo: real personal records through a real Kafka and two workers, one of them killed half-way.
 
-Prints what happens on standard error, and as the last line of standard output the summary as one JSON object,
-which is also in ``build/demo/summary.json``. Exit code 0 only if the judge agrees.
+Tells what happens on standard error; ``-v`` shows each check of the judge. The last line of standard output is the
+summary as one JSON object, which is also in ``build/demo/summary.json``. Exit code 0 only if the judge agrees.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import os
@@ -17,27 +18,30 @@ import time
 import urllib.request
 import uuid
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import fetch
-import measure
-import topics
-from shoal.policy import Policy
-
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "deploy"))
+
+from waiting import told  # noqa: E402 - the path comes first
+
+with told("demo: loading"):
+    import fetch
+    import measure
+    import story
+    import topics
+    from shoal.pipeline import precompile
+    from shoal.policy import Policy
+
 BUILD = ROOT / "build" / "demo"
 POLICY = ROOT / "deploy" / "demo" / "policy.yaml"
 SHOAL = str(Path(sys.executable).with_name("shoal"))
 PARTITIONS = 3
 KINDS = ("input", "output", "quarantine", "clusters", "evidence")
-
-
-def say(text: str) -> None:
-    """Tell the reader what happens."""
-    print(text, file=sys.stderr, flush=True)
+PATIENCE_S = 120.0
+"""How long a worker may start or end, and how long no record may be processed; time of compiling does not count."""
 
 
 @dataclass
@@ -61,17 +65,15 @@ class Demo:
             "SHOAL_KAFKA__SESSION_TIMEOUT_MS": "6000",
         }
 
-    def start(self, worker: str, *extra: str) -> subprocess.Popen[bytes]:
+    def start(self, worker: str, *extra: str) -> None:
         """Start a worker; its log goes to build/demo."""
         self.ports[worker] = free_port()
         http = f"127.0.0.1:{self.ports[worker]}"
         command = [SHOAL, "run", str(POLICY), "--from", "earliest", "--http", http, "--log", "json", *extra]
         with (BUILD / f"{worker}.log").open("ab") as log:
-            process = subprocess.Popen(
+            self.workers[worker] = subprocess.Popen(
                 command, env=self.environment(worker), stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
-        self.workers[worker] = process
-        return process
 
     def stop_all(self) -> None:
         """Stop what still runs, by process id."""
@@ -84,126 +86,138 @@ class Demo:
             except subprocess.TimeoutExpired:
                 process.kill()
 
-    async def wait_ready(self, worker: str, seconds: float = 120) -> None:
-        """Wait until a worker says that it is ready: a member, restored, the broker reached."""
-        deadline = time.monotonic() + seconds
+    async def wait_ready(self, worker: str) -> None:
+        """Wait until a worker is a member of the group, has restored its partitions and reaches the broker."""
+        patience = Patience()
         while not await asyncio.to_thread(is_ready, self.ports[worker]):
-            if time.monotonic() > deadline or self.workers[worker].poll() is not None:
+            if self.workers[worker].poll() is not None or await patience.is_over(self.ports[worker]):
                 raise SystemExit(f"demo: worker {worker} did not become ready; see {BUILD}/{worker}.log")
-            await asyncio.sleep(0.2)
 
-    async def resolved(self) -> int:
-        """Records that a reader of committed data can account for."""
-        return await topics.count(self.bootstrap, PARTITIONS, self.names["output"], self.names["quarantine"])
+    async def wait_ended(self, worker: str) -> None:
+        """Wait until a worker has ended without an error."""
+        patience = Patience()
+        while (code := self.workers[worker].poll()) is None:
+            if await patience.is_over(self.ports[worker]):
+                raise SystemExit(f"demo: worker {worker} did not end; see {BUILD}/{worker}.log")
+        if code != 0:
+            raise SystemExit(f"demo: worker {worker} ended with an error; see {BUILD}/{worker}.log")
 
-    async def wait_for(self, what: str, is_so: Callable[[int], bool], seconds: float = 60) -> int:
-        """Show progress until the number of accounted records is as wished."""
-        deadline = time.monotonic() + seconds
-        while True:
-            done = await self.resolved()
-            say(f"  {done:5d} records accounted for")
-            if is_so(done):
-                return done
-            if time.monotonic() > deadline or self.workers["one"].poll() not in {None, -signal.SIGKILL}:
-                raise SystemExit(f"demo: {what} did not happen; see {BUILD}/*.log")
-            await asyncio.sleep(0.5)
+    async def wait_accounted(self, least: int) -> int:
+        """Wait until so many records are published or quarantined, and return how many are."""
+        done, patience = -1, Patience()
+        while done < least:
+            found = await topics.count(self.bootstrap, PARTITIONS, self.names["output"], self.names["quarantine"])
+            if found > done:
+                done, patience = found, Patience()
+            ended = self.workers["one"].poll() not in {None, -signal.SIGKILL}
+            if ended or await patience.is_over(self.ports["one"]):
+                raise SystemExit(f"demo: only {done} of {least} records were processed; see {BUILD}/*.log")
+        return done
+
+
+@dataclass
+class Patience:
+    """How long something has been waited for, without the time in which a worker compiled."""
+
+    waited_s: float = 0.0
+
+    async def is_over(self, port: int) -> bool:
+        """Wait a moment; whether all moments together, but for those of compiling, are too long."""
+        began = time.monotonic()
+        await asyncio.sleep(0.2)
+        if not await asyncio.to_thread(is_compiling, port):
+            self.waited_s += time.monotonic() - began
+        return self.waited_s > PATIENCE_S
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on now."""
+    """Return a port that nothing listens on now."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
 
 
-def is_ready(port: int) -> bool:
-    """Ask a worker's readiness probe."""
+def page(port: int, name: str) -> str | None:
+    """Return a page of a worker's HTTP server; None if it does not answer, or answers with an error."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as answer:
-            return bool(answer.status == 200)
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{name}", timeout=5) as answer:
+            return str(answer.read().decode())
     except OSError:
-        return False
+        return None
+
+
+def is_ready(port: int) -> bool:
+    """Whether a worker's readiness probe says yes."""
+    return page(port, "readyz") is not None
+
+
+def is_compiling(port: int) -> bool:
+    """Whether a worker answers but has not begun with the topic, to which it comes as soon as all is compiled."""
+    metrics = page(port, "metrics")
+    return metrics is not None and "shoal_policy_info{" not in metrics
 
 
 async def show(demo: Demo, records: list[dict[str, Any]], held_at_most: int) -> float:
     """Feed the topic, kill a worker, let the rest finish; return how long it took (s)."""
-    home = [zlib.crc32(str(record["nr"]).encode()) % PARTITIONS for record in records]
-    say(
-        f"two workers, {PARTITIONS} partitions, {len(records)} person-years of {len({r['nr'] for r in records})} people"
-    )
-    for name in ("one", "two"):
-        demo.start(name)
-    for name in ("one", "two"):
-        await demo.wait_ready(name)
-    began = time.monotonic()
-    producing = asyncio.create_task(topics.produce(demo.bootstrap, demo.names["input"], records, home))
-    await demo.wait_for("the first part", lambda done: done > len(records) * 0.3)
-    say("worker one is killed with SIGKILL, in the middle of its work, and started again")
+    partition_of = [zlib.crc32(str(record["nr"]).encode()) % PARTITIONS for record in records]
+    with told("Two workers start. Then records come in, and the workers publish clusters of them."):
+        for name in ("one", "two"):
+            demo.start(name)
+        for name in ("one", "two"):
+            await demo.wait_ready(name)
+        began = time.monotonic()
+        producing = asyncio.create_task(topics.produce(demo.bootstrap, demo.names["input"], records, partition_of))
+        done = await demo.wait_accounted(len(records) // 3)
+    story.progress(done, len(records))
     demo.workers["one"].kill()
     demo.workers["one"].wait()
-    demo.start("one")
-    await producing
-    await demo.wait_ready("one")
-    # What is left is held: fewer than delta records a partition, which wait for company.
-    await demo.wait_for("the rest", lambda done: done > len(records) - PARTITIONS * held_at_most)
-    say("both workers stop; a last one releases what is still held (--drain)")
-    for name in ("one", "two"):
-        demo.workers[name].send_signal(signal.SIGTERM)
-    codes = [demo.workers[name].wait(10) for name in ("one", "two")]
-    drain = demo.start("last", "--drain")
-    if await asyncio.to_thread(drain.wait, 60) != 0 or any(codes):
-        raise SystemExit(f"demo: a worker ended with an error; see {BUILD}/*.log")
+    with told("Worker one is killed with SIGKILL in the middle of its work, and started again."):
+        demo.start("one")
+        await producing
+        await demo.wait_ready("one")
+        # What is left is held: fewer than delta records a partition, which wait for company.
+        done = await demo.wait_accounted(len(records) - PARTITIONS * held_at_most + 1)
+    story.progress(done, len(records))
+    with told("Both workers are stopped. A last one releases the records that still wait for others (--drain)."):
+        for name in ("one", "two"):
+            demo.workers[name].send_signal(signal.SIGTERM)
+        for name in ("one", "two"):
+            await demo.wait_ended(name)
+        demo.start("last", "--drain")
+        await demo.wait_ended("last")
     return time.monotonic() - began
 
 
-async def judge(demo: Demo, policy: Policy, elapsed_s: float) -> dict[str, Any]:
+async def judge(demo: Demo, policy: Policy, elapsed_s: float, *, verbose: bool) -> dict[str, Any]:
     """Read the topics from outside, call the judge, compute the figures."""
-    lines = {kind: await topics.read(demo.bootstrap, topic, PARTITIONS) for kind, topic in demo.names.items()}
-    files = {kind: BUILD / f"{kind}.jsonl" for kind in KINDS}
-    for kind in KINDS:
-        topics.export(lines[kind], files[kind], kind=kind)
-    verdict = BUILD / "verdict.json"
-    command = [SHOAL, "verify", str(POLICY), "--original", str(files["input"]), "--released", str(files["output"])]
-    command += ["--evidence", str(files["evidence"]), "--quarantine", str(files["quarantine"]), "--complete"]
-    command += ["--json", str(verdict)]
-    said = await asyncio.to_thread(subprocess.run, command, check=False, capture_output=True, text=True)
-    say("\nthe judge (shoal verify), from the topics alone:\n" + said.stdout + said.stderr)
-    compare(policy, lines)
+    with told("Now `shoal verify`, which shares no arithmetic with the workers, judges what is in the topics."):
+        lines = {kind: await topics.read(demo.bootstrap, topic, PARTITIONS) for kind, topic in demo.names.items()}
+        files = {kind: BUILD / f"{kind}.jsonl" for kind in KINDS}
+        for kind in KINDS:
+            topics.export(lines[kind], files[kind], kind=kind)
+        verdict = BUILD / "verdict.json"
+        verdict.unlink(missing_ok=True)
+        command = [SHOAL, "verify", str(POLICY), "--original", str(files["input"]), "--released", str(files["output"])]
+        command += ["--evidence", str(files["evidence"]), "--quarantine", str(files["quarantine"]), "--complete"]
+        command += ["--json", str(verdict)]
+        said = await asyncio.to_thread(subprocess.run, command, check=False, capture_output=True, text=True)
+    if not verdict.exists():
+        raise SystemExit(f"demo: there is no verdict\n{said.stdout}{said.stderr}")
     figures = measure.summary(policy, lines["input"], lines["output"], lines["quarantine"], lines["evidence"])
     figures |= {"elapsed_s": elapsed_s, "records_per_s": len(lines["input"]) / elapsed_s}
-    return figures | {"verified": said.returncode == 0}
-
-
-def compare(policy: Policy, lines: dict[str, list[topics.Line]]) -> None:
-    """Show one cluster's records before and after, side by side."""
-    about = json.loads(lines["evidence"][0].text)
-    members = {(about["partition"], offset) for offset in about["offsets"]}
-    before = [json.loads(line.text) for line in lines["input"] if (line.partition, line.offset) in members]
-    after = [json.loads(line.text) for line in lines["output"] if line.partition == about["partition"]]
-    names = [attribute.name for attribute in policy.published]
-    say("one cluster, before (order of arrival)" + " " * 24 + "after (order of bytes)")
-    say("  ".join(f"{name:>10}" for name in names) + "   |" + "  ".join(f"{name:>10}" for name in names))
-    of_cluster = _rows_of(about, lines, after)
-    for left, right in zip(before, of_cluster, strict=True):
-        say("  ".join(f"{left[n]!s:>10}" for n in names) + "   |" + "  ".join(f"{right[n]!s:>10}" for n in names))
-
-
-def _rows_of(about: dict[str, Any], lines: dict[str, list[topics.Line]], after: list[dict[str, Any]]) -> list[Any]:
-    """Published rows of a cluster: as many in a run as it has members, with the members' kept values."""
-    size = len(about["offsets"])
-    members = {(about["partition"], offset) for offset in about["offsets"]}
-    kept = sorted(
-        json.loads(line.text)["occupation"] for line in lines["input"] if (line.partition, line.offset) in members
-    )
-    for start in range(len(after) - size + 1):
-        run = after[start : start + size]
-        if sorted(row["occupation"] for row in run) == kept and len({row["lwage"] for row in run}) == 1:
-            return run
-    raise SystemExit("demo: a cluster is not in the output")
+    figures |= {"verified": said.returncode == 0}
+    story.compare(policy, lines)
+    story.verdict(json.loads(verdict.read_text(encoding="utf-8")), figures)
+    if verbose or said.returncode != 0:
+        story.say(said.stdout.rstrip() + said.stderr)
+    return figures
 
 
 def main() -> int:
     """Run the demo and return its exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-v", "--verbose", action="store_true", help="show each check of the judge")
+    verbose = parser.parse_args().verbose
     bootstrap = os.environ.get("SHOAL_KAFKA__BOOTSTRAP_SERVERS") or os.environ.get("SHOAL_TEST_BROKER")
     if not bootstrap:
         raise SystemExit("demo: no broker; run it with 'make demo'")
@@ -213,17 +227,18 @@ def main() -> int:
     run = uuid.uuid4().hex[:8]
     demo = Demo(bootstrap, {kind: f"wages-{run}-{kind}" for kind in KINDS})
     policy = Policy.load(POLICY)
-    records = list(fetch.records())
+    with told("demo: pip fetches the records, once"):
+        records = list(fetch.records())
+    with told("demo: compiling, once"):
+        precompile(policy)
+    story.beginning(records, PARTITIONS, policy.k)
     try:
         asyncio.run(topics.create(bootstrap, demo.names.values(), PARTITIONS))
         elapsed_s = asyncio.run(show(demo, records, policy.streaming().delta + 1))
-        figures = asyncio.run(judge(demo, policy, elapsed_s))
+        figures = asyncio.run(judge(demo, policy, elapsed_s, verbose=verbose))
     finally:
         demo.stop_all()
-    say(
-        f"information loss {figures['information_loss']:.2f} %, moved {figures['displacement']['mean']:.1f} places on "
-        f"average, {figures['records_per_s']:.0f} records/s with start-up, kill and restart"
-    )
+    story.end(verbose=verbose)
     (BUILD / "summary.json").write_text(json.dumps(figures, indent=2) + "\n")
     print(json.dumps(figures), flush=True)
     return 0 if figures["verified"] else 1

@@ -29,8 +29,10 @@ __all__ = ["BUILD", "Broker", "BrokerFailedError", "borrowed", "down", "running"
 HERE = Path(__file__).resolve().parent
 BUILD = HERE.parents[1] / "build" / "kafka"
 INSTALL = "install Java 17 or newer and Maven, on Debian: apt-get install openjdk-17-jre-headless maven"
-READY_S = 60.0
+READY_S = 120.0
 """How long a loaded machine may take to start the broker; an idle one needs about five seconds."""
+TELL_S = 5.0
+"""How often a line says that the broker still starts; the first one comes after a second."""
 JVM = (
     *("-Xms128m", "-Xmx448m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xshare:auto"),
     *("-Djava.net.preferIPv4Stack=true", "-Djava.awt.headless=true"),
@@ -179,23 +181,28 @@ def _libraries() -> Path:
     if maven is None:
         raise BrokerFailedError(f"no mvn found: {INSTALL}")
     _java()
-    _say("fetching Apache Kafka with Maven, once")
     part = libraries.with_name(f"{libraries.name}.{os.getpid()}")
     command = [maven, "-B", "-q", "-f", str(pom), "dependency:copy-dependencies"]
+    command = _told("kafka: Maven fetches Apache Kafka, once", command)
     options = ["-DincludeScope=runtime", f"-DoutputDirectory={part}"]
     said = ""
     for again in ([], ["-U"], ["-U"]):
         done = subprocess.run(
-            [*command, *options, *again], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+            [*command, *options, *again], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=False
         )
         if done.returncode == 0:
             with contextlib.suppress(OSError):  # somebody else was faster
                 part.rename(libraries)
             shutil.rmtree(part, ignore_errors=True)
             return libraries
-        said = (done.stdout + done.stderr)[-2000:]
+        said = done.stdout[-2000:]
     shutil.rmtree(part, ignore_errors=True)
     raise BrokerFailedError(f"Maven could not fetch Apache Kafka:\n{said}")
+
+
+def _told(what: str, command: list[str]) -> list[str]:
+    """Return a command that tells every few seconds that it runs; all it prints is on its standard output."""
+    return [sys.executable, str(HERE.parent / "waiting.py"), what, *command]
 
 
 def _free_ports(count: int) -> list[int]:
@@ -257,23 +264,28 @@ def _began(process: subprocess.Popen[bytes], argument: str) -> str:
 
 
 def _format(java: list[str], properties: Path) -> None:
+    tool = [*java, "kafka.tools.StorageTool", "format", "-t", "c2hvYWwtbG9jYWwta2Fma2", "-c", str(properties)]
     done = subprocess.run(
-        [*java, "kafka.tools.StorageTool", "format", "-t", "c2hvYWwtbG9jYWwta2Fma2", "-c", str(properties)],
+        _told("kafka: starting a broker", tool),
         stdin=subprocess.DEVNULL,
-        capture_output=True,
+        stdout=subprocess.PIPE,
         text=True,
         check=False,
     )
     if done.returncode != 0:
-        hint = INSTALL if "UnsupportedClassVersionError" in done.stderr else done.stderr[-2000:]
+        hint = INSTALL if "UnsupportedClassVersionError" in done.stdout else done.stdout[-2000:]
         raise BrokerFailedError(f"the storage of Kafka could not be made: {hint}")
 
 
 def _wait_until_ready(broker: Broker, home: Path) -> None:
     """Wait until the broker answers a metadata request with itself as member and controller."""
-    deadline = time.monotonic() + READY_S
+    began = time.monotonic()
+    tell_at = began + 1.0
     while not _answers(broker.bootstrap):
-        late = time.monotonic() > deadline
+        if time.monotonic() > tell_at:
+            _say(f"the broker starts: {time.monotonic() - began:.0f} s")
+            tell_at = time.monotonic() + TELL_S
+        late = time.monotonic() > began + READY_S
         if not broker.is_alive(home) or late:
             log = (home / "broker.log").read_text(encoding="utf-8", errors="replace")
             if not late and "Address already in use" in log:

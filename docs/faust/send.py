@@ -1,4 +1,4 @@
-"""Make the topic of the example and send visits of invented patients into it: ``python docs/faust/send.py 2000``."""
+"""Create the topic of the example and send visits of invented patients: ``python docs/faust/send.py 2000``."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ TOPIC = os.environ.get("VISITS_TOPIC", "visits")
 
 
 async def send(count: int) -> None:
-    """Send so many visits to two partitions."""
+    """Send ``count`` visits to two partitions."""
     admin = AIOKafkaAdminClient(bootstrap_servers=BROKER)
     await admin.start()
     if TOPIC not in await admin.list_topics():

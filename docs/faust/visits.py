@@ -1,8 +1,8 @@
-"""An app with a stage: visits to a hospital come in, anonymous diagnoses are counted by the hour.
+"""A Faust app with a stage: it reads visits to a hospital and counts anonymous diagnoses per hour.
 
     python docs/faust/visits.py worker --loglevel info
 
-Behind `anonymize` there are clusters of at least k people; nothing there ever sees a visit.
+Code after `anonymize` sees clusters of at least k people, never a visit.
 """
 
 import os
@@ -20,13 +20,13 @@ app = faust.App(
     broker=os.environ.get("VISITS_BROKER", "kafka://localhost:9092"),
     datadir=os.environ.get("VISITS_DATA", "visits-data"),
     topic_partitions=2,
-    # With a name of its own, a worker that was killed has its partitions again as soon as it is back.
+    # With an instance id, a restarted worker gets its partitions back without waiting for the session timeout.
     consumer_group_instance_id=os.environ.get("VISITS_WORKER"),
 )
 
 
 class Visit(faust.Record, serializer="json"):
-    """What comes in: personal."""
+    """An input record: personal data."""
 
     patient: str
     age: int
@@ -34,14 +34,14 @@ class Visit(faust.Record, serializer="json"):
 
 
 class Diagnoses(faust.Record, serializer="json"):
-    """What is known of a cluster behind the stage."""
+    """What later code knows about a cluster."""
 
     partition: int
     number: int
     counts: dict[str, int]
 
 
-# acks=False, for Faust knows nothing of records that are held.
+# acks=False: Faust would commit past records that are incomplete.
 visits = app.topic(os.environ.get("VISITS_TOPIC", "visits"), value_type=Visit, acks=False)
 diagnoses = app.topic(f"{app.conf.id}-diagnoses", key_type=str, value_type=Diagnoses, internal=True)
 
@@ -52,22 +52,22 @@ by_hour = app.Table("by-hour", default=dict).tumbling(3600.0, expires=HOURS * 36
 
 @app.agent(visits)
 async def protect(stream: faust.StreamT) -> None:
-    """Count each cluster and pass the counts on; asking for the next cluster says that this one was dealt with."""
+    """Count each cluster and pass the counts on; a request for the next cluster completes this one."""
     async for cluster in anonymize(stream, POLICY, start="earliest"):
         counts = Counter(record["diagnosis"] for record in cluster.records)
         found = Diagnoses(partition=cluster.partition, number=cluster.number, counts=dict(counts))
-        # One key for a partition: its clusters stay in order. Sent is not enough, it must have arrived.
+        # One key per partition keeps the order of its clusters. The second await waits for the broker.
         await (await diagnoses.send(key=str(cluster.partition), value=found))
 
 
 @app.agent(diagnoses)
 async def count(stream: faust.StreamT) -> None:
-    """Add up by partition, in total and by the hour; a cluster that comes again is known by its number."""
+    """Add up per partition, in total and per hour; the number identifies a repeated cluster."""
     async for found in stream:
         place = str(found.partition)
         if found.number > in_total[place].get("number", -1):
             in_total[place] = added(in_total[place], found)
-        # Maybe it was counted in an hour before. Each table has a number of its own: a crash may fall between them.
+        # It may be counted in an earlier hour. Each table keeps its own number: a crash can occur between two updates.
         hours = (by_hour[place].delta(ago * 3600.0) for ago in range(HOURS))
         if found.number > next((hour["number"] for hour in hours if hour), -1):
             by_hour[place] = added(by_hour[place].value(), found)
@@ -75,12 +75,12 @@ async def count(stream: faust.StreamT) -> None:
 
 @app.timer(10.0)
 async def tell() -> None:
-    """Say how many were counted by this worker."""
+    """Log how many visits this worker has counted."""
     app.log.info("counted %s visits", sum(sum(one["counts"].values()) for one in in_total.values()))
 
 
 def added(known: dict[str, Any], found: Diagnoses) -> dict[str, Any]:
-    """Counts and the number of the last cluster in them: in one value, so that none is kept without the other."""
+    """Return counts and the number of the last counted cluster, as one value that is stored at once."""
     counts = Counter(known.get("counts", {})) + Counter(found.counts)
     return {"number": found.number, "counts": dict(counts)}
 

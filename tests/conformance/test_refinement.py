@@ -15,6 +15,7 @@ from shoal.clustering.static import undo_log as trails
 from shoal.clustering.static.constraint_arrays import no_constraints
 from shoal.clustering.static.refinement import loss_of, refine
 from shoal.errors import ParameterError
+from support.pairs import all_pairs
 
 pytestmark = pytest.mark.conformance
 
@@ -54,9 +55,11 @@ def clusters_of(labels: Int32Vector) -> list[list[int]]:
     return [np.flatnonzero(labels == label).tolist() for label in range(int(labels.max()) + 1)]
 
 
-@pytest.mark.parametrize("how", ["descent", "anneal"])
-@pytest.mark.parametrize("name", ["auto", *sorted(ALGORITHMS)])
-def test_refinement_never_loses_more_and_keeps_sizes(name: str, how: str, table: Float64Matrix) -> None:
+@pytest.mark.parametrize(
+    ("name", "how", "kind"), all_pairs(["auto", *sorted(ALGORITHMS)], ["descent", "anneal"], sorted(tables()))
+)
+def test_refinement_never_loses_more_and_keeps_sizes(name: str, how: str, kind: str) -> None:
+    table = tables()[kind]
     values = table[:, :1] if name == "optimal" else table
     for k in (2, 5, 20, 31):
         start = microaggregate(values, k, name, parameters=QUICK.get(name))

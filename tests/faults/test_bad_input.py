@@ -15,15 +15,15 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer
-from canaries import LOUD, traces
-from faulty_workers import judged
-from hostile import CANARY, CELLS, KINDS, MAX_BYTES, POLICY, Sent, good, tables
-from kafka_broker import Message, broker, end_offsets, wait_until
 from prometheus_client.parser import text_string_to_metric_families
-from running import Stage
 from shoal.audit import verify
 from shoal.files import Files, run_pipe
 from shoal.policy import Policy
+from support.canaries import LOUD, traces
+from support.faulty_workers import judged
+from support.hostile import CANARY, CELLS, KINDS, MAX_BYTES, POLICY, Sent, good, tables
+from support.kafka_broker import Message, broker, end_offsets, wait_until
+from support.running import Stage
 
 pytestmark = pytest.mark.faults
 

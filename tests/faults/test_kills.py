@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from faulty_workers import Deployment, Worker
-from torture import PARTITIONS, check, torture, zombie
+from support.faulty_workers import Deployment, Worker
+from support.torture import PARTITIONS, check, torture, zombie
 
 pytestmark = pytest.mark.faults
 

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from kafka_broker import wait_until
+from support.kafka_broker import wait_until
 
 pytestmark = pytest.mark.faults
 

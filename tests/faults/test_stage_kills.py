@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from stages import AppDeployment, HandedDeployment, check_handed
-from torture import PARTITIONS, check, torture, zombie
+from support.stages import AppDeployment, HandedDeployment, check_handed
+from support.torture import PARTITIONS, check, torture, zombie
 
 pytestmark = pytest.mark.faults
 

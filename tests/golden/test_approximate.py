@@ -15,11 +15,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from golden_tables import standardised
 from oracle import partitions as naive
 from shoal import microaggregate
 from shoal.clustering.static.approximate import binned, dependency_of
 from shoal.clustering.static.refinement import loss_of
+from support.golden_tables import standardised
 
 pytestmark = pytest.mark.golden
 

@@ -13,7 +13,6 @@ References
 
 from __future__ import annotations
 
-import csv
 import time
 from pathlib import Path
 
@@ -22,6 +21,7 @@ import pytest
 from shoal.arrays import Float64Matrix, Float64Vector
 from shoal.clustering.static import ClusterConstraints, Confidential, distances_of, microaggregate, refined
 from shoal.clustering.static.t_closeness import TClosePartition, fewest_buckets, steered, strict
+from support.published_data import read_rows
 
 pytestmark = pytest.mark.golden
 
@@ -39,8 +39,7 @@ def table(name: str, data_dir: Path) -> tuple[Float64Matrix, Confidential]:
     if name != "MCD":
         line = np.arange(float(name.removeprefix("PCD")))
         return scaled([line]), binned(line)
-    with (data_dir / "census.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_rows(data_dir, "census")
     taxinc, pothval, fedtax = (np.array([float(row[n]) for row in rows]) for n in ("TAXINC", "POTHVAL", "FEDTAX"))
     return scaled([taxinc, pothval]), binned(fedtax)
 
@@ -187,9 +186,8 @@ def test_ties_that_break_the_theorem_are_seen_and_more_buckets_taken(data_dir: P
     assert distances_of((confidential,), 0, close.labels).max() <= 0.1
 
 
-def columns_of(path: Path, *names: str) -> list[list[str]]:
-    with path.open(newline="") as file:
-        rows = list(csv.DictReader(file))
+def columns_of(folder: Path, table: str, *names: str) -> list[list[str]]:
+    rows = read_rows(folder, table)
     return [[row[name] for row in rows] for name in names]
 
 
@@ -212,7 +210,7 @@ def loss_percent(values: Float64Matrix, algorithm: str, demands: ClusterConstrai
 def test_the_default_loses_least_at_every_t_and_less_the_larger_t_is(
     column: str, losses: list[float], data_dir: Path
 ) -> None:
-    *given, own = columns_of(data_dir / "census.csv", "TAXINC", "POTHVAL", column)
+    *given, own = columns_of(data_dir, "census", "TAXINC", "POTHVAL", column)
     values, confidential = standardised(given), binned(np.array(own, np.float64))
     last = 100.0
     for t, limit in zip((0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4), losses, strict=True):
@@ -224,9 +222,8 @@ def test_the_default_loses_least_at_every_t_and_less_the_larger_t_is(
 
 
 def test_of_several_confidential_attributes_the_one_steers_that_loses_least(data_dir: Path) -> None:
-    path = data_dir / "eia.csv"
-    values = standardised(columns_of(path, "MONTH", "RESREVENUE", "RESSALES", "COMREVENUE"))
-    states, revenues, sales, firms = columns_of(path, "STATE", "TOTREVENUE", "TOTSALES", "UTILITYID")
+    values = standardised(columns_of(data_dir, "eia", "MONTH", "RESREVENUE", "RESSALES", "COMREVENUE"))
+    states, revenues, sales, firms = columns_of(data_dir, "eia", "STATE", "TOTREVENUE", "TOTSALES", "UTILITYID")
     people = np.unique(firms, return_inverse=True)[1]
     confidential = (
         Confidential(np.unique(states, return_inverse=True)[1], ordered=False),
@@ -246,8 +243,7 @@ def test_of_several_confidential_attributes_the_one_steers_that_loses_least(data
 
 @pytest.mark.parametrize("column", ["POTHVAL", "INTVAL", "FICA", "ERNVAL"])
 def test_refinement_keeps_t_and_loses_less(column: str, data_dir: Path) -> None:
-    with (data_dir / "census.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_rows(data_dir, "census")
     values = scaled([np.array([float(row[n]) for row in rows]) for n in ("AFNLWGT", "AGI")])
     confidential = binned(np.array([float(row[column]) for row in rows]))
     demands = ClusterConstraints(confidential=(confidential,), t=0.1)

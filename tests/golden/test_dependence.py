@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from golden_tables import standardised
 from shoal.cli import main
+from support.golden_tables import standardised
 
 pytestmark = pytest.mark.golden
 

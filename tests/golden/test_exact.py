@@ -15,9 +15,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from golden_tables import standardised
 from shoal.clustering.static import refined
 from shoal.clustering.static.solver import Covering
+from support.golden_tables import standardised
 
 pytestmark = pytest.mark.golden
 

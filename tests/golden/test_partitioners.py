@@ -20,10 +20,10 @@ from statistics import median
 
 import numpy as np
 import pytest
-from golden_tables import standardised
 from shoal import microaggregate
 from shoal.clustering.static import refined
 from shoal.clustering.static.refinement import loss_of
+from support.golden_tables import standardised
 
 pytestmark = pytest.mark.golden
 

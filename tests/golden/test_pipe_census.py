@@ -8,13 +8,13 @@ weight of 0.02; no reading of its algorithms that we know of reproduces that, an
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from shoal.cli import main
+from support.published_data import read_rows
 
 pytestmark = pytest.mark.golden
 
@@ -30,8 +30,7 @@ TABLE = {
 
 def piped(position: object, data_dir: Path, folder: Path) -> tuple[dict[str, Any], int]:
     """Pipe the table with this weight of the position, or a target for it; return the summary and how many came."""
-    with (data_dir / "census.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_rows(data_dir, "census")
     used = ("TAXINC", "POTHVAL")
     bounds = {name: [f(float(row[name]) for row in rows) for f in (min, max)] for name in used}
     policy = {

@@ -18,13 +18,13 @@ References
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 import numpy as np
 import pytest
 from shoal.arrays import Float64Matrix
 from shoal.clustering.stream import StreamAggregator
+from support.published_data import read_rows
 
 pytestmark = pytest.mark.golden
 
@@ -36,8 +36,7 @@ PLACES = 0.005
 
 @pytest.fixture(scope="module")
 def census(data_dir: Path) -> Float64Matrix:
-    with (data_dir / "census.csv").open(encoding="utf-8", newline="") as file:
-        values = np.array([[float(row["TAXINC"]), float(row["POTHVAL"])] for row in csv.DictReader(file)])
+    values = np.array([[float(row["TAXINC"]), float(row["POTHVAL"])] for row in read_rows(data_dir, "census")])
     assert values.shape == (1080, 2)
     low, high = values.min(axis=0), values.max(axis=0)
     scaled: Float64Matrix = (values - low) / (high - low)

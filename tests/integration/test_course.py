@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka_broker import wait_until
-from running import Stage
+from support.kafka_broker import wait_until
+from support.running import Stage
 
 pytestmark = pytest.mark.integration
 

@@ -15,8 +15,6 @@ import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.structs import OffsetAndMetadata
-from kafka_broker import wait_until
-from running import EARLIEST, Stage
 from shoal.kafka import BrokerLiveness, ClusterListener, ExternalLoop, MetadataCipher, WorkerContext
 from shoal.kafka.external_loop import MessageSource
 from shoal.kafka.startup import committed
@@ -24,6 +22,8 @@ from shoal.observability import Health, Metrics
 from shoal.pipeline import DecidedCluster
 from shoal.policy import KafkaSection, Policy
 from shoal.stage.message_buffer import BufferedMessage
+from support.kafka_broker import wait_until
+from support.running import EARLIEST, Stage
 
 
 class Careless:

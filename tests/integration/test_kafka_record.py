@@ -31,8 +31,8 @@ import pytest
 from aiokafka import TopicPartition
 from golden.record.inputs import FIRST_MS, message, records
 from golden.record.recorder import differences, dumped, rounded
-from kafka_broker import admin, create_topic, produce, read_all, wait_until
 from prometheus_client.parser import text_string_to_metric_families
+from support.kafka_broker import admin, create_topic, produce, read_all, wait_until
 
 pytestmark = pytest.mark.integration
 RECORD = Path(__file__).parents[1] / "golden" / "record" / "kafka.json"

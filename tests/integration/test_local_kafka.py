@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
-from kafka_broker import LOCAL, create_topic, end_offsets, produce, read_all, read_until, wait_until
+from support.kafka_broker import LOCAL, create_topic, end_offsets, produce, read_all, read_until, wait_until
 
 FOREIGN = {"SHOAL_KAFKA__BOOTSTRAP_SERVERS", "SHOAL_TEST_BROKER"}
 

@@ -10,9 +10,9 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.consumer import fetcher
 from aiokafka.producer import message_accumulator, producer
 from aiokafka.record import default_records, memory_records
-from running import EARLIEST, Stage
 from shoal.kafka import tolerate_invalid_header_names
-from stages import HandedDeployment, check_handed
+from support.running import EARLIEST, Stage
+from support.stages import HandedDeployment, check_handed
 
 pytestmark = pytest.mark.integration
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka_broker import admin, load_local, wait_until
-from running import Stage
+from support.kafka_broker import admin, load_local, wait_until
+from support.running import Stage
 
 # A worker that has to compile first ends later than the times here allow, whatever broker there is.
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("kernels")]
@@ -175,7 +175,7 @@ async def test_a_broker_that_stops_answering_for_a_while_is_told_and_costs_nothi
 
 
 async def _has_read(process: Any, count: int) -> bool:
-    from running import sample
+    from support.running import sample
 
     return sample((await process.get("/metrics"))[1], "shoal_records_total", outcome="in") >= count
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka_broker import create_topic, produce, wait_until
-from running import EARLIEST, Stage
 from shoal.errors import InputError
 from shoal.kafka import export_progress, import_progress, report_progress
 from shoal.policy import KafkaSection, Policy
+from support.kafka_broker import create_topic, produce, wait_until
+from support.running import EARLIEST, Stage
 
 pytestmark = pytest.mark.integration
 

@@ -7,15 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from kafka_broker import wait_until
-from running import EARLIEST, Stage
 from shoal.errors import InputError, PolicyError
 from shoal.kafka import StartOptions, export_progress, import_progress, report_progress
-from shoal.kafka.cipher import ENCRYPTED_PREFIX
-from shoal.kafka.offset_metadata import PREFIX
 from shoal.policy import KafkaSection, Policy
+from support.kafka_broker import wait_until
+from support.running import EARLIEST, Stage
 
 pytestmark = pytest.mark.integration
+
+PREFIX = "shoal1:"
+ENCRYPTED_PREFIX = "shoal1-aes:"
 
 OLD, NEW = "7f" * 4 + bytes(range(28)).hex(), bytes(range(60, 92)).hex()
 

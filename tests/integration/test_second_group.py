@@ -12,8 +12,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from kafka_broker import produce, read_until, wait_until
-from running import EARLIEST, Run, Stage
 from shoal.errors import FencedError, InputError
 from shoal.kafka import StartOptions
 from shoal.kafka.preflight import TopicLayout
@@ -21,6 +19,8 @@ from shoal.kafka.producer import TransactionalProducer, TransactionBatch
 from shoal.kafka.startup import check_unpublished
 from shoal.pipeline import DecidedCluster
 from shoal.policy import Policy
+from support.kafka_broker import produce, read_until, wait_until
+from support.running import EARLIEST, Run, Stage
 
 pytestmark = pytest.mark.integration
 

@@ -16,12 +16,12 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.admin import NewPartitions
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
-from kafka_broker import admin, create_topic, wait_until
-from running import EARLIEST, Process, Stage
 from shoal.errors import BrokerError, InputError, PolicyError
 from shoal.kafka import StartOptions
 from shoal.kafka.client import consumer
 from shoal.kafka.partition_task import PartitionTask
+from support.kafka_broker import admin, create_topic, wait_until
+from support.running import EARLIEST, Process, Stage
 
 pytestmark = pytest.mark.integration
 

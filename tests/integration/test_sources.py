@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from canaries import forms
-from faulty_workers import judged
-from kafka_broker import Headers, Message
-from running import Stage
+from support.canaries import forms
+from support.faulty_workers import judged
+from support.kafka_broker import Headers, Message
+from support.running import Stage
 
 pytestmark = pytest.mark.integration
 

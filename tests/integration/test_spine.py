@@ -15,9 +15,9 @@ import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import RecordsToDelete
 from aiokafka.structs import OffsetAndMetadata
-from faulty_workers import Deployment, Worker, export, judge, judged
-from kafka_broker import admin, create_topic, produce, read_all, read_until, wait_until
 from prometheus_client.parser import text_string_to_metric_families
+from support.faulty_workers import Deployment, Worker, export, judge, judged
+from support.kafka_broker import admin, create_topic, produce, read_all, read_until, wait_until
 
 pytestmark = pytest.mark.integration
 

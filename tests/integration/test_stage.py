@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faulty_workers import CANARY, Deployment, judge, leaks
-from kafka_broker import create_topic, produce, read_all, wait_until
-from running import sample
-from stages import AppDeployment, AppWorker, HandedDeployment, check_handed, distinct
-from torture import check
+from support.faulty_workers import CANARY, Deployment, judge, leaks
+from support.kafka_broker import create_topic, produce, read_all, wait_until
+from support.running import sample
+from support.stages import AppDeployment, AppWorker, HandedDeployment, check_handed, distinct
+from support.torture import check
 
 PARTITIONS = 2
 MALFORMED: list[bytes | None] = [

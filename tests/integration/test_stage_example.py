@@ -14,7 +14,7 @@ import uuid
 from collections import Counter
 from pathlib import Path
 
-from kafka_broker import admin, create_topic, end_offsets, produce, read_all, wait_until
+from support.kafka_broker import admin, create_topic, end_offsets, produce, read_all, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "docs" / "faust" / "visits.py"

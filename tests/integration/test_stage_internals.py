@@ -15,10 +15,12 @@ import aiokafka
 import faust
 import pytest
 from faust.types import TP
-from kafka_broker import admin, create_topic, produce, wait_until
 from shoal.kafka import broker_cluster_id
 from shoal.policy import KafkaSection
-from shoal.stage.faust_adapter import INTERNALS, READ_COMMITTED, FaustAdapter
+from shoal.stage.faust_adapter import INTERNALS, FaustAdapter
+from support.kafka_broker import admin, create_topic, produce, wait_until
+
+READ_COMMITTED = 1
 
 ROOT = Path(__file__).resolve().parents[2]
 SENT = [b'{"n": 1}', b"no json", b'{"n": 3}']

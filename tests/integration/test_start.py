@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 import pytest
 from aiokafka.admin import NewTopic, RecordsToDelete
-from kafka_broker import admin, create_topic, end_offsets, produce, read_all, wait_until
-from running import EARLIEST, Stage
 from shoal.errors import InputError, PolicyError
 from shoal.kafka import StartOptions
 from shoal.kafka.offset_metadata import CommittedState, encode
 from shoal.kafka.offset_tracker import OffsetState
 from shoal.policy import Policy
+from support.kafka_broker import admin, create_topic, end_offsets, produce, read_all, wait_until
+from support.running import EARLIEST, Stage
 
 pytestmark = pytest.mark.integration
 

@@ -13,16 +13,17 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer
-from faulty_workers import Worker
-from kafka_broker import end_offsets, produce, read_all, wait_until
-from running import EARLIEST, Run, Stage
 from shoal.kafka import StartOptions
 from shoal.kafka import consumer_loop as session
 from shoal.kafka import startup as start
 from shoal.kafka import task_manager as lanes
-from shoal.kafka.classification import MAX_AHEAD_MS
+from support.faulty_workers import Worker
+from support.kafka_broker import end_offsets, produce, read_all, wait_until
+from support.running import EARLIEST, Run, Stage
 
 pytestmark = pytest.mark.integration
+
+MAX_AHEAD_MS = 3_600_000
 
 HOUR_MS = 3_600_000
 

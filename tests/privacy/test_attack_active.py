@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from privacy.attacking import ADULT, adult, policy_of, quasi, released, released_in_silence, standard_error, tagged
-from privacy.ledger import RULES, measured
+from support.attacking import ADULT, adult, policy_of, quasi, released, released_in_silence, standard_error, tagged
+from support.ledger import RULES, measured
 
 pytestmark = pytest.mark.privacy
 

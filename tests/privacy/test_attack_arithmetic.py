@@ -10,11 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from privacy.attacking import ADULT, Release, adult, column, policy_of, quasi, released, standard_error, tagged
-from privacy.ledger import RULES, closed, measured
-from shoal.observability.metrics import STEP_CLUSTERS
+from support.attacking import ADULT, Release, adult, column, policy_of, quasi, released, standard_error, tagged
+from support.ledger import RULES, closed, measured
 
 pytestmark = pytest.mark.privacy
+
+STEP_CLUSTERS = 20
 
 STEPPED = ("shoal_sse", "shoal_sst", "shoal_reordering", "shoal_delay", "shoal_values_clipped")
 
@@ -83,7 +84,7 @@ def test_two_scrapes_around_a_cluster_do_not_give_its_last_two_values(data_dir: 
     k = 10
     # Block lets all go that it holds: only where that is less than 2k people is it one cluster, which he needs.
     delta = k + 5 if rule == "block" else 100
-    rows = column(data_dir, "census.csv", "TAXINC")
+    rows = column(data_dir, "census", "TAXINC")
     high = max(row["TAXINC"] for row in rows)
     policy = policy_of({"TAXINC": quasi(0, high, resolution=0)}, k, delta=delta, rule=rule)
     release = released(policy, tagged(rows), step=1, scraped=True)
@@ -131,7 +132,7 @@ def test_the_topic_of_clusters_tells_centroid_size_and_subjects_only(data_dir: P
 
 def test_every_published_number_is_a_multiple_of_what_the_policy_says(data_dir: Path) -> None:
     fields = ("TAXINC", "POTHVAL")
-    rows = column(data_dir, "census.csv", *fields)
+    rows = column(data_dir, "census", *fields)
     policy = policy_of({name: quasi(0, max(row[name] for row in rows)) for name in fields}, 3)
     release = released(policy, tagged(rows))
     steps = [attribute.grid(table=False) for attribute in policy.quasi_identifiers]

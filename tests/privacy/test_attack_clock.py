@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from random import Random
 
 import pytest
-from privacy.ledger import measured
 from properties.test_partition_task import START_S, Topic, live, policy_of, random_log
 from shoal.kafka.offset_metadata import decode
 from shoal.kafka.producer import TransactionBatch
+from support.ledger import measured
 
 pytestmark = pytest.mark.privacy
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kafka_broker import Message
-from privacy.ledger import closed
-from running import Stage
+from support.kafka_broker import Message
+from support.ledger import closed
+from support.running import Stage
 
 pytestmark = pytest.mark.privacy
 

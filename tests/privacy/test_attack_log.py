@@ -13,10 +13,10 @@ from zlib import crc32
 
 import pytest
 from aiokafka import AIOKafkaProducer
-from kafka_broker import create_topic
-from privacy.ledger import measured
-from privacy.raw_log import Transacted, transactions_of
-from running import Stage
+from support.kafka_broker import create_topic
+from support.ledger import measured
+from support.raw_log import Transacted, transactions_of
+from support.running import Stage
 
 pytestmark = pytest.mark.privacy
 

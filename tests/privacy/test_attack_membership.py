@@ -8,7 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from privacy.attacking import (
+from oracle.naive_release import K, broken, make_world
+from shoal.cli import main
+from support.attacking import (
     ADULT,
     Release,
     adult,
@@ -19,9 +21,7 @@ from privacy.attacking import (
     tagged,
     zipf_people,
 )
-from privacy.ledger import RULES, closed, measured
-from shoal.cli import main
-from unit.audit.naive_release import K, broken, make_world
+from support.ledger import RULES, closed, measured
 
 pytestmark = pytest.mark.privacy
 
@@ -57,7 +57,7 @@ def test_nobody_owns_more_of_a_cluster_than_the_cap(data_dir: Path, exponent: fl
 
 @pytest.mark.parametrize("rule", RULES)
 def test_a_company_in_its_own_table_owns_no_more_than_the_cap(data_dir: Path, rule: str) -> None:
-    rows = column(data_dir, "eia.csv", "UTILITYID", "RESREVENUE", "RESSALES")
+    rows = column(data_dir, "eia", "UTILITYID", "RESREVENUE", "RESSALES")
     people = [int(row.pop("UTILITYID")) for row in rows]
     fields = {name: quasi(0, max(row[name] for row in rows)) for name in ("RESREVENUE", "RESSALES")}
     release = released(policy_of(fields, 10, rule=rule), tagged(rows, people))

@@ -14,17 +14,20 @@ from random import Random
 
 import numpy as np
 import pytest
-from kafka_broker import wait_until
-from privacy.ledger import closed, measured
-from privacy.raw_log import everything_in
-from running import Stage
 from shoal.errors import InputError
-from shoal.kafka.cipher import ENCRYPTED_PREFIX, MetadataCipher
-from shoal.kafka.offset_metadata import PREFIX, CommittedState, decode, encode
+from shoal.kafka.cipher import MetadataCipher
+from shoal.kafka.offset_metadata import CommittedState, decode, encode
 from shoal.kafka.offset_tracker import LogProbe, OffsetState
 from shoal.policy import Policy
+from support.kafka_broker import wait_until
+from support.ledger import closed, measured
+from support.raw_log import everything_in
+from support.running import Stage
 
 pytestmark = pytest.mark.privacy
+
+PREFIX = "shoal1:"
+ENCRYPTED_PREFIX = "shoal1-aes:"
 
 KEY = bytes(range(60, 92))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections import Counter
 from fractions import Fraction
@@ -12,11 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from privacy.attacking import ADULT, Release, policy_of, quasi, released, tagged, zipf_people
-from privacy.ledger import RULES, closed, measured
+from oracle.naive_release import POLICY, broken, load_policy, make_world
 from shoal.audit import verify
 from shoal.errors import PolicyError
-from unit.audit.naive_release import POLICY, broken, load_policy, make_world
+from support.attacking import ADULT, Release, policy_of, quasi, released, tagged, zipf_people
+from support.ledger import RULES, closed, measured
+from support.published_data import read_rows
 
 pytestmark = pytest.mark.privacy
 
@@ -28,8 +28,7 @@ COUNT = 6000
 @cache
 def rows_of(folder: Path) -> tuple[dict[str, Any], ...]:
     """Records of Adult in a shuffled order, with fields that are text."""
-    with (folder / "adult.csv").open(encoding="utf-8", newline="") as file:
-        rows = [{name: row[name] for name in FIELDS} for row in csv.DictReader(file)]
+    rows = [{name: row[name] for name in FIELDS} for row in read_rows(folder, "adult")]
     chosen = np.random.default_rng(3).permutation(len(rows))[:COUNT]
     numbers = (*ADULT, "capital-gain")
     return tuple(rows[i] | {name: float(rows[i][name]) for name in numbers} for i in chosen)

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from privacy.attacking import ADULT, Release, adult, policy_of, quasi, released, standard_error, tagged
-from privacy.ledger import RULES, closed, measured
 from shoal.pipeline import DecidedCluster, PartitionPipeline
 from shoal.records import Encoder, JsonDecoder
+from support.attacking import ADULT, Release, adult, policy_of, quasi, released, standard_error, tagged
+from support.ledger import RULES, closed, measured
 
 pytestmark = pytest.mark.privacy
 

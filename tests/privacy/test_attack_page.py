@@ -8,9 +8,9 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from privacy.ledger import closed
+from oracle.naive_release import World, group, make_records
 from shoal.observability import Health, Metrics, serve
-from unit.audit.naive_release import World, group, make_records
+from support.ledger import closed
 
 pytestmark = pytest.mark.privacy
 

@@ -7,12 +7,12 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from privacy.ledger import RULES, closed, measured
 from shoal.arrays import Float64Matrix, Int64Vector
 from shoal.pipeline import PartitionPipeline
 from shoal.policy import Policy
 from shoal.policy.schema import Document
 from shoal.records import Block, Encoder
+from support.ledger import RULES, closed, measured
 
 pytestmark = pytest.mark.privacy
 

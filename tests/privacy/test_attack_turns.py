@@ -10,8 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from privacy.attacking import ADULT, Message, adult, policy_of, quasi, standard_error, tagged
-from privacy.ledger import RULES, closed, measured
 from shoal.kafka.offset_metadata import CommittedState, decode
 from shoal.kafka.offset_tracker import OffsetState
 from shoal.kafka.partition_task import PartitionTask
@@ -20,6 +18,8 @@ from shoal.observability import Metrics
 from shoal.pipeline import BlockDecisions, DecidedCluster, PartitionPipeline
 from shoal.policy import Policy
 from shoal.records import Encoder, JsonDecoder
+from support.attacking import ADULT, Message, adult, policy_of, quasi, standard_error, tagged
+from support.ledger import RULES, closed, measured
 
 pytestmark = pytest.mark.privacy
 

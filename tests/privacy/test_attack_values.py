@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections import Counter, defaultdict
 from functools import cache
@@ -11,7 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from privacy.attacking import (
+from shoal.cli import main
+from support.attacking import (
     ADULT,
     Release,
     adult,
@@ -22,8 +22,8 @@ from privacy.attacking import (
     tagged,
     zipf_people,
 )
-from privacy.ledger import RULES, closed, measured
-from shoal.cli import main
+from support.ledger import RULES, closed, measured
+from support.published_data import read_rows
 
 pytestmark = pytest.mark.privacy
 
@@ -35,8 +35,7 @@ KEPT = ("race", "occupation", "fnlwgt", "salary-class")
 @cache
 def adult_with_texts(folder: Path, rule: str) -> Release:
     """Adult with some of its fields published as they are."""
-    with (folder / "adult.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_rows(folder, "adult")
     chosen = np.random.default_rng(3).permutation(len(rows))[:COUNT]
     records: list[dict[str, Any]] = [
         {name: int(rows[index][name]) for name in ADULT} | {name: rows[index][name] for name in KEPT}
@@ -131,8 +130,7 @@ def test_a_stable_value_is_intersected_over_the_clusters_of_one_person(
 # With dominance there is one rule; a policy that asks for both is refused (test_attack_options.py).
 @pytest.mark.parametrize(("percent", "rule"), [*((None, rule) for rule in RULES), (10, "auto")])
 def test_a_mean_among_nothing_tells_the_one_large_value(data_dir: Path, percent: int | None, rule: str) -> None:
-    with (data_dir / "adult.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_rows(data_dir, "adult")
     chosen = np.random.default_rng(3).permutation(len(rows))[:COUNT]
     records = [{"age": int(rows[index]["age"]), "gain": int(rows[index]["capital-gain"])} for index in chosen]
     fields = {"age": quasi(17, 90, integer=True), "gain": quasi(0, 99_999, integer=True)}

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from shoal.errors import GuaranteeError, InputError
 from shoal.records import Block, CsvDecoder, CsvEncoder, CsvReader, Encoder, JsonDecoder, JsonLines, Reason
-from unit.records.making import SUBJECT, kept, message, policy_of, quasi, usual_policy
+from support.making import SUBJECT, kept, message, policy_of, quasi, usual_policy
 
 pytestmark = pytest.mark.privacy
 

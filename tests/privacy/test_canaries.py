@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 from aiokafka.structs import OffsetAndMetadata
-from canaries import LOUD, forms, traces
-from kafka_broker import wait_until
-from privacy.ledger import closed
-from running import Stage
 from shoal.audit import verify
 from shoal.errors import ShoalError
 from shoal.files import Files, run_pipe
 from shoal.policy import Policy
+from support.canaries import LOUD, forms, traces
+from support.kafka_broker import wait_until
+from support.ledger import closed
+from support.running import Stage
 
 pytestmark = pytest.mark.privacy
 
@@ -180,8 +180,8 @@ def crashing(folder: Path, path: str) -> Path:
     script.write_text(
         textwrap.dedent(f"""
         import importlib, sys
-        sys.path.insert(0, {str(Path(LOUD).parent)!r})
-        from canaries import main_loudly
+        sys.path.insert(0, {str(Path(LOUD).parents[1])!r})
+        from support.canaries import main_loudly
         from shoal import cli
         def fail(*given, **named):
             held = [(getattr(one, "values", None), getattr(one, "tails", None), one) for one in given]

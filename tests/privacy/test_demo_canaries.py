@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from canaries import traces
+from support.canaries import traces
 
 pytestmark = [pytest.mark.privacy, pytest.mark.nightly]
 

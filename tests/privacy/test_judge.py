@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from oracle.naive_release import POLICY, K, World, broken, centroid, group, make_records, make_world, row_text
 from shoal.audit import verify
 from shoal.errors import InputError
 from shoal.policy import Policy
-from unit.audit.naive_release import POLICY, K, World, broken, centroid, group, make_records, make_world, row_text
 
 pytestmark = pytest.mark.privacy
 

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka_broker import create_topic, produce, read_all
-from privacy.ledger import measured
-from privacy.raw_log import delete_group
-from running import Stage
 from shoal.errors import InputError
 from shoal.kafka import StartOptions, export_progress, import_progress
 from shoal.policy import Policy
+from support.kafka_broker import create_topic, produce, read_all
+from support.ledger import measured
+from support.raw_log import delete_group
+from support.running import Stage
 
 pytestmark = pytest.mark.privacy
 

@@ -15,26 +15,27 @@ from typing import Any
 import aiohttp
 import numpy as np
 import pytest
-from kafka_broker import Message
-from privacy.ledger import closed, measured
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
-from running import Stage
 from shoal import cli
 from shoal.files import Files, run_pipe
 from shoal.kafka.offset_metadata import CommittedState
 from shoal.kafka.offset_tracker import OffsetState
 from shoal.kafka.partition_task import PartitionTask
 from shoal.observability import Health, Metrics, serve, visible
-from shoal.observability.metrics import STEP_CLUSTERS
 from shoal.pipeline import PartitionPipeline
 from shoal.policy import Policy
 from shoal.records import Encoder, JsonDecoder
+from support.kafka_broker import Message
+from support.ledger import closed, measured
+from support.making import message as usual_message
+from support.making import policy_of, quasi, usual_policy
+from support.running import Stage
 from unit.kafka.test_partition_task import Sink
-from unit.records.making import message as usual_message
-from unit.records.making import policy_of, quasi, usual_policy
 
 pytestmark = pytest.mark.privacy
+
+STEP_CLUSTERS = 20
 
 HOSTILE = [
     "<script>alert(1)</script>",

@@ -1,4 +1,4 @@
-"""docs/privacy.md says something about every attack, and names tests that exist."""
+"""docs/reports/privacy.md says something about every attack, and names tests that exist."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 
 import pytest
-from privacy.attacks import ATTACKS
-from privacy.ledger import PAGE, ROOT, Row, closed, measured, printed_rows
-from privacy.table import files_of_attacks, page, standing
+from support.attacks import ATTACKS
+from support.ledger import PAGE, ROOT, Row, closed, measured, printed_rows
+from support.privacy_table import files_of_attacks, page, standing
 
 pytestmark = pytest.mark.privacy
 
@@ -74,8 +74,9 @@ def test_a_page_gives_back_the_rows_it_was_written_from() -> None:
 
 
 def test_an_attacker_above_his_bound_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("privacy.ledger.ROWS", tmp_path)
-    monkeypatch.setattr("privacy.ledger._collected", [])
+    monkeypatch.setattr("support.ledger.ROWS", tmp_path)
+    for name in ("_collected", "_untold"):
+        monkeypatch.setattr(f"support.ledger.{name}", [])
     with pytest.raises(AssertionError, match="above"):
         measured("R1", "x", knows="all", success=0.2, bound=0.1, source="here", error=0.03)
     measured("R1", "y", knows="all", success=0.2, bound=0.1, source="here", error=0.04)
@@ -87,9 +88,10 @@ def test_an_attacker_above_his_bound_fails(monkeypatch: pytest.MonkeyPatch, tmp_
 
 def test_a_figure_that_is_not_the_printed_one_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("SHOAL_PRIVACY_TABLE", raising=False)
-    monkeypatch.setattr("privacy.ledger._collected", [])
-    monkeypatch.setattr("privacy.ledger.ROWS", tmp_path)
-    monkeypatch.setattr("privacy.ledger.PAGE", tmp_path / "page.md")
+    for name in ("_collected", "_untold"):
+        monkeypatch.setattr(f"support.ledger.{name}", [])
+    monkeypatch.setattr("support.ledger.ROWS", tmp_path)
+    monkeypatch.setattr("support.ledger.PAGE", tmp_path / "page.md")
     rows = [Row("R1", name, "all", "0.200", "0.300", "other: 0.9", "here", "tests/x.py::test_y") for name in "xyz"]
     (tmp_path / "page.md").write_text(page(rows))
     assert printed_rows() == rows

@@ -12,9 +12,9 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from oracle.naive_release import Record, World, load_policy, make_world
 from shoal.audit import Verdict, verify
 from shoal.errors import InputError
-from unit.audit.naive_release import Record, World, load_policy, make_world
 
 pytestmark = pytest.mark.property
 

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from shoal.errors import BrokerUnavailableError
 from shoal.kafka import offset_tracker as progress
-from shoal.kafka.classification import MAX_AHEAD_MS
 from shoal.kafka.offset_metadata import CommittedState, decode, encode
 from shoal.kafka.offset_tracker import OffsetState
 from shoal.kafka.partition_task import PartitionTask
@@ -25,6 +24,8 @@ from shoal.policy.schema import Document
 from shoal.records import JsonDecoder
 
 pytestmark = pytest.mark.property
+
+MAX_AHEAD_MS = 3_600_000
 
 START_S = 1_700_000_000.0
 

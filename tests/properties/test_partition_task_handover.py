@@ -12,7 +12,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from kafka_broker import wait_until
 from properties.test_partition_task import START_S, Message, Topic, policy_of, random_log, random_policy
 from shoal.errors import BrokerUnavailableError, FencedError
 from shoal.kafka import ClusterListener
@@ -24,6 +23,7 @@ from shoal.observability import Metrics
 from shoal.pipeline import DecidedCluster
 from shoal.policy import Policy
 from shoal.records import JsonDecoder
+from support.kafka_broker import wait_until
 
 pytestmark = pytest.mark.property
 

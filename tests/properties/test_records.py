@@ -15,7 +15,7 @@ from shoal.errors import GuaranteeError
 from shoal.records import CsvEncoder, Encoder, JsonDecoder, Reason
 from shoal.records.numerals import canonical
 from shoal.records.strict_json import prescreen, validate_strictly
-from unit.records.making import KEY, SUBJECT, kept, policy_of, quasi
+from support.making import KEY, SUBJECT, kept, policy_of, quasi
 
 pytestmark = pytest.mark.property
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from shoal.errors import InputError
 from shoal.records import CsvDecoder, CsvEncoder, CsvReader, Encoder, JsonDecoder, JsonLines
-from unit.records.making import KEY, SUBJECT, kept, policy_of, quasi
+from support.making import KEY, SUBJECT, kept, policy_of, quasi
 
 pytestmark = pytest.mark.property
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-from itertools import islice, pairwise
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ from shoal.clustering.stream import StreamAggregator
 from shoal.clustering.stream.clusterer import StreamClusterer
 from shoal.clustering.stream.steering import TargetSpan, order_keeping_weight
 from shoal.errors import ParameterError
+from support.published_data import read_rows
 
 pytestmark = pytest.mark.property
 
@@ -71,8 +71,7 @@ def test_a_target_is_held_while_the_data_drift(rule: str, span: float) -> None:
 def test_a_target_is_held_on_real_data_in_the_order_of_the_file(
     rule: str, table: str, columns: list[str], data_dir: Path
 ) -> None:
-    with (data_dir / f"{table}.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(islice(csv.DictReader(file), 12_000))
+    rows = read_rows(data_dir, table)[:12_000]
     values = np.array([[float(row[name]) for name in columns] for row in rows])
     low, high = values.min(axis=0), values.max(axis=0)
     coordinates = (values - low) / np.where(high > low, high - low, 1)

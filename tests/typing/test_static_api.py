@@ -26,6 +26,7 @@ def test_everything_by_name() -> None:
         values, k=5, algorithm="vmdav", refine="descent", seed=1, parameters={"gamma": 0.5}, pace=None
     )
     assert labels.dtype == np.int32
+    assert set(ALGORITHMS) == {"md", "mdav", "vmdav", "hilbert", "optimal", "genetic", "approximate"}
     assert set(REFINEMENTS) == {"none", "descent", "anneal", "exact"}
     assert {name: parameters_of(name) for name in ALGORITHMS}["vmdav"] == {"gamma": 0.2}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import importlib
 import json
 import os
 import re
@@ -10,16 +11,17 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event
 from types import ModuleType
 from typing import Any
 
 import pytest
-from kafka_broker import LOCAL, load_local
 from ruamel.yaml import YAML
-from shoal.observability import Metrics
+from shoal.observability import Health, Metrics, serve
 from shoal.policy import KafkaSection, Policy
+from support.kafka_broker import LOCAL, load_local
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -325,6 +327,54 @@ def test_the_demo_s_policy_declares_every_field_of_its_records() -> None:
     assert policy.subject.name == "nr"
 
 
+@pytest.fixture
+def demo(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
+    monkeypatch.syspath_prepend(DEPLOY)
+    monkeypatch.syspath_prepend(DEPLOY / "demo")
+    return importlib.import_module
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(1.7314169999999998, "1.7314"), (4360, "4,360"), (0.05, "0.05"), (12, "12"), (2360.0, "2,360"), (-0.00001, "0")],
+)
+def test_the_demo_prints_numbers_as_people_write_them(
+    demo: Callable[[str], ModuleType], value: float, text: str
+) -> None:
+    assert demo("story").number(value) == text
+
+
+async def test_a_worker_that_compiles_is_not_late(demo: Callable[[str], ModuleType]) -> None:
+    run, metrics = demo("run"), Metrics()
+    patience = run.Patience()
+    async with serve("127.0.0.1:0", metrics, Health(), metrics.totals) as port:
+        await patience.is_over(port)
+        assert patience.waited_s == 0.0
+        metrics.policy.labels("fingerprint").set(1)
+        await patience.is_over(port)
+        assert 0.2 <= patience.waited_s < run.PATIENCE_S
+    assert not run.is_compiling(port), "a worker that does not answer is late"
+
+
+def test_what_runs_long_is_told_every_few_seconds(
+    demo: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with demo("waiting").told("a long thing", every_s=0.01):
+        assert not Event().wait(0.2)
+    text = capsys.readouterr().err
+    assert text.startswith("a long thing ...")
+    assert set(text.removeprefix("a long thing ")) == {".", "\n"}
+    assert text.endswith(".\n")
+
+
+def test_the_waiting_command_returns_the_exit_code_and_prints_to_standard_output() -> None:
+    waiting = [sys.executable, str(DEPLOY / "waiting.py"), "a thing"]
+    done = subprocess.run(
+        [*waiting, "sh", "-c", "echo out; echo err >&2; exit 3"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (3, "out\nerr\n", "a thing \n")
+
+
 # ---------------------------------------------------------------- local Kafka
 
 
@@ -405,10 +455,23 @@ def test_make_help_lists_what_people_count_on() -> None:
     assert listed >= {"demo", "test", "check", "kafka-up", "kafka-down", "bench", "papers", "nightly", "install", "fix"}
 
 
-def test_ci_runs_make_check_and_nothing_else() -> None:
-    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    assert script.splitlines()[-1] == "exec make check"
-    assert os.access(ROOT / ".ci" / "run", os.X_OK)
+def test_ci_runs_make_check_in_a_clone_with_nothing_beside_it(tmp_path: Path) -> None:
+    fake = tmp_path / "bin" / "make"
+    fake.parent.mkdir()
+    fake.write_text('#!/bin/sh\necho "$@"; pwd; ls -A ..; git rev-parse HEAD; git status --porcelain; exit 7\n')
+    fake.chmod(0o755)
+    (tmp_path / "tmp").mkdir()
+    environment = os.environ | {"PATH": f"{fake.parent}:{os.environ['PATH']}", "TMPDIR": str(tmp_path / "tmp")}
+    done = subprocess.run(
+        [ROOT / ".ci" / "run"], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert done.returncode == 7, done.stderr
+    target, folder, *rest = done.stdout.splitlines()
+    assert target == "check"
+    assert Path(folder).is_relative_to(tmp_path / "tmp")
+    assert rest == ["shoal", head.strip()], "one folder there, and in it what is committed"
+    assert list((tmp_path / "tmp").iterdir()) == []
 
 
 @pytest.mark.parametrize(("ci", "failed"), [("true", 2), ("", 0)])

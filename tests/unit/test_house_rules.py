@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import TypeAlias
 
-import pytest
+from support.repository_paths import outside
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "service"
@@ -148,34 +148,54 @@ def length(function: Definition) -> int:
     return lines
 
 
+def catches_all(handler: ast.ExceptHandler) -> bool:
+    named = set() if handler.type is None else set(re.findall(r"\w+", ast.unparse(handler.type)))
+    return handler.type is None or bool(named & {"Exception", "BaseException"})
+
+
 def tracked() -> list[Path]:
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
     return [path for name in listed.stdout.split("\0") if name and (path := ROOT / name).is_file()]
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_no_module_is_longer_than_one_can_hold_in_mind(path: Path) -> None:
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= MODULE_LINES
+def test_no_module_is_longer_than_one_can_hold_in_mind() -> None:
+    lines = {name_of(path): len(path.read_text(encoding="utf-8").splitlines()) for path in MODULES}
+    assert {name: count for name, count in lines.items() if count > MODULE_LINES} == {}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_no_function_is_longer_than_a_screen(path: Path) -> None:
-    limit = KERNEL_LINES if "clustering" in path.parts else FUNCTION_LINES
-    assert {f.name: length(f) for f in definitions(tree(path)) if length(f) > limit} == {}
+def test_no_function_is_longer_than_a_screen() -> None:
+    long = [
+        f"{name_of(path)}:{function.lineno}: {function.name} has {length(function)} lines"
+        for path in MODULES
+        for function in definitions(tree(path))
+        if length(function) > (KERNEL_LINES if "clustering" in path.parts else FUNCTION_LINES)
+    ]
+    assert long == []
 
 
-@pytest.mark.parametrize("path", [path for path in MODULES if not path.name.startswith("_")], ids=name_of)
-def test_every_public_module_says_what_it_offers(path: Path) -> None:
-    offered = exported(tree(path))
-    assert offered is not None, "no __all__"
-    assert offered == sorted_as_the_linter_does(offered)
-    assert set(offered) <= defined(tree(path)), "offered, but not there"
+def test_every_public_module_says_what_it_offers() -> None:
+    wrong = []
+    for path in MODULES:
+        if path.name.startswith("_"):
+            continue
+        offered = exported(tree(path))
+        if offered is None:
+            wrong.append(f"{name_of(path)}: no __all__")
+            continue
+        if offered != sorted_as_the_linter_does(offered):
+            wrong.append(f"{name_of(path)}: __all__ is not sorted")
+        wrong += [f"{name_of(path)}: offers {name}, which is not there" for name in set(offered) - defined(tree(path))]
+    assert wrong == []
 
 
-@pytest.mark.parametrize("path", [path for path in MODULES if path.name == "__init__.py"], ids=name_of)
-def test_a_room_offers_all_that_it_fetches_and_nothing_else(path: Path) -> None:
-    fetched = {name for name in defined(tree(path)) if not name.startswith("_") and name != "annotations"}
-    assert set(exported(tree(path)) or []) - {"__version__"} == fetched
+def test_a_room_offers_all_that_it_fetches_and_nothing_else() -> None:
+    wrong = {}
+    for path in MODULES:
+        if path.name == "__init__.py":
+            fetched = {name for name in defined(tree(path)) if not name.startswith("_") and name != "annotations"}
+            different = (set(exported(tree(path)) or []) - {"__version__"}) ^ fetched
+            wrong.update({name_of(path): different} if different else {})
+    assert wrong == {}
 
 
 def test_nothing_is_imported_that_its_module_does_not_offer() -> None:
@@ -187,17 +207,17 @@ def test_nothing_is_imported_that_its_module_does_not_offer() -> None:
     assert hidden == set()
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_documented_parameters_are_the_real_ones(path: Path) -> None:
-    wrong: dict[str, list[str]] = {}
-    for node in ast.walk(tree(path)):
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            continue
-        documented = documented_parameters(ast.get_docstring(node) or "")
-        real = fields(node) if isinstance(node, ast.ClassDef) else parameters(node)
-        if documented is not None and documented != real:
-            wrong[node.name] = documented
-    assert wrong == {}
+def test_documented_parameters_are_the_real_ones() -> None:
+    wrong = []
+    for path in MODULES:
+        for node in ast.walk(tree(path)):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                continue
+            documented = documented_parameters(ast.get_docstring(node) or "")
+            real = fields(node) if isinstance(node, ast.ClassDef) else parameters(node)
+            if documented is not None and documented != real:
+                wrong.append(f"{name_of(path)}:{node.lineno}: {node.name} documents {documented}, not {real}")
+    assert wrong == []
 
 
 def test_the_reader_of_docstrings_reads_them() -> None:
@@ -208,22 +228,24 @@ def test_the_reader_of_docstrings_reads_them() -> None:
     assert documented_parameters("Do.\n\nReturns\n-------\nint\n") is None
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_only_the_commands_print(path: Path) -> None:
-    calls = [node for node in ast.walk(tree(path)) if isinstance(node, ast.Call)]
-    prints = [call.lineno for call in calls if isinstance(call.func, ast.Name) and call.func.id == "print"]
-    assert prints == [] or name_of(path).startswith("shoal/cli/")
-
-
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_errors_are_caught_by_name(path: Path) -> None:
-    handlers = [node for node in ast.walk(tree(path)) if isinstance(node, ast.ExceptHandler)]
-    wide = [
-        handler.lineno
-        for handler in handlers
-        if handler.type is None or {"Exception", "BaseException"} & set(re.findall(r"\w+", ast.unparse(handler.type)))
+def test_only_the_commands_print() -> None:
+    prints = [
+        f"{name_of(path)}:{call.lineno}"
+        for path in MODULES
+        for call in ast.walk(tree(path))
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "print"
     ]
-    assert wide == [] or name_of(path) in CATCH_ALL
+    assert [place for place in prints if not place.startswith("shoal/cli/")] == []
+
+
+def test_errors_are_caught_by_name() -> None:
+    wide = [
+        f"{name_of(path)}:{handler.lineno}"
+        for path in MODULES
+        for handler in ast.walk(tree(path))
+        if isinstance(handler, ast.ExceptHandler) and catches_all(handler)
+    ]
+    assert [place for place in wide if place.partition(":")[0] not in CATCH_ALL] == []
 
 
 def test_every_metric_carries_its_unit() -> None:
@@ -234,9 +256,70 @@ def test_every_metric_carries_its_unit() -> None:
     assert {name for name in names if not name.endswith(UNITS)} <= UNITLESS.keys()
 
 
+def test_only_tests_of_the_benchmarks_import_them() -> None:
+    theirs = {path.stem for path in (ROOT / "benchmarks").iterdir() if path.suffix == ".py" or path.name == "papers"}
+    assert {"bench", "papers", "streams"} <= theirs
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        if path.parent.name != "benchmarks"
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.ImportFrom | ast.Import)
+        for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names])
+        if name.partition(".")[0] in theirs
+    ]
+    assert found == []
+
+
 def test_no_file_names_a_registry_or_a_place_on_one_machine() -> None:
     found = []
     for path in tracked():
         text = path.read_text(encoding="utf-8", errors="ignore")
         found += [f"{path.relative_to(ROOT)}: {pattern}" for pattern in FOREIGN if pattern in text]
+    assert found == []
+
+
+PLANTED = {
+    "tests/unit/test_x.py": [
+        "ROOT = Path(__file__).resolve().parents[2]\nDATA = ROOT.parent / 'data'",
+        "DATA = Path(__file__).parents[3] / 'data'",
+        "HERE = Path(__file__).parent\n\ndef data():\n    return HERE.parents[2]",
+        "def data():\n    return ROOT / '.{dots}'",
+        "DATA = '.{dots}/.{dots}/.{dots}/data'",
+        "CACHE = Path.home() / 'cache'",
+        "CACHE = Path('x').expanduser()",
+        "CACHE = '~{slash}cache'",
+        "DATA = Path('{slash}home/one/data')",
+    ],
+    "benchmarks/x.py": ["from papers.common import ROOT\n\nDATA = ROOT.parent"],
+    "docs/x.md": ["[the data](.{dots}/.{dots}/data)", "`{slash}work/data`"],
+    "Makefile": ["\tcp .{dots}/data/x.csv .", "\tcp $HOM{e}/x.csv ."],
+    ".ci/run": ['cd "$(dirname "$0")/.{dots}/.{dots}"'],
+}
+"""Files with a path that leads out of the repository; written so that this file holds none."""
+WITHIN = {
+    "tests/unit/test_x.py": "ROOT = Path(__file__).parents[2]\nLOG = '/dev/null'\nA = Path(x).parent.parent.parent",
+    "docs/adr/x.md": "[a page](../../README.md), https://example.org/home/x, and so on ...",
+    ".ci/run": 'cd "$(dirname "$0")/.."',
+}
+"""Files with paths that stay inside, or that are none."""
+
+
+def test_a_path_that_leads_out_of_the_repository_is_seen() -> None:
+    for name, texts in PLANTED.items():
+        for text in texts:
+            planted = text.format(dots=".", slash="/", e="E")
+            assert outside(name, planted) != [], f"{name}: {planted}"
+    assert outside("docs/x.md", "one\ntwo ~{}x".format("/")) == ["docs/x.md:2: ~{}".format("/")]
+    for name, text in WITHIN.items():
+        assert outside(name, text) == []
+
+
+def test_nothing_beside_the_package_names_a_path_outside_the_repository() -> None:
+    found = []
+    for path in tracked():
+        name = path.relative_to(ROOT).as_posix()
+        checked = name.startswith(("tests/", "benchmarks/", "docs/", "deploy/", ".ci/")) or "/" not in name
+        if checked and path.suffix not in {".csv", ".gz"}:  # these are data
+            found += outside(name, path.read_text(encoding="utf-8", errors="ignore"))
     assert found == []

@@ -15,17 +15,19 @@ from typing import Any, cast
 import faust
 import pytest
 from faust.types import TP
-from kafka_broker import wait_until
 from shoal.errors import ConfigError, GuaranteeError, InputError, PolicyError
 from shoal.kafka import HandoverCancelledError
 from shoal.pipeline import DecidedCluster as Decided
 from shoal.stage import anonymize
 from shoal.stage import supervisor as keeper
 from shoal.stage.anonymize import Clusters
-from shoal.stage.faust_adapter import READ_COMMITTED, FaustAdapter, crash
+from shoal.stage.faust_adapter import FaustAdapter, crash
 from shoal.stage.handoff_queue import HandoffQueue
 from shoal.stage.message_buffer import BufferedMessage, MessageBuffer
 from shoal.stage.supervisor import StageSupervisor
+from support.kafka_broker import wait_until
+
+READ_COMMITTED = 1
 
 CANARY = "xq7canary9z"
 ATTRIBUTES = {

@@ -6,7 +6,7 @@ __all__ = ["BLOCK_FROM_K", "RULES", "chosen_rule", "keeps_dominance", "reason_of
 
 RULES = ("nearest", "greedy", "awo", "block")
 BLOCK_FROM_K = 7
-"""From this k on ``auto`` is ``block``: below, ``awo`` loses less (docs/benchmarks.md, docs/adr/0014-which-rule.md)."""
+"""From this k on ``auto`` is ``block``: below, ``awo`` loses less (docs/reports/benchmarks.md, ADR 14)."""
 
 
 def chosen_rule(name: str, k: int, *, has_dominance: bool = False) -> str:

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from oracle.naive_release import load_policy
 from shoal.audit.fields import Fields, Usable, kept_reader, released_reader
 from shoal.audit.reading import File, Form, Pairs, Token, original_records
 from shoal.policy import FieldType
-from unit.audit.naive_release import load_policy
 
 pytestmark = pytest.mark.unit
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from oracle.naive_release import POLICY, World, broken, load_policy, make_records, make_world
 from shoal.audit import Verdict, verify
 from shoal.audit.reading import File, is_ended
 from shoal.errors import InputError
 from shoal.policy import CsvDialect
-from unit.audit.naive_release import POLICY, World, broken, load_policy, make_records, make_world
 
 pytestmark = pytest.mark.unit
 

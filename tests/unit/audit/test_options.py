@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from oracle.naive_release import POLICY, World, broken, make_world
 from shoal.audit import Verdict
-from unit.audit.naive_release import POLICY, World, broken, make_world
 
 pytestmark = pytest.mark.unit
 

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from shoal.audit.reading import (
     BLANK,
-    ORIGINAL_EXPORT,
     File,
     Token,
     byte_lines,
@@ -20,6 +19,8 @@ from shoal.errors import InputError
 from shoal.policy import CsvDialect
 
 pytestmark = pytest.mark.unit
+
+ORIGINAL_EXPORT = frozenset({"value", "partition", "offset"})
 
 
 def file(folder: Path, text: str, name: str = "a.jsonl") -> Path:

@@ -3,10 +3,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from oracle.naive_release import load_policy
 from shoal.audit.reading import File, released_records
 from shoal.audit.spelling import CsvSpelling, JsonSpelling, csv_line
 from shoal.policy import CsvDialect
-from unit.audit.naive_release import load_policy
 
 pytestmark = pytest.mark.unit
 

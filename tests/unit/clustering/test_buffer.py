@@ -4,11 +4,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from shoal.clustering.stream.buffer import SLICE, Buffer, CoordinateBlock, InputValidator, SubjectEncoder
+from shoal.clustering.stream.buffer import Buffer, CoordinateBlock, InputValidator, SubjectEncoder
 from shoal.clustering.stream.held import HEAD, TAIL
 from shoal.errors import ParameterError
 
 pytestmark = pytest.mark.unit
+
+SLICE = 1024
 
 
 def block(positions: list[int]) -> CoordinateBlock:

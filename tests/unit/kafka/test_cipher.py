@@ -13,12 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from shoal.errors import InputError, PolicyError
-from shoal.kafka.cipher import ENCRYPTED_PREFIX, PLAIN, MetadataCipher, UnreadableError
-from shoal.kafka.offset_metadata import LIMIT_BYTES, CommittedState, encode, largest_span
-from shoal.kafka.offset_tracker import MAX_FUTURE_TIMESTAMPED, LogProbe, OffsetState
+from shoal.kafka.cipher import PLAIN, MetadataCipher, UnreadableError
+from shoal.kafka.offset_metadata import CommittedState, encode, largest_span
+from shoal.kafka.offset_tracker import LogProbe, OffsetState
 from shoal.policy import KafkaSection
 
 pytestmark = pytest.mark.unit
+
+LIMIT_BYTES = 4096
+ENCRYPTED_PREFIX = "shoal1-aes:"
+MAX_FUTURE_TIMESTAMPED = 64
 
 FINGERPRINT = "0123456789abcdef" * 4
 OLD, NEW = bytes(range(32)), bytes(range(100, 132))

@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 from shoal.errors import GuaranteeError, InputError
 from shoal.kafka.cipher import MetadataCipher
 from shoal.kafka.membership_codec import decode_membership, encode_membership, max_membership_bytes
-from shoal.kafka.offset_metadata import LIMIT_BYTES, CommittedState, decode, encode, largest_span
+from shoal.kafka.offset_metadata import CommittedState, decode, encode, largest_span
 from shoal.kafka.offset_tracker import OffsetState, OffsetTracker
 from shoal.kafka.partial_releases import PartialReleases
 
 pytestmark = pytest.mark.unit
+
+LIMIT_BYTES = 4096
 
 FINGERPRINT = "ab" * 32
 

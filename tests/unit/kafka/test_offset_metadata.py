@@ -9,19 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from shoal.errors import GuaranteeError, InputError
-from shoal.kafka.offset_metadata import (
-    ENCRYPTED_BYTES,
-    LIMIT_BYTES,
-    UNLIMITED,
-    CommittedState,
-    decode,
-    encode,
-    largest_span,
-    pack,
-)
-from shoal.kafka.offset_tracker import MAX_FUTURE_TIMESTAMPED, LogProbe, OffsetState, OffsetTracker
+from shoal.kafka.offset_metadata import CommittedState, decode, encode, largest_span, pack
+from shoal.kafka.offset_tracker import LogProbe, OffsetState, OffsetTracker
 
 pytestmark = pytest.mark.unit
+
+LIMIT_BYTES = 4096
+ENCRYPTED_BYTES = 3008
+UNLIMITED = 1 << 60
+MAX_FUTURE_TIMESTAMPED = 64
 
 FINGERPRINT = "0123456789abcdef" * 4
 

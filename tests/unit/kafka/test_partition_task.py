@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from shoal.errors import BrokerUnavailableError, GuaranteeError, InputError
 from shoal.kafka import collector as outgoing
-from shoal.kafka.classification import MAX_AHEAD_MS
 from shoal.kafka.offset_metadata import CommittedState, decode, encode
 from shoal.kafka.offset_tracker import LogProbe, LogTruncatedError, OffsetState
 from shoal.kafka.partition_task import PartitionTask
@@ -21,6 +20,8 @@ from shoal.policy.schema import Document
 from shoal.records import JsonDecoder
 
 pytestmark = pytest.mark.unit
+
+MAX_AHEAD_MS = 3_600_000
 
 START_MS = 1_700_000_000_000
 BEGINNING = OffsetState(committed_offset=0, next_offset=0)
@@ -147,7 +148,7 @@ async def test_reading_waits_when_too_many_transactions_wait_for_each_other() ->
     policy, sink = policy_of(), Sink(gate=asyncio.Event())
     lane = lane_of(policy, sink)
     assert not lane.is_full
-    for offset in range(outgoing.FULL_TRANSACTIONS):
+    for offset in range(16):
         await lane.process([record(offset, START_MS + 3 * MAX_AHEAD_MS)])
     assert lane.is_full
 

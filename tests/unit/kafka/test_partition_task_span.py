@@ -7,17 +7,20 @@ import json
 from dataclasses import dataclass, field
 
 import pytest
-from shoal.kafka.offset_metadata import LIMIT_BYTES, CommittedState, largest_span
+from shoal.kafka.offset_metadata import CommittedState, largest_span
 from shoal.kafka.offset_tracker import OffsetState
 from shoal.kafka.partition_task import PartitionTask
 from shoal.kafka.producer import TransactionBatch
 from shoal.observability import Metrics
-from shoal.pipeline import BLOCK_RECORDS, DecidedCluster
+from shoal.pipeline import DecidedCluster
 from shoal.policy import Policy
 from shoal.policy.schema import Document
 from shoal.records import JsonDecoder
 
 pytestmark = pytest.mark.unit
+
+BLOCK_RECORDS = 512
+LIMIT_BYTES = 4096
 
 DELTA = 2000
 COUNT = 5000

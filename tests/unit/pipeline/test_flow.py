@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 from shoal.errors import GuaranteeError
-from shoal.pipeline import BLOCK_RECORDS, DecidedCluster, PartitionPipeline, precompile
+from shoal.pipeline import DecidedCluster, PartitionPipeline, precompile
 from shoal.policy import Policy
 from shoal.policy.schema import Document
 from shoal.records import Encoder, JsonDecoder
 
 pytestmark = pytest.mark.unit
+
+BLOCK_RECORDS = 512
 
 
 def make_policy(**more: Any) -> Policy:

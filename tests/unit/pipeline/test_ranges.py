@@ -6,11 +6,16 @@ import numpy as np
 import pytest
 from shoal.arrays import Float64Matrix
 from shoal.pipeline import AdaptiveState
-from shoal.pipeline.online_scaler import KNOWN, LARGEST_CHANGE, SHORTEST_EPOCH, WIDEST, OnlineScaler
+from shoal.pipeline.online_scaler import OnlineScaler
 from shoal.policy import Policy
 from shoal.policy.schema import Document
 
 pytestmark = pytest.mark.unit
+
+KNOWN = 64
+LARGEST_CHANGE = 2.0
+SHORTEST_EPOCH = 128
+WIDEST = 2.0**54
 
 A_STREAM = {
     "attributes": {

@@ -3,9 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from shoal.records import Block, Decoder, Reason
-from shoal.records.block import SLICE, in_slices
+from shoal.records.block import in_slices
 
 pytestmark = pytest.mark.unit
+
+SLICE = 512
 
 
 class Even:

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 from shoal.records import CsvCells, CsvDecoder, CsvEncoder, Encoder, JsonDecoder, Reason
-from unit.records.making import KEY, SUBJECT, kept, policy_of, quasi, usual_policy
+from support.making import KEY, SUBJECT, kept, policy_of, quasi, usual_policy
 
 pytestmark = pytest.mark.unit
 

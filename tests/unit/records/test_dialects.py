@@ -9,7 +9,7 @@ import pytest
 from shoal.errors import ConfigError, InputError
 from shoal.policy import Policy
 from shoal.records import CsvDecoder, CsvEncoder, CsvReader, Reason
-from unit.records.making import KEY, kept, policy_of, quasi
+from support.making import KEY, kept, policy_of, quasi
 
 pytestmark = pytest.mark.unit
 

@@ -13,7 +13,7 @@ from shoal.errors import GuaranteeError
 from shoal.policy import CsvDialect
 from shoal.records import CsvEncoder, Encoder, RecordEncoder
 from shoal.records.cells import CellWriter, json_cells
-from unit.records.making import kept, policy_of, quasi, usual_policy
+from support.making import kept, policy_of, quasi, usual_policy
 
 pytestmark = pytest.mark.unit
 

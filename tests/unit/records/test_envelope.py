@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from shoal.errors import InputError, ParameterError
 from shoal.records import CsvEncoder, CsvReader, Encoder, JsonDecoder, Reason
-from unit.records.making import KEY, kept, policy_of, quasi
+from support.making import KEY, kept, policy_of, quasi
 
 pytestmark = pytest.mark.unit
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from shoal.errors import InputError
 from shoal.records import CsvDecoder, CsvReader, JsonLines
-from unit.records.making import kept, policy_of, quasi
+from support.making import kept, policy_of, quasi
 
 pytestmark = pytest.mark.unit
 

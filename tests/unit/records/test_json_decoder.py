@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from shoal.policy import Policy
 from shoal.records import Block, CsvEncoder, Encoder, JsonDecoder, Reason
-from unit.records.making import KEY, SUBJECT, encoded, kept, message, policy_of, quasi, usual_policy
+from support.making import KEY, SUBJECT, encoded, kept, message, policy_of, quasi, usual_policy
 
 pytestmark = pytest.mark.unit
 

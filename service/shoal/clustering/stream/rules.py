@@ -150,7 +150,7 @@ class BlockRule(Nearest):
     the oldest leaves alone, in a cluster that grows (`Growth`): to merge clusters until all fit loses up to three times
     as much. The end of the stream is decided on so all the same, and by rule nearest where not even all together fit.
     Weighted positions are one more coordinate. Loses less than nearest in all but a few settings of small k, because
-    what is left of a cluster when its middle has gone does not wait for strangers (docs/benchmarks.md).
+    what is left of a cluster when its middle has gone does not wait for strangers (docs/reports/benchmarks.md).
     Cost: per release that of `clustering.static.mdav` and `clustering.static.refinement.descended` for the held
     records.
     """

@@ -1,0 +1,107 @@
+"""What the demo tells: what goes in, records before and after, the verdict, and what to do next; on standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+import textwrap
+from typing import Any
+
+from shoal.policy import Policy
+from topics import Line
+
+__all__ = ["beginning", "compare", "end", "number", "progress", "say", "verdict"]
+
+SHOWN = 5
+"""Records of a cluster that are shown before and after."""
+NEXT = """
+What to do next:
+  build/demo/output.jsonl                         what was published; evidence.jsonl tells which records are together
+  deploy/demo/policy.yaml                         what the workers were told; `shoal check` explains it
+  .venv/bin/shoal pipe POLICY -i FILE -o FILE     the same with a file of yours
+  .venv/bin/shoal run POLICY                      the same with a topic of yours; README.md shows a first policy"""
+
+
+def say(text: str) -> None:
+    """Print to the reader."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def number(value: float) -> str:
+    """Return a number as people write it: commas between thousands, at most four digits behind the point.
+
+    Examples
+    --------
+    >>> number(4360), number(1.7314169999999998), number(0.05), number(-0.0)
+    ('4,360', '1.7314', '0.05', '0')
+    """
+    text = f"{value:,.4f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
+
+
+def beginning(records: list[dict[str, Any]], partitions: int, k: int) -> None:
+    """Tell what goes in, and what must come out."""
+    years = sorted({record["year"] for record in records})
+    men = len({record["nr"] for record in records})
+    say(
+        f"\nIn: {number(len(records))} records of {men} men, one a year from {years[0]} to {years[-1]}, "
+        f"in a Kafka topic of {partitions} partitions.\n"
+        f"Out: a topic of the same records in clusters of at least {k} men; in a cluster all have one schooling,\n"
+        "experience, number of hours and wage. Identifiers and years are not published."
+    )
+
+
+def progress(done: int, total: int) -> None:
+    """Tell how many records are done."""
+    say(f"  {number(done)} of {number(total)} records are published")
+
+
+def compare(policy: Policy, lines: dict[str, list[Line]]) -> None:
+    """Show records of one of the smallest clusters before and after, side by side."""
+    about = min((json.loads(line.text) for line in lines["evidence"]), key=lambda cluster: len(cluster["offsets"]))
+    members = {(about["partition"], offset) for offset in about["offsets"]}
+    before = [json.loads(line.text) for line in lines["input"] if (line.partition, line.offset) in members]
+    after = [json.loads(line.text) for line in lines["output"] if line.partition == about["partition"]]
+    names = [attribute.name for attribute in policy.published]
+    width = 11 * len(names)
+    say(f"\n{'Five records before':<{width}}    The same five after, in another order")
+    say("".join(f"{name:>11}" for name in names) + "   |" + "".join(f"{name:>11}" for name in names))
+    for left, right in list(zip(before, _published(before, after), strict=True))[:SHOWN]:
+        cells = ["".join(f"{number(record[name]):>11}" for name in names) for record in (left, right)]
+        say("   |".join(cells))
+
+
+def _published(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Published records of a cluster: as many in a row as it has members, with the occupations of the members."""
+    size, kept = len(before), sorted(record["occupation"] for record in before)
+    for start in range(len(after) - size + 1):
+        found = after[start : start + size]
+        if sorted(record["occupation"] for record in found) == kept and len({record["lwage"] for record in found}) == 1:
+            return found
+    raise SystemExit("demo: a cluster is not in the output")
+
+
+def verdict(found: dict[str, Any], figures: dict[str, Any]) -> None:
+    """Tell in one paragraph what the judge found, and what it cost."""
+    examined = [check for check in found["checks"] if check["status"] != "not examined"]
+    broken = "; ".join(check["claim"] for check in examined if check["failed"])
+    checks = (
+        f"all {len(examined)} checks hold" if figures["verified"] else f"{found['outcome']}: {broken or 'see below'}"
+    )
+    held_back = sum(figures["suppressed"].values()) + sum(figures["quarantined"].values())
+    once = ", each of them once, although a worker was killed" if figures["verified"] else ""
+    text = (
+        f"{'Verified' if figures['verified'] else 'NOT verified'}: {checks}. {number(figures['records_in'])} records "
+        f"went in, {number(figures['released'])} came out{once}, and {held_back or 'none'} were held back. They are in "
+        f"{number(figures['clusters'])} clusters of at least {figures['subjects']['min']} men. "
+        f"{number(round(figures['information_loss'], 1))} % of the information is lost, a record moved by "
+        f"{number(round(figures['displacement']['mean']))} places on average, and the workers processed "
+        f"{number(round(figures['records_per_s']))} records per second, with the kill and the restart."
+    )
+    say("\n" + textwrap.fill(text, 118))
+
+
+def end(*, verbose: bool) -> None:
+    """Tell what to do next."""
+    more = "" if verbose else "\n  make demo V=1                                   each check of the verdict"
+    say(f"{NEXT}{more}")

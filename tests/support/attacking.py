@@ -1,0 +1,233 @@
+"""What simulated attackers work on: releases made by a lane and a publisher, all but the broker itself."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+from shoal.kafka.offset_metadata import CommittedState
+from shoal.kafka.offset_tracker import OffsetState
+from shoal.kafka.partition_task import PartitionTask
+from shoal.kafka.preflight import TopicLayout
+from shoal.kafka.producer import QuarantineEntry, TransactionalProducer, TransactionBatch
+from shoal.observability import Metrics
+from shoal.pipeline import DecidedCluster
+from shoal.policy import KafkaSection, Policy
+from shoal.policy.schema import Document
+from shoal.records import JsonDecoder
+from support.published_data import read_rows
+
+__all__ = [
+    "ADULT",
+    "Messages",
+    "Release",
+    "Transaction",
+    "adult",
+    "column",
+    "policy_of",
+    "quasi",
+    "released",
+    "released_in_silence",
+    "standard_error",
+    "tagged",
+    "zipf_people",
+]
+
+Record = dict[str, Any]
+START_MS = 1_700_000_000_000
+SETTINGS = KafkaSection(input="in", output="out", group="g", quarantine="bad", evidence="proof", clusters="sums")
+ADULT = {"age": (17, 90), "education-num": (1, 16), "hours-per-week": (1, 99)}
+
+
+def quasi(low: float, high: float, **more: Any) -> dict[str, Any]:
+    return {"role": "quasi_identifier", "bounds": [low, high], **more}
+
+
+def policy_of(
+    attributes: dict[str, Any],
+    k: int,
+    *,
+    delta: int = 100,
+    position: float = 0.0,
+    max_delay_s: float | None = None,
+    rule: str = "auto",
+    **privacy: Any,
+) -> Policy:
+    """Subjects are ``who``; ``tag`` is published and nothing to an attacker: it tells the truth afterwards."""
+    document = {
+        "attributes": {
+            "who": {"role": "identifier", "subject": True},
+            **attributes,
+            "tag": {"role": "confidential", "type": "string"},
+        },
+        "privacy": {"k": k, **privacy},
+        "stream": {"delta": delta, "rule": rule} | ({} if max_delay_s is None else {"max_delay_s": max_delay_s}),
+        "steering": {"position": position},
+    }
+    return Policy.from_document(Document.model_validate(document))
+
+
+def tagged(records: Sequence[Record], people: Sequence[int] | None = None, *, seed: int = 7) -> list[Record]:
+    """Give each record a subject and a tag that says nothing about its place: byte order is no order of arrival."""
+    tags = np.random.default_rng(seed).permutation(len(records))
+    who = range(len(records)) if people is None else people
+    return [record | {"who": int(one), "tag": f"{tag:07}"} for record, one, tag in zip(records, who, tags, strict=True)]
+
+
+def column(folder: Path, name: str, *fields: str) -> list[Record]:
+    """Numbers of a published data set, in the file's order."""
+    return [{one: float(row[one]) for one in fields} for row in read_rows(folder, name)]
+
+
+@cache
+def adult(folder: Path, count: int) -> tuple[Record, ...]:
+    """So many records of Adult in a shuffled order."""
+    rows = column(folder, "adult", *ADULT)
+    chosen = np.random.default_rng(3).permutation(len(rows))[:count]
+    return tuple({name: int(rows[index][name]) for name in ADULT} for index in chosen)
+
+
+def zipf_people(count: int, people: int, exponent: float, *, seed: int = 11) -> list[int]:
+    """Draw the subjects of so many records, the r-th of them with a weight of r to the minus exponent."""
+    weights = np.arange(1, people + 1) ** -exponent
+    return [int(who) for who in np.random.default_rng(seed).choice(people, count, p=weights / weights.sum())]
+
+
+@dataclass(frozen=True)
+class Message:
+    offset: int
+    value: bytes | None
+    timestamp: int = START_MS
+    key: bytes | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+Messages = Sequence[Message]
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """One transaction as the output shows it, and what nobody outside knows: places of members.
+
+    ``newest`` is the last offset that had been read: what an attacker with a clock knows of its time. ``topics``
+    holds the messages of each topic in their order, ``clusters`` those of the output in the same order.
+    """
+
+    newest: int
+    topics: dict[str, list[bytes]]
+    clusters: list[DecidedCluster]
+    references: list[QuarantineEntry]
+
+
+@dataclass
+class Release:
+    """All transactions of one partition."""
+
+    policy: Policy
+    records: Sequence[Record]
+    transactions: list[Transaction] = field(default_factory=list)
+    scrapes: list[dict[str, float]] = field(default_factory=list)
+    metrics: Metrics = field(default_factory=Metrics)
+
+    @property
+    def clusters(self) -> list[DecidedCluster]:
+        return [cluster for transaction in self.transactions for cluster in transaction.clusters]
+
+    @property
+    def suppressed(self) -> list[int]:
+        return [one.offset for transaction in self.transactions for one in transaction.references]
+
+    def people(self, cluster: DecidedCluster) -> Counter[int]:
+        return Counter(self.records[place]["who"] for place in cluster.places)
+
+    def members(self, cluster: DecidedCluster) -> list[int]:
+        """Places of the members in the order of the published rows: the truth, by the tags."""
+        return [self.place_of[json.loads(row)["tag"]] for row in cluster.rows]
+
+    def __post_init__(self) -> None:
+        self.place_of = {record["tag"]: place for place, record in enumerate(self.records)}
+
+
+class Wire:
+    """A publisher whose producer is replaced by a list."""
+
+    def __init__(self, release: Release) -> None:
+        self.release = release
+        self.newest = -1
+        with patch("shoal.kafka.producer.producer"):
+            names = ("in", "out", "bad", "proof", "sums")
+            self._publisher = TransactionalProducer(release.policy, SETTINGS, 0, TopicLayout(dict.fromkeys(names, 1)))
+
+    async def publish(self, outbox: TransactionBatch, watermark: int, metadata: str, at_ms: int) -> None:  # noqa: ARG002
+        topics = {topic: list(values) for topic, values in self._publisher._messages(outbox)}
+        cluster_of = {id(row): cluster for cluster in outbox.clusters for row in cluster.rows}
+        clusters = list({id(cluster_of[id(row)]): cluster_of[id(row)] for row in topics.get("out", [])}.values())
+        assert [row for cluster in clusters for row in cluster.rows] == topics.get("out", [])
+        if outbox:
+            self.release.transactions.append(Transaction(self.newest, topics, clusters, list(outbox.quarantined)))
+
+    async def close(self) -> None:
+        pass
+
+
+def released(policy: Policy, records: Sequence[Record], *, step: int = 64, scraped: bool = False) -> Release:
+    """Let records through a lane; a transaction is due after every ``step`` of them."""
+    return asyncio.run(_released(policy, records, step, scraped=scraped))
+
+
+def released_in_silence(policy: Policy, records: Sequence[Record]) -> Release:
+    """Let records through a lane after which nothing comes, until the limit of time has passed; nobody drains it."""
+    return asyncio.run(_released(policy, records, len(records), silent=True))
+
+
+async def _released(
+    policy: Policy, records: Sequence[Record], step: int, *, scraped: bool = False, silent: bool = False
+) -> Release:
+    release = Release(policy, records)
+    wire, clock = Wire(release), [START_MS / 1000 + 1.0]
+    beginning = CommittedState(OffsetState(committed_offset=0, next_offset=0), policy.fingerprint, 1)
+    lane = PartitionTask(
+        "in", 0, policy, JsonDecoder(policy), wire, beginning, release.metrics, 0.2, now=lambda: clock[0]
+    )
+    messages = [Message(offset, json.dumps(record).encode()) for offset, record in enumerate(records)]
+    for start in range(0, len(messages), step):
+        await lane.process(messages[start : start + step])
+        wire.newest = min(start + step, len(messages)) - 1
+        clock[0] += 1
+        await lane.punctuate()
+        await asyncio.sleep(0)
+        lane._collector.check()
+        if scraped:
+            release.scrapes.append(scrape(release.metrics))
+    if silent:
+        for _ in range(3):
+            clock[0] += policy.streaming().max_delay_s or 0
+            await lane.punctuate(log_end=lane.position)
+            await asyncio.sleep(0)
+            lane._collector.check()
+    else:
+        await lane.commit(flush=True)
+    await lane.close(finish=True)
+    return release
+
+
+def scrape(metrics: Metrics) -> dict[str, float]:
+    return {
+        f"{one.name}{sorted(one.labels.items())}": one.value
+        for family in metrics.registry.collect()
+        for one in family.samples
+    }
+
+
+def standard_error(outcomes: Sequence[float]) -> float:
+    """Of their mean; never below that of a coin seen as often that always fell alike."""
+    count = len(outcomes)
+    return float(max(np.std(outcomes), 1 / count) / np.sqrt(count))

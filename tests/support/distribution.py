@@ -1,0 +1,22 @@
+"""How tests are dealt out to processes: one by one, but those of some files stay together."""
+
+from __future__ import annotations
+
+from xdist.scheduler import LoadScopeScheduling
+
+__all__ = ["Distribution"]
+
+TOGETHER = frozenset({"tests/integration/test_outage.py"})
+"""Files of which one process runs all tests: they share what is expensive to make, such as a broker of their own."""
+
+
+class Distribution(LoadScopeScheduling):  # type: ignore[misc] # xdist has no types
+    """Deal out single tests, and the files in `TOGETHER` as one piece.
+
+    This does not use ``--dist loadgroup``: pytest-xdist 3.8 passes a group inside the id of a test, and pytest 9.2 no
+    longer lets it change that id.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return file if file in TOGETHER else nodeid

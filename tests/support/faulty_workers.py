@@ -1,0 +1,275 @@
+"""Workers as processes, killed on purpose, and an outside view of what they left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from shoal.audit import Verdict, verify
+from shoal.policy import Policy
+from support.canaries import traces
+from support.kafka_broker import Message, admin, create_topic, produce, read_all, wait_until
+
+WORKER = Path(__file__).with_name("worker.py")
+CANARY = "xq7canary9z"
+"""In every subject and every malformed value: it must not leave."""
+SIDE = ("output", "quarantine", "clusters", "evidence")
+
+
+@dataclass
+class Worker:
+    """One process of the service; it restarts under the same name in the group."""
+
+    name: str
+    policy: Path
+    bootstrap: str
+    log: Path
+    process: subprocess.Popen[bytes] | None = None
+    plans: list[str] = field(default_factory=list)
+
+    def command(self, *extra: str, origin: bool = True) -> list[str]:
+        command = [sys.executable, str(WORKER), "run", str(self.policy), "--log", "json"]
+        return [*command, "--http", "127.0.0.1:0", *(("--from", "earliest") if origin else ()), *extra]
+
+    def environment(self, die_at: str, instance: str | None = None, patience_s: str = "300") -> dict[str, str]:
+        named = {} if instance == "" else {"SHOAL_KAFKA__INSTANCE_ID": instance or self.name}
+        return {
+            **os.environ,
+            **named,
+            "SHOAL_KAFKA__BOOTSTRAP_SERVERS": self.bootstrap,
+            "SHOAL_KAFKA__SESSION_TIMEOUT_MS": "6000",
+            "SHOAL_KAFKA__PATIENCE_S": patience_s,
+            "DIE_AT": die_at,
+        }
+
+    def start(
+        self,
+        *extra: str,
+        die_at: str = "",
+        origin: bool = True,
+        instance: str | None = None,
+        patience_s: str = "300",
+    ) -> None:
+        self.plans.append(die_at)
+        environment = self.environment(die_at, instance, patience_s)
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self.command(*extra, origin=origin), env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL
+            )
+
+    @property
+    def is_dead(self) -> bool:
+        return self.process is None or self.process.poll() is not None
+
+    def signal(self, number: int) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(number)
+
+    def kill(self) -> None:
+        self.signal(signal.SIGKILL)
+        if self.process is not None:
+            self.process.wait(10)
+
+    def terminate(self) -> int:
+        assert self.process is not None
+        self.signal(signal.SIGTERM)
+        return self.process.wait(10)
+
+
+@dataclass
+class Deployment:
+    """Topics, a policy file, and the records put in so far."""
+
+    bootstrap: str
+    folder: Path
+    topics: dict[str, str]
+    policy: Path
+    k: int
+    serial: int = 0
+    is_ordered: bool = False
+
+    @classmethod
+    async def create(
+        cls, bootstrap: str, folder: Path, *, partitions: int, k: int = 5, delta: int = 100, **stream: Any
+    ) -> Self:
+        topics = {"input": await create_topic(bootstrap, partitions)}
+        for name in SIDE:
+            topics[name] = await create_topic(bootstrap, partitions if name == "output" else 2)
+        document = {
+            "attributes": {
+                "who": {"role": "identifier", "subject": True},
+                "age": {"role": "quasi_identifier", "scale": "numeric", "bounds": [0, 110], "integer": True},
+                "income": {"role": "quasi_identifier", "scale": "numeric", "bounds": [0, 100000], "resolution": 50},
+                "serial": {"role": "confidential", "type": "integer"},
+            },
+            "privacy": {"k": k},
+            "stream": {"delta": delta, **stream},
+            "steering": {"position": 0.001},
+            "kafka": {"group": f"group-{topics['input']}", **topics},
+        }
+        policy = folder / "policy.yaml"
+        policy.write_text(json.dumps(document))
+        return cls(bootstrap, folder, topics, policy, k, is_ordered=stream.get("release") == "ordered")
+
+    def worker(self, name: str) -> Worker:
+        return Worker(f"{self.topics['input']}-{name}", self.policy, self.bootstrap, self.folder / f"{name}.log")
+
+    async def put(self, count: int, partitions: int) -> None:
+        """Append so many records, one in fifty malformed; the serial number tells each of them apart."""
+        values: list[bytes | None] = []
+        for number in range(self.serial, self.serial + count):
+            record: dict[str, Any] = {
+                "who": f"{CANARY} p{number * 7919 % 3001}",
+                "age": number * 31 % 111,
+                "income": number * 977 % 100_000,
+                "serial": number,
+            }
+            if number % 50 == 7:
+                record["age"] = f"unknown {CANARY}"
+            values.append(json.dumps(record).encode())
+        self.serial += count
+        where = [number % partitions for number in range(count)]
+        await produce(
+            self.bootstrap, self.topics["input"], values, partitions=where, linger_ms=5, max_batch_size=1 << 18
+        )
+
+    async def resolved(self) -> int:
+        """How many records a reader of committed data can account for."""
+        output = await read_all(self.bootstrap, self.topics["output"])
+        quarantine = await read_all(self.bootstrap, self.topics["quarantine"])
+        return len(output) + len(quarantine)
+
+    async def wait_for(self, count: int, timeout_s: float = 90) -> None:
+        async def enough() -> bool:
+            return await self.resolved() >= count
+
+        await wait_until(enough, timeout_s, f"{count} resolved records")
+
+    async def settled(self, workers: Sequence[Worker]) -> None:
+        """Stop every worker and let a last one release everything that is still held."""
+        for worker in workers:
+            worker.kill()
+        last = Deployment.worker(self, "last")
+        last.start("--drain")
+        assert last.process is not None
+        assert await asyncio.to_thread(last.process.wait, 90) == 0, last.log.read_text()[-2000:]
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What an outside reader found after everything had left."""
+
+    records: int
+    released: int
+    referenced: int
+    twice: int
+    lost: int
+    small_clusters: int
+    clusters: int
+    aborted_rows: int
+    aborted_unlike_committed: int
+
+
+async def judge(deployment: Deployment) -> Findings:
+    """Compare input and output with nothing but the topics."""
+    read = {name: await read_all(deployment.bootstrap, topic) for name, topic in deployment.topics.items()}
+    place_of, person_of = {}, {}
+    for message in read["input"]:
+        record = json.loads(message.value or b"")
+        place_of[record["serial"]] = (message.partition, message.offset)
+        person_of[(message.partition, message.offset)] = record["who"]
+    released = [(m.partition, place_of[json.loads(m.value or b"")["serial"]]) for m in read["output"]]
+    assert all(partition == place[0] for partition, place in released), "a record left on another partition"
+    references = [json.loads(message.value or b"") for message in read["quarantine"]]
+    fates = Counter([place for _, place in released] + [(r["partition"], r["offset"]) for r in references])
+    rows = {place_of[json.loads(m.value or b"")["serial"]]: m for m in read["output"]}
+    evidence = [json.loads(message.value or b"") for message in read["evidence"]]
+    everything = await read_all(deployment.bootstrap, deployment.topics["output"], "read_uncommitted")
+    committed = {(m.partition, m.offset) for m in read["output"]}
+    aborted = [m for m in everything if (m.partition, m.offset) not in committed]
+    bytes_of = {(m.partition, m.value) for m in read["output"]}
+    return Findings(
+        records=len(read["input"]),
+        released=len(released),
+        referenced=len(references),
+        twice=sum(count - 1 for count in fates.values()),
+        lost=len(set(place_of.values()) - set(fates)),
+        small_clusters=sum(is_small(cluster, rows, person_of, deployment) for cluster in evidence),
+        clusters=len(evidence),
+        aborted_rows=len(aborted),
+        aborted_unlike_committed=sum((m.partition, m.value) not in bytes_of for m in aborted),
+    )
+
+
+async def leaks(deployment: Deployment) -> list[str]:
+    """Where a value stands that must not leave: topics, logs of the workers, the group's metadata."""
+    places = {path.name: path.read_bytes() for path in deployment.folder.glob("*.log")}
+    for name in SIDE:
+        messages = await read_all(deployment.bootstrap, deployment.topics[name], "read_uncommitted")
+        places[name] = repr(messages).encode()
+    async with admin(deployment.bootstrap) as client:
+        committed = await client.list_consumer_group_offsets(f"group-{deployment.topics['input']}")
+    assert committed
+    places["metadata"] = repr(committed).encode()
+    return traces([CANARY], places)
+
+
+def is_small(
+    cluster: dict[str, Any],
+    rows: dict[tuple[int, int], Message],
+    people: dict[tuple[int, int], str],
+    deployment: Deployment,
+) -> bool:
+    """Whether a cluster has fewer than k people, or members that look different, or do not stand as they should."""
+    places = [(cluster["partition"], offset) for offset in cluster["offsets"]]
+    members = sorted((rows[place] for place in places), key=lambda message: message.offset)
+    looks = {tuple(json.loads(m.value or b"")[name] for name in ("age", "income")) for m in members}
+    # Where each record leaves by itself, the judge of the product sees whether it does so in its turn.
+    together = deployment.is_ordered or members[-1].offset - members[0].offset == len(members) - 1
+    in_order = [m.value for m in members] == sorted(m.value or b"" for m in members)
+    return len({people[place] for place in places}) < deployment.k or len(looks) != 1 or not together or not in_order
+
+
+async def export(deployment: Deployment) -> dict[str, Path]:
+    """Write the topics down as the judge of the product reads them."""
+    files = {}
+    for name in ("input", "output", "quarantine", "evidence"):
+        files[name] = deployment.folder / f"{name}.jsonl"
+        messages = await read_all(deployment.bootstrap, deployment.topics[name])
+        files[name].write_text("".join(map(line_of(name), messages)))
+    return files
+
+
+def judged(policy: Path, files: Mapping[str, Path]) -> Verdict:
+    """See that the judge of the product finds an export sound, with every record in it accounted for."""
+    verdict = verify(
+        Policy.load(policy),
+        files["input"],
+        files["output"],
+        files["evidence"],
+        quarantine=files["quarantine"],
+        complete=True,
+    )
+    assert verdict.exit_code == 0, verdict.text()
+    return verdict
+
+
+def line_of(name: str) -> Any:
+    """How one message of a topic is written into an export."""
+
+    def line(message: Message) -> str:
+        text = (message.value or b"").decode()
+        if name == "input":
+            return json.dumps({"partition": message.partition, "offset": message.offset, "value": text}) + "\n"
+        return json.dumps({"partition": message.partition, "value": text}) + "\n" if name == "output" else text + "\n"
+
+    return line

@@ -1,0 +1,250 @@
+"""A real broker for tests, and the few things tests do with one: topics, messages in, messages out, waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import inspect
+import os
+import sys
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal, NamedTuple, TypeVar, cast, overload
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+
+__all__ = [
+    "LOCAL",
+    "Headers",
+    "Message",
+    "admin",
+    "broker",
+    "create_topic",
+    "end_offsets",
+    "is_shown",
+    "load_local",
+    "produce",
+    "read_all",
+    "read_until",
+    "wait_until",
+]
+
+LOCAL = Path(__file__).resolve().parents[2] / "deploy" / "kafka" / "local.py"
+Headers = Sequence[tuple[str, bytes]]
+Isolation = Literal["read_committed", "read_uncommitted"]
+Truth = TypeVar("Truth")
+
+
+class Message(NamedTuple):
+    """One message as a reader sees it."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...]
+
+
+def load_local() -> ModuleType:
+    """Return the module deploy/kafka/local.py."""
+    name = "deploy_kafka_local"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, LOCAL)
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
+
+
+@contextmanager
+def broker() -> Iterator[str]:
+    """Address of a broker: the one named by the environment, else the local one, started if it does not run."""
+    given = os.environ.get("SHOAL_TEST_BROKER") or os.environ.get("SHOAL_KAFKA__BOOTSTRAP_SERVERS")
+    if given:
+        yield given
+        return
+    local = load_local()
+    with local.borrowed(local.BUILD / "run") as bootstrap:
+        yield bootstrap
+
+
+@asynccontextmanager
+async def admin(bootstrap: str) -> AsyncIterator[Any]:
+    """An admin client for a while."""
+    client = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await client.start()
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+async def create_topic(
+    bootstrap: str, partitions: int = 1, configs: Mapping[str, str] | None = None, name: str | None = None
+) -> str:
+    """Create a topic (of a random name) and wait until its partitions have leaders."""
+    topic = name or f"test-{uuid.uuid4().hex[:12]}"
+    async with admin(bootstrap) as client:
+        answer = await client.create_topics([NewTopic(topic, partitions, 1, topic_configs=dict(configs or {}))])
+        for error in answer.topic_errors:
+            assert error[1] == 0, error
+
+        async def is_led() -> bool:
+            (found,) = await client.describe_topics([topic])
+            led = [one for one in found["partitions"] if one["error_code"] == 0 and one["leader"] >= 0]
+            return len(led) == partitions
+
+        await wait_until(is_led)
+    return topic
+
+
+async def produce(
+    bootstrap: str,
+    topic: str,
+    values: Sequence[bytes | None],
+    *,
+    keys: Sequence[bytes | None] | None = None,
+    headers: Sequence[Headers] | None = None,
+    timestamps_ms: Sequence[int] | None = None,
+    partitions: int | Sequence[int] | None = None,
+    transactional_id: str | None = None,
+    abort: bool = False,
+    **options: Any,
+) -> list[tuple[int, int]]:
+    """Send messages in order; with a ``transactional_id`` in one transaction, which ``abort`` takes back.
+
+    Returns the partition and the offset of each message. ``options`` go to the producer.
+    """
+    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=transactional_id, **options)
+    await producer.start()
+    try:
+        if transactional_id is not None:
+            await producer.begin_transaction()
+        sent = [
+            await producer.send(
+                topic,
+                value,
+                key=None if keys is None else keys[index],
+                headers=None if headers is None else list(headers[index]),
+                timestamp_ms=None if timestamps_ms is None else timestamps_ms[index],
+                partition=partitions if partitions is None or isinstance(partitions, int) else partitions[index],
+            )
+            for index, value in enumerate(values)
+        ]
+        places = [(one.partition, one.offset) for one in await asyncio.gather(*sent)]
+        if transactional_id is not None:
+            await (producer.abort_transaction() if abort else producer.commit_transaction())
+    finally:
+        await producer.stop()
+    if transactional_id is not None:
+        await wait_until(lambda: _marked(bootstrap, topic, places), what="the end of the transaction")
+    return places
+
+
+async def _marked(bootstrap: str, topic: str, places: list[tuple[int, int]]) -> bool:
+    """Whether something, such as the mark of the transaction's end, follows each message.
+
+    Kafka acknowledges the end of a transaction a moment before readers can see it.
+    """
+    ends = await end_offsets(bootstrap, topic, "read_uncommitted")
+    return all(ends[partition] > offset + 1 for partition, offset in places)
+
+
+async def is_shown(bootstrap: str, topic: str) -> bool:
+    """Whether readers see all that was committed: Kafka acknowledges the end of a transaction a moment before."""
+    return await end_offsets(bootstrap, topic) == await end_offsets(bootstrap, topic, "read_uncommitted")
+
+
+async def end_offsets(bootstrap: str, topic: str, isolation: Isolation = "read_committed") -> dict[int, int]:
+    """Where each partition ends for such a reader: last stable offset or high watermark."""
+    async with _reading(bootstrap, isolation) as consumer:
+        found = await consumer.end_offsets(await _partitions(consumer, topic))
+    return {one.partition: offset for one, offset in found.items()}
+
+
+@asynccontextmanager
+async def _reading(bootstrap: str, isolation: Isolation) -> AsyncIterator[Any]:
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=bootstrap, isolation_level=isolation, auto_offset_reset="earliest", fetch_max_wait_ms=50
+    )
+    try:
+        await consumer.start()
+        yield consumer
+    finally:
+        # Also where its start was cut off: what is left open fails whichever test runs when it is collected.
+        await consumer.stop()
+
+
+async def read_all(bootstrap: str, topic: str, isolation: Isolation = "read_committed") -> list[Message]:
+    """Read a topic from its beginning to where it ends now, ordered by partition and offset.
+
+    What somebody else committed just now may show up a moment later: `read_until` waits for it.
+    """
+    async with _reading(bootstrap, isolation) as consumer:
+        assigned = await _partitions(consumer, topic)
+        consumer.assign(assigned)
+        ends = await consumer.end_offsets(assigned)
+        found: list[Message] = []
+        while any([await consumer.position(one) < end for one, end in ends.items()]):
+            for one, messages in (await consumer.getmany(timeout_ms=200)).items():
+                found += [
+                    Message(one.partition, m.offset, m.timestamp, m.key, m.value, tuple(m.headers))
+                    for m in messages
+                    if m.offset < ends[one]
+                ]
+    return sorted(found, key=lambda message: message[:2])
+
+
+async def read_until(
+    bootstrap: str, topic: str, count: int, isolation: Isolation = "read_committed", timeout_s: float = 30.0
+) -> list[Message]:
+    """Read a topic again and again until it holds so many messages at least."""
+
+    async def enough() -> list[Message]:
+        found = await read_all(bootstrap, topic, isolation)
+        return found if len(found) >= count else []
+
+    return await wait_until(enough, timeout_s, f"{count} messages in {topic}") if count else []
+
+
+@overload
+async def wait_until(
+    condition: Callable[[], Awaitable[Truth]], timeout_s: float = 30.0, what: str = "the condition"
+) -> Truth: ...
+
+
+@overload
+async def wait_until(condition: Callable[[], Truth], timeout_s: float = 30.0, what: str = "the condition") -> Truth: ...
+
+
+async def wait_until(
+    condition: Callable[[], Truth] | Callable[[], Awaitable[Truth]],
+    timeout_s: float = 30.0,
+    what: str = "the condition",
+) -> Truth:
+    """Wait until a condition (plain or async) is true and return what it said."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        said = condition()
+        truth = await said if inspect.isawaitable(said) else said
+        if truth:
+            return cast("Truth", truth)
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what} did not come true within {timeout_s} s")
+        await asyncio.sleep(0.02)
+
+
+async def _partitions(consumer: Any, topic: str) -> list[Any]:
+    async def known() -> set[int]:
+        await consumer._client.force_metadata_update()
+        return set(consumer.partitions_for_topic(topic) or ())
+
+    consumer._client.add_topic(topic)
+    return [TopicPartition(topic, one) for one in sorted(await wait_until(known, what=f"topic {topic}"))]

@@ -1,0 +1,178 @@
+"""Through here every attack that a test carries out says how far it came, and what it may reach at most.
+
+Three things happen to a row: the bound is asserted; the figure is compared with the one printed in
+docs/reports/privacy.md, if it stands there; and the row is put into ``build/privacy``, from where
+``make privacy-table`` writes the page anew.
+A test calls `measured` when it has a figure, and `closed` when it shows that there is nothing to measure.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from support.attacks import ATTACKS
+
+__all__ = ["PAGE", "ROOT", "ROWS", "RULES", "Row", "closed", "entered", "measured", "printed_rows", "rivals"]
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "reports" / "privacy.md"
+ROWS = ROOT / "build" / "privacy"
+RULES = ("nearest", "awo", "block")
+"""What ``auto`` can stand for, in the order of the page's columns."""
+WRITING = "SHOAL_PRIVACY_TABLE"
+"""Set while the page is written: the figures printed there are not binding then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one test has found about one attack. ``success`` and ``bound`` are as printed; both empty if closed.
+
+    ``rule`` is empty where it does not matter which one decides: what such a row says was found under ``auto``.
+    """
+
+    attack: str
+    name: str
+    knows: str
+    success: str
+    bound: str
+    beside: str
+    source: str
+    test: str
+    rule: str = ""
+
+
+_collected: list[Row] = []
+_untold: list[Row] = []
+"""Those of them that no report carries yet."""
+
+
+def measured(
+    attack: str,
+    name: str,
+    *,
+    knows: str,
+    success: float,
+    bound: float | None,
+    source: str,
+    error: float = 0.0,
+    tolerance: float = 0.0,
+    beside: str = "",
+    rule: str = "",
+) -> None:
+    """Enter what a simulated attacker reached, and assert that it is not above the bound.
+
+    Parameters
+    ----------
+    attack : str
+        ``R1`` to ``R39``.
+    name : str
+        What was attacked and how, in a few words that are the same every time: with the attack, the row's key.
+    knows : str
+        What the attacker knows beside the output, the code and the policy.
+    success : float
+        Share of targets, or whatever ``name`` says.
+    bound : float, optional
+        Asserted: success <= bound + 3 error. None where nothing is promised: SECURITY.md has to say so.
+    source : str
+        Where the bound comes from, or where it says that there is none.
+    error : float
+        One standard error of the success, printed beside it; 0 for what is counted and not sampled.
+    tolerance : float
+        By how much the figure may differ from the printed one: 0 where seeds make it the same each time.
+    beside : str
+        Another figure to compare with, in words: what the attack reaches where nothing hinders it.
+    rule : str
+        The rule that decided, where the figure is another under each: one column of the page.
+    """
+    shown = f"{success:.3f}" + (f" ± {error:.3f}" if error else "")
+    limit = "none" if bound is None else f"{bound:.3f}" + (" + 3 s.e." if error else "")
+    row = _enter(Row(attack, name, knows, shown, limit, beside, source, _test(), rule))
+    assert bound is None or success <= bound + 3 * error, f"{attack} {name}: {shown} is above {limit}"
+    if WRITING in os.environ:
+        return
+    before = [one for one in printed_rows() if _key(one) == _key(row)]
+    for one in before:
+        now, was = float(shown.split(maxsplit=1)[0]), float(one.success.split()[0])
+        assert abs(was - now) <= tolerance + 1e-9, (
+            f"{attack} {name}: {shown} measured, {was} printed; if that is meant: make privacy-table"
+        )
+
+
+def closed(attack: str, how: str) -> None:
+    """Say, at the end of a test that has shown it, why the attack has nothing to work on.
+
+    Parameters
+    ----------
+    attack : str
+        ``R1`` to ``R39``.
+    how : str
+        What holds by construction, in one line.
+    """
+    _enter(Row(attack, how, "", "", "", "", "", _test()))
+
+
+def entered() -> list[Row]:
+    """Return the rows that this process has entered since it was asked last."""
+    found = list(_untold)
+    _untold.clear()
+    return found
+
+
+def rivals(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows that say something else of an attack than another row of the same name."""
+    figures: dict[tuple[str, str, str], set[Row]] = {}
+    for row in rows:
+        if row.success:
+            figures.setdefault(_key(row), set()).add(row)
+    return [row for found in figures.values() if len(found) > 1 for row in found]
+
+
+def printed_rows() -> list[Row]:
+    """Return the rows that stand in the page; none before it was written."""
+    if not PAGE.is_file():
+        return []
+    found = []
+    for line in PAGE.read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split(" | ")] if line.startswith("| R") else []
+        test = re.fullmatch(r"`(\S+)`", cells[-1]) if cells else None
+        if test and len(cells) == 8:
+            attack, name, knows, success, bound, beside, source = cells[:7]
+            found.append(Row(attack, name, knows, success, bound, beside, source, test[1]))
+        elif test and len(cells) == 9:
+            attack, name, knows, *under, bound, source = cells[:8]
+            for rule, cell in zip(RULES, under, strict=True):
+                success, _, beside = cell.partition("; ")
+                if success:
+                    found.append(Row(attack, name, knows, success, bound, beside, source, test[1], rule))
+        elif test and len(cells) == 3:
+            found.append(Row(cells[0], cells[1], "", "", "", "", "", test[1]))
+    return found
+
+
+def _enter(row: Row) -> Row:
+    assert row.attack in ATTACKS, f"{row.attack} is none of the attacks"
+    assert row not in rivals([*_collected, row]), f"{row.attack} {row.name}: two attacks under one name"
+    assert not any("|" in cell or "\n" in cell for cell in asdict(row).values()), "a bar or a line end in a cell"
+    print(" · ".join(cell for cell in asdict(row).values() if cell))
+    _collected.append(row)
+    _untold.append(row)
+    ROWS.mkdir(parents=True, exist_ok=True)
+    key = hashlib.sha256(f"{row.attack} {row.name} {row.rule} {row.test}".encode()).hexdigest()[:16]
+    (ROWS / f"{row.attack}-{key}.json").write_text(json.dumps(asdict(row), ensure_ascii=False), encoding="utf-8")
+    return row
+
+
+def _key(row: Row) -> tuple[str, str, str]:
+    return row.attack, row.name, row.rule
+
+
+def _test() -> str:
+    """File and name of the running test, without its parameters."""
+    running = os.environ["PYTEST_CURRENT_TEST"].rsplit(" ", 1)[0]
+    return running.split("[")[0]

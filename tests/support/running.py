@@ -1,0 +1,349 @@
+"""The service under test: in this process where a fault must be exact, as a process where its behaviour matters."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+
+import aiohttp
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import GroupCoordinatorNotAvailableError, KafkaError
+from aiokafka.structs import OffsetAndMetadata
+from shoal.kafka import StartOptions, Worker
+from shoal.kafka.cipher import MetadataCipher
+from shoal.kafka.offset_metadata import CommittedState
+from shoal.observability import Health, Metrics
+from shoal.policy import KafkaSection, Policy
+from shoal.settings import kafka_settings
+from support.kafka_broker import Message, admin, create_topic, is_shown, produce, read_all, wait_until
+
+__all__ = ["EARLIEST", "Process", "Run", "Stage", "sample"]
+
+SHOAL = Path(sys.executable).with_name("shoal")
+EARLIEST = StartOptions(origin="earliest")
+SIDE = ("output", "quarantine", "clusters", "evidence")
+
+
+@dataclass
+class Stage:
+    """Topics, a group, a policy, and the records put in so far."""
+
+    bootstrap: str
+    folder: Path
+    topics: dict[str, str]
+    document: dict[str, Any]
+    serial: int = 0
+    place_of: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    @classmethod
+    async def create(
+        cls, bootstrap: str, folder: Path, *, partitions: int = 1, configs: dict[str, str] | None = None, **changes: Any
+    ) -> Stage:
+        """Make the topics; ``changes`` go over the policy's sections."""
+        topics = {"input": await create_topic(bootstrap, partitions, configs)}
+        for name in SIDE:
+            topics[name] = await create_topic(bootstrap, partitions if name == "output" else 1)
+        document: dict[str, Any] = {
+            "attributes": {
+                "who": {"role": "identifier", "subject": True},
+                "age": {"role": "quasi_identifier", "scale": "numeric", "bounds": [0, 110], "integer": True},
+                "serial": {"role": "confidential", "type": "integer"},
+            },
+            "privacy": {"k": 3},
+            "stream": {"delta": 20},
+            "kafka": {"group": f"group-{uuid.uuid4().hex[:12]}", "commit_interval_ms": 50, **topics},
+        }
+        for section, change in changes.items():
+            document[section] = document.get(section, {}) | change if isinstance(change, dict) else change
+        return cls(bootstrap, folder, topics, document)
+
+    @property
+    def group(self) -> str:
+        return str(self.document["kafka"]["group"])
+
+    def place(self, partition: int = 0, topic: str = "input") -> TopicPartition:
+        return TopicPartition(self.topics[topic], partition)
+
+    def policy_file(self) -> Path:
+        path = self.folder / "policy.yaml"
+        path.write_text(json.dumps(self.document))
+        return path
+
+    # ------------------------------------------------------------------ records
+
+    def record(self, **changes: Any) -> bytes:
+        """One more record, told apart by its serial number."""
+        number, self.serial = self.serial, self.serial + 1
+        return json.dumps({"who": f"p{number}", "age": number * 31 % 111, "serial": number} | changes).encode()
+
+    async def put(self, count: int, partition: int = 0, **options: Any) -> list[tuple[int, int]]:
+        """Append so many good records to a partition; return their places."""
+        return await self.send([self.record() for _ in range(count)], partition, **options)
+
+    async def send(self, values: Sequence[bytes | None], partition: int = 0, **options: Any) -> list[tuple[int, int]]:
+        """Append messages to a partition; return their places, and remember those of records."""
+        places = await produce(self.bootstrap, self.topics["input"], values, partitions=partition, **options)
+        for value, place in zip(values, places, strict=True):
+            with contextlib.suppress(ValueError, TypeError, KeyError):
+                self.place_of[json.loads(value or b"")["serial"]] = place
+        return places
+
+    async def read(self, topic: str = "output") -> list[Message]:
+        return await read_all(self.bootstrap, self.topics[topic])
+
+    async def fates(self) -> Counter[tuple[int, int]]:
+        """How often each offset of the input was released or referenced, as an outside reader sees it."""
+        released = [self.place_of[json.loads(message.value or b"")["serial"]] for message in await self.read()]
+        references = [json.loads(message.value or b"") for message in await self.read("quarantine")]
+        return Counter([*released, *((one["partition"], one["offset"]) for one in references)])
+
+    async def until_resolved(self, places: Iterable[tuple[int, int]], timeout_s: float = 30) -> None:
+        """Wait until every place has a fate, and see that none has two."""
+        wanted = set(places)
+
+        async def are_resolved() -> bool:
+            return wanted <= set(await self.fates())
+
+        await wait_until(are_resolved, timeout_s, f"fates of {len(wanted)} records")
+        assert [place for place, count in (await self.fates()).items() if count > 1] == []
+
+    # ------------------------------------------------------------------ progress
+
+    async def committed(self, partition: int = 0) -> OffsetAndMetadata | None:
+        place = self.place(partition)
+
+        async def told() -> list[OffsetAndMetadata | None]:
+            try:
+                return [(await client.list_consumer_group_offsets(self.group, partitions=[place])).get(place)]
+            except GroupCoordinatorNotAvailableError:
+                # A cluster without any group yet makes its coordinator now.
+                return []
+
+        async with admin(self.bootstrap) as client:
+            (found,) = await wait_until(told, what="a coordinator")
+        return None if found is None or found.offset < 0 else found
+
+    async def progress(self, partition: int = 0) -> CommittedState:
+        found = await self.committed(partition)
+        assert found is not None
+        seal = MetadataCipher.of(self.settings())
+        return seal.decode(found.metadata, self.topics["input"], partition, found.offset)
+
+    async def commit(self, offset: int, metadata: str, partition: int = 0) -> None:
+        """Commit for the group as another tool would."""
+        consumer = AIOKafkaConsumer(bootstrap_servers=self.bootstrap, group_id=self.group, enable_auto_commit=False)
+        await consumer.start()
+        try:
+            consumer.assign([self.place(partition)])
+            await consumer.commit({self.place(partition): (offset, metadata)})
+        finally:
+            await consumer.stop()
+
+    # ------------------------------------------------------------------ the service
+
+    def run(self, start: StartOptions = EARLIEST, **kafka: Any) -> Run:
+        """Return a service in this process, not started yet."""
+        document = self.document | {"kafka": self.document["kafka"] | kafka}
+        path = self.folder / f"policy-{uuid.uuid4().hex[:6]}.yaml"
+        path.write_text(json.dumps(document))
+        policy = Policy.load(path)
+        return Run(Worker(policy, self.settings(policy), Metrics(), Health(), start))
+
+    def settings(self, policy: Policy | None = None) -> KafkaSection:
+        """Settings of a process of this stage, of this policy or the stage's."""
+        policy = policy or Policy.load(self.policy_file())
+        return kafka_settings(policy, {"SHOAL_KAFKA__BOOTSTRAP_SERVERS": self.bootstrap})
+
+    async def drained(self) -> None:
+        """Let everything that is held leave."""
+        async with self.run(StartOptions(origin="earliest", drain=True)) as last:
+            await last.ended()
+
+    def process(self, *arguments: str, name: str = "worker", **environment: str) -> Process:
+        """Start ``shoal run`` with these arguments."""
+        return self.command("run", *arguments, "--http", "127.0.0.1:0", name=name, **environment)
+
+    def command(
+        self,
+        command: str,
+        *arguments: str,
+        name: str = "command",
+        program: Sequence[str] = (str(SHOAL),),
+        **environment: str,
+    ) -> Process:
+        """Start a command of the service over the stage's policy; ``program`` stands for ``shoal``."""
+        kafka = {"BOOTSTRAP_SERVERS": self.bootstrap} | environment
+        given = {key: value for key, value in os.environ.items() if not key.startswith("SHOAL_KAFKA__")}
+        out, log = self.folder / f"{name}.out", self.folder / f"{name}.log"
+        with out.open("ab") as stdout, log.open("ab") as stderr:
+            begun = log.stat().st_size
+            process = subprocess.Popen(
+                [*program, command, str(self.policy_file()), "--log", "json", *arguments],
+                env=given | {f"SHOAL_KAFKA__{key}": value for key, value in kafka.items()},
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+            )
+        return Process(process, out, log, begun)
+
+
+@dataclass
+class Run:
+    """A service in this process, with its metrics and health; stopped at the end of the context."""
+
+    service: Worker
+    task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self.task = asyncio.create_task(self.service.run())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.service.stop()
+        assert self.task is not None
+        if not self.task.done():
+            await asyncio.wait_for(asyncio.shield(self.task), 12)
+        settings = self.service.settings
+        with contextlib.suppress(TimeoutError, KafkaError):
+            # Not cut off by a timeout: a client that is just starting leaves its first connection open then.
+            deadline = time.monotonic() + 2
+            for topic in filter(None, (getattr(settings, name) for name in SIDE)):
+                shown = partial(is_shown, str(settings.bootstrap_servers), topic)
+                await wait_until(shown, deadline - time.monotonic(), "the last transaction")
+
+    async def ended(self, timeout_s: float = 30) -> None:
+        """Wait until it ends by itself, and raise what it ended with."""
+        assert self.task is not None
+        await asyncio.wait_for(asyncio.shield(self.task), timeout_s)
+
+    async def until_ready(self, timeout_s: float = 30) -> None:
+        def is_ready() -> bool:
+            assert self.task is not None
+            if self.task.done():
+                self.task.result()
+            return self.service.health.ready
+
+        await wait_until(is_ready, timeout_s, "readiness")
+
+    async def until(self, condition: Callable[[], bool], what: str = "the condition") -> None:
+        """Wait for a condition for as long as the service runs."""
+
+        def holds() -> bool:
+            assert self.task is not None
+            if self.task.done():
+                self.task.result()
+            return condition()
+
+        await wait_until(holds, 30, what)
+
+    async def until_read(self, count: int) -> None:
+        """Wait until so many records were read for the first time."""
+        await self.until(lambda: self.total("shoal_records_total", outcome="in") >= count, f"{count} records read")
+
+    @property
+    def held(self) -> int:
+        found = [one.value for one in self.samples("shoal_records_held")]
+        return round(sum(found)) if found else -1
+
+    def samples(self, name: str, **labels: str) -> list[Any]:
+        return [
+            one
+            for family in self.service.metrics.registry.collect()
+            for one in family.samples
+            if one.name == name and labels.items() <= one.labels.items()
+        ]
+
+    def total(self, name: str, **labels: str) -> float:
+        return float(sum(one.value for one in self.samples(name, **labels)))
+
+
+def sample(text: str, name: str, **labels: str) -> float:
+    """Sum of a metric's samples in a scrape."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    return sum(
+        one.value
+        for family in text_string_to_metric_families(text)
+        for one in family.samples
+        if one.name == name and labels.items() <= one.labels.items()
+    )
+
+
+@dataclass
+class Process:
+    """A command as a process; killed by its id at the end of the context if it still runs."""
+
+    process: subprocess.Popen[bytes]
+    out: Path
+    log: Path
+    begun: int
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.kill()
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(10)
+
+    @property
+    def code(self) -> int | None:
+        return self.process.poll()
+
+    @property
+    def said(self) -> str:
+        """What it wrote on standard error."""
+        with self.log.open("rb") as log:
+            log.seek(self.begun)
+            return log.read().decode()
+
+    def lines(self, event: str) -> list[dict[str, Any]]:
+        """Log lines of an event; every line of the service's own is JSON."""
+        parsed = [json.loads(line) for line in self.said.splitlines() if line.startswith("{")]
+        return [line for line in parsed if line.get("event") == event]
+
+    async def ended(self, timeout_s: float = 30) -> int:
+        """Exit code, once there is one."""
+        await wait_until(lambda: self.code is not None, timeout_s, f"the end of the process: {self.said[-2000:]}")
+        assert self.code is not None
+        return self.code
+
+    async def terminated(self, timeout_s: float = 10) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return await self.ended(timeout_s)
+
+    async def port(self) -> int:
+        started = await wait_until(lambda: self.lines("started") or self.code is not None, 30, "the start")
+        assert isinstance(started, list), self.said
+        return int(started[0]["http_port"])
+
+    async def get(self, path: str) -> tuple[int, str]:
+        url = f"http://127.0.0.1:{await self.port()}{path}"
+        try:
+            async with aiohttp.ClientSession() as client, client.get(url) as answer:
+                return answer.status, await answer.text()
+        except aiohttp.ClientConnectorError:
+            raise AssertionError(f"nobody listens; exit code {self.code}: {self.said[-2000:]}") from None
+
+    async def until_ready(self, timeout_s: float = 30) -> None:
+        async def is_ready() -> bool:
+            assert self.code is None, self.said[-2000:]
+            return (await self.get("/readyz"))[0] == 200
+
+        await wait_until(is_ready, timeout_s, "readiness")

@@ -1,0 +1,181 @@
+"""Faust apps with a stage as workers: the deployment of `faulty_workers`, with other processes in it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import aiohttp
+from support.faulty_workers import Deployment, Worker, export, judged, leaks
+from support.kafka_broker import create_topic, read_all, wait_until
+
+__all__ = ["APP", "AppDeployment", "AppWorker", "HandedDeployment", "Repeats", "check_handed", "distinct"]
+
+APP = Path(__file__).with_name("stage_app.py")
+
+
+@dataclass
+class AppWorker(Worker):
+    """One process of the app."""
+
+    variables: tuple[tuple[str, str], ...] = ()
+    starts: list[float] = field(default_factory=list)
+    """When it was started (s)."""
+
+    def start(self, *extra: str, **options: Any) -> None:
+        self.starts.append(time.time())
+        super().start(*extra, **options)
+
+    def command(self, *extra: str, origin: bool = True) -> list[str]:
+        assert origin
+        return [sys.executable, str(APP), "worker", "-l", "info", "--without-web", *extra]
+
+    def environment(self, die_at: str, instance: str | None = None, patience_s: str = "300") -> dict[str, str]:
+        environment = super().environment(die_at, "", patience_s) | dict(self.variables)
+        return environment | {
+            "STAGE_POLICY": str(self.policy),
+            "STAGE_INSTANCE": self.name if instance is None else instance,
+        }
+
+    @property
+    def said(self) -> str:
+        """What it logged."""
+        return self.log.read_text() if self.log.exists() else ""
+
+    async def until_said(self, words: str, count: int = 1, timeout_s: float = 40) -> None:
+        """Wait for words in its log."""
+
+        def is_said() -> bool:
+            assert not self.is_dead, self.said[-3000:]
+            return self.said.count(words) >= count
+
+        await wait_until(is_said, timeout_s, f"{count} x {words}")
+
+    async def get(self, path: str) -> tuple[int, str]:
+        """Ask its server."""
+        await self.until_said("http_port=")
+        port = re.findall(r"http_port=(\d+)", self.said)[-1]
+        async with aiohttp.ClientSession() as client, client.get(f"http://127.0.0.1:{port}{path}") as answer:
+            return answer.status, await answer.text()
+
+
+@dataclass
+class AppDeployment(Deployment):
+    """The app publishes."""
+
+    variables: tuple[tuple[str, str], ...] = (("STAGE_FORM", "to"),)
+
+    def worker(self, name: str) -> AppWorker:
+        worker = Deployment.worker(self, name)
+        return AppWorker(worker.name, worker.policy, worker.bootstrap, worker.log, variables=self.variables)
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """How many clusters of each killed worker were handed over again, where there were some; and the longest time
+    between its hand-overs of those of one partition (s): what had waited for its commit."""
+
+    counts: list[int]
+    reach_s: float
+
+
+@dataclass
+class HandedDeployment(AppDeployment):
+    """The app iterates, and notes each cluster in a topic when it has dealt with it."""
+
+    handed: str = ""
+    starts: list[float] = field(default_factory=list)
+    """When its workers were started (s)."""
+
+    def worker(self, name: str, **variables: str) -> AppWorker:
+        worker = super().worker(name)
+        worker.starts = self.starts
+        worker.variables += tuple(variables.items())
+        return worker
+
+    @classmethod
+    async def with_notes(cls, bootstrap: str, folder: Path, *, partitions: int, **options: Any) -> Self:
+        deployment = await cls.create(bootstrap, folder, partitions=partitions, **options)
+        deployment.handed = await create_topic(bootstrap)
+        deployment.variables = (("STAGE_FORM", "iterator"), ("STAGE_HANDED", deployment.handed))
+        return deployment
+
+    async def notes(self) -> list[dict[str, Any]]:
+        """All that was noted, in order, with repeats."""
+        return [json.loads(message.value or b"") for message in await read_all(self.bootstrap, self.handed)]
+
+    async def repeats(self) -> Repeats:
+        """What each worker had noted, and another noted again."""
+        latest: dict[tuple[int, int], tuple[bytes | None, float]] = {}
+        bursts: dict[bytes | None, dict[int, list[float]]] = {}
+        for message in await read_all(self.bootstrap, self.handed):
+            note, at = json.loads(message.value or b""), message.timestamp_ms / 1000
+            place = note["partition"], note["number"]
+            if place in latest:
+                worker, before = latest[place]
+                bursts.setdefault(worker, {}).setdefault(note["partition"], []).append(before)
+            latest[place] = message.key, at
+        counts = sorted(sum(map(len, burst.values())) for burst in bursts.values())
+        return Repeats(
+            counts, max((max(of) - min(of) for burst in bursts.values() for of in burst.values()), default=0)
+        )
+
+    async def resolved(self) -> int:
+        quarantine = await read_all(self.bootstrap, self.topics["quarantine"])
+        return sum(len(note["rows"]) for note in distinct(await self.notes())) + len(quarantine)
+
+    async def settled(self, workers: Sequence[Worker]) -> None:
+        """Let what is held leave by its limit of time, and end all workers as an operator does."""
+        for worker in workers:
+            worker.kill()
+        last = self.worker("last")
+        last.start()
+        try:
+            await self.wait_for(self.serial)
+        finally:
+            last.signal(signal.SIGTERM)
+        assert last.process is not None
+        assert await asyncio.to_thread(last.process.wait, 10) == 0, last.log.read_text()[-2000:]
+
+
+def distinct(notes: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Drop repeats by partition and number; a repeat that is not the same is an error."""
+    first: dict[tuple[int, int], dict[str, Any]] = {}
+    for note in notes:
+        known = first.setdefault((note["partition"], note["number"]), note)
+        assert known == note, "a cluster was handed over again with other content"
+    return list(first.values())
+
+
+async def check_handed(deployment: HandedDeployment) -> tuple[int, int]:
+    """See that each record has one fate in what was handed over, repeats dropped; return clusters and repeats."""
+    notes = await deployment.notes()
+    clusters = distinct(notes)
+    read = {name: await read_all(deployment.bootstrap, topic) for name, topic in deployment.topics.items()}
+    assert read["output"] == [], "somebody has published"
+    records = {(m.partition, m.offset): json.loads(m.value or b"") for m in read["input"]}
+    place_of = {record["serial"]: place for place, record in records.items()}
+    members = [[place_of[json.loads(row)["serial"]] for row in note["rows"]] for note in clusters]
+    references = [json.loads(message.value or b"") for message in read["quarantine"]]
+    fates = Counter(place for cluster in members for place in cluster)
+    fates.update((one["partition"], one["offset"]) for one in references)
+    assert len(records) == deployment.serial
+    twice, lost = sum(count - 1 for count in fates.values()), len(records.keys() - fates.keys())
+    small = sum(len({records[place]["who"] for place in cluster}) < deployment.k for cluster in members)
+    assert (twice, lost, small) == (0, 0, 0)
+    assert all(note["rows"] == sorted(note["rows"], key=str.encode) for note in clusters)
+    assert await leaks(deployment) == []
+    files = await export(deployment)
+    rows = ({"partition": note["partition"], "value": row} for note in clusters for row in note["rows"])
+    files["output"].write_text("".join(json.dumps(row) + "\n" for row in rows))
+    await asyncio.to_thread(judged, deployment.policy, files)
+    return len(clusters), len(notes) - len(clusters)

@@ -1,0 +1,110 @@
+"""kill -9 under load and a zombie, whatever kind of worker it is; and what must hold afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Sequence
+
+from support.faulty_workers import Deployment, Findings, Worker, export, judge, judged, leaks
+from support.kafka_broker import wait_until
+
+__all__ = ["PARTITIONS", "check", "torture", "zombie"]
+
+PARTITIONS = 4
+STEP = 500
+"""A kill is worth nothing before so many more records were committed."""
+
+PLANS = ["", "sent:2", "offsets:2", "", "committed:2", "sent:1", "", "offsets:1"]
+"""How a worker that was just restarted dies next: at its own hand inside a transaction, or from outside."""
+
+
+async def torture(deployment: Deployment, kills: int, wave: int) -> tuple[int, int]:
+    """Kill workers in turn, each time after more progress; return how many died by which hand."""
+    workers = [deployment.worker(f"w{number}") for number in range(2)]
+    by_plan = by_hand = 0
+    try:
+        # The very first transaction commits the starting point, the first one with records comes after it.
+        workers[0].start(die_at="start:1")
+        await wait_until(lambda: workers[0].is_dead, 60, "death in the first transaction")
+        workers[0].start(die_at="sent:1")
+        await deployment.put(wave, PARTITIONS)
+        await until_dead(workers[0], deployment, "death in the first transaction with records")
+        by_plan += 2
+        for worker in workers:
+            worker.start()
+        for turn in range(kills - 2):
+            before = await deployment.resolved()
+            await deployment.put(wave, PARTITIONS)
+            await until_more(workers, deployment, before + STEP)
+            victim = workers[turn % 2]
+            plan = victim.plans[-1]
+            if plan:
+                await until_dead(victim, deployment, f"death at {plan}")
+                by_plan += 1
+            else:
+                victim.kill()
+                by_hand += 1
+            victim.start(die_at=PLANS[turn % len(PLANS)])
+        await deployment.settled(workers)
+    finally:
+        for worker in workers:
+            worker.kill()
+    return by_plan, by_hand
+
+
+async def until_more(workers: Sequence[Worker], deployment: Deployment, count: int) -> None:
+    """Wait for progress, or for the death of everybody who could make some: two may die at their own hand at once."""
+
+    async def is_so() -> bool:
+        return all(worker.is_dead for worker in workers) or await deployment.resolved() >= count
+
+    await wait_until(is_so, 90, f"{count} resolved records")
+
+
+async def until_dead(victim: Worker, deployment: Deployment, what: str) -> None:
+    """Give a worker that is to die in some transaction as many of them as it needs."""
+
+    async def is_dead() -> bool:
+        if not victim.is_dead:
+            await deployment.put(40, PARTITIONS)
+            await asyncio.sleep(0.3)
+        return victim.is_dead
+
+    await wait_until(is_dead, 60, what)
+
+
+async def zombie(deployment: Deployment, wave: int) -> None:
+    """Pause a worker until its partitions have moved, let the other one go on, and wake it."""
+    sleeper, other = deployment.worker("sleeper"), deployment.worker("other")
+    try:
+        sleeper.start()
+        await deployment.put(wave, PARTITIONS)
+        await deployment.wait_for(STEP)
+        sleeper.signal(signal.SIGSTOP)
+        other.start()
+        before = await deployment.resolved()
+        await deployment.put(wave, PARTITIONS)
+        await deployment.wait_for(before + wave // 2)
+        sleeper.signal(signal.SIGCONT)
+        before = await deployment.resolved()
+        await deployment.put(wave, PARTITIONS)
+        await deployment.wait_for(before + wave // 2)
+        await deployment.settled([sleeper, other])
+    finally:
+        for worker in (sleeper, other):
+            worker.signal(signal.SIGCONT)
+            worker.kill()
+
+
+async def check(deployment: Deployment) -> Findings:
+    found = await judge(deployment)
+    print(found)
+    assert found.records == deployment.serial
+    assert found.released + found.referenced == found.records
+    assert (found.twice, found.lost, found.small_clusters) == (0, 0, 0)
+    assert found.aborted_unlike_committed == 0, "an aborted transaction showed clusters that were never published"
+    assert await leaks(deployment) == []
+    files = await export(deployment)
+    await asyncio.to_thread(judged, deployment.policy, files)
+    return found

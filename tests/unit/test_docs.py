@@ -1,0 +1,195 @@
+"""The documents: links resolve, the README is short, its examples parse and show what the command really prints."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+from shoal.cli import main
+from shoal.policy import Policy
+
+pytestmark = pytest.mark.unit
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "service" / "shoal"
+QUICKSTART = ROOT / "docs" / "quickstart"
+README_LINES = 120
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"(?<!\\)\[(?:[^\[\]]|\[[^\]]*\])*\]\(([^()\s]+)\)")
+
+
+@cache
+def pages() -> list[Path]:
+    listed = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, check=True, capture_output=True, text=True)
+    return [ROOT / name for name in listed.stdout.splitlines()]
+
+
+def prose(text: str) -> str:
+    """Text without code: what looks like a link there is none."""
+    return re.sub(r"`[^`\n]*`", "", FENCE.sub("", text))
+
+
+def slug(title: str) -> str:
+    """Anchor of a heading, as GitHub makes it."""
+    plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title).strip().lower()
+    return re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
+
+
+@cache
+def anchors(page: Path) -> frozenset[str]:
+    headings = re.findall(r"^#+ (.+)$", FENCE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
+    return frozenset(map(slug, headings))
+
+
+def broken_links(page: Path, root: Path = ROOT) -> list[str]:
+    found = []
+    for target in LINK.findall(prose(page.read_text(encoding="utf-8"))):
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        aim = (page.parent / name).resolve() if name else page
+        is_there = aim.exists() and aim.is_relative_to(root)
+        if not is_there or (anchor and (aim.suffix != ".md" or anchor not in anchors(aim))):
+            found.append(f"{page.relative_to(root)}: {target}")
+    return found
+
+
+def fences(page: Path, language: str) -> list[str]:
+    return [text for name, text in FENCE.findall(page.read_text(encoding="utf-8")) if name == language]
+
+
+def table(page: Path, first: str) -> list[list[str]]:
+    """Cells of the table of a page whose first column has this title; without head and rule."""
+    lines = page.read_text(encoding="utf-8").split(f"| {first} |", 1)[1].split("\n\n", 1)[0].splitlines()[2:]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_every_relative_link_and_anchor_resolves() -> None:
+    assert len(pages()) > 25
+    assert [link for page in pages() for link in broken_links(page)] == []
+
+
+def test_the_link_check_reports_what_does_not_resolve(tmp_path: Path) -> None:
+    (tmp_path / "there.md").write_text("# A title, with `code` (v1)\n\n```sh\n# no title\n```\n", encoding="utf-8")
+    page = tmp_path / "page.md"
+    page.write_text(
+        "[a](there.md) [b](there.md#a-title-with-code-v1) [c](#here) [d](https://x.y/z) `[e](no.md)`\n\n## Here\n\n"
+        "[f](no.md) [g](there.md#no-title) [h](#there) [i](../out.md)\n",
+        encoding="utf-8",
+    )
+    broken = ["no.md", "there.md#no-title", "#there", "../out.md"]
+    assert broken_links(page, tmp_path) == [f"page.md: {target}" for target in broken]
+
+
+def test_every_page_of_the_documentation_is_linked_from_a_map() -> None:
+    linked = set()
+    for page in (ROOT / "docs" / "README.md", ROOT / "docs" / "adr" / "README.md"):
+        for target in LINK.findall(prose(page.read_text(encoding="utf-8"))):
+            linked.add((page.parent / target.partition("#")[0]).resolve())
+    documents = {page for page in pages() if page.is_relative_to(ROOT / "docs")}
+    assert sorted(str(page) for page in documents - linked if page != ROOT / "docs" / "README.md") == []
+
+
+def test_the_readme_has_at_most_120_lines() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= README_LINES
+
+
+def test_shell_examples_parse() -> None:
+    examples = [text for page in pages() for text in fences(page, "sh")]
+    assert len(examples) > 3
+    for text in examples:
+        parsed = subprocess.run(["bash", "-n"], input=text, text=True, capture_output=True, check=False)
+        assert parsed.returncode == 0, text
+
+
+def test_python_examples_parse() -> None:
+    examples = [text for page in pages() for text in fences(page, "python")]
+    assert len(examples) > 3
+    for text in examples:
+        ast.parse(text if "await" not in text or "async def" in text else f"async def _():\n{indented(text)}")
+
+
+def indented(text: str) -> str:
+    return "".join(f"    {line}\n" for line in text.splitlines())
+
+
+def test_yaml_examples_parse() -> None:
+    examples = [text for page in pages() for text in fences(page, "yaml")]
+    assert len(examples) > 3
+    for text in examples:
+        assert isinstance(YAML(typ="safe").load(text), dict)
+
+
+def test_the_policy_of_the_readme_is_that_of_the_quick_start(tmp_path: Path) -> None:
+    (shown,) = fences(ROOT / "README.md", "yaml")
+    (tmp_path / "policy.yaml").write_text(shown, encoding="utf-8")
+    assert Policy.load(tmp_path / "policy.yaml") == Policy.load(QUICKSTART / "policy.yaml")
+
+
+def test_the_policy_page_shows_a_policy_without_faults(tmp_path: Path) -> None:
+    (shown,) = fences(ROOT / "docs" / "policy.md", "yaml")
+    (tmp_path / "policy.yaml").write_text(shown, encoding="utf-8")
+    assert Policy.load(tmp_path / "policy.yaml").k == 10
+
+
+def test_the_five_records_of_the_readme_are_input_and_output_of_the_quick_start(tmp_path: Path) -> None:
+    output = tmp_path / "anonymous.csv"
+    assert main(["pipe", str(QUICKSTART / "policy.yaml"), "-i", str(QUICKSTART / "visits.csv"), "-o", str(output)]) == 0
+    released = [line.split(",") for line in output.read_text(encoding="utf-8").splitlines()[1:6]]
+    visits = [line.split(",") for line in (QUICKSTART / "visits.csv").read_text(encoding="utf-8").splitlines()]
+    shown = table(ROOT / "README.md", "patient")
+    assert len(shown) == 5
+    assert [row[5:] for row in shown] == released
+    assert all(row[:4] in visits for row in shown)
+
+
+def spans(text: str) -> list[str]:
+    return re.findall(r"`([^`\n]+)`", FENCE.sub("", text))
+
+
+@cache
+def definitions() -> frozenset[str]:
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in SOURCE.rglob("*.py")]
+    kinds = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    return frozenset(node.name for tree in trees for node in ast.walk(tree) if isinstance(node, kinds))
+
+
+def is_module(parts: list[str]) -> bool:
+    path = SOURCE.joinpath(*parts)
+    return path.is_dir() or path.with_suffix(".py").is_file()
+
+
+def is_known(span: str) -> bool:
+    """Whether a name of the glossary is in the package: a module, a class or function in it, or a class's function."""
+    parts = span.split(".")
+    if not is_module(parts[:1]) and not re.fullmatch(r"_?[A-Z]+[a-z]\w*", parts[0]):
+        return True  # a key of the policy, or the name of a rule
+    size = next(size for size in range(len(parts), -1, -1) if not size or is_module(parts[:size]))
+    return all(part in definitions() or part.isupper() for part in parts[size:])
+
+
+def test_every_class_and_module_of_the_glossary_is_in_the_package() -> None:
+    rows = re.findall(r"^\| [^|]+ \| ([^|]*) \|", (ROOT / "docs" / "glossary.md").read_text("utf-8"), re.MULTILINE)
+    named = [span for cell in rows for span in spans(cell)]
+    assert len(named) > 60
+    assert [span for span in named if not is_known(span)] == []
+    wrong = ["kafka.no_such_module.Worker", "kafka.worker.NoSuchClass", "NoSuchClass", "PartitionTask.no_such_function"]
+    assert [span for span in wrong if is_known(span)] == []
+
+
+def test_every_file_that_a_page_names_is_there() -> None:
+    places = (ROOT, SOURCE, ROOT / "tests", ROOT / "tests" / "support")
+    missing = [
+        f"{page.relative_to(ROOT)}: {span}"
+        for page in pages()
+        if page.name != "CHANGELOG.md" and "reports" not in page.parts
+        for span in spans(page.read_text(encoding="utf-8"))
+        if re.fullmatch(r"[\w./-]+/[\w.-]+\.(?:py|yml|yaml|json|md|csv)", span)
+        and not any((place / span).exists() for place in (*places, page.parent))
+    ]
+    assert missing == []
