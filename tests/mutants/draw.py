@@ -18,10 +18,10 @@ SEED = 20260
 GROUPS = {
     "rules": ["engine/rules.py", *(f"kernel/{name}.py" for name in ("nearest", "growth", "block", "membership"))],
     "invariants": ["engine/guarantee.py", "kernel/recount.py"],
-    "offsets": ["kafka/progress.py", "kafka/promises.py", "kafka/fates.py"],
+    "offsets": ["kafka/offset_tracker.py", "kafka/partial_releases.py", "kafka/classification.py"],
     "encoder": ["records/encoder.py", "records/cells.py", "engine/embed.py"],
     "judge": ["audit/*.py"],
-    "producer": ["kafka/publisher.py", "kafka/outgoing.py", "kafka/metadata.py"],
+    "producer": ["kafka/producer.py", "kafka/collector.py", "kafka/offset_metadata.py"],
 }
 COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.Lt: "<=",
