@@ -1,4 +1,4 @@
-"""Any interleaving of reading, resolving, holes, commits and crashes gives each offset exactly one fate."""
+"""Under any interleaving of reads, completions, gaps, commits and crashes each offset is completed once."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Partition(RuleBasedStateMachine):
 TestPartition = Partition.TestCase
 
 
-def test_an_anchor_is_the_oldest_held_record() -> None:
+def test_the_probe_is_the_oldest_incomplete_record() -> None:
     progress = OffsetTracker(7)
     progress.read([7, 9], [70, 90], [-1, 70], 0)
     assert progress.snapshot().probe == LogProbe(7, 70)

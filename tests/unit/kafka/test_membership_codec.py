@@ -1,4 +1,4 @@
-"""Who is with whom, in bytes: round trips, sizes, and what must be refused."""
+"""Memberships in clusters as bytes, and partial releases."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def labelled(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[tuple[int, ...], .
 
 
 @given(labelled())
-def test_what_is_written_is_read_back(given_labels: tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]) -> None:
+def test_encoded_values_can_be_decoded(given_labels: tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]) -> None:
     alone, clusters = given_labels
     listed = sorted((*alone, *itertools.chain(*clusters)))
     packed = encode_membership(alone, clusters)
@@ -65,7 +65,7 @@ def test_changed_bytes_are_refused_or_read_as_clusters(
 
 
 @pytest.mark.parametrize(("k", "delta"), [(2, 1), (2, 800), (3, 871), (5, 100), (10, 1000), (50, 1273)])
-def test_decisions_on_the_most_records_there_can_be_fit_with_and_without_a_key(k: int, delta: int) -> None:
+def test_partial_clusters_of_the_most_records_fit_with_and_without_a_key(k: int, delta: int) -> None:
     slack = 512
     step = max(1, largest_span(delta, slack, min_partial=k) // (delta + 1)) if delta > 600 else 1
     places = [place * step for place in range(2 * (delta + 1))]
@@ -88,7 +88,7 @@ def test_decisions_on_the_most_records_there_can_be_fit_with_and_without_a_key(k
         assert seal.decode(text, "t", 0, 0).state == state
 
 
-def test_a_delta_whose_decisions_do_not_fit_is_refused_with_the_largest_that_does() -> None:
+def test_a_delta_whose_partial_clusters_do_not_fit_is_refused_with_the_largest_that_does() -> None:
     with pytest.raises(InputError, match=r"at most 1009 with stream\.release: ordered"):
         largest_span(1010, 512, min_partial=10)
     assert largest_span(1009, 512, min_partial=10) >= 1009
@@ -97,7 +97,7 @@ def test_a_delta_whose_decisions_do_not_fit_is_refused_with_the_largest_that_doe
 # ---------------------------------------------------------------- promises
 
 
-def test_a_record_leaves_once_and_in_its_turn() -> None:
+def test_assigned_records_leave_once_and_in_order() -> None:
     promises = PartialReleases()
     promises.add([1, 4], [(10, 9, 100), (40, 39, 400)])
     promises.add([2, 3], [(20, 19, 200), (30, 29, 300)])
@@ -117,7 +117,7 @@ def test_an_offset_is_in_one_cluster() -> None:
         promises.add([4, 5], [(0, 0, 0), (0, 0, 0)])
 
 
-def test_nobody_leaves_before_the_members_were_read_again() -> None:
+def test_no_record_leaves_before_the_members_were_read_again() -> None:
     promises = PartialReleases.restore([(1, 4)], 2)
     with pytest.raises(GuaranteeError, match="out of order"):
         promises.release([4])
@@ -126,7 +126,7 @@ def test_nobody_leaves_before_the_members_were_read_again() -> None:
     assert promises.release([4]) == [700]
 
 
-def test_the_watermark_stays_at_the_oldest_member_until_its_cluster_has_left() -> None:
+def test_the_committed_offset_stays_at_the_oldest_member_until_its_cluster_has_left() -> None:
     progress = OffsetTracker(0)
     progress.read(range(5), [10] * 5, [9] * 5, 1)
     progress.assign([0, 4])
@@ -163,5 +163,5 @@ DONE = OffsetState(1, 4, (1, 2))
         (LEFT, OTHERWISE, False),
     ],
 )
-def test_nothing_decided_on_is_undone_by_an_import(saved: OffsetState, current: OffsetState, *, covers: bool) -> None:
+def test_an_import_reverts_no_decision(saved: OffsetState, current: OffsetState, *, covers: bool) -> None:
     assert saved.covers(current) is covers

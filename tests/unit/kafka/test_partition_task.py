@@ -1,4 +1,4 @@
-"""One partition without a broker: what crashes, clocks, marks of transactions and large records must not do to it."""
+"""A partition task without a broker, under crashes, clock changes, control records and large records."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class Sink:
     gate: asyncio.Event | None = None
     is_closed: bool = False
 
-    async def publish(self, outbox: TransactionBatch, watermark: int, metadata: str, at_ms: int) -> None:
+    async def publish(self, batch: TransactionBatch, committed_offset: int, metadata: str, at_ms: int) -> None:
         assert at_ms > 0
         if self.gate is not None:
             await self.gate.wait()
         if self.errors:
             raise self.errors.pop(0)
-        self.published.append((outbox, decode(metadata, "t", 0, watermark).state))
+        self.published.append((batch, decode(metadata, "t", 0, committed_offset).state))
         self.times.append(at_ms)
 
     async def close(self) -> None:
@@ -83,7 +83,7 @@ def policy_of(k: int = 2, delta: int = 4, privacy: dict[str, Any] | None = None,
     )
 
 
-def lane_of(policy: Policy, sink: Sink, snapshot: OffsetState = BEGINNING, clock: Clock | None = None) -> PartitionTask:
+def task_of(policy: Policy, sink: Sink, snapshot: OffsetState = BEGINNING, clock: Clock | None = None) -> PartitionTask:
     commit = CommittedState(snapshot, policy.fingerprint, START_MS)
     return PartitionTask("t", 0, policy, JsonDecoder(policy), sink, commit, Metrics(), 0.2, now=clock or Clock())
 
@@ -93,23 +93,23 @@ def record(offset: int, timestamp: int = START_MS, note: str = "") -> Message:
     return Message(offset, json.dumps(value).encode(), timestamp)
 
 
-async def turn(lane: PartitionTask, clock: Clock, *, at_end: bool = False) -> None:
+async def turn(task: PartitionTask, clock: Clock, *, at_end: bool = False) -> None:
     """Let the commit interval pass, and the transaction it leads to."""
     clock.s += 1
-    await lane.punctuate(log_end=lane.position if at_end else None)
+    await task.punctuate(log_end=task.position if at_end else None)
     await asyncio.sleep(0)
-    lane._collector.check()
+    task._collector.check()
 
 
 @pytest.mark.parametrize("fails", [False, True])
-async def test_nothing_decided_after_the_clock_refused_a_record_is_sent_before_that_is_committed(
+async def test_a_rejected_future_timestamp_is_committed_before_later_decisions(
     fails: bool,  # noqa: FBT001
 ) -> None:
     policy, clock, sink = policy_of(), Clock(), Sink(gate=asyncio.Event())
-    lane = lane_of(policy, sink, clock=clock)
-    await lane.process([*map(record, range(8)), record(8, START_MS + 3 * MAX_AHEAD_MS), *map(record, range(9, 30))])
+    task = task_of(policy, sink, clock=clock)
+    await task.process([*map(record, range(8)), record(8, START_MS + 3 * MAX_AHEAD_MS), *map(record, range(9, 30))])
     # One block, and what the clock refused in it was packed before the block was decided on.
-    await turn(lane, clock)
+    await turn(task, clock)
     assert sink.published == []
     assert sink.gate is not None
     if fails:
@@ -117,13 +117,13 @@ async def test_nothing_decided_after_the_clock_refused_a_record_is_sent_before_t
     sink.gate.set()
     if fails:
         with pytest.raises(BrokerUnavailableError):
-            await turn(lane, clock)
+            await turn(task, clock)
         with pytest.raises(BrokerUnavailableError):
-            await turn(lane, clock)
+            await turn(task, clock)
         assert sink.published == []
         return
-    await turn(lane, clock)
-    await turn(lane, clock)
+    await turn(task, clock)
+    await turn(task, clock)
     (first, at_first), (second, _) = sink.published
     # So far ahead that nobody needs to list it.
     assert (first.clusters, [one.offset for one in first.quarantined], at_first.future_timestamped) == ([], [8], ())
@@ -131,35 +131,35 @@ async def test_nothing_decided_after_the_clock_refused_a_record_is_sent_before_t
     assert second.clusters
 
 
-async def test_the_time_of_commits_never_goes_back() -> None:
+async def test_commit_times_never_decrease() -> None:
     clock, sink = Clock(), Sink()
-    lane = lane_of(policy_of(), sink, clock=clock)
+    task = task_of(policy_of(), sink, clock=clock)
     for offset, step in enumerate((1, -100, 1, 200)):
-        await lane.process([record(4 * offset + number) for number in range(4)])
+        await task.process([record(4 * offset + number) for number in range(4)])
         clock.s += step
-        await lane.punctuate()
+        await task.punctuate()
         await asyncio.sleep(0)
-        lane._collector.check()
-    # The lane began from a commit at this time.
+        task._collector.check()
+    # The task began from a commit at this time.
     assert sink.times == [START_MS, START_MS, START_MS + 103_000]
 
 
-async def test_reading_waits_when_too_many_transactions_wait_for_each_other() -> None:
+async def test_a_task_with_too_many_waiting_transactions_is_full() -> None:
     policy, sink = policy_of(), Sink(gate=asyncio.Event())
-    lane = lane_of(policy, sink)
-    assert not lane.is_full
+    task = task_of(policy, sink)
+    assert not task.is_full
     for offset in range(16):
-        await lane.process([record(offset, START_MS + 3 * MAX_AHEAD_MS)])
-    assert lane.is_full
+        await task.process([record(offset, START_MS + 3 * MAX_AHEAD_MS)])
+    assert task.is_full
 
 
-async def test_a_record_that_the_clock_refused_does_not_move_the_event_clock_when_it_is_looked_at_again() -> None:
+async def test_a_record_rejected_for_its_timestamp_does_not_move_the_stream_time_when_it_is_read_again() -> None:
     policy, clock, sink = policy_of(max_delay_s=3.0), Clock(), Sink()
-    lane = lane_of(policy, sink, clock=clock)
-    await lane.process([record(0, START_MS + 3 * MAX_AHEAD_MS)])
-    await turn(lane, clock)
+    task = task_of(policy, sink, clock=clock)
+    await task.process([record(0, START_MS + 3 * MAX_AHEAD_MS)])
+    await turn(task, clock)
     assert [reference.reason for reference in sink.published[0][0].quarantined] == ["invalid"]
-    again = lane_of(policy, sink, sink.published[-1][1], clock)
+    again = task_of(policy, sink, sink.published[-1][1], clock)
     again.restore(0)
     assert again.position == 0
     await again.process([record(0, START_MS + 3 * MAX_AHEAD_MS), record(1), record(2)])
@@ -167,169 +167,169 @@ async def test_a_record_that_the_clock_refused_does_not_move_the_event_clock_whe
     assert again.incomplete == 2
 
 
-async def test_nothing_is_committed_before_a_replay_is_over() -> None:
+async def test_nothing_is_committed_before_restoring_has_ended() -> None:
     policy, clock, sink = policy_of(), Clock(), Sink()
     # Offsets 0 and 1 are released in the replay, 2 and 3 are still to come: nobody knows the clock before 2 yet.
-    lane = lane_of(
+    task = task_of(
         policy, sink, OffsetState(committed_offset=0, next_offset=9, incomplete=(0, 1, 7, 8), stream_time=-1), clock
     )
-    await lane.process([record(offset) for offset in range(6)])
-    assert lane.is_restoring
-    await turn(lane, clock)
+    await task.process([record(offset) for offset in range(6)])
+    assert task.is_restoring
+    await turn(task, clock)
     assert sink.published == []
-    await lane.process([record(7)])
-    await turn(lane, clock)
+    await task.process([record(7)])
+    await turn(task, clock)
     # Nor what the clock may have refused behind that.
     assert sink.published == []
-    await lane.process([record(8)])
-    await turn(lane, clock)
-    ((outbox, snapshot),) = sink.published
-    assert [cluster.places for cluster in outbox.clusters] == [[0, 1]]
+    await task.process([record(8)])
+    await turn(task, clock)
+    ((batch, snapshot),) = sink.published
+    assert [cluster.places for cluster in batch.clusters] == [[0, 1]]
     assert (snapshot.committed_offset, snapshot.incomplete, snapshot.stream_time) == (7, (7, 8), START_MS)
 
 
-async def test_a_lane_that_is_closed_in_mid_replay_commits_nothing_it_does_not_know() -> None:
+async def test_a_task_closed_while_restoring_commits_nothing() -> None:
     policy, sink = policy_of(), Sink()
-    lane = lane_of(
+    task = task_of(
         policy, sink, OffsetState(committed_offset=0, next_offset=9, incomplete=(0, 1, 7, 8), stream_time=-1)
     )
-    await lane.process([record(offset) for offset in range(6)])
-    await lane.close(finish=True)
+    await task.process([record(offset) for offset in range(6)])
+    await task.close(finish=True)
     assert sink.published == []
     assert sink.is_closed
 
 
-async def test_the_watermark_passes_what_is_no_record_and_is_committed_alone_once() -> None:
+async def test_the_committed_offset_passes_control_records_and_is_committed_alone_once() -> None:
     clock, sink = Clock(), Sink()
-    lane = lane_of(policy_of(), sink, clock=clock)
-    await lane.process([Message(0, b"{"), Message(1, None)])
-    await turn(lane, clock)
-    lane._advance_position(5)
+    task = task_of(policy_of(), sink, clock=clock)
+    await task.process([Message(0, b"{"), Message(1, None)])
+    await turn(task, clock)
+    task._advance_position(5)
     for _ in range(3):
-        await turn(lane, clock)
+        await turn(task, clock)
     assert [snapshot.committed_offset for _, snapshot in sink.published] == [2, 5]
     assert not sink.published[-1][0]
-    assert lane.position == 5
+    assert task.position == 5
 
 
-async def test_what_is_held_is_not_passed_and_neither_is_anything_in_a_replay() -> None:
-    lane = lane_of(policy_of(), Sink())
-    await lane.process([record(0)])
-    lane._advance_position(4)
-    assert (lane.tracker.committed_offset, lane.tracker.next_offset) == (0, 4)
-    restored = lane_of(policy_of(), Sink(), OffsetState(committed_offset=3, next_offset=9, incomplete=(3, 8)))
+async def test_the_committed_offset_passes_no_incomplete_record_and_nothing_while_restoring() -> None:
+    task = task_of(policy_of(), Sink())
+    await task.process([record(0)])
+    task._advance_position(4)
+    assert (task.tracker.committed_offset, task.tracker.next_offset) == (0, 4)
+    restored = task_of(policy_of(), Sink(), OffsetState(committed_offset=3, next_offset=9, incomplete=(3, 8)))
     restored._advance_position(20)
     assert restored.tracker.next_offset == 9
 
 
-async def test_a_clock_that_was_set_back_does_not_stop_commits() -> None:
+async def test_commits_continue_after_the_clock_was_set_back() -> None:
     clock, sink = Clock(), Sink()
-    lane = lane_of(policy_of(), sink, clock=clock)
-    await lane.process([Message(0, b"{")])
-    await turn(lane, clock)
+    task = task_of(policy_of(), sink, clock=clock)
+    await task.process([Message(0, b"{")])
+    await turn(task, clock)
     clock.s -= 7200
-    await lane.process([Message(1, b"{")])
-    await lane.punctuate()
+    await task.process([Message(1, b"{")])
+    await task.punctuate()
     await asyncio.sleep(0)
     assert len(sink.published) == 2
 
 
-async def test_reading_waits_when_too_many_bytes_wait_for_a_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_task_with_too_many_waiting_bytes_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outgoing, "FULL_BYTES", 10_000)
-    lane = lane_of(policy_of(), Sink(gate=asyncio.Event()))
-    await lane.process([record(offset, note="n" * 4000) for offset in range(4)])
-    assert not lane.is_full
-    await lane.process([record(offset, note="n" * 4000) for offset in range(4, 9)])
-    assert lane.is_full
+    task = task_of(policy_of(), Sink(gate=asyncio.Event()))
+    await task.process([record(offset, note="n" * 4000) for offset in range(4)])
+    assert not task.is_full
+    await task.process([record(offset, note="n" * 4000) for offset in range(4, 9)])
+    assert task.is_full
 
 
-async def test_a_transaction_takes_what_there_was_when_it_was_begun() -> None:
+async def test_a_transaction_takes_what_was_decided_when_it_was_packed() -> None:
     clock, sink = Clock(), Sink()
-    lane = lane_of(policy_of(), sink, clock=clock)
-    await lane.process([Message(0, b"{")])
+    task = task_of(policy_of(), sink, clock=clock)
+    await task.process([Message(0, b"{")])
     clock.s += 1
-    await lane.punctuate()
+    await task.punctuate()
     # No other task has run since: the transaction has not begun to run either.
-    await lane.process([Message(1, b"{"), record(2)])
+    await task.process([Message(1, b"{"), record(2)])
     await asyncio.sleep(0)
-    ((outbox, snapshot),) = sink.published
-    assert [reference.offset for reference in outbox.quarantined] == [0]
+    ((batch, snapshot),) = sink.published
+    assert [reference.offset for reference in batch.quarantined] == [0]
     assert (snapshot.committed_offset, snapshot.incomplete) == (1, ())
 
 
 @pytest.mark.parametrize("held", [(), (5,)])
-async def test_another_record_at_the_anchor_is_refused_with_both_remedies(held: tuple[int, ...]) -> None:
+async def test_another_record_at_the_probe_is_refused_with_both_remedies(held: tuple[int, ...]) -> None:
     anchor = LogProbe(5 if held else 4, START_MS - 1)
-    lane = lane_of(
+    task = task_of(
         policy_of(),
         Sink(),
         OffsetState(committed_offset=5, next_offset=6 if held else 5, incomplete=held, probe=anchor),
     )
-    lane.restore(0)
+    task.restore(0)
     with pytest.raises(InputError, match=r"t-0.*another group.*--skip-to-end"):
-        await lane.process([record(4), record(5)][len(held) :])
+        await task.process([record(4), record(5)][len(held) :])
 
 
-async def test_messages_out_of_order_stop_everything() -> None:
-    lane = lane_of(policy_of(), Sink())
+async def test_messages_out_of_order_are_an_error() -> None:
+    task = task_of(policy_of(), Sink())
     with pytest.raises(GuaranteeError, match="order"):
-        await lane.process([record(2), record(1)])
+        await task.process([record(2), record(1)])
 
 
-async def test_repeats_of_a_fetch_are_ignored() -> None:
-    lane = lane_of(policy_of(), Sink())
-    await lane.process([record(0), record(1)])
-    await lane.process([record(0), record(1), record(2)])
-    assert lane.incomplete == 3
+async def test_messages_fetched_twice_are_ignored() -> None:
+    task = task_of(policy_of(), Sink())
+    await task.process([record(0), record(1)])
+    await task.process([record(0), record(1), record(2)])
+    assert task.incomplete == 3
 
 
-async def test_a_failed_transaction_shows_at_the_next_turn_and_is_counted() -> None:
+async def test_a_failed_transaction_is_raised_by_the_next_punctuation_and_counted() -> None:
     clock, sink = Clock(), Sink(errors=[BrokerUnavailableError("away")])
-    lane = lane_of(policy_of(), sink, clock=clock)
-    await lane.process([Message(0, b"{")])
+    task = task_of(policy_of(), sink, clock=clock)
+    await task.process([Message(0, b"{")])
     with pytest.raises(BrokerUnavailableError):
-        await turn(lane, clock)
-    assert lane._metrics.registry.get_sample_value("shoal_transactions_total", {"outcome": "aborted"}) == 1
-    assert lane._metrics.totals()["quarantined"] == 0, "what was not committed has not happened"
+        await turn(task, clock)
+    assert task._metrics.registry.get_sample_value("shoal_transactions_total", {"outcome": "aborted"}) == 1
+    assert task._metrics.totals()["quarantined"] == 0, "what was not committed has not happened"
 
 
-async def test_held_records_that_did_not_come_again_are_referenced_at_the_end() -> None:
+async def test_incomplete_records_that_did_not_come_again_are_suppressed_at_the_end() -> None:
     clock, sink = Clock(), Sink()
-    lane = lane_of(policy_of(), sink, OffsetState(committed_offset=0, next_offset=4, incomplete=(0, 2, 3)), clock)
-    await lane.process([record(0), record(3)])
-    await turn(lane, clock, at_end=True)
+    task = task_of(policy_of(), sink, OffsetState(committed_offset=0, next_offset=4, incomplete=(0, 2, 3)), clock)
+    await task.process([record(0), record(3)])
+    await turn(task, clock, at_end=True)
     assert [(one.offset, one.reason) for one in sink.published[0][0].quarantined] == [(2, "suppressed")]
 
 
-async def test_what_the_clock_decides_is_committed_before_it_is_carried_out() -> None:
+async def test_a_flush_is_committed_before_it_is_done() -> None:
     clock, sink = Clock(), Sink()
-    lane = lane_of(policy_of(delta=10, max_delay_s=2.0), sink, clock=clock)
-    await lane.process([record(offset) for offset in range(4)])
+    task = task_of(policy_of(delta=10, max_delay_s=2.0), sink, clock=clock)
+    await task.process([record(offset) for offset in range(4)])
     clock.s += 1.5
-    await lane.punctuate(log_end=lane.position)
+    await task.punctuate(log_end=task.position)
     assert sink.published == []
     clock.s += 1
-    await lane.punctuate(log_end=lane.position)
+    await task.punctuate(log_end=task.position)
     decision, deed = sink.published
     assert (decision[1].flush_at_offset, len(decision[0].clusters), decision[1].incomplete) == (4, 0, (0, 1, 2, 3))
     assert (deed[1].flush_at_offset, len(deed[0].clusters), deed[1].incomplete) == (None, 2, ())
 
 
-async def test_a_decision_to_drain_is_carried_out_after_a_crash_exactly_where_it_fell() -> None:
+async def test_a_committed_flush_is_done_after_a_crash_at_the_same_offset() -> None:
     policy, sink = policy_of(delta=10, max_delay_s=2.0), Sink()
-    lane = lane_of(
+    task = task_of(
         policy, sink, OffsetState(committed_offset=0, next_offset=4, incomplete=(0, 1, 2, 3), flush_at_offset=4)
     )
-    await lane.process([record(offset) for offset in range(9)])
-    ((outbox, snapshot),) = sink.published
-    assert sorted(place for cluster in outbox.clusters for place in cluster.places) == [0, 1, 2, 3]
-    assert (snapshot.next_offset, snapshot.flush_at_offset, lane.incomplete) == (4, None, 5)
+    await task.process([record(offset) for offset in range(9)])
+    ((batch, snapshot),) = sink.published
+    assert sorted(place for cluster in batch.clusters for place in cluster.places) == [0, 1, 2, 3]
+    assert (snapshot.next_offset, snapshot.flush_at_offset, task.incomplete) == (4, None, 5)
 
 
-def test_metadata_of_a_lane_can_be_read_back() -> None:
-    lane = lane_of(policy_of(), Sink())
-    text = encode(CommittedState(lane.tracker.snapshot(), lane._policy.fingerprint, 1), "t", 0)
-    assert decode(text, "t", 0, 0).state == lane.tracker.snapshot()
+def test_metadata_of_a_task_can_be_decoded() -> None:
+    task = task_of(policy_of(), Sink())
+    text = encode(CommittedState(task.tracker.snapshot(), task._policy.fingerprint, 1), "t", 0)
+    assert decode(text, "t", 0, 0).state == task.tracker.snapshot()
 
 
 LIMITED = {"per_subject": {"max": 1, "window": 10}}
@@ -339,17 +339,17 @@ def by_one(offset: int, who: int) -> Message:
     return Message(offset, json.dumps({"who": who, "x": offset, "note": ""}).encode(), START_MS)
 
 
-async def test_a_restart_counts_the_window_again_that_it_is_in() -> None:
+async def test_a_restart_counts_its_quota_window_again() -> None:
     policy, clock, sink = policy_of(privacy=LIMITED), Clock(), Sink()
     log = [by_one(offset, who) for offset, who in enumerate([0, 1, 2, 3, 4, 5, 0, 6, 7, 0, 0])]
     # Offsets 10 and on are the next window; everything before 6 is resolved.
-    lane = lane_of(policy, sink, OffsetState(committed_offset=6, next_offset=6), clock)
-    assert lane.restore(0)
-    assert lane.position == 0
-    await lane.process(log)
-    await turn(lane, clock)
-    ((outbox, snapshot),) = sink.published
-    assert [(reference.offset, reference.reason) for reference in outbox.quarantined] == [
+    task = task_of(policy, sink, OffsetState(committed_offset=6, next_offset=6), clock)
+    assert task.restore(0)
+    assert task.position == 0
+    await task.process(log)
+    await turn(task, clock)
+    ((batch, snapshot),) = sink.published
+    assert [(reference.offset, reference.reason) for reference in batch.quarantined] == [
         (6, "suppressed"),
         (9, "suppressed"),
     ]
@@ -357,61 +357,61 @@ async def test_a_restart_counts_the_window_again_that_it_is_in() -> None:
 
 
 @pytest.mark.parametrize(("origin", "low", "found"), [(0, 0, True), (4, 4, True), (0, 4, False), (4, 5, False)])
-async def test_a_window_whose_beginning_the_log_has_lost_lets_nobody_in(origin: int, low: int, found: bool) -> None:  # noqa: FBT001
-    lane = lane_of(policy_of(privacy=LIMITED), Sink(), OffsetState(committed_offset=6, next_offset=6, origin=origin))
-    assert lane.restore(low) is found
-    assert lane.position == low
-    await lane.process([by_one(offset, offset) for offset in range(low, 12)])
-    assert lane.incomplete == (4 if found else 2)
+async def test_a_quota_window_whose_start_is_not_retained_is_suppressed(origin: int, low: int, found: bool) -> None:  # noqa: FBT001
+    task = task_of(policy_of(privacy=LIMITED), Sink(), OffsetState(committed_offset=6, next_offset=6, origin=origin))
+    assert task.restore(low) is found
+    assert task.position == low
+    await task.process([by_one(offset, offset) for offset in range(low, 12)])
+    assert task.incomplete == (4 if found else 2)
 
 
-async def test_the_anchor_is_looked_at_although_reading_begins_before_it() -> None:
+async def test_the_probe_is_checked_although_reading_begins_before_it() -> None:
     snapshot = OffsetState(committed_offset=6, next_offset=6, probe=LogProbe(5, START_MS - 1))
-    lane = lane_of(policy_of(privacy=LIMITED), Sink(), snapshot)
-    lane.restore(0)
-    await lane.process([by_one(offset, offset) for offset in range(5)])
+    task = task_of(policy_of(privacy=LIMITED), Sink(), snapshot)
+    task.restore(0)
+    await task.process([by_one(offset, offset) for offset in range(5)])
     with pytest.raises(LogTruncatedError, match="another record is at offset 5"):
-        await lane.process([by_one(5, 5)])
+        await task.process([by_one(5, 5)])
 
 
-async def test_at_a_quiet_moment_too_few_people_wait_and_enough_leave() -> None:
+async def test_at_a_quiet_moment_few_subjects_wait_and_enough_are_flushed() -> None:
     policy, clock, sink = policy_of(delta=9, privacy={"min_population": 4}, max_delay_s=3.0), Clock(), Sink()
-    lane = lane_of(policy, sink, clock=clock)
-    await lane.process([record(0), record(1), record(2), by_one(3, 2)])
+    task = task_of(policy, sink, clock=clock)
+    await task.process([record(0), record(1), record(2), by_one(3, 2)])
     clock.s += 60
-    await turn(lane, clock, at_end=True)
-    assert lane.incomplete == 4, "three people left at a quiet moment"
-    await lane.process([record(4, round(clock.s * 1000))])
-    assert lane.incomplete == 3, (
+    await turn(task, clock, at_end=True)
+    assert task.incomplete == 4, "three people left at a quiet moment"
+    await task.process([record(4, round(clock.s * 1000))])
+    assert task.incomplete == 3, (
         "of four people the oldest leaves by the clock of the records, and the others are too few"
     )
-    await lane.process([record(5, round(clock.s * 1000))])
+    await task.process([record(5, round(clock.s * 1000))])
     clock.s += 60
-    await turn(lane, clock, at_end=True)
-    assert (lane.incomplete, lane.tracker.clusters) == (2, 2)
+    await turn(task, clock, at_end=True)
+    assert (task.incomplete, task.tracker.clusters) == (2, 2)
 
 
-async def test_a_drain_suppresses_too_few_people_in_the_first_try_and_in_the_second() -> None:
+async def test_a_flush_of_too_few_subjects_suppresses_them_also_after_a_restart() -> None:
     policy, sink = policy_of(delta=9, privacy={"min_population": 4}), Sink()
-    lane = lane_of(policy, sink)
-    await lane.process([record(0), record(1), record(2)])
-    await lane.commit(flush=True)
-    assert [len(outbox.quarantined) for outbox, _ in sink.published] == [0, 3]
-    again = lane_of(policy, Sink(), sink.published[0][1])
+    task = task_of(policy, sink)
+    await task.process([record(0), record(1), record(2)])
+    await task.commit(flush=True)
+    assert [len(batch.quarantined) for batch, _ in sink.published] == [0, 3]
+    again = task_of(policy, Sink(), sink.published[0][1])
     await again.process([record(0), record(1), record(2)])
     await again.punctuate(log_end=again.position)
     assert again.incomplete == 0
     assert not again.tracker.clusters
 
 
-async def test_what_the_clock_refused_stays_refused_when_the_watermark_passes_it_first() -> None:
+async def test_a_future_timestamp_stays_rejected_when_the_committed_offset_passes_it_first() -> None:
     policy, clock, sink = policy_of(), Clock(), Sink()
     snapshot = OffsetState(
         committed_offset=0, next_offset=6, incomplete=(0, 1, 2, 3), future_timestamped=(4, 5), flush_at_offset=6
     )
-    lane = lane_of(policy, sink, snapshot, clock)
-    await lane.process([record(offset) for offset in range(4)])
-    await turn(lane, clock)
+    task = task_of(policy, sink, snapshot, clock)
+    await task.process([record(offset) for offset in range(4)])
+    await turn(task, clock)
     assert sink.published[-1][1].committed_offset == 6
-    await lane.process([record(offset, START_MS + 3 * MAX_AHEAD_MS) for offset in (4, 5)])
-    assert lane.tracker.stream_time == START_MS
+    await task.process([record(offset, START_MS + 3 * MAX_AHEAD_MS) for offset in (4, 5)])
+    assert task.tracker.stream_time == START_MS
