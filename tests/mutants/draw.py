@@ -20,10 +20,10 @@ GROUPS = {
         f"clustering/stream/{name}.py" for name in ("nearest", "growth", "block", "indexed", "partition", "membership")
     ],
     "invariants": ["clustering/stream/invariants.py"],
-    "offsets": ["kafka/progress.py", "kafka/promises.py", "kafka/fates.py"],
+    "offsets": ["kafka/offset_tracker.py", "kafka/partial_releases.py", "kafka/classification.py"],
     "encoder": ["records/encoder.py", "records/cells.py", "clustering/embedding.py"],
     "judge": ["audit/*.py"],
-    "producer": ["kafka/publisher.py", "kafka/outgoing.py", "kafka/metadata.py"],
+    "producer": ["kafka/producer.py", "kafka/collector.py", "kafka/offset_metadata.py"],
 }
 COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.Lt: "<=",

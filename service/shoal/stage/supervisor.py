@@ -59,11 +59,14 @@ class StageSupervisor:
         self.desk = HandoffQueue()
         self._plan, self._host, self._http = plan, host, http
         self._inflow = MessageBuffer(host.rewind)
-        self._handing, self._most = ClusterListener(after=self.desk.show, is_full=self.desk.is_full), BLOCK_RECORDS
+        self._handing, self._most = (
+            ClusterListener(on_committed=self.desk.show, is_full=self.desk.is_full),
+            BLOCK_RECORDS,
+        )
         if not publishes:
             # Small slices: what is decided on one of them is repeated together after a crash. (One that lets go of
             # all that is held decides on more: what leaves by its limit of time was decided together.)
-            self._handing, self._most = ClusterListener(publishes=False, before=self.desk.hand), plan.policy.k
+            self._handing, self._most = ClusterListener(publishes=False, on_decided=self.desk.hand), plan.policy.k
         self._contact = BrokerLiveness(plan.health, plan.settings.patience_s)
         self._stopping, self._assigned = asyncio.Event(), asyncio.Event()
         self._is_started = False
@@ -180,7 +183,7 @@ class StageSupervisor:
             self.desk.withdraw()
             if not await hosted.end(CUT_S):
                 log.warning("lanes were cut off: what they had decided is decided again")
-                hosted.cut()
+                hosted.cancel()
 
     # ------------------------------------------------------------------ work
 
@@ -247,7 +250,7 @@ class StageSupervisor:
                 chosen,
                 self._handing,
                 self._most,
-                is_doubtful=self._is_doubtful,
+                may_contain_uncommitted=self._is_doubtful,
                 opened=self._opened,
             )
             self._hosted = hosted
