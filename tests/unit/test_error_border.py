@@ -23,7 +23,13 @@ import shoal
 from shoal import StreamAggregator
 from shoal.clustering.stream.clusterer import StreamClusterer
 from shoal.errors import InputError, ParameterError, ShoalError
-from shoal.observability import code_of, guard, guard_loop, place_of, set_up_logs
+from shoal.observability import (
+    error_code,
+    install_exception_hooks,
+    install_loop_exception_handler,
+    raise_location,
+    set_up_logs,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -33,7 +39,7 @@ CANARY = "xq7canary9z"
 
 HARMLESS = {"errno", "strerror", "filename", "code", "exit_code", "retriable", "__traceback__", "__cause__"}
 """What may be asked of somebody else's exception: no text that it made of a value."""
-TAKERS = {"code_of", "place_of", "broker_error", "to_shoal_error", "isinstance", "type"}
+TAKERS = {"error_code", "raise_location", "broker_error", "to_shoal_error", "isinstance", "type"}
 TAKERS_OF_OURS = {"str", "crash"}
 PROVEN = {
     ("policy/loader.py", "TOMLDecodeError"): "only the digits of a line number are taken out of the text",
@@ -189,7 +195,7 @@ def guarded(capsys: pytest.CaptureFixture[str]) -> Iterator[pytest.CaptureFixtur
 def listen() -> None:
     """From the test itself: its standard error is not that of the fixture."""
     set_up_logs("json")
-    guard()
+    install_exception_hooks()
 
 
 def fail() -> None:
@@ -238,7 +244,7 @@ def test_what_a_destructor_raises_is_told_by_its_place(guarded: pytest.CaptureFi
 async def test_what_a_loop_loses_is_told_by_its_place(guarded: pytest.CaptureFixture[str]) -> None:
     listen()
     loop = asyncio.get_running_loop()
-    guard_loop(loop)
+    install_loop_exception_handler(loop)
     loop.call_soon(fail)
     await asyncio.sleep(0)
 
@@ -254,8 +260,8 @@ async def test_what_a_loop_loses_is_told_by_its_place(guarded: pytest.CaptureFix
 
 
 def test_an_exception_s_name_and_place_hold_nothing_of_it() -> None:
-    assert code_of(InputError(CANARY)) == "input"
-    assert place_of(ValueError(CANARY)) == "ValueError"
+    assert error_code(InputError(CANARY)) == "input"
+    assert raise_location(ValueError(CANARY)) == "ValueError"
 
 
 def test_all_errors_have_a_code_of_their_own() -> None:

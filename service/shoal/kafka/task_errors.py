@@ -7,7 +7,7 @@ import asyncio
 from shoal.errors import BrokerUnavailableError, GuaranteeError, ShoalError
 from shoal.kafka.aiokafka_compat import tolerate_invalid_header_names
 from shoal.kafka.client import CLIENT_ERRORS, broker_error
-from shoal.observability import place_of
+from shoal.observability import raise_location
 
 __all__ = ["task_exception", "to_shoal_error"]
 
@@ -31,4 +31,4 @@ def to_shoal_error(error: BaseException) -> ShoalError:
         return broker_error(error)
     if isinstance(error, UnicodeDecodeError) and tolerate_invalid_header_names():
         return BrokerUnavailableError("the name of a header is not UTF-8: reading once more without minding")
-    return GuaranteeError(f"unexpected {place_of(error)}: nothing more is sent")
+    return GuaranteeError(f"unexpected {raise_location(error)}: nothing more is sent")

@@ -2,19 +2,28 @@
 
 from shoal.observability.health import Health
 from shoal.observability.http import serve
-from shoal.observability.logs import code_of, guard, guard_loop, join_logs, logger, place_of, set_up_logs, visible
+from shoal.observability.logs import (
+    error_code,
+    escape_control_characters,
+    install_exception_hooks,
+    install_loop_exception_handler,
+    join_logs,
+    logger,
+    raise_location,
+    set_up_logs,
+)
 from shoal.observability.metrics import Metrics
 
 __all__ = [
     "Health",
     "Metrics",
-    "code_of",
-    "guard",
-    "guard_loop",
+    "error_code",
+    "escape_control_characters",
+    "install_exception_hooks",
+    "install_loop_exception_handler",
     "join_logs",
     "logger",
-    "place_of",
+    "raise_location",
     "serve",
     "set_up_logs",
-    "visible",
 ]

@@ -21,7 +21,16 @@ from structlog.types import EventDict, Processor
 
 from shoal.errors import ShoalError
 
-__all__ = ["code_of", "guard", "guard_loop", "join_logs", "logger", "place_of", "set_up_logs", "visible"]
+__all__ = [
+    "error_code",
+    "escape_control_characters",
+    "install_exception_hooks",
+    "install_loop_exception_handler",
+    "join_logs",
+    "logger",
+    "raise_location",
+    "set_up_logs",
+]
 
 QUIET_S = 30.0
 
@@ -96,40 +105,40 @@ def logger(room: str) -> structlog.stdlib.BoundLogger:
     return bound
 
 
-def code_of(error: BaseException) -> str:
+def error_code(error: BaseException) -> str:
     """What may be said of an exception in a log: its code, or the name of its class."""
     return error.code if isinstance(error, ShoalError) else type(error).__name__
 
 
-def place_of(error: BaseException) -> str:
+def raise_location(error: BaseException) -> str:
     """Class of an exception and where it was raised, for one that nobody foresaw; never its text."""
     frame = traceback.extract_tb(error.__traceback__)[-1:]
     return type(error).__name__ + (f" at {Path(frame[0].filename).name}:{frame[0].lineno}" if frame else "")
 
 
-def visible(text: str) -> str:
+def escape_control_characters(text: str) -> str:
     """Spell out what would command a terminal or turn its writing round: names come from files."""
     return "".join(c if c.isprintable() or c == "\n" else f"\\u{ord(c):04x}" for c in text)
 
 
-def guard() -> None:
+def install_exception_hooks() -> None:
     """Let the interpreter tell no more than a place of what nobody catches."""
 
     def tell(error: BaseException | None) -> None:
         if error is not None and not isinstance(error, KeyboardInterrupt | SystemExit):
-            logger("process").error("unexpected", code=code_of(error), place=place_of(error))
+            logger("process").error("unexpected", code=error_code(error), place=raise_location(error))
 
     sys.excepthook = lambda _, error, __: tell(error)
     threading.excepthook = lambda lost: tell(lost.exc_value)
     sys.unraisablehook = lambda lost: tell(lost.exc_value)
 
 
-def guard_loop(loop: asyncio.AbstractEventLoop) -> None:
+def install_loop_exception_handler(loop: asyncio.AbstractEventLoop) -> None:
     """Do the same for what is lost in a loop: callbacks, tasks that nobody asks."""
 
     def tell(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
-        told = {} if error is None else {"code": code_of(error), "place": place_of(error)}
+        told = {} if error is None else {"code": error_code(error), "place": raise_location(error)}
         logger("process").error("lost in the background", **told)
 
     loop.set_exception_handler(tell)
