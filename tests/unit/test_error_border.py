@@ -40,7 +40,7 @@ CANARY = "xq7canary9z"
 HARMLESS = {"errno", "strerror", "filename", "code", "exit_code", "retriable", "__traceback__", "__cause__"}
 """What may be asked of somebody else's exception: no text that it made of a value."""
 TAKERS = {"error_code", "raise_location", "broker_error", "to_shoal_error", "isinstance", "type"}
-TAKERS_OF_OURS = {"str", "crash"}
+TAKERS_OF_OURS = {"str", "stop_app"}
 PROVEN = {
     ("policy/loader.py", "TOMLDecodeError"): "only the digits of a line number are taken out of the text",
     ("policy/loader.py", "YAMLError"): "only the line of the mark is asked for",
