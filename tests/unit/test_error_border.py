@@ -217,7 +217,7 @@ def test_what_ends_a_thread_is_told_by_its_place(guarded: pytest.CaptureFixture[
     thread.join()
     (line,) = told(guarded)
     assert line["code"] == "ValueError"
-    assert line["place"].startswith("ValueError at test_error_border.py:")
+    assert line["location"].startswith("ValueError at test_error_border.py:")
 
 
 def test_what_ends_the_process_is_told_by_its_place(guarded: pytest.CaptureFixture[str]) -> None:
@@ -256,7 +256,7 @@ async def test_what_a_loop_loses_is_told_by_its_place(guarded: pytest.CaptureFix
     del task
     gc.collect()
     await asyncio.sleep(0)
-    assert {line["place"].partition(":")[0] for line in told(guarded, 2)} == {"ValueError at test_error_border.py"}
+    assert {line["location"].partition(":")[0] for line in told(guarded, 2)} == {"ValueError at test_error_border.py"}
 
 
 def test_an_exception_s_name_and_place_hold_nothing_of_it() -> None:

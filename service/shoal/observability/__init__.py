@@ -1,4 +1,8 @@
-"""What an operator sees: every metric in one table, health, structured logs."""
+"""What an operator sees of a process: metrics, health, structured logs, and the HTTP server for them.
+
+All metrics are declared in `Metrics`. `Health` answers the probes, `serve` serves both over HTTP. `set_up_logs` sends
+every log line of the process to standard error, without attribute values.
+"""
 
 from shoal.observability.health import Health
 from shoal.observability.http import serve
