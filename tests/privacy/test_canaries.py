@@ -168,7 +168,7 @@ CRASHES = {
     "embed": "shoal.clustering.embedding.Embedding.published",
     "flow": "shoal.pipeline.stream.Flow.push",
     "encode": "shoal.records.encoder.Encoder.rows",
-    "send": "shoal.kafka.producer.Publisher._transact",
+    "send": "shoal.kafka.producer.TransactionalProducer._transact",
     "look": "shoal.observability.metrics.Metrics.totals",
 }
 

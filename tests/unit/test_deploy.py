@@ -42,7 +42,7 @@ METRICS = {
     "shoal_transactions_total",
     "shoal_consumer_lag_records",
     "shoal_policy_info",
-    "shoal_ready_info",
+    "shoal_ready",
 }
 """The metrics that other programs may count on."""
 HISTOGRAMS = {

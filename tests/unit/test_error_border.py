@@ -7,6 +7,7 @@ import asyncio
 import gc
 import json
 import logging
+import re
 import signal
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from shoal.observability import (
     error_code,
     install_exception_hooks,
     install_loop_exception_handler,
+    logger,
     raise_location,
     set_up_logs,
 )
@@ -218,6 +220,40 @@ def test_what_ends_a_thread_is_told_by_its_place(guarded: pytest.CaptureFixture[
     (line,) = told(guarded)
     assert line["code"] == "ValueError"
     assert line["location"].startswith("ValueError at test_error_border.py:")
+
+
+@pytest.mark.parametrize(
+    ("template", "told_as"),
+    [
+        ('Unable connect to "%s:%s": %s', "Unable connect to"),
+        (
+            "Heartbeat failed for group %s: coordinator (node %s) is dead",
+            "Heartbeat failed for group: coordinator (node) is dead",
+        ),
+        ("Heartbeat send request failed: %s. Will retry.", "Heartbeat send request failed. Will retry."),
+        ("Error sending %s to node %s [%s] -- marking %5.2f%%", "Error sending to node -- marking %%"),
+        (
+            "OffsetCommit failed due to group error (%s), will rejoin",
+            "OffsetCommit failed due to group error, will rejoin",
+        ),
+        ("%s: %r", "message"),
+    ],
+)
+def test_a_line_of_a_client_has_neither_its_arguments_nor_their_placeholders(
+    guarded: pytest.CaptureFixture[str], template: str, told_as: str
+) -> None:
+    listen()
+    arguments = tuple(1.5 if "." in kind else CANARY for kind in re.findall(r"%[\d.]*[srf]", template))
+    logging.getLogger("aiokafka.test").warning(template, *arguments)
+    (line,) = told(guarded)
+    assert (line["event"], line["logger"], line["client"]) == (told_as, "aiokafka.test", "aiokafka.test")
+
+
+def test_a_line_names_its_logger(guarded: pytest.CaptureFixture[str]) -> None:
+    listen()
+    logger("kafka").warning("session ended")
+    (line,) = told(guarded)
+    assert (line["event"], line["logger"]) == ("session ended", "shoal.kafka")
 
 
 def test_what_ends_the_process_is_told_by_its_place(guarded: pytest.CaptureFixture[str]) -> None:

@@ -36,6 +36,7 @@ UNITLESS = {
     "shoal_cluster_size": "records of a cluster: the name is the literature's",
     "shoal_cluster_subjects": "the unit is the subject",
     "shoal_position_weight": "a weight has no unit",
+    "shoal_ready": "0 or 1",
 }
 
 FOREIGN = (

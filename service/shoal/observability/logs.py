@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import sys
 import threading
 import time
@@ -36,12 +37,18 @@ __all__ = [
 REPEAT_INTERVAL_S = 30.0
 """How long a repeated line of a client library is left out (s)."""
 
+_PLACEHOLDER = r"%(?:\(\w+\))?[-#0 +]*(?:\d+|\*)?(?:\.(?:\d+|\*))?[diouxXeEfFgGcrsa]"
+_JOINED = rf"{_PLACEHOLDER}(?::{_PLACEHOLDER})*"
+_PLACEHOLDERS = re.compile("|".join((rf"\({_JOINED}\)", rf"\[{_JOINED}\]", f"'{_JOINED}'", f'"{_JOINED}"', _JOINED)))
+"""Placeholders of a logging template, with the quotation marks or brackets around them."""
+
 _CLIENT_LOGGERS = ("aiokafka", "aiohttp", "asyncio", "numba", "kafka")
 
 
 def set_up_logs(style: Literal["json", "text"]) -> None:
     """Send every log line of the process to standard error in one style."""
     shared: list[Processor] = [
+        structlog.stdlib.add_logger_name,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
@@ -166,5 +173,10 @@ def _reduce_client_line(_: object, __: str, event: EventDict) -> EventDict:
 
 
 def _template(record: logging.LogRecord) -> str:
+    """Return the template of a client's line without its placeholders, which are never filled."""
+    if not isinstance(record.msg, str):
+        return "message"
     # Asyncio appends the exception of a task to the template, from its second line on.
-    return record.msg.partition("\n")[0] if isinstance(record.msg, str) else "message"
+    template = record.msg.partition("\n")[0]
+    words = " ".join(_PLACEHOLDERS.sub("", template).split())
+    return re.sub(r"[ :]+(?=[.,])| +(?=[:)])", "", words).rstrip(" ,:-") or "message"

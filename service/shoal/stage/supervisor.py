@@ -61,12 +61,12 @@ class StageSupervisor:
         self._context, self._adapter, self._http = context, adapter, http
         self._buffer = MessageBuffer(adapter.rewind)
         if publishes:
-            self._listener = ClusterListener(after=self.queue.put_committed, is_full=self.queue.is_full)
+            self._listener = ClusterListener(on_committed=self.queue.put_committed, is_full=self.queue.is_full)
             self._slice_records = BLOCK_RECORDS
         else:
             # After a crash, all clusters that were decided on one slice are repeated. A small slice keeps them few;
             # clusters that max_delay_s releases together are repeated together in any case.
-            self._listener = ClusterListener(publishes=False, before=self.queue.hand_over)
+            self._listener = ClusterListener(publishes=False, on_decided=self.queue.hand_over)
             self._slice_records = context.policy.k
         self._liveness = BrokerLiveness(context.health, context.settings.patience_s)
         self._stopping, self._assigned = asyncio.Event(), asyncio.Event()
@@ -194,7 +194,7 @@ class StageSupervisor:
             self.queue.cancel_handover()
             if not await loop.end(CANCEL_S):
                 log.warning("partition tasks cancelled: their uncommitted clusters will be decided again")
-                loop.cut()
+                loop.cancel()
 
     # ------------------------------------------------------------------ tasks of the stage
 
@@ -261,7 +261,7 @@ class StageSupervisor:
                 partitions,
                 self._listener,
                 self._slice_records,
-                is_doubtful=self._may_contain_uncommitted,
+                may_contain_uncommitted=self._may_contain_uncommitted,
                 opened=self._opened,
             )
             self._loop = loop

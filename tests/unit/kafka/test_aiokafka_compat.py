@@ -43,7 +43,7 @@ def read(data: bytes) -> list[Any]:
     return found
 
 
-def test_a_name_that_is_not_utf8_is_no_name_that_a_policy_can_have() -> None:
+def test_a_header_name_that_is_not_utf8_matches_no_name_in_a_policy() -> None:
     data = batch(["ward", Odd("ward"), "ward"])
     with pytest.raises(UnicodeDecodeError):
         list(fetcher.MemoryRecords(data).next_batch())
@@ -56,12 +56,12 @@ def test_a_name_that_is_not_utf8_is_no_name_that_a_policy_can_have() -> None:
     assert [record.timestamp for record in records] == [1000, 1001, 1002]
 
 
-def test_other_batches_are_read_as_ever_beside_it() -> None:
+def test_other_batches_are_read_as_before() -> None:
     data = batch(["a"], transactional=True) + batch([Odd("b")], transactional=True) + batch(["c"])
     assert [(one[1], one[3][0].headers[0][0]) for one in read(data)][::2] == [(True, "a"), (False, "c")]
     assert [one[1] for one in read(data)] == [True, True, False]
 
 
-def test_leniency_is_turned_on_once() -> None:
+def test_invalid_names_are_tolerated_once_and_for_all() -> None:
     assert leniency.tolerate_invalid_header_names()
     assert not leniency.tolerate_invalid_header_names()

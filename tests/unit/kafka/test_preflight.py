@@ -1,4 +1,4 @@
-"""Start checks where the cluster itself is not all there."""
+"""Checks before the start where the Kafka cluster is not complete."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from shoal.kafka import preflight as checks
 pytestmark = pytest.mark.unit
 
 
-async def test_a_cluster_that_names_no_broker_is_asked_again_later() -> None:
+async def test_a_kafka_cluster_without_live_brokers_is_a_retriable_error() -> None:
     """So answers a broker that has just come back, as long as its controller takes it for dead."""
 
     class Waking:

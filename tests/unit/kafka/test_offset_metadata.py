@@ -1,4 +1,4 @@
-"""Progress as text: round trips, sizes, and everything that must be refused."""
+"""Offset metadata: round trips, sizes, and what is refused. The offset tracker by examples."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from shoal.kafka.offset_tracker import LogProbe, OffsetState, OffsetTracker
 pytestmark = pytest.mark.unit
 
 LIMIT_BYTES = 4096
-SEALED_BYTES = 3008
+ENCRYPTED_BYTES = 3008
 UNLIMITED = 1 << 60
-VOID_LIMIT = 64
+MAX_FUTURE_TIMESTAMPED = 64
 
 FINGERPRINT = "0123456789abcdef" * 4
 
@@ -28,46 +28,46 @@ def snapshots(draw: st.DrawFn) -> OffsetState:
     gaps = draw(st.lists(st.integers(1, 3000), max_size=60))
     held = tuple(start + sum(gaps[:i]) for i in range(len(gaps)))
     end = (held[-1] if held else start) + draw(st.integers(1, 10_000))
-    void = tuple(sorted(draw(st.sets(st.integers(start + 1, start + 5000), max_size=VOID_LIMIT))))
+    void = tuple(sorted(draw(st.sets(st.integers(start + 1, start + 5000), max_size=MAX_FUTURE_TIMESTAMPED))))
     anchor = draw(st.none() | st.builds(LogProbe, st.integers(max(0, start - 5), start), st.integers(-1, 2**42)))
     return OffsetState(
-        watermark=start,
+        committed_offset=start,
         next_offset=end if held else start,
-        held=held,
-        void=void,
-        clock=draw(st.integers(-1, 2**42)),
+        incomplete=held,
+        future_timestamped=void,
+        stream_time=draw(st.integers(-1, 2**42)),
         clusters=draw(st.integers(0, 2**50)),
-        drain=draw(st.none() | st.just(end)),
-        anchor=anchor,
+        flush_at_offset=draw(st.none() | st.just(end)),
+        probe=anchor,
         origin=draw(st.integers(0, start)),
-        course=draw(st.binary(max_size=200)),
-        shown=draw(st.booleans()),
+        adaptive_state=draw(st.binary(max_size=200)),
+        handed_over_uncommitted=draw(st.booleans()),
     )
 
 
 @given(snapshots())
-def test_what_is_written_is_read_back(snapshot: OffsetState) -> None:
+def test_encoded_values_can_be_decoded(snapshot: OffsetState) -> None:
     text = encode(CommittedState(snapshot, FINGERPRINT, 1_790_000_000_000), "t", 5)
-    found = decode(text, "t", 5, snapshot.watermark)
-    assert found.snapshot == snapshot
-    assert found.carries(FINGERPRINT)
-    assert not found.carries("f" * 64)
-    assert found.at == 1_790_000_000_000
+    found = decode(text, "t", 5, snapshot.committed_offset)
+    assert found.state == snapshot
+    assert found.has_policy(FINGERPRINT)
+    assert not found.has_policy("f" * 64)
+    assert found.at_ms == 1_790_000_000_000
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 8, 9, 50, 1000])
-def test_held_offsets_are_packed_either_way(step: int) -> None:
+def test_incomplete_offsets_are_packed_as_bitmap_or_gaps(step: int) -> None:
     held = tuple(range(100, 100 + 400 * step, step))
-    snapshot = OffsetState(watermark=100, next_offset=held[-1] + 1, held=held)
-    assert decode(encode(CommittedState(snapshot, FINGERPRINT, 0), "t", 0), "t", 0, 100).snapshot.held == held
+    snapshot = OffsetState(committed_offset=100, next_offset=held[-1] + 1, incomplete=held)
+    assert decode(encode(CommittedState(snapshot, FINGERPRINT, 0), "t", 0), "t", 0, 100).state.incomplete == held
 
 
 @pytest.mark.parametrize("delta", [2, 100, 600, 1000, 5000, 20_000])
-def test_within_the_span_it_always_fits(delta: int) -> None:
+def test_within_the_span_metadata_always_fit(delta: int) -> None:
     slack = 512
     span = largest_span(delta, slack)
     count = delta + 1 + slack
-    void = tuple(range(2**40 + 1, 2**40 + 1 + VOID_LIMIT))
+    void = tuple(range(2**40 + 1, 2**40 + 1 + MAX_FUTURE_TIMESTAMPED))
     widest = min(span, 2**44)
     for held in (
         tuple(range(2**40, 2**40 + count)),
@@ -81,37 +81,39 @@ def test_within_the_span_it_always_fits(delta: int) -> None:
 
 
 @pytest.mark.parametrize(("delta", "course"), [(2, 1), (600, 17), (5000, 500), (16_000, 500), (100, 2300)])
-def test_within_the_span_it_fits_with_a_course_too(delta: int, course: int) -> None:
+def test_within_the_span_metadata_with_adaptive_state_fit(delta: int, course: int) -> None:
     slack = 512
     span = min(largest_span(delta, slack, course), 2**44)
     assert span <= largest_span(delta, slack)
     count = delta + 1 + slack
-    void = tuple(range(2**40 + 1, 2**40 + 1 + VOID_LIMIT))
+    void = tuple(range(2**40 + 1, 2**40 + 1 + MAX_FUTURE_TIMESTAMPED))
     for width in {count - 1, max(count - 1, span)}:
         held = tuple(2**40 + (width * i) // (count - 1) for i in range(count))
         anchor = LogProbe(2**40, 2**42)
-        snapshot = OffsetState(2**40, held[-1] + 1, held, void, 2**42, 2**50, None, anchor, course=b"\xff" * course)
-        assert len(pack(CommittedState(snapshot, FINGERPRINT, 2**42))) < SEALED_BYTES
+        snapshot = OffsetState(
+            2**40, held[-1] + 1, held, void, 2**42, 2**50, None, anchor, adaptive_state=b"\xff" * course
+        )
+        assert len(pack(CommittedState(snapshot, FINGERPRINT, 2**42))) < ENCRYPTED_BYTES
 
 
-def test_a_course_that_leaves_no_room_is_refused() -> None:
+def test_an_adaptive_state_that_leaves_no_bytes_is_refused() -> None:
     with pytest.raises(InputError, match="give their bounds"):
         largest_span(100, 512, 3000)
     with pytest.raises(InputError, match="at most"):
         largest_span(20_000, 512, 500)
 
 
-def test_progress_without_a_course_is_written_as_older_versions_read_it() -> None:
+def test_metadata_without_adaptive_state_have_the_older_version() -> None:
     assert pack(CommittedState(OffsetState(5, 5), FINGERPRINT, 0))[0] == 2
-    assert pack(CommittedState(OffsetState(5, 5, course=b"x"), FINGERPRINT, 0))[0] == 3
+    assert pack(CommittedState(OffsetState(5, 5, adaptive_state=b"x"), FINGERPRINT, 0))[0] == 3
 
 
 OLDER = "shoal1:AgAEAAMAEQAABQEjRWeJq83vAAVuIJbp"
 """What a version that knew of no course wrote of `good`."""
 
 
-def test_what_an_older_version_wrote_is_read_back() -> None:
-    assert decode(OLDER, "t", 0, 5).snapshot == OffsetState(5, 9, (5, 7), clusters=3)
+def test_metadata_of_an_older_version_can_be_decoded() -> None:
+    assert decode(OLDER, "t", 0, 5).state == OffsetState(5, 9, (5, 7), clusters=3)
 
 
 def test_a_small_delta_needs_no_limit_and_a_huge_one_is_refused() -> None:
@@ -121,7 +123,7 @@ def test_a_small_delta_needs_no_limit_and_a_huge_one_is_refused() -> None:
         largest_span(25_000, 512)
 
 
-def test_too_much_to_hold_is_an_error_not_a_cut() -> None:
+def test_metadata_that_are_too_long_are_an_error() -> None:
     held = tuple(range(0, 90_000, 3))
     with pytest.raises(InputError, match="does not fit"):
         encode(CommittedState(OffsetState(0, 90_001, held), FINGERPRINT, 0), "t", 0)
@@ -144,18 +146,18 @@ def good() -> str:
         good()[:20] + ("A" if good()[20] != "A" else "B") + good()[21:],
     ],
 )
-def test_foreign_or_broken_metadata_is_refused_with_a_remedy(text: str) -> None:
+def test_foreign_or_invalid_metadata_are_refused_with_a_remedy(text: str) -> None:
     with pytest.raises(InputError, match=r"--import.*--skip-to-end"):
         decode(text, "t", 0, 5)
 
 
 @pytest.mark.parametrize(("topic", "partition", "offset"), [("u", 0, 5), ("t", 1, 5), ("t", 0, 6)])
-def test_metadata_copied_to_another_place_is_refused(topic: str, partition: int, offset: int) -> None:
+def test_metadata_copied_to_another_partition_or_offset_are_refused(topic: str, partition: int, offset: int) -> None:
     with pytest.raises(InputError):
         decode(good(), topic, partition, offset)
 
 
-def test_every_single_flipped_bit_is_noticed() -> None:
+def test_every_flipped_bit_is_detected() -> None:
     body = bytearray(base64.b64decode(good()[7:]))
     for place in range(len(body)):
         for bit in range(8):
@@ -165,7 +167,7 @@ def test_every_single_flipped_bit_is_noticed() -> None:
             body[place] ^= 1 << bit
 
 
-def test_an_offset_is_resolved_once() -> None:
+def test_an_offset_is_completed_once() -> None:
     progress = OffsetTracker(0)
     progress.read([0], [0], [-1], 0)
     progress.complete([0])
@@ -175,7 +177,7 @@ def test_an_offset_is_resolved_once() -> None:
         progress.complete([4])
 
 
-def test_bits_beyond_the_next_offset_survive_a_commit_in_mid_replay() -> None:
+def test_incomplete_offsets_not_read_again_survive_a_commit() -> None:
     progress = OffsetTracker(0)
     progress.read(range(10), range(10), [-1] * 10, 0)
     progress.complete([1, 2, 8])
@@ -183,34 +185,40 @@ def test_bits_beyond_the_next_offset_survive_a_commit_in_mid_replay() -> None:
     again.read([0], [0], [-1], 0)
     middle = again.snapshot()
     assert middle.next_offset == 10
-    assert middle.held == (0, 3, 4, 5, 6, 7, 9)
-    assert OffsetTracker.restore(middle).are_held(np.array([7, 8, 9])).tolist() == [True, False, True]
+    assert middle.incomplete == (0, 3, 4, 5, 6, 7, 9)
+    assert OffsetTracker.restore(middle).are_incomplete(np.array([7, 8, 9])).tolist() == [True, False, True]
     with pytest.raises(GuaranteeError, match="read again"):
         OffsetTracker.restore(middle).read([7, 8], [7, 8], [-1, -1], 0)
 
 
-def test_a_flood_from_the_far_future_needs_no_list() -> None:
-    progress, count = OffsetTracker(0), 10 * VOID_LIMIT
+def test_many_future_timestamps_need_no_list() -> None:
+    progress, count = OffsetTracker(0), 10 * MAX_FUTURE_TIMESTAMPED
     progress.read(range(count), [10] * count, [-1] * count, 0)
     for offset in range(2, count):
-        progress.refuse_by_clock(offset, 3000 + offset % 2)
+        progress.reject_future_timestamp(offset, 3000 + offset % 2)
     # By this time the clock could have let in all that is stamped up to 3000.
     snapshot = progress.snapshot(horizon=3000)
-    assert len(snapshot.void) == VOID_LIMIT
-    assert all(offset % 2 == 0 for offset in snapshot.void)
-    assert progress.snapshot(horizon=2999).void == ()
+    assert len(snapshot.future_timestamped) == MAX_FUTURE_TIMESTAMPED
+    assert all(offset % 2 == 0 for offset in snapshot.future_timestamped)
+    assert progress.snapshot(horizon=2999).future_timestamped == ()
     again = OffsetTracker.restore(progress.snapshot(horizon=2999), horizon=2999)
-    assert again.recall_void(np.arange(4), np.array([10, 2999, 3000, 3001])).tolist() == [False, False, True, True]
+    assert again.were_future_timestamped(np.arange(4), np.array([10, 2999, 3000, 3001])).tolist() == [
+        False,
+        False,
+        True,
+        True,
+    ]
 
 
-def test_offsets_refused_by_the_clock_are_remembered_while_they_matter() -> None:
+def test_future_timestamped_offsets_are_kept_until_the_committed_offset_passes_them() -> None:
     progress = OffsetTracker(0)
     progress.read(range(4), range(4), [-1] * 4, 0)
-    progress.refuse_by_clock(2, 2000)
-    assert progress.snapshot().void == (2,)
+    progress.reject_future_timestamp(2, 2000)
+    assert progress.snapshot().future_timestamped == (2,)
     stamps = np.full(4, 5)
     again = OffsetTracker.restore(progress.snapshot())
-    assert again.recall_void(np.arange(4), stamps).tolist() == [False, False, True, False]
-    assert again.snapshot().void == (2,)
+    assert again.were_future_timestamped(np.arange(4), stamps).tolist() == [False, False, True, False]
+    again.note_future_timestamped([2], [5])
+    assert again.snapshot().future_timestamped == (2,)
     progress.complete([0, 1])
-    assert progress.snapshot().void == ()
+    assert progress.snapshot().future_timestamped == ()

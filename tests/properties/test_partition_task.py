@@ -1,4 +1,4 @@
-"""A partition under crashes at every step, without a broker: one fate for each offset, and the same clusters again."""
+"""A partition task under crashes at every step, without a broker: offsets are completed once, clusters repeat."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from shoal.records import JsonDecoder
 
 pytestmark = pytest.mark.property
 
-AHEAD_MS = 3_600_000
+MAX_AHEAD_MS = 3_600_000
 
 START_S = 1_700_000_000.0
 
@@ -48,14 +48,14 @@ class Topic:
     offset: tuple[int, str] = (0, "")
     plan: list[str] = field(default_factory=list)
 
-    async def publish(self, outbox: TransactionBatch, watermark: int, metadata: str, at_ms: int) -> None:
+    async def publish(self, batch: TransactionBatch, committed_offset: int, metadata: str, at_ms: int) -> None:
         assert at_ms > 0
         step = self.plan.pop(0) if self.plan else "commit"
         if step == "abort":
-            self.aborted.append(outbox)
+            self.aborted.append(batch)
             raise BrokerUnavailableError("before the commit")
-        self.committed.append(outbox)
-        self.offset = (watermark, metadata)
+        self.committed.append(batch)
+        self.offset = (committed_offset, metadata)
         if step == "unknown":
             raise BrokerUnavailableError("after the commit")
 
@@ -109,7 +109,7 @@ def random_log(random: Random) -> list[Message]:
         ).encode()
         value = {"null": None, "bad": b"{"}.get(kind, good)
         # An edge record is refused now and would be accepted some seconds later.
-        ahead = {"future": 3 * AHEAD_MS, "edge": AHEAD_MS + 101_000}.get(kind, 0)
+        ahead = {"future": 3 * MAX_AHEAD_MS, "edge": MAX_AHEAD_MS + 101_000}.get(kind, 0)
         messages.append(Message(offset, (round(START_S * 1000) if kind == "edge" else time_ms) + ahead, value))
     return messages
 
@@ -135,49 +135,49 @@ def random_policy(random: Random) -> Policy:
 
 
 async def live(policy: Policy, log: list[Message], topic: Topic, steps: Any, now: list[float]) -> None:
-    """Run lanes over a growing log until everything is resolved, dying wherever the plan says so."""
-    snapshot = OffsetState(watermark=0, next_offset=0)
+    """Run tasks over a growing log until everything is resolved, dying wherever the plan says so."""
+    snapshot = OffsetState(committed_offset=0, next_offset=0)
     topic.offset = (0, encode(CommittedState(snapshot, policy.fingerprint, 1), "t", 0))
     visible = 1
     while True:
         commit = decode(topic.offset[1], "t", 0, topic.offset[0])
         metrics = Metrics()
-        lane = PartitionTask("t", 0, policy, JsonDecoder(policy), topic, commit, metrics, 0.2, now=lambda: now[0])
-        lane.look_back(0)
+        task = PartitionTask("t", 0, policy, JsonDecoder(policy), topic, commit, metrics, 0.2, now=lambda: now[0])
+        task.restore(0)
         try:
             while True:
-                todo = [message for message in log[:visible] if message.offset >= lane.cursor]
-                await lane.intake(todo[: steps(1, 20)])
+                todo = [message for message in log[:visible] if message.offset >= task.position]
+                await task.process(todo[: steps(1, 20)])
                 now[0] += steps(0, 12) / 10
-                is_at_end = lane.cursor > log[visible - 1].offset
-                await lane.tick(at_end=is_at_end)
+                is_at_end = task.position > log[visible - 1].offset
+                await task.punctuate(log_end=task.position if is_at_end else None)
                 await asyncio.sleep(0)
                 topic.perhaps_dies(steps(0, 20))
                 if is_at_end and visible == len(log):
                     break
                 # The log grows, also while nobody reads it.
                 visible = min(len(log), visible + steps(0, 9))
-            await lane.finish()
-            assert lane.held == 0
-            await lane.close(finish=True)
+            await task.commit(flush=True)
+            assert task.incomplete == 0
+            await task.close(finish=True)
         except BrokerUnavailableError:
-            await lane.close(finish=False)
+            await task.close(finish=False)
             now[0] += steps(0, 30) / 10
             visible = min(len(log), visible + steps(0, 9))
             continue
         return
 
 
-def resolved(outboxes: list[TransactionBatch]) -> list[int]:
-    released = [place for outbox in outboxes for cluster in outbox.clusters for place in cluster.places]
-    return released + [reference.offset for outbox in outboxes for reference in outbox.references]
+def resolved(batches: list[TransactionBatch]) -> list[int]:
+    released = [place for batch in batches for cluster in batch.clusters for place in cluster.places]
+    return released + [reference.offset for batch in batches for reference in batch.quarantined]
 
 
-def by_number(outboxes: list[TransactionBatch]) -> dict[int, DecidedCluster]:
-    return {cluster.number: cluster for outbox in outboxes for cluster in outbox.clusters}
+def by_number(batches: list[TransactionBatch]) -> dict[int, DecidedCluster]:
+    return {cluster.number: cluster for batch in batches for cluster in batch.clusters}
 
 
-def live_and_judge(seed: int) -> Counter[str]:
+def run_and_check(seed: int) -> Counter[str]:
     """One random life of a partition; return how much of what was tried happened in it."""
     random = Random(seed)
     log, policy = random_log(random), random_policy(random)
@@ -201,24 +201,22 @@ def live_and_judge(seed: int) -> Counter[str]:
         again = clusters[number]
         assert (again.rows, again.places) == (cluster.rows, cluster.places), "a second try decided otherwise"
     surplus = 0 if rule is None else len(too_many(log, rule))
-    in_turn = judge_turns(topic, clusters) if policy.streaming().is_ordered else 0
-    return Counter(clusters=len(clusters), aborted=len(aborted), surplus=surplus, in_turn=in_turn)
+    in_order = check_order(topic, clusters) if policy.streaming().is_ordered else 0
+    return Counter(clusters=len(clusters), aborted=len(aborted), surplus=surplus, in_order=in_order)
 
 
-def judge_turns(topic: Topic, clusters: dict[int, DecidedCluster]) -> int:
+def check_order(topic: Topic, clusters: dict[int, DecidedCluster]) -> int:
     """See that each record left at its own place, once; how many did so away from others of their cluster."""
     slots = sorted(slot for cluster in clusters.values() for slot in zip(cluster.places, cluster.rows, strict=True))
     rows = [row for _, row in slots]
-    assert [row for outbox in topic.committed for row in outbox.rows] == rows, "the output is not in the input's order"
-    for outbox in topic.aborted:
-        starts = range(len(rows) - len(outbox.rows) + 1)
-        assert any(rows[start : start + len(outbox.rows)] == outbox.rows for start in starts), (
-            "it left otherwise before"
-        )
+    assert [row for batch in topic.committed for row in batch.rows] == rows, "the output is not in the input's order"
+    for batch in topic.aborted:
+        starts = range(len(rows) - len(batch.rows) + 1)
+        assert any(rows[start : start + len(batch.rows)] == batch.rows for start in starts), "it left otherwise before"
     left: list[tuple[int, bytes]] = []
     apart = 0
-    for outbox in topic.committed:
-        left += slots[len(left) : len(left) + len(outbox.rows)]
+    for batch in topic.committed:
+        left += slots[len(left) : len(left) + len(batch.rows)]
         places = {place for place, _ in left}
         apart += sum(
             0 < len(places.intersection(cluster.places)) < len(cluster.places) for cluster in clusters.values()
@@ -238,32 +236,32 @@ def too_many(log: list[Message], rule: PerSubject) -> list[int]:
     return found
 
 
-def test_each_offset_has_one_fate_and_crashes_repeat_the_same_clusters() -> None:
-    happened = sum((told(seed) for seed in range(800)), Counter[str]())
+def test_each_offset_is_completed_once_and_crashes_repeat_the_same_clusters() -> None:
+    happened = sum((run_seed(seed) for seed in range(800)), Counter[str]())
     assert happened["clusters"] > 3000
     assert happened["aborted"] > 700, "hardly any crash fell between a decision and its commit"
     assert happened["surplus"] > 600, "hardly anybody came too often"
-    assert happened["in_turn"] > 1000, "hardly any commit fell between the records of a cluster"
+    assert happened["in_order"] > 1000, "hardly any commit fell between the records of a cluster"
 
 
-def test_a_flood_from_the_far_future_needs_no_list(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "VOID_LIMIT", 0)
+def test_many_future_timestamps_need_no_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "MAX_FUTURE_TIMESTAMPED", 0)
     monkeypatch.setattr(sys.modules[__name__], "KINDS", ["good"] * 3 + ["future"] * 2)
-    happened = sum((told(seed) for seed in range(30_000, 30_200)), Counter[str]())
+    happened = sum((run_seed(seed) for seed in range(30_000, 30_200)), Counter[str]())
     assert happened["aborted"] > 100
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(1800)
-def test_the_same_for_many_more_lives() -> None:
-    happened = sum((told(seed) for seed in range(800, 30_000)), Counter[str]())
+def test_the_same_for_many_more_runs() -> None:
+    happened = sum((run_seed(seed) for seed in range(800, 30_000)), Counter[str]())
     assert happened["aborted"] > 20_000
 
 
-def told(seed: int) -> Counter[str]:
+def run_seed(seed: int) -> Counter[str]:
     """Say which life failed: the seed is all that is needed to live it again."""
     try:
-        return live_and_judge(seed)
+        return run_and_check(seed)
     except Exception as error:
         error.add_note(f"seed {seed}")
         raise

@@ -1,4 +1,4 @@
-"""When progress would not fit beside the offset, the oldest leave early: counted, the same at any cut, never lost."""
+"""Offset metadata that would not fit: the oldest records leave early, the same ones whatever the blocks are."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class Topic:
     clusters: list[DecidedCluster] = field(default_factory=list)
     longest: int = 0
 
-    async def publish(self, outbox: TransactionBatch, watermark: int, metadata: str, at_ms: int) -> None:
-        assert watermark >= 0
+    async def publish(self, batch: TransactionBatch, committed_offset: int, metadata: str, at_ms: int) -> None:
+        assert committed_offset >= 0
         assert at_ms > 0
-        self.clusters += outbox.clusters
+        self.clusters += batch.clusters
         self.longest = max(self.longest, len(metadata))
 
     async def close(self) -> None:
@@ -67,26 +67,26 @@ def live(gap: int, cut: int) -> tuple[Topic, Metrics]:
     topic, metrics = Topic(), Metrics()
     commit = CommittedState(OffsetState(0, 0), policy().fingerprint, 1)
     now = [1e9]
-    lane = PartitionTask("t", 0, policy(), JsonDecoder(policy()), topic, commit, metrics, 0.2, now=lambda: now[0])
+    task = PartitionTask("t", 0, policy(), JsonDecoder(policy()), topic, commit, metrics, 0.2, now=lambda: now[0])
     log = [Message(i * gap, 1, json.dumps({"x": i * 7919 % 1001}).encode()) for i in range(COUNT)]
 
     async def run() -> None:
         for start in range(0, COUNT, cut):
-            await lane.intake(log[start : start + cut])
+            await task.process(log[start : start + cut])
             now[0] += 1
-            await lane.tick(at_end=False)
+            await task.punctuate()
             await asyncio.sleep(0)
-        await lane.finish()
+        await task.commit(flush=True)
 
     asyncio.run(run())
     return topic, metrics
 
 
 def early(metrics: Metrics) -> float:
-    return metrics.registry.get_sample_value("shoal_records_early_total", {"topic": "t", "partition": "0"}) or 0
+    return metrics.registry.get_sample_value("shoal_clusters_early_total", {"topic": "t", "partition": "0"}) or 0
 
 
-def test_a_log_full_of_holes_makes_the_oldest_leave_early() -> None:
+def test_a_log_full_of_gaps_makes_the_oldest_leave_early() -> None:
     gap = 2 * largest_span(DELTA, BLOCK_RECORDS) // DELTA
     topic, metrics = live(gap, 100)
     assert early(metrics) > 0
@@ -97,7 +97,7 @@ def test_a_log_full_of_holes_makes_the_oldest_leave_early() -> None:
     assert [c.rows for c in again.clusters] == [c.rows for c in topic.clusters]
 
 
-def test_without_holes_nobody_leaves_early() -> None:
+def test_without_gaps_no_record_leaves_early() -> None:
     topic, metrics = live(1, 500)
     assert early(metrics) == 0
     assert topic.longest <= LIMIT_BYTES

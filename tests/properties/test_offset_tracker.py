@@ -1,4 +1,4 @@
-"""Any interleaving of reading, resolving, holes, commits and crashes gives each offset exactly one fate."""
+"""Under any interleaving of reads, completions, gaps, commits and crashes each offset is completed once."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class Partition(RuleBasedStateMachine):
         self.start = start
         self.done: dict[int, str] = {}
         self.undecided: dict[int, str] = {}
-        self.committed = self.text(OffsetState(watermark=start, next_offset=start))
+        self.committed = self.text(OffsetState(committed_offset=start, next_offset=start))
         self.restart()
 
     def text(self, snapshot: OffsetState) -> tuple[int, str]:
-        return snapshot.watermark, encode(CommittedState(snapshot, "ab" * 32, 12345), "t", 3)
+        return snapshot.committed_offset, encode(CommittedState(snapshot, "ab" * 32, 12345), "t", 3)
 
     def restart(self) -> None:
         offset, metadata = self.committed
-        self.progress = OffsetTracker.restore(decode(metadata, "t", 3, offset).snapshot)
+        self.progress = OffsetTracker.restore(decode(metadata, "t", 3, offset).state)
         self.cursor = offset
         self.undecided = {}
 
@@ -44,7 +44,7 @@ class Partition(RuleBasedStateMachine):
     def read(self, count: int) -> None:
         todo = [o for o in self.log if o >= self.cursor][:count]
         offsets = np.array(todo, np.int64)
-        is_open = (offsets >= self.progress.next_offset) | self.progress.are_held(offsets)
+        is_open = (offsets >= self.progress.next_offset) | self.progress.are_incomplete(offsets)
         assert is_open.tolist() == [o not in self.done and o not in self.undecided for o in todo], "a fate changed"
         unresolved = offsets[is_open]
         self.progress.read(unresolved.tolist(), (unresolved * 10).tolist(), (unresolved * 10 - 1).tolist(), 0)
@@ -76,7 +76,7 @@ class Partition(RuleBasedStateMachine):
         """A record vanishes from the log; held ones are found missing and given up."""
         gone = data.draw(st.sampled_from(self.log))
         self.log.remove(gone)
-        self.progress.complete(lost := self.progress.vanished(self.cursor))
+        self.progress.complete(lost := self.progress.lost_to_compaction(self.cursor))
         assert all(offset not in self.log for offset in lost)
         self.undecided.update(dict.fromkeys(lost, "suppressed"))
 
@@ -91,26 +91,28 @@ class Partition(RuleBasedStateMachine):
         snapshot = self.progress.snapshot()
         for offset in self.log:
             settled = offset in self.done or offset in self.undecided
-            waiting = offset >= snapshot.next_offset or offset in snapshot.held
+            waiting = offset >= snapshot.next_offset or offset in snapshot.incomplete
             assert settled != waiting
 
     @invariant()
     def watermark_never_passes_a_held_record(self) -> None:
         if hasattr(self, "progress"):
             snapshot = self.progress.snapshot()
-            assert snapshot.watermark == (snapshot.held[0] if snapshot.held else snapshot.next_offset)
-            if snapshot.held:
-                assert snapshot.anchor is not None
-                assert snapshot.anchor.offset == snapshot.watermark
+            assert snapshot.committed_offset == (
+                snapshot.incomplete[0] if snapshot.incomplete else snapshot.next_offset
+            )
+            if snapshot.incomplete:
+                assert snapshot.probe is not None
+                assert snapshot.probe.offset == snapshot.committed_offset
 
 
 TestPartition = Partition.TestCase
 
 
-def test_an_anchor_is_the_oldest_held_record() -> None:
+def test_the_probe_is_the_oldest_incomplete_record() -> None:
     progress = OffsetTracker(7)
     progress.read([7, 9], [70, 90], [-1, 70], 0)
-    assert progress.snapshot().anchor == LogProbe(7, 70)
+    assert progress.snapshot().probe == LogProbe(7, 70)
     progress.complete([7, 9])
-    assert progress.snapshot().anchor == LogProbe(9, 90)
-    assert progress.snapshot().watermark == 10
+    assert progress.snapshot().probe == LogProbe(9, 90)
+    assert progress.snapshot().committed_offset == 10

@@ -1,4 +1,4 @@
-"""What is asked of a client, and what becomes of its answers and errors."""
+"""The transactional producer: requests to the client, its answers and errors."""
 
 from __future__ import annotations
 
@@ -152,19 +152,19 @@ async def with_a_gap(monkeypatch: pytest.MonkeyPatch, producer: Producer, log: L
 
 
 @pytest.mark.parametrize("found", [15, None])
-async def test_whoever_else_writes_to_the_output_ends_the_work_before_the_commit(
+async def test_a_second_writer_is_detected_before_the_commit(
     monkeypatch: pytest.MonkeyPatch, found: int | None
 ) -> None:
     producer = Producer()
     ours = await with_a_gap(monkeypatch, producer, Log(found))
-    with pytest.raises(InputError, match=r"out-5.*somebody else"):
+    with pytest.raises(InputError, match=r"out-5.*another producer"):
         await ours.publish(TransactionBatch(clusters()), 5, "meta", 1_234_567)
     assert [call[0] for call in producer.calls].count("commit") == 4
     with pytest.raises(BrokerUnavailableError):
         await ours.publish(TransactionBatch(), 6, "meta", 1_234_567)
 
 
-async def test_a_mark_that_is_written_twice_accuses_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_duplicate_transaction_marker_is_no_second_writer(monkeypatch: pytest.MonkeyPatch) -> None:
     producer, log = Producer(), Log(16)
     ours = await with_a_gap(monkeypatch, producer, log)
     for number in (5, 6):
@@ -173,7 +173,7 @@ async def test_a_mark_that_is_written_twice_accuses_nobody(monkeypatch: pytest.M
     assert log.asked == [(TopicPartition("out", 5), 15)]
 
 
-async def test_where_nobody_can_say_what_stands_in_a_gap_nothing_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_gap_that_cannot_be_read_is_not_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     producer = Producer()
     ours = await with_a_gap(monkeypatch, producer, Log(kafka_errors.RequestTimedOutError()))
     with pytest.raises(BrokerUnavailableError):
@@ -181,7 +181,7 @@ async def test_where_nobody_can_say_what_stands_in_a_gap_nothing_is_committed(mo
     assert [call[0] for call in producer.calls].count("commit") == 4
 
 
-async def test_what_must_be_so_before_the_first_clusters_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_first_check_is_awaited_once(monkeypatch: pytest.MonkeyPatch) -> None:
     producer, asked = Producer(), []
 
     async def check() -> None:
@@ -197,7 +197,7 @@ async def test_what_must_be_so_before_the_first_clusters_is_looked_at_once(monke
     assert asked == [before]
 
 
-async def test_a_record_between_two_batches_of_one_transaction_is_noticed_at_once(
+async def test_a_foreign_record_between_two_batches_is_detected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     producer, log = Producer(), Log(1)
@@ -213,7 +213,7 @@ async def test_a_record_between_two_batches_of_one_transaction_is_noticed_at_onc
     producer.send_batch = and_somebody_else  # type: ignore[method-assign]
     ours = made(monkeypatch, producer)
     large = DecidedCluster(0, [0, 1, 2], [b"a" * 90, b"b" * 90, b"c" * 90], ("1",), 3)
-    with pytest.raises(InputError, match=r"out-5.*somebody else"):
+    with pytest.raises(InputError, match=r"out-5.*another producer"):
         await ours.publish(TransactionBatch([large]), 3, "meta", 1)
     assert log.asked == [(TopicPartition("out", 5), 1)]
     assert "commit" not in [call[0] for call in producer.calls]
@@ -221,7 +221,7 @@ async def test_a_record_between_two_batches_of_one_transaction_is_noticed_at_onc
 
 @pytest.mark.parametrize("step", ["begin", "offsets", "abort", ""])
 @pytest.mark.parametrize("error", [kafka_errors.ProducerFenced(), kafka_errors.RequestTimedOutError()])
-async def test_what_speaks_against_the_first_clusters_may_be_of_whoever_took_over(
+async def test_a_failed_first_check_of_a_fenced_producer_is_a_fencing_error(
     monkeypatch: pytest.MonkeyPatch, step: str, error: Exception
 ) -> None:
     async def check() -> None:
@@ -262,7 +262,7 @@ async def test_one_transaction_carries_everything_in_this_order(monkeypatch: pyt
     assert producer.calls[-2][1:] == ({TopicPartition("in", 5): OffsetAndMetadata(10, "meta")}, "g")
 
 
-async def test_what_does_not_fit_into_one_batch_stays_in_one_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_several_batches_stay_in_one_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
     producer = Producer()
     large = DecidedCluster(0, [0, 1, 2], [b"a" * 90, b"b" * 90, b"c" * 90], ("1",), 3)
     await made(monkeypatch, producer, evidence=None, clusters=None).publish(TransactionBatch([large]), 3, "meta", 1)
@@ -271,7 +271,7 @@ async def test_what_does_not_fit_into_one_batch_stays_in_one_transaction(monkeyp
 
 
 @pytest.mark.parametrize("step", ["begin", "send", "offsets", "commit"])
-async def test_after_any_error_a_publisher_is_of_no_more_use(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+async def test_a_producer_cannot_be_used_after_an_error(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     producer = Producer(step)
     one = made(monkeypatch, producer)
     with pytest.raises(BrokerError):
@@ -284,7 +284,7 @@ async def test_after_any_error_a_publisher_is_of_no_more_use(monkeypatch: pytest
     await one.close()
 
 
-async def test_a_transaction_is_given_up_when_the_broker_has_ended_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_transaction_is_cancelled_after_its_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     producer = Producer()
 
     async def hang() -> None:
@@ -296,7 +296,7 @@ async def test_a_transaction_is_given_up_when_the_broker_has_ended_it(monkeypatc
         await one.publish(TransactionBatch(), 10, "meta", 1)
 
 
-async def test_a_client_that_does_not_stop_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_does_not_stop_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     class Stuck(Producer):
         def __init__(self) -> None:
             super().__init__()
@@ -338,7 +338,7 @@ def wrapped(cause: Exception) -> Exception:
         (TimeoutError("secret"), BrokerUnavailableError, "TimeoutError"),
     ],
 )
-def test_a_client_s_error_becomes_one_of_ours_without_its_text(
+def test_a_client_error_becomes_a_shoal_error_without_its_text(
     error: Exception, kind: type[BrokerError], words: str
 ) -> None:
     ours = broker_error(error)
@@ -365,19 +365,19 @@ class Coordinator:
 PLACE = TopicPartition("in", 3)
 
 
-async def test_progress_is_read_until_two_answers_agree() -> None:
+async def test_the_committed_offset_is_read_until_two_answers_agree() -> None:
     first, second = OffsetAndMetadata(5, "a"), OffsetAndMetadata(6, "b")
     moving = kafka_errors.GroupCoordinatorNotAvailableError()
     client = Coordinator({PLACE: first}, {}, moving, {PLACE: first}, {PLACE: second}, {PLACE: second})
     assert await committed(cast("Any", client), SETTINGS, 3) == second
 
 
-async def test_an_error_that_stays_is_not_waited_out() -> None:
+async def test_an_error_that_is_not_retriable_is_raised_at_once() -> None:
     with pytest.raises(kafka_errors.GroupAuthorizationFailedError):
         await committed(cast("Any", Coordinator(kafka_errors.GroupAuthorizationFailedError())), SETTINGS, 3)
 
 
-async def test_no_progress_is_what_the_coordinator_says_and_not_its_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_silent_coordinator_does_not_mean_that_there_is_no_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(start, "SILENCE_S", 0.1)
     assert await committed(cast("Any", Coordinator({PLACE: OffsetAndMetadata(-1, "")})), SETTINGS, 3) is None
     # A coordinator that is still loading, or has moved, answers without partitions.
@@ -389,15 +389,13 @@ async def test_no_progress_is_what_the_coordinator_says_and_not_its_silence(monk
 def snapshots(draw: st.DrawFn) -> OffsetState:
     next_offset = draw(st.integers(0, 8))
     held = tuple(sorted(draw(st.sets(st.integers(0, max(0, next_offset - 1)), max_size=next_offset))))
-    return OffsetState(watermark=held[0] if held else next_offset, next_offset=next_offset, held=held)
+    return OffsetState(committed_offset=held[0] if held else next_offset, next_offset=next_offset, incomplete=held)
 
 
 def resolved(snapshot: OffsetState) -> set[int]:
-    return set(range(snapshot.next_offset)) - set(snapshot.held)
+    return set(range(snapshot.next_offset)) - set(snapshot.incomplete)
 
 
 @given(snapshots(), snapshots())
-def test_a_snapshot_covers_another_if_all_that_is_resolved_there_is_resolved_here(
-    a: OffsetState, b: OffsetState
-) -> None:
+def test_a_state_covers_another_if_it_has_completed_all_that_the_other_has(a: OffsetState, b: OffsetState) -> None:
     assert a.covers(b) == (resolved(b) <= resolved(a))

@@ -1,4 +1,4 @@
-"""What a task of a session ended with, and what the client's own cancellations are taken for."""
+"""Kafka clients: their ids, their errors, and their cancellations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 from aiokafka import errors as kafka_errors
 from shoal.errors import BrokerUnavailableError, GuaranteeError, InputError
 from shoal.kafka import client as connection
-from shoal.kafka.task_errors import task_exception, to_shoal_error
+from shoal.kafka.client import task_exception, to_shoal_error
+from shoal.policy import KafkaSection
 
 pytestmark = pytest.mark.unit
 
@@ -29,7 +30,7 @@ async def test_a_task_told_to_stop_has_not_failed() -> None:
     assert task_exception(task) is None
 
 
-async def test_a_task_cancelled_by_what_it_waited_for_has_failed_and_may_try_again() -> None:
+async def test_a_task_cancelled_by_the_client_has_failed_with_a_retriable_error() -> None:
     task = asyncio.create_task(cancelled_from_within())
     await asyncio.wait({task})
     error = task_exception(task)
@@ -37,7 +38,7 @@ async def test_a_task_cancelled_by_what_it_waited_for_has_failed_and_may_try_aga
     assert isinstance(to_shoal_error(error), BrokerUnavailableError)
 
 
-async def test_a_task_that_did_its_work_has_not_failed() -> None:
+async def test_a_task_that_ended_has_not_failed() -> None:
     task: asyncio.Task[Any] = asyncio.create_task(asyncio.sleep(0))
     await asyncio.wait({task})
     assert task_exception(task) is None
@@ -52,19 +53,19 @@ async def test_a_task_that_did_its_work_has_not_failed() -> None:
         (KeyError("secret"), GuaranteeError),
     ],
 )
-def test_errors_become_ours_without_a_word_of_theirs(error: Exception, kind: type[Exception]) -> None:
+def test_client_errors_become_shoal_errors_without_their_text(error: Exception, kind: type[Exception]) -> None:
     found = to_shoal_error(error)
     assert isinstance(found, kind)
     assert "secret" not in str(found)
 
 
-def test_what_nobody_foresaw_is_told_by_name_and_place() -> None:
+def test_an_unexpected_error_is_reported_by_class_and_line() -> None:
     with pytest.raises(ValueError, match="secret") as caught:
         int("secret")
-    assert "ValueError at test_endings.py:" in str(to_shoal_error(caught.value))
+    assert "ValueError at test_client.py:" in str(to_shoal_error(caught.value))
 
 
-async def test_a_client_that_cancels_itself_while_it_stops_does_not_cancel_us(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_cancels_its_own_stop_does_not_cancel_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     class Rash:
         def __init__(self) -> None:
             self._conns = {1: self}
@@ -81,3 +82,25 @@ async def test_a_client_that_cancels_itself_while_it_stops_does_not_cancel_us(mo
     task = asyncio.create_task(connection.stop(cast("Any", rash), 1))
     await task
     assert rash.closed, "what it had not closed is cut off"
+
+
+async def test_each_client_has_an_id_that_names_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[dict[str, Any]] = []
+
+    class Client:
+        def __init__(self, **options: Any) -> None:
+            made.append(options)
+
+        async def start(self) -> None:
+            pass
+
+        close = start
+
+    monkeypatch.setattr(connection, "AIOKafkaProducer", Client)
+    monkeypatch.setattr(connection, "AIOKafkaAdminClient", Client)
+    settings = KafkaSection(input="in", output="out", group="g")
+    connection.producer(settings, 7, 1000)
+    async with connection.admin(settings):
+        pass
+    assert [options["client_id"] for options in made] == ["shoal-g-7", "shoal-g-admin"]
+    assert made[0]["transactional_id"] == "g-in-7"

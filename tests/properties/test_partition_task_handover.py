@@ -1,4 +1,4 @@
-"""A partition whose clusters are handed to somebody, under crashes at every step: what he sees, what is committed."""
+"""A partition task that hands clusters over to a listener, under crashes at every step."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import asyncio
 import contextlib
 import json
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
 import pytest
-from properties.test_lane import START_S, Message, Topic, policy_of, random_log, random_policy
+from properties.test_partition_task import START_S, Message, Topic, policy_of, random_log, random_policy
 from shoal.errors import BrokerUnavailableError, FencedError
+from shoal.kafka import ClusterListener
 from shoal.kafka.external_loop import HandoverCancelledError
 from shoal.kafka.offset_metadata import CommittedState, decode, encode
 from shoal.kafka.offset_tracker import OffsetState
@@ -29,10 +31,10 @@ INTERVAL_S = 0.2
 
 
 @dataclass
-class Customer:
+class Listener:
     """Sees clusters, and is torn away from some; ``now`` is the clock of all."""
 
-    topic: Clerk
+    topic: RecordingTopic
     draw: Random
     now: list[float]
     policy: Policy | None = None
@@ -44,7 +46,7 @@ class Customer:
         assert self.topic.is_marked, "a cluster was shown, and the commit does not say that one may have been"
         assert self.now[0] - self.topic.at_s < INTERVAL_S, "a cluster was shown by one who may have been replaced"
         assert self.policy is not None
-        assert self.topic.commit.carries(self.policy.fingerprint), "shown under another policy than the commit says"
+        assert self.topic.commit.has_policy(self.policy.fingerprint), "shown under another policy than the commit says"
         self.seen.append(cluster)
         self.wanted[cluster.number] = self.policy.k
         self.now[0] += self.draw.choice([0.0, 0.0, 0.01, 0.3])
@@ -54,16 +56,16 @@ class Customer:
 
 
 @dataclass
-class Clerk(Topic):
+class RecordingTopic(Topic):
     """Keeps what is committed, and sees that nothing is that was not dealt with."""
 
     now: list[float] = field(default_factory=lambda: [START_S])
     at_s: float = 0.0
-    customer: Customer | None = None
+    listener: Listener | None = None
 
     @property
     def is_marked(self) -> bool:
-        return self.snapshot.shown
+        return self.snapshot.handed_over_uncommitted
 
     @property
     def commit(self) -> CommittedState:
@@ -71,51 +73,53 @@ class Clerk(Topic):
 
     @property
     def snapshot(self) -> OffsetState:
-        return self.commit.snapshot
+        return self.commit.state
 
-    async def publish(self, outbox: Any, watermark: int, metadata: str, at_ms: int) -> None:
-        counted = decode(metadata, "t", 0, watermark).snapshot.clusters
-        assert self.customer is not None
-        assert set(range(counted)) <= self.customer.dealt, "a commit covers a cluster that was not dealt with"
-        await super().publish(outbox, watermark, metadata, at_ms)
+    async def publish(self, batch: Any, committed_offset: int, metadata: str, at_ms: int) -> None:
+        counted = decode(metadata, "t", 0, committed_offset).state.clusters
+        assert self.listener is not None
+        assert set(range(counted)) <= self.listener.dealt, "a commit covers a cluster that was not dealt with"
+        await super().publish(batch, committed_offset, metadata, at_ms)
         self.at_s = self.now[0]
 
 
-async def live(policies: list[Policy], log: list[Message], topic: Clerk, customer: Customer) -> int:
+async def live(policies: list[Policy], log: list[Message], topic: RecordingTopic, listener: Listener) -> int:
     """Live until all is dealt with; return how often the policy was changed."""
-    draw, now = customer.draw, topic.now
+    draw, now = listener.draw, topic.now
     topic.offset = (
         0,
-        encode(CommittedState(OffsetState(watermark=0, next_offset=0), policies[0].fingerprint, 1), "t", 0),
+        encode(CommittedState(OffsetState(committed_offset=0, next_offset=0), policies[0].fingerprint, 1), "t", 0),
     )
     visible, changes = 1, 0
     while True:
         commit = topic.commit
-        (policy,) = [one for one in policies if commit.carries(one.fingerprint)]
-        if not commit.snapshot.shown and commit.snapshot.drain is None:  # else the start refuses another one
+        (policy,) = [one for one in policies if commit.has_policy(one.fingerprint)]
+        if (
+            not commit.state.handed_over_uncommitted and commit.state.flush_at_offset is None
+        ):  # else the start refuses another one
             chosen = draw.choice([policy, *policies])
             changes, policy = changes + (chosen is not policy), chosen
-        customer.policy = policy
+        listener.policy = policy
         decoder, clock = JsonDecoder(policy), lambda: now[0]
-        options: dict[str, Any] = {"hand": customer.hand, "end": log[visible - 1].offset + 1}
-        lane = PartitionTask("t", 0, policy, decoder, topic, commit, Metrics(), INTERVAL_S, now=clock, **options)
-        lane.look_back(0)
+        options: dict[str, Any] = {"listener": listening(listener.hand), "log_end": log[visible - 1].offset + 1}
+        task = PartitionTask("t", 0, policy, decoder, topic, commit, Metrics(), INTERVAL_S, now=clock, **options)
+        task.restore(0)
         try:
             while True:
-                todo = [message for message in log[:visible] if message.offset >= lane.cursor]
-                await lane.intake(todo[: draw.randint(1, 6)])
+                todo = [message for message in log[:visible] if message.offset >= task.position]
+                await task.process(todo[: draw.randint(1, 6)])
                 now[0] += draw.randint(0, 6) / 10
-                is_at_end = lane.cursor > log[visible - 1].offset
-                await lane.tick(at_end=is_at_end)
+                is_at_end = task.position > log[visible - 1].offset
+                await task.punctuate(log_end=task.position if is_at_end else None)
                 topic.perhaps_dies(draw.randint(0, 20))
                 if is_at_end and visible == len(log):
                     break
                 visible = min(len(log), visible + draw.randint(0, 9))
-            await lane.finish()
-            await lane.close(finish=True)
+            await task.commit(flush=True)
+            await task.close(finish=True)
         except (BrokerUnavailableError, HandoverCancelledError) as error:
             with contextlib.suppress(BrokerUnavailableError):
-                await lane.close(finish=isinstance(error, HandoverCancelledError))
+                await task.close(finish=isinstance(error, HandoverCancelledError))
             now[0] += draw.randint(0, 30) / 10
             visible = min(len(log), visible + draw.randint(0, 9))
             continue
@@ -123,30 +127,32 @@ async def live(policies: list[Policy], log: list[Message], topic: Clerk, custome
         return changes
 
 
-def live_and_judge(seed: int) -> Counter[str]:
+def run_and_check(seed: int) -> Counter[str]:
     draw, now = Random(seed), [START_S + 100]
     log, policies = random_log(draw), [random_policy(draw), random_policy(draw)]
-    topic = Clerk(plan=[draw.choice(["commit", "commit", "commit", "abort", "unknown"]) for _ in range(40)], now=now)
-    topic.customer = customer = Customer(topic, draw, now)
-    changes = asyncio.run(live(policies, log, topic, customer))
+    topic = RecordingTopic(
+        plan=[draw.choice(["commit", "commit", "commit", "abort", "unknown"]) for _ in range(40)], now=now
+    )
+    topic.listener = listener = Listener(topic, draw, now)
+    changes = asyncio.run(live(policies, log, topic, listener))
     first: dict[int, DecidedCluster] = {}
-    for cluster in customer.seen:
+    for cluster in listener.seen:
         assert first.setdefault(cluster.number, cluster) == cluster, "a cluster came again with other content"
     assert sorted(first) == list(range(len(first)))
     fates = [place for cluster in first.values() for place in cluster.places]
-    fates += [reference.offset for outbox in topic.committed for reference in outbox.references]
+    fates += [reference.offset for batch in topic.committed for reference in batch.quarantined]
     assert sorted(fates) == [message.offset for message in log], "an offset is lost or stands twice"
     people = {message.offset: json.loads(message.value)["who"] for message in log if message.value not in {None, b"{"}}
     for number, cluster in first.items():
-        assert len({people[place] for place in cluster.places}) >= customer.wanted[number]
-    return Counter(clusters=len(first), repeats=len(customer.seen) - len(first), changes=changes)
+        assert len({people[place] for place in cluster.places}) >= listener.wanted[number]
+    return Counter(clusters=len(first), repeats=len(listener.seen) - len(first), changes=changes)
 
 
-def test_what_is_handed_over_again_is_the_same_and_no_commit_runs_ahead() -> None:
+def test_clusters_handed_over_again_are_the_same_and_no_commit_runs_ahead() -> None:
     happened: Counter[str] = Counter()
     for seed in range(150):
         try:
-            happened += live_and_judge(seed)
+            happened += run_and_check(seed)
         except Exception as error:
             error.add_note(f"seed {seed}")
             raise
@@ -162,27 +168,35 @@ async def test_an_idle_worker_that_was_replaced_hands_nothing_over() -> None:
         Message(i, round(START_S * 1000) + i, json.dumps({"who": i, "x": i % 100, "y": i, "n": i}).encode())
         for i in range(200)
     ]
-    topic = Clerk(now=now)
-    topic.customer = customer = Customer(topic, draw, now, policy)
-    begun = CommittedState(OffsetState(watermark=0, next_offset=0), policy.fingerprint, 1)
+    topic = RecordingTopic(now=now)
+    topic.listener = listener = Listener(topic, draw, now, policy)
+    begun = CommittedState(OffsetState(committed_offset=0, next_offset=0), policy.fingerprint, 1)
     topic.offset = (0, encode(begun, "t", 0))
-    lane = PartitionTask(
-        "t", 0, policy, JsonDecoder(policy), topic, begun, Metrics(), INTERVAL_S, lambda: now[0], hand=_pass
+    task = PartitionTask(
+        "t",
+        0,
+        policy,
+        JsonDecoder(policy),
+        topic,
+        begun,
+        Metrics(),
+        INTERVAL_S,
+        lambda: now[0],
+        listener=listening(listener.hand),
     )
-    await lane.intake(log[: policy.k - 1])
+    await task.process(log[: policy.k - 1])
     now[0] += 60
 
     async def is_fenced(*_: Any, **__: Any) -> None:
         raise FencedError("another one has it")
 
     topic.publish = is_fenced  # type: ignore[method-assign]
-    lane._hand = customer.hand
     with pytest.raises(FencedError):
-        await lane.intake(log[policy.k - 1 :])
-    assert customer.seen == []
+        await task.process(log[policy.k - 1 :])
+    assert listener.seen == []
 
 
-async def test_what_was_dealt_with_is_committed_while_the_next_cluster_is_in_use() -> None:
+async def test_handled_clusters_are_committed_while_the_next_one_is_being_handled() -> None:
     policy = policy_of(3, delta=5, position=0.0, max_delay_s=None, max_share=1.0)
     log = [
         Message(i, round(START_S * 1000), json.dumps({"who": i, "x": i, "y": i, "n": i}).encode()) for i in range(60)
@@ -194,24 +208,24 @@ async def test_what_was_dealt_with_is_committed_while_the_next_cluster_is_in_use
         if cluster.number:
             await is_done.wait()
 
-    begun = CommittedState(OffsetState(watermark=0, next_offset=0), policy.fingerprint, 1)
-    lane = PartitionTask("t", 0, policy, JsonDecoder(policy), topic, begun, Metrics(), 0.02, hand=hand)
+    begun = CommittedState(OffsetState(committed_offset=0, next_offset=0), policy.fingerprint, 1)
+    task = PartitionTask("t", 0, policy, JsonDecoder(policy), topic, begun, Metrics(), 0.02, listener=listening(hand))
 
     async def read() -> None:
         for message in log:
-            await lane.intake([message])
+            await task.process([message])
 
     def committed() -> int:
-        return decode(topic.offset[1], "t", 0, topic.offset[0]).snapshot.clusters if topic.offset[1] else 0
+        return decode(topic.offset[1], "t", 0, topic.offset[0]).state.clusters if topic.offset[1] else 0
 
     reading = asyncio.create_task(read())
     await wait_until(lambda: len(seen) == 2 and committed() == 1, 10, "the commit of the first cluster")
     assert not reading.done()
     is_done.set()
     await reading
-    await lane.close(finish=True)
+    await task.close(finish=True)
     assert committed() == len(seen) > 5
 
 
-async def _pass(_: DecidedCluster) -> None:
-    pass
+def listening(hand: Callable[[DecidedCluster], Awaitable[None]]) -> ClusterListener:
+    return ClusterListener(on_decided=lambda _, cluster: hand(cluster))

@@ -1,4 +1,4 @@
-"""Progress under a key: round trips, every place it is bound to, every way a key is given, lost, changed."""
+"""Encrypted offset metadata: round trips, what they are bound to, how keys are given, rotated and lost."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from shoal.policy import KafkaSection
 pytestmark = pytest.mark.unit
 
 LIMIT_BYTES = 4096
-SEALED_PREFIX = "shoal1-aes:"
-VOID_LIMIT = 64
+ENCRYPTED_PREFIX = "shoal1-aes:"
+MAX_FUTURE_TIMESTAMPED = 64
 
 FINGERPRINT = "0123456789abcdef" * 4
 OLD, NEW = bytes(range(32)), bytes(range(100, 132))
@@ -30,21 +30,21 @@ SEAL = MetadataCipher("g", (NEW,))
 
 
 def commit(*held: int, at: int = 17) -> CommittedState:
-    state = OffsetState(held[0], held[-1] + 1, held, clusters=3, anchor=LogProbe(held[0], 1_700_000_000_000))
+    state = OffsetState(held[0], held[-1] + 1, held, clusters=3, probe=LogProbe(held[0], 1_700_000_000_000))
     return CommittedState(state, FINGERPRINT[:16], at)
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=300), st.integers(0, 2**40))
-def test_what_is_sealed_is_read_back(gaps: list[int], start: int) -> None:
+def test_encrypted_metadata_can_be_decrypted(gaps: list[int], start: int) -> None:
     held = tuple(start + sum(gaps[:i]) for i in range(len(gaps)))
     text = SEAL.encode(commit(*held), "t", 5)
-    assert text.startswith(SEALED_PREFIX)
+    assert text.startswith(ENCRYPTED_PREFIX)
     assert SEAL.decode(text, "t", 5, start) == commit(*held)
 
 
-def test_the_same_progress_never_looks_the_same_twice() -> None:
+def test_encrypting_the_same_state_twice_gives_different_texts() -> None:
     texts = {SEAL.encode(commit(5, 7), "t", 0) for _ in range(500)}
-    assert len({text[len(SEALED_PREFIX) + 6 :][:15] for text in texts}) == 500, "a nonce came twice"
+    assert len({text[len(ENCRYPTED_PREFIX) + 6 :][:15] for text in texts}) == 500, "a nonce came twice"
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_the_same_progress_never_looks_the_same_twice() -> None:
     ],
     ids=["topic", "partition", "offset", "group"],
 )
-def test_what_was_sealed_for_another_place_is_foreign(
+def test_metadata_encrypted_for_another_offset_or_partition_are_refused(
     seal: MetadataCipher, topic: str, partition: int, offset: int
 ) -> None:
     text = SEAL.encode(commit(5, 7), "t", 0)
@@ -65,7 +65,7 @@ def test_what_was_sealed_for_another_place_is_foreign(
         seal.decode(text, topic, partition, offset)
 
 
-def test_every_single_flipped_bit_is_caught() -> None:
+def test_every_flipped_bit_is_detected() -> None:
     text = SEAL.encode(commit(5, 7), "t", 0)
     for place in range(len(text)):
         for bit in range(7):
@@ -75,13 +75,13 @@ def test_every_single_flipped_bit_is_caught() -> None:
 
 
 @pytest.mark.parametrize("cut", [0, 3, 11, 12, 40, 60, 100, -4, -1])
-def test_a_text_that_was_cut_is_refused(cut: int) -> None:
+def test_a_truncated_text_is_refused(cut: int) -> None:
     with pytest.raises(InputError):
         SEAL.decode(SEAL.encode(commit(5, 7), "t", 0)[:cut], "t", 0, 5)
 
 
-def test_a_key_with_the_same_name_opens_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.kafka.cipher._name", lambda _: b"name")
+def test_another_key_with_the_same_identifier_decrypts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shoal.kafka.cipher._identifier", lambda _: b"name")
     text = MetadataCipher("g", (OLD,)).encode(commit(5, 7), "t", 0)
     with pytest.raises(InputError, match="broken"):
         SEAL.decode(text, "t", 0, 5)
@@ -97,11 +97,15 @@ def test_a_key_with_the_same_name_opens_nothing(monkeypatch: pytest.MonkeyPatch)
         ((NEW,), (None,), "encrypted, and no key is given: give it in kafka.metadata_key_file"),
         ((OLD,), (NEW,), "encrypted with a key that is not given"),
         ((OLD,), (NEW, None), "encrypted with a key that is not given"),
-        ((None,), (NEW,), "in plain, and a key is given: if it is from before the key, put the word 'plain'"),
+        (
+            (None,),
+            (NEW,),
+            "in plain, and a key is given: if it was written before there was a key, add the word 'plain'",
+        ),
         ((None,), (NEW, OLD), "in plain, and a key is given"),
     ],
 )
-def test_what_is_written_in_a_way_that_is_not_given_is_refused_in_words_that_help(
+def test_metadata_under_a_key_that_is_not_given_are_refused_with_a_remedy(
     writer: tuple[bytes | None, ...], reader: tuple[bytes | None, ...], words: str
 ) -> None:
     text = MetadataCipher("g", writer).encode(commit(5, 7), "t", 0)
@@ -120,7 +124,7 @@ def test_what_is_written_in_a_way_that_is_not_given_is_refused_in_words_that_hel
     ],
     ids=["a key comes", "a key is changed", "a key goes"],
 )
-def test_one_step_at_a_time_each_worker_reads_what_each_other_one_writes(steps: list[tuple[bytes | None, ...]]) -> None:
+def test_during_a_rotation_each_worker_reads_what_each_other_writes(steps: list[tuple[bytes | None, ...]]) -> None:
     for before, after in itertools.pairwise(steps):
         for writer, reader in ((before, after), (after, before)):
             text = MetadataCipher("g", writer).encode(commit(5, 7), "t", 0)
@@ -129,7 +133,7 @@ def test_one_step_at_a_time_each_worker_reads_what_each_other_one_writes(steps: 
             assert MetadataCipher("g", reader).is_current(text) == (writer[0] == reader[0])
 
 
-def test_in_plain_nothing_has_changed() -> None:
+def test_plain_metadata_are_those_of_encode() -> None:
     assert PLAIN.encode(commit(5, 7), "t", 0) == encode(commit(5, 7), "t", 0)
     assert MetadataCipher.of(KafkaSection(group="g")) == MetadataCipher("g", (None,))
 
@@ -138,10 +142,10 @@ def test_in_plain_nothing_has_changed() -> None:
 
 
 @pytest.mark.parametrize("delta", [2, 100, 600, 1000, 5000, 20_000])
-def test_within_the_span_it_always_fits_under_a_key_too(delta: int) -> None:
+def test_within_the_span_encrypted_metadata_always_fit(delta: int) -> None:
     slack = 512
     span, count = largest_span(delta, slack), delta + 1 + slack
-    void = tuple(range(2**40 + 1, 2**40 + 1 + VOID_LIMIT))
+    void = tuple(range(2**40 + 1, 2**40 + 1 + MAX_FUTURE_TIMESTAMPED))
     widest = min(span, 2**44)
     shapes = [
         tuple(range(2**40, 2**40 + count)),
@@ -156,7 +160,7 @@ def test_within_the_span_it_always_fits_under_a_key_too(delta: int) -> None:
         assert len(SEAL.encode(CommittedState(snapshot, FINGERPRINT, 2**42), "t", 0)) <= LIMIT_BYTES
 
 
-def test_the_largest_delta_that_is_told_fits_and_the_next_one_does_not() -> None:
+def test_the_largest_delta_named_in_the_error_fits_and_the_next_does_not() -> None:
     with pytest.raises(InputError) as caught:
         largest_span(25_000, 512)
     largest = int(str(caught.value).rsplit(" ", 1)[1])
@@ -166,7 +170,7 @@ def test_the_largest_delta_that_is_told_fits_and_the_next_one_does_not() -> None
         largest_span(largest + 8, 512)
 
 
-def test_too_much_to_hold_is_an_error_not_a_cut() -> None:
+def test_metadata_that_are_too_long_are_an_error() -> None:
     with pytest.raises(InputError, match="does not fit"):
         SEAL.encode(commit(*range(0, 90_000, 3)), "t", 0)
 
@@ -180,7 +184,7 @@ def spelt(key: bytes) -> list[str]:
 
 
 @given(st.binary(min_size=32, max_size=32).filter(lambda key: len(set(key)) >= 8))
-def test_a_key_may_be_spelt_as_hex_or_base64(key: bytes) -> None:
+def test_a_key_is_given_as_hex_or_base64(key: bytes) -> None:
     for text in spelt(key):
         settings = KafkaSection.model_validate({"group": "g", "metadata_key": f" {text}\nplain\n"})
         assert MetadataCipher.of(settings) == MetadataCipher("g", (key, None))
@@ -203,7 +207,7 @@ BAD = {
 
 @pytest.mark.parametrize("text", BAD.values(), ids=BAD)
 @pytest.mark.parametrize("way", ["variable", "file"])
-def test_what_is_no_key_is_refused_by_the_setting_s_name_and_without_a_word_of_it(
+def test_an_invalid_key_is_refused_by_the_name_of_its_setting_and_not_quoted(
     tmp_path: Path, text: str, way: str
 ) -> None:
     given, name = {"metadata_key": text}, "SHOAL_KAFKA__METADATA_KEY"
@@ -217,7 +221,7 @@ def test_what_is_no_key_is_refused_by_the_setting_s_name_and_without_a_word_of_i
     assert all(word not in str(caught.value) for word in text.split())
 
 
-def test_every_bad_word_is_told_by_its_number() -> None:
+def test_every_invalid_key_is_reported_by_its_number() -> None:
     with pytest.raises(PolicyError) as caught:
         MetadataCipher.of(KafkaSection.model_validate({"metadata_key": f"{NEW.hex()} canary plain canary2"}))
     assert [fault.message.split(" is")[0] for fault in caught.value.faults] == ["word 2", "word 4"]
@@ -231,13 +235,13 @@ def key_file(folder: Path, text: str, mode: int = 0o600) -> Path:
 
 
 @pytest.mark.parametrize("mode", [0o400, 0o600, 0o440, 0o640])
-def test_a_key_is_read_from_a_file_of_its_owner_and_group(tmp_path: Path, mode: int) -> None:
+def test_a_key_file_may_be_read_by_its_owner_and_group(tmp_path: Path, mode: int) -> None:
     path = key_file(tmp_path, f"{NEW.hex()}\n{OLD.hex()}\n", mode)
     assert MetadataCipher.of(KafkaSection(group="g", metadata_key_file=str(path))) == MetadataCipher("g", (NEW, OLD))
 
 
 @pytest.mark.parametrize("mode", [0o604, 0o644, 0o660, 0o602, 0o666, 0o777])
-def test_a_file_that_others_may_read_or_write_is_refused(tmp_path: Path, mode: int) -> None:
+def test_a_key_file_open_to_other_users_is_refused(tmp_path: Path, mode: int) -> None:
     path = key_file(tmp_path, NEW.hex(), mode)
     with pytest.raises(PolicyError, match=r"kafka\.metadata_key_file: the file is open to others.*chmod 640") as caught:
         MetadataCipher.of(KafkaSection(metadata_key_file=str(path)))
@@ -263,13 +267,13 @@ def zero(_: Path) -> str:
 
 
 @pytest.mark.parametrize("place", [missing, pipe, directory, zero])
-def test_what_is_no_file_is_refused_and_not_told(tmp_path: Path, place: Callable[[Path], str]) -> None:
+def test_a_path_that_is_no_file_is_refused_and_not_quoted(tmp_path: Path, place: Callable[[Path], str]) -> None:
     with pytest.raises(PolicyError, match=r"kafka\.metadata_key_file: ") as caught:
         MetadataCipher.of(KafkaSection(metadata_key_file=place(tmp_path)))
     assert "canary" not in str(caught.value)
 
 
-def test_two_keys_that_write_are_refused(tmp_path: Path) -> None:
+def test_a_key_and_a_key_file_together_are_refused(tmp_path: Path) -> None:
     settings = KafkaSection.model_validate(
         {"metadata_key": NEW.hex(), "metadata_key_file": str(key_file(tmp_path, OLD.hex()))}
     )
