@@ -1,16 +1,16 @@
-"""All errors of Shoal. The class decides how an error is handled; its text never holds an attribute value.
+"""The errors of Shoal. The class decides how an error is handled, and no text contains an attribute value.
 
-ShoalError                      has a stable ``code``, which is also a metric label, and an ``exit_code``
-├─ ConfigError                  the process does not start, exit 2
-│  ├─ PolicyError                   faults of the policy file, all at once, each with its line
-│  └─ ParameterError                k < 2, delta < k - 1, an array of the wrong shape
-├─ InputError                   unusable input, exit 2: a file, a format, invalid committed progress
-├─ GuaranteeError               the process stops and sends nothing more, exit 1; caught by the command line only
-│  ├─ AnonymityViolation            a cluster with too few subjects would be released
-│  └─ DelayViolation                a record would be held for more than delta positions
-└─ BrokerError                  retried with backoff if ``retriable``, otherwise the process stops, exit 3
+ShoalError                      has a stable ``code``, also the metric label, and the ``exit_code`` of the process
+├─ ConfigError                  the configuration is invalid: refuse to start, exit 2
+│  ├─ PolicyError                   the policy is invalid: reports all faults with their lines
+│  └─ ParameterError                a parameter or an array is invalid, such as k < 2 or a wrong shape
+├─ InputError                   a file, its format or the committed progress cannot be used: exit 2
+├─ GuaranteeError               a guarantee would be violated: stop, send nothing, exit 1; never caught by callers
+│  ├─ AnonymityViolation            a cluster does not satisfy k or the maximum share
+│  └─ DelayViolation                a record would be held for more than delta records
+└─ BrokerError                  retry with backoff if ``retriable``, else stop, exit 3
    ├─ BrokerUnavailableError        retriable
-   └─ FencedError                   retriable: another worker has taken over the partition
+   └─ FencedError                   retriable: another instance took over the partition
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ __all__ = [
 
 
 class ShoalError(Exception):
-    """Base class of all errors of Shoal.
+    """Base class.
 
-    It has no context: the text of the exception that it replaces could quote an attribute value.
+    The context of an error is removed, because the exception that caused it may contain a value.
     """
 
     code: ClassVar[str] = "error"
@@ -45,7 +45,7 @@ class ShoalError(Exception):
 
     def __init__(self, *words: object) -> None:
         super().__init__(*words)
-        self.__suppress_context__ = True  # the interpreter's own traceback printer does not read the property below
+        self.__suppress_context__ = True  # for code that prints tracebacks without reading the property below
 
     @property
     def __context__(self) -> None:
@@ -53,18 +53,18 @@ class ShoalError(Exception):
 
     @__context__.setter
     def __context__(self, _: object) -> None:
-        """Discard the context."""
+        """Ignore the exception."""
 
 
 class ConfigError(ShoalError):
-    """The configuration is invalid, so the process does not start."""
+    """The configuration is invalid."""
 
     code = "config"
     exit_code = 2
 
 
 class Fault(NamedTuple):
-    """One fault of a policy: path of the field, message, and line (None if it is not known)."""
+    """One fault of a policy: path of the field, message, and line (None if unknown)."""
 
     path: tuple[str, ...]
     message: str
@@ -78,7 +78,7 @@ class Fault(NamedTuple):
 
 
 class PolicyError(ConfigError):
-    """A policy has faults; ``faults`` holds all of them in the order of their lines."""
+    """A policy is invalid. ``faults`` contains all its faults, sorted by line."""
 
     code = "policy"
 
@@ -90,53 +90,53 @@ class PolicyError(ConfigError):
 
 
 class ParameterError(ConfigError):
-    """A parameter or an array is outside its domain."""
+    """A parameter or an array is invalid."""
 
     code = "parameter"
 
 
 class InputError(ShoalError):
-    """The input cannot be used; the message names the location and the remedy."""
+    """The input cannot be used. The message names the location and the remedy."""
 
     code = "input"
     exit_code = 2
 
 
 class GuaranteeError(ShoalError):
-    """A guarantee would be broken: nothing more is sent and the process stops."""
+    """A guarantee would be violated. Nothing is sent, and the process stops."""
 
     code = "guarantee"
     exit_code = 1
 
 
-class AnonymityViolation(GuaranteeError):  # noqa: N818 - violation is the term of the literature
-    """A cluster with fewer than k subjects, or with a subject above its share, would be released."""
+class AnonymityViolation(GuaranteeError):  # noqa: N818 - "violation" is the term of the field
+    """A cluster has fewer than k subjects, or one subject exceeds its maximum share."""
 
     code = "anonymity"
 
 
 class DelayViolation(GuaranteeError):  # noqa: N818
-    """A record would be held for more than delta positions."""
+    """A record would be held for more than delta records."""
 
     code = "delay"
 
 
 class BrokerError(ShoalError):
-    """The broker refuses a request, or does not support what the service needs."""
+    """The broker refused a request, or does not support it."""
 
     code = "broker"
     exit_code = 3
 
 
 class BrokerUnavailableError(BrokerError):
-    """The broker cannot be reached at the moment."""
+    """The broker is not reachable."""
 
     code = "broker_unavailable"
     retriable = True
 
 
 class FencedError(BrokerError):
-    """Another worker has taken over the partition; this one must discard its state and join the group again."""
+    """Another instance took over the partition. This one drops its state and joins the group again."""
 
     code = "fenced"
     retriable = True
