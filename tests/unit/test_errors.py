@@ -7,12 +7,12 @@ import asyncio
 import gc
 import json
 import logging
+import os
 import re
 import signal
 import subprocess
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,6 +32,7 @@ from shoal.observability import (
     raise_location,
     set_up_logs,
 )
+from support.kafka_broker import wait_until
 
 pytestmark = pytest.mark.unit
 
@@ -333,13 +334,31 @@ def test_the_final_error_is_a_json_line_if_the_log_is_json(tmp_path: Path) -> No
     assert reported["reason"].endswith("absent.yaml: cannot be read: No such file or directory")
 
 
-@pytest.mark.parametrize("after_s", [0.1, 0.25, 0.4, 0.6, 0.9])
-def test_an_early_interrupt_ends_without_a_traceback(tmp_path: Path, after_s: float) -> None:
+WATCH_IMPORTS = """
+import pathlib, sys
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "shoal":
+            pathlib.Path(__file__).with_name("loading").touch()
+
+sys.meta_path.insert(0, Finder())
+"""
+"""A sitecustomize module that makes a file when the process begins to load the package."""
+
+
+@pytest.mark.parametrize("after_s", [0, 0.1, 0.3, 0.5, 0.8])
+async def test_an_interrupt_while_the_package_loads_ends_without_a_traceback(tmp_path: Path, after_s: float) -> None:
     (tmp_path / "policy.yaml").write_text("attributes: {}\n")
+    (tmp_path / "sitecustomize.py").write_text(WATCH_IMPORTS)
     with subprocess.Popen(
-        [COMMAND, "check", tmp_path / "policy.yaml"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [COMMAND, "check", tmp_path / "policy.yaml"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     ) as process:
-        time.sleep(after_s)
+        await wait_until((tmp_path / "loading").exists, 30, "the import of the package")
+        await asyncio.sleep(after_s)
         process.send_signal(signal.SIGINT)
         _, stderr = process.communicate(timeout=60)
     assert process.returncode in {-signal.SIGINT, 130, 2}  # 2: the command was faster and has reported the policy
