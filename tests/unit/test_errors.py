@@ -347,16 +347,20 @@ sys.meta_path.insert(0, Finder())
 """A sitecustomize module that makes a file when the process begins to load the package."""
 
 
+def start_check(folder: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [COMMAND, "check", folder / "policy.yaml"],
+        env={**os.environ, "PYTHONPATH": str(folder)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
 @pytest.mark.parametrize("after_s", [0, 0.1, 0.3, 0.5, 0.8])
 async def test_an_interrupt_while_the_package_loads_ends_without_a_traceback(tmp_path: Path, after_s: float) -> None:
     (tmp_path / "policy.yaml").write_text("attributes: {}\n")
     (tmp_path / "sitecustomize.py").write_text(WATCH_IMPORTS)
-    with subprocess.Popen(
-        [COMMAND, "check", tmp_path / "policy.yaml"],
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as process:
+    with start_check(tmp_path) as process:
         await wait_until((tmp_path / "loading").exists, 30, "the import of the package")
         await asyncio.sleep(after_s)
         process.send_signal(signal.SIGINT)
