@@ -201,7 +201,7 @@ def run_and_check(seed: int) -> Counter[str]:
         again = clusters[number]
         assert (again.rows, again.places) == (cluster.rows, cluster.places), "a second try decided otherwise"
     surplus = 0 if rule is None else len(too_many(log, rule))
-    in_order = check_order(topic, clusters) if policy.streaming().is_ordered else 0
+    in_order = check_order(topic, clusters) if policy.require_stream().is_ordered else 0
     return Counter(clusters=len(clusters), aborted=len(aborted), surplus=surplus, in_order=in_order)
 
 

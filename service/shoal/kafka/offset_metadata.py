@@ -228,7 +228,7 @@ def span_limit(policy: Policy) -> int:
         Metadata under this policy can pass the limit.
     """
     min_partial = release_strategy(policy).min_partial_cluster(policy.k)
-    return largest_span(policy.streaming().delta, BLOCK_RECORDS, AdaptiveState.size(policy), min_partial)
+    return largest_span(policy.require_stream().delta, BLOCK_RECORDS, AdaptiveState.size(policy), min_partial)
 
 
 def largest_span(delta: int, block: int, adaptive_bytes: int = 0, min_partial: int = 0) -> int:

@@ -26,7 +26,7 @@ from shoal.kafka.partition_reader import PartitionReader
 from shoal.observability import Metrics
 from shoal.pipeline import BLOCK_RECORDS, BlockDecisions, ClusterRestorer, PartitionPipeline, release_strategy
 from shoal.policy import Policy
-from shoal.records import Encoder, JsonDecoder, Reason
+from shoal.records import JsonDecoder, JsonEncoder, Reason
 
 __all__ = ["PartitionTask"]
 
@@ -107,7 +107,7 @@ class PartitionTask:
         self._release = release_strategy(policy)
         self._pipeline = PartitionPipeline(
             policy,
-            Encoder(policy),
+            JsonEncoder(policy),
             reach=span_limit(policy),
             clusters=state.clusters,
             course=state.adaptive_state,
@@ -115,7 +115,7 @@ class PartitionTask:
         )
         self._tracker.adaptive_state = self._pipeline.course
         metrics.set_position_weight(topic, partition, self._pipeline.weight)
-        self._max_delay_s = policy.streaming().max_delay_s
+        self._max_delay_s = policy.require_stream().max_delay_s
         self._reader = PartitionReader(self._name, decoder, self._pipeline, state)
         # The client revokes partitions in a task of its own, while the loop may be processing a block.
         self._lock = asyncio.Lock()
@@ -251,7 +251,7 @@ class PartitionTask:
         if not len(classified.marks):
             return None
         self._metrics.count_clipped(self.topic, self.partition, block.clipped)
-        pushed = block if classified.chosen.all() else block.only(classified.chosen)
+        pushed = block if classified.chosen.all() else block.filter(classified.chosen)
         return self._pipeline.push(pushed, classified.marks, classified.fresh)
 
     def _suppress_compacted(self, before: int) -> None:

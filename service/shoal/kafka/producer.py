@@ -146,7 +146,7 @@ class TransactionalProducer:
         timestamp = at_ms // self._settings.commit_interval_ms * self._settings.commit_interval_ms
         if self._has_failed:
             raise BrokerUnavailableError("a transaction failed before: the committed offset must be read again")
-        self._has_failed = True
+        self._has_failed = True  # until the commit has succeeded
         try:
             # After this time the broker aborts the transaction by itself.
             async with asyncio.timeout(self._settings.transaction_timeout_ms / 1000):
@@ -182,7 +182,7 @@ class TransactionalProducer:
     async def _check_ownership(self, offset: OffsetAndMetadata) -> None:
         """Raise `FencedError` if another instance owns the partition; asked with a transaction that is aborted.
 
-        A broker that does not answer is taken for a yes.
+        If the broker does not answer, this returns, and the caller's error stands.
         """
         try:
             async with asyncio.timeout(ASK_S):

@@ -165,11 +165,11 @@ def anonymize(
 def _clusters(stream: Any, policy: str | Path | Policy, to: Any, start: StartOptions, http: str | None) -> Clusters:  # noqa: ANN401
     loaded = policy if isinstance(policy, Policy) else Policy.load(policy)
     source = "policy" if isinstance(policy, Policy) else str(policy)
-    loaded.streaming(source)
+    loaded.require_stream(source)
     check_policy(loaded, source)
     adapter = FaustAdapter(stream)
     target = None if to is None else to if isinstance(to, str) else to.get_topic_name()
-    if target is None and loaded.streaming(source).is_ordered:
+    if target is None and loaded.require_stream(source).is_ordered:
         message = "ordered: records can be released in order to a topic only; give to=, or use cluster"
         raise PolicyError([Fault(("stream", "release"), message)], source)
     settings = _settings(loaded, adapter, target, source)
@@ -181,7 +181,7 @@ def _settings(policy: Policy, adapter: FaustAdapter, target: str | None, source:
     """Return the settings of policy and environment, with the app's values for those that neither sets."""
     fixed = {"input": adapter.topic, "group": adapter.group} | ({} if target is None else {"output": target})
     required = ("bootstrap_servers", "input", "group")
-    settings = kafka_settings(policy, given={"bootstrap_servers": adapter.brokers} | fixed, required=required)
+    settings = kafka_settings(policy, defaults={"bootstrap_servers": adapter.brokers} | fixed, required=required)
     faults = [
         Fault(("kafka", name), f"the app says {value}, the policy says something else; they must be the same")
         for name, value in fixed.items()

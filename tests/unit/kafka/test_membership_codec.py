@@ -7,12 +7,11 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shoal.errors import GuaranteeError, InputError
+from shoal.errors import InputError
 from shoal.kafka.cipher import MetadataCipher
 from shoal.kafka.membership_codec import decode_membership, encode_membership, max_membership_bytes
 from shoal.kafka.offset_metadata import CommittedState, decode, encode, largest_span
-from shoal.kafka.offset_tracker import OffsetState, OffsetTracker
-from shoal.kafka.partial_releases import PartialReleases
+from shoal.kafka.offset_tracker import OffsetState
 
 pytestmark = pytest.mark.unit
 
@@ -92,76 +91,3 @@ def test_a_delta_whose_partial_clusters_do_not_fit_is_refused_with_the_largest_t
     with pytest.raises(InputError, match=r"at most 1009 with stream\.release: ordered"):
         largest_span(1010, 512, min_partial=10)
     assert largest_span(1009, 512, min_partial=10) >= 1009
-
-
-# ---------------------------------------------------------------- promises
-
-
-def test_assigned_records_leave_once_and_in_order() -> None:
-    promises = PartialReleases()
-    promises.add([1, 4], [(10, 9, 100), (40, 39, 400)])
-    promises.add([2, 3], [(20, 19, 200), (30, 29, 300)])
-    assert promises.release([1, 2]) == [100, 200]
-    assert (promises.oldest, promises.next_to_leave, len(promises)) == (1, 3, 2)
-    for offset in (1, 2, 9):
-        with pytest.raises(GuaranteeError, match="out of order"):
-            promises.release([offset])
-    assert promises.release([3, 4]) == [300, 400]
-    assert (promises.oldest, promises.next_to_leave, len(promises)) == (None, None, 0)
-
-
-def test_an_offset_is_in_one_cluster() -> None:
-    promises = PartialReleases()
-    promises.add([1, 4], [(0, 0, 0), (0, 0, 0)])
-    with pytest.raises(GuaranteeError, match="two clusters"):
-        promises.add([4, 5], [(0, 0, 0), (0, 0, 0)])
-
-
-def test_no_record_leaves_before_the_members_were_read_again() -> None:
-    promises = PartialReleases.restore([(1, 4)], 2)
-    with pytest.raises(GuaranteeError, match="out of order"):
-        promises.release([4])
-    promises.read_again([1, 2, 4], [10, 20, 40], [9, 19, 39], 700)
-    assert not promises.is_restoring
-    assert promises.release([4]) == [700]
-
-
-def test_the_committed_offset_stays_at_the_oldest_member_until_its_cluster_has_left() -> None:
-    progress = OffsetTracker(0)
-    progress.read(range(5), [10] * 5, [9] * 5, 1)
-    progress.assign([0, 4])
-    progress.release([0])
-    progress.complete([1, 2, 3])
-    assert (progress.committed_offset, progress.incomplete) == (0, 1)
-    snapshot = progress.snapshot()
-    assert (snapshot.partial_clusters, snapshot.released_up_to, snapshot.waiting) == (((0, 4),), 1, 1)
-    again = OffsetTracker.restore(snapshot)
-    assert again.is_restoring
-    assert not again.can_commit
-    progress.release([4])
-    assert progress.committed_offset == 5
-    assert progress.snapshot().released_up_to == 0
-
-
-HELD = OffsetState(0, 4, (0, 1, 2, 3))
-PROMISED = OffsetState(0, 4, (1, 2), partial_clusters=((0, 3),), released_up_to=0)
-LEFT = OffsetState(0, 4, (1, 2), partial_clusters=((0, 3),), released_up_to=1)
-OTHERWISE = OffsetState(0, 4, (2, 3), partial_clusters=((0, 1),), released_up_to=1)
-DONE = OffsetState(1, 4, (1, 2))
-
-
-@pytest.mark.parametrize(
-    ("saved", "current", "covers"),
-    [
-        (PROMISED, HELD, True),
-        (LEFT, PROMISED, True),
-        (DONE, LEFT, True),
-        (HELD, PROMISED, False),
-        (PROMISED, LEFT, False),
-        (LEFT, DONE, False),
-        (OTHERWISE, LEFT, False),
-        (LEFT, OTHERWISE, False),
-    ],
-)
-def test_an_import_reverts_no_decision(saved: OffsetState, current: OffsetState, *, covers: bool) -> None:
-    assert saved.covers(current) is covers

@@ -1,16 +1,15 @@
-"""Offset metadata: round trips, sizes, and what is refused. The offset tracker by examples."""
+"""Offset metadata: round trips, sizes, and what is refused."""
 
 from __future__ import annotations
 
 import base64
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shoal.errors import GuaranteeError, InputError
+from shoal.errors import InputError
 from shoal.kafka.offset_metadata import CommittedState, decode, encode, largest_span, pack
-from shoal.kafka.offset_tracker import LogProbe, OffsetState, OffsetTracker
+from shoal.kafka.offset_tracker import LogProbe, OffsetState
 
 pytestmark = pytest.mark.unit
 
@@ -165,60 +164,3 @@ def test_every_flipped_bit_is_detected() -> None:
             with pytest.raises(InputError):
                 decode("shoal1:" + base64.b64encode(bytes(body)).decode(), "t", 0, 5)
             body[place] ^= 1 << bit
-
-
-def test_an_offset_is_completed_once() -> None:
-    progress = OffsetTracker(0)
-    progress.read([0], [0], [-1], 0)
-    progress.complete([0])
-    with pytest.raises(GuaranteeError, match="twice"):
-        progress.complete([0])
-    with pytest.raises(GuaranteeError):
-        progress.complete([4])
-
-
-def test_incomplete_offsets_not_read_again_survive_a_commit() -> None:
-    progress = OffsetTracker(0)
-    progress.read(range(10), range(10), [-1] * 10, 0)
-    progress.complete([1, 2, 8])
-    again = OffsetTracker.restore(progress.snapshot())
-    again.read([0], [0], [-1], 0)
-    middle = again.snapshot()
-    assert middle.next_offset == 10
-    assert middle.incomplete == (0, 3, 4, 5, 6, 7, 9)
-    assert OffsetTracker.restore(middle).are_incomplete(np.array([7, 8, 9])).tolist() == [True, False, True]
-    with pytest.raises(GuaranteeError, match="read again"):
-        OffsetTracker.restore(middle).read([7, 8], [7, 8], [-1, -1], 0)
-
-
-def test_many_future_timestamps_need_no_list() -> None:
-    progress, count = OffsetTracker(0), 10 * MAX_FUTURE_TIMESTAMPED
-    progress.read(range(count), [10] * count, [-1] * count, 0)
-    for offset in range(2, count):
-        progress.reject_future_timestamp(offset, 3000 + offset % 2)
-    # By this time the clock could have let in all that is stamped up to 3000.
-    snapshot = progress.snapshot(horizon=3000)
-    assert len(snapshot.future_timestamped) == MAX_FUTURE_TIMESTAMPED
-    assert all(offset % 2 == 0 for offset in snapshot.future_timestamped)
-    assert progress.snapshot(horizon=2999).future_timestamped == ()
-    again = OffsetTracker.restore(progress.snapshot(horizon=2999), horizon=2999)
-    assert again.were_future_timestamped(np.arange(4), np.array([10, 2999, 3000, 3001])).tolist() == [
-        False,
-        False,
-        True,
-        True,
-    ]
-
-
-def test_future_timestamped_offsets_are_kept_until_the_committed_offset_passes_them() -> None:
-    progress = OffsetTracker(0)
-    progress.read(range(4), range(4), [-1] * 4, 0)
-    progress.reject_future_timestamp(2, 2000)
-    assert progress.snapshot().future_timestamped == (2,)
-    stamps = np.full(4, 5)
-    again = OffsetTracker.restore(progress.snapshot())
-    assert again.were_future_timestamped(np.arange(4), stamps).tolist() == [False, False, True, False]
-    again.note_future_timestamped([2], [5])
-    assert again.snapshot().future_timestamped == (2,)
-    progress.complete([0, 1])
-    assert progress.snapshot().future_timestamped == ()

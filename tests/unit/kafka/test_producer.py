@@ -10,17 +10,12 @@ from typing import Any, cast
 import pytest
 from aiokafka import errors as kafka_errors
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
-from hypothesis import given
-from hypothesis import strategies as st
 from shoal.errors import BrokerError, BrokerUnavailableError, FencedError, InputError
 from shoal.kafka import client as connection
 from shoal.kafka import producer as publisher
-from shoal.kafka import startup as start
 from shoal.kafka.client import broker_error
-from shoal.kafka.offset_tracker import OffsetState
 from shoal.kafka.preflight import TopicLayout
 from shoal.kafka.producer import QuarantineEntry, TransactionalProducer, TransactionBatch
-from shoal.kafka.startup import committed
 from shoal.pipeline import DecidedCluster
 from shoal.policy import KafkaSection, Policy
 from shoal.policy.schema import Document
@@ -346,56 +341,3 @@ def test_a_client_error_becomes_a_shoal_error_without_its_text(
     assert words in str(ours)
     assert "secret" not in str(ours)
     assert "10.0.0.1" not in str(ours)
-
-
-class Coordinator:
-    """Answers of an admin client, one after the other."""
-
-    def __init__(self, *answers: dict[Any, Any] | Exception) -> None:
-        self.answers = list(answers)
-
-    async def list_consumer_group_offsets(self, group: str, partitions: list[TopicPartition]) -> dict[Any, Any]:
-        assert (group, partitions) == ("g", [TopicPartition("in", 3)])
-        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-
-PLACE = TopicPartition("in", 3)
-
-
-async def test_the_committed_offset_is_read_until_two_answers_agree() -> None:
-    first, second = OffsetAndMetadata(5, "a"), OffsetAndMetadata(6, "b")
-    moving = kafka_errors.GroupCoordinatorNotAvailableError()
-    client = Coordinator({PLACE: first}, {}, moving, {PLACE: first}, {PLACE: second}, {PLACE: second})
-    assert await committed(cast("Any", client), SETTINGS, 3) == second
-
-
-async def test_an_error_that_is_not_retriable_is_raised_at_once() -> None:
-    with pytest.raises(kafka_errors.GroupAuthorizationFailedError):
-        await committed(cast("Any", Coordinator(kafka_errors.GroupAuthorizationFailedError())), SETTINGS, 3)
-
-
-async def test_a_silent_coordinator_does_not_mean_that_there_is_no_commit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(start, "SILENCE_S", 0.1)
-    assert await committed(cast("Any", Coordinator({PLACE: OffsetAndMetadata(-1, "")})), SETTINGS, 3) is None
-    # A coordinator that is still loading, or has moved, answers without partitions.
-    with pytest.raises(BrokerUnavailableError, match=r"in-3.*group g"):
-        await committed(cast("Any", Coordinator({})), SETTINGS, 3)
-
-
-@st.composite
-def snapshots(draw: st.DrawFn) -> OffsetState:
-    next_offset = draw(st.integers(0, 8))
-    held = tuple(sorted(draw(st.sets(st.integers(0, max(0, next_offset - 1)), max_size=next_offset))))
-    return OffsetState(committed_offset=held[0] if held else next_offset, next_offset=next_offset, incomplete=held)
-
-
-def resolved(snapshot: OffsetState) -> set[int]:
-    return set(range(snapshot.next_offset)) - set(snapshot.incomplete)
-
-
-@given(snapshots(), snapshots())
-def test_a_state_covers_another_if_it_has_completed_all_that_the_other_has(a: OffsetState, b: OffsetState) -> None:
-    assert a.covers(b) == (resolved(b) <= resolved(a))
