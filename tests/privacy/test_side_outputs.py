@@ -22,7 +22,7 @@ from shoal.files import Files, run_pipe
 from shoal.kafka.offset_metadata import CommittedState
 from shoal.kafka.offset_tracker import OffsetState
 from shoal.kafka.partition_task import PartitionTask
-from shoal.observability import Health, Metrics, serve, visible
+from shoal.observability import Health, Metrics, escape_control_characters, serve
 from shoal.pipeline import PartitionPipeline
 from shoal.policy import Policy
 from shoal.records import JsonDecoder, JsonEncoder
@@ -218,7 +218,7 @@ def test_a_name_cannot_command_the_terminal(tmp_path: Path, name: str, capsys: p
 
 
 def test_what_cannot_be_seen_is_spelt_out() -> None:
-    assert visible("a\x1b[2Jé\n\u202e") == "a\\u001b[2Jé\n\\u202e"
+    assert escape_control_characters("a\x1b[2Jé\n\u202e") == "a\\u001b[2Jé\n\\u202e"
     closed("R33", "texts are escaped on the page, on terminals and in CSV's quotation")
 
 

@@ -20,7 +20,7 @@ from aiokafka.protocol.metadata import MetadataRequest
 
 from shoal.errors import BrokerError, BrokerUnavailableError, ConfigError, FencedError, GuaranteeError, ShoalError
 from shoal.kafka.aiokafka_compat import tolerate_invalid_header_names
-from shoal.observability import place_of
+from shoal.observability import raise_location
 from shoal.policy import KafkaSection
 
 __all__ = [
@@ -103,7 +103,7 @@ def to_shoal_error(error: BaseException) -> ShoalError:
         return broker_error(error)
     if isinstance(error, UnicodeDecodeError) and tolerate_invalid_header_names():
         return BrokerUnavailableError("the name of a header is not UTF-8: reading again without decoding such names")
-    return GuaranteeError(f"unexpected {place_of(error)}: nothing more is sent")
+    return GuaranteeError(f"unexpected {raise_location(error)}: nothing more is sent")
 
 
 def _security(settings: KafkaSection) -> dict[str, Any]:

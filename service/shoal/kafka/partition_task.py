@@ -114,7 +114,7 @@ class PartitionTask:
             reunion=ClusterRestorer(state.partial_clusters, state.released_up_to),
         )
         self._tracker.adaptive_state = self._pipeline.course
-        metrics.steer(topic, partition, self._pipeline.weight)
+        metrics.set_position_weight(topic, partition, self._pipeline.weight)
         self._max_delay_s = policy.require_stream().max_delay_s
         self._reader = PartitionReader(self._name, decoder, self._pipeline, state)
         # The client revokes partitions in a task of its own, while the loop may be processing a block.
@@ -250,7 +250,7 @@ class PartitionTask:
             self._dispatch()
         if not len(classified.marks):
             return None
-        self._metrics.clip(self.topic, self.partition, block.clipped)
+        self._metrics.count_clipped(self.topic, self.partition, block.clipped)
         pushed = block if classified.chosen.all() else block.filter(classified.chosen)
         return self._pipeline.push(pushed, classified.marks, classified.fresh)
 
@@ -282,7 +282,7 @@ class PartitionTask:
         read_ms = self._release.complete(self._tracker, decisions)
         self._tracker.clusters += len(decisions.clusters)
         self._tracker.adaptive_state = self._pipeline.course
-        self._metrics.steer(self.topic, self.partition, self._pipeline.weight)
+        self._metrics.set_position_weight(self.topic, self.partition, self._pipeline.weight)
         self._suppress(decisions.suppressed)
         self._collector.add(decisions, self._now() - np.array(read_ms) / 1000)
         if decisions.early:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from shoal.errors import BrokerError, BrokerUnavailableError, FencedError, ShoalError
 from shoal.kafka.client import CLIENT_ERRORS
 from shoal.kafka.task_manager import WorkerContext
-from shoal.observability import Health, code_of, logger
+from shoal.observability import Health, error_code, logger
 
 __all__ = ["BrokerLiveness", "run_with_retries"]
 
@@ -87,7 +87,7 @@ class BrokerLiveness:
                     "(kafka.patience_s); giving up"
                 )
         if not final.retriable and not stopping.is_set():
-            log.error("giving up", code=code_of(final), reason=str(final))
+            log.error("giving up", code=error_code(final), reason=str(final))
         if not final.retriable:
             raise final from None
 
@@ -113,6 +113,6 @@ async def run_with_retries(
             failures = 0 if time.monotonic() - began_s > 2 * BACKOFF_S[-1] else failures
             pause_s = BACKOFF_S[min(failures, len(BACKOFF_S) - 1)]
             failures += 1
-            log.warning("session ended", code=code_of(error), reason=str(error), retry_s=pause_s)
+            log.warning("session ended", code=error_code(error), reason=str(error), retry_s=pause_s)
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(stopping.wait(), pause_s)

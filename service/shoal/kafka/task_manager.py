@@ -171,7 +171,7 @@ class TaskManager:
         tasks = [(tp, self._tasks.pop(tp)) for tp in partitions if tp in self._tasks]
         results = await asyncio.gather(*(task.close(finish=finish) for _, task in tasks), return_exceptions=True)
         for tp, task in tasks:
-            self._context.metrics.forget(tp.topic, tp.partition)
+            self._context.metrics.remove_partition(tp.topic, tp.partition)
             self._context.health.restoring.discard(tp.partition)
             log.info("handed back", topic=tp.topic, partition=tp.partition, watermark=task.committed_offset)
         for result in results:

@@ -1,4 +1,4 @@
-"""Errors tell no more than they may: what the source must look like, and what an error of ours leads to."""
+"""Errors and log lines reveal no attribute value: rules for the source, and what is printed of an exception."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import asyncio
 import gc
 import json
 import logging
+import os
 import re
 import signal
 import subprocess
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +24,15 @@ import shoal
 from shoal import StreamAggregator
 from shoal.clustering.stream.clusterer import StreamClusterer
 from shoal.errors import InputError, ParameterError, ShoalError
-from shoal.observability import code_of, guard, guard_loop, logger, place_of, set_up_logs
+from shoal.observability import (
+    error_code,
+    install_exception_hooks,
+    install_loop_exception_handler,
+    logger,
+    raise_location,
+    set_up_logs,
+)
+from support.kafka_broker import wait_until
 
 pytestmark = pytest.mark.unit
 
@@ -32,19 +40,19 @@ SOURCE = Path(shoal.__file__).parent
 MODULES = sorted(SOURCE.rglob("*.py"))
 CANARY = "xq7canary9z"
 
-HARMLESS = {"errno", "strerror", "filename", "code", "exit_code", "retriable", "__traceback__", "__cause__"}
-"""What may be asked of somebody else's exception: no text that it made of a value."""
-TAKERS = {"code_of", "place_of", "broker_error", "to_shoal_error", "isinstance", "type"}
-TAKERS_OF_OURS = {"str", "crash"}
-PROVEN = {
-    ("policy/loader.py", "TOMLDecodeError"): "only the digits of a line number are taken out of the text",
-    ("policy/loader.py", "YAMLError"): "only the line of the mark is asked for",
-    ("policy/loader.py", "ValidationError"): "asked for its details without inputs and contexts",
-    ("settings.py", "ValidationError"): "asked for its details without inputs and contexts",
+SAFE_ATTRIBUTES = {"errno", "strerror", "filename", "code", "exit_code", "retriable", "__traceback__", "__cause__"}
+"""Attributes of an exception from outside Shoal that hold no text made of a value."""
+SAFE_CALLS = {"error_code", "raise_location", "broker_error", "to_shoal_error", "isinstance", "type"}
+SAFE_CALLS_WITH_SHOAL_ERRORS = {"str", "stop_app"}
+EXCEPTIONS = {
+    ("policy/loader.py", "TOMLDecodeError"): "only the digits of a line number are read from the text",
+    ("policy/loader.py", "YAMLError"): "only the line of the mark is read",
+    ("policy/loader.py", "ValidationError"): "only its details without inputs and contexts are read",
+    ("settings.py", "ValidationError"): "only its details without inputs and contexts are read",
 }
 
 
-def errors_of_ours() -> set[str]:
+def shoal_error_names() -> set[str]:
     """Names of all classes of the package that descend from `ShoalError`."""
     nodes = [node for path in MODULES for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
     bases = {node.name: {ast.unparse(base) for base in node.bases} for node in nodes if isinstance(node, ast.ClassDef)}
@@ -54,7 +62,7 @@ def errors_of_ours() -> set[str]:
     return found
 
 
-OURS = errors_of_ours()
+SHOAL_ERRORS = shoal_error_names()
 
 
 def name_of(path: Path) -> str:
@@ -65,29 +73,29 @@ def parents(tree: ast.AST) -> dict[ast.AST, ast.AST]:
     return {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
 
 
-def is_harmless(use: ast.Name, above: dict[ast.AST, ast.AST], *, ours: bool) -> bool:
-    """Whether a caught exception is asked only what it may be asked."""
+def is_safe_use(use: ast.Name, above: dict[ast.AST, ast.AST], *, is_shoal_error: bool) -> bool:
+    """Return whether this use of a caught exception reveals nothing of its text."""
     parent = above[use]
     if isinstance(parent, ast.Raise):
         return parent.exc is use and parent.cause is None
     if isinstance(parent, ast.Attribute):
-        return ours or parent.attr in HARMLESS
+        return is_shoal_error or parent.attr in SAFE_ATTRIBUTES
     if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name):
-        return parent.func.id in TAKERS or (ours and parent.func.id in TAKERS_OF_OURS)
-    return ours and not isinstance(parent, ast.FormattedValue)
+        return parent.func.id in SAFE_CALLS or (is_shoal_error and parent.func.id in SAFE_CALLS_WITH_SHOAL_ERRORS)
+    return is_shoal_error and not isinstance(parent, ast.FormattedValue)
 
 
-def loose_uses(path: Path) -> Iterator[str]:
+def unsafe_uses(path: Path) -> Iterator[str]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     above = parents(tree)
     for handler in (node for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler) and node.name):
         caught = ast.unparse(handler.type).rpartition(".")[2] if handler.type else ""
-        if (name_of(path), caught) in PROVEN:
+        if (name_of(path), caught) in EXCEPTIONS:
             continue
         for use in ast.walk(handler):
             if not isinstance(use, ast.Name) or use.id != handler.name:
                 continue
-            if not is_harmless(use, above, ours=caught in OURS):
+            if not is_safe_use(use, above, is_shoal_error=caught in SHOAL_ERRORS):
                 yield f"{name_of(path)}:{use.lineno}: {caught} is used as {ast.unparse(above[use])}"
 
 
@@ -107,28 +115,28 @@ def chained_or_logged(path: Path) -> Iterator[str]:
             yield f"{name_of(path)}:{node.lineno}: raised without 'from None'"
 
 
-def test_a_caught_exception_is_never_quoted() -> None:
-    assert [use for path in MODULES for use in loose_uses(path)] == []
+def test_the_text_of_a_caught_exception_is_never_used() -> None:
+    assert [use for path in MODULES for use in unsafe_uses(path)] == []
 
 
 def test_no_error_is_chained_and_no_traceback_is_logged() -> None:
     assert [fault for path in MODULES for fault in chained_or_logged(path)] == []
 
 
-def test_every_exception_that_may_be_asked_for_more_is_still_there() -> None:
-    for name, caught in PROVEN:
+def test_every_exempted_handler_still_exists() -> None:
+    for name, caught in EXCEPTIONS:
         assert f"except {caught} as" in (SOURCE / name).read_text().replace("tomllib.", "")
 
 
-# ---------------------------------------------------------------- errors of ours
+# ---------------------------------------------------------------- errors of Shoal
 
 
-def test_an_error_of_ours_leads_to_nothing_that_it_came_from() -> None:
+def test_a_shoal_error_has_no_context() -> None:
     def convert(text: str) -> None:
         try:
             float(text)
         except ValueError:
-            raise InputError("line 3: no number; mend it")  # noqa: B904 - as if somebody had forgotten it
+            raise InputError("line 3: no number; correct it")  # noqa: B904 - the rule is about this mistake
 
     with pytest.raises(InputError) as caught:
         convert(CANARY)
@@ -139,7 +147,7 @@ def test_an_error_of_ours_leads_to_nothing_that_it_came_from() -> None:
     assert CANARY not in repr(error) + str(vars(error)) + str(error.args)
 
 
-def test_a_file_of_the_interpreter_prints_no_context_either(tmp_path: Path) -> None:
+def test_the_traceback_of_the_interpreter_shows_no_context(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
         "from shoal.errors import InputError\n"
@@ -152,29 +160,29 @@ def test_a_file_of_the_interpreter_prints_no_context_either(tmp_path: Path) -> N
     assert CANARY.encode() not in done.stderr
 
 
-WRONG_KINDS: list[Any] = ["x", None, [1], {}, float("nan"), b"x", object(), np.array([1, 2]), 10**400, 1j, len]
+WRONG_TYPES: list[Any] = ["x", None, [1], {}, float("nan"), b"x", object(), np.array([1, 2]), 10**400, 1j, len]
 
 
 @pytest.mark.parametrize("name", ["k", "delta", "rule", "position", "weights", "max_share"])
-def test_a_parameter_of_the_wrong_kind_is_named(name: str) -> None:
-    for wrong in WRONG_KINDS:
+def test_a_parameter_of_the_wrong_type_is_refused_by_name(name: str) -> None:
+    for wrong in WRONG_TYPES:
         if name == "weights" and (wrong is None or isinstance(wrong, list | np.ndarray)):
-            continue  # none, and one or two good ones
+            continue  # None is valid, and a list can be
         with pytest.raises(ParameterError, match=rf"\b{name}\b"):
             StreamAggregator(**{"k": 2, "delta": 5, name: wrong})
 
 
-@pytest.mark.parametrize("wrong", WRONG_KINDS, ids=lambda wrong: type(wrong).__name__)
-def test_a_reach_or_a_dimension_of_the_wrong_kind_is_refused(wrong: Any) -> None:
+@pytest.mark.parametrize("wrong", WRONG_TYPES, ids=lambda wrong: type(wrong).__name__)
+def test_a_reach_or_dimension_of_the_wrong_type_is_refused(wrong: Any) -> None:
     with pytest.raises(ParameterError):
-        StreamClusterer(2, 5, 1, reach=wrong) if not isinstance(wrong, list) else StreamClusterer(2, 5, wrong)  # type: ignore[arg-type]
+        StreamClusterer(2, 5, 1, expiry_limits=wrong) if not isinstance(wrong, list) else StreamClusterer(2, 5, wrong)  # type: ignore[arg-type]
 
 
-# ---------------------------------------------------------------- what nobody catches
+# ---------------------------------------------------------------- uncaught exceptions
 
 
 @pytest.fixture
-def guarded(capsys: pytest.CaptureFixture[str]) -> Iterator[pytest.CaptureFixture[str]]:
+def restored_hooks(capsys: pytest.CaptureFixture[str]) -> Iterator[pytest.CaptureFixture[str]]:
     hooks = sys.excepthook, threading.excepthook, sys.unraisablehook
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
@@ -187,36 +195,36 @@ def guarded(capsys: pytest.CaptureFixture[str]) -> Iterator[pytest.CaptureFixtur
         logging.getLogger(name).setLevel(before)
 
 
-def listen() -> None:
-    """From the test itself: its standard error is not that of the fixture."""
+def install_hooks() -> None:
+    """Called by the test itself, because its standard error is not that of the fixture."""
     set_up_logs("json")
-    guard()
+    install_exception_hooks()
 
 
 def fail() -> None:
     raise ValueError(CANARY)
 
 
-def told(guarded: pytest.CaptureFixture[str], count: int = 1) -> list[dict[str, Any]]:
-    out, err = guarded.readouterr()
+def logged_lines(restored_hooks: pytest.CaptureFixture[str], count: int = 1) -> list[dict[str, Any]]:
+    out, err = restored_hooks.readouterr()
     assert CANARY not in out + err
     lines = [json.loads(line) for line in err.splitlines()]
     assert len(lines) == count
     return lines
 
 
-def test_what_ends_a_thread_is_told_by_its_place(guarded: pytest.CaptureFixture[str]) -> None:
-    listen()
+def test_an_uncaught_exception_of_a_thread_is_logged_by_location(restored_hooks: pytest.CaptureFixture[str]) -> None:
+    install_hooks()
     thread = threading.Thread(target=fail)
     thread.start()
     thread.join()
-    (line,) = told(guarded)
+    (line,) = logged_lines(restored_hooks)
     assert line["code"] == "ValueError"
-    assert line["place"].startswith("ValueError at test_error_border.py:")
+    assert line["location"].startswith("ValueError at test_errors.py:")
 
 
 @pytest.mark.parametrize(
-    ("template", "told_as"),
+    ("template", "expected"),
     [
         ('Unable connect to "%s:%s": %s', "Unable connect to"),
         (
@@ -232,68 +240,74 @@ def test_what_ends_a_thread_is_told_by_its_place(guarded: pytest.CaptureFixture[
         ("%s: %r", "message"),
     ],
 )
-def test_a_line_of_a_client_has_neither_its_arguments_nor_their_placeholders(
-    guarded: pytest.CaptureFixture[str], template: str, told_as: str
+def test_a_line_of_a_client_library_has_neither_arguments_nor_placeholders(
+    restored_hooks: pytest.CaptureFixture[str], template: str, expected: str
 ) -> None:
-    listen()
+    install_hooks()
     arguments = tuple(1.5 if "." in kind else CANARY for kind in re.findall(r"%[\d.]*[srf]", template))
     logging.getLogger("aiokafka.test").warning(template, *arguments)
-    (line,) = told(guarded)
-    assert (line["event"], line["logger"], line["client"]) == (told_as, "aiokafka.test", "aiokafka.test")
+    (line,) = logged_lines(restored_hooks)
+    assert (line["event"], line["logger"], line["client"]) == (expected, "aiokafka.test", "aiokafka.test")
 
 
-def test_a_line_names_its_logger(guarded: pytest.CaptureFixture[str]) -> None:
-    listen()
+def test_a_line_names_its_logger(restored_hooks: pytest.CaptureFixture[str]) -> None:
+    install_hooks()
     logger("kafka").warning("session ended")
-    (line,) = told(guarded)
+    (line,) = logged_lines(restored_hooks)
     assert (line["event"], line["logger"]) == ("session ended", "shoal.kafka")
 
 
-def test_what_ends_the_process_is_told_by_its_place(guarded: pytest.CaptureFixture[str]) -> None:
-    listen()
+def test_an_uncaught_exception_of_the_process_is_logged_without_its_text(
+    restored_hooks: pytest.CaptureFixture[str],
+) -> None:
+    install_hooks()
     try:
         fail()
     except ValueError as error:
         sys.excepthook(ValueError, error, error.__traceback__)
-    assert told(guarded)[0]["event"] == "unexpected"
+    assert logged_lines(restored_hooks)[0]["event"] == "unexpected"
 
 
-def test_what_a_destructor_raises_is_told_by_its_place(guarded: pytest.CaptureFixture[str]) -> None:
-    listen()
+def test_an_exception_of_a_destructor_is_logged_without_its_text(restored_hooks: pytest.CaptureFixture[str]) -> None:
+    install_hooks()
 
-    class Doomed:
+    class Failing:
         def __del__(self) -> None:
             fail()
 
-    Doomed()
+    Failing()
     gc.collect()
-    assert told(guarded)[0]["event"] == "unexpected"
+    assert logged_lines(restored_hooks)[0]["event"] == "unexpected"
 
 
-async def test_what_a_loop_loses_is_told_by_its_place(guarded: pytest.CaptureFixture[str]) -> None:
-    listen()
+async def test_an_exception_that_no_task_retrieves_is_logged_by_location(
+    restored_hooks: pytest.CaptureFixture[str],
+) -> None:
+    install_hooks()
     loop = asyncio.get_running_loop()
-    guard_loop(loop)
+    install_loop_exception_handler(loop)
     loop.call_soon(fail)
     await asyncio.sleep(0)
 
-    async def lost() -> None:
+    async def failing() -> None:
         fail()
 
-    task = asyncio.create_task(lost(), name=CANARY)
+    task = asyncio.create_task(failing(), name=CANARY)
     await asyncio.wait({task})
     del task
     gc.collect()
     await asyncio.sleep(0)
-    assert {line["place"].partition(":")[0] for line in told(guarded, 2)} == {"ValueError at test_error_border.py"}
+    assert {line["location"].partition(":")[0] for line in logged_lines(restored_hooks, 2)} == {
+        "ValueError at test_errors.py"
+    }
 
 
-def test_an_exception_s_name_and_place_hold_nothing_of_it() -> None:
-    assert code_of(InputError(CANARY)) == "input"
-    assert place_of(ValueError(CANARY)) == "ValueError"
+def test_code_and_location_hold_nothing_of_the_text() -> None:
+    assert error_code(InputError(CANARY)) == "input"
+    assert raise_location(ValueError(CANARY)) == "ValueError"
 
 
-def test_all_errors_have_a_code_of_their_own() -> None:
+def test_every_error_class_has_its_own_code() -> None:
     def below(kind: type[ShoalError]) -> Iterator[type[ShoalError]]:
         yield kind
         for child in kind.__subclasses__():
@@ -309,25 +323,47 @@ def test_all_errors_have_a_code_of_their_own() -> None:
 COMMAND = Path(sys.executable).with_name("shoal")
 
 
-def test_a_complaint_is_json_where_the_log_is(tmp_path: Path) -> None:
+def test_the_final_error_is_a_json_line_if_the_log_is_json(tmp_path: Path) -> None:
     done = subprocess.run(
         [COMMAND, "check", tmp_path / "absent.yaml", "--log", "json"], capture_output=True, check=False
     )
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
-    complaint = json.loads(line)
-    assert (complaint["level"], complaint["code"], complaint["event"]) == ("error", "input", "stopped")
-    assert complaint["reason"].endswith("absent.yaml: cannot be read: No such file or directory")
+    reported = json.loads(line)
+    assert (reported["level"], reported["code"], reported["event"]) == ("error", "input", "stopped")
+    assert reported["reason"].endswith("absent.yaml: cannot be read: No such file or directory")
 
 
-@pytest.mark.parametrize("after_s", [0.1, 0.25, 0.4, 0.6, 0.9])
-def test_an_early_interrupt_ends_without_a_traceback(tmp_path: Path, after_s: float) -> None:
+WATCH_IMPORTS = """
+import pathlib, sys
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "shoal":
+            pathlib.Path(__file__).with_name("loading").touch()
+
+sys.meta_path.insert(0, Finder())
+"""
+"""A sitecustomize module that makes a file when the process begins to load the package."""
+
+
+def start_check(folder: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [COMMAND, "check", folder / "policy.yaml"],
+        env={**os.environ, "PYTHONPATH": str(folder)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+@pytest.mark.parametrize("after_s", [0, 0.1, 0.3, 0.5, 0.8])
+async def test_an_interrupt_while_the_package_loads_ends_without_a_traceback(tmp_path: Path, after_s: float) -> None:
     (tmp_path / "policy.yaml").write_text("attributes: {}\n")
-    with subprocess.Popen(
-        [COMMAND, "check", tmp_path / "policy.yaml"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
-        time.sleep(after_s)
+    (tmp_path / "sitecustomize.py").write_text(WATCH_IMPORTS)
+    with start_check(tmp_path) as process:
+        await wait_until((tmp_path / "loading").exists, 30, "the import of the package")
+        await asyncio.sleep(after_s)
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
-    assert process.returncode in {-signal.SIGINT, 130, 2}  # 2: it was faster, and had said what is wrong
-    assert b"Traceback" not in said
+        _, stderr = process.communicate(timeout=60)
+    assert process.returncode in {-signal.SIGINT, 130, 2}  # 2: the command was faster and has reported the policy
+    assert b"Traceback" not in stderr
