@@ -84,7 +84,7 @@ class PartitionPipeline:
             rule=stream.rule,
             position=_position(policy, begun),
             max_share=policy.max_share,
-            reach=(delay_ms, reach),
+            expiry_limits=(delay_ms, reach),
             min_population=policy.min_population or 0,
             dominance=dominance_of(policy),
         )
@@ -192,7 +192,7 @@ class PartitionPipeline:
         """Put all that is held on other ranges; from the raw values, as a restart would."""
         self._embedding = Embedding.of(self.policy, widths)
         cells = self._partitioner.held_positions() & (self._cells - 1)
-        self._partitioner.replace(self._embedding.coordinates(self._values[cells]))
+        self._partitioner.replace_coordinates(self._embedding.coordinates(self._values[cells]))
 
     def _push(self, block: Block, marks: Int64Matrix, fresh: BoolVector | None) -> BlockDecisions:
         count = len(block.values)

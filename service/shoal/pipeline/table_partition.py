@@ -13,8 +13,8 @@ from shoal.arrays import Float64Matrix, Int32Vector, Int64Matrix, Int64Vector
 from shoal.clustering.embedding import Embedding
 from shoal.clustering.static import BudgetUsed, ClusterConstraints, ConfidentialAttribute, emd_of_clusters, refined
 from shoal.clustering.static.constraints import T_TOLERANCE
-from shoal.clustering.stream.held import BEFORE, CAUSE, END, FLUSHED, NEWEST
-from shoal.clustering.stream.held import DecisionBuffer as Decided
+from shoal.clustering.stream.held_records import BEFORE, CAUSE, END, FLUSHED, NEWEST
+from shoal.clustering.stream.held_records import DecisionBuffer as Decided
 from shoal.clustering.stream.invariants import InvariantChecker
 from shoal.errors import AnonymityViolation, ConfigError
 from shoal.pipeline import table_measures as measures
@@ -110,7 +110,7 @@ class TableData:
         counted = self._sealed(order, offsets)
         self._check_closeness(labels)
         proven = (found.bound, found.gap) if choice.refine == "exact" else (None, None)
-        texts, published = embedding.only(columns).published(self.values[np.ix_(order, columns)], offsets)
+        texts, published = embedding.select(columns).published(self.values[np.ix_(order, columns)], offsets)
         return TablePartition(columns, labels, order, offsets, texts, published, counted, *proven)
 
     def _coordinates(self, embedding: Embedding, columns: Int64Vector) -> Float64Matrix:
@@ -150,11 +150,11 @@ class TableData:
         """Count clusters again from the records as they came; subjects and the heaviest one's records of each."""
         count = len(self.people)
         guarantee = InvariantChecker(self.policy.k, count + 1, self.policy.max_share)
-        guarantee.admit(np.arange(count), self.people)
+        guarantee.register(np.arange(count), self.people)
         clusters = np.zeros((3, len(offsets) - 1), np.int64)
         clusters[END], clusters[CAUSE], clusters[NEWEST] = offsets[1:], FLUSHED, count - 1
         nobody = np.zeros((BEFORE + 1, 0), np.int64)
-        return guarantee.seal(Decided(order, clusters, nobody, np.array([len(offsets) - 1, count, 0])))
+        return guarantee.verify(Decided(order, clusters, nobody, np.array([len(offsets) - 1, count, 0])))
 
 
 def summarise(body: TableData, parts: list[TablePartition]) -> dict[str, Any]:

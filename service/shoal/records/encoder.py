@@ -72,7 +72,7 @@ class _RecordLayout:
     encode_column : callable
         Encodes the values of one passthrough field.
     delimiter : bytes
-        Stands between two fields.
+        Separates two fields.
     encode_number : callable, optional
         Converts the text of a JSON number to the number format of the output.
     """

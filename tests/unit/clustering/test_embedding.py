@@ -1,3 +1,5 @@
+"""Coordinates and published values."""
+
 from __future__ import annotations
 
 import json
@@ -5,7 +7,7 @@ from decimal import Decimal
 
 import numpy as np
 import pytest
-from shoal.clustering import embedding as embed
+from shoal.clustering import embedding
 from shoal.clustering.embedding import Embedding, PublicationGrid, exact_means
 from shoal.errors import ParameterError
 from shoal.policy.resolved import Policy
@@ -27,14 +29,14 @@ def policy(bounds: list[float] | None, **settings: object) -> Policy:
 
 
 def test_coordinates_are_scaled_by_the_bounds_and_weighted() -> None:
-    embedding = Embedding.of(policy([-1.0, 1.0]))
+    embedded = Embedding.of(policy([-1.0, 1.0]))
     values = np.array([[-1.0, 0.0], [0.0, 1.0], [1.0, 4.0]])
-    assert embedding.coordinates(values).tolist() == [[0.0, 0.0], [0.5, 0.75], [1.0, 3.0]]
+    assert embedded.coordinates(values).tolist() == [[0.0, 0.0], [0.5, 0.75], [1.0, 3.0]]
 
 
-def test_what_is_published_lies_on_the_grid_of_the_policy() -> None:
-    embedding = Embedding.of(policy([0.0, 100.0], integer=True))
-    texts, values = embedding.published(np.array([[1.0, 1.0], [2.0, 1.0]]), np.array([0, 2]))
+def test_published_values_lie_on_the_grid_of_the_policy() -> None:
+    embedded = Embedding.of(policy([0.0, 100.0], integer=True))
+    texts, values = embedded.published(np.array([[1.0, 1.0], [2.0, 1.0]]), np.array([0, 2]))
     assert texts == [["2", "1.00"]]
     assert values.tolist() == [[2.0, 1.0]]
 
@@ -56,6 +58,7 @@ def test_without_bounds_a_stream_cannot_be_embedded() -> None:
         ("1", [-0.5], "0"),
         ("1", [-2.5], "-2"),
         ("0.1", [-0.04], "0.0"),
+        ("0.1", [0.35], "0.3"),  # the float 0.35 is below the tie
         ("0.25", [-0.3], "-0.25"),
         ("1E+3", [1499.0], "1000"),
         ("0.50", [1.2], "1.00"),
@@ -78,33 +81,33 @@ def test_how_a_mean_is_written(resolution: str, members: list[float], text: str)
     assert values.tolist() == [[json.loads(text)]]
 
 
-def test_means_are_in_doubt_near_a_tie_only_and_then_exact() -> None:
-    # The mean of the floats 0.05 and 0.15 is not 0.1, but a little below: 0.1 / 0.2 is no tie.
+def test_a_mean_near_a_tie_is_computed_exactly() -> None:
+    # The mean of the floats 0.05 and 0.15 is slightly below 0.1, so that 0.1 / 0.2 is not a tie.
     low, high = 0.05, 0.15
     texts, _ = PublicationGrid([Decimal("0.2")]).published(np.array([[low], [high]]), np.array([0, 2]))
     assert texts == [["0.0"]]
 
 
-def test_no_clusters() -> None:
+def test_an_empty_list_of_clusters() -> None:
     texts, values = PublicationGrid([Decimal(1), Decimal(0)]).published(np.zeros((0, 2)), np.zeros(1, np.int64))
     assert texts == []
     assert values.shape == exact_means(np.zeros((0, 2)), np.zeros(1, np.int64)).shape == (0, 2)
 
 
-def test_values_of_any_layout_are_read_and_left_alone() -> None:
+def test_values_of_any_memory_layout_are_read_and_not_modified() -> None:
     values = np.asfortranarray(np.arange(8.0).reshape(4, 2))
     values.setflags(write=False)
     assert exact_means(values, np.array([0, 2, 4])).tolist() == [[1.0, 2.0], [5.0, 6.0]]
 
 
 @pytest.mark.parametrize("resolution", ["-1", "1e-301", "1e301", "Infinity"])
-def test_a_resolution_is_a_step_a_float_can_take(resolution: str) -> None:
+def test_a_resolution_outside_the_range_of_floats_is_rejected(resolution: str) -> None:
     with pytest.raises(ParameterError, match="resolution"):
         PublicationGrid([Decimal(resolution)])
 
 
-def test_texts_are_remembered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embed, "REMEMBERED", 3)
+def test_the_cache_of_texts_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedding, "CACHED_TEXTS", 3)
     grid = PublicationGrid([Decimal("0.5")])
     for start in range(0, 40, 2):
         texts, _ = grid.published(np.array([[start], [start + 1.0]]), np.array([0, 1, 2]))
