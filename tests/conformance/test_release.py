@@ -54,9 +54,9 @@ def let_through(
         for outcome in outcomes:
             clusters += outcome.clusters
             left += zip(outcome.released, outcome.rows, strict=True)
-    told = flow.accounts.summary(flow.held, 1.0)
+    told = flow.summary.as_dict(flow.held, 1.0)
     assert told["held"] == 0
-    assert told["released"] == sum(len(cluster.places) for cluster in clusters)
+    assert told["released"] == sum(len(cluster.offsets) for cluster in clusters)
     assert told["delay"]["max"] <= DELTA
     return clusters, left
 
@@ -75,19 +75,19 @@ def test_records_leave_in_turn_with_the_rows_of_the_same_clusters(
     ]
     options = (rule, position, max_delay_s)
     whole, left_whole = let_through(policy_of("cluster", *options, reveal_order=False), records, [40])
-    assert left_whole == [member for cluster in whole for member in zip(cluster.places, cluster.rows, strict=True)], (
+    assert left_whole == [member for cluster in whole for member in zip(cluster.offsets, cluster.rows, strict=True)], (
         "a cluster did not leave as a whole"
     )
     for reveal_order in (False, True):
         policy = policy_of("ordered", *options, reveal_order=reveal_order)
         cuts = sorted(chance.sample(range(1, COUNT), 5))
         clusters, left = let_through(policy, records, cuts)
-        assert [cluster.places for cluster in clusters] == [cluster.places for cluster in whole]
-        assert [place for place, _ in left] == sorted(place for cluster in whole for place in cluster.places)
+        assert [cluster.offsets for cluster in clusters] == [cluster.offsets for cluster in whole]
+        assert [place for place, _ in left] == sorted(place for cluster in whole for place in cluster.offsets)
         assert Counter(row for _, row in left) == Counter(row for cluster in whole for row in cluster.rows)
         at = dict(left)
         for cluster in clusters:
-            rows = [at[place] for place in cluster.places]
+            rows = [at[place] for place in cluster.offsets]
             assert rows == sorted(rows) or reveal_order
             if reveal_order:
-                assert [json.loads(row)["n"] for row in rows] == cluster.places
+                assert [json.loads(row)["n"] for row in rows] == cluster.offsets

@@ -169,7 +169,7 @@ async def live(policy: Policy, log: list[Message], topic: Topic, steps: Any, now
 
 
 def resolved(outboxes: list[TransactionBatch]) -> list[int]:
-    released = [place for outbox in outboxes for cluster in outbox.clusters for place in cluster.places]
+    released = [place for outbox in outboxes for cluster in outbox.clusters for place in cluster.offsets]
     return released + [reference.offset for outbox in outboxes for reference in outbox.references]
 
 
@@ -190,16 +190,16 @@ def live_and_judge(seed: int) -> Counter[str]:
     clusters = by_number(topic.committed)
     assert sorted(clusters) == list(range(len(clusters)))
     for cluster in clusters.values():
-        assert len({people[place] for place in cluster.places}) >= policy.k
+        assert len({people[place] for place in cluster.offsets}) >= policy.k
         assert cluster.rows == sorted(cluster.rows)
     rule = policy.per_subject
     if rule is not None:
-        places = [place for cluster in clusters.values() for place in cluster.places]
+        places = [place for cluster in clusters.values() for place in cluster.offsets]
         assert not set(places).intersection(too_many(log, rule)), "a subject was released too often within a window"
     aborted = by_number(topic.aborted)
     for number, cluster in aborted.items():
         again = clusters[number]
-        assert (again.rows, again.places) == (cluster.rows, cluster.places), "a second try decided otherwise"
+        assert (again.rows, again.offsets) == (cluster.rows, cluster.offsets), "a second try decided otherwise"
     surplus = 0 if rule is None else len(too_many(log, rule))
     in_turn = judge_turns(topic, clusters) if policy.streaming().is_ordered else 0
     return Counter(clusters=len(clusters), aborted=len(aborted), surplus=surplus, in_turn=in_turn)
@@ -207,7 +207,7 @@ def live_and_judge(seed: int) -> Counter[str]:
 
 def judge_turns(topic: Topic, clusters: dict[int, DecidedCluster]) -> int:
     """See that each record left at its own place, once; how many did so away from others of their cluster."""
-    slots = sorted(slot for cluster in clusters.values() for slot in zip(cluster.places, cluster.rows, strict=True))
+    slots = sorted(slot for cluster in clusters.values() for slot in zip(cluster.offsets, cluster.rows, strict=True))
     rows = [row for _, row in slots]
     assert [row for outbox in topic.committed for row in outbox.rows] == rows, "the output is not in the input's order"
     for outbox in topic.aborted:
@@ -221,7 +221,7 @@ def judge_turns(topic: Topic, clusters: dict[int, DecidedCluster]) -> int:
         left += slots[len(left) : len(left) + len(outbox.rows)]
         places = {place for place, _ in left}
         apart += sum(
-            0 < len(places.intersection(cluster.places)) < len(cluster.places) for cluster in clusters.values()
+            0 < len(places.intersection(cluster.offsets)) < len(cluster.offsets) for cluster in clusters.values()
         )
     return apart
 

@@ -133,12 +133,12 @@ def live_and_judge(seed: int) -> Counter[str]:
     for cluster in customer.seen:
         assert first.setdefault(cluster.number, cluster) == cluster, "a cluster came again with other content"
     assert sorted(first) == list(range(len(first)))
-    fates = [place for cluster in first.values() for place in cluster.places]
+    fates = [place for cluster in first.values() for place in cluster.offsets]
     fates += [reference.offset for outbox in topic.committed for reference in outbox.references]
     assert sorted(fates) == [message.offset for message in log], "an offset is lost or stands twice"
     people = {message.offset: json.loads(message.value)["who"] for message in log if message.value not in {None, b"{"}}
     for number, cluster in first.items():
-        assert len({people[place] for place in cluster.places}) >= customer.wanted[number]
+        assert len({people[place] for place in cluster.offsets}) >= customer.wanted[number]
     return Counter(clusters=len(first), repeats=len(customer.seen) - len(first), changes=changes)
 
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from shoal.clustering.static import Pace, Parameter, check_parameters, parameters_of, steady_pace
 from shoal.errors import ConfigError
-from shoal.files.progress_bar import bar
+from shoal.files.background import progress_bar
 from shoal.pipeline import AlgorithmSpec
 
-__all__ = ["choice_of"]
+__all__ = ["parse_algorithm_options"]
 
 AUTO = "auto"
 LONGEST_S = 1e6
@@ -18,7 +18,7 @@ PACED = {"anneal": "annealing", "exact": "choosing"}
 """Refinements that go on until their pace says that they are over, and what their bar is called."""
 
 
-def choice_of(algorithm: str, refine: str | None, given: Sequence[str], seed: int) -> AlgorithmSpec:
+def parse_algorithm_options(algorithm: str, refine: str | None, given: Sequence[str], seed: int) -> AlgorithmSpec:
     """Read ``NAME=VALUE`` as the algorithm's parameters say, and two for all of them: ``blocks`` and ``time_s``.
 
     A named algorithm is left as it is unless a refinement is named too; `auto` is refined by descent. ``time_s``: how
@@ -70,13 +70,13 @@ def _pacing(refine: str, time_s: float | None) -> Callable[[int, int], Pace]:
 
     def pacing(n: int, blocks: int) -> Pace:
         share_of = steady_pace(n) if time_s is None else _by_clock(time_s / blocks)
-        shown = bar(desc=PACED[refine], total=100, bar_format="{desc}: {bar} {elapsed}")
+        bar = progress_bar(desc=PACED[refine], total=100, bar_format="{desc}: {bar} {elapsed}")
 
         def pace(tried: int) -> float:
             share = share_of(tried)
-            shown.update(min(100.0, 100.0 * share) - shown.n)
+            bar.update(min(100.0, 100.0 * share) - bar.n)
             if share >= 1:
-                shown.close()
+                bar.close()
             return share
 
         return pace

@@ -182,7 +182,7 @@ async def test_nothing_is_committed_before_a_replay_is_over() -> None:
     await lane.intake([record(8)])
     await turn(lane, clock)
     ((outbox, snapshot),) = sink.published
-    assert [cluster.places for cluster in outbox.clusters] == [[0, 1]]
+    assert [cluster.offsets for cluster in outbox.clusters] == [[0, 1]]
     assert (snapshot.watermark, snapshot.held, snapshot.clock) == (7, (7, 8), START_MS)
 
 
@@ -314,7 +314,7 @@ async def test_a_decision_to_drain_is_carried_out_after_a_crash_exactly_where_it
     lane = lane_of(policy, sink, OffsetState(watermark=0, next_offset=4, held=(0, 1, 2, 3), drain=4))
     await lane.intake([record(offset) for offset in range(9)])
     ((outbox, snapshot),) = sink.published
-    assert sorted(place for cluster in outbox.clusters for place in cluster.places) == [0, 1, 2, 3]
+    assert sorted(place for cluster in outbox.clusters for place in cluster.offsets) == [0, 1, 2, 3]
     assert (snapshot.next_offset, snapshot.drain, lane.held) == (4, None, 5)
 
 
