@@ -127,8 +127,8 @@ class RecordCollector:
         self._rows += len(held_s)
         self._outbox.rows += outcome.rows
         self._bytes += sum(map(len, outcome.rows))
-        if outcome.figures is not None:
-            self._figures.append((outcome.figures, outcome.spread, held_s))
+        if outcome.stats is not None:
+            self._figures.append((outcome.stats, outcome.sst_growth, held_s))
 
     def refer(self, offset: int, reason: Reason) -> None:
         """Take a record that is not published."""

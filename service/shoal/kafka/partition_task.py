@@ -77,10 +77,15 @@ class PartitionTask:
         reach = largest_span(stream.delta, BLOCK_RECORDS, AdaptiveState.size(policy), promised)
         reunion = ClusterRestorer(state.promised, state.frontier)
         self._flow = PartitionPipeline(
-            policy, Encoder(policy), reach=reach, clusters=state.clusters, course=state.course, reunion=reunion
+            policy,
+            Encoder(policy),
+            max_offset_span=reach,
+            clusters=state.clusters,
+            adaptive_state=AdaptiveState.from_bytes(state.course, policy),
+            restorer=reunion,
         )
-        self.progress.course = self._flow.course
-        metrics.steer(topic, partition, self._flow.weight)
+        self.progress.course = self._flow.adaptive_state.to_bytes()
+        metrics.steer(topic, partition, self._flow.position_weight)
         # The client revokes partitions in a task of its own, while the loop may be in the middle of a block.
         self._turn = asyncio.Lock()
         self._is_closed = False
@@ -182,7 +187,7 @@ class PartitionTask:
         if self._now() * 1000 - oldest.seen < self._max_delay_ms:
             return False
         # Nobody is let go at a quiet moment with the few who may have come for that: the limit of time yields.
-        return self._flow.is_populous
+        return self._flow.has_min_population
 
     # ------------------------------------------------------------------ reading
 
@@ -218,7 +223,7 @@ class PartitionTask:
         self._check_order(stamps.offsets)
         self._check_anchor(stamps)
         block = self._decoder.take([message.value for message in messages], messages)
-        block = self._flow.admit(block, stamps.offsets[block.index])
+        block = self._flow.apply_quota(block, stamps.offsets[block.index])
         fates = classify_messages(self.progress, stamps, block, self._begin, round(self._now() * 1000))
         for offset, reason in fates.refused:
             self._outgoing.refer(offset, reason)
@@ -284,8 +289,8 @@ class PartitionTask:
         progress = self.progress
         seen = self._release.complete(progress, outcome)
         progress.clusters += len(outcome.clusters)
-        progress.course = self._flow.course
-        self._metrics.steer(self.topic, self.partition, self._flow.weight)
+        progress.course = self._flow.adaptive_state.to_bytes()
+        self._metrics.steer(self.topic, self.partition, self._flow.position_weight)
         self._suppress(outcome.suppressed)
         self._outgoing.add(outcome, self._now() - np.array(seen) / 1000)
         if outcome.early:

@@ -76,7 +76,7 @@ def _course(commit: CommittedState, policy: Policy) -> dict[str, Any]:
     """What decisions have moved since the beginning, where this policy lets them move something."""
     if not (commit.snapshot.course and commit.carries(policy.fingerprint)):
         return {}
-    return AdaptiveState.unpack(commit.snapshot.course, policy).told(policy)
+    return AdaptiveState.from_bytes(commit.snapshot.course, policy).as_dict(policy)
 
 
 async def export_progress(settings: KafkaSection) -> str:
