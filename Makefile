@@ -13,7 +13,7 @@ BESIDE_KAFKA := $(KAFKA) with -- $(PYTEST)
 CODE := service tests deploy benchmarks docs
 
 .PHONY: help install fix check test demo kafka-up kafka-down bench papers nightly \
-        format-check lint types imports unit unit-nojit properties golden conformance doctest integration faults privacy privacy-table
+        mutants format-check lint types imports unit unit-nojit properties golden conformance doctest integration faults privacy privacy-table
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,9 @@ papers: install ## compute the tables and figures of five papers, write docs/rep
 
 nightly: install ## run the tests that take longer than a minute
 	HYPOTHESIS_PROFILE=nightly $(BESIDE_KAFKA) -m nightly -raP
+
+mutants: install ## change the code in 49 ways, one at a time, and list what no test notices; MUTANTS='rules' selects some
+	$(BIN)/python tests/mutants/run.py $(MUTANTS)
 
 format-check: install ## check the formatting
 	$(BIN)/ruff format --check $(CODE)

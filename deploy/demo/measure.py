@@ -104,7 +104,7 @@ def _losses(
     start = 0
     for cluster in clusters:
         rows = slice(start, start + len(cluster))
-        published[rows] = _on_grid(values[rows].mean(axis=0), [float(a.grid()) for a in attributes])
+        published[rows] = _on_grid(values[rows].mean(axis=0), [float(a.publication_step()) for a in attributes])
         start += len(cluster)
     scaled = (values - published) / (high - low)
     squared = (scaled**2).sum(axis=1)

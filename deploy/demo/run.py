@@ -234,7 +234,7 @@ def main() -> int:
     story.beginning(records, PARTITIONS, policy.k)
     try:
         asyncio.run(topics.create(bootstrap, demo.names.values(), PARTITIONS))
-        elapsed_s = asyncio.run(show(demo, records, policy.streaming().delta + 1))
+        elapsed_s = asyncio.run(show(demo, records, policy.require_stream().delta + 1))
         figures = asyncio.run(judge(demo, policy, elapsed_s, verbose=verbose))
     finally:
         demo.stop_all()

@@ -25,7 +25,7 @@ from shoal.kafka.partition_task import PartitionTask
 from shoal.observability import Health, Metrics, serve, visible
 from shoal.pipeline import PartitionPipeline
 from shoal.policy import Policy
-from shoal.records import Encoder, JsonDecoder
+from shoal.records import JsonDecoder, JsonEncoder
 from support.kafka_broker import Message
 from support.ledger import closed, measured
 from support.making import message as usual_message
@@ -247,9 +247,9 @@ def test_a_record_without_a_quasi_identifier_never_leaves_and_clusters_look_alik
         if number % 35 == 0:
             del record[draw.choice("abc")]
         records.append(record)
-    block = JsonDecoder(policy).take([json.dumps(record).encode() for record in records])
+    block = JsonDecoder(policy).decode([json.dumps(record).encode() for record in records])
     assert {place for place, _ in block.rejected} == set(range(0, 600, 5)) | set(range(0, 600, 35))
-    flow = PartitionPipeline(policy, Encoder(policy))
+    flow = PartitionPipeline(policy, JsonEncoder(policy))
     outcomes = [flow.push(block, np.stack((np.zeros_like(block.index), block.index), axis=1)), flow.flush()]
     clusters = [cluster for outcome in outcomes for cluster in outcome.clusters]
     assert len(clusters) > 50
@@ -335,7 +335,7 @@ def test_the_same_reason_stands_for_every_field_and_every_wrong_type() -> None:
     for name in usual_message():
         wrongs: list[Any] = [[], {}, [1], True, "xq7canary9z", -1e300, None]
         for wrong in wrongs:
-            block = decoder.take([json.dumps(usual_message(**{name: wrong})).encode()])
+            block = decoder.decode([json.dumps(usual_message(**{name: wrong})).encode()])
             reasons |= {reason.value for _, reason in block.rejected}
     assert reasons == {"invalid"}
 

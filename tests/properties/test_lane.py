@@ -201,7 +201,7 @@ def live_and_judge(seed: int) -> Counter[str]:
         again = clusters[number]
         assert (again.rows, again.offsets) == (cluster.rows, cluster.offsets), "a second try decided otherwise"
     surplus = 0 if rule is None else len(too_many(log, rule))
-    in_turn = judge_turns(topic, clusters) if policy.streaming().is_ordered else 0
+    in_turn = judge_turns(topic, clusters) if policy.require_stream().is_ordered else 0
     return Counter(clusters=len(clusters), aborted=len(aborted), surplus=surplus, in_turn=in_turn)
 
 

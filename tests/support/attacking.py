@@ -209,7 +209,7 @@ async def _released(
             release.scrapes.append(scrape(release.metrics))
     if silent:
         for _ in range(3):
-            clock[0] += policy.streaming().max_delay_s or 0
+            clock[0] += policy.require_stream().max_delay_s or 0
             await lane.tick(at_end=True)
             await asyncio.sleep(0)
             lane.check()

@@ -41,7 +41,7 @@ def execute(options: argparse.Namespace) -> int:
     """Run a worker until a signal stops it, or until the input is drained."""
     policy = Policy.load(options.policy)
     settings = kafka_settings(policy)
-    policy.streaming(options.policy)
+    policy.require_stream(options.policy)
     start = StartOptions(origin=options.origin, skip_to_end=options.skip_to_end, drain=options.drain)
     asyncio.run(_serve(policy, settings, start, options.http))
     return 0

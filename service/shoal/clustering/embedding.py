@@ -81,7 +81,9 @@ class Embedding:
         unit = bounds[:, 1] - bounds[:, 0]
         if widths is not None:
             unit[[attribute.bounds is None for attribute in attributes]] = widths
-        return cls(bounds[:, 0], unit, weights, PublicationGrid([attribute.grid() for attribute in attributes]))
+        return cls(
+            bounds[:, 0], unit, weights, PublicationGrid([attribute.publication_step() for attribute in attributes])
+        )
 
     @classmethod
     def of_table(cls, policy: Policy, values: Float64Matrix) -> Self:
@@ -94,7 +96,7 @@ class Embedding:
             deviation = values.std(axis=0)
             mean = values.mean(axis=0)
         weights = np.array([attribute.weight for attribute in attributes])
-        grid = PublicationGrid([attribute.grid(table=policy.stream is None) for attribute in attributes])
+        grid = PublicationGrid([attribute.publication_step(table=policy.stream is None) for attribute in attributes])
         varies = values.min(axis=0) < values.max(axis=0)  # the deviation of equal numbers may be off by its last bit
         varies &= deviation > 0  # that of numbers below 1e-160 has no room in a float
         return cls(mean, np.where(varies, deviation, 1.0), weights, grid)

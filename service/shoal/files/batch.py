@@ -17,7 +17,7 @@ from shoal.files.sources import Source, import_parquet, open_source
 from shoal.observability import logger
 from shoal.pipeline import AlgorithmSpec, TablePipeline, TableRelease
 from shoal.policy import Policy
-from shoal.records import CsvEncoder, Encoder, Reason, RecordEncoder
+from shoal.records import CsvEncoder, JsonEncoder, Reason, RecordEncoder
 
 __all__ = ["run_batch"]
 
@@ -58,7 +58,7 @@ def run_batch(policy: Policy, files: Files, spec: AlgorithmSpec, *, keep_order: 
     source_format, target_format = files.formats
     if "parquet" in {source_format, target_format}:
         import_parquet()
-    encoder: RecordEncoder = CsvEncoder(policy) if target_format == "csv" else Encoder(policy)
+    encoder: RecordEncoder = CsvEncoder(policy) if target_format == "csv" else JsonEncoder(policy)
     with BackgroundRunner() as background, AtomicOutputs() as outputs, ExitStack() as stack:
         file = stack.enter_context(open_input(files.source))
         source = open_source(file, source_format, policy, encoder, files.source, keep=True)
@@ -84,7 +84,7 @@ def run_batch(policy: Policy, files: Files, spec: AlgorithmSpec, *, keep_order: 
         if isinstance(target, UnbufferedOutput):
             outputs.commit()
         if target_format == "parquet":
-            _write_chunks(target, import_parquet().as_parquet(release.rows, policy, source.schema))
+            _write_chunks(target, import_parquet().encode_parquet(release.rows, policy, source.schema))
         else:
             _write_rows(target, encoder, release.rows)
 
@@ -140,9 +140,9 @@ def _write_chunks(target: RowSink, chunks: Iterable[bytes]) -> None:
 def _write_rows(target: RowSink, encoder: RecordEncoder, rows: list[bytes]) -> None:
     header = encoder.header()
     if header is not None:
-        target.write(encoder.lines([header]))
+        target.write(encoder.encode_lines([header]))
     with progress_bar(desc="writing", total=len(rows), unit=" records", unit_scale=True) as bar:
         for start in range(0, len(rows), ROWS_PER_WRITE):
             part = rows[start : start + ROWS_PER_WRITE]
-            target.write(encoder.lines(part))
+            target.write(encoder.encode_lines(part))
             bar.update(len(part))

@@ -36,7 +36,7 @@ class OutputWriter:
     Attributes
     ----------
     encoder : RecordEncoder
-        Encoder of the rows.
+        JsonEncoder of the rows.
     target, evidence, quarantine : RowSink or None
         Outputs of the rows, of the members of clusters, and of references. Nothing is written to None.
     topic : str
@@ -65,7 +65,7 @@ class OutputWriter:
                 if self.evidence is not None:
                     self.evidence.write(encode_evidence([(cluster.number, cluster.offsets)]))
             if rows:
-                self.target.write(self.encoder.lines(rows))
+                self.target.write(self.encoder.encode_lines(rows))
         unpublished = [*rejected, *((offset, Reason.SUPPRESSED.value) for offset in decisions.suppressed)]
         if self.quarantine is not None and unpublished:
             self.quarantine.write(encode_references(self.topic, unpublished))

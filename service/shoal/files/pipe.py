@@ -21,7 +21,7 @@ from shoal.files.outputs import AtomicOutputs, Files, RowSink, open_appending, o
 from shoal.files.sources import open_source
 from shoal.pipeline import BlockDecisions, PartitionPipeline, RunSummary, release_strategy
 from shoal.policy import Policy
-from shoal.records import Block, CsvEncoder, Encoder, Reason, RecordEncoder, StoppedReading
+from shoal.records import Block, CsvEncoder, JsonEncoder, Reason, RecordEncoder, StoppedReading
 
 __all__ = ["run_pipe"]
 
@@ -50,7 +50,7 @@ def run_pipe(policy: Policy, files: Files, stop: Event | None = None) -> None:
     started = time.monotonic()
     _require_whole_clusters(policy, follows=stop is not None)
     source_format, target_format = files.stream_formats()
-    encoder: RecordEncoder = CsvEncoder(policy) if target_format == "csv" else Encoder(policy)
+    encoder: RecordEncoder = CsvEncoder(policy) if target_format == "csv" else JsonEncoder(policy)
     pipeline = PartitionPipeline(policy, encoder)
     follow: FollowedFile | None = None
     with AtomicOutputs() as outputs, ExitStack() as stack:
@@ -79,7 +79,7 @@ def run_pipe(policy: Policy, files: Files, stop: Event | None = None) -> None:
         writer = OutputWriter(encoder, target, evidence, quarantine, Path(files.source).name, release_strategy(policy))
         header = encoder.header()
         if header is not None:
-            target.write(encoder.lines([header]))
+            target.write(encoder.encode_lines([header]))
         _process(pipeline, blocks, writer, follow)
         if summary is not None:
             contents = _summarize(pipeline, time.monotonic() - started)
@@ -89,7 +89,7 @@ def run_pipe(policy: Policy, files: Files, stop: Event | None = None) -> None:
 
 
 def _require_whole_clusters(policy: Policy, *, follows: bool) -> None:
-    if follows and policy.streaming().is_ordered:
+    if follows and policy.require_stream().is_ordered:
         raise ConfigError(
             "--follow: cannot keep stream.release: ordered, because after a crash it is not known which records of a "
             "cluster were written; use release: cluster, or shoal run"
@@ -110,7 +110,7 @@ def _process(
 ) -> None:
     """Process all blocks and write the decisions on each; flush at the end."""
     block_start = 0
-    timer = HoldTimer(pipeline.policy.streaming().max_delay_s) if follow is not None else None
+    timer = HoldTimer(pipeline.policy.require_stream().max_delay_s) if follow is not None else None
     if timer is not None and follow is not None:
         follow.on_idle = partial(_flush_if_overdue, pipeline, writer, timer)
     with progress_bar(unit=" records", unit_scale=True) as bar, suppress(StoppedReading):

@@ -17,11 +17,11 @@ from shoal.records import (
     CsvDecoder,
     CsvReader,
     JsonDecoder,
-    JsonLines,
+    JsonLinesReader,
     MessageExportReader,
     RecordEncoder,
-    cell_fault,
-    json_fault,
+    describe_csv_fault,
+    describe_json_fault,
 )
 
 __all__ = ["Source", "import_parquet", "open_source"]
@@ -83,7 +83,7 @@ def open_source(
     policy : Policy
         Attributes of the records.
     encoder : RecordEncoder
-        Encoder of the output format.
+        JsonEncoder of the output format.
     name : str
         Name of the input in messages.
     keep : bool
@@ -99,21 +99,23 @@ def open_source(
     blocks: Iterator[tuple[Block, list[Any]]]
     if source_format == "csv":
         reader = CsvReader(source, policy, name=name)
-        cells = CsvDecoder(policy, reader.columns, encoder=encoder, max_bytes=max_bytes, keep=keep)
-        blocks = ((cells.take(part), list(part)) for part in reader)
-        return Source(blocks, reader.line_of, lambda record: cell_fault(policy, reader.columns, record))
-    decoder = JsonDecoder(policy, encoder=encoder, max_bytes=max_bytes, keep=keep)
+        cells = CsvDecoder(policy, reader.columns, encoder=encoder, max_bytes=max_bytes, with_columns=keep)
+        blocks = ((cells.decode(part), list(part)) for part in reader)
+        return Source(blocks, reader.line_of, lambda record: describe_csv_fault(policy, reader.columns, record))
+    decoder = JsonDecoder(policy, encoder=encoder, max_bytes=max_bytes, with_columns=keep)
     if source_format == "parquet":
-        rows = import_parquet().ParquetRows(source, policy, name=name)
-        blocks = ((decoder.take(part), list(part)) for part in rows)
-        return Source(blocks, _line_of, lambda record: json_fault(policy, record), rows.schema)
-    if policy.from_envelope:
+        rows = import_parquet().ParquetReader(source, policy, name=name)
+        blocks = ((decoder.decode(part), list(part)) for part in rows)
+        return Source(blocks, _line_of, lambda record: describe_json_fault(policy, record), rows.schema)
+    if policy.envelope_attributes:
         messages = MessageExportReader(source, policy, name=name)
-        blocks = ((decoder.take(values, envelopes), list(values)) for values, envelopes in messages)
+        blocks = ((decoder.decode(values, envelopes), list(values)) for values, envelopes in messages)
         return Source(blocks, _line_of, lambda _: ": the message does not fit the policy")
-    lines = JsonLines(source, max_bytes=max_bytes)
+    lines = JsonLinesReader(source, max_bytes=max_bytes)
     return Source(
-        ((decoder.take(part), list(part)) for part in lines), _line_of, lambda record: json_fault(policy, record)
+        ((decoder.decode(part), list(part)) for part in lines),
+        _line_of,
+        lambda record: describe_json_fault(policy, record),
     )
 
 

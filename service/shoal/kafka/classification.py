@@ -30,7 +30,7 @@ class Message(Envelope, Protocol):
 
     @property
     def offset(self) -> int:
-        """Place in the log."""
+        """MessagePart in the log."""
 
     @property
     def value(self) -> bytes | None:

@@ -32,7 +32,7 @@ from shoal.pipeline import (
     release_strategy,
 )
 from shoal.policy import Policy
-from shoal.records import Encoder, JsonDecoder, Reason
+from shoal.records import JsonDecoder, JsonEncoder, Reason
 
 __all__ = ["PartitionTask"]
 
@@ -70,7 +70,7 @@ class PartitionTask:
         self._anchor = commit.snapshot.anchor
         self._begin, self._replay_end = commit.snapshot.watermark, commit.snapshot.next_offset
         self._interval_s = interval_s
-        stream, state = policy.streaming(), commit.snapshot
+        stream, state = policy.require_stream(), commit.snapshot
         self._max_delay_ms = None if stream.max_delay_s is None else stream.max_delay_s * 1000
         self._release = release_strategy(policy)
         promised = self._release.min_partial_cluster(policy.k)
@@ -78,7 +78,7 @@ class PartitionTask:
         reunion = ClusterRestorer(state.promised, state.frontier)
         self._flow = PartitionPipeline(
             policy,
-            Encoder(policy),
+            JsonEncoder(policy),
             max_offset_span=reach,
             clusters=state.clusters,
             adaptive_state=AdaptiveState.from_bytes(state.course, policy),
@@ -222,7 +222,7 @@ class PartitionTask:
         stamps = MessageColumns.of(messages)
         self._check_order(stamps.offsets)
         self._check_anchor(stamps)
-        block = self._decoder.take([message.value for message in messages], messages)
+        block = self._decoder.decode([message.value for message in messages], messages)
         block = self._flow.apply_quota(block, stamps.offsets[block.index])
         fates = classify_messages(self.progress, stamps, block, self._begin, round(self._now() * 1000))
         for offset, reason in fates.refused:
@@ -236,7 +236,7 @@ class PartitionTask:
         if not len(fates.marks):
             return None
         self._metrics.clip(self.topic, self.partition, block.clipped)
-        kept = block if fates.chosen.all() else block.only(fates.chosen)
+        kept = block if fates.chosen.all() else block.filter(fates.chosen)
         return self._flow.push(kept, fates.marks, fates.fresh)
 
     def _check_order(self, offsets: Int64Vector) -> None:

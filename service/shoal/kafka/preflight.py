@@ -81,7 +81,7 @@ async def partitions_of(client: AIOKafkaAdminClient) -> dict[str, list[int]]:
 
 
 def _about_policy(policy: Policy) -> Iterator[Fault]:
-    stream = policy.streaming()
+    stream = policy.require_stream()
     try:
         promised = release_strategy(policy).min_partial_cluster(policy.k)
         largest_span(stream.delta, BLOCK_RECORDS, AdaptiveState.size(policy), promised)

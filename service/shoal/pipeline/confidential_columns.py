@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal.arrays import LARGEST, BoolVector, Float64Matrix, Float64Vector
-from shoal.clustering.static import Confidential
+from shoal.clustering.static import ConfidentialAttribute
 from shoal.policy import Attribute
-from shoal.records import FIRST_INEXACT, exact_of, number_of
+from shoal.records import FIRST_INEXACT, to_exact_number, to_number
 
 __all__ = ["ConfidentialColumn", "z_scores"]
 
@@ -41,9 +41,9 @@ class ConfidentialColumn:
     def add(self, column: Sequence[Any]) -> None:
         """Add the values of the next records."""
         if self.attribute.type in {"integer", "number"}:
-            numbers = np.fromiter((number_of(value) or 0.0 for value in column), np.float64, len(column))
+            numbers = np.fromiter((to_number(value) or 0.0 for value in column), np.float64, len(column))
             for index in np.flatnonzero(np.abs(numbers) >= FIRST_INEXACT).tolist():
-                self._inexact[self._count + index] = exact_of(column[index]) or 0.0
+                self._inexact[self._count + index] = to_exact_number(column[index]) or 0.0
             self._parts.append(numbers)
             self._count += len(column)
             return
@@ -57,13 +57,13 @@ class ConfidentialColumn:
         column: NDArray[Any] = np.concatenate(self._parts)
         if self.attribute.type in {"integer", "number"}:
             return column.astype(np.float64)
-        known = [number_of(key) for key in self._codes]
+        known = [to_number(key) for key in self._codes]
         if self.attribute.type != "any" or any(number is None for number in known):
             return None
         numbers: Float64Vector = np.array(known, np.float64)
         return np.asarray(numbers[column], np.float64)
 
-    def bins(self, chosen: BoolVector) -> Confidential:
+    def bins(self, chosen: BoolVector) -> ConfidentialAttribute:
         """Return the bins of the chosen records; numeric bins are ordered by value."""
         values = self.numbers()
         column = np.concatenate(self._parts) if values is None else np.where(np.isnan(values), -np.inf, values)
@@ -71,14 +71,14 @@ class ConfidentialColumn:
         if inexact:
             exact = [inexact.get(index, column[index].item()) for index in np.flatnonzero(chosen).tolist()]
             ranks = {number: rank for rank, number in enumerate(sorted(set(exact)))}
-            return Confidential(np.array([ranks[number] for number in exact]), ordered=True)
-        return Confidential(np.unique(column[chosen], return_inverse=True)[1], values is not None)
+            return ConfidentialAttribute(np.array([ranks[number] for number in exact]), ordered=True)
+        return ConfidentialAttribute(np.unique(column[chosen], return_inverse=True)[1], values is not None)
 
     def _inexact_numbers(self, values: Float64Vector) -> dict[int, float]:
         """Return the exact numbers that float64 does not represent, by record number."""
         if self.attribute.type in {"integer", "number"}:
             return self._inexact
-        codes, known = np.concatenate(self._parts), [exact_of(key) for key in self._codes]
+        codes, known = np.concatenate(self._parts), [to_exact_number(key) for key in self._codes]
         indices = np.flatnonzero(np.abs(values) >= FIRST_INEXACT).tolist()
         return {index: known[codes[index]] or 0.0 for index in indices}
 

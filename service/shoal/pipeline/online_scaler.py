@@ -61,7 +61,7 @@ def unbounded_columns(attributes: tuple[Attribute, ...]) -> list[int]:
 
 def initial_width(attribute: Attribute) -> float:
     """Return the width of a range before anything is published; it depends on the policy only."""
-    return INITIAL_STEPS * float(attribute.grid()) or 1.0
+    return INITIAL_STEPS * float(attribute.publication_step()) or 1.0
 
 
 class OnlineScaler:
@@ -88,7 +88,7 @@ class OnlineScaler:
         self.columns = unbounded_columns(attributes)
         self._epoch_length = max(delta, MIN_EPOCH)
         unbounded = [attributes[column] for column in self.columns]
-        self._min_widths = np.array([max(float(attribute.grid()), MIN_WIDTH) for attribute in unbounded])
+        self._min_widths = np.array([max(float(attribute.publication_step()), MIN_WIDTH) for attribute in unbounded])
         if state is None:
             initial = np.array([initial_width(attribute) for attribute in unbounded])
             state = ScalerState(-1, 0, np.zeros(len(unbounded)), initial / PER_DISTANCE, initial)

@@ -207,4 +207,4 @@ class InOrder:
 
 def release_strategy(policy: Policy) -> ReleaseStrategy:
     """Return the strategy for ``stream.release``."""
-    return InOrder() if policy.streaming().is_ordered else WholeClusters()
+    return InOrder() if policy.require_stream().is_ordered else WholeClusters()

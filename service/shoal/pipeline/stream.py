@@ -23,7 +23,7 @@ from shoal.pipeline.reorder_buffer import ClusterRestorer, PendingRow, RestoredM
 from shoal.pipeline.stats import RunSummary, measure_clusters
 from shoal.pipeline.subject_quota import SubjectQuota
 from shoal.policy import Policy
-from shoal.records import Block, Encoder, RecordEncoder
+from shoal.records import Block, JsonEncoder, RecordEncoder
 
 __all__ = ["BLOCK_RECORDS", "BlockDecisions", "DecidedCluster", "PartitionPipeline", "precompile"]
 
@@ -56,7 +56,7 @@ class PartitionPipeline:
     policy : Policy
         Must have a stream section.
     encoder : RecordEncoder
-        Encoder of the output format.
+        JsonEncoder of the output format.
     max_offset_span : int
         Largest distance of the oldest held offset from the newest one. Beyond it the oldest record expires early.
     clusters : int
@@ -89,7 +89,7 @@ class PartitionPipeline:
         adaptive_state: AdaptiveState | None = None,
         restorer: ClusterRestorer | None = None,
     ) -> None:
-        stream = policy.streaming()
+        stream = policy.require_stream()
         state = adaptive_state or AdaptiveState()
         width = len(policy.quasi_identifiers)
         delay_ms = UNLIMITED if stream.max_delay_s is None else max(0, round(stream.max_delay_s * 1000) - 1)
@@ -213,7 +213,7 @@ class PartitionPipeline:
                 self._rescale(self._scaler.widths)
             end = start + int(np.searchsorted(expiry_keys[start:, 1], self._scaler.epoch_end(epoch)))
             part = slice(start, end)
-            parts.append(self._process(block.part(part), expiry_keys[part], None if fresh is None else fresh[part]))
+            parts.append(self._process(block.slice(part), expiry_keys[part], None if fresh is None else fresh[part]))
             start = end
         return join_decisions(parts)
 
@@ -233,7 +233,7 @@ class PartitionPipeline:
             self._restore_clusters(block, positions, expiry_keys)
         chosen = slice(None) if fresh is None or fresh.all() else np.flatnonzero(fresh)
         passthrough = np.empty(count, np.object_)
-        passthrough[:] = block.tails
+        passthrough[:] = block.passthrough
         positions, expiry_keys = positions[chosen], expiry_keys[chosen]
         records = _Records(block.values[chosen], expiry_keys, passthrough[chosen])
         self._next_rank += count - len(positions)
@@ -303,10 +303,10 @@ class PartitionPipeline:
 
     def _encode(self, texts: list[list[str]], passthrough: list[bytes], bounds: list[int]) -> list[bytes]:
         """Return the rows of clusters; within a cluster sorted, or in the order of members if the policy says so."""
-        if not self.policy.streaming().reveal_order:
-            return self._encoder.rows(texts, passthrough, bounds)
+        if not self.policy.require_stream().reveal_order:
+            return self._encoder.encode_clusters(texts, passthrough, bounds)
         of_each = [text for text, (start, end) in zip(texts, pairwise(bounds), strict=True) for _ in range(start, end)]
-        return self._encoder.rows(of_each, passthrough, range(len(passthrough) + 1))
+        return self._encoder.encode_clusters(of_each, passthrough, range(len(passthrough) + 1))
 
     # ------------------------------------------------------------------ restore
 
@@ -315,7 +315,7 @@ class PartitionPipeline:
         for i in np.flatnonzero(self._restorer.contains(expiry_keys[:, 1])).tolist():
             members = self._restorer.add(
                 RestoredMember(
-                    int(expiry_keys[i, 1]), int(positions[i]), expiry_keys[i], block.values[i], block.tails[i]
+                    int(expiry_keys[i, 1]), int(positions[i]), expiry_keys[i], block.values[i], block.passthrough[i]
                 )
             )
             if members is not None:
@@ -368,12 +368,12 @@ def precompile(policy: Policy) -> None:
     it had joined its consumer group would miss heartbeats and lose its partitions.
     """
     count = 3 * policy.k
-    encoder = Encoder(policy)
+    encoder = JsonEncoder(policy)
     low = [0.0 if a.bounds is None else a.bounds[0] for a in policy.quasi_identifiers]
     block = Block(
         values=np.tile(np.array(low), (count, 1)),
         subjects=np.arange(count) // 2,
-        tails=encoder.tails([[None] * count for _ in policy.kept], count),
+        passthrough=encoder.encode_passthrough([[None] * count for _ in policy.passthrough], count),
         index=np.arange(count),
         rejected=[],
         clipped=0,
@@ -387,7 +387,7 @@ def _scaler(policy: Policy, state: AdaptiveState) -> OnlineScaler | None:
     """Return the scaler of attributes without bounds; None if all have bounds."""
     if not unbounded_columns(policy.quasi_identifiers):
         return None
-    return OnlineScaler(policy.quasi_identifiers, policy.streaming().delta, state.scaler)
+    return OnlineScaler(policy.quasi_identifiers, policy.require_stream().delta, state.scaler)
 
 
 def _position_weight(policy: Policy, state: AdaptiveState) -> float | TargetSpan:

@@ -62,7 +62,7 @@ class SubjectQuota:
         if not exceeds.any():
             return block
         suppressed = [(index, Reason.SUPPRESSED) for index in block.index[exceeds].tolist()]
-        return replace(block.only(~exceeds), rejected=sorted([*block.rejected, *suppressed]))
+        return replace(block.filter(~exceeds), rejected=sorted([*block.rejected, *suppressed]))
 
     def exceeds_quota(self, subjects: Int64Vector, offsets: Int64Vector) -> BoolVector:
         """Count records in the order of their offsets and find those that exceed the quota.

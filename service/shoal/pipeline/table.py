@@ -10,7 +10,7 @@ import numpy as np
 
 from shoal.arrays import LARGEST, BoolVector, Float64Matrix, Int64Vector
 from shoal.clustering.embedding import Embedding
-from shoal.clustering.static import surplus
+from shoal.clustering.static import records_above_share
 from shoal.errors import ConfigError, InputError
 from shoal.pipeline.confidential_columns import ConfidentialColumn, z_scores
 from shoal.pipeline.subject_quota import SubjectQuota
@@ -62,7 +62,7 @@ class TablePipeline:
     policy : Policy
         Attributes and constraints.
     encoder : RecordEncoder
-        Encoder of the output format.
+        JsonEncoder of the output format.
 
     Raises
     ------
@@ -87,7 +87,9 @@ class TablePipeline:
         self._subjects: list[Int64Vector] = []
         self._passthrough: list[bytes] = []
         self._confidential = [
-            (number, ConfidentialColumn.of(a)) for number, a in enumerate(policy.kept) if a.role is Role.CONFIDENTIAL
+            (number, ConfidentialColumn.of(a))
+            for number, a in enumerate(policy.passthrough)
+            if a.role is Role.CONFIDENTIAL
         ]
         self.clipped = 0
 
@@ -107,9 +109,9 @@ class TablePipeline:
         """Add the next records, decoded with their passthrough columns; `find_oversized` must find none."""
         self._values.append(block.values)
         self._subjects.append(block.subjects)
-        self._passthrough += block.tails
+        self._passthrough += block.passthrough
         for number, column in self._confidential:
-            column.add(block.kept[number])
+            column.add(block.passthrough_columns[number])
         self.clipped += block.clipped
 
     def release(self, spec: AlgorithmSpec, *, keep_order: bool = False) -> TableRelease:
@@ -172,7 +174,7 @@ class TablePipeline:
             raise InputError(f"fewer than {fewest} different subjects: no record can be released")
         if self._policy.subject is not None:
             coordinates = Embedding.of_table(self._policy, values[can_stay]).coordinates(values[can_stay])
-            above = surplus(subjects[can_stay], self._policy.max_share, coordinates)
+            above = records_above_share(subjects[can_stay], self._policy.max_share, coordinates)
             can_stay[np.flatnonzero(can_stay)[above]] = False
         return can_stay
 
@@ -198,10 +200,10 @@ class TablePipeline:
                 for labels in labels_of_each
             ]
             passthrough = [self._passthrough[i] for i in chosen.tolist()]
-            rows = self._encoder.rows(texts, passthrough, range(len(chosen) + 1))
+            rows = self._encoder.encode_clusters(texts, passthrough, range(len(chosen) + 1))
         else:
             passthrough = [self._passthrough[i] for i in chosen[first.order].tolist()]
-            rows = self._encoder.rows(first.texts, passthrough, first.bounds)
+            rows = self._encoder.encode_clusters(first.texts, passthrough, first.bounds)
         if not keep_order:
             rows.sort()
         return rows

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from shoal.arrays import Float64Matrix, Float64Vector, Int32Vector, Int64Vector
-from shoal.clustering.static import Confidential, distances_of
-from shoal.clustering.static.record_linkage import link
+from shoal.clustering.static import ConfidentialAttribute, emd_of_clusters
+from shoal.clustering.static.record_linkage import expected_links
 from shoal.pipeline.table_partition import AlgorithmSpec, TableData, TablePartition
 
 __all__ = [
@@ -162,7 +162,7 @@ def distinct_categories(labels: Int32Vector, numbers: Float64Matrix) -> float | 
 
 
 def measure_closeness(
-    labels: Int32Vector, confidential: tuple[Confidential, ...], names: Sequence[str]
+    labels: Int32Vector, confidential: tuple[ConfidentialAttribute, ...], names: Sequence[str]
 ) -> dict[str, Any]:
     """Return the earth mover's distances of clusters from the table.
 
@@ -170,8 +170,8 @@ def measure_closeness(
     largest maximum.
     """
     emd_of: dict[str, Any] = {}
-    for number, name in enumerate(names):
-        distances = distances_of(confidential, number, labels)
+    for attribute, name in zip(confidential, names, strict=True):
+        distances = emd_of_clusters(attribute, labels)
         emd_of[name] = {"mean": float(distances.mean()), "max": float(distances.max())}
     worst = max(emd_of.values(), key=lambda distance: distance["max"], default={"mean": None, "max": None})
     return {"emd": dict(worst), "emd_of": emd_of}
@@ -203,7 +203,8 @@ def linkage_share(values: Float64Matrix, published: Float64Matrix, labels: Int32
     queries = (published - mean) / _divisor(published, deviation)
     rows = (values - values.mean(axis=0)) / _divisor(values, values.std(axis=0))
     members = np.argsort(labels, kind="stable")
-    return float(link(np.ascontiguousarray(rows), np.ascontiguousarray(queries), members, bounds).sum() / len(values))
+    links = expected_links(np.ascontiguousarray(rows), np.ascontiguousarray(queries), members, bounds)
+    return float(links.sum() / len(values))
 
 
 def _divisor(columns: Float64Matrix, deviation: Float64Vector) -> Float64Vector:

@@ -11,8 +11,8 @@ import numpy as np
 
 from shoal.arrays import Float64Matrix, Int32Vector, Int64Matrix, Int64Vector
 from shoal.clustering.embedding import Embedding
-from shoal.clustering.static import ClusterConstraints, Confidential, Pace, distances_of, refined
-from shoal.clustering.static.constraint_arrays import SLACK
+from shoal.clustering.static import BudgetUsed, ClusterConstraints, ConfidentialAttribute, emd_of_clusters, refined
+from shoal.clustering.static.constraints import T_TOLERANCE
 from shoal.clustering.stream.held import BEFORE, CAUSE, END, FLUSHED, NEWEST, DecisionBuffer
 from shoal.clustering.stream.invariants import InvariantChecker
 from shoal.errors import AnonymityViolation, ConfigError
@@ -44,7 +44,7 @@ class AlgorithmSpec:
     refine: str = "descent"
     seed: int = 0
     parameters: Mapping[str, float | str] = field(default_factory=dict)
-    budget_for: Callable[[int, int], Pace] | None = None
+    budget_for: Callable[[int, int], BudgetUsed] | None = None
     blocks: int = 0
 
 
@@ -96,7 +96,7 @@ class TableData:
         Subject codes, from 0.
     scores : ndarray of float64, shape (n, m)
         Numeric confidential attributes as z-scores; NaN for a missing value.
-    confidential : tuple of Confidential
+    confidential : tuple of ConfidentialAttribute
         All confidential attributes as bins.
     confidential_names : tuple of str
         Their names.
@@ -106,7 +106,7 @@ class TableData:
     values: Float64Matrix
     subjects: Int64Vector
     scores: Float64Matrix
-    confidential: tuple[Confidential, ...]
+    confidential: tuple[ConfidentialAttribute, ...]
     confidential_names: tuple[str, ...]
 
     def partition(self, spec: AlgorithmSpec) -> list[TablePartition]:
@@ -136,8 +136,8 @@ class TableData:
             spec.refine,
             spec.seed,
             parameters=spec.parameters,
-            pace=spec.budget_for(len(self.values), blocks) if spec.budget_for is not None else None,
-            demands=self._constraints(),
+            budget_used=spec.budget_for(len(self.values), blocks) if spec.budget_for is not None else None,
+            constraints=self._constraints(),
         )
         labels = found.labels
         order = np.argsort(labels, kind="stable")
@@ -178,9 +178,9 @@ class TableData:
 
     def _verify_t_closeness(self, labels: Int32Vector) -> None:
         """Compute the distance of each cluster from the table again; no algorithm is trusted to have kept t."""
-        for attribute in range(len(self.confidential) if self.policy.t is not None else 0):
-            farthest = float(distances_of(self.confidential, attribute, labels).max())
-            if not farthest <= (self.policy.t or 0.0) + SLACK:
+        for attribute in self.confidential if self.policy.t is not None else ():
+            farthest = float(emd_of_clusters(attribute, labels).max())
+            if not farthest <= (self.policy.t or 0.0) + T_TOLERANCE:
                 raise AnonymityViolation("a cluster is farther from the table than privacy.t; nothing was written")
 
     def _verify_clusters(self, order: Int64Vector, bounds: Int64Vector) -> Int64Matrix:

@@ -158,11 +158,11 @@ def anonymize(
 def _clusters(stream: Any, policy: str | Path | Policy, to: Any, start: StartOptions, http: str | None) -> Clusters:  # noqa: ANN401
     known = policy if isinstance(policy, Policy) else Policy.load(policy)
     source = "policy" if isinstance(policy, Policy) else str(policy)
-    known.streaming(source)
+    known.require_stream(source)
     check_policy(known, source)
     host = FaustAdapter(stream)
     target = None if to is None else to if isinstance(to, str) else to.get_topic_name()
-    if target is None and known.streaming(source).is_ordered:
+    if target is None and known.require_stream(source).is_ordered:
         words = "ordered: nothing but a topic has an order in which records could leave; give to=, or use cluster"
         raise PolicyError([Fault(("stream", "release"), words)], source)
     settings = _settings(known, host, target, source)
@@ -174,7 +174,9 @@ def _settings(policy: Policy, host: FaustAdapter, target: str | None, source: st
     """Settings of the policy and the environment; what neither says is the app's."""
     given = {"bootstrap_servers": host.brokers, "input": host.topic, "group": host.group}
     required = ("bootstrap_servers", "input", "group")
-    settings = kafka_settings(policy, given=given if target is None else given | {"output": target}, required=required)
+    settings = kafka_settings(
+        policy, defaults=given if target is None else given | {"output": target}, required=required
+    )
     must = {"input": host.topic, "group": host.group} | ({} if target is None else {"output": target})
     faults = [
         Fault(("kafka", name), f"the app says {word}, the policy something else: they must be the same")

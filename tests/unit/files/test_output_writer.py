@@ -12,7 +12,7 @@ from shoal.files.pipe import _flush_if_overdue
 from shoal.pipeline import PartitionPipeline, release_strategy
 from shoal.policy import Policy
 from shoal.policy.schema import Document
-from shoal.records import Encoder, JsonDecoder
+from shoal.records import JsonDecoder, JsonEncoder
 
 pytestmark = pytest.mark.unit
 
@@ -57,12 +57,12 @@ def test_fewer_subjects_than_min_population_are_not_flushed(now: dict[str, float
         "stream": {"delta": 10, "max_delay_s": 0.5},
     }
     policy = Policy.from_document(Document.model_validate(document))
-    encoder, rows, timer = Encoder(policy), Rows(), HoldTimer(0.5)
+    encoder, rows, timer = JsonEncoder(policy), Rows(), HoldTimer(0.5)
     pipeline, writer = (
         PartitionPipeline(policy, encoder),
         OutputWriter(encoder, rows, None, None, "in", release_strategy(policy)),
     )
-    block = JsonDecoder(policy).take([json.dumps({"who": f"p{i}", "age": i}).encode() for i in range(people)])
+    block = JsonDecoder(policy).decode([json.dumps({"who": f"p{i}", "age": i}).encode() for i in range(people)])
     assert not pipeline.push(block, np.column_stack([np.zeros_like(block.index), block.index])).clusters
     timer.start(block.index.tolist())
     _flush_if_overdue(pipeline, writer, timer)

@@ -179,9 +179,7 @@ def test_two_paths_of_one_file_are_refused(tmp_path: Path) -> None:
 
 def test_lines_that_end_with_carriage_returns_are_reported_with_the_remedy(tmp_path: Path) -> None:
     text = (HEAD + OTHERS).replace("\n", "\r").encode()
-    with pytest.raises(
-        InputError, match=r"in\.csv, line 1: lines end with carriage returns alone; .*csv\.line_end: cr"
-    ):
+    with pytest.raises(InputError, match=r"in\.csv, line 1: lines end with carriage returns; .*csv\.line_end: cr"):
         run(tmp_path, policy_of(tmp_path), text)
     _, quarantined, verdict = run(tmp_path, policy_of(tmp_path, csv={"line_end": "cr"}), text)
     assert (quarantined, verdict.exit_code) == ([], 0)
@@ -191,7 +189,7 @@ def test_lines_that_end_with_carriage_returns_are_reported_with_the_remedy(tmp_p
 def test_a_delay_beyond_int64_is_refused(tmp_path: Path, delay: float) -> None:
     with pytest.raises(ConfigError, match=r"stream\.max_delay_s"):
         policy_of(tmp_path, stream={"delta": 4, "max_delay_s": delay})
-    assert policy_of(tmp_path, stream={"delta": 4, "max_delay_s": 1e9}).streaming().max_delay_s == 1e9
+    assert policy_of(tmp_path, stream={"delta": 4, "max_delay_s": 1e9}).require_stream().max_delay_s == 1e9
 
 
 def test_max_record_bytes_applies_to_files(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from shoal.errors import GuaranteeError
 from shoal.pipeline import DecidedCluster, PartitionPipeline, precompile
 from shoal.policy import Policy
 from shoal.policy.schema import Document
-from shoal.records import Encoder, JsonDecoder
+from shoal.records import JsonDecoder, JsonEncoder
 
 pytestmark = pytest.mark.unit
 
@@ -52,10 +52,10 @@ def records(count: int, people: int = 60) -> list[dict[str, Any]]:
 
 
 def run(policy: Policy, lines: list[bytes], cut: int) -> tuple[list[DecidedCluster], list[int], PartitionPipeline]:
-    pipeline, decoder = PartitionPipeline(policy, Encoder(policy)), JsonDecoder(policy)
+    pipeline, decoder = PartitionPipeline(policy, JsonEncoder(policy)), JsonDecoder(policy)
     parts = []
     for start in range(0, len(lines), cut):
-        block = decoder.take(lines[start : start + cut])
+        block = decoder.decode(lines[start : start + cut])
         offsets = block.index + start
         pipeline.summary.records_in += len(lines[start : start + cut])
         if len(block):
@@ -128,26 +128,26 @@ def test_a_record_completed_before_a_restart_only_takes_its_position() -> None:
     policy = make_policy(steering={"position": 0.01})
     lines = [json.dumps(record).encode() for record in records(120, people=200)]
     whole, _, _ = run(policy, lines, 60)
-    pipeline, decoder = PartitionPipeline(policy, Encoder(policy), clusters=0), JsonDecoder(policy)
-    block = decoder.take(lines[:60])
+    pipeline, decoder = PartitionPipeline(policy, JsonEncoder(policy), clusters=0), JsonDecoder(policy)
+    block = decoder.decode(lines[:60])
     expiry_keys = np.column_stack([np.zeros(60, np.int64), np.arange(60)])
     first = pipeline.push(block, expiry_keys).clusters
     done = {offset for cluster in first for offset in cluster.offsets}
-    again = PartitionPipeline(policy, Encoder(policy), clusters=len(first))
+    again = PartitionPipeline(policy, JsonEncoder(policy), clusters=len(first))
     assert again.push(block, expiry_keys, np.array([offset not in done for offset in range(60)])).clusters == []
-    rest = again.push(decoder.take(lines[60:]), expiry_keys + np.array([0, 60])).clusters + again.flush().clusters
+    rest = again.push(decoder.decode(lines[60:]), expiry_keys + np.array([0, 60])).clusters + again.flush().clusters
     assert first + rest == whole
 
 
 def test_a_block_above_the_limit_is_refused() -> None:
     policy = make_policy()
-    block = JsonDecoder(policy).take([json.dumps(r).encode() for r in records(BLOCK_RECORDS + 1)])
+    block = JsonDecoder(policy).decode([json.dumps(r).encode() for r in records(BLOCK_RECORDS + 1)])
     with pytest.raises(GuaranteeError):
-        PartitionPipeline(policy, Encoder(policy)).push(block, np.zeros((BLOCK_RECORDS + 1, 2), np.int64))
+        PartitionPipeline(policy, JsonEncoder(policy)).push(block, np.zeros((BLOCK_RECORDS + 1, 2), np.int64))
 
 
 def test_a_summary_without_records_has_null_figures() -> None:
-    summary = PartitionPipeline(make_policy(), Encoder(make_policy())).summary.as_dict(0, 0.0)
+    summary = PartitionPipeline(make_policy(), JsonEncoder(make_policy())).summary.as_dict(0, 0.0)
     assert (summary["mse"], summary["information_loss"], summary["cluster_size"]["min"], summary["records_per_s"]) == (
         None,
     ) * 4

@@ -8,7 +8,7 @@ from shoal.arrays import LARGEST, Float64Matrix, Int32Vector, Int64Vector
 from shoal.clustering.numba.jit import njit, njit_in_place
 from shoal.clustering.numba.subject_codes import clear, count_up_to, number
 from shoal.clustering.static.descent_dense import DENSE_UP_TO, ROUNDS, descend_dense
-from shoal.clustering.static.mdav_kernel import by_scan
+from shoal.clustering.static.mdav import mdav_by_scan
 from shoal.clustering.stream.expiry import StreamConstraints, Workspace, advance
 from shoal.clustering.stream.growth import Offer, expire
 from shoal.clustering.stream.held import (
@@ -97,7 +97,7 @@ def table_of(held: HeldRecords, scratch: Workspace, demand: StreamConstraints) -
 @njit
 def _partition(rows: Float64Matrix, k: int) -> Int32Vector:
     """Do what `clustering.static` does with a table of few records: MDAV, then descent."""
-    labels = by_scan(rows, k)
+    labels = mdav_by_scan(rows, k)
     return labels if rows.shape[0] < 2 * k else descend_dense(rows, labels, k, ROUNDS)
 
 

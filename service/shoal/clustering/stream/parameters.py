@@ -9,7 +9,7 @@ import numpy as np
 
 from shoal.clustering.stream.rules import rule_faults
 from shoal.clustering.stream.steering import is_finite_number, position_faults
-from shoal.policy import LARGEST_DELTA
+from shoal.policy import MAX_DELTA
 
 __all__ = ["are_widths", "is_whole", "parameter_faults"]
 
@@ -23,13 +23,13 @@ def parameter_faults(
         return [*faults, *position_faults(position), *rule_faults(rule, has_dominance=has_dominance)]
     if k < 2:  # noqa: PLR2004 - one person alone is no cluster
         faults.append("k: must be at least 2")
-    if max(k, delta) > LARGEST_DELTA:
-        faults.append(f"k, delta: must be at most {LARGEST_DELTA}")
+    if max(k, delta) > MAX_DELTA:
+        faults.append(f"k, delta: must be at most {MAX_DELTA}")
     if delta < max(k - 1, 1):
         faults.append("delta: must be at least k - 1, or no cluster could ever be filled")
     if not is_finite_number(max_share) or not 0 < max_share <= 1:
         faults.append("max_share: must be above 0 and at most 1")
-    elif k >= 2 and max_share * min(k, LARGEST_DELTA) < 1 - 1e-9:  # noqa: PLR2004
+    elif k >= 2 and max_share * min(k, MAX_DELTA) < 1 - 1e-9:  # noqa: PLR2004
         faults.append("max_share: must be at least 1/k, or k people could not share a cluster")
     return [*faults, *position_faults(position), *rule_faults(rule, has_dominance=has_dominance)]
 

@@ -17,7 +17,7 @@ from shoal.clustering.stream.buffer import Buffer, CoordinateBlock
 from shoal.clustering.stream.expiry import StreamConstraints, empty_workspace, is_populated
 from shoal.clustering.stream.held import FLUSHED, NOT_DUE, DecisionBuffer, empty_decision_buffer
 from shoal.clustering.stream.index import Index
-from shoal.policy import RULES, chosen_rule, keeps_dominance
+from shoal.policy import RULES, resolve_rule, supports_dominance
 
 __all__ = ["Rule", "make_rule", "rule_faults"]
 
@@ -246,7 +246,7 @@ def rule_faults(name: object, *, has_dominance: bool = False) -> list[str]:
         return ["rule: must be a name"]
     if name not in {"auto", *RULES}:
         return [f"rule: unknown, use one of auto, {', '.join(RULES)}"]
-    if has_dominance and not keeps_dominance(name):
+    if has_dominance and not supports_dominance(name):
         return ["rule: dominance is kept by rule nearest only, use 'auto' or 'nearest'"]
     return []
 
@@ -259,7 +259,7 @@ def make_rule(name: str, buffer: Buffer, demand: StreamConstraints) -> Rule:
 
 
 def _chosen(name: str, buffer: Buffer, demand: StreamConstraints) -> Nearest:
-    chosen = chosen_rule(name, demand.k, has_dominance=demand.dominance.share > 0)
+    chosen = resolve_rule(name, demand.k, has_dominance=demand.dominance.share > 0)
     fewest = INDEXED_FROM.get(chosen, 0)
     may_pay = 0 < fewest <= demand.delta and len(buffer.held.coordinates) <= MOST_INDEXED
     if chosen == "nearest" and may_pay and demand.dominance.share == 0.0:

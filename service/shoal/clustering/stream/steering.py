@@ -21,7 +21,7 @@ from typing import TypeGuard
 import numpy as np
 
 from shoal.clustering.stream.steering_kernel import Target
-from shoal.policy import LARGEST_DELTA
+from shoal.policy import MAX_DELTA
 
 __all__ = [
     "FIXED",
@@ -83,9 +83,9 @@ def position_of(position: object) -> object:
 def position_faults(position: object) -> list[str]:
     """Say what is wrong with a weight of the position, or a target for it; empty if nothing is."""
     if isinstance(position, TargetSpan):
-        if is_finite_number(position.span) and 0 <= position.span <= LARGEST_DELTA:
+        if is_finite_number(position.span) and 0 <= position.span <= MAX_DELTA:
             return []
-        return [f"position: target_span must be a number of records from 0 to {LARGEST_DELTA}"]
+        return [f"position: target_span must be a number of records from 0 to {MAX_DELTA}"]
     return [] if is_finite_number(position) and position >= 0 else ["position: must be a finite weight, 0 or more"]
 
 

@@ -1,4 +1,4 @@
-"""What is asked of clusters beside their size, for every partitioner and refinement; and measures beside plain ones."""
+"""Constraints on clusters for every algorithm and refinement; and measures of a release against plain formulas."""
 
 from __future__ import annotations
 
@@ -7,10 +7,18 @@ from collections import Counter
 import numpy as np
 import pytest
 from shoal.arrays import Float64Matrix, Int32Vector, Int64Vector
-from shoal.clustering.static import ALGORITHMS, ClusterConstraints, Confidential, distances_of, microaggregate, surplus
-from shoal.clustering.static.constraint_arrays import no_constraints
-from shoal.clustering.static.partition_state import gather
-from shoal.clustering.static.refinement import loss_of, refine
+from shoal.clustering.static import (
+    ALGORITHMS,
+    ClusterConstraints,
+    ConfidentialAttribute,
+    emd_of_clusters,
+    microaggregate,
+    records_above_share,
+)
+from shoal.clustering.static.centroids import loss_of
+from shoal.clustering.static.constraints import no_constraints
+from shoal.clustering.static.partition_state import build_partition_state
+from shoal.clustering.static.refinement import refine
 from shoal.errors import AnonymityViolation, ParameterError
 from shoal.pipeline import table_measures as measures
 
@@ -20,11 +28,11 @@ QUICK = {"genetic": {"generations": 20}}
 
 
 @pytest.fixture(autouse=True)
-def _short_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.clustering.static.refinement.SLICE", 1_000)
+def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shoal.clustering.static.refinement.BATCH", 1_000)
 
 
-def briefly(tried: int) -> float:
+def small_budget(tried: int) -> float:
     return tried / 3_000
 
 
@@ -33,7 +41,7 @@ def clusters_of(labels: Int32Vector) -> list[list[int]]:
 
 
 def plain_distance(bins: Int64Vector, members: list[int], *, ordered: bool) -> float:
-    """Formula by formula, value by value."""
+    """The distance from its definition, value by value."""
     values = sorted(set(bins.tolist()))
     whole, own = Counter(bins.tolist()), Counter(bins[members].tolist())
     gaps = [own[v] / len(members) - whole[v] / len(bins) for v in values]
@@ -42,24 +50,24 @@ def plain_distance(bins: Int64Vector, members: list[int], *, ordered: bool) -> f
     return sum(abs(sum(gaps[: i + 1])) for i in range(len(gaps))) / max(len(values) - 1, 1)
 
 
-def world(seed: int, n: int = 90) -> tuple[Float64Matrix, Int64Vector, tuple[Confidential, ...]]:
-    """Records of people who stay where they are, and confidential values with ties."""
+def clustered_subjects(seed: int, n: int = 90) -> tuple[Float64Matrix, Int64Vector, tuple[ConfidentialAttribute, ...]]:
+    """Records of 18 subjects, each near one point, and confidential values with ties."""
     draw = np.random.default_rng(seed)
-    people = draw.integers(0, 18, n)
-    people = np.unique(people, return_inverse=True)[1]
-    values = draw.random((18, 2))[people] + 0.1 * draw.random((n, 2))
+    subjects = draw.integers(0, 18, n)
+    subjects = np.unique(subjects, return_inverse=True)[1]
+    values = draw.random((18, 2))[subjects] + 0.1 * draw.random((n, 2))
     line = np.unique(draw.integers(0, 12, n) ** 2, return_inverse=True)[1]
     words = np.unique(draw.integers(0, 3, n), return_inverse=True)[1]
-    return values, people, (Confidential(line, ordered=True), Confidential(words, ordered=False))
+    return values, subjects, (ConfidentialAttribute(line, ordered=True), ConfidentialAttribute(words, ordered=False))
 
 
 @pytest.mark.parametrize("how", ["none", "descent", "anneal"])
 @pytest.mark.parametrize("name", ["auto", *sorted(set(ALGORITHMS) - {"optimal"})])
-def test_people_and_shares_are_kept_whatever_is_done(name: str, how: str) -> None:
+def test_every_cluster_has_k_subjects_and_keeps_the_largest_share(name: str, how: str) -> None:
     for seed, k, share in ((1, 2, 0.5), (2, 3, 0.5), (3, 4, 0.25), (4, 3, 1.0)):
-        values, people, _ = world(seed)
-        stays = ~surplus(people, share, values)
-        values, people = np.ascontiguousarray(values[stays]), np.unique(people[stays], return_inverse=True)[1]
+        values, subjects, _ = clustered_subjects(seed)
+        stays = ~records_above_share(subjects, share, values)
+        values, subjects = np.ascontiguousarray(values[stays]), np.unique(subjects[stays], return_inverse=True)[1]
         labels = microaggregate(
             values,
             k,
@@ -67,103 +75,114 @@ def test_people_and_shares_are_kept_whatever_is_done(name: str, how: str) -> Non
             how,
             seed,
             parameters=QUICK.get(name),
-            pace=briefly,
-            demands=ClusterConstraints(people, share),
+            budget_used=small_budget,
+            constraints=ClusterConstraints(subjects, share),
         )
         for members in clusters_of(labels):
-            counts = Counter(people[members].tolist())
+            counts = Counter(subjects[members].tolist())
             assert len(counts) >= k
             assert max(counts.values()) <= share * len(members) + 1e-9
 
 
 @pytest.mark.parametrize("how", ["none", "descent", "anneal"])
 @pytest.mark.parametrize("name", ["auto", "strict", "steered", "mdav", "hilbert"])
-def test_closeness_is_kept_whatever_is_done(name: str, how: str) -> None:
+def test_every_cluster_is_t_close(name: str, how: str) -> None:
     for seed, t in ((1, 0.3), (2, 0.15), (3, 0.05)):
-        values, people, confidential = world(seed)
-        demands = ClusterConstraints(people, 0.5, confidential, t)
-        labels = microaggregate(values, 3, name, how, seed, pace=briefly, demands=demands)
+        values, subjects, confidential = clustered_subjects(seed)
+        constraints = ClusterConstraints(subjects, 0.5, confidential, t)
+        labels = microaggregate(values, 3, name, how, seed, budget_used=small_budget, constraints=constraints)
         for members in clusters_of(labels):
-            assert len(set(people[members].tolist())) >= 3
+            assert len(set(subjects[members].tolist())) >= 3
             for attribute in confidential:
                 assert plain_distance(attribute.bins, members, ordered=attribute.ordered) <= t + 1e-9
 
 
-def test_who_owns_much_of_a_table_from_one_place_is_joined_by_as_many_as_he_needs() -> None:
+def test_a_subject_with_many_equal_records_is_merged_with_as_few_others_as_needed() -> None:
     draw = np.random.default_rng(1)
-    people = np.concatenate([np.zeros(1200, np.int64), np.arange(1, 2001)])
+    subjects = np.concatenate([np.zeros(1200, np.int64), np.arange(1, 2001)])
     values = draw.random((3200, 2))
     values[:1200] = 0.5
     for how in ("none", "descent"):
-        labels = microaggregate(values, 3, "hilbert", how, demands=ClusterConstraints(people, 0.5))
-        own = np.bincount(labels, people == 0)
+        labels = microaggregate(values, 3, "hilbert", how, constraints=ClusterConstraints(subjects, 0.5))
+        own = np.bincount(labels, subjects == 0)
         sizes = np.bincount(labels)
         assert (own <= 0.5 * sizes).all()
-        # As few as he needs, and none of the others is drawn in.
+        # As few others as needed, and no other cluster is merged.
         assert sizes.max() <= 2 * own.max() + 6
         assert len(sizes) > 200
 
 
-def test_memory_of_a_partition_is_that_of_its_records_however_wide_a_cluster() -> None:
+def test_memory_grows_with_the_records_and_not_with_the_largest_cluster() -> None:
     labels = np.concatenate([np.zeros(5000, np.int64), 1 + np.arange(15000) // 3]).astype(np.int32)
-    grouping = gather(np.random.default_rng(1).random((20000, 2)), labels, 3, no_constraints())
-    assert sum(array.size for array in (grouping.members, grouping.firsts, grouping.terms.scratch)) < 4 * 20000
+    partition = build_partition_state(np.random.default_rng(1).random((20000, 2)), labels, 3, no_constraints())
+    assert (
+        sum(array.size for array in (partition.members, partition.offsets, partition.constraints.scratch)) < 4 * 20000
+    )
 
 
-def test_refinement_leaves_clusters_alone_that_are_too_wide_to_look_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    for limit in ("WIDE", "CLOSE_WIDE"):
+def test_refinement_does_not_change_clusters_above_the_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    for limit in ("MAX_CLUSTER", "MAX_T_CLOSE_CLUSTER"):
         monkeypatch.setattr(f"shoal.clustering.static.refinement.{limit}", 30)
-    values, _, confidential = world(3, 300)
+    values, _, confidential = clustered_subjects(3, 300)
     start = np.maximum(np.arange(300) // 3 - 30, 0).astype(np.int32)
-    for demands in (ClusterConstraints(), ClusterConstraints(confidential=confidential, t=0.9)):
+    for constraints in (ClusterConstraints(), ClusterConstraints(confidential=confidential, t=0.9)):
         for how in ("descent", "anneal"):
-            found = refine(values, [start, start], 3, how, pace=briefly, demands=demands)
+            found = refine(values, [start, start], 3, how, budget_used=small_budget, constraints=constraints)
             assert sorted(np.flatnonzero(found.labels == found.labels[0]).tolist()) == list(range(93))
             assert found.loss < loss_of(values, start)
             assert np.bincount(found.labels).min() >= 3
 
 
-def test_the_pace_is_asked_more_often_where_a_change_is_dear(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_are_smaller_with_t_closeness(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    values, _, confidential = world(1)
+    values, _, confidential = clustered_subjects(1)
     asked: list[int] = []
 
-    def pace(tried: int) -> float:
+    def budget_used(tried: int) -> float:
         asked.append(tried)
         return tried / 12_000
 
-    microaggregate(values, 3, "auto", "anneal", pace=pace, demands=ClusterConstraints(confidential=confidential, t=0.3))
+    microaggregate(
+        values,
+        3,
+        "auto",
+        "anneal",
+        budget_used=budget_used,
+        constraints=ClusterConstraints(confidential=confidential, t=0.3),
+    )
     assert asked == [0, 5_000, 10_000, 15_000]
 
 
-def test_refinement_under_demands_never_loses_more() -> None:
+def test_refinement_under_constraints_never_loses_more() -> None:
     for seed in range(5):
-        values, people, confidential = world(seed)
-        for demands in (ClusterConstraints(people, 0.5), ClusterConstraints(confidential=confidential, t=0.2)):
+        values, subjects, confidential = clustered_subjects(seed)
+        for constraints in (ClusterConstraints(subjects, 0.5), ClusterConstraints(confidential=confidential, t=0.2)):
             losses = [
-                loss_of(values, microaggregate(values, 3, "auto", how, pace=briefly, demands=demands))
+                loss_of(
+                    values, microaggregate(values, 3, "auto", how, budget_used=small_budget, constraints=constraints)
+                )
                 for how in ("none", "descent", "anneal")
             ]
             assert losses[0] > losses[1] >= losses[2]
 
 
-def test_what_the_whole_table_does_not_keep_is_never_returned() -> None:
-    values, people = np.random.default_rng(1).random((20, 2)), np.repeat([0, 1], 10)
+def test_constraints_that_the_whole_table_violates_raise() -> None:
+    values, subjects = np.random.default_rng(1).random((20, 2)), np.repeat([0, 1], 10)
     with pytest.raises(AnonymityViolation):
-        microaggregate(values, 3, demands=ClusterConstraints(people, 0.5))
+        microaggregate(values, 3, constraints=ClusterConstraints(subjects, 0.5))
     with pytest.raises(AnonymityViolation):
-        microaggregate(values, 2, demands=ClusterConstraints(np.arange(20) // 12, 0.5))
+        microaggregate(values, 2, constraints=ClusterConstraints(np.arange(20) // 12, 0.5))
     with pytest.raises(ParameterError, match=r"needs privacy\.t"):
         microaggregate(values, 3, "strict")
 
 
-def test_the_fewest_records_are_given_up_for_a_share() -> None:
+def test_as_few_records_as_possible_are_suppressed_for_a_share() -> None:
     draw = np.random.default_rng(3)
     for share in (0.2, 0.3, 0.5, 0.9, 1.0):
-        people = draw.integers(0, 9, 60) ** 2 // 7
-        counts = Counter(people.tolist())
-        stays = ~surplus(people, share, draw.random((60, 2)))
-        kept = Counter(people[stays].tolist())
+        subjects = draw.integers(0, 9, 60) ** 2 // 7
+        counts = Counter(subjects.tolist())
+        stays = ~records_above_share(subjects, share, draw.random((60, 2)))
+        kept = Counter(subjects[stays].tolist())
         best = max(
             total
             for most in range(1, 61)
@@ -176,12 +195,12 @@ def test_the_fewest_records_are_given_up_for_a_share() -> None:
 
 
 @pytest.mark.parametrize("ordered", [True, False])
-def test_distances_are_those_of_the_formula(ordered: bool) -> None:  # noqa: FBT001
+def test_distances_equal_the_formula(ordered: bool) -> None:  # noqa: FBT001
     draw = np.random.default_rng(7)
     for values in (1, 2, 5, 40, 1000):
         bins = np.unique(draw.integers(0, values, 80), return_inverse=True)[1]
         labels = np.unique(draw.integers(0, 9, 80), return_inverse=True)[1].astype(np.int32)
-        found = distances_of((Confidential(bins, ordered),), 0, labels)
+        found = emd_of_clusters(ConfidentialAttribute(bins, ordered), labels)
         plain = [plain_distance(bins, members, ordered=ordered) for members in clusters_of(labels)]
         assert found.tolist() == pytest.approx(plain, abs=1e-12)
 
@@ -193,7 +212,7 @@ def scored(rows: Float64Matrix) -> Float64Matrix:
 
 
 @pytest.mark.parametrize("decimals", [0, 1, 9])
-def test_linked_records_are_those_of_brute_force_with_ties(decimals: int) -> None:
+def test_linked_records_equal_brute_force_with_ties(decimals: int) -> None:
     draw = np.random.default_rng(9)
     for n, d, clusters in ((40, 2, 10), (200, 3, 40), (60, 1, 60), (30, 2, 1)):
         values = draw.standard_normal((n, d)).round(decimals)
@@ -210,7 +229,7 @@ def test_linked_records_are_those_of_brute_force_with_ties(decimals: int) -> Non
         assert measures.linkage_share(values, published, labels, offsets) == pytest.approx(hits / n)
 
 
-def test_categories_and_losses_are_those_of_their_definitions() -> None:
+def test_categories_and_losses_equal_their_definitions() -> None:
     draw = np.random.default_rng(4)
     numbers = draw.standard_normal((50, 3)).round(1)
     numbers[draw.random((50, 3)) < 0.1] = np.nan

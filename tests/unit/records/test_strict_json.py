@@ -11,7 +11,7 @@ pytestmark = pytest.mark.unit
 CLEAN = b'{"a":1,"b":"x"}'
 
 
-def suspected(*messages: bytes, fields: int = 2) -> list[int]:
+def unclear(*messages: bytes, fields: int = 2) -> list[int]:
     return list(prescreen(messages, b"".join(messages), fields))
 
 
@@ -26,14 +26,14 @@ def suspected(*messages: bytes, fields: int = 2) -> list[int]:
         b'{"a":[[{}]],"b":"[["}',
     ],
 )
-def test_usual_messages_are_cleared_at_once(message: bytes) -> None:
-    assert suspected(message) == []
-    assert suspected(CLEAN, message, CLEAN) == []
+def test_usual_messages_are_cleared_by_the_prescreen(message: bytes) -> None:
+    assert unclear(message) == []
+    assert unclear(CLEAN, message, CLEAN) == []
     assert validate_strictly(message) is None
 
 
-def test_nothing_is_suspected_among_no_messages() -> None:
-    assert suspected() == []
+def test_no_messages_need_no_check() -> None:
+    assert unclear() == []
 
 
 @pytest.mark.parametrize(
@@ -50,8 +50,8 @@ def test_nothing_is_suspected_among_no_messages() -> None:
         b'{"a":1,"b":"\\":","b":2}',
     ],
 )
-def test_a_key_that_stands_twice_is_found(message: bytes) -> None:
-    assert suspected(CLEAN, message, CLEAN) == [1]
+def test_a_repeated_key_is_found(message: bytes) -> None:
+    assert unclear(CLEAN, message, CLEAN) == [1]
     assert validate_strictly(message) is Reason.INVALID
 
 
@@ -68,14 +68,14 @@ def test_a_key_that_stands_twice_is_found(message: bytes) -> None:
         b'{"a":1e999999,"b":-0.0,"c\\":":1}',
     ],
 )
-def test_unusual_but_sound_messages_pass_the_closer_look(message: bytes) -> None:
-    assert suspected(CLEAN, message, CLEAN) == [1]
+def test_unusual_valid_messages_pass_the_strict_check(message: bytes) -> None:
+    assert unclear(CLEAN, message, CLEAN) == [1]
     assert validate_strictly(message) is None
 
 
-def test_bytes_that_are_not_utf8_are_found_wherever_they_are() -> None:
+def test_invalid_utf8_is_found_anywhere() -> None:
     broken = b'{"a":"\xff","b":1}'
-    assert 1 in suspected(CLEAN, broken)
+    assert 1 in unclear(CLEAN, broken)
     assert validate_strictly(broken) is Reason.UNDECODABLE
     assert validate_strictly(CLEAN) is None
 
@@ -83,18 +83,18 @@ def test_bytes_that_are_not_utf8_are_found_wherever_they_are() -> None:
 @pytest.mark.parametrize(
     ("depth", "reason"), [(63, None), (64, None), (65, Reason.UNDECODABLE), (500, Reason.UNDECODABLE)]
 )
-def test_depth_is_limited_alike_on_every_stack(depth: int, reason: Reason | None) -> None:
+def test_nesting_depth_is_limited_exactly(depth: int, reason: Reason | None) -> None:
     inner = b"[" * (depth - 1) + b"]" * (depth - 1)
     message = b'{"a":' + inner + b',"b":"]]]]{{{{\\"[["}'
-    assert suspected(CLEAN, message, CLEAN) == [1]
+    assert unclear(CLEAN, message, CLEAN) == [1]
     assert validate_strictly(message) is reason
 
 
-def test_brackets_in_text_and_side_by_side_are_not_depth() -> None:
+def test_brackets_in_text_and_siblings_do_not_count_as_depth() -> None:
     assert validate_strictly(b'{"a":"' + b"[" * 1000 + b'","b":1}') is None
     assert validate_strictly(json.dumps({"a": [[]] * 500, "b": 1}).encode()) is None
 
 
 @pytest.mark.parametrize("message", [b"", b"[1,2]", b"7", b'{"a":1', b"\x00"])
-def test_what_is_no_object_is_refused_without_an_exception(message: bytes) -> None:
+def test_a_message_that_is_not_an_object_is_rejected_without_an_exception(message: bytes) -> None:
     assert validate_strictly(message) is Reason.INVALID
