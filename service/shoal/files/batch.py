@@ -61,7 +61,7 @@ def run_batch(policy: Policy, files: Files, spec: AlgorithmSpec, *, keep_order: 
     encoder: RecordEncoder = CsvEncoder(policy) if target_format == "csv" else JsonEncoder(policy)
     with BackgroundRunner() as background, AtomicOutputs() as outputs, ExitStack() as stack:
         file = stack.enter_context(open_input(files.source))
-        source = open_source(file, source_format, policy, encoder, files.source, keep=True)
+        source = open_source(file, source_format, policy, encoder, files.source, with_columns=True)
         target = outputs.open(files.target)
         optional = (files.evidence, files.quarantine, files.summary)
         evidence, quarantine, summary = (

@@ -70,7 +70,7 @@ def open_source(
     encoder: RecordEncoder,
     name: str,
     *,
-    keep: bool = False,
+    with_columns: bool = False,
 ) -> Source:
     """Open an input. A CSV header is read now, records when they are asked for.
 
@@ -86,7 +86,7 @@ def open_source(
         JsonEncoder of the output format.
     name : str
         Name of the input in messages.
-    keep : bool
+    with_columns : bool
         Whether blocks contain the passthrough fields also as columns of typed values.
 
     Raises
@@ -99,10 +99,10 @@ def open_source(
     blocks: Iterator[tuple[Block, list[Any]]]
     if source_format == "csv":
         reader = CsvReader(source, policy, name=name)
-        cells = CsvDecoder(policy, reader.columns, encoder=encoder, max_bytes=max_bytes, with_columns=keep)
+        cells = CsvDecoder(policy, reader.columns, encoder=encoder, max_bytes=max_bytes, with_columns=with_columns)
         blocks = ((cells.decode(part), list(part)) for part in reader)
         return Source(blocks, reader.line_of, lambda record: describe_csv_fault(policy, reader.columns, record))
-    decoder = JsonDecoder(policy, encoder=encoder, max_bytes=max_bytes, with_columns=keep)
+    decoder = JsonDecoder(policy, encoder=encoder, max_bytes=max_bytes, with_columns=with_columns)
     if source_format == "parquet":
         rows = import_parquet().ParquetReader(source, policy, name=name)
         blocks = ((decoder.decode(part), list(part)) for part in rows)

@@ -23,7 +23,7 @@ class ConfidentialColumn:
 
     An attribute is numeric if its type is ``integer`` or ``number``, or ``any`` and every value is a number. Otherwise
     its values are categories. A missing value (null, or an empty cell of a numeric attribute) is a value of its own,
-    smaller than all others. Each distinct category is kept once.
+    smaller than all others. Each distinct category is stored once.
     """
 
     attribute: Attribute

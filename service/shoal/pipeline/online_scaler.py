@@ -9,11 +9,12 @@ additions, multiplications and divisions are used, which all machines round the 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
 from shoal.arrays import Float64Matrix, Float64Vector
-from shoal.policy import Attribute
+from shoal.policy import Attribute, Policy
 
 __all__ = ["OnlineScaler", "ScalerState", "initial_width", "unbounded_columns"]
 
@@ -95,6 +96,13 @@ class OnlineScaler:
         self._epoch, self._clusters_seen = state.epoch, state.clusters_seen
         self._last_means, self._mean_distances = state.last_means.copy(), state.mean_distances.copy()
         self.widths = state.widths.copy()
+
+    @classmethod
+    def of(cls, policy: Policy, state: ScalerState | None) -> Self | None:
+        """Return the scaler of a policy with a stream section; None if all quasi-identifiers have bounds."""
+        if not unbounded_columns(policy.quasi_identifiers):
+            return None
+        return cls(policy.quasi_identifiers, policy.require_stream().delta, state)
 
     @property
     def state(self) -> ScalerState:

@@ -17,7 +17,7 @@ from shoal.clustering.stream.steering import TargetSpan
 from shoal.errors import GuaranteeError
 from shoal.pipeline.adaptive_state import AdaptiveState
 from shoal.pipeline.decisions import BlockDecisions, DecidedCluster, join_decisions
-from shoal.pipeline.online_scaler import OnlineScaler, unbounded_columns
+from shoal.pipeline.online_scaler import OnlineScaler
 from shoal.pipeline.release import release_strategy
 from shoal.pipeline.reorder_buffer import ClusterRestorer, PendingRow, RestoredMember
 from shoal.pipeline.stats import RunSummary, measure_clusters
@@ -96,7 +96,7 @@ class PartitionPipeline:
         expiry_limits = (delay_ms, max_offset_span)
         self.policy, self.clusters, self._encoder = policy, clusters, encoder
         self._quota = None if policy.per_subject is None else SubjectQuota(policy.per_subject)
-        self._scaler = _scaler(policy, state)
+        self._scaler = OnlineScaler.of(policy, state.scaler)
         self._embedding = Embedding.of(policy, None if self._scaler is None else self._scaler.widths)
         self._clusterer = StreamClusterer(
             policy.k,
@@ -226,27 +226,35 @@ class PartitionPipeline:
         return self._count_released(self._buffer.flush(decisions, self._clusterer.next_position - 1))
 
     def _process(self, block: Block, expiry_keys: Int64Matrix, fresh: BoolVector | None) -> BlockDecisions:
-        count = len(block.values)
-        positions = np.arange(self._next_position, self._next_position + count)
-        self._next_position += count
+        positions = np.arange(self._next_position, self._next_position + len(block.values))
+        self._next_position += len(positions)
         if self._restorer:
             self._restore_clusters(block, positions, expiry_keys)
-        chosen = slice(None) if fresh is None or fresh.all() else np.flatnonzero(fresh)
-        passthrough = np.empty(count, np.object_)
-        passthrough[:] = block.passthrough
-        positions, expiry_keys = positions[chosen], expiry_keys[chosen]
-        records = _Records(block.values[chosen], expiry_keys, passthrough[chosen])
-        self._next_rank += count - len(positions)
-        self._records.put(positions, records)
-        decided = self._clusterer.push(
-            self._embedding.coordinates(records.values),
-            block.subjects[chosen],
-            positions,
-            expiry_keys,
-            None if self.policy.dominance is None else records.values,
-        )
+        positions, subjects, records = self._select(block, positions, expiry_keys, fresh)
+        coordinates = self._embedding.coordinates(records.values)
+        decided = self._cluster(coordinates, subjects, positions, records)
         decisions = self._publish(decided)
-        return self._count_released(self._buffer.due(decisions, positions, expiry_keys, self._first_undecided))
+        decisions = self._buffer.due(decisions, positions, records.expiry_keys, self._first_undecided)
+        return self._count_released(decisions)
+
+    def _select(
+        self, block: Block, positions: Int64Vector, expiry_keys: Int64Matrix, fresh: BoolVector | None
+    ) -> tuple[Int64Vector, Int64Vector, _Records]:
+        """Return position, subject and contents of the records that were not decided before a restart."""
+        chosen = slice(None) if fresh is None or fresh.all() else np.flatnonzero(fresh)
+        passthrough = np.empty(len(positions), np.object_)
+        passthrough[:] = block.passthrough
+        records = _Records(block.values[chosen], expiry_keys[chosen], passthrough[chosen])
+        self._next_rank += len(positions) - len(records.values)
+        return positions[chosen], block.subjects[chosen], records
+
+    def _cluster(
+        self, coordinates: Float64Matrix, subjects: Int64Vector, positions: Int64Vector, records: _Records
+    ) -> Decisions:
+        """Store the records until they are decided, and return the verified decisions."""
+        self._records.put(positions, records)
+        amounts = None if self.policy.dominance is None else records.values
+        return self._clusterer.push(coordinates, subjects, positions, records.expiry_keys, amounts)
 
     def _rescale(self, widths: Float64Vector) -> None:
         """Compute the coordinates of all held records again, from their values, as a restart would."""
@@ -381,13 +389,6 @@ def precompile(policy: Policy) -> None:
     pipeline = PartitionPipeline(policy, encoder)
     pipeline.push(block, np.column_stack([np.zeros(count, np.int64), np.arange(count)]))
     pipeline.flush()
-
-
-def _scaler(policy: Policy, state: AdaptiveState) -> OnlineScaler | None:
-    """Return the scaler of attributes without bounds; None if all have bounds."""
-    if not unbounded_columns(policy.quasi_identifiers):
-        return None
-    return OnlineScaler(policy.quasi_identifiers, policy.require_stream().delta, state.scaler)
 
 
 def _position_weight(policy: Policy, state: AdaptiveState) -> float | TargetSpan:

@@ -91,11 +91,11 @@ def measure_losses(values: Float64Matrix, published: Float64Matrix, span: Float6
     """
     n = len(values)
     centred = values - values.mean(axis=0)
-    spread = np.einsum("ij,ij->j", centred, centred)
+    squares = np.einsum("ij,ij->j", centred, centred)
     del centred
     error = values - published
-    varied = (np.ptp(values, axis=0) > 0) & (spread > 0)  # the mean of equal numbers may be wrong in the last bit
-    sse = float((np.einsum("ij,ij->j", error, error)[varied] / spread[varied]).sum() * n)
+    varied = (np.ptp(values, axis=0) > 0) & (squares > 0)  # the mean of equal numbers may be wrong in the last bit
+    sse = float((np.einsum("ij,ij->j", error, error)[varied] / squares[varied]).sum() * n)
     sst = float(np.count_nonzero(varied) * n)
     error /= np.where(span > 0, span, 1.0)
     squared = np.einsum("ij,ij->i", error, error)

@@ -177,7 +177,7 @@ class TableData:
         )
 
     def _verify_t_closeness(self, labels: Int32Vector) -> None:
-        """Compute the distance of each cluster from the table again; no algorithm is trusted to have kept t."""
+        """Compute the distance of each cluster from the table again; the result of the algorithm is not trusted."""
         for attribute in self.confidential if self.policy.t is not None else ():
             farthest = float(emd_of_clusters(attribute, labels).max())
             if not farthest <= (self.policy.t or 0.0) + T_TOLERANCE:
