@@ -74,9 +74,8 @@ class Files:
         paths = [os.path.realpath(name) for name in (self.source, policy, *outputs) if name not in {PIPE, os.devnull}]
         duplicates = sorted({path for path in paths if paths.count(path) > 1} or _linked(paths))
         if duplicates or outputs.count(PIPE) > 1:
-            raise ConfigError(
-                f"{duplicates[0] if duplicates else 'standard output'}: named twice; give each its own file"
-            )
+            duplicate = duplicates[0] if duplicates else "standard output"
+            raise ConfigError(f"{duplicate}: named twice; give each its own file")
 
     @property
     def formats(self) -> tuple[FileFormat, FileFormat]:
@@ -87,9 +86,8 @@ class Files:
         ConfigError
             A format is unknown.
         """
-        return _format_of(self.source, self.source_format), _format_of(
-            self.target, self.target_format or self.source_format
-        )
+        target_option = self.target_format or self.source_format
+        return _format_of(self.source, self.source_format), _format_of(self.target, target_option)
 
     def stream_formats(self) -> tuple[FileFormat, FileFormat]:
         """Return the formats of source and target for a stream.

@@ -77,22 +77,22 @@ def batch(policy: Path, source: Path, target: Path, *more: str) -> tuple[int, di
     evidence, summary, quarantine = (target.parent / name for name in ("evidence", "summary", "quarantine"))
     beside = ["--evidence", str(evidence), "--summary", str(summary), "--quarantine", str(quarantine)]
     code = main(["batch", str(policy), "-i", str(source), "-o", str(target), *beside, *more])
-    told = json.loads(summary.read_text())
+    result = json.loads(summary.read_text())
     verdict = verify(Policy.load(policy), source, target, evidence, summary, quarantine=quarantine, complete=True)
-    return code, told, verdict
+    return code, result, verdict
 
 
 @pytest.mark.parametrize("source", ["in.csv", "in.jsonl"])
 @pytest.mark.parametrize("target", ["out.csv", "out.jsonl"])
 def test_a_table_is_released_and_the_judge_agrees(source: str, target: str, tmp_path: Path) -> None:
     path = write(tmp_path / source, records(60))
-    code, told, verdict = batch(policy_of(tmp_path), path, tmp_path / target)
+    code, result, verdict = batch(policy_of(tmp_path), path, tmp_path / target)
     assert code == 0
     assert verdict.exit_code == 0, verdict.text()
-    assert (told["records"], told["released"], told["suppressed"]) == (60, 60, 0)
-    assert told["cluster_size"]["min"] >= 3
-    assert (told["algorithm"], told["refine"], told["keep_order"]) == ("auto", "descent", False)
-    assert verdict.counts["clusters"] == told["clusters"]
+    assert (result["records"], result["released"], result["suppressed"]) == (60, 60, 0)
+    assert result["cluster_size"]["min"] >= 3
+    assert (result["algorithm"], result["refine"], result["keep_order"]) == ("auto", "descent", False)
+    assert verdict.counts["clusters"] == result["clusters"]
 
 
 def test_fields_keep_their_order_and_integers_stay_integers(tmp_path: Path) -> None:
@@ -118,13 +118,13 @@ def test_without_a_resolution_the_exact_mean_is_published_of_integers_too(tmp_pa
 def test_the_exact_refinement_reports_bound_and_gap(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = write(tmp_path / "in.csv", records(40))
     more = ["--refine", "exact", "--param", "time_s=20"]
-    _, told, verdict = batch(policy_of(tmp_path), source, tmp_path / "out.csv", *more)
+    _, result, verdict = batch(policy_of(tmp_path), source, tmp_path / "out.csv", *more)
     assert verdict.exit_code == 0, verdict.text()
-    assert told["bound"] > 0
-    assert 0 <= told["gap"] < 0.2
+    assert result["bound"] > 0
+    assert 0 <= result["gap"] < 0.2
     assert "loss is above the proven lower bound by at most" in capsys.readouterr().err
-    _, told, _ = batch(policy_of(tmp_path), source, tmp_path / "out.csv")
-    assert (told["bound"], told["gap"]) == (None, None)
+    _, result, _ = batch(policy_of(tmp_path), source, tmp_path / "out.csv")
+    assert (result["bound"], result["gap"]) == (None, None)
 
 
 def test_approximate_reports_the_loss_of_mdav_and_warns_if_its_own_is_larger(
@@ -137,9 +137,9 @@ def test_approximate_reports_the_loss_of_mdav_and_warns_if_its_own_is_larger(
         policy = policy_of(tmp_path, ATTRIBUTES | {name: {"role": "identifier"} for name in numbers} | own)
         _, mdav, _ = batch(policy, source, tmp_path / "out.csv", "--algorithm", "mdav")
         assert "mdav" not in mdav
-        _, told, _ = batch(policy, source, tmp_path / "out.csv", "--algorithm", "approximate")
-        assert told["mdav"]["sse"] == pytest.approx(mdav["sse"])
-        assert (told["sse"] > mdav["sse"]) == is_warned
+        _, result, _ = batch(policy, source, tmp_path / "out.csv", "--algorithm", "approximate")
+        assert result["mdav"]["sse"] == pytest.approx(mdav["sse"])
+        assert (result["sse"] > mdav["sse"]) == is_warned
         assert ("times_mdav" in capsys.readouterr().err) == is_warned
 
 
@@ -147,9 +147,9 @@ def test_a_release_of_one_cluster_is_reported(tmp_path: Path, capsys: pytest.Cap
     rows = sorted(records(90), key=lambda row: row["income"])
     rows = [row | {"note": "ab"[number > 44]} for number, row in enumerate(rows)]
     source, policy = write(tmp_path / "in.csv", rows), policy_of(tmp_path, privacy={"k": 3, "t": 0.05})
-    _, told, verdict = batch(policy, source, tmp_path / "out.csv", "--algorithm", "mdav")
+    _, result, verdict = batch(policy, source, tmp_path / "out.csv", "--algorithm", "mdav")
     assert verdict.exit_code == 0, verdict.text()
-    assert told["clusters"] == 1
+    assert result["clusters"] == 1
     assert "ONE CLUSTER" in capsys.readouterr().err
     batch(policy_of(tmp_path), source, tmp_path / "out.csv")
     assert "ONE CLUSTER" not in capsys.readouterr().err
@@ -235,10 +235,10 @@ def test_rows_are_sorted_by_their_bytes_or_keep_the_input_order(tmp_path: Path) 
     batch(policy_of(tmp_path), source, tmp_path / "out.csv")
     lines = (tmp_path / "out.csv").read_bytes().splitlines()
     assert lines[1:] == sorted(lines[1:])
-    _, told, verdict = batch(policy_of(tmp_path), source, tmp_path / "out.csv", "--keep-order")
+    _, result, verdict = batch(policy_of(tmp_path), source, tmp_path / "out.csv", "--keep-order")
     with (tmp_path / "out.csv").open(newline="") as file:
         assert [row["note"] for row in csv.DictReader(file)] == [row["note"] for row in rows]
-    assert told["keep_order"] is True
+    assert result["keep_order"] is True
     assert verdict.exit_code == 0, verdict.text()
 
 
@@ -246,10 +246,10 @@ def test_rows_are_sorted_by_their_bytes_or_keep_the_input_order(tmp_path: Path) 
 def test_every_algorithm_counts_subjects_and_not_records(algorithm: str, tmp_path: Path) -> None:
     source = write(tmp_path / "in.csv", records(90, people=12))
     more = ["--param", "generations=50"] if algorithm == "genetic" else []
-    _, told, verdict = batch(policy_of(tmp_path), source, tmp_path / "out.csv", "--algorithm", algorithm, *more)
+    _, result, verdict = batch(policy_of(tmp_path), source, tmp_path / "out.csv", "--algorithm", algorithm, *more)
     assert verdict.exit_code == 0, verdict.text()
-    assert told["subjects"]["min"] >= 3
-    assert told["share"]["max"] <= 0.5
+    assert result["subjects"]["min"] >= 3
+    assert result["share"]["max"] <= 0.5
 
 
 def test_a_subject_above_max_share_of_the_table_is_cut_to_it(tmp_path: Path) -> None:
@@ -258,19 +258,19 @@ def test_a_subject_above_max_share_of_the_table_is_cut_to_it(tmp_path: Path) -> 
         row["who"] = "p0"
     others = sum(row["who"] != "p0" for row in rows)
     source = write(tmp_path / "in.csv", rows)
-    _, told, verdict = batch(policy_of(tmp_path), source, tmp_path / "out.csv")
+    _, result, verdict = batch(policy_of(tmp_path), source, tmp_path / "out.csv")
     assert verdict.exit_code == 0, verdict.text()
-    assert told["suppressed"] == 40 - 2 * others
-    assert told["released"] == 2 * others
+    assert result["suppressed"] == 40 - 2 * others
+    assert result["released"] == 2 * others
 
 
 def test_privacy_options_apply_to_tables(tmp_path: Path) -> None:
     source = write(tmp_path / "in.csv", records(60, people=9))
     policy = policy_of(tmp_path, privacy={"k": 3, "per_subject": {"max": 2, "window": 30}})
-    _, told, verdict = batch(policy, source, tmp_path / "out.csv")
+    _, result, verdict = batch(policy, source, tmp_path / "out.csv")
     assert verdict.exit_code == 0, verdict.text()
     assert verdict["releases"].status == "holds"
-    assert told["suppressed"] > 0
+    assert result["suppressed"] > 0
 
 
 def test_numbers_with_squares_beyond_float64_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -286,16 +286,16 @@ def test_numbers_with_squares_beyond_float64_are_refused(tmp_path: Path, capsys:
 
 
 @pytest.mark.parametrize(
-    ("privacy", "people", "words"),
+    ("privacy", "subjects", "words"),
     [
         ({"k": 5}, 4, "fewer than 5 different subjects"),
         ({"k": 3, "min_population": 9}, 5, "fewer than 9 different subjects"),
     ],
 )
 def test_a_table_of_too_few_subjects_is_refused(
-    privacy: dict[str, Any], people: int, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    privacy: dict[str, Any], subjects: int, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    source, out = write(tmp_path / "in.csv", records(60, people=people)), tmp_path / "out.csv"
+    source, out = write(tmp_path / "in.csv", records(60, people=subjects)), tmp_path / "out.csv"
     assert main(["batch", str(policy_of(tmp_path, privacy=privacy)), "-i", str(source), "-o", str(out)]) == 2
     assert words in capsys.readouterr().err
     assert not out.exists()
@@ -398,8 +398,8 @@ def test_values_outside_their_bounds_are_clipped_or_refused_as_the_policy_says(
     rows = records(30)
     rows[4]["age"] = 200
     source, out = write(tmp_path / "in.csv", rows), tmp_path / "out.csv"
-    _, told, verdict = batch(policy_of(tmp_path), source, out)
-    assert told["clipped"] == 1
+    _, result, verdict = batch(policy_of(tmp_path), source, out)
+    assert result["clipped"] == 1
     assert verdict.exit_code == 0, verdict.text()
     out.unlink()
     assert main(["batch", str(policy_of(tmp_path, out_of_bounds="quarantine")), "-i", str(source), "-o", str(out)]) == 2
@@ -408,7 +408,7 @@ def test_values_outside_their_bounds_are_clipped_or_refused_as_the_policy_says(
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["--algorithm", "best"], "use one of auto, md, mdav"),
         (["--param", "gamma=1"], "--param: needs NAME=VALUE; auto has no parameter"),
@@ -443,11 +443,11 @@ def test_values_outside_their_bounds_are_clipped_or_refused_as_the_policy_says(
     ],
 )
 def test_an_unknown_option_is_refused_with_the_known_ones(
-    words: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source, out = write(tmp_path / "in.csv", records(30)), tmp_path / "out.csv"
     assert main(["batch", str(policy_of(tmp_path)), "-i", str(source), "-o", str(out), *words]) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert not out.exists()
 
 
@@ -461,12 +461,12 @@ def test_dominance_is_refused_with_a_remedy(tmp_path: Path, capsys: pytest.Captu
 
 def test_a_named_algorithm_is_not_refined_and_the_seed_decides(tmp_path: Path) -> None:
     source = write(tmp_path / "in.csv", records(60))
-    _, told, _ = batch(policy_of(tmp_path), source, tmp_path / "out.csv", "--algorithm", "mdav")
-    assert told["refine"] == "none"
+    _, result, _ = batch(policy_of(tmp_path), source, tmp_path / "out.csv", "--algorithm", "mdav")
+    assert result["refine"] == "none"
     _, refined, _ = batch(
         policy_of(tmp_path), source, tmp_path / "out.csv", "--algorithm", "mdav", "--refine", "descent"
     )
-    assert refined["sse"] < told["sse"]
+    assert refined["sse"] < result["sse"]
     outputs = set()
     for seed in ("1", "1", "2"):
         more = ["--algorithm", "genetic", "--param", "generations=200", "--seed", seed]
@@ -489,9 +489,9 @@ def test_messages_with_keys_are_read_as_a_stream_would(tmp_path: Path) -> None:
     }
     lines = [{"key": f"p{number}", "value": {"age": number}} for number in range(20)]
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    _, told, verdict = batch(policy_of(tmp_path, attributes), tmp_path / "in.jsonl", tmp_path / "out.jsonl")
+    _, result, verdict = batch(policy_of(tmp_path, attributes), tmp_path / "in.jsonl", tmp_path / "out.jsonl")
     assert verdict.exit_code == 0, verdict.text()
-    assert told["records"] == 20
+    assert result["records"] == 20
 
 
 @pytest.mark.parametrize("source", ["in.csv", "in.jsonl", "in.parquet"])
@@ -503,10 +503,10 @@ def test_parquet_is_read_and_written_like_other_formats(source: str, target: str
         pq.write_table(pa.Table.from_pylist(rows), path)
     else:
         write(path, rows)
-    code, told, verdict = batch(policy_of(tmp_path), path, tmp_path / target)
+    code, result, verdict = batch(policy_of(tmp_path), path, tmp_path / target)
     assert code == 0
     assert verdict.exit_code == 0, verdict.text()
-    assert told["released"] == 60
+    assert result["released"] == 60
 
 
 def test_columns_of_parquet_keep_order_and_type(tmp_path: Path) -> None:
@@ -617,18 +617,18 @@ def test_t_closeness_holds_for_numbers_and_categories(tmp_path: Path) -> None:
         ["--algorithm", "steered", "--param", "weight=2"],
         ["--refine", "anneal", "--param", "time_s=1"],
     ):
-        _, told, verdict = batch(close, source, tmp_path / "out.csv", *more)
+        _, result, verdict = batch(close, source, tmp_path / "out.csv", *more)
         assert verdict.exit_code == 0, verdict.text()
         assert verdict["closeness"].status == "holds"
-        assert told["emd"]["max"] == pytest.approx(verdict["closeness"].worst)
-        assert told["emd"]["max"] <= 0.15
-    _, told, _ = batch(policy_of(tmp_path, attributes), source, tmp_path / "out.csv")
-    assert told["emd"]["max"] > 0.15
+        assert result["emd"]["max"] == pytest.approx(verdict["closeness"].worst)
+        assert result["emd"]["max"] <= 0.15
+    _, result, _ = batch(policy_of(tmp_path, attributes), source, tmp_path / "out.csv")
+    assert result["emd"]["max"] > 0.15
     strict = policy_of(tmp_path, attributes, privacy={"k": 3, "t": 0.15})
     out, evidence = tmp_path / "out.csv", tmp_path / "evidence"
     verdict = verify(Policy.load(strict), source, out, evidence)
     assert (verdict.exit_code, verdict["closeness"].status) == (1, "broken")
-    assert verdict["closeness"].worst == pytest.approx(told["emd"]["max"])
+    assert verdict["closeness"].worst == pytest.approx(result["emd"]["max"])
 
 
 @pytest.mark.parametrize("kind", ["integer", "number", "any"])
@@ -639,9 +639,9 @@ def test_integers_with_the_same_float_are_different_values(kind: str, name: str,
     rows = [row | {"wage": 2**60 + number} for number, row in enumerate(records(60))]
     source = write(tmp_path / name, rows)
     policy = policy_of(tmp_path, attributes, privacy={"k": 3, "t": 0.2}, undeclared="drop")
-    _, told, verdict = batch(policy, source, tmp_path / "out.csv")
+    _, result, verdict = batch(policy, source, tmp_path / "out.csv")
     assert verdict.exit_code == 0, verdict.text()
-    assert 0 < told["emd"]["max"] == pytest.approx(verdict["closeness"].worst)
+    assert 0 < result["emd"]["max"] == pytest.approx(verdict["closeness"].worst)
 
 
 def test_numbers_are_compared_by_value_however_long_their_spelling(tmp_path: Path) -> None:
@@ -651,9 +651,9 @@ def test_numbers_are_compared_by_value_however_long_their_spelling(tmp_path: Pat
         row | {"wage": ["0" * 5000 + "7", "7.0", "1e23", f"1{'0' * 23}"][n % 4]} for n, row in enumerate(records(60))
     ]
     policy = policy_of(tmp_path, attributes, privacy={"k": 3, "t": 0.3}, undeclared="drop")
-    _, told, verdict = batch(policy, write(tmp_path / "in.csv", rows), tmp_path / "out.csv", "--algorithm", "mdav")
+    _, result, verdict = batch(policy, write(tmp_path / "in.csv", rows), tmp_path / "out.csv", "--algorithm", "mdav")
     assert verdict.exit_code == 0, verdict.text()
-    assert 0 < told["emd"]["max"] == pytest.approx(verdict["closeness"].worst)
+    assert 0 < result["emd"]["max"] == pytest.approx(verdict["closeness"].worst)
 
 
 def test_parquet_types_come_from_all_rows_and_rows_are_written_in_chunks(
@@ -678,18 +678,18 @@ def test_parquet_types_come_from_all_rows_and_rows_are_written_in_chunks(
 def test_a_constant_column_has_no_influence(tmp_path: Path) -> None:
     attributes = ATTRIBUTES | {"age": {"role": "quasi_identifier"}, "wage": {"role": "confidential", "type": "number"}}
     rows = [row | {"age": 0.1, "wage": 0.1} for row in records(30)]
-    _, told, verdict = batch(policy_of(tmp_path, attributes), write(tmp_path / "in.csv", rows), tmp_path / "out.csv")
+    _, result, verdict = batch(policy_of(tmp_path, attributes), write(tmp_path / "in.csv", rows), tmp_path / "out.csv")
     assert verdict.exit_code == 0, verdict.text()
-    assert told["sst"] == 30
-    assert told["d_y"] is None
+    assert result["sst"] == 30
+    assert result["d_y"] is None
 
 
 def test_numbers_too_small_to_be_squared_have_no_influence(tmp_path: Path) -> None:
     rows = [row | {"income": 1e-300 * number, "wage": number * 1e-300} for number, row in enumerate(records(30))]
     attributes = ATTRIBUTES | {"wage": {"role": "confidential", "type": "number"}}
-    _, told, verdict = batch(policy_of(tmp_path, attributes), write(tmp_path / "in.csv", rows), tmp_path / "out.csv")
+    _, result, verdict = batch(policy_of(tmp_path, attributes), write(tmp_path / "in.csv", rows), tmp_path / "out.csv")
     assert verdict.exit_code == 0, verdict.text()
-    assert told["sst"] == 30
+    assert result["sst"] == 30
 
 
 def test_compressed_files_are_refused_with_a_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -703,9 +703,9 @@ def test_dependence_lowers_the_loss_of_confidential_attributes(tmp_path: Path) -
     source, losses = write(tmp_path / "in.csv", records(200)), []
     for weight in (0, 0.5, 1):
         policy = policy_of(tmp_path, steering={"dependence": weight})
-        _, told, verdict = batch(policy, source, tmp_path / "out.csv")
+        _, result, verdict = batch(policy, source, tmp_path / "out.csv")
         assert verdict.exit_code == 0, verdict.text()
-        losses.append((told["d_x"], told["d_y"]))
+        losses.append((result["d_x"], result["d_y"]))
     assert losses[0][0] < losses[1][0] < losses[2][0]
     assert losses[0][1] > losses[1][1] > losses[2][1]
 
@@ -717,8 +717,8 @@ def test_with_dependence_1_all_blocks_are_one(tmp_path: Path, capsys: pytest.Cap
     more = ["-o", str(tmp_path / "out.csv"), "--summary", str(summary), "--param", "blocks=1"]
     assert main(["batch", str(policy), "-i", str(source), *more]) == 0
     assert "NOT K-ANONYMOUS" not in capsys.readouterr().err
-    told = json.loads(summary.read_text())
-    assert told | {"elapsed_s": 0} == whole | {"elapsed_s": 0}
+    result = json.loads(summary.read_text())
+    assert result | {"elapsed_s": 0} == whole | {"elapsed_s": 0}
     assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
 
 
@@ -728,8 +728,8 @@ def test_blocks_are_reported_as_not_k_anonymous(tmp_path: Path, capsys: pytest.C
     words = ["batch", str(policy), "-i", str(source), "-o", str(out), "--summary", str(summary)]
     assert main([*words, "--param", "blocks=1"]) == 0
     assert "NOT K-ANONYMOUS" in capsys.readouterr().err
-    told = json.loads(summary.read_text())
-    assert (told["jointly_k_anonymous"], told["blocks"], told["d_y"]) == (False, 1, None)
+    result = json.loads(summary.read_text())
+    assert (result["jointly_k_anonymous"], result["blocks"], result["d_y"]) == (False, 1, None)
     assert verify(Policy.load(policy), source, out).exit_code == 1
     assert main(words) == 0
     assert "NOT" not in capsys.readouterr().err
@@ -748,10 +748,10 @@ def test_messages_about_faults_contain_no_value(tmp_path: Path, capfd: pytest.Ca
         source = write(tmp_path / "in.jsonl", rows)
         policy = policy_of(tmp_path, out_of_bounds="quarantine")
         assert main(["batch", str(policy), "-i", str(source), "-o", str(tmp_path / "out.csv")]) == 2, number
-        told = capfd.readouterr()
-        assert "canary" not in told.err + told.out
-        assert "918273" not in told.err + told.out
-        assert "line 6" in told.err
+        result = capfd.readouterr()
+        assert "canary" not in result.err + result.out
+        assert "918273" not in result.err + result.out
+        assert "line 6" in result.err
     lines = csv_of(records(20)).splitlines()
     for broken in (f"{canary},1,2,3,4,5,6", f'{canary},"{canary}"x,1,2,3,4', f"{canary},{canary},{canary},1,2,a"):
         (tmp_path / "in.csv").write_text("\n".join([*lines[:5], broken, *lines[6:]]) + "\n")
@@ -759,6 +759,6 @@ def test_messages_about_faults_contain_no_value(tmp_path: Path, capfd: pytest.Ca
             main(["batch", str(policy_of(tmp_path)), "-i", str(tmp_path / "in.csv"), "-o", str(tmp_path / "o.csv")])
             == 2
         )
-        told = capfd.readouterr()
-        assert "canary" not in told.err + told.out
-        assert "line 6" in told.err
+        result = capfd.readouterr()
+        assert "canary" not in result.err + result.out
+        assert "line 6" in result.err

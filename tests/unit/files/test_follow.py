@@ -62,8 +62,8 @@ def following(
 
 def stopped(process: subprocess.Popen[bytes], number: int = signal.SIGTERM) -> tuple[int, str]:
     process.send_signal(number)
-    _, told = process.communicate(timeout=150)
-    return process.returncode, told.decode()
+    _, stderr = process.communicate(timeout=150)
+    return process.returncode, stderr.decode()
 
 
 def rows(path: Path) -> int:
@@ -84,8 +84,8 @@ def test_a_growing_file_is_followed_until_a_signal(tmp_path: Path, number: int) 
             file.write(lines(100, 101)[:-9])
             file.flush()
             assert not (tmp_path / "summary.json").exists()
-            code, told = stopped(process, number)
-    assert (code, told) == (0, "")
+            code, stderr = stopped(process, number)
+    assert (code, stderr) == (0, "")
     assert json.loads((tmp_path / "summary.json").read_text())["records_in"] == 100
     # The line that was incomplete at the signal was not read.
     source.write_bytes(lines(0, 100))
@@ -137,8 +137,8 @@ def test_standard_input_ends_when_its_writers_have_closed_it(tmp_path: Path) -> 
         process.stdin.write(lines(0, 30))
         first = os.read(process.stdout.fileno(), 1 << 16)
         assert first.endswith(b"\n")
-        rest, told = process.communicate(lines(30, 40), timeout=150)
-        assert (process.returncode, told) == (0, b"")
+        rest, stderr = process.communicate(lines(30, 40), timeout=150)
+        assert (process.returncode, stderr) == (0, b"")
     assert len((first + rest).splitlines()) == 40
 
 
@@ -183,10 +183,10 @@ def test_a_changed_file_ends_the_command_with_2(tmp_path: Path, change: str) -> 
         else:
             (tmp_path / "new").write_bytes(lines(0, 3))
             (tmp_path / "new").replace(source)
-        _, told = process.communicate(timeout=150)
+        _, stderr = process.communicate(timeout=150)
     assert process.returncode == 2
-    assert change in told.decode()
-    assert told.startswith(b"shoal: in.jsonl: ")
+    assert change in stderr.decode()
+    assert stderr.startswith(b"shoal: in.jsonl: ")
     # All records that were read are released, and the summary counts them.
     assert rows(out) == json.loads((tmp_path / "s.json").read_text())["released"] == 30
 
@@ -194,26 +194,26 @@ def test_a_changed_file_ends_the_command_with_2(tmp_path: Path, change: str) -> 
 def test_a_folder_is_reported_by_its_name(tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").mkdir()
     with following(tmp_path, "-i", "in.jsonl", "-o", "out.jsonl") as process:
-        _, told = process.communicate(timeout=150)
-    assert (process.returncode, told) == (2, b"shoal: in.jsonl: cannot be read: Is a directory\n")
+        _, stderr = process.communicate(timeout=150)
+    assert (process.returncode, stderr) == (2, b"shoal: in.jsonl: cannot be read: Is a directory\n")
 
 
 def test_an_output_that_is_not_empty_is_refused(tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_bytes(lines(0, 30))
     (tmp_path / "out.jsonl").write_bytes(b"{}\n")
     with following(tmp_path, "-i", "in.jsonl", "-o", "out.jsonl") as process:
-        _, told = process.communicate(timeout=150)
+        _, stderr = process.communicate(timeout=150)
     assert process.returncode == 2
-    assert b"out.jsonl: is not empty" in told
+    assert b"out.jsonl: is not empty" in stderr
     assert (tmp_path / "out.jsonl").read_bytes() == b"{}\n"
 
 
 def test_an_invalid_header_leaves_no_output(tmp_path: Path) -> None:
     (tmp_path / "in.csv").write_bytes(b"who,ill\n")
     with following(tmp_path, "-i", "in.csv", "-o", "out.csv") as process:
-        _, told = process.communicate(timeout=150)
+        _, stderr = process.communicate(timeout=150)
     assert process.returncode == 2
-    assert b"column 'age' is missing" in told
+    assert b"column 'age' is missing" in stderr
     assert not (tmp_path / "out.csv").exists()
 
 
@@ -239,8 +239,8 @@ def test_a_full_disk_leaves_whole_clusters_with_evidence(tmp_path: Path, room: i
     (tmp_path / "in.csv").write_text("who,age,ill\n" + text)
     names = ("--evidence", "evidence.jsonl", "--summary", "s.json")
     with following(tmp_path, "-i", "in.csv", "-o", "out.csv", *names, policy=policy, room=room) as process:
-        _, told = process.communicate(timeout=150)
-    assert (process.returncode, told) == (2, b"shoal: out.csv: File too large\n")
+        _, stderr = process.communicate(timeout=150)
+    assert (process.returncode, stderr) == (2, b"shoal: out.csv: File too large\n")
     assert not (tmp_path / "s.json").exists()
     assert out.stat().st_size > room - 500, "it was filled nearly to the end"
     assert out.read_bytes().endswith(b"\n")

@@ -35,9 +35,9 @@ def run(folder: Path, policy: Policy, text: bytes) -> tuple[str, list[tuple[int,
     source, out, summary, evidence, quarantine = names
     source.write_bytes(text)
     run_pipe(policy, Files(str(source), str(out), None, None, str(summary), str(evidence), str(quarantine)))
-    told = [json.loads(line) for line in quarantine.read_text().splitlines()]
+    references = [json.loads(line) for line in quarantine.read_text().splitlines()]
     verdict = verify(policy, source, out, evidence, summary, quarantine=quarantine, complete=True)
-    return out.read_text(), [(one["offset"], one["reason"]) for one in told], verdict
+    return out.read_text(), [(one["offset"], one["reason"]) for one in references], verdict
 
 
 def test_utf_16_without_a_byte_order_mark_is_reported_with_the_remedy(tmp_path: Path) -> None:

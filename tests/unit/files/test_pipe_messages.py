@@ -72,8 +72,8 @@ def run(folder: Path, policy: Policy, messages: list[dict[str, Any]], target: st
 @pytest.mark.parametrize("target", ["jsonl", "csv"])
 def test_a_release_of_messages_passes_the_judge(tmp_path: Path, target: str) -> None:
     messages = [message(number) for number in range(60)]
-    for place, bad in enumerate(BAD):
-        messages.insert(4 * place, message(1000 + place, **bad))
+    for index, bad in enumerate(BAD):
+        messages.insert(4 * index, message(1000 + index, **bad))
     out, verdict = run(tmp_path, policy_of(tmp_path), messages, target)
     assert verdict.exit_code == 0, verdict.text()
     assert verdict.counts["unusable"] == len(BAD)
@@ -179,8 +179,8 @@ def test_only_the_invalid_line_is_rejected_by_pipe_and_judge(tmp_path: Path, lin
     source.write_text("\n".join([*lines[:20], line, *lines[20:]]) + "\n")
     evidence, quarantine, summary = (str(tmp_path / name) for name in ("evidence", "quarantine", "summary"))
     run_pipe(policy, Files(str(source), str(out), None, None, summary, evidence, quarantine))
-    told = [json.loads(one) for one in Path(quarantine).read_text().splitlines()]
-    assert [(one["offset"], one["reason"]) for one in told] == [(20, reason)]
+    references = [json.loads(one) for one in Path(quarantine).read_text().splitlines()]
+    assert [(one["offset"], one["reason"]) for one in references] == [(20, reason)]
     assert len(out.read_text().splitlines()) == 40
     verdict = verify(policy, source, out, evidence, summary, quarantine=quarantine, complete=True)
     assert verdict.exit_code == 0, verdict.text()
