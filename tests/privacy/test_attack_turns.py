@@ -91,26 +91,26 @@ class Disk:
 async def lived(policy: Policy, messages: list[Message], *, dies: bool) -> Disk:
     """Read one record after the other; with ``dies`` every transaction is the last one of its process."""
     disk, clock = Disk(), [1_800_000_000.0]
-    commit = CommittedState(OffsetState(watermark=0, next_offset=0), policy.fingerprint, 1)
+    commit = CommittedState(OffsetState(committed_offset=0, next_offset=0), policy.fingerprint, 1)
 
     def begun() -> PartitionTask:
         return PartitionTask("t", 0, policy, JsonDecoder(policy), disk, commit, Metrics(), 0.2, now=lambda: clock[0])
 
     lane, end = begun(), 1
     while end <= len(messages):
-        await lane.intake([message for message in messages[:end] if message.offset >= lane.cursor])
+        await lane.process([message for message in messages[:end] if message.offset >= lane.position])
         clock[0] += 1
         before = disk.offset
-        await lane.tick(at_end=False)
+        await lane.punctuate()
         await asyncio.sleep(0)
-        lane.check()
+        lane._collector.check()
         if dies and disk.offset != before:
             await lane.close(finish=False)
             commit = decode(disk.offset[1], "t", 0, disk.offset[0])
             lane = begun()
         end += 1
-    await lane.intake([message for message in messages if message.offset >= lane.cursor])
-    await lane.finish()
+    await lane.process([message for message in messages if message.offset >= lane.position])
+    await lane.commit(flush=True)
     await lane.close(finish=True)
     return disk
 

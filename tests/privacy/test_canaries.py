@@ -164,11 +164,11 @@ async def test_no_value_leaves_a_service_that_is_killed_and_goes_on(bootstrap: s
 
 CRASHES = {
     "decode": "shoal.records.json_decoder.JsonDecoder.decode",
-    "decide": "shoal.clustering.stream.clusterer.Partitioner.push",
+    "decide": "shoal.clustering.stream.clusterer.StreamClusterer.push",
     "embed": "shoal.clustering.embedding.Embedding.published",
     "flow": "shoal.pipeline.stream.Flow.push",
     "encode": "shoal.records.encoder.JsonEncoder.encode_clusters",
-    "send": "shoal.kafka.producer.Publisher._transact",
+    "send": "shoal.kafka.producer.TransactionalProducer._transact",
     "look": "shoal.observability.metrics.Metrics.totals",
 }
 

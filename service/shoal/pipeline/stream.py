@@ -105,7 +105,7 @@ class PartitionPipeline:
             rule=stream.rule,
             position=_position_weight(policy, state),
             max_share=policy.max_share,
-            reach=expiry_limits,
+            expiry_limits=expiry_limits,
             min_population=policy.min_population or 0,
             dominance=dominance_of(policy),
         )
@@ -260,7 +260,7 @@ class PartitionPipeline:
         """Compute the coordinates of all held records again, from their values, as a restart would."""
         self._embedding = Embedding.of(self.policy, widths)
         held = self._records.get(self._clusterer.held_positions())
-        self._clusterer.replace(self._embedding.coordinates(held.values))
+        self._clusterer.replace_coordinates(self._embedding.coordinates(held.values))
 
     def _first_undecided(self) -> int:
         """Return the position of the oldest record that is not decided."""

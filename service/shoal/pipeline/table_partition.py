@@ -13,7 +13,7 @@ from shoal.arrays import Float64Matrix, Int32Vector, Int64Matrix, Int64Vector
 from shoal.clustering.embedding import Embedding
 from shoal.clustering.static import BudgetUsed, ClusterConstraints, ConfidentialAttribute, emd_of_clusters, refined
 from shoal.clustering.static.constraints import T_TOLERANCE
-from shoal.clustering.stream.held import BEFORE, CAUSE, END, FLUSHED, NEWEST, DecisionBuffer
+from shoal.clustering.stream.held_records import BEFORE, CAUSE, END, FLUSHED, NEWEST, DecisionBuffer
 from shoal.clustering.stream.invariants import InvariantChecker
 from shoal.errors import AnonymityViolation, ConfigError
 from shoal.policy import Policy
@@ -145,7 +145,7 @@ class TableData:
         counts = self._verify_clusters(order, bounds)
         self._verify_t_closeness(labels)
         proven = (found.bound, found.gap) if spec.refine == "exact" else (None, None)
-        texts, published = embedding.only(columns).published(self.values[np.ix_(order, columns)], bounds)
+        texts, published = embedding.select(columns).published(self.values[np.ix_(order, columns)], bounds)
         return TablePartition(columns, labels, order, bounds, texts, published, counts, *proven)
 
     def _coordinates(self, embedding: Embedding, columns: Int64Vector) -> Float64Matrix:
@@ -187,9 +187,9 @@ class TableData:
         """Verify k and the share of each cluster from the input; return `TablePartition.counts`."""
         count = len(self.subjects)
         checker = InvariantChecker(self.policy.k, count + 1, self.policy.max_share)
-        checker.admit(np.arange(count), self.subjects)
+        checker.register(np.arange(count), self.subjects)
         clusters = np.zeros((3, len(bounds) - 1), np.int64)
         clusters[END], clusters[CAUSE], clusters[NEWEST] = bounds[1:], FLUSHED, count - 1
         none_suppressed = np.zeros((BEFORE + 1, 0), np.int64)
         totals = np.array([len(bounds) - 1, count, 0])
-        return checker.seal(DecisionBuffer(order, clusters, none_suppressed, totals))
+        return checker.verify(DecisionBuffer(order, clusters, none_suppressed, totals))

@@ -11,9 +11,9 @@ from shoal.clustering.numba.kd_tree import (
     NeighbourSearch,
     Tree,
     build,
+    contains,
     empty_neighbour_search,
     farthest,
-    is_left,
     remove,
 )
 from shoal.clustering.static.centroids import join_as_block
@@ -77,7 +77,7 @@ def _form_clusters(values: Float64Matrix, k: int, leaf_size: int) -> Int32Vector
             seed = _farthest_pair(values, rest[:left], tree, search, partners, bounds)
             opposite = partners[seed]
         else:
-            seed = opposite if is_left(tree, opposite) else farthest(tree, values[nearest.members[0]], search)
+            seed = opposite if contains(tree, opposite) else farthest(tree, values[nearest.members[0]], search)
             opposite = -1
         take_nearest(values, rest[:left], seed, labels, label, nearest)
         for record in nearest.members:
@@ -106,7 +106,7 @@ def _farthest_pair(
             if bounds[x] > best:
                 best, record = bounds[x], x
         partner = partners[record]
-        if partner >= 0 and is_left(tree, partner):
+        if partner >= 0 and contains(tree, partner):
             return int(record)
         _find_partner(values, tree, search, record, partners, bounds)
 
