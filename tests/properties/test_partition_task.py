@@ -169,7 +169,7 @@ async def run(policy: Policy, log: list[Message], topic: Topic, steps: Any, now:
 
 
 def resolved(batches: list[TransactionBatch]) -> list[int]:
-    released = [place for batch in batches for cluster in batch.clusters for place in cluster.places]
+    released = [place for batch in batches for cluster in batch.clusters for place in cluster.offsets]
     return released + [reference.offset for batch in batches for reference in batch.quarantined]
 
 
@@ -190,16 +190,16 @@ def run_and_check(seed: int) -> Counter[str]:
     clusters = by_number(topic.committed)
     assert sorted(clusters) == list(range(len(clusters)))
     for cluster in clusters.values():
-        assert len({people[place] for place in cluster.places}) >= policy.k
+        assert len({people[place] for place in cluster.offsets}) >= policy.k
         assert cluster.rows == sorted(cluster.rows)
     rule = policy.per_subject
     if rule is not None:
-        places = [place for cluster in clusters.values() for place in cluster.places]
+        places = [place for cluster in clusters.values() for place in cluster.offsets]
         assert not set(places).intersection(too_many(log, rule)), "a subject was released too often within a window"
     aborted = by_number(topic.aborted)
     for number, cluster in aborted.items():
         again = clusters[number]
-        assert (again.rows, again.places) == (cluster.rows, cluster.places), "a second try decided otherwise"
+        assert (again.rows, again.offsets) == (cluster.rows, cluster.offsets), "a second try decided otherwise"
     surplus = 0 if rule is None else len(too_many(log, rule))
     in_order = check_order(topic, clusters) if policy.require_stream().is_ordered else 0
     return Counter(clusters=len(clusters), aborted=len(aborted), surplus=surplus, in_order=in_order)
@@ -207,7 +207,7 @@ def run_and_check(seed: int) -> Counter[str]:
 
 def check_order(topic: Topic, clusters: dict[int, DecidedCluster]) -> int:
     """See that each record left at its own place, once; how many did so away from others of their cluster."""
-    slots = sorted(slot for cluster in clusters.values() for slot in zip(cluster.places, cluster.rows, strict=True))
+    slots = sorted(slot for cluster in clusters.values() for slot in zip(cluster.offsets, cluster.rows, strict=True))
     rows = [row for _, row in slots]
     assert [row for batch in topic.committed for row in batch.rows] == rows, "the output is not in the input's order"
     for batch in topic.aborted:
@@ -219,7 +219,7 @@ def check_order(topic: Topic, clusters: dict[int, DecidedCluster]) -> int:
         left += slots[len(left) : len(left) + len(batch.rows)]
         places = {place for place, _ in left}
         apart += sum(
-            0 < len(places.intersection(cluster.places)) < len(cluster.places) for cluster in clusters.values()
+            0 < len(places.intersection(cluster.offsets)) < len(cluster.offsets) for cluster in clusters.values()
         )
     return apart
 

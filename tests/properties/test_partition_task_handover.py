@@ -139,12 +139,12 @@ def run_and_check(seed: int) -> Counter[str]:
     for cluster in listener.seen:
         assert first.setdefault(cluster.number, cluster) == cluster, "a cluster came again with other content"
     assert sorted(first) == list(range(len(first)))
-    completed = [place for cluster in first.values() for place in cluster.places]
+    completed = [offset for cluster in first.values() for offset in cluster.offsets]
     completed += [reference.offset for batch in topic.committed for reference in batch.quarantined]
     assert sorted(completed) == [message.offset for message in log], "an offset is lost or completed twice"
     people = {message.offset: json.loads(message.value)["who"] for message in log if message.value not in {None, b"{"}}
     for number, cluster in first.items():
-        assert len({people[place] for place in cluster.places}) >= listener.wanted[number]
+        assert len({people[place] for place in cluster.offsets}) >= listener.wanted[number]
     return Counter(clusters=len(first), repeats=len(listener.seen) - len(first), changes=changes)
 
 

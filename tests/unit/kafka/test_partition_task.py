@@ -184,7 +184,7 @@ async def test_nothing_is_committed_before_restoring_has_ended() -> None:
     await task.process([record(8)])
     await turn(task, clock)
     ((batch, snapshot),) = sink.published
-    assert [cluster.places for cluster in batch.clusters] == [[0, 1]]
+    assert [cluster.offsets for cluster in batch.clusters] == [[0, 1]]
     assert (snapshot.committed_offset, snapshot.incomplete, snapshot.stream_time) == (7, (7, 8), START_MS)
 
 
@@ -322,7 +322,7 @@ async def test_a_committed_flush_is_done_after_a_crash_at_the_same_offset() -> N
     )
     await task.process([record(offset) for offset in range(9)])
     ((batch, snapshot),) = sink.published
-    assert sorted(place for cluster in batch.clusters for place in cluster.places) == [0, 1, 2, 3]
+    assert sorted(place for cluster in batch.clusters for place in cluster.offsets) == [0, 1, 2, 3]
     assert (snapshot.next_offset, snapshot.flush_at_offset, task.incomplete) == (4, None, 5)
 
 
