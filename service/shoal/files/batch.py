@@ -13,7 +13,7 @@ from shoal.errors import ConfigError, InputError
 from shoal.files.background import BackgroundRunner, elapsed_time, progress_bar
 from shoal.files.output_writer import encode_evidence, encode_references
 from shoal.files.outputs import PIPE, AtomicOutputs, Files, RowSink, UnbufferedOutput, open_input
-from shoal.files.sources import Source, import_parquet, open_source
+from shoal.files.sources import RecordSource, import_parquet, open_source
 from shoal.observability import logger
 from shoal.pipeline import AlgorithmSpec, TablePipeline, TableRelease
 from shoal.policy import Policy
@@ -89,7 +89,7 @@ def run_batch(policy: Policy, files: Files, spec: AlgorithmSpec, *, keep_order: 
             _write_rows(target, encoder, release.rows)
 
 
-def _read(table: TablePipeline, source: Source, file: BinaryIO, path: str) -> None:
+def _read(table: TablePipeline, source: RecordSource, file: BinaryIO, path: str) -> None:
     """Add all records to the table.
 
     Raises

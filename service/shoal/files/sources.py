@@ -24,11 +24,11 @@ from shoal.records import (
     describe_json_fault,
 )
 
-__all__ = ["Source", "import_parquet", "open_source"]
+__all__ = ["RecordSource", "import_parquet", "open_source"]
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class RecordSource:
     """An open input; its header, if it has one, was read and is valid.
 
     Attributes
@@ -71,7 +71,7 @@ def open_source(
     name: str,
     *,
     with_columns: bool = False,
-) -> Source:
+) -> RecordSource:
     """Open an input. A CSV header is read now, records when they are asked for.
 
     Parameters
@@ -101,18 +101,18 @@ def open_source(
         reader = CsvReader(source, policy, name=name)
         cells = CsvDecoder(policy, reader.columns, encoder=encoder, max_bytes=max_bytes, with_columns=with_columns)
         blocks = ((cells.decode(part), list(part)) for part in reader)
-        return Source(blocks, reader.line_of, lambda record: describe_csv_fault(policy, reader.columns, record))
+        return RecordSource(blocks, reader.line_of, lambda record: describe_csv_fault(policy, reader.columns, record))
     decoder = JsonDecoder(policy, encoder=encoder, max_bytes=max_bytes, with_columns=with_columns)
     if source_format == "parquet":
         rows = import_parquet().ParquetReader(source, policy, name=name)
         blocks = ((decoder.decode(part), list(part)) for part in rows)
-        return Source(blocks, _line_of, lambda record: describe_json_fault(policy, record), rows.schema)
+        return RecordSource(blocks, _line_of, lambda record: describe_json_fault(policy, record), rows.schema)
     if policy.envelope_attributes:
         messages = MessageExportReader(source, policy, name=name)
         blocks = ((decoder.decode(values, envelopes), list(values)) for values, envelopes in messages)
-        return Source(blocks, _line_of, lambda _: ": the message does not fit the policy")
+        return RecordSource(blocks, _line_of, lambda _: ": the message does not fit the policy")
     lines = JsonLinesReader(source, max_bytes=max_bytes)
-    return Source(
+    return RecordSource(
         ((decoder.decode(part), list(part)) for part in lines),
         _line_of,
         lambda record: describe_json_fault(policy, record),
