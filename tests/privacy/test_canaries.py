@@ -4,7 +4,6 @@ loudest, pages, metrics, references, evidence, progress, what is said at the end
 from __future__ import annotations
 
 import json
-import os
 import random
 import subprocess
 import sys
@@ -18,7 +17,8 @@ from shoal.audit import verify
 from shoal.errors import ShoalError
 from shoal.files import Files, run_pipe
 from shoal.policy import Policy
-from support.canaries import LOUD, forms, traces
+from support.canaries import LOUD, every_logger_at_debug, forms, traces
+from support.commands import run_command
 from support.kafka_broker import wait_until
 from support.ledger import closed
 from support.running import Stage
@@ -273,16 +273,9 @@ SECRET_RUNS: dict[str, tuple[list[str], dict[str, Any], dict[str, str]]] = {
 def test_no_secret_is_told(tmp_path: Path, name: str, style: str) -> None:
     arguments, kafka, environment = SECRET_RUNS[name]
     (tmp_path / "policy.yaml").write_text(secret_policy(**kafka))
-    clean = {key: value for key, value in os.environ.items() if not key.startswith("SHOAL_")}
     http = ["--http", "127.0.0.1:0", "--from", "earliest"] if arguments == ["run"] else []
-    done = subprocess.run(
-        [sys.executable, LOUD, *arguments, "policy.yaml", "--log", style, *http],
-        cwd=tmp_path,
-        env=clean | environment,
-        capture_output=True,
-        check=False,
-        timeout=60,
-    )
+    with every_logger_at_debug():
+        done = run_command(*arguments, "policy.yaml", "--log", style, *http, folder=tmp_path, environment=environment)
     assert done.returncode in {0, 2, 3}
     assert traces(SECRETS, {"said": done.stderr, "out": done.stdout}) == []
 
