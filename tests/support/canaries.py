@@ -49,11 +49,10 @@ def traces(canaries: Iterable[str | int], places: Mapping[str, bytes]) -> list[s
 def every_logger_at_debug() -> Iterator[None]:
     """Let commands that run in this process set every logger to DEBUG."""
     from shoal.cli import command_line
-
-    set_up = command_line.set_up_logs
+    from shoal.observability import set_up_logs
 
     def set_up_loudly(style: Literal["json", "text"]) -> None:
-        set_up(style)
+        set_up_logs(style)
         for name in (None, "aiokafka", "aiohttp", "asyncio", "kafka"):
             logging.getLogger(name).setLevel(logging.DEBUG)
 

@@ -1,4 +1,4 @@
-"""A command of `shoal` in the process of the test: the same output and exit code, without a new interpreter."""
+"""Commands of `shoal` in the process of the test: the same output and exit code, without a new interpreter."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ from unittest.mock import patch
 
 import structlog
 from shoal.cli import main
+from shoal.errors import ShoalError
+from shoal.files import Files, run_pipe
+from shoal.policy import Policy
 
-__all__ = ["Ended", "run_command"]
+__all__ = ["Ended", "FollowingThread", "run_command"]
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 HOOKS = ((sys, "excepthook"), (sys, "unraisablehook"), (threading, "excepthook"), (logging, "raiseExceptions"))
@@ -139,3 +142,53 @@ def _settings_of_the_process() -> Iterator[None]:
         structlog.reset_defaults()
         if logs is not None:
             structlog.configure(**logs)
+
+
+@dataclass
+class FollowingThread:
+    """`shoal pipe --follow` in a thread: what a test asks of a process, without signals and without a new interpreter.
+
+    Parameters
+    ----------
+    policy : Path
+        The policy file.
+    files : Files
+        Input and outputs.
+    """
+
+    policy: Path
+    files: Files
+    returncode: int | None = None
+
+    def __post_init__(self) -> None:
+        self._stop = threading.Event()
+        self._said = b""
+        self._thread = threading.Thread(target=self._follow)
+        self._thread.start()
+
+    def _follow(self) -> None:
+        try:
+            run_pipe(Policy.load(self.policy), self.files, self._stop)
+            self.returncode = 0
+        except ShoalError as error:
+            self._said = f"shoal: {error}\n".encode()
+            self.returncode = error.exit_code
+
+    def poll(self) -> int | None:
+        """Return the exit code of the command, None while it runs."""
+        return self.returncode
+
+    def send_signal(self, _: int) -> None:
+        """Do what SIGINT and SIGTERM do in a process."""
+        self._stop.set()
+
+    def kill(self) -> None:
+        """End it, however it stands."""
+        self._stop.set()
+        self._thread.join(30)
+
+    def communicate(self, timeout: float) -> tuple[bytes, bytes]:
+        """Wait for the end; return standard output and standard error."""
+        self._thread.join(timeout)
+        assert not self._thread.is_alive(), f"still following after {timeout} s"
+        return b"", self._said
