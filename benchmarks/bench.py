@@ -29,7 +29,7 @@ from order import order_part
 from part import Part, Promise
 from people import people_part
 from sampling import sampled
-from shoal.policy import chosen_rule
+from shoal.policy import resolve_rule
 from static_sets import FASTER, LESS, about_static_sets, static_sets
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -110,7 +110,7 @@ def kafka_part() -> Part:
         "## Kafka to Kafka, exactly once, one process",
         "",
         f"{RECORDS:,} JSON records of about 200 bytes, {PARTITIONS} partitions, 4 quasi-identifiers, k = 10, δ = 100,",
-        f"rule `{chosen_rule('auto', 10)}`; beside it a copy by the same client: read_committed,",
+        f"rule `{resolve_rule('auto', 10)}`; beside it a copy by the same client: read_committed,",
         "create_batch/send_batch, the same transactions every 200 ms, nothing decoded.",
         "",
         *table("copy", "Shoal", rounds),
@@ -160,7 +160,7 @@ def tables_part() -> Part:
         [
             Promise("MDAV by tree, x scan", found.faster, FASTER, at_most=False),
             Promise("loss of tables, of MDAV's", found.less, LESS, at_most=True),
-            *(Promise(name, value, limit, at_most=True) for name, value, limit in found.promises),
+            *(Promise(name, value, limit, at_most=True) for name, value, limit in found.limited),
         ],
     )
 

@@ -12,7 +12,7 @@ from loss import AUTO
 from numpy_twin import nearest_numpy
 from part import Part, Promise
 from shoal.arrays import Float64Matrix
-from shoal.policy import chosen_rule
+from shoal.policy import resolve_rule
 from streams import streams
 
 __all__ = ["castle_part"]
@@ -32,8 +32,8 @@ def castle_part() -> Part:
     began = time.monotonic()
     cells = {(name, k, delta): _cell(seeds, k, delta) for name, seeds in streams(SEEDS) for k, delta in SETTINGS}
     minutes = (time.monotonic() - began) / 60
-    fewer = [cell[0].mse / cell[2][chosen_rule(AUTO, key[1])].mse for key, cell in cells.items()]
-    means = [cell[1].mse / cell[2][chosen_rule(AUTO, key[1])].mse for key, cell in cells.items()]
+    fewer = [cell[0].mse / cell[2][resolve_rule(AUTO, key[1])].mse for key, cell in cells.items()]
+    means = [cell[1].mse / cell[2][resolve_rule(AUTO, key[1])].mse for key, cell in cells.items()]
     less, less_by_means = (float(np.exp(np.log(found).mean())) for found in (fewer, means))
     tried = ", ".join(f"{share:g}" for share in SHARES)
     return Part(

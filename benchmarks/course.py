@@ -13,7 +13,7 @@ from shoal.clustering.stream.steering import TargetSpan
 from shoal.pipeline import PartitionPipeline
 from shoal.policy import Policy
 from shoal.policy.schema import Document
-from shoal.records import Block, Encoder
+from shoal.records import Block, JsonEncoder
 from streams import other_streams, streams
 
 __all__ = ["ranges_part", "target_part"]
@@ -128,7 +128,7 @@ def policy_of(d: int, rule: str, bounds: list[list[float]] | None) -> Policy:
 
 def losses(values: Float64Matrix, units: Float64Vector, policy: Policy) -> Float64Matrix:
     """Return the squared error of each record in each attribute, by place, in ``values``' units; NaN if it stayed."""
-    flow, count = PartitionPipeline(policy, Encoder(policy)), len(values)
+    flow, count = PartitionPipeline(policy, JsonEncoder(policy)), len(values)
     raw, found = values * units, np.full(values.shape, np.nan)
     for start in [*range(0, count, BLOCK), count]:
         part = np.arange(start, min(start + BLOCK, count))

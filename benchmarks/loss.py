@@ -11,7 +11,7 @@ import numpy as np
 from flow import run_rule
 from part import Part, Promise
 from shoal.arrays import Float64Matrix
-from shoal.policy import chosen_rule
+from shoal.policy import resolve_rule
 from streams import MOST, other_streams, streams
 
 __all__ = ["AUTO", "Row", "loss_part", "loss_rows", "summary"]
@@ -71,7 +71,7 @@ def _every_stream() -> Iterator[tuple[str, bool, list[Float64Matrix]]]:
 
 def _row(name: str, is_other: bool, seeds: list[Float64Matrix], k: int, delta: int) -> Row:  # noqa: FBT001
     flows = {rule: [run_rule(values, k, delta, rule) for values in seeds] for rule in ("nearest", *RULES[:-1])}
-    flows[AUTO] = flows[chosen_rule(AUTO, k)]
+    flows[AUTO] = flows[resolve_rule(AUTO, k)]
     base = flows["nearest"]
     released = sum(one.released for one in base)
     return Row(

@@ -15,7 +15,7 @@ from papers.figures import draw
 from part import Part, Promise
 from shoal import microaggregate
 from shoal.arrays import Float64Matrix
-from shoal.policy import chosen_rule
+from shoal.policy import resolve_rule
 from streams import other_streams, streams
 
 __all__ = ["at_span", "order_part"]
@@ -106,7 +106,7 @@ def order_part() -> Part:
     for name, about in zip(DRAWN, ("order-file", "order-shuffled"), strict=True):
         draw(_figure(about, sweeps[name]), FIGURES, "")
     draw(_ratios_figure(lines), FIGURES, "")
-    chosen = chosen_rule(AUTO, K)
+    chosen = resolve_rule(AUTO, K)
     census = [line for line in lines if line.stream.startswith("Census")]
     return Part(
         [

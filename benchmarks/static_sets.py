@@ -1,4 +1,4 @@
-"""Finished tables: own kernels beside each other and beside what else can be installed; loss and seconds of one run."""
+"""Microaggregation of tables: loss and seconds of the algorithms, compared with each other and with other libraries."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from reference_data import data_folder, read_rows
 from shoal import microaggregate
-from shoal.clustering.static import mdav_kernel as mdav
 from shoal.clustering.static import refined
-from shoal.clustering.static.refinement import loss_of
+from shoal.clustering.static.centroids import loss_of
+from shoal.clustering.static.mdav import mdav_by_scan
 from table_peers import about_peers
 
 __all__ = ["FASTER", "LESS", "StaticSets", "about_static_sets", "static_sets"]
@@ -41,20 +41,20 @@ ANNEALING_S = 10.0
 
 
 class StaticSets(NamedTuple):
-    """Rows of the tables, lines about other programs, and what the limits are about."""
+    """Rows of the tables, lines about other libraries, and the measured values that have limits."""
 
     speed: list[str]
     losses: list[str]
     peers: list[str]
     faster: float
     less: float
-    promises: list[tuple[str, float, float]]
-    """Others: name, what was found, and the most it may be."""
+    limited: list[tuple[str, float, float]]
+    """Other values: name, value, upper limit."""
 
 
 def _timed(function: Callable[[], Labels], rounds: int = 1) -> tuple[Labels, float]:
     """Return the labels and the least processor seconds of some rounds."""
-    labels, seconds = function(), float("inf")  # compiled, and everything at hand
+    labels, seconds = function(), float("inf")  # compiles, and fills the caches
     for _ in range(rounds):
         began = time.process_time()
         labels = function()
@@ -76,18 +76,18 @@ def _reference(name: str) -> Table:
 
 
 def _for_seconds(seconds: float) -> Callable[[int], float]:
-    """Return a pace of processor seconds, from its first question on: others on the machine take nothing away."""
+    """Return a budget of processor seconds from its first call on, so that other load does not matter."""
     began: list[float] = []
 
-    def pace(_: int) -> float:
+    def budget_used(_: int) -> float:
         began[:] = began or [time.process_time()]
         return (time.process_time() - began[0]) / seconds
 
-    return pace
+    return budget_used
 
 
 def _scaling() -> tuple[list[str], float, float, list[tuple[str, float, float]]]:
-    """Return the rows about generated tables, the ratio of MDAV's two ways, that of losses, and promises."""
+    """Return rows about generated tables, MDAV by scan relative to by tree, a ratio of losses, and limited values."""
     random = np.random.default_rng(1)
     lines, faster, less, kept = [], 0.0, 0.0, []
     for name, n, d, table in (
@@ -98,7 +98,7 @@ def _scaling() -> tuple[list[str], float, float, list[tuple[str, float, float]]]
         ("lognormal", 100_000, 10, np.exp(random.standard_normal((100_000, 10)))),
     ):
         values = _z(table)
-        plain = _timed(lambda values=values: mdav.by_scan(values, 10), 2) if n == 50_000 else None  # type: ignore[misc]
+        plain = _timed(lambda values=values: mdav_by_scan(values, 10), 2) if n == 50_000 else None  # type: ignore[misc]
         labels, tree_s = _timed(lambda values=values: microaggregate(values, 10, "mdav"), 20 if n == 50_000 else 3)  # type: ignore[misc]
         better, refined_s = _timed(lambda values=values: microaggregate(values, 10, "auto", "descent"))  # type: ignore[misc]
         ratio = loss_of(values, better) / loss_of(values, labels)
@@ -121,7 +121,7 @@ def _scaling() -> tuple[list[str], float, float, list[tuple[str, float, float]]]
 
 
 def _losses(seconds: float) -> tuple[list[str], list[tuple[str, float, float]]]:
-    """Return the rows about the reference tables, and promises."""
+    """Return rows about the reference tables, and limited values."""
     lines, kept = [], []
     for name in ("census", "eia", "tarragona"):
         values = _reference(name)
@@ -134,7 +134,8 @@ def _losses(seconds: float) -> tuple[list[str], list[tuple[str, float, float]]]:
             found = [_timed(way) for way in ways]
             own_s = 3 * seconds if (name, k) == ("census", 3) else seconds
             annealed = [
-                refined(values, k, "auto", "anneal", seed, pace=_for_seconds(own_s)).loss for seed in range(SEEDS)
+                refined(values, k, "auto", "anneal", seed, budget_used=_for_seconds(own_s)).loss
+                for seed in range(SEEDS)
             ]
             kept.append((f"annealed, {name}, k = {k}", median(annealed), ANNEALED[name][k]))
             cells = [f"{loss_of(values, labels):.2f} ({1000 * spent:.0f} ms)" for labels, spent in found]
@@ -144,7 +145,7 @@ def _losses(seconds: float) -> tuple[list[str], list[tuple[str, float, float]]]:
 
 
 def _exact() -> tuple[list[str], list[tuple[str, float, float]]]:
-    """Return the line about the exact choice, and promises."""
+    """Return the line about the exact refinement, and limited values."""
     found = refined(_reference("census"), 3, "auto", "exact")
     line = f"Exact choice, Census, k = 3: loss {found.loss:.2f}, bound {found.bound:.2f}, gap {100 * found.gap:.2f} %."
     print(line, file=sys.stderr)

@@ -21,8 +21,8 @@ from microaggregation import calculate_sse_dynamic
 from numpy.typing import NDArray
 from papers.common import standardised
 from reference_data import data_folder
-from shoal.clustering.static import Refined, refined
-from shoal.clustering.static.refinement import loss_of
+from shoal.clustering.static import RefinedPartition, refined
+from shoal.clustering.static.centroids import loss_of
 
 __all__ = ["about_peers", "line_rows", "table_rows"]
 
@@ -94,7 +94,7 @@ def _timed(function: Callable[[], T]) -> tuple[T, float]:
     return found, time.process_time() - began
 
 
-def _own(values: Table, k: int, algorithm: str, refine: str) -> tuple[Refined, float]:
+def _own(values: Table, k: int, algorithm: str, refine: str) -> tuple[RefinedPartition, float]:
     refined(values[:1000], k, algorithm, refine)  # compiled
     return _timed(lambda: refined(values, k, algorithm, refine))
 

@@ -1,7 +1,7 @@
-"""Tell every few seconds that something still runs: ``waiting.py WHAT COMMAND ...`` runs a command.
+"""Show that a command still runs: ``waiting.py WHAT COMMAND ...`` prints a dot every few seconds.
 
-The time goes to standard error, what the command prints goes to standard output. Standard library only: it
-runs before anything is installed.
+The dots go to standard error, all output of the command goes to standard output. Standard library only: this runs
+before any package is installed.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["told"]
+__all__ = ["progress_dots"]
 
 EVERY_S = 8.0
 
 
 @contextmanager
-def told(what: str, every_s: float = EVERY_S) -> Iterator[None]:
-    """Print what is waited for; a dot every few seconds and the time every minute follow on the same line.
+def progress_dots(what: str, every_s: float = EVERY_S) -> Iterator[None]:
+    """Print ``what``, and on the same line a dot every few seconds and the time every minute.
 
     Parameters
     ----------
     what
-        What is waited for.
+        Description of the work in the body of the context.
     every_s
-        Seconds from one dot to the next.
+        Time between two dots (s).
     """
     began, done = time.monotonic(), threading.Event()
 
-    def tell() -> None:
+    def print_dots() -> None:
         minutes = 0
         while not done.wait(every_s):
             passed = int((time.monotonic() - began) // 60)
@@ -39,7 +39,7 @@ def told(what: str, every_s: float = EVERY_S) -> Iterator[None]:
             minutes = passed
 
     print(what, end=" ", file=sys.stderr, flush=True)
-    thread = threading.Thread(target=tell, daemon=True)
+    thread = threading.Thread(target=print_dots, daemon=True)
     thread.start()
     try:
         yield
@@ -52,7 +52,7 @@ def told(what: str, every_s: float = EVERY_S) -> Iterator[None]:
 def main(arguments: list[str]) -> int:
     """Run a command and return its exit code."""
     what, *command = arguments
-    with told(what):
+    with progress_dots(what):
         return subprocess.run(command, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT, check=False).returncode
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from shoal import microaggregate
 from shoal.clustering.static import refined
-from shoal.clustering.static.approximate import binned, dependency_of, key_attributes
+from shoal.clustering.static.approximate import dependency_tree, discretized, key_attributes
 
 from papers.common import Curve, Figure, Panel, Section, Table, claim, grid, progress, standardised, zscores
 from papers.reference import loss_share
@@ -90,8 +90,8 @@ def section(folder: Path) -> Section:
 
 
 def example_lines() -> list[str]:
-    """Return what becomes of the running example of twelve records."""
-    found = dependency_of(EXAMPLE)
+    """Return the lines about the running example of twelve records."""
+    found = dependency_tree(EXAMPLE)
     cells = [
         f"{printed:.4f} ="
         if f"{found.weights[a, b]:.4f}" == f"{printed:.4f}"
@@ -152,7 +152,7 @@ def _entropy(codes: NDArray[np.int64]) -> float:
 
 
 def run(values: Table, k: int, what: str) -> Run:
-    """Return loss in % and processor seconds of MDAV and of its approximation, compiled before."""
+    """Return loss in % and processor seconds of MDAV and of its approximation, without compilation."""
     progress(f"approximate, {what}")
     losses, seconds = [], []
     for algorithm in ("mdav", "approximate"):
@@ -164,7 +164,7 @@ def run(values: Table, k: int, what: str) -> Run:
         seconds.append(time.process_time() - began)
         losses.append(100.0 * found.loss / values.size)
     codes = np.stack([np.unique(column, return_inverse=True)[1] for column in values.T], axis=1).astype(np.int64)
-    return Run(len(dependency_of(codes).keys), (losses[0], losses[1]), (seconds[0], seconds[1]))
+    return Run(len(dependency_tree(codes).keys), (losses[0], losses[1]), (seconds[0], seconds[1]))
 
 
 Runs = dict[int, Run]
@@ -216,13 +216,13 @@ def _figure_lines(by_share: Runs, by_k: Runs, by_attributes: Runs) -> list[str]:
 
 
 def real_lines(folder: Path) -> list[str]:
-    """Return what becomes of the reference tables, beside as many attributes drawn at random."""
+    """Return the lines about the reference tables, compared with equally many attributes drawn at random."""
     rows = []
     for name in ("census", "eia", "tarragona"):
         values = standardised(folder, name)
         n, d = values.shape
-        codes = np.stack([binned(column, 10) for column in values.T], axis=1)
-        count = len(dependency_of(codes).keys)
+        codes = np.stack([discretized(column, 10) for column in values.T], axis=1)
+        count = len(dependency_tree(codes).keys)
         random = np.random.default_rng(SEED)
         drawn = [np.ascontiguousarray(values[:, random.permutation(d)[:count]]) for _ in range(DRAWS)]
         for k in (3, K):

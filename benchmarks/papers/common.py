@@ -1,4 +1,4 @@
-"""What the papers share: the reference tables, and what a section of the page is made of."""
+"""Shared by all papers: the reference tables, and the parts of a section of the page."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Panel(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """A figure by name, ``papers-NAME.svg``, and what stands under it."""
+    """A figure, its file name ``papers-NAME.svg`` and its caption."""
 
     name: str
     about: str
@@ -56,12 +56,12 @@ class Figure(NamedTuple):
 
 
 class Section(NamedTuple):
-    """What the page says about one paper."""
+    """The section of the page about one paper."""
 
     title: str
     source: str
     lines: list[str]
-    """The same on every run; figures stand under them."""
+    """The same in every run; figures follow them."""
     figures: list[Figure]
     timed: list[str]
     """Lines with seconds, which differ from run to run."""
@@ -77,7 +77,7 @@ def columns_of(folder: Path, name: str, columns: Sequence[str] = ()) -> Table:
 
 
 def zscores(values: Table) -> Table:
-    """Return each column about its mean, by the population's standard deviation, as all papers have it."""
+    """Return each column minus its mean, divided by its population standard deviation, as in all papers."""
     scaled: Table = (values - values.mean(axis=0)) / values.std(axis=0)
     return scaled
 
@@ -100,11 +100,11 @@ def grid(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
     return [*lines, *("| " + " | ".join(str(cell) for cell in row) + " |" for row in rows), ""]
 
 
-def claim(said: str, holds: bool, found: str) -> tuple[str, str, str]:  # noqa: FBT001 - what is decided is the point
-    """Return a row of what a paper says of a figure, whether it comes out here, and what does."""
+def claim(said: str, holds: bool, found: str) -> tuple[str, str, str]:  # noqa: FBT001 - the flag is the result
+    """Return a table row: a statement of a paper, whether it holds here, and what was found."""
     return said, "yes" if holds else "**no**", found
 
 
 def progress(line: str) -> None:
-    """Tell how far it is."""
+    """Print a line of progress."""
     print(f"papers: {line}", file=sys.stderr, flush=True)

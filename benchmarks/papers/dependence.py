@@ -20,14 +20,14 @@ LAMBDAS = tuple(i / 10 for i in range(11))
 SHOWN = (0.0, 0.1, 0.5, 0.9, 1.0)
 REAL, SYNTHETIC = (5, 10, 20, 50, 100), (50, 100, 200, 500)
 KNOWN = 6
-"""The first so many attributes of the real tables are quasi-identifiers."""
+"""Number of quasi-identifiers of the real tables: their first attributes."""
 WIDTH = 0.02
 BLOCKS = (2, 3, 4, 6)
 SEED = 20151111
 
 
 class Point(NamedTuple):
-    """What one partition gives."""
+    """Losses and diversity of one partition."""
 
     known: float
     """D_X."""
@@ -38,7 +38,7 @@ class Point(NamedTuple):
 
 
 class Block(NamedTuple):
-    """What prepartitioned attributes give."""
+    """Loss and linkage with attributes in blocks."""
 
     known: float
     linked: float
@@ -73,30 +73,30 @@ def section(folder: Path) -> Section:
 
 
 def gaussian(rho: float) -> tuple[Table, Table]:
-    """Return 1,000 points with this correlation, as z-scores; a draw of ours."""
+    """Return 1,000 points with this correlation, as z-scores; our own draw."""
     drawn = np.random.default_rng(SEED).standard_normal((1000, 2))
     confidential = rho * drawn[:, 0] + np.sqrt(1.0 - rho**2) * drawn[:, 1]
     return zscores(drawn[:, :1]), zscores(confidential[:, None])
 
 
 def point(known: Table, confidential: Table, k: int, lam: float) -> Point:
-    """Return what MDAV gives at one weight."""
-    labels = microaggregate(reference.together(known, confidential, lam), k, "mdav")
+    """Return losses and diversity of MDAV at one weight."""
+    labels = microaggregate(reference.weighted_attributes(known, confidential, lam), k, "mdav")
     return Point(loss_share(known, labels), loss_share(confidential, labels), diversity(confidential, labels, WIDTH))
 
 
 def blockwise(known: Table, confidential: Table, k: int, lam: float, width: int) -> Block:
-    """Return loss and linkage where blocks of ``width`` quasi-identifiers are partitioned each by itself."""
+    """Return loss and linkage where blocks of ``width`` quasi-identifiers are partitioned separately."""
     published = np.empty_like(known)
     for start in range(0, known.shape[1], width):
         block = np.ascontiguousarray(known[:, start : start + width])
-        labels = microaggregate(reference.together(block, confidential, lam), k, "mdav")
+        labels = microaggregate(reference.weighted_attributes(block, confidential, lam), k, "mdav")
         published[:, start : start + width] = means_of(block, labels)
     return Block(float(((known - published) ** 2).sum() / known.size), linked(known, published))
 
 
 def categories(confidential: Table) -> tuple[int, int]:
-    """Return how many categories the least and the most diverse attribute has."""
+    """Return the numbers of categories of the least and of the most diverse attribute."""
     counts = [len(np.unique(column)) for column in np.rint(confidential / WIDTH).T]
     return min(counts), max(counts)
 

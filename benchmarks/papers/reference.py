@@ -1,4 +1,4 @@
-"""Small reference code for what the papers measure, as they define it; plain, and slow where that is plainer.
+"""Plain reference implementations of what the papers measure; slow where that is simpler.
 
 References
 ----------
@@ -29,7 +29,7 @@ __all__ = [
     "loss_share",
     "means_of",
     "steer",
-    "together",
+    "weighted_attributes",
 ]
 
 Labels = NDArray[np.int32]
@@ -53,7 +53,7 @@ def loss_share(values: Table, labels: Labels) -> float:
 
 
 class Risk(NamedTuple):
-    """What [1] shows of one weight."""
+    """Risk and loss at one weight, as in the figures of [1]."""
 
     largest: float
     average: float
@@ -84,17 +84,18 @@ def buckets_of(confidential: Column, t: float) -> list[NDArray[np.int64]]:
 def bucket_attribute(
     known: Table, buckets: list[NDArray[np.int64]], random: np.random.Generator | None = None
 ) -> Column:
-    """Return the attribute of steps 5 to 7 in [0, 1]: records take the number of the nearest free of the last bucket.
+    """Return the attribute of steps 5 to 7 in [0, 1].
 
-    The paper does not say in which order a bucket is gone through: in the order of the file, or at random.
+    Each record takes the number of the nearest record of the previous bucket whose number is not taken. The paper does
+    not state the order in which the records of a bucket are visited: here the order of the file, or a random one.
     """
-    walk = np.sort if random is None else random.permutation
+    ordered = np.sort if random is None else random.permutation
     numbers = np.zeros(len(known))
-    before = walk(buckets[0])
+    before = ordered(buckets[0])
     numbers[before] = np.arange(len(before))
     for bucket in buckets[1:]:
         free = np.ones(len(before), bool)
-        members = walk(bucket)
+        members = ordered(bucket)
         for record in members:
             away = np.where(free, ((known[before] - known[record]) ** 2).sum(axis=1), np.inf)
             nearest = int(np.argmin(away))
@@ -108,7 +109,7 @@ def bucket_attribute(
 def steer(
     known: Table, confidential: Column, buckets: list[NDArray[np.int64]], attribute: Column, weight: float
 ) -> Risk:
-    """Return what Algorithm 1 gives at one weight; ``attribute`` as from `bucket_attribute`."""
+    """Return risk and loss of Algorithm 1 at one weight; ``attribute`` is that of `bucket_attribute`."""
     labels = microaggregate(np.column_stack((known, weight * attribute)), len(buckets), "mdav")
     moved = distances(confidential, labels)
     squares = ((known - means_of(known, labels)) ** 2).sum(axis=1)
@@ -126,8 +127,8 @@ def steer(
 # ---------------------------------------------------------------- statistical dependence [2]
 
 
-def together(known: Table, confidential: Table, lam: float) -> Table:
-    """Return what MDAV sees: (X, beta Y), beta² = lambda / (1 - lambda) · m_X / m_Y; X or Y alone at the ends."""
+def weighted_attributes(known: Table, confidential: Table, lam: float) -> Table:
+    """Return (X, beta Y), beta² = lambda / (1 - lambda) · m_X / m_Y; X alone at lambda = 0, Y alone at lambda = 1."""
     if lam <= 0.0:
         return known
     if lam >= 1.0:

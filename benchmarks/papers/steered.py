@@ -13,7 +13,7 @@ from papers import reference
 from papers.common import Curve, Figure, Panel, Section, Table, claim, columns_of, grid, progress, scaled_to_one
 from papers.reference import Risk
 
-__all__ = ["CASES", "Case", "Flow", "flow_at", "risks_of", "section", "threshold"]
+__all__ = ["CASES", "Case", "StreamResult", "risks_of", "section", "stream_result", "threshold"]
 
 K, DELTA = 10, 100
 POSITIONS = (0.0, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.1)
@@ -23,7 +23,7 @@ SLACK = 1e-12
 
 
 class Case(NamedTuple):
-    """One set of curves of Fig. 1 and 2, and what the paper prints of it."""
+    """One set of curves of Fig. 1 and 2, with the numbers that the paper prints."""
 
     name: str
     t: float
@@ -34,15 +34,15 @@ class Case(NamedTuple):
 CASES = (Case("PCD", 0.1, 199, 200), Case("PCD", 0.05, 99, 100), Case("MCD", 0.1, 215, 216))
 
 
-class Flow(NamedTuple):
-    """What one weight of the position does to a stream."""
+class StreamResult(NamedTuple):
+    """Loss and reordering of a stream at one weight of the position."""
 
     mse: float
     mae: float
     most: int
     average: float
     widest: int
-    """Positions that a cluster spans beyond its size, at most."""
+    """Largest number of positions that a cluster spans beyond its size."""
 
 
 def section(folder: Path) -> Section:
@@ -52,11 +52,11 @@ def section(folder: Path) -> Section:
         progress(f"steered, {case.name}, t = {case.t}")
         risks[case] = risks_of(*table_of(folder, case.name), case.t)
     progress("steered, stream")
-    flows = {weight: flow_at(stream_of(folder), weight) for weight in POSITIONS}
+    results = {weight: stream_result(stream_of(folder), weight) for weight in POSITIONS}
     lines = [
         *_static_lines(folder, risks),
         *_first_proposition(folder),
-        *_stream_lines(flows),
+        *_stream_lines(results),
         *_second_proposition(folder),
     ]
     return Section(
@@ -65,7 +65,7 @@ def section(folder: Path) -> Section:
         "Data Sets and "
         "Data Streams*, ICDMW 2017, doi:10.1109/ICDMW.2017.141",
         lines,
-        [_static_figure(risks), _stream_figure(flows)],
+        [_static_figure(risks), _stream_figure(results)],
         [],
     )
 
@@ -80,7 +80,7 @@ def table_of(folder: Path, name: str, records: int = 1000) -> tuple[Table, Table
 
 
 def risks_of(known: Table, confidential: Table, t: float, weights: range | None = None) -> list[Risk]:
-    """Return Algorithm 1 at the weights 0, 1, 2, … to past the bound of Proposition 1."""
+    """Return risk and loss of Algorithm 1 at the weights 0, 1, 2, … to just above the bound of Proposition 1."""
     buckets = reference.buckets_of(confidential, t)
     attribute = reference.bucket_attribute(known, buckets)
     most = math.ceil(len(buckets[0]) * math.sqrt(known.shape[1])) + 1
@@ -88,13 +88,13 @@ def risks_of(known: Table, confidential: Table, t: float, weights: range | None 
 
 
 def threshold(risks: list[Risk], t: float) -> int:
-    """Return the weight from which on the largest distance stays at t or below."""
+    """Return the least weight above which the largest distance never exceeds t."""
     above = [weight for weight, risk in enumerate(risks) if risk.largest > t + SLACK]
     return above[-1] + 1 if above else 0
 
 
 def random_thresholds(known: Table, confidential: Table, t: float) -> list[int]:
-    """Return the threshold in some random orders of the buckets, looked for from the bound downwards."""
+    """Return the threshold for some random orders of the buckets, searched from the bound downwards."""
     found = []
     for seed in range(ORDERS):
         buckets = reference.buckets_of(confidential, t)
@@ -178,7 +178,7 @@ def _bound(folder: Path, case: Case) -> float:
 
 
 def _first_proposition(folder: Path) -> list[str]:
-    """Check Proposition 1 where the buckets divide the records, and where they do not; and what it does not promise."""
+    """Check Proposition 1 where the number of buckets divides that of records, where it does not, and with ties."""
     rows = []
     for name, t, records in (
         ("PCD", 0.1, 1000),
@@ -229,8 +229,8 @@ def stream_of(folder: Path) -> Table:
     return table_of(folder, "MCD")[0]
 
 
-def flow_at(values: Table, weight: float, k: int = K, delta: int = DELTA) -> Flow:
-    """Return what Algorithm 3 does to a stream at one weight of the position."""
+def stream_result(values: Table, weight: float, k: int = K, delta: int = DELTA) -> StreamResult:
+    """Return loss and reordering of Algorithm 3 at one weight of the position."""
     stream = StreamAggregator(k=k, delta=delta, rule="nearest", position=weight)
     calls = [stream.push(values), stream.flush()]
     positions = np.concatenate([out.positions for out in calls])
@@ -239,21 +239,21 @@ def flow_at(values: Table, weight: float, k: int = K, delta: int = DELTA) -> Flo
     away = np.sqrt(((values[positions] - centroids) ** 2).sum(axis=1))
     moved = np.abs(np.arange(len(values)) - positions)
     widest = max(int(c.max() - c.min()) + 1 - len(c) for c in clusters)
-    return Flow(float((away**2).mean()), float(away.mean()), int(moved.max()), float(moved.mean()), widest)
+    return StreamResult(float((away**2).mean()), float(away.mean()), int(moved.max()), float(moved.mean()), widest)
 
 
-def _stream_lines(flows: dict[float, Flow]) -> list[str]:
+def _stream_lines(results: dict[float, StreamResult]) -> list[str]:
     printed = {0.0: "80 / 25", 0.02: "12 / 0.7"}
     rows = [
         (
             weight,
-            f"{flow.mse:.5f}",
-            f"{flow.mae:.4f}",
+            f"{result.mse:.5f}",
+            f"{result.mae:.4f}",
             printed.get(weight, ""),
-            f"{flow.most} / {flow.average:.2f}",
-            flow.widest,
+            f"{result.most} / {result.average:.2f}",
+            result.widest,
         )
-        for weight, flow in flows.items()
+        for weight, result in results.items()
     ]
     return [
         "**Fig. 3**, Algorithm 3 on MCD as a stream, k = 10, δ = 100. The paper prints the reordering at two weights.",
@@ -267,16 +267,16 @@ def _stream_lines(flows: dict[float, Flow]) -> list[str]:
 
 
 def _second_proposition(folder: Path) -> list[str]:
-    """Check the weight beyond which nothing is reordered, on the stream and on the one made to reach it."""
+    """Check the weight above which nothing is reordered, on MCD and on a stream made to reach the bound."""
     rows = []
     for m, k in ((1, 2), (2, 10), (5, 10)):
         limit = math.sqrt(m / (2 * k - 1))
         values = np.zeros((3 * k, m))
-        values[1:k] = 1.0  # as far as can be; the record after them is where the first one is
-        below, above = (flow_at(values, factor * limit, k, k).widest for factor in (0.999, 1.001))
+        values[1:k] = 1.0  # as far apart as possible; the record after them equals the first
+        below, above = (stream_result(values, factor * limit, k, k).widest for factor in (0.999, 1.001))
         rows.append((f"made for it: m = {m}, k = {k}", f"{limit:.4f}", f"{(k - 1) * limit:.4f}", below, above))
     limit = math.sqrt(2 / (2 * K - 1))
-    below, above = (flow_at(stream_of(folder), factor * limit).widest for factor in (0.999, 1.001))
+    below, above = (stream_result(stream_of(folder), factor * limit).widest for factor in (0.999, 1.001))
     rows.append((f"MCD: m = 2, k = {K}", f"{limit:.4f}", f"{(K - 1) * limit:.4f}", below, above))
     return [
         "**Proposition 2**: above its weight clusters are runs of consecutive records. With the position counted in",
@@ -298,15 +298,15 @@ def _static_figure(risks: dict[Case, list[Risk]]) -> Figure:
     return Figure("steered-1-2", "Fig. 1 and 2: risk and loss as the weight of the bucket attribute grows", panels)
 
 
-def _stream_figure(flows: dict[float, Flow]) -> Figure:
-    weights = list(flows)
+def _stream_figure(results: dict[float, StreamResult]) -> Figure:
+    weights = list(results)
     lost = [
-        Curve("MSE", weights, [f.mse for f in flows.values()]),
-        Curve("MAE", weights, [f.mae for f in flows.values()]),
+        Curve("MSE", weights, [f.mse for f in results.values()]),
+        Curve("MAE", weights, [f.mae for f in results.values()]),
     ]
     moved = [
-        Curve("max", weights, [f.most for f in flows.values()]),
-        Curve("mean", weights, [f.average for f in flows.values()]),
+        Curve("max", weights, [f.most for f in results.values()]),
+        Curve("mean", weights, [f.average for f in results.values()]),
     ]
     panels = [
         Panel("loss", "weight of the position", "", lost),

@@ -1,6 +1,6 @@
-"""The demo's records: the wage panel that the package linearmodels ships, read out of its wheel, nothing installed.
+"""The records of the demo: the wage panel in the wheel of the package linearmodels, which is not installed.
 
-As a program it prints one record a line as JSON, in order of year.
+As a program this module prints one record per line as JSON, in order of year.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def records(folder: Path = FOLDER) -> Iterator[Record]:
     Parameters
     ----------
     folder
-        Where the wheel is, or is put by pip when it is not there.
+        Folder of the wheel; pip downloads the wheel if it is missing.
     """
     rows = csv.DictReader(io.StringIO(_table(folder).decode()))
     for row in sorted(rows, key=lambda row: (int(row["year"]), int(row["nr"]))):
@@ -45,7 +45,7 @@ def _table(folder: Path) -> bytes:
     with zipfile.ZipFile(wheel) as archive:
         table = bz2.decompress(archive.read(MEMBER))
     if hashlib.sha256(table).hexdigest() != SHA256:
-        sys.exit(f"{wheel}: the wage panel in it is not the one this demo was made for; remove the file and try again")
+        sys.exit(f"{wheel}: the wage panel in it has an unexpected checksum; remove the file and try again")
     return table
 
 
@@ -59,7 +59,7 @@ def _download(folder: Path) -> Path:
     )
     wheel = next(folder.glob("linearmodels-7.1-*.whl"), None)
     if done.returncode != 0 or wheel is None:
-        sys.exit(f"the demo's data could not be fetched: `pip download --no-deps {PACKAGE}` failed")
+        sys.exit(f"the data of the demo could not be downloaded: `pip download --no-deps {PACKAGE}` failed")
     return wheel
 
 

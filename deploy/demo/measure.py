@@ -1,4 +1,4 @@
-"""The contract's summary, computed from the topics alone: what went in, what came out, who is with whom."""
+"""The figures of a stream's summary, computed from the topics alone."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ __all__ = ["summary"]
 def summary(
     policy: Policy, source: Sequence[Line], target: Sequence[Line], references: Sequence[Line], evidence: Sequence[Line]
 ) -> dict[str, Any]:
-    """Compute the figures of a stream's summary; null for what topics cannot show.
+    """Compute the figures of a stream's summary; a figure that topics do not show is null.
 
-    Published values are computed again from the members, which is what the judge has just found them equal to.
+    Published values are computed again from the members; `shoal verify` has checked that they are equal.
     """
     records = {(line.partition, line.offset): json.loads(line.text) for line in source}
     reasons = [json.loads(line.text) for line in references]
     unusable = {(r["partition"], r["offset"]) for r in reasons if r["reason"] != "suppressed"}
-    ranks = _ranks([place for place in sorted(records) if place not in unusable])
-    clusters = [_members(line) for line in sorted(evidence, key=_decided)]
+    ranks = _ranks([key for key in sorted(records) if key not in unusable])
+    clusters = [_members(line) for line in sorted(evidence, key=_decision_order)]
     sizes = [len(cluster) for cluster in clusters]
-    people = [Counter(str(records[place][_subject(policy)]) for place in cluster) for cluster in clusters]
+    people = [Counter(str(records[key][_subject(policy)]) for key in cluster) for cluster in clusters]
     losses = _losses(policy, clusters, records)
-    moved = _displacement(clusters, ranks, reasons)
+    distances = _displacement(clusters, ranks, reasons)
     spans = [max(ranks[p] for p in c) - min(ranks[p] for p in c) - len(c) + 1 for c in clusters]
     by_reason = Counter(r["reason"] for r in reasons)
     return {
@@ -43,9 +43,9 @@ def summary(
         "clusters": len(clusters),
         "cluster_size": {"min": min(sizes), "mean": sum(sizes) / len(sizes), "max": max(sizes)},
         "subjects": {"min": min(map(len, people))},
-        "share": {"max": max(max(who.values()) / size for who, size in zip(people, sizes, strict=True))},
+        "share": {"max": max(max(counts.values()) / size for counts, size in zip(people, sizes, strict=True))},
         **losses,
-        "displacement": {"mean": float(np.mean(moved)), "max": int(np.max(moved))},
+        "displacement": {"mean": float(np.mean(distances)), "max": int(np.max(distances))},
         "excess_span": {"mean": float(np.mean(spans)), "max": int(np.max(spans))},
         "delay": {"mean": None, "max": None},
     }
@@ -55,7 +55,7 @@ def _subject(policy: Policy) -> str:
     return policy.subject.name if policy.subject else ""
 
 
-def _decided(line: Line) -> tuple[int, int]:
+def _decision_order(line: Line) -> tuple[int, int]:
     about = json.loads(line.text)
     return about["partition"], about["cluster"]
 
@@ -65,32 +65,32 @@ def _members(line: Line) -> list[tuple[int, int]]:
     return [(about["partition"], offset) for offset in about["offsets"]]
 
 
-def _ranks(places: Sequence[tuple[int, int]]) -> dict[tuple[int, int], int]:
-    """Position of each usable record among those of its partition."""
+def _ranks(keys: Sequence[tuple[int, int]]) -> dict[tuple[int, int], int]:
+    """Return the position of each usable record, by partition and offset, among those of its partition."""
     count: Counter[int] = Counter()
     ranks = {}
-    for place in places:
-        ranks[place] = count[place[0]]
-        count[place[0]] += 1
+    for key in keys:
+        ranks[key] = count[key[0]]
+        count[key[0]] += 1
     return ranks
 
 
 def _displacement(
     clusters: Sequence[list[tuple[int, int]]], ranks: dict[tuple[int, int], int], reasons: Sequence[dict[str, Any]]
 ) -> list[int]:
-    """|rank in the output - rank in the input|, clusters in order of decision, members in order of arrival."""
-    held_back = {(r["partition"], r["offset"]) for r in reasons}
+    """Return |rank in the output - rank in the input|, clusters in order of decision, members in order of offset."""
+    unpublished = {(r["partition"], r["offset"]) for r in reasons}
     among_released: dict[int, dict[tuple[int, int], int]] = defaultdict(dict)
-    for place in sorted(ranks):
-        if place not in held_back:
-            among_released[place[0]][place] = len(among_released[place[0]])
-    left: Counter[int] = Counter()
-    moved = []
+    for key in sorted(ranks):
+        if key not in unpublished:
+            among_released[key[0]][key] = len(among_released[key[0]])
+    published_ranks: Counter[int] = Counter()
+    distances = []
     for cluster in clusters:
-        for place in cluster:
-            moved.append(abs(left[place[0]] - among_released[place[0]][place]))
-            left[place[0]] += 1
-    return moved
+        for key in cluster:
+            distances.append(abs(published_ranks[key[0]] - among_released[key[0]][key]))
+            published_ranks[key[0]] += 1
+    return distances
 
 
 def _losses(
@@ -104,7 +104,7 @@ def _losses(
     start = 0
     for cluster in clusters:
         rows = slice(start, start + len(cluster))
-        published[rows] = _on_grid(values[rows].mean(axis=0), [float(a.grid()) for a in attributes])
+        published[rows] = _on_grid(values[rows].mean(axis=0), [float(a.publication_step()) for a in attributes])
         start += len(cluster)
     scaled = (values - published) / (high - low)
     squared = (scaled**2).sum(axis=1)

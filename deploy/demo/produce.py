@@ -1,4 +1,4 @@
-"""The demo's records into a topic at a steady pace, keyed by person: what docker compose runs beside the workers."""
+"""Send the records of the demo to a topic at a steady rate, keyed by person; docker compose runs this."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ async def produce(bootstrap: str, topic: str, lines: list[str], per_second: floa
     Parameters
     ----------
     bootstrap
-        Address of the cluster.
+        Bootstrap server of the Kafka cluster.
     topic
-        Where the lines go.
+        Name of the topic.
     lines
-        Records as JSON; ``nr`` becomes the key, so a person stays in one partition.
+        Records as JSON; ``nr`` is the key, so all records of a person are in one partition.
     per_second
-        The pace.
+        Records per second.
     """
     async with AIOKafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True) as producer:
         loop = asyncio.get_running_loop()
@@ -38,7 +38,7 @@ async def produce(bootstrap: str, topic: str, lines: list[str], per_second: floa
 def main() -> None:
     """Read the command line and produce."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("file", type=Path, help="records, one JSON object a line")
+    parser.add_argument("file", type=Path, help="records, one JSON object per line")
     parser.add_argument("--topic", default="wages")
     parser.add_argument("--per-second", type=float, default=50.0)
     arguments = parser.parse_args()

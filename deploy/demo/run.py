@@ -1,7 +1,7 @@
-"""The demo: real personal records through a real Kafka and two workers, one of them killed half-way.
+"""The demo: real personal records go through Kafka and two workers, and one worker is killed on the way.
 
-Tells what happens on standard error; ``-v`` shows each check of the judge. The last line of standard output is the
-summary as one JSON object, which is also in ``build/demo/summary.json``. Exit code 0 only if the judge agrees.
+The story is on standard error; ``-v`` adds each check of the verdict. The last line of standard output is the summary
+as one JSON object, which is also in ``build/demo/summary.json``. Exit code 0 only if the release is verified.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "deploy"))
 
-from waiting import told  # noqa: E402 - the path comes first
+from waiting import progress_dots  # noqa: E402 - sys.path is set first
 
-with told("demo: loading"):
+with progress_dots("demo: loading"):
     import fetch
     import measure
     import story
@@ -40,13 +40,13 @@ POLICY = ROOT / "deploy" / "demo" / "policy.yaml"
 SHOAL = str(Path(sys.executable).with_name("shoal"))
 PARTITIONS = 3
 KINDS = ("input", "output", "quarantine", "clusters", "evidence")
-PATIENCE_S = 120.0
-"""How long a worker may start or end, and how long no record may be processed; time of compiling does not count."""
+WAIT_LIMIT_S = 120.0
+"""Longest time for a worker to start or end, and longest time without a processed record (s); compiling not counted."""
 
 
 @dataclass
 class Demo:
-    """One run: its topics, its environment and its two workers."""
+    """One run of the demo: its topics and its workers."""
 
     bootstrap: str
     names: dict[str, str]
@@ -54,7 +54,7 @@ class Demo:
     ports: dict[str, int] = field(default_factory=dict)
 
     def environment(self, worker: str) -> dict[str, str]:
-        """Where the workers find broker and topics; everything else is in the policy."""
+        """Return the environment of a worker: broker and topics; all other settings are in the policy."""
         named = {f"SHOAL_KAFKA__{kind.upper()}": topic for kind, topic in self.names.items()}
         return {
             **os.environ,
@@ -76,7 +76,7 @@ class Demo:
             )
 
     def stop_all(self) -> None:
-        """Stop what still runs, by process id."""
+        """Stop the workers that still run, by process id."""
         for process in self.workers.values():
             if process.poll() is None:
                 process.terminate()
@@ -88,57 +88,57 @@ class Demo:
 
     async def wait_ready(self, worker: str) -> None:
         """Wait until a worker is a member of the group, has restored its partitions and reaches the broker."""
-        patience = Patience()
+        limit = WaitLimit()
         while not await asyncio.to_thread(is_ready, self.ports[worker]):
-            if self.workers[worker].poll() is not None or await patience.is_over(self.ports[worker]):
+            if self.workers[worker].poll() is not None or await limit.is_exceeded(self.ports[worker]):
                 raise SystemExit(f"demo: worker {worker} did not become ready; see {BUILD}/{worker}.log")
 
     async def wait_ended(self, worker: str) -> None:
         """Wait until a worker has ended without an error."""
-        patience = Patience()
+        limit = WaitLimit()
         while (code := self.workers[worker].poll()) is None:
-            if await patience.is_over(self.ports[worker]):
+            if await limit.is_exceeded(self.ports[worker]):
                 raise SystemExit(f"demo: worker {worker} did not end; see {BUILD}/{worker}.log")
         if code != 0:
             raise SystemExit(f"demo: worker {worker} ended with an error; see {BUILD}/{worker}.log")
 
     async def wait_accounted(self, least: int) -> int:
-        """Wait until so many records are published or quarantined, and return how many are."""
-        done, patience = -1, Patience()
+        """Wait until at least ``least`` records are published or quarantined, and return their number."""
+        done, limit = -1, WaitLimit()
         while done < least:
             found = await topics.count(self.bootstrap, PARTITIONS, self.names["output"], self.names["quarantine"])
             if found > done:
-                done, patience = found, Patience()
+                done, limit = found, WaitLimit()
             ended = self.workers["one"].poll() not in {None, -signal.SIGKILL}
-            if ended or await patience.is_over(self.ports["one"]):
+            if ended or await limit.is_exceeded(self.ports["one"]):
                 raise SystemExit(f"demo: only {done} of {least} records were processed; see {BUILD}/*.log")
         return done
 
 
 @dataclass
-class Patience:
-    """How long something has been waited for, without the time in which a worker compiled."""
+class WaitLimit:
+    """Time spent waiting, without the time in which a worker compiles."""
 
     waited_s: float = 0.0
 
-    async def is_over(self, port: int) -> bool:
-        """Wait a moment; whether all moments together, but for those of compiling, are too long."""
+    async def is_exceeded(self, port: int) -> bool:
+        """Sleep briefly, and return whether the total time without compiling is above the limit."""
         began = time.monotonic()
         await asyncio.sleep(0.2)
         if not await asyncio.to_thread(is_compiling, port):
             self.waited_s += time.monotonic() - began
-        return self.waited_s > PATIENCE_S
+        return self.waited_s > WAIT_LIMIT_S
 
 
 def free_port() -> int:
-    """Return a port that nothing listens on now."""
+    """Return a free port."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
 
 
 def page(port: int, name: str) -> str | None:
-    """Return a page of a worker's HTTP server; None if it does not answer, or answers with an error."""
+    """Return a page of a worker's HTTP server, or None without a response of status 200."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/{name}", timeout=5) as answer:
             return str(answer.read().decode())
@@ -147,20 +147,20 @@ def page(port: int, name: str) -> str | None:
 
 
 def is_ready(port: int) -> bool:
-    """Whether a worker's readiness probe says yes."""
+    """Return whether the readiness probe of a worker succeeds."""
     return page(port, "readyz") is not None
 
 
 def is_compiling(port: int) -> bool:
-    """Whether a worker answers but has not begun with the topic, to which it comes as soon as all is compiled."""
+    """Return whether a worker still compiles: it serves metrics, but not yet that of its policy."""
     metrics = page(port, "metrics")
     return metrics is not None and "shoal_policy_info{" not in metrics
 
 
 async def show(demo: Demo, records: list[dict[str, Any]], held_at_most: int) -> float:
-    """Feed the topic, kill a worker, let the rest finish; return how long it took (s)."""
+    """Send the records, kill a worker, and wait until all records are published; return the duration (s)."""
     partition_of = [zlib.crc32(str(record["nr"]).encode()) % PARTITIONS for record in records]
-    with told("Two workers start. Then records come in, and the workers publish clusters of them."):
+    with progress_dots("Two workers start. Then records come in, and the workers publish clusters of them."):
         for name in ("one", "two"):
             demo.start(name)
         for name in ("one", "two"):
@@ -171,14 +171,14 @@ async def show(demo: Demo, records: list[dict[str, Any]], held_at_most: int) -> 
     story.progress(done, len(records))
     demo.workers["one"].kill()
     demo.workers["one"].wait()
-    with told("Worker one is killed with SIGKILL in the middle of its work, and started again."):
+    with progress_dots("Worker one is killed with SIGKILL in the middle of its work, and started again."):
         demo.start("one")
         await producing
         await demo.wait_ready("one")
-        # What is left is held: fewer than delta records a partition, which wait for company.
+        # The rest is held: at most delta records of each partition wait for the records of more people.
         done = await demo.wait_accounted(len(records) - PARTITIONS * held_at_most + 1)
     story.progress(done, len(records))
-    with told("Both workers are stopped. A last one releases the records that still wait for others (--drain)."):
+    with progress_dots("Both workers are stopped. A last one releases the records that still wait (--drain)."):
         for name in ("one", "two"):
             demo.workers[name].send_signal(signal.SIGTERM)
         for name in ("one", "two"):
@@ -189,8 +189,8 @@ async def show(demo: Demo, records: list[dict[str, Any]], held_at_most: int) -> 
 
 
 async def judge(demo: Demo, policy: Policy, elapsed_s: float, *, verbose: bool) -> dict[str, Any]:
-    """Read the topics from outside, call the judge, compute the figures."""
-    with told("Now `shoal verify`, which shares no arithmetic with the workers, judges what is in the topics."):
+    """Read the topics, run `shoal verify`, and compute the figures."""
+    with progress_dots("Now `shoal verify`, which shares no arithmetic with the workers, checks the topics."):
         lines = {kind: await topics.read(demo.bootstrap, topic, PARTITIONS) for kind, topic in demo.names.items()}
         files = {kind: BUILD / f"{kind}.jsonl" for kind in KINDS}
         for kind in KINDS:
@@ -200,16 +200,16 @@ async def judge(demo: Demo, policy: Policy, elapsed_s: float, *, verbose: bool) 
         command = [SHOAL, "verify", str(POLICY), "--original", str(files["input"]), "--released", str(files["output"])]
         command += ["--evidence", str(files["evidence"]), "--quarantine", str(files["quarantine"]), "--complete"]
         command += ["--json", str(verdict)]
-        said = await asyncio.to_thread(subprocess.run, command, check=False, capture_output=True, text=True)
+        result = await asyncio.to_thread(subprocess.run, command, check=False, capture_output=True, text=True)
     if not verdict.exists():
-        raise SystemExit(f"demo: there is no verdict\n{said.stdout}{said.stderr}")
+        raise SystemExit(f"demo: there is no verdict\n{result.stdout}{result.stderr}")
     figures = measure.summary(policy, lines["input"], lines["output"], lines["quarantine"], lines["evidence"])
     figures |= {"elapsed_s": elapsed_s, "records_per_s": len(lines["input"]) / elapsed_s}
-    figures |= {"verified": said.returncode == 0}
+    figures |= {"verified": result.returncode == 0}
     story.compare(policy, lines)
     story.verdict(json.loads(verdict.read_text(encoding="utf-8")), figures)
-    if verbose or said.returncode != 0:
-        story.say(said.stdout.rstrip() + said.stderr)
+    if verbose or result.returncode != 0:
+        story.say(result.stdout.rstrip() + result.stderr)
     return figures
 
 
@@ -227,14 +227,14 @@ def main() -> int:
     run = uuid.uuid4().hex[:8]
     demo = Demo(bootstrap, {kind: f"wages-{run}-{kind}" for kind in KINDS})
     policy = Policy.load(POLICY)
-    with told("demo: pip fetches the records, once"):
+    with progress_dots("demo: pip fetches the records, once"):
         records = list(fetch.records())
-    with told("demo: compiling, once"):
+    with progress_dots("demo: compiling, once"):
         precompile(policy)
     story.beginning(records, PARTITIONS, policy.k)
     try:
         asyncio.run(topics.create(bootstrap, demo.names.values(), PARTITIONS))
-        elapsed_s = asyncio.run(show(demo, records, policy.streaming().delta + 1))
+        elapsed_s = asyncio.run(show(demo, records, policy.require_stream().delta + 1))
         figures = asyncio.run(judge(demo, policy, elapsed_s, verbose=verbose))
     finally:
         demo.stop_all()

@@ -1,4 +1,4 @@
-"""What the demo tells: what goes in, records before and after, the verdict, and what to do next; on standard error."""
+"""The text of the demo on standard error: input, five records before and after, verdict, next steps."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from topics import Line
 __all__ = ["beginning", "compare", "end", "number", "progress", "say", "verdict"]
 
 SHOWN = 5
-"""Records of a cluster that are shown before and after."""
+"""Number of records of a cluster that are shown before and after."""
 NEXT = """
 What to do next:
   build/demo/output.jsonl                         what was published; evidence.jsonl tells which records are together
-  deploy/demo/policy.yaml                         what the workers were told; `shoal check` explains it
+  deploy/demo/policy.yaml                         the policy of the workers; `shoal check` prints it in full
   .venv/bin/shoal pipe POLICY -i FILE -o FILE     the same with a file of yours
   .venv/bin/shoal run POLICY                      the same with a topic of yours; README.md shows a first policy"""
 
 
 def say(text: str) -> None:
-    """Print to the reader."""
+    """Print to standard error."""
     print(text, file=sys.stderr, flush=True)
 
 
 def number(value: float) -> str:
-    """Return a number as people write it: commas between thousands, at most four digits behind the point.
+    """Return a number with commas between thousands and at most four decimal places.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def number(value: float) -> str:
 
 
 def beginning(records: list[dict[str, Any]], partitions: int, k: int) -> None:
-    """Tell what goes in, and what must come out."""
+    """Describe the input and the required output."""
     years = sorted({record["year"] for record in records})
     men = len({record["nr"] for record in records})
     say(
@@ -52,7 +52,7 @@ def beginning(records: list[dict[str, Any]], partitions: int, k: int) -> None:
 
 
 def progress(done: int, total: int) -> None:
-    """Tell how many records are done."""
+    """Print how many records are published."""
     say(f"  {number(done)} of {number(total)} records are published")
 
 
@@ -72,7 +72,7 @@ def compare(policy: Policy, lines: dict[str, list[Line]]) -> None:
 
 
 def _published(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Published records of a cluster: as many in a row as it has members, with the occupations of the members."""
+    """Return the published records of a cluster: consecutive records with the occupations of its members."""
     size, kept = len(before), sorted(record["occupation"] for record in before)
     for start in range(len(after) - size + 1):
         found = after[start : start + size]
@@ -82,7 +82,7 @@ def _published(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> lis
 
 
 def verdict(found: dict[str, Any], figures: dict[str, Any]) -> None:
-    """Tell in one paragraph what the judge found, and what it cost."""
+    """Print the verdict and the information loss in one paragraph."""
     examined = [check for check in found["checks"] if check["status"] != "not examined"]
     broken = "; ".join(check["claim"] for check in examined if check["failed"])
     checks = (
@@ -102,6 +102,6 @@ def verdict(found: dict[str, Any], figures: dict[str, Any]) -> None:
 
 
 def end(*, verbose: bool) -> None:
-    """Tell what to do next."""
+    """Print the next steps."""
     more = "" if verbose else "\n  make demo V=1                                   each check of the verdict"
     say(f"{NEXT}{more}")

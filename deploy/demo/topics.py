@@ -1,4 +1,4 @@
-"""What the demo does with topics: make them, fill the input, and read everything back as an outside reader."""
+"""Create the topics of the demo, send records to the input, and read all topics as another consumer would."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 __all__ = ["Line", "count", "create", "export", "produce", "read"]
 
 
-TOGETHER, PAUSE_S = 40, 0.05
-"""A stream, not a file: so many records at once, then a moment of silence."""
+BURST_RECORDS, PAUSE_S = 40, 0.05
+"""The records arrive as a stream: this many at once, then a pause (s)."""
 
 
 class Line(NamedTuple):
-    """A committed message: where it stands and its text."""
+    """A committed message: partition, offset and text."""
 
     partition: int
     offset: int
@@ -27,7 +27,7 @@ class Line(NamedTuple):
 
 
 async def create(bootstrap: str, names: Iterable[str], partitions: int) -> None:
-    """Create topics, one partition count for all."""
+    """Create topics that have the same number of partitions."""
     client = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     await client.start()
     try:
@@ -40,13 +40,13 @@ async def create(bootstrap: str, names: Iterable[str], partitions: int) -> None:
 
 
 async def produce(bootstrap: str, topic: str, records: Sequence[dict[str, Any]], partition_of: Sequence[int]) -> None:
-    """Send records in order, a few at a time; all of one person go to one partition, as keys would have it."""
+    """Send records in order, a few at a time; ``partition_of`` has the partition of each record."""
     producer = AIOKafkaProducer(bootstrap_servers=bootstrap, linger_ms=5, enable_idempotence=True)
     await producer.start()
     try:
         for number, (record, partition) in enumerate(zip(records, partition_of, strict=True), 1):
             await producer.send(topic, json.dumps(record).encode(), partition=partition)
-            if number % TOGETHER == 0:
+            if number % BURST_RECORDS == 0:
                 await asyncio.sleep(PAUSE_S)
         await producer.flush()
     finally:
@@ -54,36 +54,36 @@ async def produce(bootstrap: str, topic: str, records: Sequence[dict[str, Any]],
 
 
 async def read(bootstrap: str, topic: str, partitions: int) -> list[Line]:
-    """Everything that a reader of committed data sees now, by partition and offset."""
+    """Return all committed messages of a topic, by partition and offset."""
     consumer = AIOKafkaConsumer(
         bootstrap_servers=bootstrap, isolation_level="read_committed", auto_offset_reset="earliest"
     )
     await consumer.start()
     try:
-        places = [TopicPartition(topic, number) for number in range(partitions)]
-        consumer.assign(places)
-        ends = await consumer.end_offsets(places)
+        partitions_of_topic = [TopicPartition(topic, number) for number in range(partitions)]
+        consumer.assign(partitions_of_topic)
+        ends = await consumer.end_offsets(partitions_of_topic)
         lines: list[Line] = []
-        while any([await consumer.position(place) < end for place, end in ends.items()]):
-            for place, messages in (await consumer.getmany(timeout_ms=200)).items():
-                lines += [Line(place.partition, message.offset, message.value.decode()) for message in messages]
+        while any([await consumer.position(tp) < end for tp, end in ends.items()]):
+            for tp, messages in (await consumer.getmany(timeout_ms=200)).items():
+                lines += [Line(tp.partition, message.offset, message.value.decode()) for message in messages]
     finally:
         await consumer.stop()
     return sorted(lines)
 
 
 async def count(bootstrap: str, partitions: int, *topics: str) -> int:
-    """How many committed messages stand in these topics."""
+    """Return the number of committed messages in these topics."""
     return sum([len(await read(bootstrap, topic, partitions)) for topic in topics])
 
 
 def export(lines: Iterable[Line], path: Path, *, kind: str) -> None:
-    """Write a topic down in the form that `shoal verify` reads."""
+    """Write the messages of a topic to a file that `shoal verify` reads."""
     with path.open("w", encoding="utf-8") as file:
         for line in lines:
             if kind == "input":
-                wrapped: dict[str, Any] = {"partition": line.partition, "offset": line.offset, "value": line.text}
-                file.write(json.dumps(wrapped) + "\n")
+                exported: dict[str, Any] = {"partition": line.partition, "offset": line.offset, "value": line.text}
+                file.write(json.dumps(exported) + "\n")
             elif kind == "output":
                 file.write(json.dumps({"partition": line.partition, "value": line.text}) + "\n")
             else:

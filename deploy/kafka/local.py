@@ -1,8 +1,8 @@
-"""A single-node Apache Kafka on a free port of this machine, for tests and the demo.
+"""A single-node Apache Kafka on a free local port, for tests and the demo.
 
-``up`` prints ``bootstrap=HOST:PORT`` and leaves the broker running in the background, ``down`` stops it and
-removes its data, ``status`` tells, ``with`` runs a command beside it. Where SHOAL_KAFKA__BOOTSTRAP_SERVERS is
-set nothing is started and that cluster is named instead. Standard library only: it runs before anything is installed.
+``up`` starts a broker in the background and prints ``bootstrap=HOST:PORT``. ``down`` stops it and removes its data.
+``status`` prints its address. ``with`` runs a command while a broker runs. If SHOAL_KAFKA__BOOTSTRAP_SERVERS is set,
+no broker is started and that cluster is used. Standard library only: this runs before any package is installed.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ HERE = Path(__file__).resolve().parent
 BUILD = HERE.parents[1] / "build" / "kafka"
 INSTALL = "install Java 17 or newer and Maven, on Debian: apt-get install openjdk-17-jre-headless maven"
 READY_S = 120.0
-"""How long a loaded machine may take to start the broker; an idle one needs about five seconds."""
+"""Time limit for the start of the broker (s); on an idle machine it takes about five seconds."""
 TELL_S = 5.0
-"""How often a line says that the broker still starts; the first one comes after a second."""
+"""Time between two lines that say that the broker still starts (s); the first one comes after one second."""
 JVM = (
     *("-Xms128m", "-Xmx448m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xshare:auto"),
     *("-Djava.net.preferIPv4Stack=true", "-Djava.awt.headless=true"),
@@ -40,14 +40,14 @@ JVM = (
 
 
 class BrokerFailedError(Exception):
-    """The broker cannot be started; the text says what to do."""
+    """The broker cannot be started; the message names the remedy."""
 
 
 class Broker(NamedTuple):
     """A broker process.
 
-    ``began`` is when the process began, so that a reused id is not mistaken for it; ``kept`` tells a broker that
-    stays until ``down`` from one that goes with its last borrower.
+    ``began`` is the start time of the process, so that another process with a reused id is not taken for it. A broker
+    that is ``kept`` runs until ``down``; any other is stopped when the last command that uses it has ended.
     """
 
     pid: int
@@ -57,19 +57,19 @@ class Broker(NamedTuple):
 
     @classmethod
     def read(cls, path: Path) -> Self | None:
-        """Return what was noted down at the last start, if anything."""
+        """Return the broker that the last start wrote to this file, or None."""
         try:
             return cls(**json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
             return None
 
     def is_alive(self, home: Path) -> bool:
-        """Whether that very process still runs."""
+        """Return whether this process still runs."""
         return process_began(self.pid, str(home / "server.properties")) == self.began
 
 
 def process_began(pid: int, argument: str) -> str | None:
-    """When a process began, in the system's words; None unless it runs with this argument."""
+    """Return the start time of a process as the system prints it; None unless it runs with this argument."""
     proc = Path(f"/proc/{pid}")
     if Path("/proc/self/stat").exists():
         try:
@@ -98,12 +98,12 @@ def up(home: Path, *, kept: bool = True) -> Broker:
     home
         Folder of data, log and process id.
     kept
-        Whether it stays until `down`; a broker that is kept already stays so.
+        Whether it runs until `down`; a broker that is already kept remains so.
 
     Raises
     ------
     BrokerFailedError
-        Java or Maven is missing, the jars cannot be had, or the broker does not come up.
+        Java or Maven is missing, the jars cannot be downloaded, or the broker does not start.
     """
     with _locked(home):
         broker = running(home)
@@ -115,12 +115,12 @@ def up(home: Path, *, kept: bool = True) -> Broker:
             try:
                 return _start(home, libraries, kept=kept)
             except _PortTakenError:
-                _say(f"the free port was taken by somebody else, attempt {attempt + 2}")
-        raise BrokerFailedError("no free port could be kept")
+                _say(f"another process took the free port, attempt {attempt + 2}")
+        raise BrokerFailedError("another process took the free port three times")
 
 
 def down(home: Path) -> bool:
-    """Stop the broker of this folder and remove its data; whether there was one."""
+    """Stop the broker of this folder and remove its data; return whether there was one."""
     if not home.exists():
         return False
     with _locked(home):
@@ -133,28 +133,28 @@ def down(home: Path) -> bool:
 
 @contextlib.contextmanager
 def borrowed(home: Path) -> Iterator[str]:
-    """Address of the broker of this folder for a while; the last borrower stops it, unless ``up`` was asked for."""
+    """Yield the address of the broker of this folder; the last command that uses it stops it, unless it is kept."""
     home.mkdir(parents=True, exist_ok=True)
-    with (home / "borrowers").open("w", encoding="utf-8") as borrowers:
-        fcntl.flock(borrowers, fcntl.LOCK_SH)
+    with (home / "users").open("w", encoding="utf-8") as users:
+        fcntl.flock(users, fcntl.LOCK_SH)
         try:
             yield up(home, kept=False).bootstrap
         finally:
-            fcntl.flock(borrowers, fcntl.LOCK_UN)
-            with contextlib.suppress(BlockingIOError):  # somebody else still borrows it
-                fcntl.flock(borrowers, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(users, fcntl.LOCK_UN)
+            with contextlib.suppress(BlockingIOError):  # another command still uses it
+                fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 broker = running(home)
                 if broker is not None and not broker.kept:
                     down(home)
 
 
 class _PortTakenError(BrokerFailedError):
-    """Between choosing and binding somebody else came first."""
+    """Another process has bound the port that was free."""
 
 
 @contextlib.contextmanager
 def _locked(home: Path) -> Iterator[None]:
-    """One command at a time over one folder."""
+    """Hold the lock of a folder: one command at a time changes it."""
     home.mkdir(parents=True, exist_ok=True)
     with (home / "lock").open("w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -162,7 +162,7 @@ def _locked(home: Path) -> Iterator[None]:
 
 
 def _java() -> str:
-    """Path of a Java that can run the broker."""
+    """Return the path of a Java that can run the broker."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=str(Path(home, "bin"))) if home else None
     java = java or shutil.which("java")
@@ -172,7 +172,7 @@ def _java() -> str:
 
 
 def _libraries() -> Path:
-    """Folder with the jars of this pom.xml, fetched by Maven where they are not there yet."""
+    """Return the folder with the jars of this pom.xml; Maven downloads them if they are missing."""
     pom = HERE / "pom.xml"
     libraries = BUILD / "libs" / hashlib.sha256(pom.read_bytes()).hexdigest()[:16]
     if libraries.is_dir():
@@ -183,7 +183,7 @@ def _libraries() -> Path:
     _java()
     part = libraries.with_name(f"{libraries.name}.{os.getpid()}")
     command = [maven, "-B", "-q", "-f", str(pom), "dependency:copy-dependencies"]
-    command = _told("kafka: Maven fetches Apache Kafka, once", command)
+    command = _with_progress_dots("kafka: Maven fetches Apache Kafka, once", command)
     options = ["-DincludeScope=runtime", f"-DoutputDirectory={part}"]
     said = ""
     for again in ([], ["-U"], ["-U"]):
@@ -191,7 +191,7 @@ def _libraries() -> Path:
             [*command, *options, *again], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=False
         )
         if done.returncode == 0:
-            with contextlib.suppress(OSError):  # somebody else was faster
+            with contextlib.suppress(OSError):  # another command was faster
                 part.rename(libraries)
             shutil.rmtree(part, ignore_errors=True)
             return libraries
@@ -200,8 +200,8 @@ def _libraries() -> Path:
     raise BrokerFailedError(f"Maven could not fetch Apache Kafka:\n{said}")
 
 
-def _told(what: str, command: list[str]) -> list[str]:
-    """Return a command that tells every few seconds that it runs; all it prints is on its standard output."""
+def _with_progress_dots(what: str, command: list[str]) -> list[str]:
+    """Return the command with progress dots on standard error and all its output on standard output."""
     return [sys.executable, str(HERE.parent / "waiting.py"), what, *command]
 
 
@@ -249,12 +249,12 @@ def _start(home: Path, libraries: Path, *, kept: bool) -> Broker:
         process.kill()
         process.wait()
         raise
-    process.returncode = 0  # it stays; the interpreter need not warn of it
+    process.returncode = 0  # the broker keeps running; this prevents a ResourceWarning
     return broker
 
 
 def _began(process: subprocess.Popen[bytes], argument: str) -> str:
-    """When a process that was just started began; its arguments become visible a moment after it is there."""
+    """Return the start time of a new process; its arguments become visible shortly after its start."""
     while process.poll() is None:
         began = process_began(process.pid, argument)
         if began is not None:
@@ -266,7 +266,7 @@ def _began(process: subprocess.Popen[bytes], argument: str) -> str:
 def _format(java: list[str], properties: Path) -> None:
     tool = [*java, "kafka.tools.StorageTool", "format", "-t", "c2hvYWwtbG9jYWwta2Fma2", "-c", str(properties)]
     done = subprocess.run(
-        _told("kafka: starting a broker", tool),
+        _with_progress_dots("kafka: starting a broker", tool),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         text=True,
@@ -274,7 +274,7 @@ def _format(java: list[str], properties: Path) -> None:
     )
     if done.returncode != 0:
         hint = INSTALL if "UnsupportedClassVersionError" in done.stdout else done.stdout[-2000:]
-        raise BrokerFailedError(f"the storage of Kafka could not be made: {hint}")
+        raise BrokerFailedError(f"the storage of Kafka could not be formatted: {hint}")
 
 
 def _wait_until_ready(broker: Broker, home: Path) -> None:
@@ -289,14 +289,14 @@ def _wait_until_ready(broker: Broker, home: Path) -> None:
         if not broker.is_alive(home) or late:
             log = (home / "broker.log").read_text(encoding="utf-8", errors="replace")
             if not late and "Address already in use" in log:
-                raise _PortTakenError("its port was taken by somebody else")
+                raise _PortTakenError("another process took its port")
             what = f"is not ready after {READY_S:.0f} s" if late else "ended"
             raise BrokerFailedError(f"the broker {what}:\n{log[-2000:]}")
         time.sleep(0.05)
 
 
 def _answers(bootstrap: str) -> bool:
-    """Whether a Metadata request (version 1, no topic) is answered with at least one broker and a controller."""
+    """Return whether the response to a Metadata request (version 1, no topic) has a broker and a controller."""
     host, port = bootstrap.split(":")
     request = struct.pack(">hhih", 3, 1, 1, -1) + struct.pack(">i", 0)
     try:
@@ -324,12 +324,12 @@ def _receive(connection: socket.socket, size: int) -> bytes:
 
 
 def _stop(broker: Broker, home: Path) -> None:
-    """End the process: TERM, and KILL where that is not enough; never a process that is not ours."""
-    for what, patience_s in ((signal.SIGTERM, 10.0), (signal.SIGKILL, 10.0)):
+    """End the broker with SIGTERM, then SIGKILL; never end another process that has reused its id."""
+    for number, timeout_s in ((signal.SIGTERM, 10.0), (signal.SIGKILL, 10.0)):
         with contextlib.suppress(ProcessLookupError):
             if broker.is_alive(home):
-                os.kill(broker.pid, what)
-        deadline = time.monotonic() + patience_s
+                os.kill(broker.pid, number)
+        deadline = time.monotonic() + timeout_s
         while broker.is_alive(home) and time.monotonic() < deadline:
             time.sleep(0.02)
         if not broker.is_alive(home):
@@ -348,8 +348,8 @@ def _say(text: str) -> None:
 
 def _beside(home: Path, command: list[str]) -> int:
     """Run a command with SHOAL_TEST_BROKER set."""
-    for ending in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(ending, lambda number, _: sys.exit(128 + number))
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
     with contextlib.ExitStack() as stack:
         given = os.environ.get("SHOAL_TEST_BROKER") or os.environ.get("SHOAL_KAFKA__BOOTSTRAP_SERVERS")
         bootstrap = given or stack.enter_context(borrowed(home))
@@ -378,17 +378,17 @@ def _status(home: Path) -> int:
 
 
 def main() -> int:
-    """Read the command line and obey."""
+    """Read the command line and run one command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--home", type=Path, default=BUILD / "run", help="folder of data, log and process id")
     commands = parser.add_subparsers(dest="command", required=True)
     for name, action, meaning in (
-        ("up", _up, "start it and print its address"),
+        ("up", _up, "start a broker and print its address"),
         ("down", _down, "stop it and remove its data"),
         ("status", _status, "print its address, or exit 1"),
     ):
         commands.add_parser(name, help=meaning).set_defaults(action=action)
-    beside = commands.add_parser("with", help="run a command beside it")
+    beside = commands.add_parser("with", help="run a command while a broker runs")
     beside.add_argument("run", nargs=argparse.REMAINDER, metavar="COMMAND")
     arguments = parser.parse_args()
     home = arguments.home.resolve()

@@ -2,7 +2,7 @@
 
 from shoal.audit import verify
 from shoal.clustering.static import microaggregate
-from shoal.clustering.stream.clusterer import StreamAggregator
+from shoal.clustering.stream import StreamAggregator
 from shoal.policy import Policy
 
 __all__ = ["Policy", "StreamAggregator", "microaggregate", "verify"]

@@ -1,4 +1,4 @@
-"""Names of the array types, and how large a coordinate may be; shapes stand in the docstrings of those who use them."""
+"""Type aliases of arrays, and the largest coordinate. Shapes are given in the docstrings of functions."""
 
 from __future__ import annotations
 
@@ -33,4 +33,4 @@ BoolVector: TypeAlias = NDArray[np.bool_]
 BoolMatrix: TypeAlias = NDArray[np.bool_]
 
 LARGEST = 1e150
-"""Of a coordinate: the squares of larger ones do not fit a float."""
+"""Largest absolute value of a coordinate; squares of larger values may overflow."""

@@ -1,16 +1,16 @@
-"""Every error of Shoal; the class decides what happens, the text never holds an attribute value.
+"""The errors of Shoal. The class decides how an error is handled, and no text contains an attribute value.
 
-ShoalError                      stable ``code``, also the metric label; ``exit_code`` of the process
-├─ ConfigError                  refuse to start, exit 2
-│  ├─ PolicyError                   the policy file: all faults at once, each with its line
-│  └─ ParameterError                k < 2, delta < k - 1, an array of the wrong shape
-├─ InputError                   unusable input, exit 2: a file, a format, progress that cannot be trusted
-├─ GuaranteeError               stop, send nothing, exit 1; never caught below the command line
-│  ├─ AnonymityViolation            a cluster of fewer than k subjects was about to leave
-│  └─ DelayViolation                a record would outlive delta
+ShoalError                      has a stable ``code``, also the metric label, and the ``exit_code`` of the process
+├─ ConfigError                  the configuration is invalid: refuse to start, exit 2
+│  ├─ PolicyError                   the policy is invalid: reports all faults with their lines
+│  └─ ParameterError                a parameter or an array is invalid, such as k < 2 or a wrong shape
+├─ InputError                   a file, its format or the committed progress cannot be used: exit 2
+├─ GuaranteeError               a guarantee would be violated: stop, send nothing, exit 1; never caught by callers
+│  ├─ AnonymityViolation            a cluster does not satisfy k or the maximum share
+│  └─ DelayViolation                a record would be held for more than delta records
 └─ BrokerError                  retry with backoff if ``retriable``, else stop, exit 3
    ├─ BrokerUnavailableError        retriable
-   └─ FencedError                   retriable: another instance took this partition over
+   └─ FencedError                   retriable: another instance took over the partition
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ __all__ = [
 
 
 class ShoalError(Exception):
-    """Root of the tree.
+    """Base class.
 
-    It leads to no other exception: whatever it was raised in place of may quote a value.
+    The context of an error is removed, because the exception that caused it may contain a value.
     """
 
     code: ClassVar[str] = "error"
@@ -45,7 +45,7 @@ class ShoalError(Exception):
 
     def __init__(self, *words: object) -> None:
         super().__init__(*words)
-        self.__suppress_context__ = True  # for printers that do not ask the property below
+        self.__suppress_context__ = True  # for code that prints tracebacks without reading the property below
 
     @property
     def __context__(self) -> None:
@@ -53,32 +53,32 @@ class ShoalError(Exception):
 
     @__context__.setter
     def __context__(self, _: object) -> None:
-        """Forget it."""
+        """Ignore the exception."""
 
 
 class ConfigError(ShoalError):
-    """What was asked for cannot be started."""
+    """The configuration is invalid."""
 
     code = "config"
     exit_code = 2
 
 
 class Fault(NamedTuple):
-    """One fault of a policy: where, in words, and on which line (None when it cannot be told)."""
+    """One fault of a policy: path of the field, message, and line (None if unknown)."""
 
     path: tuple[str, ...]
     message: str
     line: int | None = None
 
     def __str__(self) -> str:
-        """Say line, field and remedy on one line."""
+        """Return line, field and message as one line of text."""
         where = f"line {self.line}: " if self.line is not None else ""
         field = ".".join(self.path)
         return f"{where}{field}: {self.message}" if field else f"{where}{self.message}"
 
 
 class PolicyError(ConfigError):
-    """A policy with at least one fault; ``faults`` holds all of them in order of their lines."""
+    """A policy is invalid. ``faults`` contains all its faults, sorted by line."""
 
     code = "policy"
 
@@ -90,53 +90,53 @@ class PolicyError(ConfigError):
 
 
 class ParameterError(ConfigError):
-    """A parameter or an array outside its domain."""
+    """A parameter or an array is invalid."""
 
     code = "parameter"
 
 
 class InputError(ShoalError):
-    """Input that cannot be used as it is: the message names the place and the remedy."""
+    """The input cannot be used. The message names the location and the remedy."""
 
     code = "input"
     exit_code = 2
 
 
 class GuaranteeError(ShoalError):
-    """The guarantee is about to be broken: nothing is sent, the process stops."""
+    """A guarantee would be violated. Nothing is sent, and the process stops."""
 
     code = "guarantee"
     exit_code = 1
 
 
-class AnonymityViolation(GuaranteeError):  # noqa: N818 - a violation is the field's word
-    """A cluster of fewer than k subjects, or with a subject above its share, was about to leave."""
+class AnonymityViolation(GuaranteeError):  # noqa: N818 - "violation" is the term of the field
+    """A cluster has fewer than k subjects, or one subject exceeds its maximum share."""
 
     code = "anonymity"
 
 
 class DelayViolation(GuaranteeError):  # noqa: N818
-    """A record would be held for more than delta positions."""
+    """A record would be held for more than delta records."""
 
     code = "delay"
 
 
 class BrokerError(ShoalError):
-    """The broker refused, or cannot do, what the service needs."""
+    """The broker refused a request, or does not support it."""
 
     code = "broker"
     exit_code = 3
 
 
 class BrokerUnavailableError(BrokerError):
-    """The broker cannot be reached now."""
+    """The broker is not reachable."""
 
     code = "broker_unavailable"
     retriable = True
 
 
 class FencedError(BrokerError):
-    """Another instance took the partition over; this one must drop its state and join again."""
+    """Another instance took over the partition. This one drops its state and joins the group again."""
 
     code = "fenced"
     retriable = True

@@ -1,4 +1,7 @@
-"""Process settings: the policy's ``kafka`` section with the environment laid over it. The only reader of env."""
+"""Kafka settings: section ``kafka`` of the policy, overridden by environment variables.
+
+No other module reads environment variables.
+"""
 
 from __future__ import annotations
 
@@ -20,42 +23,55 @@ def kafka_settings(
     policy: Policy,
     environment: Mapping[str, str] | None = None,
     *,
-    given: Mapping[str, str] | None = None,
+    defaults: Mapping[str, str] | None = None,
     required: Sequence[str] = REQUIRED,
 ) -> KafkaSection:
-    """Connection, topics and timings: what the policy says, overruled by ``SHOAL_KAFKA__NAME`` variables.
+    """Return connection, topics and timings. ``SHOAL_KAFKA__NAME`` overrides field ``name`` of the policy.
 
-    ``given`` holds what is so where neither says anything.
+    Parameters
+    ----------
+    policy : Policy
+    environment : mapping, optional
+        Environment variables; by default those of the process.
+    defaults : mapping, optional
+        Values of fields that neither the policy nor the environment sets.
+    required : sequence of str
+        Fields that must be set.
 
     Raises
     ------
     PolicyError
-        With every variable that does not fit and every required field that stands nowhere; never with a value.
+        Lists every invalid variable, or every missing field; never contains a value.
     """
     environment = os.environ if environment is None else environment
     overrides = {
         key.removeprefix(PREFIX).lower(): value for key, value in environment.items() if key.startswith(PREFIX)
     }
-    written = {} if policy.kafka is None else policy.kafka.model_dump(exclude_unset=True)
-    faults: list[Fault] = []
+    in_policy = {} if policy.kafka is None else policy.kafka.model_dump(exclude_unset=True)
     try:
-        settings = KafkaSection.model_validate({**(given or {}), **written, **overrides}, strict=False)
+        settings = KafkaSection.model_validate({**(defaults or {}), **in_policy, **overrides}, strict=False)
     except ValidationError as error:
-        for detail in error.errors(include_input=False, include_url=False, include_context=False):
-            name = str(detail["loc"][0]) if detail["loc"] else ""
-            where = (PREFIX + name.upper(),) if name in overrides else ("kafka", name)
-            unknown = detail["type"] == "extra_forbidden"
-            faults.append(Fault(where, "unknown setting; check its spelling" if unknown else detail["msg"]))
-        raise PolicyError(faults, "settings") from None
-    faults += [
-        Fault(("kafka", name), f"missing: say it in the policy or as {PREFIX}{name.upper()}")
+        raise PolicyError(_faults_of(error, overrides), "settings") from None
+    faults = [
+        Fault(("kafka", name), f"missing; set it in the policy or as {PREFIX}{name.upper()}")
         for name in required
         if not getattr(settings, name)
     ]
     topics = [settings.input, settings.output, settings.quarantine, settings.clusters, settings.evidence]
     named = [topic for topic in topics if topic]
     if len(set(named)) != len(named):
-        faults.append(Fault(("kafka",), "the same topic is named twice: each of them needs its own"))
+        faults.append(Fault(("kafka",), "one topic is named twice; give each field a topic of its own"))
     if faults:
         raise PolicyError(faults, "settings")
     return settings
+
+
+def _faults_of(error: ValidationError, overrides: Mapping[str, str]) -> list[Fault]:
+    """Convert validation errors to faults that name the variable or the field, without the value."""
+    faults: list[Fault] = []
+    for detail in error.errors(include_input=False, include_url=False, include_context=False):
+        name = str(detail["loc"][0]) if detail["loc"] else ""
+        path = (PREFIX + name.upper(),) if name in overrides else ("kafka", name)
+        is_unknown = detail["type"] == "extra_forbidden"
+        faults.append(Fault(path, "unknown setting; check its spelling" if is_unknown else detail["msg"]))
+    return faults

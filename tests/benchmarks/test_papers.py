@@ -1,4 +1,4 @@
-"""docs/reports/papers.md says what the code says: some rows every day, all of it at night."""
+"""The page of the papers is what the code computes: some rows in every run, all of it nightly."""
 
 from __future__ import annotations
 
@@ -38,9 +38,10 @@ def test_the_weight_that_steering_needs(data_dir: Path, page: list[str]) -> None
 
 
 def test_the_stream_of_the_third_figure(data_dir: Path, page: list[str]) -> None:
-    flow = steered.flow_at(steered.stream_of(data_dir), 0.02)
+    result = steered.stream_result(steered.stream_of(data_dir), 0.02)
     assert any(
-        f"| {flow.mse:.5f} |" in line and f"| 12 / 0.7 | {flow.most} / {flow.average:.2f} |" in line for line in page
+        f"| {result.mse:.5f} |" in line and f"| 12 / 0.7 | {result.most} / {result.average:.2f} |" in line
+        for line in page
     )
 
 

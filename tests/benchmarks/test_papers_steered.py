@@ -1,8 +1,8 @@
 """Algorithm 1 of [1]_: risk and loss as the weight of the bucket attribute grows (its Fig. 1 and 2, Proposition 1).
 
-The paper prints weights (199, 99, 215) and draws the rest. Its 99 comes out here; the others depend on the order in
-which a bucket is gone through, which it does not tell: *ours* is the order of the file. PCD has 1000 records, as its
-bounds of 200 and 100 have it, not the 1001 of its text. Numbers are those of an independent reproduction.
+The paper prints weights (199, 99, 215) and draws the rest. Its 99 is met here; the others depend on the order in which
+the records of a bucket are visited, which it does not state: *ours* is the order of the file. PCD has 1000 records, as
+its bounds of 200 and 100 imply, not the 1001 of its text. Numbers are those of an independent reproduction.
 
 References
 ----------
@@ -35,7 +35,7 @@ def risks(folder: Path, name: str, t: float) -> list[Risk]:
     ("name", "t", "number", "largest"), [("PCD", 0.1, 5, 200), ("PCD", 0.05, 10, 100), ("MCD", 0.1, 5, 216)]
 )
 def test_buckets(data_dir: Path, name: str, t: float, number: int, largest: int) -> None:
-    """Printed: the largest of them."""
+    """The size of the largest bucket is printed."""
     buckets = reference.buckets_of(steered.table_of(data_dir, name)[1], t)
     assert (len(buckets), len(buckets[0])) == (number, largest)
 
@@ -48,7 +48,7 @@ def test_buckets(data_dir: Path, name: str, t: float, number: int, largest: int)
         ("MCD", 0.1, 203),  # ours: 215 is printed
     ],
 )
-def test_the_weight_from_which_on_t_is_kept(data_dir: Path, name: str, t: float, weight: int) -> None:
+def test_the_least_weight_that_keeps_t(data_dir: Path, name: str, t: float, weight: int) -> None:
     assert steered.threshold(risks(data_dir, name, t), t) == weight
 
 
@@ -79,7 +79,9 @@ def test_risk_and_loss_at_a_weight(
 
 
 @pytest.mark.parametrize(("name", "t"), list(CASES))
-def test_one_record_of_each_bucket_has_an_average_that_no_order_changes(data_dir: Path, name: str, t: float) -> None:
+def test_with_one_record_of_each_bucket_the_mean_distance_does_not_depend_on_the_order(
+    data_dir: Path, name: str, t: float
+) -> None:
     """(M² - 1) / (3 M (n - 1)) with M clusters, as all confidential values differ; at most (n - b) / (2 (n - 1) b)."""
     known, confidential = steered.table_of(data_dir, name)
     n, b = len(known), CASES[name, t]
@@ -94,7 +96,7 @@ def test_one_record_of_each_bucket_has_an_average_that_no_order_changes(data_dir
 
 
 @pytest.mark.parametrize(("name", "t"), list(CASES))
-def test_no_order_needs_more_than_the_bound(data_dir: Path, name: str, t: float) -> None:
+def test_no_order_needs_a_weight_above_the_bound(data_dir: Path, name: str, t: float) -> None:
     known, confidential = steered.table_of(data_dir, name)
     bound = len(reference.buckets_of(confidential, t)[0]) * np.sqrt(known.shape[1])
     assert max(steered.random_thresholds(known, confidential, t)) <= np.ceil(bound)

@@ -1,4 +1,4 @@
-"""The best partition and its bound, against all partitions there are; pricing against all clusters."""
+"""The exact refinement and its bound against all partitions; pricing against all clusters."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from itertools import combinations, count
 
 import numpy as np
 import pytest
-from oracle import partitions as naive
+from oracle import partitions as plain
 from shoal.arrays import Float64Matrix, Int64Vector
-from shoal.clustering.static import ClusterConstraints, Refined, microaggregate, pricing, refined
-from shoal.clustering.static.refinement import loss_of
-from shoal.clustering.static.solver import Covering
+from shoal.clustering.static import ClusterConstraints, RefinedPartition, microaggregate, pricing, refined
+from shoal.clustering.static.centroids import loss_of
+from shoal.clustering.static.solver import SetPartitioning
 from shoal.errors import ParameterError
 
 pytestmark = pytest.mark.conformance
 
 
-def briefly(tried: int) -> float:
-    """A pace of some slices and many questions."""
+def small_budget(tried: int) -> float:
+    """A budget of a few batches and many calls."""
     return tried / 40_000
 
 
 @pytest.fixture(autouse=True)
-def _short_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.clustering.static.refinement.SLICE", 500)
+def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shoal.clustering.static.refinement.BATCH", 500)
 
 
 def tables() -> dict[str, Float64Matrix]:
@@ -43,10 +43,10 @@ def tables() -> dict[str, Float64Matrix]:
 
 @pytest.mark.parametrize("k", [2, 3])
 @pytest.mark.parametrize("name", sorted(tables()))
-def test_the_best_is_found_and_the_bound_is_none_that_any_partition_breaks(name: str, k: int) -> None:
+def test_the_optimum_is_found_and_no_partition_is_below_the_bound(name: str, k: int) -> None:
     values = tables()[name]
-    best = naive.best_of_all(values.tolist(), k)
-    found = refined(values, k, "mdav", "exact", pace=briefly)
+    best = plain.best_of_all(values.tolist(), k)
+    found = refined(values, k, "mdav", "exact", budget_used=small_budget)
     assert np.bincount(found.labels).min() >= k
     assert found.loss == pytest.approx(loss_of(values, found.labels))
     assert found.loss == pytest.approx(best, rel=1e-6, abs=1e-12)
@@ -56,25 +56,25 @@ def test_the_best_is_found_and_the_bound_is_none_that_any_partition_breaks(name:
 
 
 @pytest.mark.parametrize("scale", [1e-9, 1e-3, 1e6, 1e120])
-def test_the_unit_of_coordinates_does_not_matter(scale: float) -> None:
+def test_the_scale_of_the_coordinates_does_not_matter(scale: float) -> None:
     values = np.random.default_rng(8).random((9, 2))
-    found = refined(values * scale, 3, "mdav", "exact", pace=briefly)
-    assert found.loss == pytest.approx(naive.best_of_all(values.tolist(), 3) * scale**2)
+    found = refined(values * scale, 3, "mdav", "exact", budget_used=small_budget)
+    assert found.loss == pytest.approx(plain.best_of_all(values.tolist(), 3) * scale**2)
     assert 0.9 * found.loss <= found.bound <= found.loss
 
 
-def test_stopped_at_its_first_question_the_solver_leaves_the_start() -> None:
+def test_a_solver_stopped_at_its_first_call_returns_the_start() -> None:
     values = np.random.default_rng(3).random((60, 6))
     choosing: list[bool] = []
-    choose = Covering.choose
+    choose = SetPartitioning.choose
 
-    def noted(self: Covering, start: Int64Vector, is_over: Callable[[], bool]) -> Int64Vector:
+    def recorded(self: SetPartitioning, start: Int64Vector, is_over: Callable[[], bool]) -> Int64Vector:
         choosing.append(True)
         return choose(self, start, is_over)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Covering, "choose", noted)
-        found = refined(values, 3, "mdav", "exact", pace=lambda _: 1.0 if choosing else 0.5)
+        patch.setattr(SetPartitioning, "choose", recorded)
+        found = refined(values, 3, "mdav", "exact", budget_used=lambda _: 1.0 if choosing else 0.5)
     assert choosing
     assert np.bincount(found.labels).min() >= 3
     assert 0.0 < found.bound <= found.loss <= loss_of(values, microaggregate(values, 3, "mdav", "descent"))
@@ -83,95 +83,99 @@ def test_stopped_at_its_first_question_the_solver_leaves_the_start() -> None:
 @pytest.mark.parametrize("n", [3, 5, 6])
 def test_few_records(n: int) -> None:
     values = np.random.default_rng(n).random((n, 2))
-    assert refined(values, 3, "mdav", "exact", pace=briefly).gap < 0.5
-    assert refined(values, 3, "mdav", "exact", pace=briefly).loss == pytest.approx(
-        naive.best_of_all(values.tolist(), 3)
+    assert refined(values, 3, "mdav", "exact", budget_used=small_budget).gap < 0.5
+    assert refined(values, 3, "mdav", "exact", budget_used=small_budget).loss == pytest.approx(
+        plain.best_of_all(values.tolist(), 3)
     )
 
 
 @pytest.mark.parametrize("k", [2, 3])
 @pytest.mark.parametrize("seed", range(10))
-def test_pricing_misses_no_cluster_below_its_prices(seed: int, k: int) -> None:
+def test_pricing_finds_the_least_reduced_cost_of_every_record(seed: int, k: int) -> None:
     random = np.random.default_rng(seed)
     rows = random.integers(0, 4, (10, 2)).astype(np.float64) if seed % 2 else random.standard_normal((10, 2))
     prices = random.normal(0.8, 0.5, 10)
-    found = pricing.empty_found(10, 50)
-    assert pricing.search(pricing.squares_between(rows), prices, k, 1e-9, 5, found)
+    found = pricing.empty_pricing_result(10, 50)
+    assert pricing.price_clusters(pricing.squared_distances(rows), prices, k, 1e-9, 5, found)
     floors = np.zeros(10)
     for size in range(k, 2 * k):
         for cluster in combinations(range(10), size):
-            missed = naive.loss(rows.tolist(), [list(cluster)]) - sum(prices[list(cluster)])
-            floors[list(cluster)] = np.minimum(floors[list(cluster)], missed / size)
+            reduced = plain.loss(rows.tolist(), [list(cluster)]) - sum(prices[list(cluster)])
+            floors[list(cluster)] = np.minimum(floors[list(cluster)], reduced / size)
     assert found.floors == pytest.approx(floors, abs=1e-9)
     assert (floors < -1e-9).any()
     for record in np.flatnonzero(floors < -1e-8):
         members = found.best[record][found.best[record] >= 0].tolist()
-        missed = naive.loss(rows.tolist(), [members]) - sum(prices[members])
+        reduced = plain.loss(rows.tolist(), [members]) - sum(prices[members])
         assert record in members
-        assert missed / len(members) == pytest.approx(floors[record], abs=1e-9)
-    for kept in found.clusters[: found.state[pricing.KEPT]]:
+        assert reduced / len(members) == pytest.approx(floors[record], abs=1e-9)
+    for kept in found.clusters[: found.state[pricing.STORED]]:
         members = kept[kept >= 0].tolist()
-        assert naive.loss(rows.tolist(), [members]) < sum(prices[members])
+        assert plain.loss(rows.tolist(), [members]) < sum(prices[members])
 
 
-def test_a_search_that_is_too_long_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pricing, "EFFORT", 3)
-    search = getattr(pricing.search, "py_func", pricing.search)  # a compiled one keeps the constants it was born with
-    found = pricing.empty_found(10, 50)
+def test_a_search_beyond_its_limit_returns_false(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pricing, "MAX_SETS", 3)
+    search = getattr(
+        pricing.price_clusters, "py_func", pricing.price_clusters
+    )  # a compiled function keeps the constants of its compilation
+    found = pricing.empty_pricing_result(10, 50)
     assert not search(np.zeros((10, 10)), np.ones(10), 3, 1e-9, 5, found)
 
 
-def test_the_same_pace_gives_the_same_labels() -> None:
+def test_the_same_budget_gives_the_same_labels() -> None:
     values = np.random.default_rng(3).random((40, 2))
-    one, other = (refined(values, 3, "mdav", "exact", seed=4, pace=briefly) for _ in range(2))
+    one, other = (refined(values, 3, "mdav", "exact", seed=4, budget_used=small_budget) for _ in range(2))
     assert one.labels.tolist() == other.labels.tolist()
     assert one.bound == other.bound
 
 
-def test_a_pace_that_is_over_at_once_loses_no_more_than_descent_and_still_bounds() -> None:
+def test_a_budget_used_up_at_once_loses_no_more_than_descent_and_gives_a_bound() -> None:
     values = np.random.default_rng(3).random((40, 2))
-    at_once = refined(values, 3, "mdav", "exact", pace=lambda _: 1.0)
+    at_once = refined(values, 3, "mdav", "exact", budget_used=lambda _: 1.0)
     assert at_once.loss <= loss_of(values, microaggregate(values, 3, "mdav", "descent"))
     assert 0.0 <= at_once.bound <= at_once.loss
 
 
-def test_what_the_pace_raises_arrives() -> None:
+def test_an_exception_of_the_budget_reaches_the_caller() -> None:
     class StopHereError(Exception):
         pass
 
     values = np.random.default_rng(3).random((60, 6))
-    questions = count()
-    refined(values, 3, "mdav", "exact", pace=lambda _: 0.5 + 0.0 * next(questions))  # annealing over, choice never
-    last = next(questions) - 1  # it was the solver's
+    calls = count()
+    refined(
+        values, 3, "mdav", "exact", budget_used=lambda _: 0.5 + 0.0 * next(calls)
+    )  # annealing is over, the choice never is
+    last = next(calls) - 1  # the last call came from the solver
 
-    def pace(_: int) -> float:
+    def budget_used(_: int) -> float:
         if next(again) == last:
             raise StopHereError
         return 0.5
 
     again = count()
     with pytest.raises(StopHereError):
-        refined(values, 3, "mdav", "exact", pace=pace)
+        refined(values, 3, "mdav", "exact", budget_used=budget_used)
 
 
-def test_what_it_cannot_do_is_refused_with_the_remedy() -> None:
+def test_large_k_and_many_records_are_refused_with_the_alternative() -> None:
     with pytest.raises(ParameterError, match="k of at most 3 and at most 6,000 records; use 'anneal'"):
         microaggregate(np.zeros((6_001, 1)), 4, refine="exact")
 
 
-def test_demands_are_refused() -> None:
-    with pytest.raises(ParameterError, match="nothing but k is asked; use 'anneal'"):
-        microaggregate(np.zeros((6, 1)), 3, refine="exact", demands=ClusterConstraints(people=np.arange(6)))
+def test_constraints_are_refused() -> None:
+    with pytest.raises(ParameterError, match="no constraint on clusters besides k; use 'anneal'"):
+        microaggregate(np.zeros((6, 1)), 3, refine="exact", constraints=ClusterConstraints(subjects=np.arange(6)))
 
 
-def test_without_the_solver_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_solver_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "highspy", None)
     with pytest.raises(ParameterError, match=r"HiGHS: pip install 'shoal\[exact\]'"):
         microaggregate(np.zeros((6, 1)), 3, refine="exact")
 
 
-def test_other_refinements_prove_nothing_and_say_so() -> None:
+def test_other_refinements_have_no_bound() -> None:
     found = refined(np.random.default_rng(0).random((20, 2)), 3, "mdav", "descent")
-    assert isinstance(found, Refined)
+    assert isinstance(found, RefinedPartition)
     assert found.bound == 0.0
     assert found.gap == 1.0

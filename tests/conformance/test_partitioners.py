@@ -1,4 +1,4 @@
-"""Every partitioner of finished tables × every check, and each against its plain twin, label for label."""
+"""Every algorithm for tables with every check, and against a plain Python implementation, label for label."""
 
 from __future__ import annotations
 
@@ -7,30 +7,29 @@ from itertools import pairwise, product
 
 import numpy as np
 import pytest
-from oracle import partitions as naive
+from oracle import partitions as plain
 from shoal.arrays import Float64Matrix, Int32Vector
 from shoal.clustering.static import (
     ALGORITHMS,
-    RANGES,
+    PARAMETER_RANGES,
     T_CLOSE_ALGORITHMS,
     check_parameters,
     microaggregate,
     parameters_of,
 )
-from shoal.clustering.static import hilbert_kernel as curve
-from shoal.clustering.static import mdav_kernel as kernel
-from shoal.clustering.static.hilbert import order_along_curve
+from shoal.clustering.static.hilbert import WORD_BITS, curve_keys, order_along_curve
+from shoal.clustering.static.mdav import mdav_by_scan, mdav_by_tree
 from shoal.errors import ParameterError
 
 pytestmark = pytest.mark.conformance
 
 SLOW = os.environ.get("NUMBA_DISABLE_JIT") == "1"
 QUICK = {"genetic": {"generations": 20}}
-"""Without compilation a thousand generations take minutes."""
+"""Without compilation the default number of generations takes minutes."""
 
 
 def shapes(size: int = 61) -> dict[str, Float64Matrix]:
-    """Tables at whose edges something once broke, or easily could."""
+    """Tables with ties, extreme scales and unusual shapes."""
     random = np.random.default_rng(5)
     return {
         "uniform": random.random((size, 3)),
@@ -57,7 +56,7 @@ def clusters_of(labels: Int32Vector) -> list[list[int]]:
 
 
 def loss_of(table: Float64Matrix, labels: Int32Vector) -> float:
-    return naive.loss(table.tolist(), clusters_of(labels))
+    return plain.loss(table.tolist(), clusters_of(labels))
 
 
 @pytest.fixture(params=sorted(ALGORITHMS))
@@ -70,12 +69,12 @@ def shape(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def suits(name: str, table: Float64Matrix) -> bool:
+def is_applicable(name: str, table: Float64Matrix) -> bool:
     return name != "optimal" or table.shape[1] == 1
 
 
-def test_clusters_have_k_records_and_seldom_twice_as_many(name: str, shape: str) -> None:
-    table = shapes()[shape] if suits(name, shapes()[shape]) else shapes()["one attribute"]
+def test_cluster_sizes_are_within_their_bounds(name: str, shape: str) -> None:
+    table = shapes()[shape] if is_applicable(name, shapes()[shape]) else shapes()["one attribute"]
     for k in (2, 3, 10, 30, 31, 61):
         labels = run(name, table, k)
         sizes = np.bincount(labels)
@@ -85,103 +84,103 @@ def test_clusters_have_k_records_and_seldom_twice_as_many(name: str, shape: str)
         assert sizes.max() <= (3 * k - 2 if name == "vmdav" else 2 * k - 1)
 
 
-def test_the_same_seed_gives_the_same_labels_and_the_table_is_left_alone(name: str) -> None:
+def test_the_same_seed_gives_the_same_labels_and_the_table_is_not_modified(name: str) -> None:
     table = shapes()["one attribute" if name == "optimal" else "heavy tails"]
     before = table.copy()
     assert run(name, table, 4, seed=7).tolist() == run(name, table, 4, seed=7).tolist()
     assert table.tolist() == before.tolist()
 
 
-def test_the_fewest_records_there_can_be_are_one_cluster(name: str) -> None:
+def test_fewer_than_2k_records_are_one_cluster(name: str) -> None:
     assert run(name, np.array([[1.0], [2.0], [5.0]]), 3).tolist() == [0, 0, 0]
     assert run(name, np.array([[1.0], [2.0], [5.0]]), 2).tolist() == [0, 0, 0]
 
 
-def test_the_order_of_the_bytes_in_memory_makes_no_difference(name: str) -> None:
+def test_the_memory_layout_of_the_table_does_not_change_the_labels(name: str) -> None:
     table = shapes()["one attribute" if name == "optimal" else "uniform"]
     assert run(name, np.asfortranarray(table), 5).tolist() == run(name, table, 5).tolist()
 
 
-def test_mdav_is_its_twin(shape: str) -> None:
+def test_mdav_equals_the_plain_implementation(shape: str) -> None:
     table = shapes()[shape]
     for k in (2, 3, 7, 20, 31):
-        expected = naive.mdav(table.tolist(), k)
-        assert clusters_of(kernel.by_scan(table, k)) == [sorted(cluster) for cluster in expected]
+        expected = plain.mdav(table.tolist(), k)
+        assert clusters_of(mdav_by_scan(table, k)) == [sorted(cluster) for cluster in expected]
 
 
 @pytest.mark.parametrize("width", [1, 3, 32])
-def test_mdav_through_a_tree_gives_the_labels_of_plain_mdav(shape: str, width: int) -> None:
+def test_mdav_by_tree_gives_the_labels_of_mdav_by_scan(shape: str, width: int) -> None:
     for size, k in product((12, 61, 300) if SLOW else (12, 61, 300, 2000), (2, 3, 10)):
         table = shapes(size)[shape]
-        assert kernel.by_tree(table, k, width).tolist() == kernel.by_scan(table, k).tolist()
+        assert mdav_by_tree(table, k, width).tolist() == mdav_by_scan(table, k).tolist()
 
 
-def test_md_is_its_twin(shape: str) -> None:
+def test_md_equals_the_plain_implementation(shape: str) -> None:
     table = shapes(40)[shape]
     for k in (2, 3, 7, 20, 21):
-        assert clusters_of(run("md", table, k)) == [sorted(cluster) for cluster in naive.md(table.tolist(), k)]
+        assert clusters_of(run("md", table, k)) == [sorted(cluster) for cluster in plain.md(table.tolist(), k)]
 
 
 @pytest.mark.parametrize("gamma", [0.0, 0.2, 1.1, 10.0])
-def test_vmdav_is_its_twin(shape: str, gamma: float) -> None:
+def test_vmdav_equals_the_plain_implementation(shape: str, gamma: float) -> None:
     table = shapes(40)[shape]
     for k in (2, 3, 7, 21):
         labels = microaggregate(table, k, "vmdav", parameters={"gamma": gamma})
-        assert clusters_of(labels) == [sorted(cluster) for cluster in naive.vmdav(table.tolist(), k, gamma)]
+        assert clusters_of(labels) == [sorted(cluster) for cluster in plain.vmdav(table.tolist(), k, gamma)]
 
 
 @pytest.mark.parametrize(("bits", "d"), [(1, 1), (4, 1), (1, 2), (4, 2), (3, 3), (2, 4), (1, 6)])
-def test_the_curve_visits_every_cell_once_and_goes_to_a_neighbour_each_time(bits: int, d: int) -> None:
+def test_the_curve_visits_every_cell_once_and_consecutive_cells_are_neighbours(bits: int, d: int) -> None:
     cells = np.array(list(product(range(2**bits), repeat=d)), np.float64)
-    keys = curve.places(cells, bits)
+    keys = curve_keys(cells, bits)
     path = cells[np.lexsort((keys[1], keys[0]))]
-    assert sorted((keys[0].astype(object) * 2**curve.WORD_BITS + keys[1]).tolist()) == sorted(
-        set((keys[0].astype(object) * 2**curve.WORD_BITS + keys[1]).tolist())
+    assert sorted((keys[0].astype(object) * 2**WORD_BITS + keys[1]).tolist()) == sorted(
+        set((keys[0].astype(object) * 2**WORD_BITS + keys[1]).tolist())
     )
     assert {float(np.abs(after - before).sum()) for before, after in pairwise(path)} <= {1.0}
 
 
-def test_a_place_of_two_words_still_tells_neighbours_apart() -> None:
+def test_keys_of_two_words_differ_for_neighbouring_cells() -> None:
     cells = np.array([[0.0] * 5, [2.0**20 - 1] * 5, *(np.eye(5) + 5.0), [5.0] * 5])
-    keys = curve.places(cells, 20)
+    keys = curve_keys(cells, 20)
     assert len(set(zip(*keys.tolist(), strict=True))) == len(cells)
 
 
-def test_hilbert_is_the_best_partition_along_its_order(shape: str) -> None:
+def test_hilbert_is_the_optimal_partition_along_its_order(shape: str) -> None:
     table = shapes(40)[shape]
     order = order_along_curve(table)
     for k in (2, 5, 20):
         labels = run("hilbert", table, k)
         assert (np.diff(labels[order]) >= 0).all()
-        best = naive.best_along(table.tolist(), order.tolist(), k)
+        best = plain.best_along(table.tolist(), order.tolist(), k)
         assert loss_of(table, labels) == pytest.approx(best, rel=1e-9, abs=1e-300)
 
 
-def test_nothing_is_better_than_optimal() -> None:
+def test_optimal_has_the_least_loss_of_all_partitions() -> None:
     random = np.random.default_rng(3)
     for line in (random.random(9), random.integers(0, 4, 9), np.exp(4 * random.standard_normal(9)), np.zeros(9)):
         table = line[:, None].astype(np.float64)
         for k in (2, 3, 4):
-            assert loss_of(table, run("optimal", table, k)) == pytest.approx(naive.best_of_all(table.tolist(), k))
+            assert loss_of(table, run("optimal", table, k)) == pytest.approx(plain.best_of_all(table.tolist(), k))
 
 
-def test_optimal_is_the_best_partition_along_the_line() -> None:
+def test_optimal_is_the_optimal_partition_of_the_sorted_values() -> None:
     for shape in ("one attribute", "two values"):
         table = shapes(80)[shape]
         order = np.argsort(table[:, 0], kind="stable").tolist()
         for k in (2, 3, 13, 40):
             assert loss_of(table, run("optimal", table, k)) == pytest.approx(
-                naive.best_along(table.tolist(), order, k), rel=1e-9, abs=1e-12
+                plain.best_along(table.tolist(), order, k), rel=1e-9, abs=1e-12
             )
 
 
-def test_the_genetic_search_never_loses_more_than_mdav(shape: str) -> None:
+def test_genetic_never_loses_more_than_mdav(shape: str) -> None:
     table = shapes()[shape]
     for k in (2, 3, 7):
         assert loss_of(table, run("genetic", table, k)) <= loss_of(table, run("mdav", table, k)) * (1 + 1e-12)
 
 
-def test_unknown_names_and_wrong_parameters_are_refused_with_what_there_is() -> None:
+def test_unknown_names_and_wrong_parameters_are_refused_with_the_valid_ones() -> None:
     table = shapes()["uniform"]
     with pytest.raises(ParameterError, match="use one of"):
         microaggregate(table, 3, "best")
@@ -199,9 +198,9 @@ def test_unknown_names_and_wrong_parameters_are_refused_with_what_there_is() -> 
 
 
 @pytest.mark.parametrize("name", sorted({**ALGORITHMS, **T_CLOSE_ALGORITHMS}))
-def test_every_number_that_can_be_set_has_a_range_with_its_default_in_it(name: str) -> None:
+def test_every_numeric_parameter_has_a_range_that_contains_its_default(name: str) -> None:
     numbers = {key: value for key, value in parameters_of(name).items() if not isinstance(value, str)}
-    ranges = RANGES.get(name, {})
+    ranges = PARAMETER_RANGES.get(name, {})
     assert numbers.keys() == ranges.keys()
     for key, default in numbers.items():
         least, most = ranges[key]

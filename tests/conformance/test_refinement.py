@@ -1,19 +1,18 @@
-"""Every partitioner × every refinement × every check; and every change against the plain sum of squares."""
+"""Every algorithm with every refinement and every check; and the cost of every change against the plain loss."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from oracle import partitions as naive
+from oracle import partitions as plain
 from shoal.arrays import Float64Matrix, Int32Vector
 from shoal.clustering.numba.neighbours import neighbours_of
-from shoal.clustering.static import ALGORITHMS, descent, microaggregate
-from shoal.clustering.static import annealing as anneal
-from shoal.clustering.static import cyclic_exchange as rings
-from shoal.clustering.static import partition_state as groupings
-from shoal.clustering.static import undo_log as trails
-from shoal.clustering.static.constraint_arrays import no_constraints
-from shoal.clustering.static.refinement import loss_of, refine
+from shoal.clustering.static import ALGORITHMS, annealing, descent, microaggregate
+from shoal.clustering.static import cyclic_exchange as exchange
+from shoal.clustering.static import partition_state as states
+from shoal.clustering.static.centroids import loss_of
+from shoal.clustering.static.constraints import no_constraints
+from shoal.clustering.static.refinement import refine
 from shoal.errors import ParameterError
 from support.pairs import all_pairs
 
@@ -22,14 +21,14 @@ pytestmark = pytest.mark.conformance
 QUICK = {"genetic": {"generations": 20}}
 
 
-def briefly(tried: int) -> float:
-    """A pace of two slices."""
+def small_budget(tried: int) -> float:
+    """A budget of two batches."""
     return tried / 2_000
 
 
 @pytest.fixture(autouse=True)
-def _short_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.clustering.static.refinement.SLICE", 1_000)
+def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shoal.clustering.static.refinement.BATCH", 1_000)
 
 
 def tables() -> dict[str, Float64Matrix]:
@@ -42,7 +41,7 @@ def tables() -> dict[str, Float64Matrix]:
         "all the same": np.ones((60, 2)),
         "heavy tails": np.exp(3.0 * random.standard_normal((60, 3))),
         "far from the origin": 1e9 + random.random((60, 2)),
-        "clumps": np.concatenate([random.random((5, 2)) + 100.0 * i for i in range(12)]),
+        "groups": np.concatenate([random.random((5, 2)) + 100.0 * i for i in range(12)]),
     }
 
 
@@ -63,7 +62,7 @@ def test_refinement_never_loses_more_and_keeps_sizes(name: str, how: str, kind: 
     values = table[:, :1] if name == "optimal" else table
     for k in (2, 5, 20, 31):
         start = microaggregate(values, k, name, parameters=QUICK.get(name))
-        labels = microaggregate(values, k, name, how, seed=3, parameters=QUICK.get(name), pace=briefly)
+        labels = microaggregate(values, k, name, how, seed=3, parameters=QUICK.get(name), budget_used=small_budget)
         sizes = np.bincount(labels)
         assert sizes.min() >= k
         assert sizes.max() <= max(2 * k - 1, np.bincount(start).max())
@@ -71,23 +70,23 @@ def test_refinement_never_loses_more_and_keeps_sizes(name: str, how: str, kind: 
 
 
 def test_the_same_seed_gives_the_same_labels(table: Float64Matrix) -> None:
-    one, other = (microaggregate(table, 3, "mdav", "anneal", seed=5, pace=briefly) for _ in range(2))
+    one, other = (microaggregate(table, 3, "mdav", "anneal", seed=5, budget_used=small_budget) for _ in range(2))
     assert one.tolist() == other.tolist()
 
 
-def test_clumps_are_found_from_any_start() -> None:
-    clumps = tables()["clumps"]
+def test_separate_groups_are_found_from_an_arbitrary_start() -> None:
+    groups = tables()["groups"]
     start = (np.arange(60) % 12).astype(np.int32)
-    found = refine(clumps, [start], 5, "descent")
+    found = refine(groups, [start], 5, "descent")
     assert clusters_of(found.labels) == [list(range(first, first + 5)) for first in range(0, 60, 5)] or found.loss < 15
-    assert found.loss == pytest.approx(naive.loss(clumps.tolist(), clusters_of(found.labels)))
+    assert found.loss == pytest.approx(plain.loss(groups.tolist(), clusters_of(found.labels)))
 
 
-def test_after_descent_no_relocation_and_no_swap_among_neighbours_gains_anything() -> None:
+def test_after_descent_no_relocation_or_swap_lowers_the_loss() -> None:
     values = np.random.default_rng(2).random((40, 2))
     for k in (2, 4):
         partition = clusters_of(microaggregate(values, k, "mdav", "descent"))
-        lowest = naive.loss(values.tolist(), partition)
+        lowest = plain.loss(values.tolist(), partition)
         for a, own in enumerate(partition):
             for b, other in enumerate(partition):
                 for i in own if a != b else []:
@@ -100,83 +99,85 @@ def test_after_descent_no_relocation_and_no_swap_among_neighbours_gains_anything
                         changed.append([*partition, [m for m in own if m != i], [*other, i]])
                     for partitioned in changed:
                         kept = [c for x, c in enumerate(partitioned) if x not in {a, b}]
-                        assert naive.loss(values.tolist(), kept) >= lowest * (1 - 1e-9)
+                        assert plain.loss(values.tolist(), kept) >= lowest * (1 - 1e-9)
 
 
-def grouping_of(seed: int) -> tuple[groupings.PartitionState, Float64Matrix]:
+def partition_of(seed: int) -> tuple[states.PartitionState, Float64Matrix]:
     """Thirty records in seven clusters of four or five; k = 3."""
     random = np.random.default_rng(seed)
     rows = random.standard_normal((30, 2))
-    return groupings.gather(rows, random.permutation(np.arange(30) % 7).astype(np.int32), 3, no_constraints()), rows
+    return states.build_partition_state(
+        rows, random.permutation(np.arange(30) % 7).astype(np.int32), 3, no_constraints()
+    ), rows
 
 
-def real_loss(grouping: groupings.PartitionState) -> float:
-    kept = [cluster for cluster in clusters_of(grouping.labels.astype(np.int32)) if cluster]
-    return naive.loss(grouping.rows.tolist(), kept)
+def plain_loss(partition: states.PartitionState) -> float:
+    kept = [cluster for cluster in clusters_of(partition.labels.astype(np.int32)) if cluster]
+    return plain.loss(partition.rows.tolist(), kept)
 
 
-def is_sound(grouping: groupings.PartitionState) -> bool:
-    """Members, places, labels, sizes, centroids and spares tell the same story."""
-    for cluster, size in enumerate(grouping.sizes.tolist()):
-        first = grouping.firsts[cluster]
-        members = grouping.members[first : first + size]
-        if (grouping.labels[members] != cluster).any() or (grouping.places[members] != np.arange(size)).any():
+def is_consistent(partition: states.PartitionState) -> bool:
+    """Whether members, positions, labels, sizes, centroids and empty clusters agree with each other."""
+    for cluster, size in enumerate(partition.sizes.tolist()):
+        first = partition.offsets[cluster]
+        members = partition.members[first : first + size]
+        if (partition.labels[members] != cluster).any() or (partition.positions[members] != np.arange(size)).any():
             return False
-        if size and not np.allclose(grouping.centres[cluster], grouping.rows[members].mean(axis=0), atol=1e-9):
+        if size and not np.allclose(partition.centroids[cluster], partition.rows[members].mean(axis=0), atol=1e-9):
             return False
-    spares = grouping.spares[: grouping.state[groupings.SPARES]].tolist()
-    return sorted(spares) == np.flatnonzero(grouping.sizes == 0).tolist() and grouping.sizes.sum() == 30
+    empty = partition.empty[: partition.counters[states.EMPTY_CLUSTERS]].tolist()
+    return sorted(empty) == np.flatnonzero(partition.sizes == 0).tolist() and partition.sizes.sum() == 30
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_costs_are_differences_of_the_loss(seed: int) -> None:
-    grouping, _ = grouping_of(seed)
-    i, other = 0, int(np.flatnonzero(grouping.labels != grouping.labels[0])[seed])
-    own, its = int(grouping.labels[i]), int(grouping.labels[other])
-    before = real_loss(grouping)
-    swap = groupings.cost_to_swap(grouping, i, other)
-    relocate = groupings.cost_to_join(grouping, i, its) - groupings.gain_of_leaving(grouping, i)
-    groupings.move(grouping, i, its)
-    assert real_loss(grouping) - before == pytest.approx(relocate)
-    groupings.move(grouping, other, own)
-    assert real_loss(grouping) - before == pytest.approx(swap)
-    assert groupings.loss(grouping) == pytest.approx(real_loss(grouping))
-    assert is_sound(grouping)
+    partition, _ = partition_of(seed)
+    i, other = 0, int(np.flatnonzero(partition.labels != partition.labels[0])[seed])
+    own, target = int(partition.labels[i]), int(partition.labels[other])
+    before = plain_loss(partition)
+    swap = states.cost_to_swap(partition, i, other)
+    relocate = states.cost_to_join(partition, i, target) - states.gain_of_leaving(partition, i)
+    states.move(partition, i, target)
+    assert plain_loss(partition) - before == pytest.approx(relocate)
+    states.move(partition, other, own)
+    assert plain_loss(partition) - before == pytest.approx(swap)
+    assert states.loss(partition) == pytest.approx(plain_loss(partition))
+    assert is_consistent(partition)
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_dissolving_and_creating_tell_their_change_and_can_be_taken_back(seed: int) -> None:
-    grouping, rows = grouping_of(seed)
-    neighbours, trail = neighbours_of(rows, 20, 4), trails.empty_undo_log(30)
-    before, labels = real_loss(grouping), grouping.labels.tolist()
+def test_dissolve_and_create_return_their_change_and_can_be_rolled_back(seed: int) -> None:
+    partition, rows = partition_of(seed)
+    neighbours, log = neighbours_of(rows, 20, 4), states.empty_undo_log(30)
+    before, labels = plain_loss(partition), partition.labels.tolist()
     for attempt in range(8):
         change = (
-            descent.dissolve(grouping, neighbours, attempt % 7, trail)
+            descent.dissolve(partition, neighbours, attempt % 7, log)
             if attempt % 2
-            else descent.create(grouping, neighbours, attempt, trail)
+            else descent.create(partition, neighbours, attempt, log)
         )
         if np.isfinite(change):
-            assert real_loss(grouping) - before == pytest.approx(change)
-            assert grouping.sizes[grouping.sizes > 0].min() >= 3
-            assert grouping.sizes.max() <= 5
-        trails.rollback(grouping, trail)
-        assert grouping.labels.tolist() == labels
-        assert is_sound(grouping)
+            assert plain_loss(partition) - before == pytest.approx(change)
+            assert partition.sizes[partition.sizes > 0].min() >= 3
+            assert partition.sizes.max() <= 5
+        states.rollback(partition, log)
+        assert partition.labels.tolist() == labels
+        assert is_consistent(partition)
 
 
-def test_annealing_at_any_heat_keeps_the_partition_sound() -> None:
-    for seed, heat in enumerate((1e-3, 1.0, 1e3)):
-        grouping, rows = grouping_of(seed)
-        anneal.anneal(grouping, neighbours_of(rows, 20, 4), 2_000, heat, np.random.default_rng(seed))
-        assert is_sound(grouping)
-        sizes = grouping.sizes[grouping.sizes > 0]
+def test_annealing_at_any_temperature_keeps_the_state_consistent() -> None:
+    for seed, temperature in enumerate((1e-3, 1.0, 1e3)):
+        partition, rows = partition_of(seed)
+        annealing.anneal(partition, neighbours_of(rows, 20, 4), 2_000, temperature, np.random.default_rng(seed))
+        assert is_consistent(partition)
+        sizes = partition.sizes[partition.sizes > 0]
         assert sizes.min() >= 3
         assert sizes.max() <= 5
 
 
-def test_a_pace_that_is_over_at_once_leaves_the_result_of_descent() -> None:
+def test_a_budget_used_up_at_once_gives_the_result_of_descent() -> None:
     values = tables()["uniform"]
-    at_once = microaggregate(values, 3, "mdav", "anneal", pace=lambda _: 1.0)
+    at_once = microaggregate(values, 3, "mdav", "anneal", budget_used=lambda _: 1.0)
     assert loss_of(values, at_once) <= loss_of(values, microaggregate(values, 3, "mdav", "descent"))
 
 
@@ -186,33 +187,39 @@ def test_an_unknown_refinement_is_refused() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_ring_gains_what_it_says_and_keeps_sizes(seed: int) -> None:
+def test_a_cyclic_exchange_lowers_the_loss_and_keeps_all_sizes(seed: int) -> None:
     random = np.random.default_rng(seed)
     rows = random.standard_normal((30, 2))
-    grouping = groupings.gather(rows, random.permutation(np.arange(30) % 10).astype(np.int32), 3, no_constraints())
-    neighbours, trail, stamps = neighbours_of(rows, 20, 4), trails.empty_undo_log(30), np.full(grouping.sizes.size, -1)
-    before, turned, gains = real_loss(grouping), 0, rings.empty_gains(30, grouping.sizes.size)
+    partition = states.build_partition_state(
+        rows, random.permutation(np.arange(30) % 10).astype(np.int32), 3, no_constraints()
+    )
+    neighbours, log, visited_for = (
+        neighbours_of(rows, 20, 4),
+        states.empty_undo_log(30),
+        np.full(partition.sizes.size, -1),
+    )
+    before, exchanged, costs = plain_loss(partition), 0, exchange.empty_exchange_costs(30, partition.sizes.size)
     for i in range(30):
-        rings.weigh_all(grouping, gains)
-        if rings.cyclic_exchange(grouping, neighbours, i, stamps, trail, gains, 1e-9):
-            turned += 1
-            assert real_loss(grouping) < before
-            assert int(trail.steps[0]) == 3
-            trail.steps[0] = 0
-        assert is_sound(grouping)
-        assert grouping.sizes.max() == 3
-        before = real_loss(grouping)
-    assert turned > 0
+        exchange.reset_exchange_costs(partition, costs)
+        if exchange.cyclic_exchange(partition, neighbours, i, visited_for, log, costs, 1e-9):
+            exchanged += 1
+            assert plain_loss(partition) < before
+            assert int(log.size[0]) == 3
+            log.size[0] = 0
+        assert is_consistent(partition)
+        assert partition.sizes.max() == 3
+        before = plain_loss(partition)
+    assert exchanged > 0
 
 
-def test_an_open_ring_moves_two_records_from_a_large_cluster_to_a_small_one() -> None:
+def test_an_exchange_without_its_last_move_shrinks_a_large_cluster_and_grows_a_small_one() -> None:
     line = np.array([[0.0], [1.0], [2.0], [8.0], [7.5], [8.5], [9.0], [9.5], [13.0], [14.0], [15.0], [16.0]])
     labels = np.array([0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2], np.int32)
-    grouping = groupings.gather(line, labels, 3, no_constraints())
-    neighbours, trail = neighbours_of(line, 11, 4), trails.empty_undo_log(12)
-    before, gains = real_loss(grouping), rings.empty_gains(12, grouping.sizes.size)
-    rings.weigh_all(grouping, gains)
-    assert rings.cyclic_exchange(grouping, neighbours, 3, np.full(grouping.sizes.size, -1), trail, gains, 1e-9)
-    assert trail.records[:2].tolist() == [3, 8]
-    assert real_loss(grouping) < before
-    assert np.bincount(grouping.labels).tolist() == [3, 5, 4]
+    partition = states.build_partition_state(line, labels, 3, no_constraints())
+    neighbours, log = neighbours_of(line, 11, 4), states.empty_undo_log(12)
+    before, costs = plain_loss(partition), exchange.empty_exchange_costs(12, partition.sizes.size)
+    exchange.reset_exchange_costs(partition, costs)
+    assert exchange.cyclic_exchange(partition, neighbours, 3, np.full(partition.sizes.size, -1), log, costs, 1e-9)
+    assert log.records[:2].tolist() == [3, 8]
+    assert plain_loss(partition) < before
+    assert np.bincount(partition.labels).tolist() == [3, 5, 4]

@@ -1,4 +1,4 @@
-"""Whole clusters or one record after the other: rule x people x weight x clock, the same clusters and the same rows."""
+"""Ordered release and release by cluster: the same clusters and rows, for each rule, number of subjects and option."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from shoal.pipeline import DecidedCluster, PartitionPipeline
 from shoal.policy import Policy
 from shoal.policy.schema import Document
-from shoal.records import Encoder, JsonDecoder
+from shoal.records import JsonDecoder, JsonEncoder
 
 pytestmark = pytest.mark.conformance
 
@@ -23,7 +23,7 @@ def policy_of(release: str, rule: str, position: float, max_delay_s: float | Non
     stream = {"delta": DELTA, "rule": rule, "max_delay_s": max_delay_s, "release": release}
     document = {
         "attributes": {
-            "who": {"role": "identifier", "subject": True, "type": "integer"},
+            "person": {"role": "identifier", "subject": True, "type": "integer"},
             "x": {"role": "quasi_identifier", "scale": "numeric", "bounds": [0, 100], "integer": True},
             "y": {"role": "quasi_identifier", "scale": "numeric", "bounds": [-1, 1]},
             "n": {"role": "confidential", "type": "integer"},
@@ -35,12 +35,12 @@ def policy_of(release: str, rule: str, position: float, max_delay_s: float | Non
     return Policy.from_document(Document.model_validate(document))
 
 
-def let_through(
+def run_pipeline(
     policy: Policy, records: list[bytes], cuts: list[int]
 ) -> tuple[list[DecidedCluster], list[tuple[int, bytes]]]:
-    """All clusters, and what left with its place, in the order in which it did."""
-    flow, decoder, clusters, left = (
-        PartitionPipeline(policy, Encoder(policy)),
+    """All clusters, and the rows of ordered release with their offsets, in the order of release."""
+    pipeline, decoder, clusters, released = (
+        PartitionPipeline(policy, JsonEncoder(policy)),
         JsonDecoder(policy),
         list[DecidedCluster](),
         list[tuple[int, bytes]](),
@@ -48,44 +48,44 @@ def let_through(
     for start, end in zip([0, *cuts], [*cuts, COUNT], strict=True):
         places = np.arange(start, end)
         marks = np.column_stack([places * STEP_MS, places])
-        outcomes = [flow.push(decoder.take(records[start:end]), marks)]
+        outcomes = [pipeline.push(decoder.decode(records[start:end]), marks)]
         if end == COUNT:
-            outcomes.append(flow.flush())
+            outcomes.append(pipeline.flush())
         for outcome in outcomes:
             clusters += outcome.clusters
-            left += zip(outcome.released, outcome.rows, strict=True)
-    told = flow.accounts.summary(flow.held, 1.0)
-    assert told["held"] == 0
-    assert told["released"] == sum(len(cluster.places) for cluster in clusters)
-    assert told["delay"]["max"] <= DELTA
-    return clusters, left
+            released += zip(outcome.released, outcome.rows, strict=True)
+    summary = pipeline.accounts.summary(pipeline.held, 1.0)
+    assert summary["held"] == 0
+    assert summary["released"] == sum(len(cluster.places) for cluster in clusters)
+    assert summary["delay"]["max"] <= DELTA
+    return clusters, released
 
 
 @pytest.mark.parametrize(
     ("rule", "people", "position", "max_delay_s"),
     list(product(["nearest", "greedy", "awo", "block"], [COUNT, 12], [0.0, 0.05], [None, 0.8])),
 )
-def test_records_leave_in_turn_with_the_rows_of_the_same_clusters(
+def test_ordered_release_gives_the_rows_of_the_same_clusters_in_input_order(
     rule: str, people: int, position: float, max_delay_s: float | None
 ) -> None:
-    chance = Random(f"{rule}{people}{position}{max_delay_s}")
+    random = Random(f"{rule}{people}{position}{max_delay_s}")
     records = [
-        json.dumps({"who": i % people, "x": chance.randint(0, 100), "y": chance.uniform(-1, 1), "n": i}).encode()
+        json.dumps({"person": i % people, "x": random.randint(0, 100), "y": random.uniform(-1, 1), "n": i}).encode()
         for i in range(COUNT)
     ]
     options = (rule, position, max_delay_s)
-    whole, left_whole = let_through(policy_of("cluster", *options, reveal_order=False), records, [40])
-    assert left_whole == [member for cluster in whole for member in zip(cluster.places, cluster.rows, strict=True)], (
-        "a cluster did not leave as a whole"
-    )
+    whole, rows_of_whole = run_pipeline(policy_of("cluster", *options, reveal_order=False), records, [40])
+    assert rows_of_whole == [
+        member for cluster in whole for member in zip(cluster.places, cluster.rows, strict=True)
+    ], "a cluster was not released as a whole"
     for reveal_order in (False, True):
         policy = policy_of("ordered", *options, reveal_order=reveal_order)
-        cuts = sorted(chance.sample(range(1, COUNT), 5))
-        clusters, left = let_through(policy, records, cuts)
+        cuts = sorted(random.sample(range(1, COUNT), 5))
+        clusters, released = run_pipeline(policy, records, cuts)
         assert [cluster.places for cluster in clusters] == [cluster.places for cluster in whole]
-        assert [place for place, _ in left] == sorted(place for cluster in whole for place in cluster.places)
-        assert Counter(row for _, row in left) == Counter(row for cluster in whole for row in cluster.rows)
-        at = dict(left)
+        assert [place for place, _ in released] == sorted(place for cluster in whole for place in cluster.places)
+        assert Counter(row for _, row in released) == Counter(row for cluster in whole for row in cluster.rows)
+        at = dict(released)
         for cluster in clusters:
             rows = [at[place] for place in cluster.places]
             assert rows == sorted(rows) or reveal_order

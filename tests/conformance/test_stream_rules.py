@@ -1,4 +1,4 @@
-"""Every rule of the stream engine × every check: edges at which a rule once failed, or easily could."""
+"""Every stream rule × every check: boundary cases in which a rule failed once or could easily fail."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def suppressed_of(calls: list[Decisions]) -> list[int]:
     return [position for decided in calls for position in decided.suppressed.tolist()]
 
 
-def test_a_delta_in_which_no_cluster_could_be_filled_is_refused(rule: str) -> None:
+def test_a_delta_too_small_to_fill_a_cluster_is_rejected(rule: str) -> None:
     with pytest.raises(ParameterError, match="delta"):
         StreamClusterer(10, 8, 2, rule=rule)
 
@@ -61,7 +61,7 @@ def test_the_smallest_delta_gives_consecutive_clusters_of_k(rule: str) -> None:
     assert suppressed_of(calls) == []
 
 
-def test_the_end_of_a_stream_leaves_as_one_cluster_below_2k_and_not_at_all_below_k(rule: str) -> None:
+def test_a_flush_releases_one_cluster_below_2k_records_and_none_below_k(rule: str) -> None:
     for n in range(25):
         calls = run(rule, 5, 100, uniform(n))
         sizes = [len(members) for members in clusters_of(calls)]
@@ -75,13 +75,13 @@ def test_the_end_of_a_stream_leaves_as_one_cluster_below_2k_and_not_at_all_below
             assert suppressed_of(calls) == []
 
 
-def test_identical_records_leave_in_order() -> None:
+def test_identical_records_are_released_in_order() -> None:
     assert clusters_of(run("nearest", 4, 10, np.ones((40, 3)))) == [
         list(range(start, start + 4)) for start in range(0, 40, 4)
     ]
 
 
-def test_copies_of_a_record_leave_together_the_older_first(rule: str) -> None:
+def test_copies_of_a_record_are_released_together_the_older_first(rule: str) -> None:
     coordinates = np.tile(np.arange(6.0), 10).reshape(-1, 1)
     clusters = clusters_of(run(rule, 3, 40, coordinates))
     if rule != "block":
@@ -89,7 +89,7 @@ def test_copies_of_a_record_leave_together_the_older_first(rule: str) -> None:
     assert len({member % 6 for member in clusters[0]}) == 1
 
 
-def test_a_constant_attribute_changes_nothing(rule: str) -> None:
+def test_a_constant_attribute_does_not_matter(rule: str) -> None:
     coordinates = uniform(300)
     widened = np.column_stack((coordinates[:, 0], np.full(300, 1e12), coordinates[:, 1]))
     assert clusters_of(run(rule, 5, 50, coordinates)) == clusters_of(run(rule, 5, 50, widened))
@@ -108,7 +108,7 @@ def test_a_delay_longer_than_a_slice_and_a_block_longer_than_both() -> None:
     assert sorted(sum(clusters_of(short), suppressed_of(short))) == list(range(6000))
 
 
-def test_long_runs_between_members_are_moved_like_short_ones() -> None:
+def test_long_runs_between_members_keep_their_order() -> None:
     coordinates = uniform(1500)
     naive = NaiveStream(3, 700)
     for position, x in enumerate(coordinates.tolist()):
@@ -127,7 +127,7 @@ def test_distances_beyond_the_range_of_floats_are_ties(rule: str) -> None:
 
 @pytest.mark.parametrize("omega_p", [0.4, 1e6, 1e200])
 @pytest.mark.filterwarnings("ignore:overflow")
-def test_above_its_bound_the_weight_of_the_position_keeps_the_order(omega_p: float) -> None:
+def test_a_weight_above_the_bound_keeps_records_in_order(omega_p: float) -> None:
     assert omega_p > order_keeping_weight(10, [1.0, 1.0])
     calls = run("nearest", 10, 60, uniform(300), position=omega_p)
     assert clusters_of(calls) == [list(range(start, start + 10)) for start in range(0, 300, 10)]
@@ -151,7 +151,7 @@ def test_positions_stay_exact_where_floats_would_not(rule: str) -> None:
     assert [[position - offset for position in members] for members in shifted] == expected
 
 
-def test_a_subject_that_floods_the_buffer_is_capped_and_harms_nobody(rule: str) -> None:
+def test_a_subject_with_most_records_is_capped_and_others_are_released(rule: str) -> None:
     coordinates = uniform(400)
     subjects = np.where(np.arange(400) % 4 == 0, np.arange(400), 0)  # three of four records are subject 0
     stream = StreamClusterer(4, 60, 2, rule=rule)
@@ -170,11 +170,11 @@ def test_a_single_subject_is_suppressed_record_by_record(rule: str) -> None:
     assert stream.flush().suppressed.tolist() == list(range(80, 100))
 
 
-def test_marks_let_records_leave_before_delta(rule: str) -> None:
-    stream = StreamClusterer(2, 50, 1, rule=rule, reach=[10, 1000])
+def test_expiry_keys_release_records_before_delta(rule: str) -> None:
+    stream = StreamClusterer(2, 50, 1, rule=rule, expiry_limits=[10, 1000])
     times = np.array([0, 0, 5, 10, 11, 11])
     offsets = np.array([0, 1, 2, 3, 4, 1003])
-    decided = stream.push(np.zeros((6, 1)), marks=np.column_stack((times, offsets)))
+    decided = stream.push(np.zeros((6, 1)), expiry_keys=np.column_stack((times, offsets)))
     if rule == "block":
         assert clusters_of([decided])[0] == [0, 1]
         assert set(decided.causes.tolist()) == {1}
@@ -189,18 +189,18 @@ import json, sys
 import numpy as np
 sys.path.insert(0, sys.argv[1])
 from oracle.naive import log_of
-from shoal.clustering.stream import Partitioner
+from shoal.clustering.stream import StreamClusterer
 random = np.random.default_rng(5)
 n = 160
-stream = Partitioner(4, 30, 3, rule=sys.argv[2], position=0.01, reach=[25])
+stream = StreamClusterer(4, 30, 3, rule=sys.argv[2], position=0.01, expiry_limits=[25])
 coordinates = random.integers(0, 5, (n, 3)) / 4
 subjects = random.integers(0, 9, n)
-marks = np.cumsum(random.integers(0, 3, (n, 1)), axis=0)
-print(json.dumps(log_of([stream.push(coordinates, subjects, None, marks), stream.flush()])))
+expiry_keys = np.cumsum(random.integers(0, 3, (n, 1)), axis=0)
+print(json.dumps(log_of([stream.push(coordinates, subjects, None, expiry_keys), stream.flush()])))
 """
 
 
-def test_compiled_and_plain_python_decide_alike(rule: str) -> None:
+def test_compiled_and_plain_kernels_decide_alike(rule: str) -> None:
     logs = []
     for disabled in ("0", "1"):
         command = [sys.executable, "-c", PROGRAM, str(Path(__file__).parents[1]), rule]
@@ -220,16 +220,16 @@ def test_a_whole_stream_in_one_block_is_the_partition_of_a_table() -> None:
 
 
 @pytest.mark.parametrize("k", [30, 50, 90])
-def test_growing_clusters_leave_enough_for_the_next(k: int) -> None:
+def test_growing_clusters_keep_enough_records_for_the_next(k: int) -> None:
     lost = {rule: len(suppressed_of(run(rule, k, 100, uniform(500, 4)))) for rule in RULES}
     assert lost.pop("nearest") > 0
-    # Nothing but what is left at the end of the stream.
+    # Only records left at the end of the stream are suppressed.
     assert max(lost.values()) < k
 
 
 @pytest.mark.parametrize("k", [3, 10])
 @pytest.mark.parametrize("rule", ["greedy", "awo", "block"])
-def test_who_is_there_often_shares_clusters_with_k_people_under_every_rule(rule: str, k: int) -> None:
+def test_frequent_subjects_share_clusters_with_k_subjects_under_every_rule(rule: str, k: int) -> None:
     random = np.random.default_rng(3)
     coordinates, subjects = random.random((250, 3)), random.zipf(1.5, 250).astype(np.int64) % 100
     for share in (1.0, 0.5, 0.2 if k > 5 else 0.4):

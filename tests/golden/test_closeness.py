@@ -1,9 +1,9 @@
-"""t-closeness by steering and strictly: the figures of [1]_ on its two tables, and where its text cannot be followed.
+"""t-closeness, steered and strict: the figures of [1]_ on its two tables, and where they differ from its text.
 
-PCD are the pairs (i, i); the printed weights 199 and 99 need 1,000 of them, not the 1,001 of the text. MCD is Census
-with TAXINC and POTHVAL for quasi-identifiers and FEDTAX confidential. All values lie in [0, 1]. Where the paper leaves
-the order of records open, the order of the table is taken; so 160, 99 and 203 are the least weights that reach t here
-(the paper: 199, 99, 215). The other numbers are those of an independent reproduction.
+PCD is the table of the pairs (i, i); the printed weights 199 and 99 need 1,000 records, not the 1,001 of the text. MCD
+is Census with the quasi-identifiers TAXINC and POTHVAL and the confidential FEDTAX. All values lie in [0, 1]. The paper
+does not state the order of records within a bucket; here it is the order of the table. The least weights that reach t
+are then 160, 99 and 203 (the paper: 199, 99, 215). The other numbers are those of an independent reproduction.
 
 References
 ----------
@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from shoal.arrays import Float64Matrix, Float64Vector
-from shoal.clustering.static import ClusterConstraints, Confidential, distances_of, microaggregate, refined
+from shoal.clustering.static import ClusterConstraints, ConfidentialAttribute, emd_of_clusters, microaggregate, refined
 from shoal.clustering.static.t_closeness import TClosePartition, fewest_buckets, steered, strict
 from support.published_data import read_rows
 
@@ -31,11 +31,11 @@ def scaled(columns: list[Float64Vector]) -> Float64Matrix:
     return np.ascontiguousarray((values - values.min(axis=0)) / np.ptp(values, axis=0))
 
 
-def binned(column: Float64Vector) -> Confidential:
-    return Confidential(np.unique(column, return_inverse=True)[1], ordered=True)
+def binned(column: Float64Vector) -> ConfidentialAttribute:
+    return ConfidentialAttribute(np.unique(column, return_inverse=True)[1], ordered=True)
 
 
-def table(name: str, data_dir: Path) -> tuple[Float64Matrix, Confidential]:
+def table(name: str, data_dir: Path) -> tuple[Float64Matrix, ConfidentialAttribute]:
     if name != "MCD":
         line = np.arange(float(name.removeprefix("PCD")))
         return scaled([line]), binned(line)
@@ -44,18 +44,18 @@ def table(name: str, data_dir: Path) -> tuple[Float64Matrix, Confidential]:
     return scaled([taxinc, pothval]), binned(fedtax)
 
 
-def figures(values: Float64Matrix, confidential: Confidential, close: TClosePartition) -> list[float]:
+def figures(values: Float64Matrix, confidential: ConfidentialAttribute, found: TClosePartition) -> list[float]:
     """Max_EMD, Avg_EMD, MSE, MAE."""
-    counts = np.bincount(close.labels)
-    centres = np.column_stack([np.bincount(close.labels, column) / counts for column in values.T])
-    squares = ((values - centres[close.labels]) ** 2).sum(axis=1)
-    distances = distances_of((confidential,), 0, close.labels)
+    counts = np.bincount(found.labels)
+    centres = np.column_stack([np.bincount(found.labels, column) / counts for column in values.T])
+    squares = ((values - centres[found.labels]) ** 2).sum(axis=1)
+    distances = emd_of_clusters(confidential, found.labels)
     return [float(x) for x in (distances.max(), distances.mean(), squares.mean(), np.sqrt(squares).mean())]
 
 
-def repeated(close: TClosePartition) -> int:
+def repeated(found: TClosePartition) -> int:
     """Clusters with two records of one bucket."""
-    members = zip(close.labels.tolist(), close.buckets.tolist(), strict=True)
+    members = zip(found.labels.tolist(), found.buckets.tolist(), strict=True)
     seen: dict[int, list[int]] = {}
     for label, bucket in members:
         seen.setdefault(label, []).append(bucket)
@@ -94,21 +94,21 @@ def test_risk_and_loss_at_a_weight(
 ) -> None:
     name, t, weight, *expected, clusters = case
     values, confidential = table(name, data_dir)
-    close = steered(values, 3, confidential, t, weight=weight)
-    assert figures(values, confidential, close) == pytest.approx(expected, abs=1.01e-6)
-    assert clusters in {None, repeated(close)}
+    found = steered(values, 3, confidential, t, weight=weight)
+    assert figures(values, confidential, found) == pytest.approx(expected, abs=1.01e-6)
+    assert clusters in {None, repeated(found)}
 
 
 @pytest.mark.parametrize(("name", "t", "least"), [("PCD1000", 0.1, 160), ("PCD1000", 0.05, 99), ("MCD", 0.1, 203)])
 def test_the_least_weight_that_reaches_t(name: str, t: float, least: int, data_dir: Path) -> None:
     values, confidential = table(name, data_dir)
     for weight in (least - 1, least, least + 1):
-        close = steered(values, 3, confidential, t, weight=weight)
-        assert (distances_of((confidential,), 0, close.labels).max() <= t) == (weight >= least)
+        found = steered(values, 3, confidential, t, weight=weight)
+        assert (emd_of_clusters(confidential, found.labels).max() <= t) == (weight >= least)
 
 
 @pytest.mark.parametrize("k", [2, 3, 5])
-def test_k_makes_no_difference_below_the_number_of_buckets(k: int, data_dir: Path) -> None:
+def test_k_has_no_effect_below_the_number_of_buckets(k: int, data_dir: Path) -> None:
     values, confidential = table("MCD", data_dir)
     assert fewest_buckets(1080, k, 0.1) == 5
     assert (
@@ -127,9 +127,9 @@ def test_beyond_the_bound_of_proposition_1_each_cluster_has_one_record_of_each_b
 ) -> None:
     values, confidential = table(name, data_dir)
     n, b = len(values), fewest_buckets(len(values), 2, t)
-    close = steered(values, 2, confidential, t)
-    assert repeated(close) == 0
-    distances = distances_of((confidential,), 0, close.labels)
+    found = steered(values, 2, confidential, t)
+    assert repeated(found) == 0
+    distances = emd_of_clusters(confidential, found.labels)
     assert distances.max() <= (n - b) / (2 * (n - 1) * b) + 1e-12
     if name != "MCD":  # whose values are not all distinct
         size = n // b
@@ -138,9 +138,9 @@ def test_beyond_the_bound_of_proposition_1_each_cluster_has_one_record_of_each_b
 
 def test_the_proposition_is_false_where_buckets_do_not_divide_the_table(data_dir: Path) -> None:
     values, confidential = table("PCD1001", data_dir)
-    close = steered(values, 2, confidential, 0.1, weight=1e4)
-    assert distances_of((confidential,), 0, close.labels).max() > 0.17
-    assert distances_of((confidential,), 0, strict(values, 2, confidential, 0.1).labels).max() <= 0.1
+    found = steered(values, 2, confidential, 0.1, weight=1e4)
+    assert emd_of_clusters(confidential, found.labels).max() > 0.17
+    assert emd_of_clusters(confidential, strict(values, 2, confidential, 0.1).labels).max() <= 0.1
 
 
 STRICT = [
@@ -151,7 +151,7 @@ STRICT = [
     ("MCD", 0.2, 0.154145, 0.111213, 0.064019, 0.217738, 3, 3, 360),
     ("MCD", 0.1, 0.085269, 0.066727, 0.066464, 0.219093, 5, 5, 216),
     ("MCD", 0.05, 0.039733, 0.033361, 0.067787, 0.221892, 10, 10, 108),
-    # Five records too many: where each of them goes first moves the mean distance by a thousandth.
+    # Five records are left over; the order in which they are assigned changes the mean distance by a thousandth.
     ("MCD", 0.02, 0.016176, 0.013626, 0.070366, 0.227392, 25, 26, 43),
 ]
 
@@ -162,28 +162,28 @@ def test_risk_and_loss_where_t_is_kept_strictly(
 ) -> None:
     name, t, *expected = case
     values, confidential = table(name, data_dir)
-    close = strict(values, 2, confidential, t)
-    sizes = np.bincount(close.labels)
-    assert figures(values, confidential, close) == pytest.approx(expected[:4], abs=1.01e-6)
+    found = strict(values, 2, confidential, t)
+    sizes = np.bincount(found.labels)
+    assert figures(values, confidential, found) == pytest.approx(expected[:4], abs=1.01e-6)
     assert [sizes.min(), sizes.max(), len(sizes)] == expected[4:]
 
 
-def test_many_left_over_records_find_their_clusters_quickly() -> None:
+def test_many_leftover_records_are_assigned_quickly() -> None:
     draw = np.random.default_rng(1)
     values, confidential = draw.random((40_499, 2)), binned(draw.random(40_499))
     began = time.process_time()
-    close = strict(values, 500, confidential, 0.5)
+    found = strict(values, 500, confidential, 0.5)
     assert time.process_time() - began < 20
-    assert np.bincount(close.labels).min() == 500
+    assert np.bincount(found.labels).min() == 500
 
 
-def test_ties_that_break_the_theorem_are_seen_and_more_buckets_taken(data_dir: Path) -> None:
+def test_with_ties_that_break_the_theorem_more_buckets_are_tried(data_dir: Path) -> None:
     values, _ = table("PCD1000", data_dir)
     confidential = binned(np.concatenate([np.zeros(900), np.arange(1.0, 101.0)]))
     assert fewest_buckets(1000, 2, 0.1) == 5
-    close = strict(values, 2, confidential, 0.1)
-    assert np.bincount(close.labels).min() > 5
-    assert distances_of((confidential,), 0, close.labels).max() <= 0.1
+    found = strict(values, 2, confidential, 0.1)
+    assert np.bincount(found.labels).min() > 5
+    assert emd_of_clusters(confidential, found.labels).max() <= 0.1
 
 
 def columns_of(folder: Path, table: str, *names: str) -> list[list[str]]:
@@ -196,10 +196,10 @@ def standardised(columns: list[list[str]]) -> Float64Matrix:
     return np.ascontiguousarray((values - values.mean(axis=0)) / values.std(axis=0))
 
 
-def loss_percent(values: Float64Matrix, algorithm: str, demands: ClusterConstraints) -> float:
-    found = refined(values, 4, algorithm, "descent", demands=demands)
-    for attribute in range(len(demands.confidential)):
-        assert distances_of(demands.confidential, attribute, found.labels).max() <= (demands.t or 0.0) + 1e-12
+def loss_percent(values: Float64Matrix, algorithm: str, constraints: ClusterConstraints) -> float:
+    found = refined(values, 4, algorithm, "descent", constraints=constraints)
+    for attribute in constraints.confidential:
+        assert emd_of_clusters(attribute, found.labels).max() <= (constraints.t or 0.0) + 1e-12
     return 100 * found.loss / float(np.square(values).sum())
 
 
@@ -207,35 +207,37 @@ def loss_percent(values: Float64Matrix, algorithm: str, demands: ClusterConstrai
     ("column", "losses"),
     [("FEDTAX", [57.0, 50.0, 40.0, 28.5, 18.0, 10.5, 2.7]), ("AFNLWGT", [4.8, 1.9, 1.15, 1.07, 1.05, 1.05, 1.05])],
 )
-def test_the_default_loses_least_at_every_t_and_less_the_larger_t_is(
+def test_the_default_loses_least_at_every_t_and_less_with_a_larger_t(
     column: str, losses: list[float], data_dir: Path
 ) -> None:
     *given, own = columns_of(data_dir, "census", "TAXINC", "POTHVAL", column)
     values, confidential = standardised(given), binned(np.array(own, np.float64))
     last = 100.0
     for t, limit in zip((0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4), losses, strict=True):
-        demands = ClusterConstraints(confidential=(confidential,), t=t)
-        loss = loss_percent(values, "auto", demands)
+        constraints = ClusterConstraints(confidential=(confidential,), t=t)
+        loss = loss_percent(values, "auto", constraints)
         assert loss <= min(limit, last)
-        assert loss <= min(loss_percent(values, name, demands) for name in ("mdav", "vmdav", "strict")) * (1 + 1e-12)
+        assert loss <= min(loss_percent(values, name, constraints) for name in ("mdav", "vmdav", "strict")) * (
+            1 + 1e-12
+        )
         last = loss
 
 
-def test_of_several_confidential_attributes_the_one_steers_that_loses_least(data_dir: Path) -> None:
+def test_with_several_confidential_attributes_the_partition_that_loses_least_is_kept(data_dir: Path) -> None:
     values = standardised(columns_of(data_dir, "eia", "MONTH", "RESREVENUE", "RESSALES", "COMREVENUE"))
     states, revenues, sales, firms = columns_of(data_dir, "eia", "STATE", "TOTREVENUE", "TOTSALES", "UTILITYID")
     people = np.unique(firms, return_inverse=True)[1]
     confidential = (
-        Confidential(np.unique(states, return_inverse=True)[1], ordered=False),
+        ConfidentialAttribute(np.unique(states, return_inverse=True)[1], ordered=False),
         binned(np.array(revenues, np.float64)),
         binned(np.array(sales, np.float64)),
     )
-    demands = ClusterConstraints(people, 0.5, confidential, 0.3)
-    # Steered by a number the states are kept by joining, and more than 70 % is lost.
-    assert loss_percent(values, "auto", demands) < 55.0
-    # The order in which they are declared makes no difference.
+    constraints = ClusterConstraints(people, 0.5, confidential, 0.3)
+    # Steered by a numeric attribute, clusters are merged until the states are t-found, and more than 70 % is lost.
+    assert loss_percent(values, "auto", constraints) < 55.0
+    # The order of the attributes has no effect.
     named = [
-        microaggregate(values, 4, "strict", demands=ClusterConstraints(people, 0.5, own, 0.3)).tolist()
+        microaggregate(values, 4, "strict", constraints=ClusterConstraints(people, 0.5, own, 0.3)).tolist()
         for own in (confidential, confidential[::-1])
     ]
     assert named[0] == named[1]
@@ -246,10 +248,10 @@ def test_refinement_keeps_t_and_loses_less(column: str, data_dir: Path) -> None:
     rows = read_rows(data_dir, "census")
     values = scaled([np.array([float(row[n]) for row in rows]) for n in ("AFNLWGT", "AGI")])
     confidential = binned(np.array([float(row[column]) for row in rows]))
-    demands = ClusterConstraints(confidential=(confidential,), t=0.1)
+    constraints = ClusterConstraints(confidential=(confidential,), t=0.1)
     losses = []
     for how in ("none", "descent"):
-        labels = microaggregate(values, 2, "auto", how, demands=demands)
-        assert distances_of((confidential,), 0, labels).max() <= 0.1 + 1e-12
+        labels = microaggregate(values, 2, "auto", how, constraints=constraints)
+        assert emd_of_clusters(confidential, labels).max() <= 0.1 + 1e-12
         losses.append(figures(values, confidential, TClosePartition(labels, labels.astype(np.int64)))[2])
     assert losses[1] < losses[0]

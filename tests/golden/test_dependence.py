@@ -1,8 +1,8 @@
-"""Preserved dependence, through the policy: every cell of the curves of [1]_ that a reproduction has numbers for.
+"""Preserved dependence, set in the policy: all points of the curves of [1]_ that a reproduction has numbers for.
 
 Six quasi-identifiers X and seven confidential attributes Y, MDAV, k from 5 to 100, eleven weights lambda; then X in
-blocks of b columns. The paper prints curves (its Figs. 8 to 14) and two sets of counts, of categories: those only come
-out with 0.02 for the width of a category, and rounding to nearest (its text: 0.2, and floor).
+blocks of b columns. The paper prints curves (its Figs. 8 to 14) and two sets of counts of categories, which are met
+only with 0.02 for the width of a category, and rounding to nearest (its text: 0.2, and floor).
 
 References
 ----------
@@ -87,7 +87,7 @@ BLOCKS: dict[str, dict[int, list[float]]] = {
 
 
 def summary(folder: Path, data_dir: Path, table: str, k: int, weight: float, *more: str) -> dict[str, Any]:
-    """Run `shoal batch` with MDAV and return its figures."""
+    """Run `shoal batch` with MDAV and return its summary."""
     source = data_dir / f"{table}.csv"
     with source.open(newline="") as file:
         names = next(csv.reader(file))
@@ -101,30 +101,30 @@ def summary(folder: Path, data_dir: Path, table: str, k: int, weight: float, *mo
     (folder / "policy.yaml").write_text(json.dumps(policy))
     files = ["-i", str(source), "-o", str(folder / "out.csv"), "--summary", str(folder / "summary")]
     assert main(["batch", str(folder / "policy.yaml"), *files, "--algorithm", "mdav", *more]) == 0
-    told: dict[str, Any] = json.loads((folder / "summary").read_text())
-    return told
+    read: dict[str, Any] = json.loads((folder / "summary").read_text())
+    return read
 
 
 @pytest.mark.parametrize("k", [5, 10, 20, 50, 100])
 @pytest.mark.parametrize("table", ["census", "tarragona"])
 def test_both_losses_and_categories_at_every_weight(table: str, k: int, data_dir: Path, tmp_path: Path) -> None:
-    told = [summary(tmp_path, data_dir, table, k, weight) for weight in WEIGHTS]
-    assert [one["d_x"] for one in told] == pytest.approx(TABLES[table, "d_x"][k], abs=1e-5)
-    assert [one["d_y"] for one in told] == pytest.approx(TABLES[table, "d_y"][k], abs=1e-5)
-    assert [one["l_avg"] for one in told] == pytest.approx(TABLES[table, "l_avg"][k], abs=1e-4)
-    assert told[0]["d_x"] < told[0]["d_y"]
-    assert told[-1]["d_y"] < told[-1]["d_x"]
+    summaries = [summary(tmp_path, data_dir, table, k, weight) for weight in WEIGHTS]
+    assert [one["d_x"] for one in summaries] == pytest.approx(TABLES[table, "d_x"][k], abs=1e-5)
+    assert [one["d_y"] for one in summaries] == pytest.approx(TABLES[table, "d_y"][k], abs=1e-5)
+    assert [one["l_avg"] for one in summaries] == pytest.approx(TABLES[table, "l_avg"][k], abs=1e-4)
+    assert summaries[0]["d_x"] < summaries[0]["d_y"]
+    assert summaries[-1]["d_y"] < summaries[-1]["d_x"]
 
 
 @pytest.mark.parametrize("b", [2, 3, 4, 6])
-def test_blocks_lose_less_and_show_more(b: int, data_dir: Path, tmp_path: Path) -> None:
-    told = [summary(tmp_path, data_dir, "census", 10, weight, "--param", f"blocks={b}") for weight in WEIGHTS]
-    assert [one["d_x"] for one in told] == pytest.approx(BLOCKS["d_x"][b], abs=1e-5)
-    assert [one["dld"] for one in told] == pytest.approx(BLOCKS["dld"][b], abs=6e-6)
-    for weight, one in zip(WEIGHTS, told, strict=True):  # at 1 all blocks are the same partition
+def test_smaller_blocks_lose_less_and_disclose_more(b: int, data_dir: Path, tmp_path: Path) -> None:
+    summaries = [summary(tmp_path, data_dir, "census", 10, weight, "--param", f"blocks={b}") for weight in WEIGHTS]
+    assert [one["d_x"] for one in summaries] == pytest.approx(BLOCKS["d_x"][b], abs=1e-5)
+    assert [one["dld"] for one in summaries] == pytest.approx(BLOCKS["dld"][b], abs=6e-6)
+    for weight, one in zip(WEIGHTS, summaries, strict=True):  # at 1 all blocks are the same partition
         assert ("jointly_k_anonymous" in one) == (b < 6 and weight < 1)
     if b < 6:
-        assert all(after < before for before, after in pairwise(one["dld"] for one in told))
+        assert all(after < before for before, after in pairwise(one["dld"] for one in summaries))
 
 
 @pytest.mark.parametrize(
@@ -136,12 +136,12 @@ def test_blocks_lose_less_and_show_more(b: int, data_dir: Path, tmp_path: Path) 
     ],
 )
 def test_blocks_of_tarragona(b: int, d_x: list[float], dld: list[float], data_dir: Path, tmp_path: Path) -> None:
-    told = [summary(tmp_path, data_dir, "tarragona", 10, w, "--param", f"blocks={b}") for w in (0.0, 0.5, 1.0)]
-    assert [one["d_x"] for one in told] == pytest.approx(d_x, abs=1e-5)
-    assert [one["dld"] for one in told] == pytest.approx(dld, abs=6e-6)
+    summaries = [summary(tmp_path, data_dir, "tarragona", 10, w, "--param", f"blocks={b}") for w in (0.0, 0.5, 1.0)]
+    assert [one["d_x"] for one in summaries] == pytest.approx(d_x, abs=1e-5)
+    assert [one["dld"] for one in summaries] == pytest.approx(dld, abs=6e-6)
 
 
-def test_the_records_that_are_linked_are_counted_exactly(data_dir: Path, tmp_path: Path) -> None:
+def test_the_number_of_linked_records_is_exact(data_dir: Path, tmp_path: Path) -> None:
     assert summary(tmp_path, data_dir, "census", 10, 0.0)["dld"] * 1080 == pytest.approx(98, abs=1e-9)
 
 
@@ -149,8 +149,6 @@ def test_the_records_that_are_linked_are_counted_exactly(data_dir: Path, tmp_pat
     ("table", "counts"),
     [("census", [196, 151, 93, 189, 178, 187, 167]), ("tarragona", [107, 114, 106, 119, 149, 113, 117])],
 )
-def test_categories_of_confidential_numbers_are_as_many_as_the_paper_says(
-    table: str, counts: list[int], data_dir: Path
-) -> None:
+def test_numbers_of_categories_equal_those_of_the_paper(table: str, counts: list[int], data_dir: Path) -> None:
     scores = standardised(data_dir, table)[:, 6:]
     assert [len(np.unique(np.rint(column / 0.02))) for column in scores.T] == counts

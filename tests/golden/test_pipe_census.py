@@ -1,9 +1,9 @@
 """`shoal pipe` in the setting of Fig. 3 of the paper *Steered Microaggregation* (doi:10.1109/ICDMW.2017.141).
 
-Census TAXINC and POTHVAL, scaled by their range, in the file's order, k = 10, delta = 100. Reference: an
-independent implementation of Algorithms 2 and 3 with the expiring record's nearest neighbours, measured before
-this code was written. Tolerance 0.5 %. The paper prints a maximum of 12 and a mean of 0.7 displaced places at a
-weight of 0.02; no reading of its algorithms that we know of reproduces that, and this one gives 18 and 3.23.
+Census TAXINC and POTHVAL, scaled by their range, in the order of the file, k = 10, delta = 100. Reference: an
+independent implementation of Algorithms 2 and 3 with the expiring record's nearest neighbours. Tolerance 0.5 %.
+The paper prints a maximum of 12 and a mean of 0.7 displaced places at a weight of 0.02; no known reading of its
+algorithms reproduces that, and this one gives 18 and 3.23.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TABLE = {
 
 
 def piped(position: object, data_dir: Path, folder: Path) -> tuple[dict[str, Any], int]:
-    """Pipe the table with this weight of the position, or a target for it; return the summary and how many came."""
+    """Pipe the table with this weight of the position, or a target span; return the summary and the record count."""
     rows = read_rows(data_dir, "census")
     used = ("TAXINC", "POTHVAL")
     bounds = {name: [f(float(row[name]) for row in rows) for f in (min, max)] for name in used}
@@ -58,17 +58,17 @@ def piped(position: object, data_dir: Path, folder: Path) -> tuple[dict[str, Any
 
 @pytest.mark.parametrize("weight", TABLE)
 def test_loss_and_reordering_of_figure_3(weight: float, data_dir: Path, tmp_path: Path) -> None:
-    told, count = piped(weight, data_dir, tmp_path)
+    summary, count = piped(weight, data_dir, tmp_path)
     mse, mae, moved_most, moved, span_most, span = TABLE[weight]
-    assert told["mse"] == pytest.approx(mse, rel=0.005)
-    assert told["mae"] == pytest.approx(mae, rel=0.005)
-    assert told["displacement"]["max"] == moved_most
-    assert told["displacement"]["mean"] == pytest.approx(moved, rel=0.005, abs=0.005)
-    assert told["excess_span"]["max"] == span_most
-    assert told["excess_span"]["mean"] == pytest.approx(span, rel=0.005, abs=0.005)
-    assert told["released"] == count
-    assert told["delay"]["max"] <= 100
-    assert "position_weight" not in told
+    assert summary["mse"] == pytest.approx(mse, rel=0.005)
+    assert summary["mae"] == pytest.approx(mae, rel=0.005)
+    assert summary["displacement"]["max"] == moved_most
+    assert summary["displacement"]["mean"] == pytest.approx(moved, rel=0.005, abs=0.005)
+    assert summary["excess_span"]["max"] == span_most
+    assert summary["excess_span"]["mean"] == pytest.approx(span, rel=0.005, abs=0.005)
+    assert summary["released"] == count
+    assert summary["delay"]["max"] <= 100
+    assert "position_weight" not in summary
 
 
 @pytest.mark.parametrize("weight", [0.005, 0.01, 0.02, 0.05])
@@ -76,7 +76,7 @@ def test_a_target_finds_the_weight_that_the_table_has_for_its_span(
     weight: float, data_dir: Path, tmp_path: Path
 ) -> None:
     span = TABLE[weight][-1]
-    told, _ = piped({"target_span": span}, data_dir, tmp_path)
-    assert told["excess_span"]["mean"] == pytest.approx(span, rel=0.15)
-    # A weight of its own for each stretch of the stream: a factor of two either way of the one for all of it.
-    assert weight / 2 < told["position_weight"] < weight * 2
+    summary, _ = piped({"target_span": span}, data_dir, tmp_path)
+    assert summary["excess_span"]["mean"] == pytest.approx(span, rel=0.15)
+    # The weight is adapted along the stream: it is within a factor of two of the constant one.
+    assert weight / 2 < summary["position_weight"] < weight * 2

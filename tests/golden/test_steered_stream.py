@@ -5,10 +5,9 @@ range, in the order of the file; k = 10, delta = 100. The paper prints no table.
 independent reproduction of Algorithms 2 and 3, to four digits or two decimals. Its cluster is the expiring record and
 its k - 1 nearest; at the end of the stream the oldest expires until fewer than 2k are left, which are one cluster.
 
-What the paper says of its figure: at omega_p = 0 a displacement of 80 at most and 25 on average, which comes out here
-nearly so (81 and 26.9). **At omega_p = 0.02 it says 12 and 0.7, and this is not reproduced**: there are 18 and 3.2, and
-0.7 is reached at 0.06 only. No reading of distance, displacement, scaling or order that was tried gives it; a
-horizontal axis that is stretched about threefold would.
+At omega_p = 0 the paper states a displacement of 80 at most and 25 on average; here it is 81 and 26.9. **At omega_p =
+0.02 it states 12 and 0.7, which is not reproduced**: here it is 18 and 3.2, and 0.7 is reached at 0.06 only. No reading
+of distance, displacement, scaling or order that was tried gives it; a horizontal axis stretched about threefold would.
 
 References
 ----------
@@ -29,7 +28,7 @@ from support.published_data import read_rows
 pytestmark = pytest.mark.golden
 
 LOSS = 0.005
-"""Relative: the table has four digits, and the rest is the order of sums."""
+"""Relative: the reference has four digits, and sums are computed in another order."""
 PLACES = 0.005
 """Absolute: average displacements are printed with two decimals."""
 

@@ -64,7 +64,7 @@ async def test_a_worker_that_is_stopped_and_killed_goes_on_with_the_same_weight_
     async with cut.run() as run:
         await run.until_read(150)
     begun = await cut.progress()
-    assert begun.snapshot.course, "nothing was committed of what earlier decisions leave to later ones"
+    assert begun.state.adaptive_state, "nothing was committed of what earlier decisions leave to later ones"
     await put(cut, 150, 330)
     async with cut.process("--from", "earliest") as worker:
         await worker.until_ready()
@@ -74,11 +74,11 @@ async def test_a_worker_that_is_stopped_and_killed_goes_on_with_the_same_weight_
     await put(cut, 330, COUNT)
     async with cut.run() as run:
         await run.until_read(90)
-    course = (await cut.progress()).snapshot.course
-    assert course != begun.snapshot.course
-    assert course == (await whole.progress()).snapshot.course
+    course = (await cut.progress()).state.adaptive_state
+    assert course != begun.state.adaptive_state
+    assert course == (await whole.progress()).state.adaptive_state
     assert await published(cut) == await published(whole)
 
 
 async def _has_more(stage: Stage, before: int) -> bool:
-    return len(await stage.read()) > before or (await stage.progress()).snapshot.next_offset > 150
+    return len(await stage.read()) > before or (await stage.progress()).state.next_offset > 150

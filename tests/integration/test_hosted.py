@@ -86,12 +86,20 @@ async def hosting(
     partitions: Sequence[int] = (0,),
     most: int = 64,
     *,
-    is_doubtful: bool = False,
+    may_contain_uncommitted: bool = False,
 ) -> AsyncIterator[ExternalLoop]:
     """Lanes that this host feeds; after the block they must end in time."""
     settings, health = stage.settings(policy := Policy.load(stage.policy_file())), Health()
     plan = WorkerContext(policy, settings, Metrics(), health, EARLIEST, MetadataCipher.of(settings))
-    hosted = ExternalLoop(plan, BrokerLiveness(health, 60), host, partitions, handing, most, is_doubtful=is_doubtful)
+    hosted = ExternalLoop(
+        plan,
+        BrokerLiveness(health, 60),
+        host,
+        partitions,
+        handing,
+        most,
+        may_contain_uncommitted=may_contain_uncommitted,
+    )
     task = asyncio.create_task(hosted.run())
     try:
         yield hosted
@@ -126,7 +134,7 @@ async def test_a_host_that_has_fetched_what_was_aborted_brings_none_of_it_in(boo
     aborted += await stage.put(40, transactional_id=upstream, abort=True)
     places += await stage.put(100, transactional_id=upstream)
     host = Careless(stage, Random(5), "read_uncommitted")
-    async with bringing(host), hosting(stage, host, ClusterListener(), is_doubtful=True):
+    async with bringing(host), hosting(stage, host, ClusterListener(), may_contain_uncommitted=True):
         await stage.until_resolved(places, timeout_s=60)
         fates = await stage.fates()
         assert not set(aborted) & set(fates)
@@ -134,7 +142,7 @@ async def test_a_host_that_has_fetched_what_was_aborted_brings_none_of_it_in(boo
 
 
 async def is_behind(stage: Stage, offset: int) -> bool:
-    return (await stage.progress()).snapshot.watermark > offset
+    return (await stage.progress()).state.committed_offset > offset
 
 
 async def test_an_idle_lane_passes_marks_of_transactions(bootstrap: str, tmp_path: Path) -> None:
@@ -186,7 +194,7 @@ async def test_a_slow_customer_of_one_partition_costs_nobody_in_another(bootstra
 
     tray = Tray()
     k = Policy.load(stage.policy_file()).k
-    async with hosting(stage, tray, ClusterListener(publishes=False, before=before), (0, 1), most=k) as hosted:
+    async with hosting(stage, tray, ClusterListener(publishes=False, on_decided=before), (0, 1), most=k) as hosted:
         await asyncio.wait_for(hosted.opened.wait(), 30)
         places = await bring(k - 1, 1)
         await wait_until(lambda: not tray.waiting[1], what="the first few to be read")

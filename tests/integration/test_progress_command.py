@@ -73,10 +73,10 @@ async def test_the_command_reports_each_partition_on_a_line(stage: Stage) -> Non
         assert await process.ended() == 0
         lines = [json.loads(line) for line in process.out.read_text().splitlines()]
     for partition, line in enumerate(lines):
-        snapshot = (await stage.progress(partition)).snapshot
+        snapshot = (await stage.progress(partition)).state
         assert line["partition"] == partition
-        assert line["watermark"] == snapshot.watermark
-        assert line["held"] == len(snapshot.held) > 0
+        assert line["watermark"] == snapshot.committed_offset
+        assert line["held"] == len(snapshot.incomplete) > 0
         assert line["next_offset"] == snapshot.next_offset
         assert line["clusters"] == snapshot.clusters > 0
         assert (line["state"], line["policy"]) == ("ok", "this")
@@ -141,7 +141,7 @@ async def test_progress_is_ahead_by_its_offsets_whatever_the_clocks_of_workers_s
     # The exporting worker's clock is half an hour ahead of that of the one that goes on.
     real = time.time
     with monkeypatch.context() as patch:
-        patch.setattr("shoal.kafka.partition_task.Lane.__init__.__defaults__", (lambda: real() + 1800,))
+        patch.setattr("shoal.kafka.partition_task.PartitionTask.__init__.__defaults__", (lambda: real() + 1800,))
         await worked(stage)
     text = await export(stage)
     await worked(stage)

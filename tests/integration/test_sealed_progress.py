@@ -16,7 +16,7 @@ from support.running import EARLIEST, Stage
 pytestmark = pytest.mark.integration
 
 PREFIX = "shoal1:"
-SEALED_PREFIX = "shoal1-aes:"
+ENCRYPTED_PREFIX = "shoal1-aes:"
 
 OLD, NEW = "7f" * 4 + bytes(range(28)).hex(), bytes(range(60, 92)).hex()
 
@@ -75,11 +75,11 @@ async def test_under_a_key_a_worker_goes_on_where_the_last_one_was_and_nothing_i
     places: list[tuple[int, int]] = []
     for _ in range(4):
         places += await work(stage)
-        assert (await metadata(stage)).startswith(SEALED_PREFIX)
-        assert (await stage.progress()).snapshot.held
+        assert (await metadata(stage)).startswith(ENCRYPTED_PREFIX)
+        assert (await stage.progress()).state.incomplete
     await stage.drained()
     await stage.until_resolved(places)
-    assert (await metadata(stage)).startswith(SEALED_PREFIX)
+    assert (await metadata(stage)).startswith(ENCRYPTED_PREFIX)
 
 
 @pytest.mark.parametrize("where", ["KEY", "KEY_FILE"])
@@ -93,7 +93,7 @@ async def test_a_process_takes_its_key_from_the_environment_and_tells_it_to_nobo
         await stage.until_resolved(places[:5])
         pages = [(await process.get(path))[1] for path in ("/metrics", "/readyz", "/")]
         assert await process.terminated() == 0
-    assert (await metadata(stage)).startswith(SEALED_PREFIX)
+    assert (await metadata(stage)).startswith(ENCRYPTED_PREFIX)
     assert NEW not in "".join([process.said, process.out.read_text(), *pages])
     assert "encrypted, and no key is given" in await refusal(stage)
     async with stage.command("check", name="check", **{f"METADATA_{where}": given}) as check:
@@ -119,11 +119,11 @@ async def test_progress_in_plain_where_a_key_is_given_stops_the_start_until_plai
     give(stage, NEW)
     words = await refusal(stage)
     assert "in plain, and a key is given" in words
-    assert "'plain' behind the key" in words
+    assert "'plain' after the key" in words
     give(stage, NEW, "plain")
     await stage.drained()
     await stage.until_resolved(places)
-    assert (await metadata(stage)).startswith(SEALED_PREFIX)
+    assert (await metadata(stage)).startswith(ENCRYPTED_PREFIX)
     give(stage, NEW)
     async with stage.run() as run:
         await run.until_ready()
@@ -141,7 +141,9 @@ async def test_tampered_or_foreign_progress_stops_the_start_and_can_be_skipped(
         await run.until_read(70)
 
         async def are_committed() -> bool:
-            return (await stage.progress(0)).snapshot.watermark > 0 and (await stage.progress(1)).snapshot.watermark > 0
+            return (await stage.progress(0)).state.committed_offset > 0 and (
+                await stage.progress(1)
+            ).state.committed_offset > 0
 
         await wait_until(are_committed, what="progress of both partitions")
     found = await stage.committed()
@@ -189,7 +191,7 @@ async def test_a_key_comes_is_changed_and_goes_while_records_flow(stage: Stage) 
         elif "metadata_key_file" in stage.document["kafka"]:
             take(stage)
         places += await work(stage)
-        seen.append((await metadata(stage)).startswith(SEALED_PREFIX))
+        seen.append((await metadata(stage)).startswith(ENCRYPTED_PREFIX))
     await stage.drained()
     await stage.until_resolved(places)
     assert seen == [bool(ways) and ways[0] != "plain" for ways in lists]

@@ -133,7 +133,7 @@ async def test_who_stops_in_the_middle_of_a_rebalance_or_of_opening_ends_in_time
     async def hang(*_: Any) -> Any:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr("shoal.kafka.task_manager.begin", hang)
+    monkeypatch.setattr("shoal.kafka.task_manager.initialize_partition", hang)
     async with stage.run() as run:
         await run.until(lambda: run.service.health.joined)
         assert run.service.health.reasons() == ["partitions are being restored"]
@@ -276,13 +276,13 @@ async def test_while_catching_up_records_leave_by_event_time(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drains: list[int] = []
-    real = PartitionTask._drain
+    real = PartitionTask._flush
 
     async def drain(self: PartitionTask) -> None:
-        drains.append(self.progress.held)
+        drains.append(self.tracker.incomplete)
         await real(self)
 
-    monkeypatch.setattr(PartitionTask, "_drain", drain)
+    monkeypatch.setattr(PartitionTask, "_flush", drain)
     stage = await Stage.create(bootstrap, tmp_path, stream={"delta": 1000, "max_delay_s": 60.0})
     began = round(time.time() * 1000) - 3_600_000
     # One every ten seconds: six or seven of them within max_delay_s, and k of them within that.
@@ -308,8 +308,8 @@ async def test_a_drain_alone_lets_everything_leave_and_exits_0(bootstrap: str, t
         assert await process.ended() == 0
         assert process.lines("stopped")[0]["released"] == 70
     for partition in range(2):
-        snapshot = (await stage.progress(partition)).snapshot
-        assert (snapshot.held, snapshot.watermark, snapshot.drain) == ((), 35, None)
+        snapshot = (await stage.progress(partition)).state
+        assert (snapshot.incomplete, snapshot.committed_offset, snapshot.flush_at_offset) == ((), 35, None)
     await stage.until_resolved(places)
 
 
@@ -321,7 +321,7 @@ async def test_a_drain_of_an_empty_topic_exits_0(bootstrap: str, tmp_path: Path,
     async with stage.run(DRAIN) as run:
         await run.ended(15)
     assert await stage.read() == []
-    assert (await stage.progress(1)).snapshot.held == ()
+    assert (await stage.progress(1)).state.incomplete == ()
 
 
 async def test_a_drain_beside_a_running_worker_is_safe_and_ends_either_done_or_with_clear_words(

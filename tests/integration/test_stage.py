@@ -238,7 +238,7 @@ async def test_an_agent_that_leaves_its_loop_ends_the_worker(bootstrap: str, tmp
     await deployment.put(400, 1)
     worker = deployment.worker("one", STAGE_LEAVE=how)
     worker.start()
-    await ends_with(worker, "nobody asks for clusters", "its agent has left the loop over its clusters")
+    await ends_with(worker, "no task asks for clusters", "its agent has left the loop over its clusters")
     # The cluster at which it left was not dealt with, as far as anybody knows.
     again = deployment.worker("again")
     again.start()

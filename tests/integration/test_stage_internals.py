@@ -17,7 +17,7 @@ import pytest
 from faust.types import TP
 from shoal.kafka import broker_cluster_id
 from shoal.policy import KafkaSection
-from shoal.stage.faust_adapter import INTERNALS, FaustAdapter
+from shoal.stage.faust_adapter import USED_FAUST_API, FaustAdapter
 from support.kafka_broker import admin, create_topic, produce, wait_until
 
 READ_COMMITTED = 1
@@ -43,13 +43,13 @@ async def test_the_app_tells_and_does_what_the_stage_expects(app: faust.App, boo
     await produce(bootstrap, name, SENT)
     order: list[str] = []
     brought: list[Any] = []
-    hosts: list[FaustAdapter] = []
+    adapters: list[FaustAdapter] = []
     assigned: list[set[int]] = []
 
     async def take(partitions: set[int]) -> None:
         order.append("assigned")
         assigned.append(partitions)
-        await hosts[0].read_committed()
+        await adapters[0].set_read_committed()
 
     async def settle(_: set[int]) -> None:
         # The flow waits for this: nothing may have been brought before its end.
@@ -61,19 +61,19 @@ async def test_the_app_tells_and_does_what_the_stage_expects(app: faust.App, boo
 
     @app.agent(app.topic(name, acks=False))
     async def agent(stream: Any) -> None:
-        host = FaustAdapter(stream)
-        hosts.append(host)
-        host.listen(take, lambda _: note("revoked"), settle, lambda _: note("ending"))
+        adapter = FaustAdapter(stream)
+        adapters.append(adapter)
+        adapter.connect_signals(take, lambda _: note("revoked"), settle, lambda _: note("ending"))
         # As a stage does: before anything is assigned, or what was fetched until then may come.
-        assert not await host.read_committed()
-        async for partition, message in host.messages():
+        assert not await adapter.set_read_committed()
+        async for partition, message in adapter.messages():
             brought.append((partition, message))
 
     await app.start()
     await wait_until(lambda: len(brought) >= len(SENT), 30, "all messages")
-    (host,) = hosts
+    (adapter,) = adapters
     assert order[-2:] == ["assigned", "settled"]
-    assert assigned[-1] == host.assignment() == {0}
+    assert assigned[-1] == adapter.assignment() == {0}
     # What Faust could not decode came, too, in its place; all with the bytes and the times of the topic. What was
     # aborted did not come, and two offsets are taken by it and its mark.
     assert [(partition, message.offset, message.value) for partition, message in brought] == [
@@ -88,20 +88,20 @@ async def test_the_app_tells_and_does_what_the_stage_expects(app: faust.App, boo
         cluster = (await client.describe_cluster())["cluster_id"]
     assert committed[place].offset == -1
     assert cluster
-    assert await host.cluster() == await broker_cluster_id(KafkaSection(bootstrap_servers=bootstrap)) == cluster
+    assert await adapter.cluster_id() == await broker_cluster_id(KafkaSection(bootstrap_servers=bootstrap)) == cluster
     consumer: Any = app.consumer
     assert consumer._thread._consumer._fetcher._isolation_level == READ_COMMITTED
     # Sent back, it brings the same once more.
-    await host.rewind(0, 3)
+    await adapter.rewind(0, 3)
     await wait_until(lambda: len(brought) >= len(SENT) + 2, 30, "what it was sent back for")
     assert [message.offset for _, message in brought[len(SENT) :]] == [3, 4]
     await app.stop()
     assert "ending" in order
-    host.listen_no_more()
+    adapter.disconnect_signals()
 
 
 def test_no_other_private_name_is_used_than_those_of_the_list() -> None:
-    listed = set(re.findall(r"\w+", " ".join(INTERNALS)))
+    listed = set(re.findall(r"\w+", " ".join(USED_FAUST_API)))
     used = {
         node.attr
         for path in (ROOT / "service" / "shoal" / "stage").glob("*.py")

@@ -116,7 +116,9 @@ async def test_from_latest_begins_at_the_end_and_commits_that_alone(bootstrap: s
     early = await stage.put(30)
     async with stage.run(StartOptions(origin="latest")) as run:
         await run.until_ready()
-        assert (await stage.progress()).snapshot == OffsetState(watermark=30, next_offset=30, origin=30, clusters=30)
+        assert (await stage.progress()).state == OffsetState(
+            committed_offset=30, next_offset=30, origin=30, clusters=30
+        )
         late = await stage.put(30)
         await run.until_read(30)
     await stage.drained()
@@ -219,7 +221,7 @@ async def test_a_log_that_expired_up_to_its_last_mark_has_lost_no_record_and_goe
     async with stage.run(EARLIEST) as run:
 
         async def is_passed() -> bool:
-            return (await stage.progress()).snapshot.watermark == end
+            return (await stage.progress()).state.committed_offset == end
 
         await wait_until(is_passed, what="a watermark behind the mark of the last transaction")
     await delete_before(stage, end)
@@ -250,7 +252,7 @@ async def test_a_committed_offset_without_progress_of_ours_is_refused_and_can_be
     async with stage.run(SKIP) as run:
         await run.until_ready()
         assert run.total("shoal_records_skipped_total") == 10
-    assert (await stage.progress()).snapshot.watermark == 20
+    assert (await stage.progress()).state.committed_offset == 20
 
 
 async def test_a_topic_made_anew_takes_the_progress_with_it_and_is_refused_beside_the_filled_output(
@@ -297,7 +299,7 @@ async def test_a_log_as_long_with_other_timestamps_is_refused_and_can_be_skipped
     await recreate(stage, keep=True)
     await stage.put(end + 5, timestamps_ms=[1_600_000_000_000 + number for number in range(end + 5)])
     words = await refusal(stage)
-    assert "another record stands at offset" in words
+    assert "another record is at offset" in words
     assert "--skip-to-end" in words
     async with stage.run(SKIP) as run:
         await run.until_ready()
@@ -384,8 +386,8 @@ async def test_a_changed_policy_goes_on_from_the_watermark_never_back_and_says_s
     places += await stage.put(30)
     async with stage.process() as process:
         await process.until_ready()
-        (line,) = process.lines("policy changed; going on from the watermark")
-        watermark = (await stage.progress()).snapshot.watermark
+        (line,) = process.lines("policy changed; continuing from the committed offset")
+        watermark = (await stage.progress()).state.committed_offset
         assert line["partition"] == 0
         assert line["watermark"] <= watermark
         assert "shoal_policy_changes_total 1.0" in (await process.get("/metrics"))[1]
@@ -405,7 +407,7 @@ async def test_a_changed_policy_with_a_drain_decided_and_not_carried_out_is_refu
     stage = await Stage.create(bootstrap, tmp_path)
     places = await stage.put(6)
     policy = Policy.load(stage.policy_file())
-    decided = OffsetState(watermark=0, next_offset=6, held=(0, 1, 2, 3, 4, 5), drain=6)
+    decided = OffsetState(committed_offset=0, next_offset=6, incomplete=(0, 1, 2, 3, 4, 5), flush_at_offset=6)
     text = encode(CommittedState(decided, policy.fingerprint, 1_790_000_000_000), stage.topics["input"], 0)
     await stage.commit(0, text)
     await changed(stage, 2)
@@ -423,7 +425,7 @@ async def test_the_same_policy_carries_a_decided_drain_out(bootstrap: str, tmp_p
     stage = await Stage.create(bootstrap, tmp_path)
     places = await stage.put(9)
     policy = Policy.load(stage.policy_file())
-    decided = OffsetState(watermark=0, next_offset=6, held=(0, 1, 2, 3, 4, 5), drain=6)
+    decided = OffsetState(committed_offset=0, next_offset=6, incomplete=(0, 1, 2, 3, 4, 5), flush_at_offset=6)
     await stage.commit(0, encode(CommittedState(decided, policy.fingerprint, 1), stage.topics["input"], 0))
     async with stage.run() as run:
         await run.until_read(3)
@@ -445,8 +447,8 @@ async def test_clusters_of_which_a_part_has_left_are_completed_under_their_own_p
             return 0 < len(await stage.read()) < 60
 
         await wait_until(some_left, 30, "records that left")
-    state = (await stage.progress()).snapshot
-    assert state.promised, "the worker stopped between two records of a cluster"
+    state = (await stage.progress()).state
+    assert state.partial_clusters, "the worker stopped between two records of a cluster"
     left = [message.value for message in await stage.read()]
     own = stage.document["privacy"]["k"]
     await changed(stage, own + 1)
@@ -461,7 +463,7 @@ async def test_clusters_of_which_a_part_has_left_are_completed_under_their_own_p
     assert [message.value for message in everything[: len(left)]] == left
     places = sorted(stage.place_of[json.loads(message.value or b"")["serial"]] for message in everything)
     assert len(places) + len(await stage.read("quarantine")) == 60
-    assert not (await stage.progress()).snapshot.promised
+    assert not (await stage.progress()).state.partial_clusters
 
 
 async def test_a_delta_whose_decisions_do_not_fit_is_refused(bootstrap: str, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from support.running import EARLIEST, Run, Stage
 
 pytestmark = pytest.mark.integration
 
-AHEAD_MS = 3_600_000
+MAX_AHEAD_MS = 3_600_000
 
 HOUR_MS = 3_600_000
 
@@ -53,7 +53,7 @@ async def test_records_delivered_before_a_lane_is_open_are_not_lost_nor_taken_tw
 
     async def poll(self: session.ConsumerLoop, reader: Any) -> Any:
         found = await polled(self, reader)
-        early.extend(len(messages) for place, messages in found.items() if place not in self._lanes)
+        early.extend(len(messages) for place, messages in found.items() if place not in self._tasks)
         return found
 
     monkeypatch.setattr(lanes, "initialize_partition", slow)
@@ -97,7 +97,7 @@ async def test_of_many_small_transactions_all_that_is_committed_comes_out_and_no
         await run.until(lambda: run.total("shoal_consumer_lag_records") == 0, "no lag behind marks")
 
         async def is_passed() -> bool:
-            return (await stage.progress()).snapshot.watermark == end
+            return (await stage.progress()).state.committed_offset == end
 
         await wait_until(is_passed, what="a watermark behind the last mark")
 
@@ -351,7 +351,7 @@ async def test_what_cannot_be_released_is_referenced_by_place_and_reason_and_not
         (stage.record(extra="secret"), now, "invalid"),
         (stage.record(who=None), now, "invalid"),
         (stage.record(who="x" * 3000), now, "too_large"),
-        (stage.record(), now + AHEAD_MS + 60_000, "invalid"),
+        (stage.record(), now + MAX_AHEAD_MS + 60_000, "invalid"),
         (stage.record(), now + HOUR_MS * 24 * 365 * 50, "invalid"),
         (stage.record(), now + HOUR_MS - 60_000, None),
         (stage.record(), now - HOUR_MS, None),
@@ -433,7 +433,7 @@ async def test_an_input_of_nothing_but_broken_records_moves_on(bootstrap: str, t
     async with stage.run(EARLIEST) as run:
         await stage.until_resolved(places)
         await run.until(lambda: run.total("shoal_consumer_lag_records") == 0)
-    assert (await stage.progress()).snapshot.watermark == 5000
+    assert (await stage.progress()).state.committed_offset == 5000
 
 
 async def test_without_side_topics_the_guarantee_is_the_same(bootstrap: str, tmp_path: Path) -> None:

@@ -16,12 +16,14 @@ from typing import NamedTuple
 SERVICE = Path(__file__).resolve().parents[2] / "service" / "shoal"
 SEED = 20260
 GROUPS = {
-    "rules": ["engine/rules.py", *(f"kernel/{name}.py" for name in ("nearest", "growth", "block", "membership"))],
-    "invariants": ["engine/guarantee.py", "kernel/recount.py"],
-    "offsets": ["kafka/progress.py", "kafka/promises.py", "kafka/fates.py"],
-    "encoder": ["records/encoder.py", "records/cells.py", "engine/embed.py"],
+    "rules": [
+        f"clustering/stream/{name}.py" for name in ("nearest", "growth", "block", "indexed", "partition", "membership")
+    ],
+    "invariants": ["clustering/stream/invariants.py"],
+    "offsets": ["kafka/offset_tracker.py", "kafka/partial_releases.py", "kafka/classification.py"],
+    "encoder": ["records/encoder.py", "records/cells.py", "clustering/embedding.py"],
     "judge": ["audit/*.py"],
-    "producer": ["kafka/publisher.py", "kafka/outgoing.py", "kafka/metadata.py"],
+    "producer": ["kafka/producer.py", "kafka/collector.py", "kafka/offset_metadata.py"],
 }
 COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.Lt: "<=",
@@ -46,7 +48,7 @@ ARITHMETIC: dict[type[ast.operator], str] = {
 
 
 SKIPPED_CLASSES = {"Embedding"}
-"""Of embed.py only the grid is part of the encoder group."""
+"""Of embedding.py only the grid is part of the encoder group."""
 
 
 class Site(NamedTuple):

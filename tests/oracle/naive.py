@@ -1,7 +1,7 @@
-"""The method in plain Python, one obvious step after the other; imports nothing of what it judges.
+"""Rule nearest in plain Python, one simple step after the other; it imports nothing of what it is compared with.
 
-Records are dictionaries in a list, oldest first. Distances are summed in the same order as in the paper's formula
-written out: position first, then attribute by attribute, so that ties are ties here and there.
+Records are dictionaries in a list, oldest first. Distances are summed in the order of the kernels, the position first,
+then attribute by attribute, so that both resolve ties alike.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 Record: TypeAlias = dict[str, Any]
 Entry: TypeAlias = tuple[str, tuple[int, ...], int, int]
-"""What was decided ("cluster" or "suppressed"), the positions, the cause, the newest position at that moment."""
+"""The kind of decision ("cluster" or "suppressed"), positions, cause, and newest position at the decision."""
 
 FLUSHED = -1
 BY_POSITION = 0
@@ -37,23 +37,23 @@ class NaiveDecisions:
 
 @dataclass(frozen=True)
 class NaiveDominance:
-    """The p %-rule: share is p / 100; for each amount of a record, the points to count from."""
+    """The p % rule: share is p / 100; ``points`` are the reference points of each amount."""
 
     share: float
     points: list[list[float]]
 
-    def stands_out(self, cluster: list[Record], met: list[object]) -> object | None:
-        """Return who stands out in a cluster, of several equally large ones who was met last; None if nobody does."""
+    def dominating_subject(self, cluster: list[Record], seen: list[object]) -> object | None:
+        """Return the subject that violates the rule, of equal contributions the one added last, or None."""
         for number, points in enumerate(self.points):
             for point in points:
-                totals = dict.fromkeys(met, 0.0)
+                totals = dict.fromkeys(seen, 0.0)
                 for record in cluster:
                     totals[record["subject"]] += abs(record["amounts"][number] - point)
-                ranked = sorted(met, key=lambda subject: (totals[subject], met.index(subject)))
+                ranked = sorted(seen, key=lambda subject: (totals[subject], seen.index(subject)))
                 rest = sum(totals[subject] for subject in ranked[:-2])
                 largest = totals[ranked[-1]]
-                in_doubt = 1 + 1e-9
-                if largest > 0 and rest < self.share * largest * in_doubt:
+                margin = 1 + 1e-9
+                if largest > 0 and rest < self.share * largest * margin:
                     return ranked[-1]
         return None
 
@@ -67,7 +67,7 @@ class NaiveStream:
         delta: int,
         omega_p: float = 0.0,
         max_share: float = 0.5,
-        reach: Sequence[int] = (),
+        expiry_limits: Sequence[int] = (),
         population: int = 0,
         dominance: NaiveDominance | None = None,
     ) -> None:
@@ -77,7 +77,7 @@ class NaiveStream:
         self.delta = delta
         self.omega_p = omega_p
         self.max_share = max_share
-        self.reach = list(reach)
+        self.expiry_limits = list(expiry_limits)
         self.buffer: list[Record] = []
         self.newest = -1
         self.decisions = NaiveDecisions()
@@ -87,13 +87,19 @@ class NaiveStream:
         x: Sequence[float],
         subject: object,
         position: int,
-        marks: Iterable[int] = (),
+        expiry_keys: Iterable[int] = (),
         amounts: Sequence[float] = (),
     ) -> None:
-        now = {"x": list(x), "subject": subject, "position": position, "marks": list(marks), "amounts": list(amounts)}
+        now = {
+            "x": list(x),
+            "subject": subject,
+            "position": position,
+            "expiry_keys": list(expiry_keys),
+            "amounts": list(amounts),
+        }
         self.buffer.append(now)
         self.newest = position
-        while self.buffer and (cause := self.why_due(self.buffer[0], now)) is not None:
+        while self.buffer and (cause := self.cause_of(self.buffer[0], now)) is not None:
             self.expire(cause)
 
     def flush(self) -> None:
@@ -102,26 +108,26 @@ class NaiveStream:
                 self.suppress(FLUSHED)
         while self.buffer:
             if self.k <= self.subjects_held() < 2 * self.k and self.dominance is not None:
-                self.expire_balanced(FLUSHED, len(self.buffer) + 1)
+                self.expire_undominated(FLUSHED, len(self.buffer) + 1)
             elif self.k <= self.subjects_held() < 2 * self.k:
                 self.release(self.cap(self.by_distance(self.buffer[0])), FLUSHED)
             else:
                 self.expire(FLUSHED)
 
-    def why_due(self, oldest: Record, now: Record) -> int | None:
+    def cause_of(self, oldest: Record, now: Record) -> int | None:
         if now["position"] - oldest["position"] >= self.delta:
             return BY_POSITION
-        for column, reach in enumerate(self.reach):
+        for column, limit in enumerate(self.expiry_limits):
             if column == 0 and self.subjects_held() < self.population:
                 continue
-            if now["marks"][column] - oldest["marks"][column] > reach:
+            if now["expiry_keys"][column] - oldest["expiry_keys"][column] > limit:
                 return column + 1
         return None
 
     def expire(self, cause: int) -> None:
         oldest = self.buffer[0]
         if self.dominance is not None:
-            self.expire_balanced(cause, self.k)
+            self.expire_undominated(cause, self.k)
             return
         if self.subjects_held() < self.k:
             self.suppress(cause)
@@ -137,22 +143,22 @@ class NaiveStream:
         oldest = self.buffer.pop(0)
         self.decisions.log.append(("suppressed", (oldest["position"],), cause, self.newest))
 
-    def expire_balanced(self, cause: int, wanted: int) -> None:
-        """As `expire`, but whoever stands out is handed back, and more records are taken until nobody does."""
+    def expire_undominated(self, cause: int, wanted: int) -> None:
+        """As `expire`, but remove subjects that violate the p % rule, and add records until none does."""
         waiting = self.by_distance(self.buffer[0])
         cluster: list[Record] = []
-        met: list[object] = []
-        patience = 4 * self.k
+        seen: list[object] = []
+        extra_left = 4 * self.k
         while True:
             record = waiting.pop(0)
             cluster.append(record)
-            if record["subject"] not in met:
-                met.append(record["subject"])
-            is_last = not waiting or patience == 0
+            if record["subject"] not in seen:
+                seen.append(record["subject"])
+            is_last = not waiting or extra_left == 0
             fits = False
             if subjects_of(cluster) >= wanted or is_last:
-                patience -= 1
-                cluster, fits = self.balance(cluster, met)
+                extra_left -= 1
+                cluster, fits = self.without_dominating(cluster, seen)
             if is_last or (fits and subjects_of(cluster) >= wanted):
                 break
         if fits and (subjects_of(cluster) >= wanted or not waiting):
@@ -160,21 +166,21 @@ class NaiveStream:
         else:
             self.suppress(cause)
 
-    def balance(self, cluster: list[Record], met: list[object]) -> tuple[list[Record], bool]:
+    def without_dominating(self, cluster: list[Record], seen: list[object]) -> tuple[list[Record], bool]:
         assert self.dominance is not None
         while subjects_of(cluster) >= self.k:
             cluster = self.cap(cluster)
-            person = self.dominance.stands_out(cluster, met)
-            if person is None:
+            subject = self.dominance.dominating_subject(cluster, seen)
+            if subject is None:
                 return cluster, True
-            farthest = max(place for place, member in enumerate(cluster) if member["subject"] == person)
+            farthest = max(index for index, member in enumerate(cluster) if member["subject"] == subject)
             if farthest == 0:
                 break
-            cluster = [member for place, member in enumerate(cluster) if place != farthest]
+            cluster = [member for index, member in enumerate(cluster) if index != farthest]
         return cluster, False
 
     def cap(self, cluster: list[Record]) -> list[Record]:
-        """Hand back the farthest record of a subject above its share, one by one; ``cluster`` is by distance."""
+        """Remove the farthest record of a subject above its share, one by one; ``cluster`` is sorted by distance."""
         cluster = list(cluster)
         while True:
             records_of = Counter(member["subject"] for member in cluster)
@@ -210,21 +216,23 @@ def subjects_of(cluster: list[Record]) -> int:
 
 
 def log_of(calls: Iterable[Any]) -> list[Entry]:
-    """Read the decisions of several calls of an engine as one log like the naive stream's own."""
+    """Return the decisions of several calls as one log, in the form of the naive stream's log."""
     log: list[Entry] = []
     for decided in calls:
-        told = zip(
+        suppressed = zip(
             decided.suppressed.tolist(),
             decided.suppressed_causes.tolist(),
             decided.suppressed_newest.tolist(),
             decided.suppressed_before.tolist(),
             strict=True,
         )
-        alone = [(before, ("suppressed", (position,), cause, newest)) for position, cause, newest, before in told]
+        suppressions = [
+            (before, ("suppressed", (position,), cause, newest)) for position, cause, newest, before in suppressed
+        ]
         offsets = decided.offsets.tolist()
         for cluster, (start, end) in enumerate(pairwise(offsets)):
-            log += [entry for before, entry in alone if before == cluster]
+            log += [entry for before, entry in suppressions if before == cluster]
             members = tuple(decided.positions[start:end].tolist())
             log.append(("cluster", members, int(decided.causes[cluster]), int(decided.newest[cluster])))
-        log += [entry for before, entry in alone if before == len(offsets) - 1]
+        log += [entry for before, entry in suppressions if before == len(offsets) - 1]
     return log

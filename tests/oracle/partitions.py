@@ -1,7 +1,7 @@
-"""Partitioners of finished tables in plain Python, straight from the papers; imports nothing of what it judges.
+"""Algorithms for tables in plain Python, as the papers describe them; imports nothing of the code that it checks.
 
 A table is a list of tuples, a cluster a list of record numbers, a partition a list of clusters in order of creation.
-Of records that are equally far or near, the lowest number comes first.
+Ties go to the record with the lowest number.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Table: TypeAlias = Sequence[Sequence[float]]
 Partition: TypeAlias = list[list[int]]
 
 
-def square(one: Sequence[float], other: Sequence[float]) -> float:
+def squared_distance(one: Sequence[float], other: Sequence[float]) -> float:
     total = 0.0
     for a, b in zip(one, other, strict=True):
         total += (a - b) * (a - b)
@@ -28,27 +28,27 @@ def mean(table: Table, members: Sequence[int]) -> list[float]:
 
 
 def loss(table: Table, partition: Partition) -> float:
-    return math.fsum(square(table[i], mean(table, cluster)) for cluster in partition for i in cluster)
+    return math.fsum(squared_distance(table[i], mean(table, cluster)) for cluster in partition for i in cluster)
 
 
 def farthest(table: Table, rest: Sequence[int], centre: Sequence[float]) -> int:
-    return min(rest, key=lambda i: (-square(table[i], centre), i))
+    return min(rest, key=lambda i: (-squared_distance(table[i], centre), i))
 
 
 def with_nearest(table: Table, rest: Sequence[int], seed: int, k: int) -> list[int]:
-    others = sorted((i for i in rest if i != seed), key=lambda i: (square(table[i], table[seed]), i))
+    others = sorted((i for i in rest if i != seed), key=lambda i: (squared_distance(table[i], table[seed]), i))
     return [seed, *others[: k - 1]]
 
 
-def without(rest: Sequence[int], taken: Sequence[int]) -> list[int]:
-    return [i for i in rest if i not in set(taken)]
+def without(rest: Sequence[int], removed: Sequence[int]) -> list[int]:
+    return [i for i in rest if i not in set(removed)]
 
 
 def join_as_block(table: Table, partition: Partition, rest: list[int]) -> None:
     """All of the rest join the cluster with the centroid nearest to theirs."""
     if rest:
         centre = mean(table, rest)
-        best = min(range(len(partition)), key=lambda c: (square(mean(table, partition[c]), centre), c))
+        best = min(range(len(partition)), key=lambda c: (squared_distance(mean(table, partition[c]), centre), c))
         partition[best] = partition[best] + rest
 
 
@@ -71,7 +71,9 @@ def md(table: Table, k: int) -> Partition:
     partition: Partition = []
     rest = list(range(len(table)))
     while len(rest) >= 2 * k:
-        one, other = min(combinations(rest, 2), key=lambda pair: (-square(table[pair[0]], table[pair[1]]), pair))
+        one, other = min(
+            combinations(rest, 2), key=lambda pair: (-squared_distance(table[pair[0]], table[pair[1]]), pair)
+        )
         partition.append(with_nearest(table, rest, one, k))
         rest = without(rest, partition[-1])
         seed = other if other in rest else farthest(table, rest, table[one])
@@ -91,8 +93,8 @@ def vmdav(table: Table, k: int, gamma: float) -> Partition:
         cluster = with_nearest(table, rest, farthest(table, rest, centre), k)
         rest = without(rest, cluster)
         while rest and len(cluster) < 2 * k - 1:
-            inner, nearest = min((min(square(table[i], table[m]) for m in cluster), i) for i in rest)
-            outer = min((square(table[i], table[nearest]) for i in rest if i != nearest), default=math.inf)
+            inner, nearest = min((min(squared_distance(table[i], table[m]) for m in cluster), i) for i in rest)
+            outer = min((squared_distance(table[i], table[nearest]) for i in rest if i != nearest), default=math.inf)
             if not inner < gamma * outer:
                 break
             cluster.append(nearest)

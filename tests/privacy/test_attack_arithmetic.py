@@ -135,7 +135,7 @@ def test_every_published_number_is_a_multiple_of_what_the_policy_says(data_dir: 
     rows = column(data_dir, "census", *fields)
     policy = policy_of({name: quasi(0, max(row[name] for row in rows)) for name in fields}, 3)
     release = released(policy, tagged(rows))
-    steps = [attribute.grid(table=False) for attribute in policy.quasi_identifiers]
+    steps = [attribute.publication_step(table=False) for attribute in policy.quasi_identifiers]
     assert all(step > 1 for step in steps)
     shown = [json.loads(row, parse_int=Decimal, parse_float=Decimal) for one in release.clusters for row in one.rows]
     assert len(shown) == len(rows)

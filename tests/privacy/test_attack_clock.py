@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from random import Random
 
 import pytest
-from properties.test_lane import START_S, Topic, live, policy_of, random_log
+from properties.test_partition_task import START_S, Topic, live, policy_of, random_log
 from shoal.kafka.offset_metadata import decode
 from shoal.kafka.producer import TransactionBatch
 from support.ledger import measured
@@ -24,7 +24,7 @@ class Watched(Topic):
     drains: int = 0
 
     async def publish(self, outbox: TransactionBatch, watermark: int, metadata: str, at_ms: int) -> None:
-        self.drains += decode(metadata, "t", 0, watermark).snapshot.drain is not None
+        self.drains += decode(metadata, "t", 0, watermark).state.flush_at_offset is not None
         await super().publish(outbox, watermark, metadata, at_ms)
 
 

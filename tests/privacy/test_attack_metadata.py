@@ -27,7 +27,7 @@ from support.running import Stage
 pytestmark = pytest.mark.privacy
 
 PREFIX = "shoal1:"
-SEALED_PREFIX = "shoal1-aes:"
+ENCRYPTED_PREFIX = "shoal1-aes:"
 
 KEY = bytes(range(60, 92))
 
@@ -37,7 +37,7 @@ KEY = bytes(range(60, 92))
 
 def state(held: tuple[int, ...]) -> CommittedState:
     anchor = LogProbe(held[0], 1_700_000_000_000)
-    snapshot = OffsetState(held[0], held[-1] + 1, held, clock=1_700_000_000_000, clusters=12, anchor=anchor)
+    snapshot = OffsetState(held[0], held[-1] + 1, held, stream_time=1_700_000_000_000, clusters=12, probe=anchor)
     return CommittedState(snapshot, "0123456789abcdef", 1_700_000_000_000)
 
 
@@ -107,7 +107,7 @@ def test_states_of_other_sizes_have_one_length_up_to_a_delta_of_a_thousand() -> 
 
 def is_read(seal: MetadataCipher, raw: bytes, watermark: int) -> bool:
     try:
-        seal.decode(SEALED_PREFIX + base64.b64encode(raw).decode(), "t", 0, watermark)
+        seal.decode(ENCRYPTED_PREFIX + base64.b64encode(raw).decode(), "t", 0, watermark)
     except InputError:
         return False
     return True
@@ -118,7 +118,7 @@ def test_whatever_is_changed_in_metadata_under_a_key_is_seen() -> None:
     passed = tried = 0
     for _ in range(20):
         held = tuple(sorted(random.sample(range(1000, 1400), random.randint(1, 200))))
-        raw = base64.b64decode(seal.encode(state(held), "t", 0)[len(SEALED_PREFIX) :])
+        raw = base64.b64decode(seal.encode(state(held), "t", 0)[len(ENCRYPTED_PREFIX) :])
         assert is_read(seal, raw, held[0])
         for place in range(8 * len(raw)):
             bent = bytearray(raw)
@@ -155,7 +155,7 @@ async def work(stage: Stage, records: list[bytes]) -> None:
             await run.until_read(len(places))
 
             async def is_committed(first: int = first) -> bool:
-                return (await stage.progress()).snapshot.next_offset > first
+                return (await stage.progress()).state.next_offset > first
 
             await wait_until(is_committed, what="a commit of this turn")
 
@@ -197,7 +197,7 @@ async def test_what_the_broker_keeps_of_commits_tells_what_left_together_only_wi
         give_key(stage)
     await work(stage, [stage.record() for _ in range(150)])
     entries = await kept(stage)
-    plain, sealed = list(texts_in(entries, PREFIX)), list(texts_in(entries, SEALED_PREFIX))
+    plain, sealed = list(texts_in(entries, PREFIX)), list(texts_in(entries, ENCRYPTED_PREFIX))
     assert len(plain) + len(sealed) >= 5
     assert bool(plain) == (way == "without a key") != bool(sealed)
     readable = [is_readable(text, stage.topics["input"]) for text in [*plain, *sealed]]
@@ -252,8 +252,8 @@ async def test_extremes_in_the_stream_leave_nothing_in_what_is_committed(
     opened = [base64.b64decode(text[len(PREFIX) :]) for text in texts_in(entries, PREFIX)]
     seal = MetadataCipher.of(stage.settings())
     if way == "under a key":
-        assert (await stage.progress()).snapshot.held, "nobody looked at what is encrypted"
-    assert bool(opened) == (seal.ways[0] is None)
+        assert (await stage.progress()).state.incomplete, "nobody looked at what is encrypted"
+    assert bool(opened) == (seal.keys[0] is None)
     haystack = b"\n".join([*entries, *opened])
     needles = {
         needle

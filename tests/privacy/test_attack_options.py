@@ -110,7 +110,7 @@ def test_dominance_keeps_the_second_largest_contributor_from_the_largest(
 def test_no_rule_but_the_one_that_keeps_dominance_is_let_near_it(rule: str) -> None:
     with pytest.raises(PolicyError, match="dominance is kept by rule nearest only"):
         policy_of(AGES, 10, dominance=10, rule=rule)
-    assert policy_of(AGES, 10, dominance=10, rule="auto").streaming().rule == "nearest"
+    assert policy_of(AGES, 10, dominance=10, rule="auto").require_stream().rule == "nearest"
     closed("R16", "dominance is refused together with a rule that does not keep it; auto is nearest then")
 
 
@@ -195,7 +195,7 @@ def test_a_confidential_field_that_is_a_key_is_named_by_the_judge_and_refused_by
     assert "rank correlation 1.00" in told[1]
     assert broken(world.judge(strict=True)) == {"unchanged"}
     meant = POLICY.replace("{role: confidential,", "{role: confidential, publish_unchanged: true,")
-    assert load_policy(tmp_path, meant).kept[0].publish_unchanged
+    assert load_policy(tmp_path, meant).passthrough[0].publish_unchanged
     world.policy = meant
     assert world.judge(strict=True).exit_code == 0
     closed("R23", "the judge measures each such field, warns, and with --strict refuses what the policy does not name")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from shoal.pipeline import DecidedCluster, PartitionPipeline
-from shoal.records import Encoder, JsonDecoder
+from shoal.records import JsonDecoder, JsonEncoder
 from support.attacking import ADULT, Release, adult, policy_of, quasi, released, standard_error, tagged
 from support.ledger import RULES, closed, measured
 
@@ -44,7 +44,7 @@ def is_told(release: Release) -> bool:
 
     He would find one in five by values, too few to show anything of the order inside.
     """
-    return release.policy.streaming().rule == "block" and release.policy.position > 0
+    return release.policy.require_stream().rule == "block" and release.policy.position > 0
 
 
 def nearest_cluster(release: Release, target: int, span: float) -> tuple[DecidedCluster, float]:
@@ -54,7 +54,7 @@ def nearest_cluster(release: Release, target: int, span: float) -> tuple[Decided
     wanted = (np.array([release.records[target][name] for name in ADULT]) - low) / width
     left = [one for one in release.transactions if target <= one.newest <= target + DELTA and one.clusters]
     position = release.policy.position
-    if release.policy.streaming().rule == "block":
+    if release.policy.require_stream().rule == "block":
         # All that had come since the last time has left at once: which time it was is certain, and says nothing of
         # one cluster rather than another.
         left, position = left[:1], 0.0
@@ -70,7 +70,7 @@ def nearest_cluster(release: Release, target: int, span: float) -> tuple[Decided
         distances = [0.0]
     cluster, newest = open_ones[int(np.argmin(distances))]
     since = target - (newest - DELTA)
-    if release.policy.streaming().rule == "block":
+    if release.policy.require_stream().rule == "block":
         # Where the position weighs much, clusters are runs of records one after another.
         size = len(cluster.rows)
         return cluster, since % size / (size - 1) if release.policy.position else since / DELTA
@@ -139,8 +139,8 @@ def test_the_bytes_of_a_cluster_are_a_function_of_the_multiset_of_its_members(
     records = [{"age": a, "dose": d, "tag": t, "who": n} for n, (a, d, t) in enumerate(members)]
 
     def rows_of(order: list[int]) -> list[bytes]:
-        flow, decoder = PartitionPipeline(policy, Encoder(policy)), JsonDecoder(policy)
-        block = decoder.take([json.dumps(records[index]).encode() for index in order])
+        flow, decoder = PartitionPipeline(policy, JsonEncoder(policy)), JsonDecoder(policy)
+        block = decoder.decode([json.dumps(records[index]).encode() for index in order])
         assert not flow.push(block, np.column_stack([block.index, block.index])).clusters
         (cluster,) = flow.flush().clusters
         return cluster.rows

@@ -11,7 +11,7 @@ from shoal.arrays import Float64Matrix, Int64Vector
 from shoal.pipeline import PartitionPipeline
 from shoal.policy import Policy
 from shoal.policy.schema import Document
-from shoal.records import Block, Encoder
+from shoal.records import Block, JsonEncoder
 from support.ledger import RULES, closed, measured
 
 pytestmark = pytest.mark.privacy
@@ -33,7 +33,7 @@ def flow_of(rule: str) -> PartitionPipeline:
         "stream": {"delta": DELTA, "rule": rule},
     }
     policy = Policy.from_document(Document.model_validate(document))
-    return PartitionPipeline(policy, Encoder(policy))
+    return PartitionPipeline(policy, JsonEncoder(policy))
 
 
 def push(flow: PartitionPipeline, values: Float64Matrix, places: Int64Vector) -> int:

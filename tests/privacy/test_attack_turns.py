@@ -17,7 +17,7 @@ from shoal.kafka.producer import TransactionBatch
 from shoal.observability import Metrics
 from shoal.pipeline import BlockDecisions, DecidedCluster, PartitionPipeline
 from shoal.policy import Policy
-from shoal.records import Encoder, JsonDecoder
+from shoal.records import JsonDecoder, JsonEncoder
 from support.attacking import ADULT, Message, adult, policy_of, quasi, standard_error, tagged
 from support.ledger import RULES, closed, measured
 
@@ -28,15 +28,15 @@ QUASI = {name: quasi(*bounds, integer=True) for name, bounds in ADULT.items()}
 
 
 def ordered(policy: Policy, *, reveals: bool = False) -> Policy:
-    return replace(policy, stream=replace(policy.streaming(), release="ordered", reveal_order=reveals))
+    return replace(policy, stream=replace(policy.require_stream(), release="ordered", reveal_order=reveals))
 
 
 def tags_in_turn(policy: Policy, folder: Path) -> list[tuple[str, str]]:
     """Tags of the records that left, as they came, and as the output shows them in that order."""
     records = tagged(adult(folder, COUNT))
-    decoder, flow, rows = JsonDecoder(policy), PartitionPipeline(policy, Encoder(policy)), []
+    decoder, flow, rows = JsonDecoder(policy), PartitionPipeline(policy, JsonEncoder(policy)), []
     for start in range(0, COUNT, 500):
-        block = decoder.take([json.dumps(record).encode() for record in records[start : start + 500]])
+        block = decoder.decode([json.dumps(record).encode() for record in records[start : start + 500]])
         places = np.arange(start, start + len(block))
         rows += left_with(flow.push(block, np.column_stack([np.zeros_like(places), places])))
     rows += left_with(flow.flush())
@@ -53,7 +53,7 @@ def left_with(decisions: BlockDecisions) -> list[tuple[int, bytes]]:
 @pytest.mark.parametrize("rule", RULES)
 def test_a_place_in_the_order_is_no_name(data_dir: Path, position: float, rule: str) -> None:
     plain = policy_of(QUASI, K, delta=DELTA, position=position)
-    policy = ordered(replace(plain, stream=replace(plain.streaming(), rule=rule)))
+    policy = ordered(replace(plain, stream=replace(plain.require_stream(), rule=rule)))
     hits = [float(own == shown) for own, shown in tags_in_turn(policy, data_dir)]
     assert all(own == shown for own, shown in tags_in_turn(ordered(policy, reveals=True), data_dir)), (
         "with the order revealed the attack finds everybody: it works"
@@ -91,26 +91,26 @@ class Disk:
 async def lived(policy: Policy, messages: list[Message], *, dies: bool) -> Disk:
     """Read one record after the other; with ``dies`` every transaction is the last one of its process."""
     disk, clock = Disk(), [1_800_000_000.0]
-    commit = CommittedState(OffsetState(watermark=0, next_offset=0), policy.fingerprint, 1)
+    commit = CommittedState(OffsetState(committed_offset=0, next_offset=0), policy.fingerprint, 1)
 
     def begun() -> PartitionTask:
         return PartitionTask("t", 0, policy, JsonDecoder(policy), disk, commit, Metrics(), 0.2, now=lambda: clock[0])
 
     lane, end = begun(), 1
     while end <= len(messages):
-        await lane.intake([message for message in messages[:end] if message.offset >= lane.cursor])
+        await lane.process([message for message in messages[:end] if message.offset >= lane.position])
         clock[0] += 1
         before = disk.offset
-        await lane.tick(at_end=False)
+        await lane.punctuate()
         await asyncio.sleep(0)
-        lane.check()
+        lane._collector.check()
         if dies and disk.offset != before:
             await lane.close(finish=False)
             commit = decode(disk.offset[1], "t", 0, disk.offset[0])
             lane = begun()
         end += 1
-    await lane.intake([message for message in messages if message.offset >= lane.cursor])
-    await lane.finish()
+    await lane.process([message for message in messages if message.offset >= lane.position])
+    await lane.commit(flush=True)
     await lane.close(finish=True)
     return disk
 
@@ -118,7 +118,7 @@ async def lived(policy: Policy, messages: list[Message], *, dies: bool) -> Disk:
 @pytest.mark.parametrize("rule", RULES)
 def test_a_crash_after_every_transaction_leaves_no_cluster_in_parts(data_dir: Path, rule: str) -> None:
     plain = policy_of(QUASI, 4, delta=20)
-    policy = ordered(replace(plain, stream=replace(plain.streaming(), rule=rule)))
+    policy = ordered(replace(plain, stream=replace(plain.require_stream(), rule=rule)))
     people = [number % 40 for number in range(150)]
     records = tagged(adult(data_dir, 150), people)
     messages = [Message(offset, json.dumps(record).encode()) for offset, record in enumerate(records)]

@@ -163,12 +163,12 @@ async def test_no_value_leaves_a_service_that_is_killed_and_goes_on(bootstrap: s
 
 
 CRASHES = {
-    "decode": "shoal.records.json_decoder.JsonDecoder.take",
-    "decide": "shoal.clustering.stream.clusterer.Partitioner.push",
+    "decode": "shoal.records.json_decoder.JsonDecoder.decode",
+    "decide": "shoal.clustering.stream.clusterer.StreamClusterer.push",
     "embed": "shoal.clustering.embedding.Embedding.published",
     "flow": "shoal.pipeline.stream.Flow.push",
-    "encode": "shoal.records.encoder.Encoder.rows",
-    "send": "shoal.kafka.producer.Publisher._transact",
+    "encode": "shoal.records.encoder.JsonEncoder.encode_clusters",
+    "send": "shoal.kafka.producer.TransactionalProducer._transact",
     "look": "shoal.observability.metrics.Metrics.totals",
 }
 
@@ -184,7 +184,7 @@ def crashing(folder: Path, path: str) -> Path:
         from support.canaries import main_loudly
         from shoal import cli
         def fail(*given, **named):
-            held = [(getattr(one, "values", None), getattr(one, "tails", None), one) for one in given]
+            held = [(getattr(one, "values", None), getattr(one, "passthrough", None), one) for one in given]
             try:
                 float(str(held) + {BAD!r})
             except ValueError as error:

@@ -22,16 +22,16 @@ from shoal.files import Files, run_pipe
 from shoal.kafka.offset_metadata import CommittedState
 from shoal.kafka.offset_tracker import OffsetState
 from shoal.kafka.partition_task import PartitionTask
-from shoal.observability import Health, Metrics, serve, visible
+from shoal.observability import Health, Metrics, escape_control_characters, serve
 from shoal.pipeline import PartitionPipeline
 from shoal.policy import Policy
-from shoal.records import Encoder, JsonDecoder
+from shoal.records import JsonDecoder, JsonEncoder
 from support.kafka_broker import Message
 from support.ledger import closed, measured
 from support.making import message as usual_message
 from support.making import policy_of, quasi, usual_policy
 from support.running import Stage
-from unit.kafka.test_lane import Sink
+from unit.kafka.test_partition_task import Sink
 
 pytestmark = pytest.mark.privacy
 
@@ -64,7 +64,7 @@ K = 3
 
 
 def lane_of(policy: Policy, metrics: Metrics, sink: Sink) -> PartitionTask:
-    commit = CommittedState(OffsetState(watermark=0, next_offset=0), policy.fingerprint, 1)
+    commit = CommittedState(OffsetState(committed_offset=0, next_offset=0), policy.fingerprint, 1)
     return PartitionTask("t", 0, policy, JsonDecoder(policy), sink, commit, metrics, 0.0)
 
 
@@ -93,8 +93,10 @@ async def test_series_that_depend_on_values_move_once_in_twenty_clusters_and_lab
     moves: list[int] = []
     for offset in range(150 * K):
         clipped = draw.random() < 0.3
-        await lane.intake([Taken(offset, {"who": offset, "x": 5000 if clipped else draw.random() * 1000, "note": "n"})])
-        await lane._outgoing.commit(lane.progress)
+        await lane.process(
+            [Taken(offset, {"who": offset, "x": 5000 if clipped else draw.random() * 1000, "note": "n"})]
+        )
+        await lane._commit()
         now = {}
         for one in scraped(metrics):
             assert one.labels.keys() <= LABELS, one.name
@@ -216,7 +218,7 @@ def test_a_name_cannot_command_the_terminal(tmp_path: Path, name: str, capsys: p
 
 
 def test_what_cannot_be_seen_is_spelt_out() -> None:
-    assert visible("a\x1b[2Jé\n\u202e") == "a\\u001b[2Jé\n\\u202e"
+    assert escape_control_characters("a\x1b[2Jé\n\u202e") == "a\\u001b[2Jé\n\\u202e"
     closed("R33", "texts are escaped on the page, on terminals and in CSV's quotation")
 
 
@@ -247,9 +249,9 @@ def test_a_record_without_a_quasi_identifier_never_leaves_and_clusters_look_alik
         if number % 35 == 0:
             del record[draw.choice("abc")]
         records.append(record)
-    block = JsonDecoder(policy).take([json.dumps(record).encode() for record in records])
+    block = JsonDecoder(policy).decode([json.dumps(record).encode() for record in records])
     assert {place for place, _ in block.rejected} == set(range(0, 600, 5)) | set(range(0, 600, 35))
-    flow = PartitionPipeline(policy, Encoder(policy))
+    flow = PartitionPipeline(policy, JsonEncoder(policy))
     outcomes = [flow.push(block, np.stack((np.zeros_like(block.index), block.index), axis=1)), flow.flush()]
     clusters = [cluster for outcome in outcomes for cluster in outcome.clusters]
     assert len(clusters) > 50
@@ -335,7 +337,7 @@ def test_the_same_reason_stands_for_every_field_and_every_wrong_type() -> None:
     for name in usual_message():
         wrongs: list[Any] = [[], {}, [1], True, "xq7canary9z", -1e300, None]
         for wrong in wrongs:
-            block = decoder.take([json.dumps(usual_message(**{name: wrong})).encode()])
+            block = decoder.decode([json.dumps(usual_message(**{name: wrong})).encode()])
             reasons |= {reason.value for _, reason in block.rejected}
     assert reasons == {"invalid"}
 

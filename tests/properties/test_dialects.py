@@ -1,4 +1,4 @@
-"""A dialect is a way of writing: it changes how a release is written, and nothing about what is released."""
+"""The CSV dialect changes how a release is written, but not which values are released."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ Row = tuple[int, int, float, str, float | None, str]
 
 def policy_of(folder: Path, **csv_section: Any) -> Policy:
     path = folder / "policy.json.yaml"
-    about = {"csv": csv_section} if csv_section else {}
-    path.write_text(json.dumps({"attributes": ATTRIBUTES, "privacy": {"k": 2}, "stream": {"delta": 6}} | about))
+    csv_part = {"csv": csv_section} if csv_section else {}
+    path.write_text(json.dumps({"attributes": ATTRIBUTES, "privacy": {"k": 2}, "stream": {"delta": 6}} | csv_part))
     return Policy.load(path)
 
 
 def written(rows: list[Row], dialect: dict[str, str], path: Path) -> None:
-    """Write records with the standard library, everything quoted that is a text."""
+    """Write records with the standard library. All cells are quoted."""
 
     def number(value: float | None) -> str:
         return "" if value is None else repr(value).replace(".", dialect["decimal"])
@@ -97,11 +97,11 @@ def released(folder: Path, policy: Policy, name: str, target: str = "out.csv") -
 
 
 def cells_of(path: Path, dialect: CsvDialect) -> list[list[str]]:
-    """Read a file with the standard library alone."""
+    """Read a file with the standard library only."""
     doubled = dialect.escape == "doubled"
     escapes = {"doublequote": doubled, "escapechar": None if doubled else "\\"}
     with path.open(encoding=dialect.encoding, newline=dialect.line_end) as file:
-        return list(csv.reader(file, **dialect.options | escapes))
+        return list(csv.reader(file, **dialect.reader_options | escapes))
 
 
 @settings(max_examples=60, deadline=None)
@@ -132,7 +132,7 @@ def test_a_release_is_the_same_in_every_dialect(
 
 @settings(max_examples=40, deadline=None)
 @given(ROWS, DIALECTS, st.data())
-def test_the_judge_sees_one_changed_byte_in_any_dialect(
+def test_verify_finds_one_changed_byte_in_any_dialect(
     rows: list[Row], dialect: dict[str, str], data: st.DataObject
 ) -> None:
     with TemporaryDirectory() as name:
@@ -140,15 +140,15 @@ def test_the_judge_sees_one_changed_byte_in_any_dialect(
         policy = policy_of(folder, **dialect)
         written(rows, dialect, folder / "a.csv")
         out, _ = released(folder, policy, "a.csv")
-        sound = out.read_bytes()
-        place = data.draw(st.integers(4, max(4, len(sound) - 4)))
+        original = out.read_bytes()
+        place = data.draw(st.integers(4, max(4, len(original) - 4)))
         bent = (
-            sound[:place]
-            + bytes([(sound[place % len(sound)] + data.draw(st.integers(1, 255))) % 256])
-            + sound[place + 1 :]
+            original[:place]
+            + bytes([(original[place % len(original)] + data.draw(st.integers(1, 255))) % 256])
+            + original[place + 1 :]
         )
         out.write_bytes(bent)
-        if len(sound.splitlines()) < 2:
+        if len(original.splitlines()) < 2:
             return
         from shoal.errors import InputError
 
@@ -161,8 +161,8 @@ def test_the_judge_sees_one_changed_byte_in_any_dialect(
 
 @settings(max_examples=60, deadline=None)
 @given(ROWS, DIALECTS, st.integers(1, 7))
-def test_a_file_is_read_alike_however_it_arrives(rows: list[Row], dialect: dict[str, str], size: int) -> None:
-    class Drops(io.BytesIO):
+def test_a_file_is_read_alike_in_pieces_and_at_once(rows: list[Row], dialect: dict[str, str], size: int) -> None:
+    class Pieces(io.BytesIO):
         def read1(self, count: int | None = -1, /) -> bytes:
             return super().read(min(size, count or size))
 
@@ -171,9 +171,9 @@ def test_a_file_is_read_alike_however_it_arrives(rows: list[Row], dialect: dict[
         policy = policy_of(folder, **dialect)
         written(rows, dialect, folder / "a.csv")
         text = (folder / "a.csv").read_bytes()
-        at_once, in_drops = (
+        at_once, in_pieces = (
             [record for part in CsvReader(stream, policy) for record in part]
-            for stream in (io.BytesIO(text), Drops(text))
+            for stream in (io.BytesIO(text), Pieces(text))
         )
-        assert at_once == in_drops
+        assert at_once == in_pieces
         assert len(at_once) == len(rows)

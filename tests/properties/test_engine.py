@@ -1,4 +1,4 @@
-"""The engine against its naive twin, and what must hold whatever the stream is."""
+"""Stream rules compared with plain Python implementations, and their invariants on arbitrary streams."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ RULES = ("nearest", "greedy", "awo", "block")
 
 @dataclass(frozen=True)
 class Setting:
-    """A stream and how to run it; ``cuts`` are the ends of its blocks."""
+    """A stream and its parameters; ``cuts`` are the ends of its blocks."""
 
     rule: str
     k: int
     delta: int
     omega_p: float
     max_share: float
-    reach: list[int]
+    expiry_limits: list[int]
     coordinates: Float64Matrix
     subjects: Int64Vector
     positions: Int64Vector
-    marks: Int64Matrix
+    expiry_keys: Int64Matrix
     cuts: list[int]
 
-    def partitioner(self) -> StreamClusterer:
+    def clusterer(self) -> StreamClusterer:
         return StreamClusterer(
             self.k,
             self.delta,
@@ -46,32 +46,36 @@ class Setting:
             rule=self.rule,
             position=self.omega_p,
             max_share=self.max_share,
-            reach=self.reach,
+            expiry_limits=self.expiry_limits,
         )
 
     def push(self, stream: StreamClusterer, start: int, end: int) -> Decisions:
         part = slice(start, end)
-        return stream.push(self.coordinates[part], self.subjects[part], self.positions[part], self.marks[part])
+        return stream.push(self.coordinates[part], self.subjects[part], self.positions[part], self.expiry_keys[part])
 
     def run(self, cuts: list[int]) -> list[Decisions]:
-        stream = self.partitioner()
+        stream = self.clusterer()
         calls = [self.push(stream, start, end) for start, end in pairwise([0, *cuts, len(self.positions)])]
         return [*calls, stream.flush()]
 
     def naive(self) -> NaiveStream:
-        return self.feed(NaiveStream(self.k, self.delta, self.omega_p, self.max_share, self.reach))
+        return self.feed(NaiveStream(self.k, self.delta, self.omega_p, self.max_share, self.expiry_limits))
 
     def feed(self, naive: NaiveStream) -> NaiveStream:
-        for x, subject, position, marks in zip(
-            self.coordinates.tolist(), self.subjects.tolist(), self.positions.tolist(), self.marks.tolist(), strict=True
+        for x, subject, position, expiry_keys in zip(
+            self.coordinates.tolist(),
+            self.subjects.tolist(),
+            self.positions.tolist(),
+            self.expiry_keys.tolist(),
+            strict=True,
         ):
-            naive.push(x, subject, position, marks)
+            naive.push(x, subject, position, expiry_keys)
         return naive
 
 
 @st.composite
 def settings(draw: st.DrawFn, *, gaps: bool = True, largest: int = 80, rules: Sequence[str] = RULES) -> Setting:
-    """Streams with ties, constants, tiny and huge values, subjects that come often, and marks that jump."""
+    """Streams with ties, constants, tiny and huge values, frequent subjects, and expiry keys that jump."""
     k = draw(st.integers(2, 6))
     d = draw(st.integers(1, 3))
     columns = draw(st.integers(0, 2))
@@ -93,18 +97,18 @@ def settings(draw: st.DrawFn, *, gaps: bool = True, largest: int = 80, rules: Se
         delta=draw(st.integers(k - 1, 30)),
         omega_p=draw(st.sampled_from([0.0, 0.01, 1.0])),
         max_share=draw(st.sampled_from(shares)),
-        reach=draw(st.lists(st.integers(0, 40), min_size=columns, max_size=columns)),
+        expiry_limits=draw(st.lists(st.integers(0, 40), min_size=columns, max_size=columns)),
         coordinates=np.array(table(value, d), np.float64).reshape(n, d) * scale,
         subjects=np.array(draw(st.lists(subject, min_size=n, max_size=n)), np.int64)
         * draw(st.sampled_from([1, -(2**40)])),
         positions=np.cumsum(draw(st.lists(steps, min_size=n, max_size=n)), dtype=np.int64),
-        marks=np.cumsum(np.array(table(st.integers(0, 9), columns), np.int64).reshape(n, columns), axis=0),
+        expiry_keys=np.cumsum(np.array(table(st.integers(0, 9), columns), np.int64).reshape(n, columns), axis=0),
         cuts=sorted(draw(st.lists(st.integers(0, n), max_size=5))),
     )
 
 
 @given(settings(rules=["nearest"]))
-def test_the_kernel_decides_as_its_naive_twin_however_the_stream_is_cut(setting: Setting) -> None:
+def test_rule_nearest_decides_as_plain_python_for_any_blocks(setting: Setting) -> None:
     naive = setting.naive()
     naive.flush()
     assert log_of(setting.run(setting.cuts)) == naive.decisions.log
@@ -112,8 +116,8 @@ def test_the_kernel_decides_as_its_naive_twin_however_the_stream_is_cut(setting:
 
 
 @given(settings(rules=["nearest"]))
-def test_what_is_held_between_two_blocks_is_what_the_twin_holds(setting: Setting) -> None:
-    stream = setting.partitioner()
+def test_held_records_between_blocks_are_those_of_plain_python(setting: Setting) -> None:
+    stream = setting.clusterer()
     setting.push(stream, 0, len(setting.positions))
     held = [record["position"] for record in setting.naive().buffer]
     assert stream.held_positions().tolist() == held
@@ -121,29 +125,29 @@ def test_what_is_held_between_two_blocks_is_what_the_twin_holds(setting: Setting
 
 
 @given(settings(rules=["greedy", "awo"]))
-def test_clusters_grow_as_those_of_the_naive_twin(setting: Setting) -> None:
-    naive = NaiveGrowth(setting.k, setting.delta, setting.omega_p, setting.max_share, setting.reach)
+def test_growth_rules_decide_as_plain_python(setting: Setting) -> None:
+    naive = NaiveGrowth(setting.k, setting.delta, setting.omega_p, setting.max_share, setting.expiry_limits)
     if setting.rule == "awo":
-        naive.pressure, naive.offered = min(max(0.6 * math.log2(setting.k), 1.0), 2.5), 4 * setting.k
+        naive.opportunity_weight, naive.max_candidates = min(max(0.6 * math.log2(setting.k), 1.0), 2.5), 4 * setting.k
     setting.feed(naive)
-    stream = setting.partitioner()
+    stream = setting.clusterer()
     decided = [setting.push(stream, start, end) for start, end in pairwise([0, *setting.cuts, len(setting.positions)])]
     assert log_of(decided) == naive.decisions.log
 
 
 @given(settings(gaps=False))
-def test_the_promise_holds(setting: Setting) -> None:
+def test_clusters_satisfy_all_constraints(setting: Setting) -> None:
     calls = setting.run(setting.cuts)
     subject_of = dict(zip(setting.positions.tolist(), setting.subjects.tolist(), strict=True))
     seen: list[int] = []
     for decided in calls:
         for cluster, (start, end) in enumerate(pairwise(decided.offsets.tolist())):
             members = decided.positions[start:end].tolist()
-            owners = [subject_of[position] for position in members]
-            most = max(owners.count(owner) for owner in owners)
+            subjects_of_members = [subject_of[position] for position in members]
+            most = max(subjects_of_members.count(owner) for owner in subjects_of_members)
             assert members == sorted(members)
-            assert len(set(owners)) == decided.subjects[cluster] >= setting.k
-            assert most == decided.heaviest[cluster] <= setting.max_share * len(owners) + 1e-9
+            assert len(set(subjects_of_members)) == decided.subjects[cluster] >= setting.k
+            assert most == decided.heaviest[cluster] <= setting.max_share * len(subjects_of_members) + 1e-9
             assert decided.newest[cluster] - members[0] <= setting.delta
             seen += members
         assert (decided.suppressed_newest - decided.suppressed <= setting.delta).all()
@@ -159,7 +163,7 @@ def test_only_the_oldest_is_suppressed_and_only_among_fewer_than_k_subjects(sett
     before = None
     for kind, members, _, newest in log_of(setting.run(setting.cuts)):
         held = [position for position in subject_of if position <= newest and position not in left]
-        # Clusters that are decided on together are told in the order of their oldest, one after another.
+        # Clusters of one decision are listed in the order of their oldest records.
         assert members[0] == min(held)
         if kind == "suppressed" or newest != before:
             assert (len({subject_of[position] for position in held}) < setting.k) == (kind == "suppressed")
@@ -168,15 +172,15 @@ def test_only_the_oldest_is_suppressed_and_only_among_fewer_than_k_subjects(sett
 
 
 @given(settings(), st.data())
-def test_a_restart_with_what_is_held_goes_on_as_if_nothing_had_happened(setting: Setting, data: st.DataObject) -> None:
+def test_a_restart_with_the_held_records_decides_alike(setting: Setting, data: st.DataObject) -> None:
     n = len(setting.positions)
     stop = data.draw(st.integers(0, n))
-    before = setting.partitioner()
+    before = setting.clusterer()
     setting.push(before, 0, stop)
     held = np.isin(setting.positions, before.held_positions())
-    after = setting.partitioner()
+    after = setting.clusterer()
     replayed = after.push(
-        setting.coordinates[held], setting.subjects[held], setting.positions[held], setting.marks[held]
+        setting.coordinates[held], setting.subjects[held], setting.positions[held], setting.expiry_keys[held]
     )
     assert log_of([replayed]) == []
     expected = [setting.push(before, stop, n), before.flush()]
@@ -188,8 +192,8 @@ def test_a_restart_with_what_is_held_goes_on_as_if_nothing_had_happened(setting:
     st.lists(st.lists(st.integers(0, 7), min_size=3, max_size=3), max_size=60),
     st.permutations(range(3)),
 )
-def test_the_order_of_attributes_changes_nothing(k: int, rows: list[list[int]], order: list[int]) -> None:
-    coordinates = np.array(rows, np.float64).reshape(-1, 3)  # whole numbers: their sums are exact in any order
+def test_the_order_of_attributes_does_not_matter(k: int, rows: list[list[int]], order: list[int]) -> None:
+    coordinates = np.array(rows, np.float64).reshape(-1, 3)  # integers, whose sums are exact in any order
     logs = []
     for values in (coordinates, coordinates[:, order]):
         stream = StreamClusterer(k, 15, 3)
@@ -197,9 +201,9 @@ def test_the_order_of_attributes_changes_nothing(k: int, rows: list[list[int]], 
     assert logs[0] == logs[1]
 
 
-@given(settings(largest=30), st.sampled_from(["nan", "inf", "shape", "dtype", "backwards", "falling", "missing"]))
-def test_a_block_that_is_refused_leaves_no_trace(setting: Setting, fault: str) -> None:
-    clean, stream = setting.partitioner(), setting.partitioner()
+@given(settings(largest=30), st.sampled_from(["nan", "inf", "shape", "dtype", "backwards", "decreasing", "missing"]))
+def test_an_invalid_block_changes_nothing(setting: Setting, fault: str) -> None:
+    clean, stream = setting.clusterer(), setting.clusterer()
     n = len(setting.positions)
     expected = [setting.push(clean, 0, n), clean.flush()]
     first = setting.push(stream, 0, n)
@@ -208,7 +212,7 @@ def test_a_block_that_is_refused_leaves_no_trace(setting: Setting, fault: str) -
         "coordinates": np.ones((3, setting.coordinates.shape[1])),
         "subjects": np.arange(3),
         "positions": np.arange(3) + next_position,
-        "marks": np.full((3, len(setting.reach)), 10**6),
+        "expiry_keys": np.full((3, len(setting.expiry_limits)), 10**6),
     }
     if fault in {"nan", "inf"}:
         block["coordinates"][2, 0] = float(fault)
@@ -216,10 +220,10 @@ def test_a_block_that_is_refused_leaves_no_trace(setting: Setting, fault: str) -
         block["subjects"] = np.arange(2)
     elif fault == "dtype":
         block["positions"] = block["positions"].astype(np.float64)
-    elif fault == "falling" and setting.reach:
-        block["marks"][1] = -1
-    elif fault == "missing" and setting.reach:
-        del block["marks"]
+    elif fault == "decreasing" and setting.expiry_limits:
+        block["expiry_keys"][1] = -1
+    elif fault == "missing" and setting.expiry_limits:
+        del block["expiry_keys"]
     else:
         block["positions"] = block["positions"][::-1].copy()
     with pytest.raises(ParameterError):

@@ -1,4 +1,4 @@
-"""Published centroids against exact rational arithmetic."""
+"""Published centroids compared with exact rational arithmetic."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ NUMBERS = st.one_of(
     st.floats(allow_nan=False, allow_infinity=False, min_value=-1e300, max_value=1e300),
     st.floats(-1e5, 1e5),
     st.integers(-40, 40).map(lambda n: n / 4),  # ties
-    st.integers(-2000, 2000).map(lambda n: n * 0.05),  # nearly ties
+    st.integers(-2000, 2000).map(lambda n: n * 0.05),  # near ties
     st.sampled_from([1e16, -1e16, 1e300, -1e300, 5e-324, -5e-324, 0.0, -0.0]),  # cancellation
 )
 CLUSTERS = st.lists(st.lists(NUMBERS, min_size=1, max_size=12), min_size=1, max_size=5)
 
 
-def spelled(members: list[float], resolution: Decimal) -> str:
+def expected_text(members: list[float], resolution: Decimal) -> str:
     """The definition: exact mean, one rounding with ties to even, the decimals of the resolution, no minus zero."""
     if not resolution:
         return repr(math.fsum(members) / len(members) + 0.0)
@@ -47,21 +47,21 @@ def flat(
 
 
 @given(CLUSTERS, st.sampled_from(RESOLUTIONS))
-def test_published_numbers_are_the_definition(clusters: list[list[float]], resolution: str) -> None:
+def test_published_numbers_match_the_definition(clusters: list[list[float]], resolution: str) -> None:
     step = Decimal(resolution)
     texts, values = PublicationGrid([step]).published(*flat(clusters))
-    assert texts == [[spelled(members, step)] for members in clusters]
+    assert texts == [[expected_text(members, step)] for members in clusters]
     assert values.tolist() == [[float(text)] for (text,) in texts]
 
 
 @given(st.lists(NUMBERS, min_size=1, max_size=12), st.sampled_from(RESOLUTIONS), st.randoms(use_true_random=False))
-def test_the_order_of_members_changes_nothing(members: list[float], resolution: str, random: Random) -> None:
+def test_the_order_of_members_does_not_matter(members: list[float], resolution: str, random: Random) -> None:
     shuffled = random.sample(members, len(members))
     texts, _ = PublicationGrid([Decimal(resolution)]).published(*flat([members, shuffled]))
     assert texts[0] == texts[1]
 
 
 @given(CLUSTERS)
-def test_means_are_those_of_fsum(clusters: list[list[float]]) -> None:
+def test_means_equal_those_of_fsum(clusters: list[list[float]]) -> None:
     means = exact_means(*flat(clusters))
     assert means.tolist() == [[math.fsum(members) / len(members)] for members in clusters]

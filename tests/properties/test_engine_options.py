@@ -1,4 +1,4 @@
-"""The engine with the options of a policy: against its naive twin, and what each of them promises."""
+"""Streams with the p % rule, a minimum population and expiry limits, compared with plain Python."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ from hypothesis import strategies as st
 from oracle.naive import NaiveDominance, NaiveStream, log_of
 from shoal.arrays import Float64Matrix, Int64Matrix, Int64Vector
 from shoal.clustering.stream import Decisions, StreamClusterer
-from shoal.clustering.stream.dominance_kernel import Dominance
+from shoal.clustering.stream.dominance import Dominance
 
 pytestmark = pytest.mark.property
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A stream with options; ``points`` are per amount, ``percent`` 0 for no dominance."""
+    """A stream with options; ``points`` are reference points of each amount, ``percent`` is 0 without dominance."""
 
     k: int
     delta: int
     max_share: float
-    reach: list[int]
+    expiry_limits: list[int]
     population: int
     percent: int
     points: list[list[float]]
     coordinates: Float64Matrix
     amounts: Float64Matrix
     subjects: Int64Vector
-    marks: Int64Matrix
+    expiry_keys: Int64Matrix
     cuts: list[int]
 
-    def partitioner(self) -> StreamClusterer:
+    def clusterer(self) -> StreamClusterer:
         rule = Dominance(self.percent / 100, np.array(self.points, np.float64))
         return StreamClusterer(
             self.k,
             self.delta,
             self.coordinates.shape[1],
             max_share=self.max_share,
-            reach=self.reach,
+            expiry_limits=self.expiry_limits,
             min_population=self.population,
             dominance=rule if self.percent else None,
         )
@@ -50,32 +50,34 @@ class Setting:
     def push(self, stream: StreamClusterer, chosen: slice | Int64Vector) -> Decisions:
         positions = np.arange(len(self.subjects))[chosen]
         amounts = self.amounts[chosen] if self.percent else None
-        return stream.push(self.coordinates[chosen], self.subjects[chosen], positions, self.marks[chosen], amounts)
+        return stream.push(
+            self.coordinates[chosen], self.subjects[chosen], positions, self.expiry_keys[chosen], amounts
+        )
 
     def run(self, cuts: list[int]) -> list[Decisions]:
-        stream = self.partitioner()
+        stream = self.clusterer()
         calls = [self.push(stream, slice(start, end)) for start, end in pairwise([0, *cuts, len(self.subjects)])]
         return [*calls, stream.flush()]
 
     def naive(self) -> NaiveStream:
         rule = NaiveDominance(self.percent / 100, self.points) if self.percent else None
-        naive = NaiveStream(self.k, self.delta, 0.0, self.max_share, self.reach, self.population, rule)
-        for position, (x, subject, marks, amounts) in enumerate(
+        naive = NaiveStream(self.k, self.delta, 0.0, self.max_share, self.expiry_limits, self.population, rule)
+        for position, (x, subject, expiry_keys, amounts) in enumerate(
             zip(
                 self.coordinates.tolist(),
                 self.subjects.tolist(),
-                self.marks.tolist(),
+                self.expiry_keys.tolist(),
                 self.amounts.tolist(),
                 strict=True,
             )
         ):
-            naive.push(x, subject, position, marks, amounts)
+            naive.push(x, subject, position, expiry_keys, amounts)
         return naive
 
 
 @st.composite
 def settings(draw: st.DrawFn) -> Setting:
-    """Few distinct whole amounts, most of them at a point everybody knows, and one that is far away."""
+    """Streams with few distinct amounts, most of them at a reference point, and one outlier."""
     k = draw(st.integers(3, 5))
     n = draw(st.integers(0, 70))
     wide = draw(st.integers(1, 2))
@@ -87,26 +89,26 @@ def settings(draw: st.DrawFn) -> Setting:
     def table(element: st.SearchStrategy[float] | st.SearchStrategy[int], width: int) -> list[list[float]]:
         return draw(st.lists(st.lists(element, min_size=width, max_size=width), min_size=n, max_size=n))
 
-    people = draw(st.sampled_from([k - 1, k + 1, 2 * k, 10**6]))
+    subjects = draw(st.sampled_from([k - 1, k + 1, 2 * k, 10**6]))
     points = draw(st.integers(1, 3))
     return Setting(
         k=k,
         delta=delta,
         max_share=draw(st.sampled_from([1 / k, 0.5, 1.0])),
-        reach=draw(st.lists(st.integers(0, 40), min_size=columns, max_size=columns)),
+        expiry_limits=draw(st.lists(st.integers(0, 40), min_size=columns, max_size=columns)),
         population=draw(st.sampled_from([0, k, 2 * k])),
         percent=draw(st.sampled_from([0, 10, 50])),
         points=draw(st.lists(st.lists(point, min_size=points, max_size=points), min_size=wide, max_size=wide)),
         coordinates=np.array(table(st.integers(0, 5), 2), np.float64).reshape(n, 2),
         amounts=np.array(table(amount, wide), np.float64).reshape(n, wide),
-        subjects=np.array(draw(st.lists(st.integers(0, people), min_size=n, max_size=n)), np.int64),
-        marks=np.cumsum(np.array(table(st.integers(0, 9), columns), np.int64).reshape(n, columns), axis=0),
+        subjects=np.array(draw(st.lists(st.integers(0, subjects), min_size=n, max_size=n)), np.int64),
+        expiry_keys=np.cumsum(np.array(table(st.integers(0, 9), columns), np.int64).reshape(n, columns), axis=0),
         cuts=sorted(draw(st.lists(st.integers(0, n), max_size=4))),
     )
 
 
 @given(settings())
-def test_with_options_the_kernel_decides_as_its_naive_twin_however_the_stream_is_cut(setting: Setting) -> None:
+def test_with_options_rule_nearest_decides_as_plain_python_for_any_blocks(setting: Setting) -> None:
     naive = setting.naive()
     naive.flush()
     assert log_of(setting.run(setting.cuts)) == naive.decisions.log
@@ -114,10 +116,10 @@ def test_with_options_the_kernel_decides_as_its_naive_twin_however_the_stream_is
 
 
 @given(settings(), st.data())
-def test_with_options_a_restart_with_what_is_held_goes_on_as_before(setting: Setting, data: st.DataObject) -> None:
+def test_with_options_a_restart_with_the_held_records_decides_alike(setting: Setting, data: st.DataObject) -> None:
     n = len(setting.subjects)
-    stop = data.draw(st.integers(0, max(0, n - 1)))  # a flush tells which record came last
-    before, after = setting.partitioner(), setting.partitioner()
+    stop = data.draw(st.integers(0, max(0, n - 1)))  # a flush depends on the last record
+    before, after = setting.clusterer(), setting.clusterer()
     setting.push(before, slice(0, stop))
     assert log_of([setting.push(after, before.held_positions())]) == []
     assert after.population == before.population
@@ -126,7 +128,7 @@ def test_with_options_a_restart_with_what_is_held_goes_on_as_before(setting: Set
 
 
 @given(settings())
-def test_nobodys_contribution_can_be_worked_out_within_p_percent(setting: Setting) -> None:
+def test_no_contribution_can_be_estimated_within_p_percent(setting: Setting) -> None:
     if not setting.percent:
         return
     for kind, members, _, _ in log_of(setting.run(setting.cuts)):
@@ -136,9 +138,9 @@ def test_nobodys_contribution_can_be_worked_out_within_p_percent(setting: Settin
             for point in points:
                 totals: dict[int, Fraction] = {}
                 for member in members:
-                    person = int(setting.subjects[member])
+                    subject = int(setting.subjects[member])
                     amount = abs(Fraction(setting.amounts[member, number]) - Fraction(point))
-                    totals[person] = totals.get(person, Fraction()) + amount
+                    totals[subject] = totals.get(subject, Fraction()) + amount
                 *rest, second, largest = sorted(totals.values())
                 known_to_second = sum(totals.values()) - second
                 assert known_to_second >= largest * Fraction(100 + setting.percent, 100)
@@ -146,12 +148,12 @@ def test_nobodys_contribution_can_be_worked_out_within_p_percent(setting: Settin
 
 
 @given(settings())
-def test_no_clock_and_no_end_lets_anybody_go_among_too_few_people(setting: Setting) -> None:
-    people = setting.subjects.tolist()
+def test_no_clock_and_no_flush_releases_records_below_the_minimum_population(setting: Setting) -> None:
+    subjects = setting.subjects.tolist()
     left: set[int] = set()
     ended = False
     for kind, members, cause, newest in log_of(setting.run(setting.cuts)):
-        held = {people[position] for position in range(newest + 1) if position not in left}
+        held = {subjects[position] for position in range(newest + 1) if position not in left}
         if cause == 1:
             assert len(held) >= setting.population
         if cause == -1 and not ended:

@@ -1,4 +1,4 @@
-"""Whatever stands around a value: the engine and the judge read it alike, and how it is spelled does not show."""
+"""Keys, headers and timestamps: `shoal pipe` and `shoal verify` read them alike."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ MESSAGES = st.lists(
 
 @settings(max_examples=150, deadline=None)
 @given(MESSAGES, TYPES, TYPES, st.sampled_from(["jsonl", "csv"]), st.sampled_from(["quarantine", "drop"]))
-def test_engine_and_judge_read_envelopes_alike(
+def test_pipe_and_verify_read_envelopes_alike(
     messages: list[dict[str, Any]], subject: str, kept: str, target: str, undeclared: str
 ) -> None:
     attributes = {
@@ -76,7 +76,7 @@ def test_engine_and_judge_read_envelopes_alike(
         "kept": {"role": "confidential", "type": kept, "from": "header:kept"},
     }
     for number, message in enumerate(messages):
-        # Enough of them are good, whatever was drawn.
+        # Every second message is valid, so that records are released.
         if number % 2:
             good = "true" if kept == "boolean" else "7.0" if kept == "number" else "7"
             message |= {"headers": [["x", "4"], ["kept", good]], "value": "{}", "timestamp": number}
@@ -89,8 +89,8 @@ def test_engine_and_judge_read_envelopes_alike(
         source.write_text("".join(json.dumps(message) + "\n" for message in messages))
         evidence, summary, quarantine = (str(folder / one) for one in ("evidence", "summary", "quarantine"))
         run_pipe(policy, Files(str(source), str(out), None, None, summary, evidence, quarantine))
-        told = json.loads((folder / "summary").read_text())
-        if told["released"]:
+        summary_fields = json.loads((folder / "summary").read_text())
+        if summary_fields["released"]:
             verdict = verify(policy, source, out, evidence, summary, quarantine=quarantine, complete=True)
             assert verdict.exit_code == 0, verdict.text()
-            assert verdict.counts["unusable"] == sum(told["quarantined"].values())
+            assert verdict.counts["unusable"] == sum(summary_fields["quarantined"].values())

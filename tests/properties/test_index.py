@@ -1,4 +1,4 @@
-"""Through an index a rule decides as it does by looking at everybody, whatever the records are like."""
+"""Rules that use a cell index decide as rules that scan all held records."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from oracle.naive import Entry, log_of
 from shoal.arrays import Float64Matrix, Int64Matrix, Int64Vector
-from shoal.clustering.stream import StreamClusterer, index, rules
+from shoal.clustering.stream import StreamClusterer, indexed, rules
 from shoal.clustering.stream.buffer import Buffer
-from shoal.clustering.stream.cell_index import SPARED
+from shoal.clustering.stream.cell_index import SCAN_COST
 from shoal.clustering.stream.steering import TargetSpan
 
 pytestmark = pytest.mark.property
 
-EVERYBODY = 1 << 40
+NEVER_INDEXED = 1 << 40
 
 
 @pytest.fixture(autouse=True)
-def restless() -> Iterator[None]:
-    """Let an index be tried again with every block, though it cannot pay where so few are held."""
-    before = rules.INDEXED_FROM, index.REST
-    index.REST = 1
+def retried_at_once() -> Iterator[None]:
+    """Try the index again with every block, although it does not pay for so few records."""
+    before = rules.INDEXED_FROM, indexed.RETRY_AFTER
+    indexed.RETRY_AFTER = 1
     yield
-    rules.INDEXED_FROM, index.REST = before
+    rules.INDEXED_FROM, indexed.RETRY_AFTER = before
 
 
 def decided(
-    fewest: int,
+    min_held: int,
     k: int,
     delta: int,
     values: Float64Matrix,
@@ -43,10 +43,10 @@ def decided(
     position: float | TargetSpan = 0.0,
     max_share: float = 0.5,
     positions: Int64Vector | None = None,
-    marks: Int64Matrix | None = None,
+    expiry_keys: Int64Matrix | None = None,
     population: int = 0,
 ) -> list[Entry]:
-    rules.INDEXED_FROM = dict.fromkeys(rules.INDEXED_FROM, fewest)
+    rules.INDEXED_FROM = dict.fromkeys(rules.INDEXED_FROM, min_held)
     stream = StreamClusterer(
         k,
         delta,
@@ -54,7 +54,7 @@ def decided(
         rule=rule,
         position=position,
         max_share=max_share,
-        reach=() if marks is None else (delta // 2,) * marks.shape[1],
+        expiry_limits=() if expiry_keys is None else (delta // 2,) * expiry_keys.shape[1],
         min_population=population,
     )
     ends = [*cuts, len(values)]
@@ -66,7 +66,7 @@ def decided(
                 values[part],
                 None if subjects is None else subjects[part],
                 None if positions is None else positions[part],
-                None if marks is None else marks[part],
+                None if expiry_keys is None else expiry_keys[part],
             )
         )
     return log_of([*calls, stream.flush()])
@@ -94,8 +94,8 @@ def streams(draw: st.DrawFn) -> dict[str, Any]:
         values *= 1e-170
     elif shape == "far":
         values = random.standard_cauchy((n, d)) ** 3
-    people = draw(st.sampled_from([0, 3, 12, 60]))
-    subjects = np.where(random.random(n) < 0.5, 0, random.integers(0, people, n)) if people else None
+    subject_count = draw(st.sampled_from([0, 3, 12, 60]))
+    subjects = np.where(random.random(n) < 0.5, 0, random.integers(0, subject_count, n)) if subject_count else None
     gaps = draw(st.booleans())
     cuts = np.cumsum(random.integers(1, draw(st.sampled_from([3, 30, 300])), n))
     weight = draw(st.sampled_from([0.0, 1e-300, 1e-4, 0.01, 1.0, 1e200, TargetSpan(5.0)]))
@@ -110,27 +110,27 @@ def streams(draw: st.DrawFn) -> dict[str, Any]:
         "position": weight,
         "max_share": draw(st.sampled_from([0.5, 1.0, 1.0 / k])),
         "positions": np.cumsum(random.integers(1, 9, n)) if gaps else None,
-        "marks": np.cumsum(random.integers(0, 4, (n, 1)), axis=0) if clock else None,
+        "expiry_keys": np.cumsum(random.integers(0, 4, (n, 1)), axis=0) if clock else None,
         "population": draw(st.sampled_from([0, 5])),
     }
 
 
 @given(streams())
 @pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
-def test_an_index_changes_no_decision(stream: dict[str, Any]) -> None:
-    assert decided(stream["k"], **stream) == decided(EVERYBODY, **stream)
+def test_an_index_does_not_change_decisions(stream: dict[str, Any]) -> None:
+    assert decided(stream["k"], **stream) == decided(NEVER_INDEXED, **stream)
 
 
 @given(streams(), st.floats(0.01, 100.0))
 @pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
-def test_an_index_follows_when_held_records_are_given_other_coordinates(stream: dict[str, Any], scale: float) -> None:
+def test_an_index_is_rebuilt_when_coordinates_are_replaced(stream: dict[str, Any], scale: float) -> None:
     values, half, logs = np.clip(stream["values"], -1e100, 1e100), len(stream["values"]) // 2, []
-    for fewest in (stream["k"], EVERYBODY):
-        rules.INDEXED_FROM = dict.fromkeys(rules.INDEXED_FROM, fewest)
-        partitioner = StreamClusterer(stream["k"], stream["delta"], values.shape[1], rule=stream["rule"])
-        calls = [partitioner.push(values[:half])]
-        partitioner.replace(scale * values[partitioner.held_positions()][:, ::-1])
-        calls += [partitioner.push(scale * values[half:, ::-1]), partitioner.flush()]
+    for min_held in (stream["k"], NEVER_INDEXED):
+        rules.INDEXED_FROM = dict.fromkeys(rules.INDEXED_FROM, min_held)
+        clusterer = StreamClusterer(stream["k"], stream["delta"], values.shape[1], rule=stream["rule"])
+        calls = [clusterer.push(values[:half])]
+        clusterer.replace_coordinates(scale * values[clusterer.held_positions()][:, ::-1])
+        calls += [clusterer.push(scale * values[half:, ::-1]), clusterer.flush()]
         logs.append(log_of(calls))
     assert logs[0] == logs[1]
 
@@ -138,59 +138,61 @@ def test_an_index_follows_when_held_records_are_given_other_coordinates(stream: 
 @pytest.mark.parametrize("position", [0.0, 1e-4, 0.003, TargetSpan(500.0)])
 @pytest.mark.parametrize("d", [1, 2, 6])
 @pytest.mark.parametrize(("rule", "k"), [("nearest", 10), ("awo", 4)])
-def test_nor_does_it_where_thousands_are_held(rule: str, k: int, d: int, position: float | TargetSpan) -> None:
+def test_an_index_does_not_change_decisions_among_thousands_of_records(
+    rule: str, k: int, d: int, position: float | TargetSpan
+) -> None:
     values = np.random.default_rng(d).random((30_000, d))
-    values[::7] = values[3]  # many of the same
+    values[::7] = values[3]  # many equal records
     through = decided(1000, k, 6000, values, rule=rule, cuts=(1, 5000, 12_345), position=position)
-    assert through == decided(EVERYBODY, k, 6000, values, rule=rule, position=position)
+    assert through == decided(NEVER_INDEXED, k, 6000, values, rule=rule, position=position)
 
 
 @pytest.mark.parametrize(("rule", "k"), [("nearest", 10), ("awo", 4)])
-def test_where_it_pays_it_is_used_and_a_quiet_hour_changes_nothing(rule: str, k: int) -> None:
-    rules.INDEXED_FROM, index.REST = dict.fromkeys(rules.INDEXED_FROM, 1000), 1 << 16
-    values, hours = np.random.default_rng(1).random((50_000, 2)), np.repeat([0, 100], 25_000)
-    stream = StreamClusterer(k, 6000, 2, rule=rule, reach=(10,))
-    held, spared = [], []
+def test_an_index_that_pays_is_used_before_and_after_a_mass_expiry(rule: str, k: int) -> None:
+    rules.INDEXED_FROM, indexed.RETRY_AFTER = dict.fromkeys(rules.INDEXED_FROM, 1000), 1 << 16
+    values, times = np.random.default_rng(1).random((50_000, 2)), np.repeat([0, 100], 25_000)
+    stream = StreamClusterer(k, 6000, 2, rule=rule, expiry_limits=(10,))
+    held, saved = [], []
     for part in np.split(np.arange(50_000), 50):
-        stream.push(values[part], marks=hours[part, None])
+        stream.push(values[part], expiry_keys=times[part, None])
         held.append(len(stream.held_positions()))
-        rule_of_it: Any = stream._rule
-        spared.append(rule_of_it._index._cells.state[SPARED])
+        indexed_rule: Any = stream._rule
+        saved.append(indexed_rule._indexed._index.state[SCAN_COST])
     assert held[24] > 2000
-    assert held[25] < 1100, "the clock has let everybody go"
-    assert spared[24] > 0
-    assert spared[-1] > 0
+    assert held[25] < 1100, "the clock has released all older records"
+    assert saved[24] > 0
+    assert saved[-1] > 0
 
 
 @pytest.mark.parametrize("rule", ["nearest", "awo"])
-def test_where_it_does_not_pay_nothing_is_moved_for_it(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    moves, move = [], Buffer.move_to_front
+def test_an_index_that_does_not_pay_causes_no_compaction(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls, compact = [], Buffer.compact
 
     def counted(buffer: Buffer, arriving: int = 0) -> None:
-        moves.append(arriving)
-        move(buffer, arriving)
+        calls.append(arriving)
+        compact(buffer, arriving)
 
-    monkeypatch.setattr(Buffer, "move_to_front", counted)
+    monkeypatch.setattr(Buffer, "compact", counted)
     values = np.ones((10_000, 2))
     rules.INDEXED_FROM = dict.fromkeys(rules.INDEXED_FROM, 200)
-    index.REST = 1 << 16
+    indexed.RETRY_AFTER = 1 << 16
     stream = StreamClusterer(6, 500, 2, rule=rule)
     for start in range(0, 10_000, 8):
         stream.push(values[start : start + 8])
-    assert len(moves) <= 10_000 // 1024 + 3
+    assert len(calls) <= 10_000 // 1024 + 3
 
 
 @pytest.mark.parametrize(("rule", "k"), [("nearest", 10), ("awo", 4)])
-def test_nor_does_it_where_one_person_floods_the_stream(rule: str, k: int) -> None:
+def test_an_index_does_not_change_decisions_if_one_subject_has_most_records(rule: str, k: int) -> None:
     random = np.random.default_rng(1)
     values = random.random((20_000, 2))
     subjects: NDArray[np.int64] = np.where(random.random(20_000) < 0.97, 0, random.integers(1, 5000, 20_000))
     through = decided(500, k, 4000, values, subjects, rule=rule)
-    assert through == decided(EVERYBODY, k, 4000, values, subjects, rule=rule)
+    assert through == decided(NEVER_INDEXED, k, 4000, values, subjects, rule=rule)
 
 
 @pytest.mark.parametrize("rule", ["nearest", "awo"])
-def test_a_stream_that_is_read_again_from_the_middle_is_decided_on_alike(rule: str) -> None:
+def test_a_restart_with_the_held_records_decides_alike(rule: str) -> None:
     values = np.random.default_rng(4).random((30_000, 2))
     rules.INDEXED_FROM = dict.fromkeys(rules.INDEXED_FROM, 1000)
     whole = StreamClusterer(10, 6000, 2, rule=rule)

@@ -7,13 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from shoal.arrays import Float64Matrix
-from shoal.clustering.static import hansen_mukherjee as path
-from shoal.clustering.static import mdav_kernel as mdav
 from shoal.clustering.static import microaggregate
-from shoal.clustering.static.refinement import loss_of
+from shoal.clustering.static.centroids import loss_of
+from shoal.clustering.static.hansen_mukherjee import best_runs, best_runs_of_line, label_runs
+from shoal.clustering.static.mdav import mdav_by_scan, mdav_by_tree
 
 LATTICE = st.integers(-3, 3).map(float)
-"""Few values: ties everywhere."""
+"""Few values, so that ties are frequent."""
 ANY = st.floats(-1e6, 1e6, allow_subnormal=False)
 
 
@@ -35,9 +35,9 @@ def test_every_cluster_has_k_records_and_labels_have_no_gaps(
 
 
 @given(tables(), st.integers(1, 8))
-def test_the_tree_decides_as_the_scan_does(case: tuple[Float64Matrix, int], width: int) -> None:
+def test_mdav_by_tree_equals_mdav_by_scan(case: tuple[Float64Matrix, int], width: int) -> None:
     table, k = case
-    assert mdav.by_tree(table, k, width).tolist() == mdav.by_scan(table, k).tolist()
+    assert mdav_by_tree(table, k, width).tolist() == mdav_by_scan(table, k).tolist()
 
 
 @given(tables())
@@ -49,7 +49,7 @@ def test_descent_loses_no_more_than_its_start(case: tuple[Float64Matrix, int]) -
 
 @settings(max_examples=50)
 @given(tables(attributes=1))
-def test_one_attribute_is_partitioned_at_least_as_well_as_by_any_other_way(case: tuple[Float64Matrix, int]) -> None:
+def test_optimal_loses_no_more_than_any_other_algorithm(case: tuple[Float64Matrix, int]) -> None:
     table, k = case
     best = loss_of(table, microaggregate(table, k, "optimal"))
     for algorithm, refine in (("mdav", "descent"), ("md", "none"), ("vmdav", "descent"), ("hilbert", "none")):
@@ -58,13 +58,13 @@ def test_one_attribute_is_partitioned_at_least_as_well_as_by_any_other_way(case:
 
 
 @given(tables(attributes=1))
-def test_the_quick_way_along_a_line_is_the_plain_one(case: tuple[Float64Matrix, int]) -> None:
+def test_the_fast_partition_of_a_line_equals_the_plain_one(case: tuple[Float64Matrix, int]) -> None:
     table, k = case
     line = np.sort(table[:, 0])
     order = np.arange(len(line))
-    quick = path.label_runs(path.along_line(line, k), order)
-    plain = path.label_runs(path.along(line[:, None].copy(), k), order)
-    losses = loss_of(line[:, None], quick), loss_of(line[:, None], plain)
+    fast = label_runs(best_runs_of_line(line, k), order)
+    plain = label_runs(best_runs(line[:, None].copy(), k), order)
+    losses = loss_of(line[:, None], fast), loss_of(line[:, None], plain)
     assert abs(losses[0] - losses[1]) <= 1e-9 * max(losses) + 1e-6
 
 

@@ -1,4 +1,4 @@
-"""JSON messages: whatever their spelling, the same bytes; whatever their content, no exception."""
+"""JSON messages: the published bytes do not depend on how values are written, and no content raises an exception."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from shoal.errors import GuaranteeError
-from shoal.records import CsvEncoder, Encoder, JsonDecoder, Reason
-from shoal.records.numerals import canonical
+from shoal.records import CsvEncoder, JsonDecoder, JsonEncoder, Reason
+from shoal.records.numerals import canonical_number
 from shoal.records.strict_json import prescreen, validate_strictly
-from support.making import KEY, SUBJECT, kept, policy_of, quasi
+from support.making import KEY, SUBJECT, passthrough, policy_of, quasi
 
 pytestmark = pytest.mark.property
 
 POLICY = policy_of(
     {
         "who": SUBJECT,
-        "note": kept("string"),
+        "note": passthrough("string"),
         "age": quasi(0, 110, integer=True),
         "größe": quasi(-1, 1),
         "ticket": {"role": "identifier"},
-        "amount": kept("number"),
-        "count": kept("integer"),
-        "ok": kept("boolean"),
-        "any %": kept("any"),
+        "amount": passthrough("number"),
+        "count": passthrough("integer"),
+        "ok": passthrough("boolean"),
+        "any %": passthrough("any"),
     }
 )
 NAMES = [attribute.name for attribute in POLICY.attributes]
@@ -54,19 +54,19 @@ RECORDS = st.fixed_dictionaries(
 )
 
 
-def published(policy_encoder: Encoder | CsvEncoder, messages: Sequence[bytes | None]) -> tuple[object, ...]:
-    """All that leaves the border for some messages."""
-    block = JsonDecoder(POLICY, hash_key=KEY, encoder=policy_encoder).take(messages)
-    rows = policy_encoder.rows([["1", "0.5"]], block.tails, [0, len(block)])
+def published(policy_encoder: JsonEncoder | CsvEncoder, messages: Sequence[bytes | None]) -> tuple[object, ...]:
+    """Return everything that decoder and encoder produce for some messages."""
+    block = JsonDecoder(POLICY, hash_key=KEY, encoder=policy_encoder).decode(messages)
+    rows = policy_encoder.encode_clusters([["1", "0.5"]], block.passthrough, [0, len(block)])
     return rows, block.values.tolist(), block.subjects.tolist(), block.index.tolist(), block.rejected, block.clipped
 
 
 # ---------------------------------------------------------------- spelling
 
 
-def spelled_number(draw: st.DrawFn, value: float) -> str:
-    """Write a number in one of the many ways in which JSON can."""
-    text = canonical(repr(value)) or ""
+def write_number(draw: st.DrawFn, value: float) -> str:
+    """Write a number in one of the forms that JSON allows."""
+    text = canonical_number(repr(value)) or ""
     assert float(text) == value
     if draw(st.booleans()):
         return json.dumps(value)
@@ -87,7 +87,7 @@ def spelled_number(draw: st.DrawFn, value: float) -> str:
     return f"{sign}{spelled}{letter}{plus if exponent >= 0 else ''}{exponent}" if exponent else sign + spelled
 
 
-def spelled_text(draw: st.DrawFn, value: str) -> str:
+def write_text(draw: st.DrawFn, value: str) -> str:
     """Write a string with any of its characters escaped."""
     escapes = draw(st.lists(st.booleans(), min_size=len(value), max_size=len(value)))
     plain = [json.dumps(sign, ensure_ascii=escape)[1:-1] for sign, escape in zip(value, escapes, strict=True)]
@@ -99,33 +99,33 @@ def spelled_text(draw: st.DrawFn, value: str) -> str:
     return '"' + "".join(plain) + '"'
 
 
-def spelled(draw: st.DrawFn, value: Any) -> str:
+def write(draw: st.DrawFn, value: Any) -> str:
     blank = st.sampled_from(["", "", " ", "\n", "\t \r\n"])
     if isinstance(value, str):
-        text = spelled_text(draw, value)
+        text = write_text(draw, value)
     elif isinstance(value, dict):
-        members = [f"{spelled(draw, key)}:{spelled(draw, inner)}" for key, inner in value.items()]
+        members = [f"{write(draw, key)}:{write(draw, inner)}" for key, inner in value.items()]
         text = "{" + ",".join(draw(st.permutations(members))) + "}"
     elif isinstance(value, list):
-        text = "[" + ",".join(spelled(draw, inner) for inner in value) + "]"
+        text = "[" + ",".join(write(draw, inner) for inner in value) + "]"
     elif isinstance(value, bool) or value is None:
         text = json.dumps(value)
     else:
-        text = spelled_number(draw, value)
+        text = write_number(draw, value)
     return draw(blank) + text + draw(blank)
 
 
 @st.composite
-def spellings(draw: st.DrawFn) -> tuple[bytes, bytes]:
-    """One record in its usual spelling and in another."""
+def written_twice(draw: st.DrawFn) -> tuple[bytes, bytes]:
+    """Draw one record, written in the usual way and in another."""
     record = draw(RECORDS)
-    return json.dumps(record).encode(), spelled(draw, record).encode()
+    return json.dumps(record).encode(), write(draw, record).encode()
 
 
-@given(st.lists(spellings(), max_size=5))
+@given(st.lists(written_twice(), max_size=5))
 @example([(b'{"who":7}', b'{"who":7.0}')])
-def test_respelling_the_input_leaves_the_published_bytes_unchanged(pairs: list[tuple[bytes, bytes]]) -> None:
-    for encoder in (Encoder(POLICY), CsvEncoder(POLICY)):
+def test_published_bytes_do_not_depend_on_how_the_input_is_written(pairs: list[tuple[bytes, bytes]]) -> None:
+    for encoder in (JsonEncoder(POLICY), CsvEncoder(POLICY)):
         usual = published(encoder, [one for one, _ in pairs])
         other = published(encoder, [other for _, other in pairs])
         assert usual == other
@@ -133,10 +133,10 @@ def test_respelling_the_input_leaves_the_published_bytes_unchanged(pairs: list[t
 
 @given(st.lists(RECORDS, min_size=1, max_size=5))
 def test_published_fields_keep_their_value(records: list[dict[str, Any]]) -> None:
-    encoder = Encoder(POLICY)
-    block = JsonDecoder(POLICY).take([json.dumps(record).encode() for record in records])
+    encoder = JsonEncoder(POLICY)
+    block = JsonDecoder(POLICY).decode([json.dumps(record).encode() for record in records])
     assert block.index.tolist() == list(range(len(records)))
-    rows = [json.loads(encoder.rows([["1", "0.5"]], [tail], [0, 1])[0]) for tail in block.tails]
+    rows = [json.loads(encoder.encode_clusters([["1", "0.5"]], [fields], [0, 1])[0]) for fields in block.passthrough]
     order = [attribute.name for attribute in POLICY.published]
     for record, row in zip(records, rows, strict=True):
         assert list(row) == order
@@ -147,7 +147,7 @@ def test_published_fields_keep_their_value(records: list[dict[str, Any]]) -> Non
     assert block.values.tolist() == expected
 
 
-# ---------------------------------------------------------------- a naive twin
+# ---------------------------------------------------------------- a simple reference implementation
 
 
 def object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -159,7 +159,7 @@ def is_number(value: object) -> bool:
 
 
 def fits(record: Any) -> bool:
-    """The policy above in plain Python, for values without extremes."""
+    """Return whether a record fits the policy above; plain Python, for values without extremes."""
     if not isinstance(record, dict) or set(record) != set(NAMES):
         return False
     who, scalar = record["who"], (str, int, float, bool, type(None))
@@ -181,7 +181,7 @@ ODD = st.sampled_from(['"', ",", ":", "{", "}", "[", "]", "1", "null", '"who":1,
 
 @st.composite
 def nearly_right(draw: st.DrawFn) -> bytes:
-    """A message with one thing wrong, or none, or with anything at all."""
+    """Draw a message with one fault, none, or an arbitrary insertion."""
     record = draw(RECORDS)
     kind = draw(st.sampled_from(["value", "missing", "more", "twice", "cut", "odd", "right"]))
     name = draw(st.sampled_from(NAMES))
@@ -206,19 +206,19 @@ def nearly_right(draw: st.DrawFn) -> bytes:
 
 @given(st.lists(nearly_right() | st.binary(max_size=20), max_size=12))
 @settings(max_examples=200)
-def test_messages_are_judged_as_by_a_naive_reader(messages: list[bytes]) -> None:
-    block = JsonDecoder(POLICY).take(messages)
-    verdicts = dict(block.rejected)
+def test_messages_are_accepted_as_by_a_simple_reader(messages: list[bytes]) -> None:
+    block = JsonDecoder(POLICY).decode(messages)
+    reasons = dict(block.rejected)
     for place, message in enumerate(messages):
         try:
             record = json.loads(message.decode(), object_pairs_hook=object_of)
             json.dumps(record, ensure_ascii=False).encode()
         except (ValueError, RecursionError):
-            assert verdicts.get(place) is Reason.UNDECODABLE
+            assert reasons.get(place) is Reason.UNDECODABLE
         else:
             nested_twice = isinstance(record, dict) and "\0twice" not in record and "\0twice" in repr(record)
             if not nested_twice:
-                assert verdicts.get(place) == (None if fits(record) else Reason.INVALID)
+                assert reasons.get(place) == (None if fits(record) else Reason.INVALID)
 
 
 # ---------------------------------------------------------------- hostile input
@@ -229,17 +229,17 @@ HOSTILE = st.none() | st.binary(max_size=60) | nearly_right()
 
 @given(st.lists(HOSTILE, max_size=30), st.integers(1, 400))
 @settings(max_examples=200)
-def test_every_message_is_either_a_record_or_refused(messages: list[bytes | None], max_bytes: int) -> None:
+def test_every_message_is_either_accepted_or_rejected(messages: list[bytes | None], max_bytes: int) -> None:
     decoder = JsonDecoder(POLICY, hash_key=KEY, max_bytes=max_bytes)
-    block = decoder.take(messages)
+    block = decoder.decode(messages)
     assert sorted([*block.index.tolist(), *(place for place, _ in block.rejected)]) == list(range(len(messages)))
     assert block.rejected == sorted(block.rejected)
     assert block.values.shape == (len(block), 2)
     assert block.values.flags.c_contiguous
     assert np.isfinite(block.values).all()
-    assert block.subjects.shape == block.index.shape == (len(block.tails),)
-    alone = [decoder.take([message]) for message in messages]
-    assert block.tails == [tail for one in alone for tail in one.tails]
+    assert block.subjects.shape == block.index.shape == (len(block.passthrough),)
+    alone = [decoder.decode([message]) for message in messages]
+    assert block.passthrough == [fields for one in alone for fields in one.passthrough]
     assert block.values.tolist() == [value for one in alone for value in one.values.tolist()]
     assert block.subjects.tolist() == [subject for one in alone for subject in one.subjects.tolist()]
     assert [reason for _, reason in block.rejected] == [reason for one in alone for _, reason in one.rejected]
@@ -251,8 +251,8 @@ MEMBERS = st.lists(st.tuples(KEYS, NESTED), max_size=6)
 
 @given(st.lists(MEMBERS, min_size=1, max_size=4), st.data())
 @settings(max_examples=200)
-def test_no_key_that_stands_twice_is_overlooked(objects: list[list[tuple[str, Any]]], data: st.DataObject) -> None:
-    # The count assumes that each message has all declared keys: here, as many as it has different ones.
+def test_every_repeated_key_is_found(objects: list[list[tuple[str, Any]]], data: st.DataObject) -> None:
+    # `prescreen` requires that each message has all declared keys: here, as many as it has different ones.
     for members in objects:
         different = len({key for key, _ in members})
         blank = st.sampled_from(["", " ", "\n", "\t"])
@@ -271,33 +271,39 @@ CELLS = st.none() | st.booleans() | TEXT | NUMBERS | st.integers()
 
 
 @given(st.lists(st.tuples(CELLS, CELLS, CELLS), max_size=8), st.data())
-def test_a_cluster_is_written_as_a_function_of_its_members(
+def test_the_bytes_of_a_cluster_do_not_depend_on_the_order_of_its_members(
     members: list[tuple[Any, Any, Any]], data: st.DataObject
 ) -> None:
-    policy = policy_of({"a": kept(), "x": quasi(), "b": kept(), "c": kept(), "y": quasi()})
-    for encoder in (Encoder(policy), CsvEncoder(policy)):
+    policy = policy_of({"a": passthrough(), "x": quasi(), "b": passthrough(), "c": passthrough(), "y": quasi()})
+    for encoder in (JsonEncoder(policy), CsvEncoder(policy)):
         written = []
         for order in (members, data.draw(st.permutations(members))):
             columns = [list(column) for column in zip(*order, strict=True)] or [[], [], []]
-            written.append(encoder.rows([["1", "2.50"]], encoder.tails(columns, len(order)), [0, len(order)]))
+            written.append(
+                encoder.encode_clusters(
+                    [["1", "2.50"]], encoder.encode_passthrough(columns, len(order)), [0, len(order)]
+                )
+            )
         assert written[0] == written[1] == sorted(written[0])
-        if isinstance(encoder, Encoder):
+        if isinstance(encoder, JsonEncoder):
             expected = [{"a": a, "x": 1, "b": b, "c": c, "y": 2.5} for a, b, c in members]
-            assert sorted(map(repr, map(json.loads, written[0]))) == sorted(map(repr, map(settled, expected)))
+            assert sorted(map(repr, map(json.loads, written[0]))) == sorted(
+                map(repr, map(record_as_published, expected))
+            )
 
 
-def settled(record: dict[str, Any]) -> dict[str, Any]:
-    return {name: settled_number(value) if name != "y" else value for name, value in record.items()}
+def record_as_published(record: dict[str, Any]) -> dict[str, Any]:
+    return {name: as_published(value) if name != "y" else value for name, value in record.items()}
 
 
-def settled_number(value: Any) -> Any:
+def as_published(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 @given(st.text(max_size=12) | st.from_regex(r"-?[0-9.eE+-]{1,12}", fullmatch=True))
 @example("1e999")
 @example("9" * 310)
-def test_no_text_passes_as_a_centroid_unless_json_reads_a_finite_number(text: str) -> None:
+def test_only_finite_json_numbers_are_accepted_as_centroids(text: str) -> None:
     policy = policy_of({"x": quasi()})
     try:
         value = json.loads(text)
@@ -306,7 +312,7 @@ def test_no_text_passes_as_a_centroid_unless_json_reads_a_finite_number(text: st
         finite = False
     assume(len(text) < 400)
     if finite:
-        assert Encoder(policy).rows([[text]], [b""], [0, 1]) == [b'{"x":%b}' % text.encode()]
+        assert JsonEncoder(policy).encode_clusters([[text]], [b""], [0, 1]) == [b'{"x":%b}' % text.encode()]
     else:
         with pytest.raises(GuaranteeError):
-            Encoder(policy).rows([[text]], [b""], [0, 1])
+            JsonEncoder(policy).encode_clusters([[text]], [b""], [0, 1])

@@ -1,4 +1,4 @@
-"""CSV files: the same records however the file is quoted and cut, and no exception whatever is in it."""
+"""CSV files: the records do not depend on quoting and piece lengths, and no content raises an exception."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from shoal.errors import InputError
-from shoal.records import CsvDecoder, CsvEncoder, CsvReader, Encoder, JsonDecoder, JsonLines
-from support.making import KEY, SUBJECT, kept, policy_of, quasi
+from shoal.records import CsvDecoder, CsvEncoder, CsvReader, JsonDecoder, JsonEncoder, JsonLinesReader
+from support.making import KEY, SUBJECT, passthrough, policy_of, quasi
 
 pytestmark = pytest.mark.property
 
@@ -21,10 +21,10 @@ POLICY = policy_of(
     {
         "who": SUBJECT,
         "age": quasi(0, 110, integer=True),
-        "note": kept("string"),
-        "amount": kept("number"),
+        "note": passthrough("string"),
+        "amount": passthrough("number"),
         "size": quasi(-1, 1),
-        "ok": kept("boolean"),
+        "ok": passthrough("boolean"),
     }
 )
 NAMES = [attribute.name for attribute in POLICY.attributes]
@@ -43,14 +43,14 @@ RECORDS = st.fixed_dictionaries(
 
 
 class Pieces(io.RawIOBase):
-    """A stream that hands out pieces of the given lengths, again and again."""
+    """A stream that returns pieces of the given lengths, cyclically."""
 
     def __init__(self, text: bytes, lengths: list[int]) -> None:
-        self.text, self.lengths, self.turn = text, lengths, 0
+        self.text, self.lengths, self.reads = text, lengths, 0
 
     def read(self, size: int = -1) -> bytes:
-        length = min(size, self.lengths[self.turn % len(self.lengths)])
-        self.turn += 1
+        length = min(size, self.lengths[self.reads % len(self.lengths)])
+        self.reads += 1
         piece, self.text = self.text[:length], self.text[length:]
         return piece
 
@@ -68,26 +68,26 @@ def cell_of(value: Any) -> str:
     return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def decoded(stream: Any, encoder: Encoder | CsvEncoder) -> tuple[list[Any], ...]:
+def decoded(stream: Any, encoder: JsonEncoder | CsvEncoder) -> tuple[list[Any], ...]:
     reader = CsvReader(stream, POLICY)
     decoder = CsvDecoder(POLICY, reader.columns, hash_key=KEY, encoder=encoder)
     values: list[Any] = []
     subjects: list[Any] = []
-    tails: list[Any] = []
+    fields: list[Any] = []
     accepted: list[Any] = []
     rejected: list[Any] = []
     start = 0
     for part in reader:
-        block = decoder.take(part)
+        block = decoder.decode(part)
         assert block.values.flags.c_contiguous
         values += block.values.tolist()
         subjects += block.subjects.tolist()
-        tails += block.tails
-        accepted += [start + place for place in block.index.tolist()]
-        rejected += [(start + place, reason) for place, reason in block.rejected]
+        fields += block.passthrough
+        accepted += [start + index for index in block.index.tolist()]
+        rejected += [(start + index, reason) for index, reason in block.rejected]
         start += len(part)
-    assert sorted(accepted + [place for place, _ in rejected]) == list(range(start))
-    return values, subjects, tails, accepted, rejected
+    assert sorted(accepted + [index for index, _ in rejected]) == list(range(start))
+    return values, subjects, fields, accepted, rejected
 
 
 @given(
@@ -96,26 +96,26 @@ def decoded(stream: Any, encoder: Encoder | CsvEncoder) -> tuple[list[Any], ...]
     end=st.sampled_from(["\n", "\r\n"]),
     lengths=st.lists(st.integers(1, 40), min_size=1, max_size=5),
 )
-def test_a_file_says_the_same_however_it_is_quoted_and_cut(
+def test_records_do_not_depend_on_quoting_and_piece_lengths(
     *, records: list[dict[str, Any]], quoted: bool, end: str, lengths: list[int]
 ) -> None:
-    encoder = Encoder(POLICY)
+    encoder = JsonEncoder(POLICY)
     plain = decoded(io.BytesIO(file_of(records, quoted=True, end="\n")), encoder)
     assert plain == decoded(Pieces(file_of(records, quoted=quoted, end=end), lengths), encoder)
     messages = [json.dumps(record).encode() for record in records]
-    block = JsonDecoder(POLICY, hash_key=KEY, encoder=encoder).take(messages)
+    block = JsonDecoder(POLICY, hash_key=KEY, encoder=encoder).decode(messages)
     assert plain[4] == block.rejected == []
     assert plain[0] == block.values.tolist()
     assert plain[1] == block.subjects.tolist()
-    assert plain[2] == block.tails
+    assert plain[2] == block.passthrough
 
 
 @given(st.lists(RECORDS, min_size=1, max_size=8))
-def test_what_is_written_as_csv_can_be_read_as_csv(records: list[dict[str, Any]]) -> None:
+def test_written_csv_can_be_read_as_csv(records: list[dict[str, Any]]) -> None:
     encoder = CsvEncoder(POLICY)
     messages = [json.dumps(record).encode() for record in records]
-    block = JsonDecoder(POLICY, encoder=encoder).take(messages)
-    rows = encoder.rows([["42", "0.50"]], block.tails, [0, len(block)])
+    block = JsonDecoder(POLICY, encoder=encoder).decode(messages)
+    rows = encoder.encode_clusters([["42", "0.50"]], block.passthrough, [0, len(block)])
     text = b"\n".join([encoder.header(), *rows]).decode()
     read = list(csv.reader(io.StringIO(text, newline=""), strict=True))
     assert read[0] == ["age", "note", "amount", "size", "ok"]
@@ -132,8 +132,8 @@ def test_a_hostile_file_is_read_to_its_end(noise: bytes, lengths: list[int]) -> 
     header = ",".join(NAMES).encode() + b"\n"
     whole = decoded(io.BytesIO(header + noise), encoder)
     assert [reason for _, reason in decoded(Pieces(header + noise, lengths), encoder)[4]] == [r for _, r in whole[4]]
-    lines = [line for part in JsonLines(Pieces(noise, lengths)) for line in part]  # type: ignore[arg-type]
-    assert lines == [line for part in JsonLines(io.BytesIO(noise)) for line in part]
+    lines = [line for part in JsonLinesReader(Pieces(noise, lengths)) for line in part]  # type: ignore[arg-type]
+    assert lines == [line for part in JsonLinesReader(io.BytesIO(noise)) for line in part]
     assert b"\n".join(lines).rstrip() == noise.rstrip()
 
 

@@ -1,4 +1,4 @@
-"""Every rule holds a target for the mean excess span, whatever the data do, with a weight that stays within bounds."""
+"""Every rule holds a target for the mean excess span on drifting data, with a weight within its limits."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ pytestmark = pytest.mark.property
 RULES = ("nearest", "greedy", "awo", "block")
 K, DELTA = 10, 100
 SETTLING = 70
-"""Clusters that the weight is given after the data have changed at once."""
+"""Clusters during which the weight adapts to data that have changed abruptly."""
 
 
 def drifting(count: int, seed: int = 0) -> Float64Matrix:
-    """A mixture, the same eight times as large, and something of another shape: a third of the stream each."""
+    """A mixture, the same mixture scaled by eight, and another distribution: a third of the stream each."""
     random = np.random.default_rng(seed)
     third, centres = count // 3, random.random((8, 4))
     mixture = [centres[random.integers(0, 8, third)] + random.normal(0, 0.03, (third, 4)) for _ in range(2)]
@@ -31,7 +31,7 @@ def drifting(count: int, seed: int = 0) -> Float64Matrix:
 
 
 def spans(stream: StreamClusterer, coordinates: Float64Matrix) -> tuple[Float64Vector, Float64Vector, list[float]]:
-    """Excess span of each cluster, when it was decided, and the weight after each block."""
+    """Return the excess span of each cluster, the newest position at its decision, and the weight after each block."""
     found, when, weights = [], [], []
     for start in range(0, len(coordinates), 64):
         decided = stream.push(coordinates[start : start + 64])
@@ -55,7 +55,7 @@ def test_a_target_is_held_while_the_data_drift(rule: str, span: float) -> None:
     for third in range(3):
         of_third = found[when * 3 // len(coordinates) == third]
         assert of_third[SETTLING:].mean() == pytest.approx(span, rel=0.05)
-        # With the clusters in which the weight was still on its way.
+        # Including the clusters during which the weight adapts.
         assert of_third.mean() == pytest.approx(span, rel=0.15)
 
 
@@ -80,7 +80,7 @@ def test_a_target_is_held_on_real_data_in_the_order_of_the_file(
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_a_target_of_nothing_ends_in_clusters_without_gaps_and_does_not_drive_the_weight_for_ever(rule: str) -> None:
+def test_a_target_of_0_gives_consecutive_clusters_and_a_bounded_weight(rule: str) -> None:
     coordinates = drifting(9_000)[:3_000]
     found, _, weights = spans(steered(rule, 0), coordinates)
     most = 4 * order_keeping_weight(K, (1.0,) * 4)
@@ -90,7 +90,7 @@ def test_a_target_of_nothing_ends_in_clusters_without_gaps_and_does_not_drive_th
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_a_target_out_of_reach_ends_at_the_lowest_weight_which_counts_for_nothing(rule: str) -> None:
+def test_an_unreachable_target_gives_the_lowest_weight_which_has_no_effect(rule: str) -> None:
     coordinates = drifting(9_000)[:3_000]
     stream = steered(rule, 1000)
     spans(stream, coordinates)
@@ -102,18 +102,18 @@ def test_a_target_out_of_reach_ends_at_the_lowest_weight_which_counts_for_nothin
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("cut", [1, 7, 999, 4000])
-def test_how_the_stream_is_cut_does_not_move_the_weight(rule: str, cut: int) -> None:
+def test_the_weight_does_not_depend_on_blocks(rule: str, cut: int) -> None:
     coordinates = drifting(2_400)[400:1_900]
-    whole, cut_up = steered(rule, 10), steered(rule, 10)
+    whole, in_blocks = steered(rule, 10), steered(rule, 10)
     expected = whole.push(coordinates)
-    parts = [cut_up.push(coordinates[start : start + cut]) for start in range(0, len(coordinates), cut)]
+    parts = [in_blocks.push(coordinates[start : start + cut]) for start in range(0, len(coordinates), cut)]
     assert np.array_equal(np.concatenate([part.positions for part in parts]), expected.positions)
-    assert cut_up.weight == whole.weight
+    assert in_blocks.weight == whole.weight
 
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("stopped", [300, 777, 1400])
-def test_held_records_and_the_weight_are_all_that_a_restart_needs(rule: str, stopped: int) -> None:
+def test_a_restart_needs_the_held_records_and_the_weight_only(rule: str, stopped: int) -> None:
     coordinates = drifting(2_400)[400:2_000]
     whole = steered(rule, 10)
     whole.push(coordinates[:stopped])
@@ -127,7 +127,7 @@ def test_held_records_and_the_weight_are_all_that_a_restart_needs(rule: str, sto
     assert again.weight == whole.weight
 
 
-def test_the_library_takes_a_target_as_the_policy_says_it_whatever_the_units() -> None:
+def test_the_aggregator_accepts_a_target_in_the_form_of_a_policy_in_any_units() -> None:
     values = drifting(9_000) * 1e6
     stream = StreamAggregator(K, DELTA, position={"target_span": 20})
     found = []
@@ -143,6 +143,6 @@ def test_the_library_takes_a_target_as_the_policy_says_it_whatever_the_units() -
 @pytest.mark.parametrize(
     "position", [{"target_span": -1}, {"target_span": float("nan")}, {"span": 3}, {}, {"target_span": True}]
 )
-def test_what_is_no_target_is_refused(position: dict[str, float]) -> None:
+def test_an_invalid_target_is_rejected(position: dict[str, float]) -> None:
     with pytest.raises(ParameterError, match="position"):
         StreamAggregator(K, DELTA, position=position)

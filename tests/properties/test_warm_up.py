@@ -1,4 +1,4 @@
-"""What a rule needs is compiled when it is made: records that wait for a compiler may cost a worker its partitions."""
+"""Creating a rule compiles all of its kernels. A worker that compiles while records wait may lose its partitions."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ pytestmark = pytest.mark.property
 PROGRAM = """
 import sys
 import numpy as np
-from shoal.clustering.stream import Partitioner
+from shoal.clustering.stream import StreamClusterer
 
 def compiled():
-    rooms = [vars(module) for name, module in sys.modules.items() if name.startswith("shoal.clustering.numba")]
-    kernels = [thing for room in rooms for thing in room.values() if hasattr(thing, "signatures")]
+    modules = [vars(module) for name, module in sys.modules.items() if name.startswith("shoal.clustering")]
+    kernels = [thing for names in modules for thing in names.values() if hasattr(thing, "signatures")]
     return {f"{kernel.__name__}{signature}" for kernel in kernels for signature in kernel.signatures}
 
 rule, delta, position = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
 random = np.random.default_rng(0)
-stream = Partitioner(4, delta, 3, rule=rule, position=position)
+stream = StreamClusterer(4, delta, 3, rule=rule, position=position)
 before = compiled()
 released = 0
 for _ in range(4):
     subjects = np.where(random.random(delta) < 0.1, 1, random.integers(2, 1 << 40, delta))
     released += len(stream.push(random.random((delta, 3)), subjects).offsets) - 1
-stream.push(random.random((2 * delta, 3)), np.zeros(2 * delta, np.int64))  # one person alone
+stream.push(random.random((2 * delta, 3)), np.zeros(2 * delta, np.int64))  # one subject only
 stream.push(random.random((300, 3)), random.integers(0, 1 << 40, 300))
 released += len(stream.flush().offsets) - 1
 print(len(before) > 0, released > 10, *sorted(compiled() - before), sep=chr(10))
@@ -43,7 +43,7 @@ print(len(before) > 0, released > 10, *sorted(compiled() - before), sep=chr(10))
         *((rule, 2 * fewest) for rule, fewest in INDEXED_FROM.items()),
     ],
 )
-def test_no_record_waits_for_a_compiler(rule: str, delta: int) -> None:
+def test_no_kernel_is_compiled_after_the_rule_was_created(rule: str, delta: int) -> None:
     for position in ("0", "0.001"):
         command = [sys.executable, "-c", PROGRAM, rule, str(delta), position]
         done = subprocess.run(command, capture_output=True, text=True, check=True)

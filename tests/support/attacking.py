@@ -172,7 +172,7 @@ class Wire:
         clusters = list({id(cluster_of[id(row)]): cluster_of[id(row)] for row in topics.get("out", [])}.values())
         assert [row for cluster in clusters for row in cluster.rows] == topics.get("out", [])
         if outbox:
-            self.release.transactions.append(Transaction(self.newest, topics, clusters, list(outbox.references)))
+            self.release.transactions.append(Transaction(self.newest, topics, clusters, list(outbox.quarantined)))
 
     async def close(self) -> None:
         pass
@@ -193,28 +193,28 @@ async def _released(
 ) -> Release:
     release = Release(policy, records)
     wire, clock = Wire(release), [START_MS / 1000 + 1.0]
-    beginning = CommittedState(OffsetState(watermark=0, next_offset=0), policy.fingerprint, 1)
+    beginning = CommittedState(OffsetState(committed_offset=0, next_offset=0), policy.fingerprint, 1)
     lane = PartitionTask(
         "in", 0, policy, JsonDecoder(policy), wire, beginning, release.metrics, 0.2, now=lambda: clock[0]
     )
     messages = [Message(offset, json.dumps(record).encode()) for offset, record in enumerate(records)]
     for start in range(0, len(messages), step):
-        await lane.intake(messages[start : start + step])
+        await lane.process(messages[start : start + step])
         wire.newest = min(start + step, len(messages)) - 1
         clock[0] += 1
-        await lane.tick(at_end=False)
+        await lane.punctuate()
         await asyncio.sleep(0)
-        lane.check()
+        lane._collector.check()
         if scraped:
             release.scrapes.append(scrape(release.metrics))
     if silent:
         for _ in range(3):
-            clock[0] += policy.streaming().max_delay_s or 0
-            await lane.tick(at_end=True)
+            clock[0] += policy.require_stream().max_delay_s or 0
+            await lane.punctuate(log_end=lane.position)
             await asyncio.sleep(0)
-            lane.check()
+            lane._collector.check()
     else:
-        await lane.finish()
+        await lane.commit(flush=True)
     await lane.close(finish=True)
     return release
 

@@ -1,4 +1,4 @@
-"""Policies and messages for the tests of the border."""
+"""Policies and messages for the tests of decoders and encoders."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from shoal.policy import Policy
 from shoal.policy.schema import Document
 
-__all__ = ["KEY", "encoded", "kept", "message", "policy_of", "quasi", "usual_policy"]
+__all__ = ["KEY", "encoded", "message", "passthrough", "policy_of", "quasi", "usual_policy"]
 
 KEY = b"of these tests"
 SUBJECT = {"role": "identifier", "subject": True}
@@ -19,12 +19,12 @@ def quasi(low: float | None = 0, high: float | None = 100, **more: Any) -> dict[
     return {"role": "quasi_identifier", **bounds, **more}
 
 
-def kept(kind: str = "any") -> dict[str, Any]:
+def passthrough(kind: str = "any") -> dict[str, Any]:
     return {"role": "confidential", "type": kind}
 
 
 def policy_of(attributes: dict[str, dict[str, Any]], **more: Any) -> Policy:
-    """Make a policy; where no attribute is the subject, every record is a person of its own."""
+    """Return a policy. If no attribute is the subject, every record belongs to a different person."""
     content: dict[str, Any] = {"attributes": attributes, "privacy": {"k": 2}, **more}
     if not any(attribute.get("subject") for attribute in attributes.values()):
         content["subject"] = "every_record"
@@ -32,14 +32,14 @@ def policy_of(attributes: dict[str, dict[str, Any]], **more: Any) -> Policy:
 
 
 def usual_policy(**more: Any) -> Policy:
-    """One field of each sort; the kept ones in one run at the end."""
+    """Return a policy with one attribute of each role; the passthrough fields are one run at the end."""
     return policy_of(
         {
             "patient": SUBJECT,
             "ticket": {"role": "identifier"},
             "age": quasi(0, 110, integer=True),
             "income": quasi(0, 1e6),
-            "diagnosis": kept("string"),
+            "diagnosis": passthrough("string"),
             "ward": {"role": "other", "type": "any", "publish_unchanged": True},
         },
         **more,

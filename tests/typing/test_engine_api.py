@@ -31,7 +31,7 @@ def test_a_stream_of_arrays() -> None:
 
 
 def test_decisions_alone() -> None:
-    stream = StreamClusterer(2, 3, 1, position=0.0, reach=(30_000,))
+    stream = StreamClusterer(2, 3, 1, position=0.0, expiry_limits=(30_000,))
     decided = stream.push(np.zeros((2, 1)), np.array([7, 8]), np.array([0, 1]), np.array([[0], [10]]))
     assert_type(decided, Decisions)
     assert_type(decided.causes, NDArray[np.int8])

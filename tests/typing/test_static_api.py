@@ -1,4 +1,4 @@
-"""Finished tables as users write them: it must type-check, and run."""
+"""Microaggregation of tables as users write it: it must type-check and run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from shoal import microaggregate
-from shoal.clustering.static import ALGORITHMS, REFINEMENTS, Pace, parameters_of
+from shoal.clustering.static import ALGORITHMS, REFINEMENTS, BudgetUsed, parameters_of
 
 pytestmark = pytest.mark.typing
 
@@ -23,7 +23,7 @@ def test_a_list_of_lists() -> None:
 def test_everything_by_name() -> None:
     values = np.random.default_rng(0).random((100, 3))
     labels = microaggregate(
-        values, k=5, algorithm="vmdav", refine="descent", seed=1, parameters={"gamma": 0.5}, pace=None
+        values, k=5, algorithm="vmdav", refine="descent", seed=1, parameters={"gamma": 0.5}, budget_used=None
     )
     assert labels.dtype == np.int32
     assert set(ALGORITHMS) == {"md", "mdav", "vmdav", "hilbert", "optimal", "genetic", "approximate"}
@@ -37,5 +37,8 @@ def test_annealing_for_a_time() -> None:
     def for_a_moment(_: int) -> float:
         return (monotonic() - began) / 0.2
 
-    pace: Pace = for_a_moment
-    assert len(microaggregate(np.random.default_rng(0).random((100, 3)), 5, "auto", "anneal", pace=pace)) == 100
+    budget_used: BudgetUsed = for_a_moment
+    assert (
+        len(microaggregate(np.random.default_rng(0).random((100, 3)), 5, "auto", "anneal", budget_used=budget_used))
+        == 100
+    )

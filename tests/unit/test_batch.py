@@ -19,11 +19,11 @@ import pyarrow.parquet as pq
 import pytest
 from shoal.audit import Verdict, verify
 from shoal.cli import main
-from shoal.clustering.static import Refined
+from shoal.clustering.static import RefinedPartition
 from shoal.files.algorithm_options import choice_of
 from shoal.files.progress_bar import ticking
 from shoal.policy import Policy
-from shoal.records.parquet import as_parquet
+from shoal.records.parquet import encode_parquet
 
 pytestmark = pytest.mark.unit
 
@@ -160,14 +160,14 @@ def test_who_gets_one_cluster_is_told_so(tmp_path: Path, capsys: pytest.CaptureF
 def test_each_block_is_annealed_for_its_part_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr("shoal.files.algorithm_options.time.monotonic", lambda: now[0])
-    pacing = choice_of("auto", "anneal", ["time_s=8", "blocks=1"], 0).pacing
-    assert pacing is not None
+    budget_for = choice_of("auto", "anneal", ["time_s=8", "blocks=1"], 0).budget_for
+    assert budget_for is not None
     for _ in range(2):
-        pace, began = pacing(100, 2), now[0]
-        while pace(0) < 1:
+        budget_used, began = budget_for(100, 2), now[0]
+        while budget_used(0) < 1:
             now[0] += 1.0
         assert now[0] - began == 4.0
-    steady = choice_of("auto", "anneal", [], 0).pacing
+    steady = choice_of("auto", "anneal", [], 0).budget_for
     assert steady is not None
     assert steady(100, 1)(1_000_000) == 1.0
     assert steady(1_000_000, 1)(200_000_000) == 1.0
@@ -176,8 +176,8 @@ def test_each_block_is_annealed_for_its_part_of_the_time(monkeypatch: pytest.Mon
 def test_a_table_that_is_not_close_is_stopped_by_the_last_gate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def careless(values: Any, k: int, *_: Any, **__: Any) -> Refined:
-        return Refined(np.maximum(np.argsort(np.argsort(values[:, 0])) // k - 1, 0).astype(np.int32), 1.0)
+    def careless(values: Any, k: int, *_: Any, **__: Any) -> RefinedPartition:
+        return RefinedPartition(np.maximum(np.argsort(np.argsort(values[:, 0])) // k - 1, 0).astype(np.int32), 1.0)
 
     monkeypatch.setattr("shoal.pipeline.table_partition.refined", careless)
     source, out = write(tmp_path / "in.csv", records(60)), tmp_path / "out.csv"
@@ -305,7 +305,7 @@ BROKEN = [
     ("age", "1.5", "line 6, column 3 (age): not a whole number"),
     ("income", "nan", "line 6, column 4 (income): not a finite number"),
     ("income", "1e999", "line 6, column 4 (income): not a finite number"),
-    ("who", " ", "line 6, column 2 (who): names nobody"),
+    ("who", " ", "line 6, column 2 (who): not a valid subject"),
     ("wage", "many", "line 6, column 5 (wage): not of type integer"),
 ]
 
@@ -329,8 +329,8 @@ def test_a_broken_cell_is_told_with_line_and_column_and_nothing_is_written(
 def test_a_line_that_is_no_record_is_told_with_its_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = csv_of(records(30)).splitlines()
     for broken, words in [
-        ("a,b", "2 cells, and the header has 6"),
-        ('a,"b"c,1,2,3,4', "quotation marks or bytes"),
+        ("a,b", "2 cells, but the header has 6"),
+        ('a,"b"c,1,2,3,4', "invalid quotation marks or bytes"),
     ]:
         (tmp_path / "in.csv").write_text("\n".join([*lines[:9], broken, *lines[10:]]) + "\n")
         out = tmp_path / "out.csv"
@@ -348,7 +348,7 @@ def test_a_line_that_is_no_record_is_told_with_its_number(tmp_path: Path, capsys
         ("wage", "x", ", field wage: not of type integer"),
         ("wage", 0.5, ", field wage: not of type integer"),
         ("note", 7, ", field note: not of type string"),
-        ("who", None, ", field who: names nobody"),
+        ("who", None, ", field who: not a valid subject"),
         ("more", 1, ": a field that the policy does not declare"),
     ],
 )
@@ -366,9 +366,9 @@ def test_a_broken_field_is_told_with_line_and_name(
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        (b'{"note"', b'{"note":"x","note"', ": a field stands twice; take one of them out"),
-        (b'"note, 7"', b"[" * 100 + b"]" * 100, ": no UTF-8, or nested too deeply"),
-        (b"{", b"", ": no JSON"),
+        (b'{"note"', b'{"note":"x","note"', ": a field occurs twice; remove one of them"),
+        (b'"note, 7"', b"[" * 100 + b"]" * 100, ": not UTF-8, or nested too deeply"),
+        (b"{", b"", ": not JSON"),
     ],
 )
 def test_an_object_that_is_none_is_told_with_the_remedy(
@@ -409,24 +409,24 @@ def test_values_outside_their_bounds_are_clipped_or_refused_as_the_policy_says(
     ("words", "told"),
     [
         (["--algorithm", "best"], "use one of auto, md, mdav"),
-        (["--param", "gamma=1"], "--param: needs NAME=VALUE; auto has blocks"),
-        (["--algorithm", "vmdav", "--param", "gamma"], "vmdav has gamma, blocks"),
+        (["--param", "gamma=1"], "--param: needs NAME=VALUE; auto has no parameter"),
+        (["--algorithm", "vmdav", "--param", "gamma"], "vmdav has gamma"),
         (["--algorithm", "vmdav", "--param", "gamma=x"], "--param gamma: needs a value of type float"),
         (
             ["--algorithm", "vmdav", "--param", "gamma=nan"],
-            "gamma: must be from 0 to 1000000000; without it, it is 0.2",
+            "gamma: must be from 0 to 1000000000; the default is 0.2",
         ),
         (["--algorithm", "vmdav", "--param", "gamma=-1"], "gamma: must be from 0"),
         (["--algorithm", "vmdav", "--param", "gamma=inf"], "gamma: must be from 0"),
-        (["--algorithm", "genetic", "--param", "macro=1000000000000"], "macro: must be from 2 to 1000000; without"),
+        (["--algorithm", "genetic", "--param", "macro=1000000000000"], "macro: must be from 2 to 1000000; the"),
         (["--algorithm", "genetic", "--param", "macro=99999999999999999999"], "macro: must be from 2 to 1000000;"),
         (["--algorithm", "genetic", "--param", "generations=100000000000000000000"], "generations: must be from 0 to"),
-        (["--algorithm", "genetic", "--param", "steps=3"], "steps: must be from 1 to 2; without it, it is 2"),
+        (["--algorithm", "genetic", "--param", "steps=3"], "steps: must be from 1 to 2; the default is 2"),
         (["--algorithm", "approximate", "--param", "bins=1"], "bins: must be from 2"),
         (["--algorithm", "approximate", "--param", "measure=x"], "measure: needs one of variation"),
         (
             ["--algorithm", "steered", "--param", "weight=1e308"],
-            "weight: must be from 0 to 1000000000; without it, it is as",
+            "weight: must be from 0 to 1000000000; the default is as",
         ),
         (["--algorithm", "vmdav", "--param", "gamma=1", "--param", "gamma=2"], "given twice"),
         (["--algorithm", "optimal"], "takes one attribute"),
@@ -565,7 +565,7 @@ def test_a_column_of_parquet_is_widened_where_the_grid_needs_it(
     [
         ({"age": None}, "in.parquet, row 8, field age: null"),
         ({"age": 1.5}, "in.parquet, row 8, field age: not a whole number"),
-        ({"note": None, "who": None}, "in.parquet, row 8, field who: names nobody"),
+        ({"note": None, "who": None}, "in.parquet, row 8, field who: not a valid subject"),
     ],
 )
 def test_a_broken_row_of_parquet_is_told(
@@ -586,12 +586,12 @@ def test_what_is_no_parquet_or_has_other_columns_is_refused(tmp_path: Path, caps
     pq.write_table(pa.Table.from_pylist(rows), source)
     whole = source.read_bytes()
     tables = [
-        (b"age,income", "no Parquet"),
-        (whole[:-30], "no Parquet"),
+        (b"age,income", "not a valid Parquet file"),
+        (whole[:-30], "not a valid Parquet file"),
         ([row | {"more": 1} for row in rows], "column 'more' is not declared"),
         ([{k: v for k, v in row.items() if k != "age"} for row in rows], "column 'age' is missing"),
-        ([row | {"age": "old"} for row in rows], "column 'age': a quasi_identifier must be a number"),
-        ([row | {"note": [1]} for row in rows], "neither nested nor binary"),
+        ([row | {"age": "old"} for row in rows], "column 'age': a quasi_identifier must be a column of numbers"),
+        ([row | {"note": [1]} for row in rows], "nested and binary columns are not supported"),
     ]
     for content, words in tables:
         if isinstance(content, bytes):
@@ -657,7 +657,7 @@ def test_numbers_are_compared_by_value_however_long_their_spelling(tmp_path: Pat
 def test_parquet_takes_a_type_from_all_rows_and_is_written_piece_by_piece(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("shoal.records.parquet.AT_ONCE", 10)
+    monkeypatch.setattr("shoal.records.parquet.ROWS_PER_GROUP", 10)
     attributes = ATTRIBUTES | {"note": {"role": "confidential"}}
     rows = [row | {"note": None if n < 25 else n if n < 50 else n + 0.5} for n, row in enumerate(records(60))]
     source = write(tmp_path / "in.jsonl", rows)
@@ -665,11 +665,11 @@ def test_parquet_takes_a_type_from_all_rows_and_is_written_piece_by_piece(
     assert verdict.exit_code == 0, verdict.text()
     assert pq.read_table(tmp_path / "out.parquet")["note"].to_pylist() == [row["note"] for row in rows]
     lines = [b'{"note":1,"age":1,"income":1,"wage":1,"ward":""}'] * 25
-    assert len(list(as_parquet(lines, Policy.load(policy_of(tmp_path, attributes))))) == 4
+    assert len(list(encode_parquet(lines, Policy.load(policy_of(tmp_path, attributes))))) == 4
     rows[55]["note"] = "word"
     source, out = write(tmp_path / "in.jsonl", rows), tmp_path / "again.parquet"
     assert main(["batch", str(policy_of(tmp_path, attributes)), "-i", str(source), "-o", str(out), "--keep-order"]) == 2
-    assert "column 'note': values do not fit one type" in capsys.readouterr().err
+    assert "column 'note': values do not fit one Parquet type" in capsys.readouterr().err
     assert not out.exists()
 
 

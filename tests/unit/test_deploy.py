@@ -42,7 +42,7 @@ METRICS = {
     "shoal_transactions_total",
     "shoal_consumer_lag_records",
     "shoal_policy_info",
-    "shoal_ready_info",
+    "shoal_ready",
 }
 """The metrics that other programs may count on."""
 HISTOGRAMS = {
@@ -301,7 +301,7 @@ def test_the_demo_s_records_come_in_order_of_year(
 
 def test_other_data_under_the_same_name_are_refused(fetch: ModuleType, tmp_path: Path) -> None:
     wheel_of(tmp_path, "nr,year,lwage\n1,1980,0.0\n")
-    with pytest.raises(SystemExit, match="not the one this demo was made for"):
+    with pytest.raises(SystemExit, match="unexpected checksum"):
         list(fetch.records(tmp_path))
 
 
@@ -346,20 +346,20 @@ def test_the_demo_prints_numbers_as_people_write_them(
 
 async def test_a_worker_that_compiles_is_not_late(demo: Callable[[str], ModuleType]) -> None:
     run, metrics = demo("run"), Metrics()
-    patience = run.Patience()
+    limit = run.WaitLimit()
     async with serve("127.0.0.1:0", metrics, Health(), metrics.totals) as port:
-        await patience.is_over(port)
-        assert patience.waited_s == 0.0
+        await limit.is_exceeded(port)
+        assert limit.waited_s == 0.0
         metrics.policy.labels("fingerprint").set(1)
-        await patience.is_over(port)
-        assert 0.2 <= patience.waited_s < run.PATIENCE_S
+        await limit.is_exceeded(port)
+        assert 0.2 <= limit.waited_s < run.WAIT_LIMIT_S
     assert not run.is_compiling(port), "a worker that does not answer is late"
 
 
-def test_what_runs_long_is_told_every_few_seconds(
+def test_a_long_wait_prints_a_dot_every_few_seconds(
     demo: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with demo("waiting").told("a long thing", every_s=0.01):
+    with demo("waiting").progress_dots("a long thing", every_s=0.01):
         assert not Event().wait(0.2)
     text = capsys.readouterr().err
     assert text.startswith("a long thing ...")

@@ -1,4 +1,4 @@
-"""Small rules of the house that no linter knows."""
+"""Rules for the source that no linter checks."""
 
 from __future__ import annotations
 
@@ -20,25 +20,26 @@ Definition: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 MODULE_LINES = 400
 FUNCTION_LINES = 60
 KERNEL_LINES = 100
-"""Of a function without its docstring: a kernel is one loop, and numba pays for every cut."""
+"""Longest kernel, without its docstring: a kernel is one loop, and each call from it costs time."""
 
 CATCH_ALL = {
     "shoal/cli/command_line.py": "the last error handler: an unknown error ends as one line without its text",
     "shoal/files/outputs.py": "a half-written file is removed whatever happened, and the error goes on",
-    "shoal/stage/supervisor.py": "what a thread has ended with is raised where it is waited for",
+    "shoal/stage/supervisor.py": "the error of a thread is raised again by the caller that waits for the thread",
     "shoal/kafka/worker.py": "an opened producer is closed whatever happened, and the error goes on",
 }
-"""Where everything may be caught, and why."""
+"""Modules that may catch every exception, and why."""
 
 UNITS = ("_total", "_seconds", "_bytes", "_records", "_positions", "_info")
 UNITLESS = {
-    "shoal_records_held": "the unit comes first, as in the counter beside it",
-    "shoal_cluster_size": "records of a cluster: the name is the literature's",
-    "shoal_cluster_subjects": "the unit is the subject",
+    "shoal_records_held": "the unit is the word before the last, as in shoal_records_total",
+    "shoal_cluster_size": "the number of records; cluster size is the term of the literature",
+    "shoal_cluster_subjects": "the number of subjects",
     "shoal_position_weight": "a weight has no unit",
+    "shoal_ready": "0 or 1",
 }
 
-FOREIGN = (
+MACHINE_SPECIFIC = (
     "py" + "pi.org",
     "files.python" + "hosted",
     "repo1.ma" + "ven",
@@ -46,7 +47,7 @@ FOREIGN = (
     "/wo" + "rk/",
     "/ro" + "ot/",
 )
-"""Hosts of registries and paths of one machine: whoever clones this has others."""
+"""Addresses of package registries and paths of one machine: those of another clone differ."""
 
 
 @cache
@@ -157,12 +158,12 @@ def tracked() -> list[Path]:
     return [path for name in listed.stdout.split("\0") if name and (path := ROOT / name).is_file()]
 
 
-def test_no_module_is_longer_than_one_can_hold_in_mind() -> None:
+def test_no_module_has_more_than_400_lines() -> None:
     lines = {name_of(path): len(path.read_text(encoding="utf-8").splitlines()) for path in MODULES}
     assert {name: count for name, count in lines.items() if count > MODULE_LINES} == {}
 
 
-def test_no_function_is_longer_than_a_screen() -> None:
+def test_no_function_has_more_than_60_lines_and_no_kernel_more_than_100() -> None:
     long = [
         f"{name_of(path)}:{function.lineno}: {function.name} has {length(function)} lines"
         for path in MODULES
@@ -172,22 +173,22 @@ def test_no_function_is_longer_than_a_screen() -> None:
     assert long == []
 
 
-def test_every_public_module_says_what_it_offers() -> None:
+def test_every_public_module_has_a_complete_and_sorted_all() -> None:
     wrong = []
     for path in MODULES:
         if path.name.startswith("_"):
             continue
-        offered = exported(tree(path))
-        if offered is None:
+        names = exported(tree(path))
+        if names is None:
             wrong.append(f"{name_of(path)}: no __all__")
             continue
-        if offered != sorted_as_the_linter_does(offered):
+        if names != sorted_as_the_linter_does(names):
             wrong.append(f"{name_of(path)}: __all__ is not sorted")
-        wrong += [f"{name_of(path)}: offers {name}, which is not there" for name in set(offered) - defined(tree(path))]
+        wrong += [f"{name_of(path)}: exports {name}, which is not defined" for name in set(names) - defined(tree(path))]
     assert wrong == []
 
 
-def test_a_room_offers_all_that_it_fetches_and_nothing_else() -> None:
+def test_a_package_exports_exactly_what_its_init_imports() -> None:
     wrong = {}
     for path in MODULES:
         if path.name == "__init__.py":
@@ -197,16 +198,16 @@ def test_a_room_offers_all_that_it_fetches_and_nothing_else() -> None:
     assert wrong == {}
 
 
-def test_nothing_is_imported_that_its_module_does_not_offer() -> None:
+def test_modules_import_only_names_that_others_export() -> None:
     hidden = {
-        f"{name_of(user)}: {name_of(owner)} does not offer {name}"
+        f"{name_of(user)}: {name_of(owner)} does not export {name}"
         for user, owner, name in imports_within()
         if name not in (exported(tree(owner)) or [])
     }
     assert hidden == set()
 
 
-def test_documented_parameters_are_the_real_ones() -> None:
+def test_documented_parameters_are_those_of_the_signature() -> None:
     wrong = []
     for path in MODULES:
         for node in ast.walk(tree(path)):
@@ -219,7 +220,7 @@ def test_documented_parameters_are_the_real_ones() -> None:
     assert wrong == []
 
 
-def test_the_reader_of_docstrings_reads_them() -> None:
+def test_the_docstring_parser_finds_the_parameters() -> None:
     docstring = (
         "Do.\n\nParameters\n----------\nfirst, second : int\n    About.\n*rest\n    More.\n\nReturns\n-------\nint\n"
     )
@@ -227,27 +228,27 @@ def test_the_reader_of_docstrings_reads_them() -> None:
     assert documented_parameters("Do.\n\nReturns\n-------\nint\n") is None
 
 
-def test_only_the_commands_print() -> None:
+def test_only_the_command_line_prints() -> None:
     prints = [
         f"{name_of(path)}:{call.lineno}"
         for path in MODULES
         for call in ast.walk(tree(path))
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "print"
     ]
-    assert [place for place in prints if not place.startswith("shoal/cli/")] == []
+    assert [location for location in prints if not location.startswith("shoal/cli/")] == []
 
 
-def test_errors_are_caught_by_name() -> None:
+def test_only_listed_modules_catch_every_exception() -> None:
     wide = [
         f"{name_of(path)}:{handler.lineno}"
         for path in MODULES
         for handler in ast.walk(tree(path))
         if isinstance(handler, ast.ExceptHandler) and catches_all(handler)
     ]
-    assert [place for place in wide if place.partition(":")[0] not in CATCH_ALL] == []
+    assert [location for location in wide if location.partition(":")[0] not in CATCH_ALL] == []
 
 
-def test_every_metric_carries_its_unit() -> None:
+def test_every_metric_name_ends_with_its_unit() -> None:
     path = SOURCE / "shoal" / "observability" / "metrics.py"
     constants = [node.value for node in ast.walk(tree(path)) if isinstance(node, ast.Constant)]
     names = {text for text in constants if isinstance(text, str) and re.fullmatch(r"shoal_[a-z_]+", text)}
@@ -255,7 +256,7 @@ def test_every_metric_carries_its_unit() -> None:
     assert {name for name in names if not name.endswith(UNITS)} <= UNITLESS.keys()
 
 
-def test_only_tests_of_the_benchmarks_import_them() -> None:
+def test_only_tests_of_benchmarks_import_benchmarks() -> None:
     theirs = {path.stem for path in (ROOT / "benchmarks").iterdir() if path.suffix == ".py" or path.name == "papers"}
     assert {"bench", "papers", "streams"} <= theirs
     found = [
@@ -270,11 +271,11 @@ def test_only_tests_of_the_benchmarks_import_them() -> None:
     assert found == []
 
 
-def test_no_file_names_a_registry_or_a_place_on_one_machine() -> None:
+def test_no_file_names_a_registry_or_a_path_of_one_machine() -> None:
     found = []
     for path in tracked():
         text = path.read_text(encoding="utf-8", errors="ignore")
-        found += [f"{path.relative_to(ROOT)}: {pattern}" for pattern in FOREIGN if pattern in text]
+        found += [f"{path.relative_to(ROOT)}: {pattern}" for pattern in MACHINE_SPECIFIC if pattern in text]
     assert found == []
 
 
@@ -304,7 +305,7 @@ WITHIN = {
 """Files with paths that stay inside, or that are none."""
 
 
-def test_a_path_that_leads_out_of_the_repository_is_seen() -> None:
+def test_paths_that_lead_out_of_the_repository_are_found() -> None:
     for name, texts in PLANTED.items():
         for text in texts:
             planted = text.format(dots=".", slash="/", e="E")

@@ -12,7 +12,7 @@ from shoal.files.pipe import _let_go
 from shoal.pipeline import PartitionPipeline, release_strategy
 from shoal.policy import Policy
 from shoal.policy.schema import Document
-from shoal.records import Encoder, JsonDecoder
+from shoal.records import JsonDecoder, JsonEncoder
 
 pytestmark = pytest.mark.unit
 
@@ -57,12 +57,12 @@ def test_fewer_people_than_are_asked_for_go_on_waiting(now: dict[str, float], pe
         "stream": {"delta": 10, "max_delay_s": 0.5},
     }
     policy = Policy.from_document(Document.model_validate(document))
-    encoder, rows, clock = Encoder(policy), Rows(), Clock(0.5)
+    encoder, rows, clock = JsonEncoder(policy), Rows(), Clock(0.5)
     flow, desk = (
         PartitionPipeline(policy, encoder),
         OutputWriter(encoder, rows, None, None, "in", release_strategy(policy)),
     )
-    block = JsonDecoder(policy).take([json.dumps({"who": f"p{i}", "age": i}).encode() for i in range(people)])
+    block = JsonDecoder(policy).decode([json.dumps({"who": f"p{i}", "age": i}).encode() for i in range(people)])
     assert not flow.push(block, np.column_stack([np.zeros_like(block.index), block.index])).clusters
     clock.read(block.index.tolist())
     _let_go(flow, desk, clock)

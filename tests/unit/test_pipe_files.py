@@ -181,9 +181,7 @@ def test_two_names_of_one_file_are_refused(tmp_path: Path) -> None:
 
 def test_lines_that_end_with_carriage_returns_alone_are_told_with_the_remedy(tmp_path: Path) -> None:
     text = (HEAD + OTHERS).replace("\n", "\r").encode()
-    with pytest.raises(
-        InputError, match=r"in\.csv, line 1: lines end with carriage returns alone; .*csv\.line_end: cr"
-    ):
+    with pytest.raises(InputError, match=r"in\.csv, line 1: lines end with carriage returns; .*csv\.line_end: cr"):
         run(tmp_path, policy_of(tmp_path), text)
     _, quarantined, verdict = run(tmp_path, policy_of(tmp_path, csv={"line_end": "cr"}), text)
     assert (quarantined, verdict.exit_code) == ([], 0)
@@ -193,7 +191,7 @@ def test_lines_that_end_with_carriage_returns_alone_are_told_with_the_remedy(tmp
 def test_a_delay_that_no_clock_can_hold_is_a_fault_of_the_policy(tmp_path: Path, delay: float) -> None:
     with pytest.raises(ConfigError, match=r"stream\.max_delay_s"):
         policy_of(tmp_path, stream={"delta": 4, "max_delay_s": delay})
-    assert policy_of(tmp_path, stream={"delta": 4, "max_delay_s": 1e9}).streaming().max_delay_s == 1e9
+    assert policy_of(tmp_path, stream={"delta": 4, "max_delay_s": 1e9}).require_stream().max_delay_s == 1e9
 
 
 def test_the_longest_record_of_the_service_is_that_of_a_file_too(tmp_path: Path) -> None:

@@ -122,7 +122,10 @@ def test_the_release_does_not_depend_on_how_messages_are_spelled(tmp_path: Path)
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ('{"age":4}', r"in\.jsonl, line 1: not a message with value, headers, key, timestamp; .*or leave 'from' out"),
+        (
+            '{"age":4}',
+            r"in\.jsonl, line 1: not a message with value, headers, key, timestamp; .*or remove 'from' from the policy",
+        ),
         ("[]", "line 1: not a message"),
         ('{"value":{},"key":"a","timestamp":1}', r"line 1: .*attributes\.ill is read from header:ill"),
         ('{"value":{},"headers":[],"timestamp":1}', r"line 1: .*attributes\.who is read from key"),

@@ -1,4 +1,4 @@
-"""Settings: the policy's kafka section with the environment laid over it."""
+"""Kafka settings: section kafka of the policy, overridden by environment variables."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def policy(kafka: dict[str, str] | None) -> Policy:
     )
 
 
-def test_the_environment_overrules_the_file() -> None:
+def test_the_environment_overrides_the_policy() -> None:
     settings = kafka_settings(
         policy(KAFKA),
         {"SHOAL_KAFKA__BOOTSTRAP_SERVERS": "b:2", "SHOAL_KAFKA__SESSION_TIMEOUT_MS": "6000", "OTHER": "x"},
@@ -36,19 +36,19 @@ def test_the_environment_overrules_the_file() -> None:
     assert settings.input == "in"
 
 
-def test_everything_may_come_from_the_environment() -> None:
+def test_every_setting_can_come_from_the_environment() -> None:
     named = {f"SHOAL_KAFKA__{name.upper()}": value for name, value in KAFKA.items()}
     assert kafka_settings(policy(None), named).group == "g"
 
 
-def test_what_is_missing_is_told_at_once() -> None:
+def test_all_missing_settings_are_reported_at_once() -> None:
     with pytest.raises(PolicyError) as caught:
         kafka_settings(policy({"input": "in"}), {})
     assert {fault.path[-1] for fault in caught.value.faults} == {"bootstrap_servers", "output", "group"}
     assert "SHOAL_KAFKA__GROUP" in str(caught.value)
 
 
-def test_a_bad_variable_is_named_and_its_value_is_not() -> None:
+def test_an_invalid_variable_is_named_without_its_value() -> None:
     with pytest.raises(PolicyError) as caught:
         kafka_settings(
             policy(KAFKA), {"SHOAL_KAFKA__SESSION_TIMEOUT_MS": "canary-7", "SHOAL_KAFKA__PASWORD": "canary-8"}
@@ -59,19 +59,19 @@ def test_a_bad_variable_is_named_and_its_value_is_not() -> None:
     assert "canary" not in text
 
 
-def test_topics_must_differ_also_when_the_environment_names_them() -> None:
+def test_topics_from_the_environment_must_differ() -> None:
     with pytest.raises(PolicyError, match="twice"):
         kafka_settings(policy(KAFKA), {"SHOAL_KAFKA__EVIDENCE": "out"})
 
 
-def test_secrets_come_from_the_environment_and_are_not_shown() -> None:
+def test_a_password_from_the_environment_is_not_shown() -> None:
     settings = kafka_settings(policy(KAFKA), {"SHOAL_KAFKA__SASL_PASSWORD": "hunter2"})
     assert settings.sasl_password is not None
     assert settings.sasl_password.get_secret_value() == "hunter2"
     assert "hunter2" not in repr(settings)
 
 
-def test_a_key_in_a_policy_is_refused_with_the_place_where_it_belongs() -> None:
+def test_a_key_in_a_policy_is_refused() -> None:
     for name in ("metadata_key", "metadata_key_file"):
         with pytest.raises(PolicyError) as caught:
             policy(KAFKA | {name: "ab" * 32})
@@ -80,7 +80,7 @@ def test_a_key_in_a_policy_is_refused_with_the_place_where_it_belongs() -> None:
         assert "abab" not in str(caught.value)
 
 
-def test_a_key_comes_from_the_environment_and_is_not_shown() -> None:
+def test_a_key_from_the_environment_is_not_shown() -> None:
     given = policy(KAFKA | {"metadata_key_file": "/etc/key"})
     settings = kafka_settings(given, {"SHOAL_KAFKA__METADATA_KEY": "ab" * 32})
     assert settings.metadata_key is not None

@@ -40,7 +40,7 @@ class ExactGrid:
     """
 
     def __init__(self, attribute: Attribute, *, table: bool) -> None:
-        resolution = attribute.grid(table=table)
+        resolution = attribute.publication_step(table=table)
         exponent = resolution.as_tuple().exponent
         self._decimals = max(0, -exponent) if isinstance(exponent, int) else 0
         self._step = _scaled(resolution, self._decimals)

@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 from shoal.audit.arithmetic import spelled
 from shoal.audit.reading import Form, Record, Token
-from shoal.policy import Attribute, FieldType, Place, Policy
+from shoal.policy import Attribute, FieldType, MessagePart, Policy
 
 __all__ = [
     "Fields",
@@ -65,8 +65,8 @@ class Fields:
     """
 
     def __init__(self, policy: Policy, original: Form, released: Form) -> None:
-        self._names = {attribute.name for attribute in policy.from_value}
-        self._around = [(attribute.name, str(attribute.source)) for attribute in policy.from_envelope]
+        self._names = {attribute.name for attribute in policy.value_attributes}
+        self._around = [(attribute.name, str(attribute.source)) for attribute in policy.envelope_attributes]
         self._closed = policy.undeclared == "quarantine"
         # The field in which Faust names its model is in nobody's way.
         self._spared = {"__faust"} - self._names if original == "jsonl" else set()
@@ -77,7 +77,8 @@ class Fields:
         ]
         shown = Points(policy.csv_output.decimal if released == "csv" else ".")
         self._kept = [
-            (a.name, kept_reader(a.type, form_of_source(a, original), released, points, shown)) for a in policy.kept
+            (a.name, kept_reader(a.type, form_of_source(a, original), released, points, shown))
+            for a in policy.passthrough
         ]
         self._subject, self._points = policy.subject, points
 
@@ -114,10 +115,10 @@ class Fields:
 
 def form_of_source(attribute: Attribute, original: Form) -> Form:
     """How an attribute is written: keys and headers are texts, as cells are; timestamps are numbers."""
-    match attribute.source.place:
-        case Place.VALUE:
+    match attribute.source.part:
+        case MessagePart.VALUE:
             return original
-        case Place.TIMESTAMP:
+        case MessagePart.TIMESTAMP:
             return "jsonl"
         case _:
             return "csv"

@@ -84,7 +84,7 @@ def _measure_clusters(
         "releases_per_subject_mean": float(released.mean()) if released.size else None,
         "largest_share": clusters.largest_share,
     }
-    for column, attribute in enumerate(policy.kept):
+    for column, attribute in enumerate(policy.passthrough):
         if attribute.role is Role.CONFIDENTIAL:
             single = sum(len({text.split("\x00")[column] for text in cluster.kept}) == 1 for cluster in clusters.found)
             found[f"single_value_share.{attribute.name}"] = single / len(clusters.found) if clusters.found else None
@@ -95,11 +95,11 @@ def look_at_unchanged(policy: Policy, originals: Originals) -> list[Unchanged]:
     """Look at fields published unchanged by which a record can be found: unique values, values that tell the order."""
     usable = [index for index, text in enumerate(originals.kept) if text is not None]
     if len(usable) < FEWEST:
-        return [Unchanged(attribute.name, None, None, attribute.publish_unchanged) for attribute in policy.kept]
+        return [Unchanged(attribute.name, None, None, attribute.publish_unchanged) for attribute in policy.passthrough]
     texts = [text.split("\x00") for text in originals.kept_of(usable)]
     parts = originals.partitions[usable]
     found = []
-    for column, attribute in enumerate(policy.kept):
+    for column, attribute in enumerate(policy.passthrough):
         values = [text[column] for text in texts]
         ranks = _ranks(values)
         steady = max((abs(_correlation(ranks[parts == part])) for part in np.unique(parts)), default=0.0)

@@ -15,12 +15,12 @@ from shoal.audit.fields import Fields
 from shoal.audit.reading import AROUND, ORIGINAL_EXPORT, File, Form, is_ended, names_of_first, original_records
 from shoal.audit.tables import original_header
 from shoal.errors import InputError
-from shoal.policy import Place, Policy
+from shoal.policy import MessagePart, Policy
 
 __all__ = ["Originals", "is_export", "read_originals"]
 
 NOBODY = -1
-_PART = {Place.KEY: "key", Place.HEADER: "headers", Place.TIMESTAMP: "timestamp"}
+_PART = {MessagePart.KEY: "key", MessagePart.HEADER: "headers", MessagePart.TIMESTAMP: "timestamp"}
 
 
 @dataclass
@@ -77,7 +77,7 @@ def is_export(policy: Policy, file: File, needed: frozenset[str], more: frozense
     if file.form == "csv":
         return False
     names = names_of_first(file.path)
-    own = [{attribute.name for attribute in declared} for declared in (policy.from_value, policy.published)]
+    own = [{attribute.name for attribute in declared} for declared in (policy.value_attributes, policy.published)]
     return needed <= names <= needed | more and names not in own
 
 
@@ -89,13 +89,13 @@ def _exported(policy: Policy, file: File, *, wrapped: bool | None, by_line: bool
     InputError
         The policy reads keys, headers or timestamps, and the file has none.
     """
-    if not policy.from_envelope:
+    if not policy.envelope_attributes:
         is_it = is_export(policy, file, ORIGINAL_EXPORT, AROUND) if wrapped is None else wrapped
         return ORIGINAL_EXPORT if is_it else None
-    parts = {"value", *(_PART[attribute.source.place] for attribute in policy.from_envelope)}
+    parts = {"value", *(_PART[attribute.source.part] for attribute in policy.envelope_attributes)}
     needed = frozenset(parts if by_line else parts | ORIGINAL_EXPORT)
     if file.form == "csv" or not needed <= names_of_first(file.path):
-        source = policy.from_envelope[0]
+        source = policy.envelope_attributes[0]
         raise InputError(
             f"{file.path}, line 1: attributes.{source.name} is read from {source.source}: give JSON lines of "
             f"{', '.join(sorted(needed))}"
@@ -130,7 +130,7 @@ def read_originals(
     if form == "csv":
         original_header(path, file.dialect)
     names = _exported(policy, file, wrapped=wrapped, by_line=by_line)
-    by_line = by_line and bool(policy.from_envelope)
+    by_line = by_line and bool(policy.envelope_attributes)
     exported = names is not None and not by_line
     fields, strays = Fields(policy, form, released), EmbeddedRecordFinder(policy) if form == "csv" else None
     values, subjects, partitions, offsets = array("d"), array("q"), array("q"), array("q")

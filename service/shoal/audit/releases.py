@@ -79,7 +79,8 @@ class _RowReader:
         self._quasi = [(a.name, grid) for a, grid in zip(policy.quasi_identifiers, grids, strict=True)]
         self._points = Points(policy.csv_output.decimal if form == "csv" else ".")
         self._kept = [
-            (a.name, released_reader(a.type, form_of_source(a, original), form, self._points)) for a in policy.kept
+            (a.name, released_reader(a.type, form_of_source(a, original), form, self._points))
+            for a in policy.passthrough
         ]
         self._spelling = CsvSpelling(policy) if form == "csv" else JsonSpelling(policy)
         # A JSON number comes as `Token`: one in quotes is none. A cell is always text.

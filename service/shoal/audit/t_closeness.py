@@ -45,7 +45,7 @@ def judge_closeness(
         return tally
     farthest = np.zeros(len(clusters))
     usable = originals.kept_of(index for index in range(len(originals)) if originals.is_usable(index))
-    for column, attribute in enumerate(policy.kept):
+    for column, attribute in enumerate(policy.passthrough):
         if attribute.role is not Role.CONFIDENTIAL:
             continue
         is_line = attribute.type in {"integer", "number"} or (

@@ -95,7 +95,7 @@ def _records(path: Path, dialect: CsvDialect, *, marked: bool) -> Iterator[tuple
             yield escapes.undone(taken[-1], is_first=len(taken) == 1)
         is_over = True
 
-    reader = csv.reader(feed(), **dialect.options)
+    reader = csv.reader(feed(), **dialect.reader_options)
     while True:
         taken.clear()
         try:

@@ -159,7 +159,7 @@ class _Case:
         if witness is None:
             self.doubts.append(f"the rows are in the order of the input, which does not show the clusters: {REMEDY}")
             return
-        clusters, reveals = self._members(witness), self._policy.streaming().reveal_order
+        clusters, reveals = self._members(witness), self._policy.require_stream().reveal_order
         self._tallies += judge_turns(self._release, clusters, self._originals, reveals=reveals, complete=complete)
 
     def _judge(self, named: Iterable[ClaimedCluster], *, keeps_order: bool) -> None:

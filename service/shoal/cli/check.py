@@ -6,7 +6,7 @@ import argparse
 import json
 
 from shoal.kafka import check_policy
-from shoal.observability import visible
+from shoal.observability import escape_control_characters
 from shoal.policy import Policy
 
 __all__ = ["SUMMARY", "add_arguments", "execute"]
@@ -25,5 +25,5 @@ def execute(options: argparse.Namespace) -> int:
     resolved = policy.resolved() | {"fingerprint": policy.fingerprint}
     if policy.stream is not None and policy.stream.reason:
         resolved["chosen"] = {"stream.rule": policy.stream.reason}
-    print(visible(json.dumps(resolved, indent=2, ensure_ascii=False)))
+    print(escape_control_characters(json.dumps(resolved, indent=2, ensure_ascii=False)))
     return 0

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from shoal.cli import batch, check, pipe, progress, run, tune, verify
 from shoal.errors import ShoalError
-from shoal.observability import guard, logger, place_of, set_up_logs, visible
+from shoal.observability import escape_control_characters, install_exception_hooks, logger, raise_location, set_up_logs
 
 __all__ = ["build_parser", "main"]
 
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = build_parser().parse_args(arguments)
     set_up_logs(options.log)
-    guard()
+    install_exception_hooks()
     try:
         _handle_signals()
         return COMMANDS[options.command].execute(options)
@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _report(options, "input", f"{error.filename or 'a file or stream'}: {error.strerror}")
         return 2
     except Exception as error:  # noqa: BLE001 - the text of an unknown error could hold attribute values
-        _report(options, "unexpected", f"unexpected {place_of(error)}: nothing was written")
+        _report(options, "unexpected", f"unexpected {raise_location(error)}: nothing was written")
         return 2
 
 
@@ -115,4 +115,4 @@ def _report(options: argparse.Namespace, code: str, text: str) -> None:
     if options.log == "json":
         logger("cli").error("stopped", code=code, reason=text)
     else:
-        print(f"shoal: {visible(text)}", file=sys.stderr)
+        print(f"shoal: {escape_control_characters(text)}", file=sys.stderr)

@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> int:
     """Anonymize the input as a stream."""
     policy = Policy.load(options.policy)
-    policy.streaming(options.policy)
+    policy.require_stream(options.policy)
     files = checked_files(options)
     run_pipe(policy, files, _stop_on_signal() if options.follow else None)
     return 0

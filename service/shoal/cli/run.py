@@ -7,7 +7,7 @@ import asyncio
 import signal
 
 from shoal.kafka import StartOptions, Worker
-from shoal.observability import Health, Metrics, guard_loop, logger, serve
+from shoal.observability import Health, Metrics, install_loop_exception_handler, logger, serve
 from shoal.pipeline import precompile
 from shoal.policy import KafkaSection, Policy
 from shoal.settings import kafka_settings
@@ -41,7 +41,7 @@ def execute(options: argparse.Namespace) -> int:
     """Run a worker until a signal stops it, or until the input is drained."""
     policy = Policy.load(options.policy)
     settings = kafka_settings(policy)
-    policy.streaming(options.policy)
+    policy.require_stream(options.policy)
     start = StartOptions(origin=options.origin, skip_to_end=options.skip_to_end, drain=options.drain)
     asyncio.run(_serve(policy, settings, start, options.http))
     return 0
@@ -51,7 +51,7 @@ async def _serve(policy: Policy, settings: KafkaSection, start: StartOptions, ht
     metrics, health = Metrics(), Health()
     worker = Worker(policy, settings, metrics, health, start)
     loop = asyncio.get_running_loop()
-    guard_loop(loop)
+    install_loop_exception_handler(loop)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, worker.stop)
     async with serve(http, metrics, health, metrics.totals) as port:

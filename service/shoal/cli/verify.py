@@ -8,7 +8,7 @@ import json
 from shoal.audit import verify
 from shoal.cli.file_options import add_format_arguments, refuse_overwriting_inputs
 from shoal.files import write_text
-from shoal.observability import visible
+from shoal.observability import escape_control_characters
 from shoal.policy import Policy
 
 __all__ = ["SUMMARY", "add_arguments", "execute"]
@@ -52,5 +52,5 @@ def execute(options: argparse.Namespace) -> int:
     )
     if options.json is not None:
         write_text(options.json, json.dumps(verdict.as_dict(), indent=2) + "\n")
-    print(visible(verdict.text()))
+    print(escape_control_characters(verdict.text()))
     return verdict.exit_code

@@ -1,6 +1,6 @@
-"""Between attributes and coordinates: raw values to what distances are taken on, member values to what is published.
+"""Attributes to coordinates, on which distances are computed, and members' values to published values.
 
-Centroids are computed here only, from raw values in original units, whatever the coordinates were.
+Published centroids are computed here only, from raw values in original units.
 """
 
 from __future__ import annotations
@@ -20,19 +20,24 @@ from shoal.policy.resolved import Policy
 __all__ = ["Embedding", "PublicationGrid", "Published", "exact_means"]
 
 SMALLEST, LARGEST = Decimal("1e-300"), Decimal("1e300")
-"""Resolutions a float can divide by; wider than any unit of measure."""
+"""Smallest and largest resolution; floats can be divided by it, and no unit of measure needs more."""
 
 MANY_STEPS = 1e13
-"""So many steps from zero a float no longer tells on which side of a tie a mean lies."""
+"""Multiple of the resolution from which a float cannot tell on which side of a tie a mean lies."""
 
-REMEMBERED = 1 << 14
-"""Texts kept per attribute: far more than there are steps between usual bounds."""
+CACHED_TEXTS = 1 << 14
+"""Texts cached per attribute; far more than the multiples of a resolution between usual bounds."""
 
 
 class Published(NamedTuple):
-    """What is published for G clusters.
+    """Published values of G clusters.
 
-    ``texts``: for each cluster its d numbers as written; ``values`` float64 (G, d): the same, rounded to floats.
+    Attributes
+    ----------
+    texts : list of list of str
+        For each cluster its d numbers as written.
+    values : float64 (G, d)
+        The same numbers as floats.
     """
 
     texts: list[list[str]]
@@ -40,16 +45,16 @@ class Published(NamedTuple):
 
 
 class Embedding:
-    """How a policy's quasi-identifiers enter the engine, and how they leave it.
+    """Translates a policy's quasi-identifiers to coordinates and to published values.
 
     Parameters
     ----------
     origin, unit : ndarray of float64, shape (d,)
-        What is taken off raw values, and what they are then divided by, above 0; in original units.
+        Subtracted from raw values, and then divided by; ``unit`` is above 0. In original units.
     weights : ndarray of float64, shape (d,)
-        What the coordinates are multiplied with.
-    grid : Grid
-        Where published values lie.
+        Factors of the coordinates.
+    grid : PublicationGrid
+        The grid of published values.
     """
 
     def __init__(
@@ -64,8 +69,12 @@ class Embedding:
     def of(cls, policy: Policy, widths: Float64Vector | None = None) -> Self:
         """Return the embedding of a stream's policy.
 
-        ``widths`` are those of the ranges of attributes without bounds, in their order: what lies so far apart is 1
-        apart.
+        Parameters
+        ----------
+        policy : Policy
+            With bounds for its quasi-identifiers, except those that have ``widths``.
+        widths : ndarray of float64, optional
+            Widths of the ranges of attributes without bounds, in their order. A difference of one width becomes 1.
 
         Raises
         ------
@@ -81,31 +90,33 @@ class Embedding:
         unit = bounds[:, 1] - bounds[:, 0]
         if widths is not None:
             unit[[attribute.bounds is None for attribute in attributes]] = widths
-        return cls(bounds[:, 0], unit, weights, PublicationGrid([attribute.grid() for attribute in attributes]))
+        return cls(
+            bounds[:, 0], unit, weights, PublicationGrid([attribute.publication_step() for attribute in attributes])
+        )
 
     @classmethod
     def of_table(cls, policy: Policy, values: Float64Matrix) -> Self:
-        """Return the embedding of a finished table: z-scores of its own (n, d) raw values.
+        """Return the embedding of a finished table: z-scores of its raw values (n, d).
 
-        The deviation is the population's (ddof = 0); that of an attribute which does not vary is taken for 1.
+        The deviation is that of the population (ddof = 0). For a constant attribute it is taken to be 1.
         """
         attributes = policy.quasi_identifiers
-        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused as a coordinate
+        with np.errstate(over="ignore", invalid="ignore"):  # coordinates that overflow are rejected later
             deviation = values.std(axis=0)
             mean = values.mean(axis=0)
         weights = np.array([attribute.weight for attribute in attributes])
-        grid = PublicationGrid([attribute.grid(table=policy.stream is None) for attribute in attributes])
-        varies = values.min(axis=0) < values.max(axis=0)  # the deviation of equal numbers may be off by its last bit
-        varies &= deviation > 0  # that of numbers below 1e-160 has no room in a float
+        grid = PublicationGrid([attribute.publication_step(table=policy.stream is None) for attribute in attributes])
+        varies = values.min(axis=0) < values.max(axis=0)  # the computed deviation of equal numbers may not be 0
+        varies &= deviation > 0  # the deviation of numbers below 1e-160 underflows
         return cls(mean, np.where(varies, deviation, 1.0), weights, grid)
 
     def coordinates(self, values: Float64Matrix) -> Float64Matrix:
-        """Scale raw values: to [0, 1] by their bounds (streams) or to z-scores (tables), times their weight.
+        """Scale raw values to [0, 1] by bounds (streams) or to z-scores (tables), and multiply them by the weights.
 
         Parameters
         ----------
         values : ndarray of float64, shape (n, d)
-            Within the bounds (the border clips or refuses), original units; not modified.
+            Within the bounds, in original units; not modified.
 
         Returns
         -------
@@ -114,23 +125,28 @@ class Embedding:
         """
         return (values - self._origin) / self.unit * self._weights
 
-    def only(self, columns: Int64Vector) -> Embedding:
-        """Return that of some attributes."""
+    def select(self, columns: Int64Vector) -> Embedding:
+        """Return the embedding of some attributes, given by their indices."""
         grid = PublicationGrid([self._grid.resolutions[column] for column in columns.tolist()])
         return Embedding(self._origin[columns], self.unit[columns], self._weights[columns], grid)
 
     def published(self, values: Float64Matrix, offsets: Int64Vector) -> Published:
-        """Return what is published for clusters of raw values; see `PublicationGrid.published`."""
+        """Return the published values of clusters of raw values; see `PublicationGrid.published`."""
         return self._grid.published(values, offsets)
 
 
 class PublicationGrid:
-    """Where published values lie: multiples of one resolution per attribute.
+    """The grid of published values: multiples of one resolution per attribute.
 
     Parameters
     ----------
     resolutions : list of Decimal
-        One per attribute, in its units, 0 or more. 0: the exact mean, on no grid.
+        One per attribute, in its units, 0 or more. With 0 the exact mean is published.
+
+    Raises
+    ------
+    ParameterError
+        A resolution is negative, or too small or too large for floats.
     """
 
     def __init__(self, resolutions: list[Decimal]) -> None:
@@ -141,7 +157,7 @@ class PublicationGrid:
         self._per_unit = np.array([0.0 if step is None else step.per_unit for step in self._steps])
 
     def published(self, values: Float64Matrix, offsets: Int64Vector) -> Published:
-        """Return the published numbers of clusters.
+        """Return the published values of clusters.
 
         Parameters
         ----------
@@ -157,13 +173,14 @@ class PublicationGrid:
 
         Notes
         -----
-        Definition: on a resolution r, the exact rational mean of the members' floats is divided by r, rounded to a
-        whole number with ties to even, multiplied by r and written with the decimals of r; zero has no sign. With r = 0
-        it is ``math.fsum(values) / n``, written by ``repr``. Neither depends on the order of the members.
-        Cost: 2 ns per value and 0.2 µs per number; some µs more where the mean is too near to a tie to be sure of.
+        Definition: with a resolution r, the exact rational mean of the members' floats is divided by r, rounded to an
+        integer with ties to even, multiplied by r and written with the decimals of r; zero has no sign. With r = 0 it
+        is ``math.fsum(values) / n``, written by ``repr``. Neither depends on the order of the members.
+
+        Cost: 2 ns per value and 0.2 µs per number; some µs more where the mean is too close to a tie for floats.
         """
-        values, totals, rests, exact = _totals(values, offsets)
-        multiples, sure = self._multiples(totals, exact, np.diff(offsets)[:, None])
+        values, totals, residuals, exact = _totals(values, offsets)
+        multiples, certain = self._multiples(totals, exact, np.diff(offsets)[:, None])
         published = np.empty_like(totals)
         columns = []
         for column, step in enumerate(self._steps):
@@ -172,10 +189,10 @@ class PublicationGrid:
                 columns.append([repr(mean) for mean in published[:, column].tolist()])
                 continue
             steps: list[int] = multiples[:, column].tolist()
-            for cluster in np.flatnonzero(~sure[:, column]).tolist():
+            for cluster in np.flatnonzero(~certain[:, column]).tolist():
                 members = values[offsets[cluster] : offsets[cluster + 1], column]
                 is_known = exact[cluster, column]
-                total = _plus(totals[cluster, column], rests[cluster, column]) if is_known else _exact_sum(members)
+                total = _plus(totals[cluster, column], residuals[cluster, column]) if is_known else _exact_sum(members)
                 steps[cluster] = step.nearest(total, len(members))
             columns.append(step.texts(steps))
             published[:, column] = [number * step.whole / step.unit for number in steps]
@@ -184,19 +201,19 @@ class PublicationGrid:
     def _multiples(
         self, totals: Float64Matrix, exact: BoolMatrix, sizes: Int64Matrix
     ) -> tuple[Int64Matrix, BoolMatrix]:
-        """Divide means by their resolution and round half to even by floats; tell where there is no doubt about it."""
-        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is in doubt
+        """Divide means by their resolution in floats and round half to even; also tell where the result is certain."""
+        with np.errstate(over="ignore", invalid="ignore"):  # a quotient that overflows is not certain
             quotients = totals / sizes * self._per_unit
             nearest = np.rint(quotients)
             steps = np.abs(quotients)
-            # Four roundings are off by less than 1e-15 of the quotient; the margins are far wider.
+            # Four roundings change the quotient by less than 1e-15 of it; the margins are far wider.
             from_tie = 0.5 - np.abs(quotients - nearest)
-            sure = exact & (steps < MANY_STEPS) & (from_tie > 1e-6 + 1e-14 * steps)
-        return np.where(sure, nearest, 0.0).astype(np.int64), sure
+            certain = exact & (steps < MANY_STEPS) & (from_tie > 1e-6 + 1e-14 * steps)
+        return np.where(certain, nearest, 0.0).astype(np.int64), certain
 
 
 class _Step:
-    """A resolution above 0: in whole numbers ``whole`` / ``unit``; ``per_unit`` times in 1."""
+    """A resolution above 0, as the fraction ``whole`` / ``unit``; ``per_unit`` is its reciprocal."""
 
     def __init__(self, resolution: Decimal) -> None:
         above, below = resolution.as_integer_ratio()
@@ -207,7 +224,7 @@ class _Step:
         self.per_unit = self.unit / self.whole
 
     def nearest(self, total: float | Fraction, size: int) -> int:
-        """Return the multiple nearest to ``total`` / ``size``, exactly; ties to even."""
+        """Return the multiple nearest to ``total`` / ``size``, computed exactly; ties to even."""
         above, below = total.as_integer_ratio()
         whole = below * size * self.whole
         number, rest = divmod(above * self.unit, whole)
@@ -216,7 +233,7 @@ class _Step:
 
     def texts(self, multiples: list[int]) -> list[str]:
         """Write multiples of the resolution with its decimals."""
-        if len(self._written) > REMEMBERED:
+        if len(self._written) > CACHED_TEXTS:
             self._written.clear()
         return [self._written.get(multiple) or self._write(multiple) for multiple in multiples]
 
@@ -231,7 +248,7 @@ class _Step:
 
 
 def exact_means(values: Float64Matrix, offsets: Int64Vector) -> Float64Matrix:
-    """Return the means of clusters: ``math.fsum(members) / n`` per attribute, whatever their order.
+    """Return the means of clusters: ``math.fsum(members) / n`` per attribute, independent of the order of members.
 
     Parameters
     ----------
@@ -243,7 +260,7 @@ def exact_means(values: Float64Matrix, offsets: Int64Vector) -> Float64Matrix:
     Returns
     -------
     ndarray of float64, shape (G, d)
-        New; in the units of ``values``. Where the sum would overflow, the float nearest to the exact mean.
+        New; in the units of ``values``. Where the sum overflows, the float nearest to the exact mean.
     """
     values, totals, _, exact = _totals(values, offsets)
     means = np.empty_like(totals)
@@ -255,17 +272,18 @@ def exact_means(values: Float64Matrix, offsets: Int64Vector) -> Float64Matrix:
 def _totals(
     values: Float64Matrix, offsets: Int64Vector
 ) -> tuple[Float64Matrix, Float64Matrix, Float64Matrix, BoolMatrix]:
-    """Return the values as kernels take them, their sums by cluster, what rounding left over, and which are exact."""
+    """Return the values as kernels need them, the sums of clusters, their residuals, and where the sums are exact."""
     values = np.require(values, np.float64, ["C", "W"])
     totals = np.empty((len(offsets) - 1, values.shape[1]))
-    rests = np.empty_like(totals)
+    residuals = np.empty_like(totals)
     exact = np.empty(totals.shape, np.bool_)
-    sum_clusters(values, offsets, totals, rests, exact)
-    return values, totals, rests, exact
+    sum_clusters(values, offsets, totals, residuals, exact)
+    return values, totals, residuals, exact
 
 
 def _means(members: Float64Vector, offsets: Int64Vector, totals: Float64Vector, exact: BoolVector) -> Float64Vector:
-    means = totals / np.diff(offsets) + 0.0  # no minus zero
+    """Return the means of one attribute, computed by ``math.fsum`` where the sums are not exact."""
+    means = totals / np.diff(offsets) + 0.0  # adding 0.0 turns minus zero into zero
     for cluster in np.flatnonzero(~exact).tolist():
         values = members[offsets[cluster] : offsets[cluster + 1]]
         try:
@@ -276,8 +294,10 @@ def _means(members: Float64Vector, offsets: Int64Vector, totals: Float64Vector, 
 
 
 def _plus(total: float, rest: float) -> float | Fraction:
+    """Return the sum of a total and its residual, exactly."""
     return Fraction(float(total)) + Fraction(float(rest)) if rest else float(total)
 
 
 def _exact_sum(values: Float64Vector) -> Fraction:
+    """Return the exact sum of floats."""
     return sum(map(Fraction, values.tolist()), Fraction())

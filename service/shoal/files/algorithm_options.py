@@ -1,11 +1,11 @@
-"""What the command line says of algorithm, refinement and parameters."""
+"""The options of the command line for algorithm, refinement and parameters."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from shoal.clustering.static import Pace, Parameter, check_parameters, parameters_of, steady_pace
+from shoal.clustering.static import BudgetUsed, Parameter, check_parameters, default_budget, parameters_of
 from shoal.errors import ConfigError
 from shoal.files.progress_bar import bar
 from shoal.pipeline import AlgorithmSpec
@@ -13,39 +13,50 @@ from shoal.pipeline import AlgorithmSpec
 __all__ = ["choice_of"]
 
 AUTO = "auto"
+BLOCKS = "blocks"
+"""Quasi-identifiers per block. No message lists it: with several blocks the joint record is not k-anonymous."""
 LONGEST_S = 1e6
-PACED = {"anneal": "annealing", "exact": "choosing"}
-"""Refinements that go on until their pace says that they are over, and what their bar is called."""
+BUDGETED = {"anneal": "annealing", "exact": "choosing"}
+"""Refinements that end when their budget is used up, and the labels of their progress bars."""
 
 
 def choice_of(algorithm: str, refine: str | None, given: Sequence[str], seed: int) -> AlgorithmSpec:
-    """Read ``NAME=VALUE`` as the algorithm's parameters say, and two for all of them: ``blocks`` and ``time_s``.
+    """Return how a table is partitioned, from the options of a command.
 
-    A named algorithm is left as it is unless a refinement is named too; `auto` is refined by descent. ``time_s``: how
-    long annealing or the exact choice may take, of all blocks together; without it, so many changes are tried that the
-    same seed gives the same table.
+    Parameters
+    ----------
+    algorithm : str
+        ``auto`` or the name of an algorithm.
+    refine : str, optional
+        Name of a refinement. By default ``descent`` after ``auto`` and ``none`` after a named algorithm.
+    given : sequence of str
+        ``NAME=VALUE``: parameters of the algorithm, and for all algorithms ``time_s`` (seconds that annealing or the
+        exact refinement may take, all blocks together) and ``blocks``. Without ``time_s`` the number of changes is
+        fixed, so that the same seed gives the same table.
+    seed : int
+        Seed of all random choices, 0 or more.
 
     Raises
     ------
     ConfigError
-        A parameter that is none, or no value of its type.
+        If a parameter is unknown or its value has the wrong type.
     ParameterError
-        A value outside its range.
+        If a value is outside its range.
     """
     if seed < 0:
         raise ConfigError("--seed: must be 0 or more")
     refine = refine or ("descent" if algorithm == AUTO else "none")
     own = {} if algorithm == AUTO else parameters_of(algorithm)
-    known = own | {"blocks": 1} | ({"time_s": 30.0} if refine in PACED else {})
+    known = own | {BLOCKS: 1} | ({"time_s": 30.0} if refine in BUDGETED else {})
     read = _read(algorithm, given, known)
     if own:
         check_parameters(algorithm, {name: value for name, value in read.items() if name in own})
     time_s = float(read.pop("time_s")) if "time_s" in read else None
-    blocks = int(read.pop("blocks")) if "blocks" in read else None
+    blocks = int(read.pop(BLOCKS)) if BLOCKS in read else None
     if (blocks is not None and blocks < 1) or (time_s is not None and not 0 < time_s < LONGEST_S):
         raise ConfigError(f"--param: blocks must be 1 or more, time_s above 0 and below {LONGEST_S:g}")
     return AlgorithmSpec(
-        algorithm, refine, seed, read, _pacing(refine, time_s) if refine in PACED else None, blocks or 0
+        algorithm, refine, seed, read, _budget_for(refine, time_s) if refine in BUDGETED else None, blocks or 0
     )
 
 
@@ -55,7 +66,8 @@ def _read(algorithm: str, given: Sequence[str], known: Mapping[str, Parameter]) 
     for word in given:
         name, is_pair, text = word.partition("=")
         if not is_pair or name not in known:
-            raise ConfigError(f"--param: needs NAME=VALUE; {algorithm} has {', '.join(known)}")
+            listed = ", ".join(each for each in known if each != BLOCKS) or "no parameter"
+            raise ConfigError(f"--param: needs NAME=VALUE; {algorithm} has {listed}")
         if name in read:
             raise ConfigError(f"--param {name}: given twice")
         try:
@@ -65,32 +77,32 @@ def _read(algorithm: str, given: Sequence[str], known: Mapping[str, Parameter]) 
     return read
 
 
-def _pacing(refine: str, time_s: float | None) -> Callable[[int, int], Pace]:
-    """Return what makes the pace of each block, shown by a bar: by the clock, or by changes."""
+def _budget_for(refine: str, time_s: float | None) -> Callable[[int, int], BudgetUsed]:
+    """Return what makes the budget of each block, in seconds or in changes, with a progress bar."""
 
-    def pacing(n: int, blocks: int) -> Pace:
-        share_of = steady_pace(n) if time_s is None else _by_clock(time_s / blocks)
-        shown = bar(desc=PACED[refine], total=100, bar_format="{desc}: {bar} {elapsed}")
+    def budget_for(n: int, blocks: int) -> BudgetUsed:
+        share_of = default_budget(n) if time_s is None else _budget_of_seconds(time_s / blocks)
+        shown = bar(desc=BUDGETED[refine], total=100, bar_format="{desc}: {bar} {elapsed}")
 
-        def pace(tried: int) -> float:
+        def budget_used(tried: int) -> float:
             share = share_of(tried)
             shown.update(min(100.0, 100.0 * share) - shown.n)
             if share >= 1:
                 shown.close()
             return share
 
-        return pace
+        return budget_used
 
-    return pacing
+    return budget_for
 
 
-def _by_clock(time_s: float) -> Pace:
-    """Return the pace of what may take so long from its first change on."""
+def _budget_of_seconds(time_s: float) -> BudgetUsed:
+    """Return a budget of seconds that starts with its first call."""
     began: list[float] = []
 
-    def pace(_: int) -> float:
+    def budget_used(_: int) -> float:
         now = time.monotonic()
         began[:] = began or [now]
         return (now - began[0]) / time_s
 
-    return pace
+    return budget_used

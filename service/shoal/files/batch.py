@@ -18,7 +18,7 @@ from shoal.files.sources import Source, open_source, parquet
 from shoal.observability import logger
 from shoal.pipeline import AlgorithmSpec, TablePipeline, TableRelease
 from shoal.policy import Policy
-from shoal.records import CsvEncoder, Encoder, Reason, RecordEncoder
+from shoal.records import CsvEncoder, JsonEncoder, Reason, RecordEncoder
 
 __all__ = ["run_batch"]
 
@@ -60,7 +60,7 @@ def run_batch(policy: Policy, files: Files, choice: AlgorithmSpec, *, keep_order
     form, target_form = files.forms
     if "parquet" in {form, target_form}:
         parquet()
-    encoder: RecordEncoder = CsvEncoder(policy) if target_form == "csv" else Encoder(policy)
+    encoder: RecordEncoder = CsvEncoder(policy) if target_form == "csv" else JsonEncoder(policy)
     with BackgroundRunner() as aside, AtomicOutputs() as drafts, ExitStack() as stack:
         file = stack.enter_context(opened_for_reading(files.source))
         source = open_source(file, form, policy, encoder, files.source, keep=True)
@@ -84,7 +84,7 @@ def run_batch(policy: Policy, files: Files, choice: AlgorithmSpec, *, keep_order
         if isinstance(target, Whole):
             drafts.place()
         if target_form == "parquet":
-            _write_pieces(target, parquet().as_parquet(release.rows, policy, source.schema))
+            _write_pieces(target, parquet().encode_parquet(release.rows, policy, source.schema))
         else:
             _write_rows(target, encoder, release.rows)
 
@@ -133,9 +133,9 @@ def _write_pieces(target: RowSink, pieces: Iterable[bytes]) -> None:
 def _write_rows(target: RowSink, encoder: RecordEncoder, rows: list[bytes]) -> None:
     header = encoder.header()
     if header is not None:
-        target.write(encoder.lines([header]))
+        target.write(encoder.encode_lines([header]))
     with bar(desc="writing", total=len(rows), unit=" records", unit_scale=True) as shown:
         for start in range(0, len(rows), AT_ONCE):
             part = rows[start : start + AT_ONCE]
-            target.write(encoder.lines(part))
+            target.write(encoder.encode_lines(part))
             shown.update(len(part))

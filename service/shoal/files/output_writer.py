@@ -65,7 +65,7 @@ class OutputWriter:
                 if self.evidence is not None:
                     self.evidence.write(evidence_of([(cluster.number, cluster.places)]))
             if rows:
-                self.target.write(self.encoder.lines(rows))
+                self.target.write(self.encoder.encode_lines(rows))
         told = [*refused, *((place, Reason.SUPPRESSED.value) for place in outcome.suppressed)]
         if self.quarantine is not None and told:
             self.quarantine.write(references_to(self.topic, told))

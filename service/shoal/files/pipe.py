@@ -21,7 +21,7 @@ from shoal.files.progress_bar import bar
 from shoal.files.sources import open_source
 from shoal.pipeline import BlockDecisions, PartitionPipeline, RunSummary, release_strategy
 from shoal.policy import Policy
-from shoal.records import Block, CsvEncoder, Encoder, Reason, RecordEncoder, StoppedReading
+from shoal.records import Block, CsvEncoder, JsonEncoder, Reason, RecordEncoder, StoppedReading
 
 __all__ = ["run_pipe"]
 
@@ -50,7 +50,7 @@ def run_pipe(policy: Policy, files: Files, stop: Event | None = None) -> None:
     began = time.monotonic()
     _require_whole_clusters(policy, follows=stop is not None)
     form, target_form = files.stream_forms()
-    encoder: RecordEncoder = CsvEncoder(policy) if target_form == "csv" else Encoder(policy)
+    encoder: RecordEncoder = CsvEncoder(policy) if target_form == "csv" else JsonEncoder(policy)
     flow = PartitionPipeline(policy, encoder)
     follow: Followed | None = None
     with AtomicOutputs() as drafts, ExitStack() as stack:
@@ -79,7 +79,7 @@ def run_pipe(policy: Policy, files: Files, stop: Event | None = None) -> None:
         desk = OutputWriter(encoder, target, evidence, quarantine, Path(files.source).name, release_strategy(policy))
         header = encoder.header()
         if header is not None:
-            target.write(encoder.lines([header]))
+            target.write(encoder.encode_lines([header]))
         _decide(flow, blocks, desk, follow)
         if summary is not None:
             told = _told(flow, time.monotonic() - began)
@@ -89,7 +89,7 @@ def run_pipe(policy: Policy, files: Files, stop: Event | None = None) -> None:
 
 
 def _require_whole_clusters(policy: Policy, *, follows: bool) -> None:
-    if follows and policy.streaming().is_ordered:
+    if follows and policy.require_stream().is_ordered:
         raise ConfigError(
             "--follow: cannot keep stream.release: ordered, for after a crash nobody knows who has left with whom; "
             "use release: cluster, or shoal run"
@@ -106,7 +106,7 @@ def _decide(
 ) -> None:
     """Take block after block, and write what each of them led to."""
     first = 0
-    clock = Clock(flow.policy.streaming().max_delay_s) if follow is not None else None
+    clock = Clock(flow.policy.require_stream().max_delay_s) if follow is not None else None
     if clock is not None and follow is not None:
         follow.idle = partial(_let_go, flow, desk, clock)
     with bar(unit=" records", unit_scale=True) as shown, suppress(StoppedReading):

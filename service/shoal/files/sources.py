@@ -17,11 +17,11 @@ from shoal.records import (
     CsvDecoder,
     CsvReader,
     JsonDecoder,
-    JsonLines,
+    JsonLinesReader,
     MessageExportReader,
     RecordEncoder,
-    cell_fault,
-    json_fault,
+    describe_csv_fault,
+    describe_json_fault,
 )
 
 __all__ = ["Source", "open_source", "parquet"]
@@ -85,20 +85,20 @@ def open_source(
     longest = DEFAULT_MAX_BYTES if policy.kafka is None else policy.kafka.max_record_bytes
     if form == "csv":
         reader = CsvReader(source, policy, name=name)
-        cells = CsvDecoder(policy, reader.columns, encoder=encoder, max_bytes=longest, keep=keep)
-        blocks = ((cells.take(part), list(part)) for part in reader)
-        return Source(blocks, reader.line_of, lambda record: cell_fault(policy, reader.columns, record))
-    messages = JsonDecoder(policy, encoder=encoder, max_bytes=longest, keep=keep)
+        cells = CsvDecoder(policy, reader.columns, encoder=encoder, max_bytes=longest, with_columns=keep)
+        blocks = ((cells.decode(part), list(part)) for part in reader)
+        return Source(blocks, reader.line_of, lambda record: describe_csv_fault(policy, reader.columns, record))
+    messages = JsonDecoder(policy, encoder=encoder, max_bytes=longest, with_columns=keep)
     if form == "parquet":
-        rows = parquet().ParquetRows(source, policy, name=name)
-        taken = ((messages.take(part), list(part)) for part in rows)
-        return Source(taken, _line, lambda record: json_fault(policy, record), rows.schema)
-    if policy.from_envelope:
+        rows = parquet().ParquetReader(source, policy, name=name)
+        taken = ((messages.decode(part), list(part)) for part in rows)
+        return Source(taken, _line, lambda record: describe_json_fault(policy, record), rows.schema)
+    if policy.envelope_attributes:
         wrapped = MessageExportReader(source, policy, name=name)
-        around = ((messages.take(values, envelopes), list(values)) for values, envelopes in wrapped)
+        around = ((messages.decode(values, envelopes), list(values)) for values, envelopes in wrapped)
         return Source(around, _line, lambda _: ": the message does not fit the policy")
-    plain = ((messages.take(part), list(part)) for part in JsonLines(source, max_bytes=longest))
-    return Source(plain, _line, lambda record: json_fault(policy, record))
+    plain = ((messages.decode(part), list(part)) for part in JsonLinesReader(source, max_bytes=longest))
+    return Source(plain, _line, lambda record: describe_json_fault(policy, record))
 
 
 def _line(number: int) -> int:

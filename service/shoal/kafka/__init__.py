@@ -1,9 +1,16 @@
-"""Kafka to Kafka, exactly once: source, progress, transactions."""
+"""Kafka to Kafka, exactly once: records of an input topic are released to an output topic in transactions.
+
+The steps, for each partition: fence the previous owner, read the committed state and check it (`startup`); read
+messages (`consumer_loop`, or `external_loop` for Faust); decide on them (`partition_task`, `pipeline`); note which
+offsets are completed (`offset_tracker`); collect what leaves (`collector`); send it with the committed offset in one
+transaction (`producer`, `offset_metadata`). A failure ends the loop, and the next one begins at the committed state
+(`retries`).
+"""
 
 from shoal.kafka.aiokafka_compat import tolerate_invalid_header_names
 from shoal.kafka.cipher import MetadataCipher
-from shoal.kafka.client import CLIENT_ERRORS
-from shoal.kafka.cluster_id import broker_cluster_id, client_cluster_id
+from shoal.kafka.client import CLIENT_ERRORS, broker_cluster_id, client_cluster_id, to_shoal_error
+from shoal.kafka.cluster_listener import ClusterListener
 from shoal.kafka.collector import TransactionSink
 from shoal.kafka.external_loop import ExternalLoop, HandoverCancelledError
 from shoal.kafka.preflight import check_policy
@@ -11,8 +18,7 @@ from shoal.kafka.producer import TransactionBatch
 from shoal.kafka.progress_transfer import export_progress, import_progress, report_progress
 from shoal.kafka.retries import BrokerLiveness, run_with_retries
 from shoal.kafka.startup import StartOptions
-from shoal.kafka.task_errors import to_shoal_error
-from shoal.kafka.task_manager import ClusterListener, WorkerContext
+from shoal.kafka.task_manager import WorkerContext
 from shoal.kafka.worker import Worker
 
 __all__ = [

@@ -1,9 +1,9 @@
-"""Messages whose headers have names that are not UTF-8: the client cannot read them, nor anything behind them.
+"""Makes aiokafka read messages whose header names are not UTF-8.
 
-Kafka takes any bytes for a name, and one such message would hold up its partition for ever. Once one was met, batches
-are read by the classes below: as ever, and where that fails, with those names mangled into what no policy can name.
-They lean on the insides of the client: `memory_records._MemoryRecordsPy`, `default_records._DefaultRecordBatchPy`
-and the name by which `consumer.fetcher` makes them, all in this room.
+Kafka allows any bytes in a header name, and aiokafka fails at such a message: it would block its partition for ever.
+Once one was met, batches are read by the classes below: in the usual way first, and if that fails, with names decoded
+by ``surrogateescape``, which no policy can name. They depend on internals of the client:
+`memory_records._MemoryRecordsPy`, `default_records._DefaultRecordBatchPy`, and `consumer.fetcher.MemoryRecords`.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from aiokafka.record import default_records, memory_records
 __all__ = ["tolerate_invalid_header_names"]
 
 _NEW_FORMAT = 2
-"""Headers came with this version of the format."""
+"""First version of the record format that has headers."""
 
 
 def tolerate_invalid_header_names() -> bool:
-    """Read so from the next consumer on, in this process; False if it is so already."""
+    """Tolerate such names in all consumers made from now on in this process; return False if that is so already."""
     if fetcher.MemoryRecords is _Records:
         return False
     fetcher.MemoryRecords = _Records
     return True
 
 
-class _Records(memory_records._MemoryRecordsPy):  # type: ignore[misc]  # noqa: SLF001 - the client has no door for this
-    def next_batch(self, *sizes: int) -> Any:  # noqa: ANN401 - the client's own type, or ours in its place
-        piece = self._next_slice
+class _Records(memory_records._MemoryRecordsPy):  # type: ignore[misc]  # noqa: SLF001 - the client has no public interface for this
+    def next_batch(self, *sizes: int) -> Any:  # noqa: ANN401 - the client's type, or `_Batch`
+        batch_bytes = self._next_slice
         batch = super().next_batch(*sizes)
-        is_new = piece is not None and piece[self.MAGIC_OFFSET] >= _NEW_FORMAT
-        return _Batch(bytes(piece), batch) if is_new else batch
+        is_new = batch_bytes is not None and batch_bytes[self.MAGIC_OFFSET] >= _NEW_FORMAT
+        return _Batch(bytes(batch_bytes), batch) if is_new else batch
 
 
 class _Batch:
-    """A batch of the client that is read once more where its names are not UTF-8."""
+    """A batch of the client that is read again where a header name is not UTF-8."""
 
-    def __init__(self, piece: bytes, batch: Any) -> None:  # noqa: ANN401 - the client has no types
-        self._piece, self._batch = piece, batch
+    def __init__(self, batch_bytes: bytes, batch: Any) -> None:  # noqa: ANN401 - the client has no types
+        self._batch_bytes, self._batch = batch_bytes, batch
         self._records: Iterator[Any] | None = None
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401
@@ -58,10 +58,10 @@ class _Batch:
         try:
             return list(self._batch)
         except UnicodeDecodeError:
-            return list(_Mangling(self._piece))
+            return list(_EscapingBatch(self._batch_bytes))
 
 
-class _Mangling(default_records._DefaultRecordBatchPy):  # type: ignore[misc]  # noqa: SLF001 - see above
+class _EscapingBatch(default_records._DefaultRecordBatchPy):  # type: ignore[misc]  # noqa: SLF001 - see above
     _buffer: bytearray
 
     def _maybe_uncompress(self) -> None:
@@ -70,7 +70,7 @@ class _Mangling(default_records._DefaultRecordBatchPy):  # type: ignore[misc]  #
 
 
 class _Bytes(bytearray):
-    """Bytes whose parts become text whatever they are."""
+    """Bytes whose slices decode to text in any case."""
 
     def __getitem__(self, key: Any) -> Any:  # noqa: ANN401
         part = super().__getitem__(key)

@@ -1,6 +1,8 @@
-"""What becomes of the messages of one block: which are pushed, which are refused, on what the clock stands then.
+"""Which messages of a block are pushed to the pipeline, and which are rejected.
 
-All of it over columns: a partition reads a hundred thousand messages a second, and no step is taken for each.
+`classify_messages` reads the offset tracker and returns a `Classification`. The partition task, which alone changes the
+tracker, then calls `apply_classification`. All steps work on whole columns: a partition reads a hundred thousand
+messages a second.
 """
 
 from __future__ import annotations
@@ -8,18 +10,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from shoal.arrays import BoolVector, Int64Matrix, Int64Vector
+from shoal.errors import GuaranteeError
 from shoal.kafka.offset_tracker import OffsetTracker
 from shoal.records import Block, Envelope, Reason
 
-__all__ = ["AHEAD_MS", "Classification", "Message", "MessageColumns", "classify_messages"]
+__all__ = [
+    "MAX_AHEAD_MS",
+    "Classification",
+    "Message",
+    "MessageColumns",
+    "Rejection",
+    "apply_classification",
+    "classify_messages",
+]
 
-AHEAD_MS = 3_600_000
-"""A record that claims to be from further ahead would expire everything: it is invalid."""
+MAX_AHEAD_MS = 3_600_000
+"""A record with a timestamp further ahead of the wall clock is invalid: it would expire all records that wait."""
 
 _EARLIEST = np.iinfo(np.int64).min
 _offset, _timestamp = attrgetter("offset"), attrgetter("timestamp")
@@ -30,7 +41,7 @@ class Message(Envelope, Protocol):
 
     @property
     def offset(self) -> int:
-        """Place in the log."""
+        """Offset in the partition."""
 
     @property
     def value(self) -> bytes | None:
@@ -39,113 +50,164 @@ class Message(Envelope, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MessageColumns:
-    """Offsets and broker timestamps (ms) of n messages, int64, shape (n,), in the order of the log."""
+    """Columns of n messages, in the order of the log.
+
+    Attributes
+    ----------
+    offsets, timestamps : ndarray of int64, shape (n,)
+        Offsets, and broker timestamps (ms).
+    """
 
     offsets: Int64Vector
     timestamps: Int64Vector
 
     @classmethod
     def of(cls, messages: Sequence[Message]) -> MessageColumns:
-        """Take them from messages."""
+        """Collect them from messages."""
         n = len(messages)
         return cls(
             np.fromiter(map(_offset, messages), np.int64, n),
             np.fromiter(map(_timestamp, messages), np.int64, n),
         )
 
+    def check_order(self, position: int) -> None:
+        """Raise `GuaranteeError` unless the offsets ascend from ``position`` on."""
+        if self.offsets[0] < position or (np.diff(self.offsets) <= 0).any():
+            raise GuaranteeError("messages came out of the log's order; nothing was sent")
+
+    def chosen(self, mask: BoolVector) -> MessageColumns:
+        """Return the columns of the messages that a mask, shape (n,), chooses."""
+        return MessageColumns(self.offsets[mask], self.timestamps[mask])
+
+
+class Rejection(NamedTuple):
+    """A message that is not pushed. ``is_future``: for its timestamp (ms) alone, not for its content."""
+
+    offset: int
+    timestamp: int
+    reason: Reason
+    is_future: bool
+
 
 @dataclass(frozen=True, slots=True)
 class Classification:
-    """What became of the messages of a block.
+    """The messages of a block, classified.
 
     Attributes
     ----------
+    columns : MessageColumns
+        Of the n messages.
+    is_open : ndarray of bool, shape (n,)
+        Whether the offset of each message is unread or incomplete.
+    stream_times : ndarray of int64, shape (n,)
+        Stream time (ms) just before each message.
+    stream_time : int
+        Stream time after the block.
     chosen : ndarray of bool, shape (accepted records of the block,)
         Which of them are pushed.
     fresh : ndarray of bool, shape (pushed,)
-        False for a record that was resolved before a restart: it takes its position, and nothing else.
+        False for a record that was completed before a restart: it takes its position, and nothing else.
     marks : ndarray of int64, shape (pushed, 2)
-        Event clock (ms) and offset of each.
-    refused : list of (int, Reason)
-        Offsets that were resolved because their message was refused.
+        Stream time (ms) and offset of each pushed record.
+    rejections : list of Rejection
+        Open messages that are not pushed, in order.
+    known_future : MessageColumns
+        Completed messages that were rejected before a restart for a timestamp in the future.
     unread : int
         How many messages were never read before.
-    is_by_clock : bool
-        Whether the wall clock refused any of them: a second try could decide otherwise.
     """
 
+    columns: MessageColumns
+    is_open: BoolVector
+    stream_times: Int64Vector
+    stream_time: int
     chosen: BoolVector
     fresh: BoolVector
     marks: Int64Matrix
-    refused: list[tuple[int, Reason]]
+    rejections: list[Rejection]
+    known_future: MessageColumns
     unread: int
-    is_by_clock: bool
+
+    @property
+    def rejects_future(self) -> bool:
+        """Whether a message is rejected for its timestamp: another try, at another time, could accept it."""
+        return any(one.is_future for one in self.rejections)
 
 
 def classify_messages(
-    progress: OffsetTracker, stamps: MessageColumns, block: Block, begin: int, now_ms: int
+    tracker: OffsetTracker, columns: MessageColumns, block: Block, begin: int, now_ms: int
 ) -> Classification:
-    """Give each message of a block its fate, and note it in the progress.
+    """Classify the messages of a block.
 
     Parameters
     ----------
-    progress : Progress
-        Takes what is read and resolved.
-    stamps : Stamps
+    tracker : OffsetTracker
+        Before the block. It is not changed.
+    columns : MessageColumns
         Of the n messages.
     block : Block
         What was decoded of them.
     begin : int
-        Watermark from which this process began. What was resolved before is pushed again for the position that it
-        took, if it took one; what lies before the watermark counts no more, for the clock may have refused it and
-        nobody remembers that.
+        Committed offset at which this process began. A record completed before the restart is pushed again for the
+        position that it took. Not so before ``begin``: there it is not known which records were rejected for their
+        timestamps and took no position.
     now_ms : int
-        Wall clock.
-
-    Returns
-    -------
-    Fates
+        Wall clock (ms).
     """
-    offsets, timestamps = stamps.offsets, stamps.timestamps
-    unread = offsets >= progress.next_offset
-    is_open = unread if unread.all() else unread | progress.are_held(offsets)
+    offsets, timestamps = columns.offsets, columns.timestamps
+    unread = offsets >= tracker.next_offset
+    is_open = unread if unread.all() else unread | tracker.are_incomplete(offsets)
     accepted = np.zeros(len(offsets), np.bool_)
     accepted[block.index] = True
-    # What is held was let in by the clock before, and stays so.
-    ahead = unread & accepted & (timestamps > now_ms + AHEAD_MS)
-    pushed = accepted & ~ahead
+    # An incomplete record was accepted before, at another time, and stays accepted.
+    is_future = unread & accepted & (timestamps > now_ms + MAX_AHEAD_MS)
+    pushed = accepted & ~is_future
+    known_future = np.zeros(len(offsets), np.bool_)
     if not is_open.all():
         again = np.flatnonzero(~is_open & accepted)
-        void = progress.recall_void(offsets[again], timestamps[again])
-        pushed[again] = (offsets[again] >= begin) & ~void
-    clock = np.maximum.accumulate(np.where(pushed, timestamps, _EARLIEST))
-    np.maximum(clock, progress.clock, out=clock)
-    before = np.concatenate(([progress.clock], clock[:-1]))
-    progress.clock = int(clock[-1])
-    progress.read(offsets[is_open].tolist(), timestamps[is_open].tolist(), before[is_open].tolist(), now_ms)
-    if progress.promises.is_restoring:
-        progress.promises.read_again(offsets.tolist(), timestamps.tolist(), before.tolist(), now_ms)
+        known_future[again] = tracker.were_future_timestamped(offsets[again], timestamps[again])
+        pushed[again] = (offsets[again] >= begin) & ~known_future[again]
+    after = np.maximum.accumulate(np.where(pushed, timestamps, _EARLIEST))
+    np.maximum(after, tracker.stream_time, out=after)
     return Classification(
+        columns=columns,
+        is_open=is_open,
+        stream_times=np.concatenate(([tracker.stream_time], after[:-1])),
+        stream_time=int(after[-1]),
         chosen=pushed[block.index],
         fresh=is_open[pushed],
-        marks=np.column_stack((clock[pushed], offsets[pushed])),
-        refused=_refuse(progress, stamps, is_open & ~pushed, block) if block.rejected or ahead.any() else [],
+        marks=np.column_stack((after[pushed], offsets[pushed])),
+        rejections=_rejections(columns, is_open & ~pushed, block) if block.rejected or is_future.any() else [],
+        known_future=columns.chosen(known_future),
         unread=int(np.count_nonzero(unread)),
-        is_by_clock=bool(ahead.any()),
     )
 
 
-def _refuse(
-    progress: OffsetTracker, stamps: MessageColumns, refused: BoolVector, block: Block
-) -> list[tuple[int, Reason]]:
-    """Resolve what was refused, in order: by its content, or else by the clock."""
-    reasons = dict(block.rejected)
-    found = []
-    for place in np.flatnonzero(refused).tolist():
-        offset, reason = int(stamps.offsets[place]), reasons.get(place)
-        if reason is None:
-            progress.refuse_by_clock(offset, int(stamps.timestamps[place]))
+def apply_classification(tracker: OffsetTracker, classified: Classification, now_ms: int) -> None:
+    """Note in the tracker what was read at this time (ms), and what is rejected."""
+    columns, is_open, known_future = classified.columns, classified.is_open, classified.known_future
+    tracker.note_future_timestamped(known_future.offsets.tolist(), known_future.timestamps.tolist())
+    tracker.stream_time = classified.stream_time
+    opened, stream_times = columns.chosen(is_open), classified.stream_times
+    tracker.read(opened.offsets.tolist(), opened.timestamps.tolist(), stream_times[is_open].tolist(), now_ms)
+    if tracker.partial.is_restoring:
+        tracker.partial.read_again(columns.offsets.tolist(), columns.timestamps.tolist(), stream_times.tolist(), now_ms)
+    for rejection in classified.rejections:
+        if rejection.is_future:
+            tracker.reject_future_timestamp(rejection.offset, rejection.timestamp)
         else:
-            progress.complete((offset,))
-        found.append((offset, reason or Reason.INVALID))
-    return found
+            tracker.complete((rejection.offset,))
+
+
+def _rejections(columns: MessageColumns, rejected: BoolVector, block: Block) -> list[Rejection]:
+    """Reject messages by their content, or else by their timestamps; in order."""
+    reasons = dict(block.rejected)
+    return [
+        Rejection(
+            int(columns.offsets[index]),
+            int(columns.timestamps[index]),
+            reasons.get(index) or Reason.INVALID,
+            is_future=index not in reasons,
+        )
+        for index in np.flatnonzero(rejected).tolist()
+    ]

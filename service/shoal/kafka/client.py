@@ -1,6 +1,7 @@
-"""Clients with the policy's connection settings, and what becomes of their errors.
+"""Kafka clients with the connection settings of the policy, and the translation of their errors.
 
-A client's exception may quote anything; it ends here, and one of ours goes on, with a code and a remedy.
+The text of a client's exception may quote anything. It stops here: a `ShoalError` with a code and a remedy is raised in
+its place.
 """
 
 from __future__ import annotations
@@ -15,11 +16,26 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import errors as kafka_errors
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.helpers import create_ssl_context
+from aiokafka.protocol.metadata import MetadataRequest
 
-from shoal.errors import BrokerError, BrokerUnavailableError, ConfigError, FencedError
+from shoal.errors import BrokerError, BrokerUnavailableError, ConfigError, FencedError, GuaranteeError, ShoalError
+from shoal.kafka.aiokafka_compat import tolerate_invalid_header_names
+from shoal.observability import raise_location
 from shoal.policy import KafkaSection
 
-__all__ = ["CLIENT_ERRORS", "admin", "broker_error", "consumer", "producer", "reading", "stop"]
+__all__ = [
+    "CLIENT_ERRORS",
+    "admin",
+    "broker_cluster_id",
+    "broker_error",
+    "client_cluster_id",
+    "consumer",
+    "producer",
+    "reading",
+    "stop",
+    "task_exception",
+    "to_shoal_error",
+]
 
 CLOSE_S = 2.0
 
@@ -54,10 +70,10 @@ _FINAL = {
 
 
 def broker_error(error: BaseException) -> BrokerError:
-    """Our error for a client's, without a word of the client's text."""
+    """Return the error to raise in place of a client's; it quotes nothing of the client's text."""
     if isinstance(error, BrokerError):
         return error
-    # The client wraps what its background tasks die of.
+    # The client wraps the errors of its background tasks.
     for known in (error, error.__cause__):
         if isinstance(known, _FENCED):
             return FencedError("another instance took the partition over")
@@ -66,6 +82,28 @@ def broker_error(error: BaseException) -> BrokerError:
                 return BrokerError(words)
     names = " from ".join(type(known).__name__ for known in (error, error.__cause__) if known is not None)
     return BrokerUnavailableError(f"the broker cannot be reached or refused for now ({names})")
+
+
+def task_exception(task: asyncio.Task[None]) -> BaseException | None:
+    """Return the error that a task ended with; None if it ended well or was told to stop.
+
+    A task that ends with a cancellation that was not requested has failed: the client raises its own cancellations
+    where a connection breaks at the wrong moment. Taken for a regular end, they would let a worker exit with 0.
+    """
+    if task.cancelled():
+        return None if task.cancelling() else asyncio.CancelledError()
+    return task.exception()
+
+
+def to_shoal_error(error: BaseException) -> ShoalError:
+    """Return the `ShoalError` for any error: of an unexpected one its class and place, never its text."""
+    if isinstance(error, ShoalError):
+        return error
+    if isinstance(error, (*CLIENT_ERRORS, asyncio.CancelledError)):
+        return broker_error(error)
+    if isinstance(error, UnicodeDecodeError) and tolerate_invalid_header_names():
+        return BrokerUnavailableError("the name of a header is not UTF-8: reading again without decoding such names")
+    return GuaranteeError(f"unexpected {raise_location(error)}: nothing more is sent")
 
 
 def _security(settings: KafkaSection) -> dict[str, Any]:
@@ -92,7 +130,7 @@ def _security(settings: KafkaSection) -> dict[str, Any]:
 
 
 def consumer(settings: KafkaSection, **options: Any) -> AIOKafkaConsumer:  # noqa: ANN401 - the client's own
-    """Build a consumer of committed records (unless told otherwise) that never resets or commits by itself."""
+    """Build a consumer that reads committed records only (by default), and never resets or commits by itself."""
     return AIOKafkaConsumer(
         **_security(settings),
         **{"isolation_level": "read_committed", "enable_auto_commit": False, "auto_offset_reset": "none"} | options,
@@ -101,7 +139,7 @@ def consumer(settings: KafkaSection, **options: Any) -> AIOKafkaConsumer:  # noq
 
 @asynccontextmanager
 async def reading(settings: KafkaSection, **options: Any) -> AsyncIterator[AIOKafkaConsumer]:  # noqa: ANN401 - as above
-    """Open a `consumer` for the length of the context; it is closed as well where its very start is cut off."""
+    """Open a `consumer` for the length of the context; it is closed also if its start is cancelled."""
     reader = consumer(settings, **options)
     try:
         await reader.start()
@@ -110,11 +148,15 @@ async def reading(settings: KafkaSection, **options: Any) -> AsyncIterator[AIOKa
         await stop(reader, CLOSE_S)
 
 
-def producer(settings: KafkaSection, transactional_id: str, batch_bytes: int) -> AIOKafkaProducer:
-    """Build the transactional producer of one input partition."""
+def producer(settings: KafkaSection, partition: int, batch_bytes: int) -> AIOKafkaProducer:
+    """Build the transactional producer of one input partition.
+
+    There is one transactional id for each group and input partition: the producer that starts last fences the others.
+    """
     return AIOKafkaProducer(
         **_security(settings),
-        transactional_id=transactional_id,
+        client_id=f"shoal-{settings.group}-{partition}",
+        transactional_id=f"{settings.group}-{settings.input}-{partition}",
         transaction_timeout_ms=settings.transaction_timeout_ms,
         max_batch_size=batch_bytes,
         acks="all",
@@ -125,7 +167,7 @@ def producer(settings: KafkaSection, transactional_id: str, batch_bytes: int) ->
 @asynccontextmanager
 async def admin(settings: KafkaSection) -> AsyncIterator[AIOKafkaAdminClient]:
     """Open an administration client for the length of the context."""
-    client = AIOKafkaAdminClient(**_security(settings))
+    client = AIOKafkaAdminClient(**_security(settings), client_id=f"shoal-{settings.group}-admin")
     try:
         await client.start()
         yield client
@@ -135,28 +177,44 @@ async def admin(settings: KafkaSection) -> AsyncIterator[AIOKafkaAdminClient]:
         await client.close()
 
 
-async def stop(client: AIOKafkaConsumer | AIOKafkaProducer, patience_s: float) -> None:
-    """Stop a client, or cut it off where its broker does not answer in time.
+async def broker_cluster_id(settings: KafkaSection) -> str | None:
+    """Return the id of the Kafka cluster at these settings; None if its brokers do not give one.
 
-    A client left to itself goes on behind our back: a consumer would keep its membership, and its partitions with
-    it; a producer would go on sending.
+    Addresses do not identify a cluster: it has many.
+    """
+    async with admin(settings) as client:
+        return await client_cluster_id(client._client)  # noqa: SLF001 - not reachable otherwise
+
+
+async def client_cluster_id(client: Any) -> str | None:  # noqa: ANN401 - the client has no types
+    """Return the id of the Kafka cluster of a connected client; to be awaited in the event loop of the client."""
+    answer = await client.send(client.get_random_node(), MetadataRequest([]))
+    cluster_id: str | None = answer.to_object().get("cluster_id")
+    return cluster_id
+
+
+async def stop(client: AIOKafkaConsumer | AIOKafkaProducer, timeout_s: float) -> None:
+    """Stop a client; close its connections if the broker does not answer in time.
+
+    A client that is not stopped keeps running: a consumer keeps its membership and its partitions, a producer keeps
+    sending.
     """
     stopping = asyncio.ensure_future(client.stop())
     try:
-        # A task of its own, and not heard: the client may end it with a cancellation that was never meant for us.
-        await asyncio.wait({stopping}, timeout=patience_s)
+        # A task of its own: the client may end it with a cancellation that is not meant for the caller.
+        await asyncio.wait({stopping}, timeout=timeout_s)
     finally:
-        _hear_out(client)
+        _retrieve_transaction_error(client)
         if not stopping.done() or stopping.cancelled() or stopping.exception() is not None:
             stopping.cancel()
             for task in _tasks(client):
                 task.cancel()
-            for connection in list(_network(client)._conns.values()):  # noqa: SLF001 - the client waits where this must not
+            for connection in list(_network(client)._conns.values()):  # noqa: SLF001 - close() would wait
                 connection.close()
 
 
-def _hear_out(client: AIOKafkaConsumer | AIOKafkaProducer) -> None:
-    """Take note of what the last transaction ended with, which was told before: unheard, it is logged as lost."""
+def _retrieve_transaction_error(client: AIOKafkaConsumer | AIOKafkaProducer) -> None:
+    """Retrieve the error of the last transaction, which was raised before: asyncio logs errors not retrieved."""
     manager = getattr(client, "_txn_manager", None)
     waiter = None if manager is None else manager.wait_for_transaction_end()
     if isinstance(waiter, asyncio.Future) and waiter.done() and not waiter.cancelled():
@@ -168,14 +226,14 @@ def _network(client: AIOKafkaConsumer | AIOKafkaProducer) -> Any:  # noqa: ANN40
 
 
 def _tasks(client: AIOKafkaConsumer | AIOKafkaProducer) -> Iterator[asyncio.Task[Any]]:
-    """Tasks that a client keeps in the background, as far as they still run."""
-    places = (
+    """Yield the background tasks of a client that still run."""
+    owners = (
         (_network(client), ("_sync_task",)),
         (getattr(client, "_sender", None), ("_sender_task",)),
         (getattr(client, "_coordinator", None), ("_coordination_task", "_heartbeat_task", "_commit_refresh_task")),
         (getattr(client, "_fetcher", None), ("_fetch_task",)),
     )
-    for owner, names in places:
+    for owner, names in owners:
         for name in names:
             task = getattr(owner, name, None)
             if isinstance(task, asyncio.Task) and not task.done():

@@ -1,7 +1,7 @@
-"""One membership in the group: hold lanes for assigned partitions, read, decide, commit.
+"""One membership in the consumer group: poll, process, punctuate, until the loop is stopped or fails.
 
-Whatever goes wrong in a lane ends the session: its producers are closed, its state is dropped, and the next session
-reads the committed progress again. There is nothing to repair.
+An error in any task ends the whole loop. Its producers are closed and its state is dropped; the next loop reads the
+committed state again, so there is nothing to repair.
 """
 
 from __future__ import annotations
@@ -16,46 +16,43 @@ from aiokafka import errors as kafka_errors
 from aiokafka.admin import AIOKafkaAdminClient
 
 from shoal.errors import BrokerUnavailableError, ShoalError
-from shoal.kafka.client import admin, consumer, stop
+from shoal.kafka.client import admin, consumer, stop, task_exception, to_shoal_error
 from shoal.kafka.partition_task import PartitionTask
 from shoal.kafka.preflight import preflight
 from shoal.kafka.retries import BrokerLiveness
-from shoal.kafka.task_errors import task_exception, to_shoal_error
 from shoal.kafka.task_manager import TaskManager, WorkerContext
-from shoal.observability import logger
 
 __all__ = ["ConsumerLoop"]
 
 POLL_S = 0.05
-POLL_RECORDS = 4 * 512
+POLL_RECORDS = 2048
 FINISH_S = 4.0
-"""What a session may take to finish its transactions when it is to stop; with what follows less than ten seconds."""
+"""Time (s) for the last transactions of a loop that is stopped; all of the stop takes less than ten seconds."""
 LEAVE_S = 2.0
-
-log = logger("kafka")
 
 
 class ConsumerLoop:
-    """One membership in the group, or with ``start.drain`` one turn over all partitions.
+    """One membership in the group or, with ``start.drain``, one pass over all partitions without a membership.
 
     Parameters
     ----------
-    plan : Plan
+    context : WorkerContext
         Of the process.
-    contact : Contact
-        With the broker.
+    liveness : BrokerLiveness
+        Is told when the broker answers.
     stopping : asyncio.Event
-        Set when the work shall end.
+        Set when the loop shall end.
     """
 
-    def __init__(self, plan: WorkerContext, contact: BrokerLiveness, stopping: asyncio.Event) -> None:
-        self._plan, self._settings, self._health, self._start = plan, plan.settings, plan.health, plan.start
-        self._contact, self._stopping = contact, stopping
-        self._lanes = TaskManager(plan)
+    def __init__(self, context: WorkerContext, liveness: BrokerLiveness, stopping: asyncio.Event) -> None:
+        self._context, self._settings, self._health = context, context.settings, context.health
+        self._drains = context.start.drain
+        self._liveness, self._stopping = liveness, stopping
+        self._tasks = TaskManager(context)
         self._opening: asyncio.Task[None] | None = None
         self._failure: ShoalError | None = None
         self._failed = asyncio.Event()
-        self._is_over = False
+        self._has_ended = False
 
     async def run(self) -> None:
         """Work until stopped or drained.
@@ -63,14 +60,14 @@ class ConsumerLoop:
         Raises
         ------
         ShoalError
-            What ended the session before that.
+            The error that ended the loop.
         """
         work = asyncio.create_task(self._work())
         stopping, failed = (asyncio.create_task(event.wait()) for event in (self._stopping, self._failed))
         try:
             await asyncio.wait({work, stopping, failed}, return_when=asyncio.FIRST_COMPLETED)
             if self._stopping.is_set():
-                # The work sees that by itself, unless it waits for a broker that does not answer.
+                # The work notices that by itself, unless it waits for a broker that does not answer.
                 await asyncio.wait({work, failed}, timeout=FINISH_S, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for task in (work, stopping, failed):
@@ -82,13 +79,12 @@ class ConsumerLoop:
             raise to_shoal_error(error) from None
 
     def fail(self, error: BaseException) -> None:
-        """End the session with this error."""
+        """End the loop with this error."""
         if self._failure is None:
             self._failure = to_shoal_error(error)
             self._failed.set()
 
-    def _notice(self, task: asyncio.Task[None]) -> None:
-        """See what a task in the background ended with."""
+    def _on_background_end(self, task: asyncio.Task[None]) -> None:
         if (error := task_exception(task)) is not None:
             self.fail(error)
 
@@ -97,15 +93,15 @@ class ConsumerLoop:
     async def _work(self) -> None:
         settings = self._settings
         async with admin(settings) as client:
-            self._lanes.layout = await preflight(client, self._plan.policy, settings)
-            self._contact.made()
-            reader = consumer(settings) if self._start.drain else self._member()
-            probe = asyncio.create_task(self._contact.probe(partial(self._ask, client, reader)))
-            probe.add_done_callback(self._notice)
+            self._tasks.layout = await preflight(client, self._context.policy, settings)
+            self._liveness.note_answer()
+            reader = consumer(settings) if self._drains else self._group_consumer()
+            probe = asyncio.create_task(self._liveness.probe(partial(self._ask, client, reader)))
+            probe.add_done_callback(self._on_background_end)
             finish = False
             try:
-                if self._start.drain:
-                    await self._take_all(client, reader)
+                if self._drains:
+                    await self._assign_all(client, reader)
                 else:
                     reader.subscribe([settings.input], listener=_RebalanceListener(self, client, reader))
                     await reader.start()
@@ -116,7 +112,7 @@ class ConsumerLoop:
                 probe.cancel()
                 await self._leave(reader, finish=finish)
 
-    def _member(self) -> AIOKafkaConsumer:
+    def _group_consumer(self) -> AIOKafkaConsumer:
         settings = self._settings
         return consumer(
             settings,
@@ -128,67 +124,66 @@ class ConsumerLoop:
             fetch_max_wait_ms=200,
         )
 
-    async def _take_all(self, client: AIOKafkaAdminClient, reader: AIOKafkaConsumer) -> None:
-        """Take every partition without joining the group: who drains must not wait for members that died."""
+    async def _assign_all(self, client: AIOKafkaAdminClient, reader: AIOKafkaConsumer) -> None:
+        """Take every partition without joining the group: a drain must not wait for members that died."""
         await reader.start()
         topic = str(self._settings.input)
-        places = [TopicPartition(topic, number) for number in range(self._lanes.layout.partitions[topic])]
-        reader.assign(places)
-        self.assigned(places, client, reader)
+        partitions = [TopicPartition(topic, number) for number in range(self._tasks.layout.partitions[topic])]
+        reader.assign(partitions)
+        self.assigned(partitions, client, reader)
 
     async def _leave(self, reader: AIOKafkaConsumer, *, finish: bool) -> None:
-        self._is_over = True
+        self._has_ended = True
         self._health.joined = False
         try:
             await self._stop_opening()
-            await self._lanes.release(list(self._lanes), finish=finish)
+            await self._tasks.close(list(self._tasks), finish=finish)
         finally:
             await stop(reader, LEAVE_S)
 
     async def _ask(self, client: AIOKafkaAdminClient, reader: AIOKafkaConsumer) -> None:
-        places = list(self._lanes)
-        await (reader.end_offsets(places) if places else client.find_coordinator(str(self._settings.group)))
+        partitions = list(self._tasks)
+        await (reader.end_offsets(partitions) if partitions else client.find_coordinator(str(self._settings.group)))
 
-    # ------------------------------------------------------------------ reading
+    # ------------------------------------------------------------------ poll
 
     async def _read(self, reader: AIOKafkaConsumer) -> None:
         while not self._stopping.is_set():
             polled = await self._poll(reader)
-            # Before anything else happens: records are for the lanes there are now. Those read before a lane was
-            # open are dropped; it seeks to where they begin.
-            todo = [(self._lanes[place], messages) for place, messages in polled.items() if place in self._lanes]
-            for lane, messages in todo:
-                await lane.intake(messages)
-            await self._tick_all(reader)
+            # Looked up before anything is awaited: the records are for the tasks that are open now. Records that were
+            # read before their task was open are dropped; the task seeks to its position when it opens.
+            todo = [(self._tasks[tp], messages) for tp, messages in polled.items() if tp in self._tasks]
+            for task, messages in todo:
+                await task.process(messages)
+            await self._punctuate_all(reader)
             if self._is_drained():
                 return
 
-    async def _tick_all(self, reader: AIOKafkaConsumer) -> None:
-        # Side by side: a lane that lets everything leave waits for some transactions.
-        ticks = [asyncio.create_task(self._tick(reader, place, lane)) for place, lane in self._lanes.items()]
+    async def _punctuate_all(self, reader: AIOKafkaConsumer) -> None:
+        # Concurrently: a task that flushes waits for some transactions.
+        running = [asyncio.create_task(self._punctuate(reader, tp, task)) for tp, task in self._tasks.items()]
         try:
-            await asyncio.gather(*ticks)
+            await asyncio.gather(*running)
         finally:
-            for tick in ticks:
-                tick.cancel()
+            for one in running:
+                one.cancel()
 
-    async def _tick(self, reader: AIOKafkaConsumer, place: TopicPartition, lane: PartitionTask) -> None:
-        if not self._lanes.is_open(place, lane):
+    async def _punctuate(self, reader: AIOKafkaConsumer, tp: TopicPartition, task: PartitionTask) -> None:
+        if not self._tasks.is_open(tp, task):
             return  # a rebalance came in between
-        lane.reached(await reader.position(place))
-        end = reader.last_stable_offset(place)
-        at_end = end is not None and 0 <= end <= lane.cursor
-        await lane.tick(at_end=at_end)
-        if self._start.drain and at_end:
-            await lane.finish()
-        self._lanes.show(place, lane, end)
+        position = await reader.position(tp)
+        log_end = reader.last_stable_offset(tp)
+        await task.punctuate(position, log_end)
+        if self._drains and log_end is not None and 0 <= log_end <= task.position:
+            await task.commit(flush=True)
+        self._tasks.update_metrics(tp, task, log_end)
 
     def _is_drained(self) -> bool:
         is_open = self._opening is not None and self._opening.done()
-        return self._start.drain and is_open and all(lane.is_finished for _, lane in self._lanes.items())
+        return self._drains and is_open and all(task.is_finished for _, task in self._tasks.items())
 
     async def _poll(self, reader: AIOKafkaConsumer) -> dict[TopicPartition, list[Any]]:
-        full = [place for place, lane in self._lanes.items() if lane.is_full]
+        full = [tp for tp, task in self._tasks.items() if task.is_full]
         if full:
             reader.pause(*full)
         try:
@@ -196,35 +191,36 @@ class ConsumerLoop:
                 timeout_ms=round(POLL_S * 1000), max_records=POLL_RECORDS
             )
         except kafka_errors.NoOffsetForPartitionError:
-            # The client looked for a position before the lane had put it there.
+            # The client asked for a position before the task had set it.
             found = {}
         except kafka_errors.OffsetOutOfRangeError:
+            # The next loop checks at its start what was lost.
             raise BrokerUnavailableError("records were removed before they could be read; the start judges") from None
         finally:
             if full:
-                reader.resume(*(place for place in full if place in reader.assignment()))
+                reader.resume(*(tp for tp in full if tp in reader.assignment()))
         return found
 
-    # ------------------------------------------------------------------ partitions come and go
+    # ------------------------------------------------------------------ rebalance
 
-    def assigned(self, places: list[TopicPartition], client: AIOKafkaAdminClient, reader: AIOKafkaConsumer) -> None:
-        """Begin to open lanes, in the background: the client sends no heartbeats before this has returned."""
-        if self._is_over:
+    def assigned(self, partitions: list[TopicPartition], client: AIOKafkaAdminClient, reader: AIOKafkaConsumer) -> None:
+        """Start to open tasks, in the background: the client sends no heartbeats until this returns."""
+        if self._has_ended:
             return
-        self._health.restoring = {place.partition for place in places}
-        for place in places:
-            # Nothing is to be fetched before the lane says from where.
-            reader.pause(place)
-            reader.seek(place, 0)
-        self._opening = asyncio.create_task(self._open_all(places, client, reader))
-        self._opening.add_done_callback(self._notice)
+        self._health.restoring = {tp.partition for tp in partitions}
+        for tp in partitions:
+            # Nothing is fetched before the task has set the position.
+            reader.pause(tp)
+            reader.seek(tp, 0)
+        self._opening = asyncio.create_task(self._open_all(partitions, client, reader))
+        self._opening.add_done_callback(self._on_background_end)
 
-    async def revoked(self, places: Iterable[TopicPartition]) -> None:
-        """Commit what the lanes have decided and close them."""
-        if not self._is_over:
+    async def revoked(self, partitions: Iterable[TopicPartition]) -> None:
+        """Commit what the tasks of these partitions have decided, and close them."""
+        if not self._has_ended:
             await self._stop_opening()
             try:
-                await self._lanes.release(places, finish=True)
+                await self._tasks.close(partitions, finish=True)
             except ShoalError as error:
                 self.fail(error)
 
@@ -234,23 +230,23 @@ class ConsumerLoop:
             await asyncio.wait({self._opening})
 
     async def _open_all(
-        self, places: list[TopicPartition], client: AIOKafkaAdminClient, reader: AIOKafkaConsumer
+        self, partitions: list[TopicPartition], client: AIOKafkaAdminClient, reader: AIOKafkaConsumer
     ) -> None:
-        def opened(place: TopicPartition, lane: PartitionTask) -> None:
-            reader.seek(place, lane.cursor)
-            reader.resume(place)
+        def opened(tp: TopicPartition, task: PartitionTask) -> None:
+            reader.seek(tp, task.position)
+            reader.resume(tp)
 
-        await self._lanes.open(places, client, reader, opened)
+        await self._tasks.open(partitions, client, reader, opened)
 
 
 class _RebalanceListener(ConsumerRebalanceListener):  # type: ignore[misc] # the client has no types
-    """Called by the client in its own task, while the loop may be in the middle of a block."""
+    """Called by the client in a task of its own, while the loop may be processing a block."""
 
-    def __init__(self, session: ConsumerLoop, client: AIOKafkaAdminClient, reader: AIOKafkaConsumer) -> None:
-        self._session, self._client, self._reader = session, client, reader
+    def __init__(self, loop: ConsumerLoop, client: AIOKafkaAdminClient, reader: AIOKafkaConsumer) -> None:
+        self._loop, self._client, self._reader = loop, client, reader
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        await self._session.revoked(revoked)
+        await self._loop.revoked(revoked)
 
     async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        self._session.assigned(sorted(assigned), self._client, self._reader)
+        self._loop.assigned(sorted(assigned), self._client, self._reader)

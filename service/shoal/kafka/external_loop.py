@@ -1,7 +1,8 @@
-"""A session whose records somebody else brings, and whose partitions somebody else assigns: a stage in another app.
+"""A loop that does not poll Kafka itself: an external framework (Faust) assigns the partitions and brings the messages.
 
-The host may bring records twice, out of order, or lose some: what enters a lane is seen to follow what entered before,
-and the host is sent back where it does not. So the guarantee does not lean on the host's bookkeeping.
+The framework may bring messages twice, out of order, or lose some. The loop therefore checks that each message follows
+those that its task has processed. Where it does not, the loop asks the framework to rewind. So the guarantee does not
+depend on the framework's bookkeeping.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from shoal.errors import BrokerUnavailableError, ShoalError
 from shoal.kafka.classification import Message
-from shoal.kafka.client import admin, reading
+from shoal.kafka.client import admin, reading, task_exception, to_shoal_error
+from shoal.kafka.cluster_listener import ClusterListener
 from shoal.kafka.gap_reader import GapReader
 from shoal.kafka.partition_task import PartitionTask
 from shoal.kafka.preflight import preflight
 from shoal.kafka.retries import BrokerLiveness
-from shoal.kafka.task_errors import task_exception, to_shoal_error
-from shoal.kafka.task_manager import ClusterListener, TaskManager, WorkerContext
+from shoal.kafka.task_manager import TaskManager, WorkerContext
 from shoal.observability import logger
 from shoal.pipeline import BLOCK_RECORDS
 
@@ -33,116 +34,117 @@ __all__ = ["ExternalLoop", "HandoverCancelledError", "MessageSource"]
 
 POLL_S = 0.05
 IDLE_S = 0.01
-LOOK_S = 1.0
-"""How often the log's end is looked at; an idle lane learns so that it has read all there is."""
-STALE_S = 2 * LOOK_S
-"""Nothing is believed of an end that was seen longer ago: nobody is let go because it could not be looked at."""
-GRACE_S = 0.3
-"""How long what comes next may be on its way before the host is sent back for it."""
-AGAIN_S = 2.0
-"""How long it may take from there, and each time as much longer: on a busy machine it may be on its way for long."""
-AGAIN_MOST_S = 30.0
+END_POLL_S = 1.0
+"""How often the ends of the logs are read; an idle task learns from them that it has all records."""
+END_VALID_S = 2 * END_POLL_S
+"""An older answer is not used: a broker that does not answer must not lead to a flush."""
+GAP_GRACE_S = 0.3
+"""How long a missing message may be on its way before a rewind is requested."""
+REWIND_RETRY_S = 2.0
+"""Pause after a rewind, and as much more after each further one: a busy machine may take long to bring messages."""
+REWIND_RETRY_MAX_S = 30.0
 STALL_S = 3.0
-"""How long a host may bring nothing though there is something."""
+"""After this time without a message, though the log has more, a rewind is requested."""
 
 log = logger("kafka")
 
 
 class HandoverCancelledError(ShoalError):
-    """A cluster was not dealt with in time: it is handed over again, here or elsewhere."""
+    """A cluster was not handled in time. It is handed over again, by this process or another."""
 
     code = "withdrawn"
     retriable = True
 
 
 class MessageSource(Protocol):
-    """Who brings the records."""
+    """Where messages come from."""
 
     async def wait(self, timeout_s: float) -> None:
-        """Return when something came, or after this time."""
+        """Return when there are messages, or after this time."""
 
     def take(self, partition: int, most: int) -> Sequence[Message]:
-        """Hand over what came of a partition, the oldest first, and at most so many."""
+        """Return the oldest messages of a partition, at most so many, and forget them."""
 
     @property
     def rewind(self) -> Callable[[int, int], Awaitable[None]]:
-        """Brings a partition's records from this offset on, once more if need be. It may fail: it is asked again."""
+        """Requests the messages of a partition from an offset on, again if need be. It may fail, and is retried."""
 
 
 @dataclass(slots=True)
 class _GapWait:
-    """What a lane waits for: since when, and when the host was sent back for it."""
+    """A task that waits for a missing message: since when, and when the next rewind is due (s, monotonic)."""
 
-    since: float
+    since_s: float
     next_s: float = 0.0
     times: int = 0
 
 
 class ExternalLoop:
-    """One assignment: lanes for some partitions, fed by a carrier, until it is ended.
+    """One assignment: tasks for some partitions, fed by a message source, until it is ended.
 
     Parameters
     ----------
-    plan : Plan
+    context : WorkerContext
         Of the process.
-    contact : Contact
-        With the broker.
-    carrier : Carrier
-        Brings the records.
+    liveness : BrokerLiveness
+        Is told when the broker answers.
+    source : MessageSource
+        Brings the messages.
     partitions : sequence of int
         Of the input, assigned to this process.
-    handing : Handing
-        Who sees the clusters.
+    listener : ClusterListener
+        Gets the clusters.
     most : int
-        Records of one slice: what is decided on one of them is committed together at the earliest.
-    is_doubtful : bool
-        Whether the carrier may bring records that are not committed, of those that are in the log now: each is then
-        looked up.
+        Messages taken at once. Decisions on them are committed together at the earliest.
+    may_contain_uncommitted : bool
+        Whether messages that are in the log now may belong to open or aborted transactions. Each is then looked up.
     opened : asyncio.Event or None
-        Set when all lanes are open, or will not be.
+        Set when all tasks are open, or will not be.
     """
 
     def __init__(
         self,
-        plan: WorkerContext,
-        contact: BrokerLiveness,
-        carrier: MessageSource,
+        context: WorkerContext,
+        liveness: BrokerLiveness,
+        source: MessageSource,
         partitions: Sequence[int],
-        handing: ClusterListener,
+        listener: ClusterListener,
         most: int = BLOCK_RECORDS,
         *,
-        is_doubtful: bool = False,
+        may_contain_uncommitted: bool = False,
         opened: asyncio.Event | None = None,
     ) -> None:
-        self._plan, self._contact, self._carrier, self._most = plan, contact, carrier, most
-        self._handing, self._is_doubtful = handing, is_doubtful
-        self._places = [TopicPartition(str(plan.settings.input), number) for number in partitions]
-        self._lanes = TaskManager(plan, handing)
+        self._context, self._liveness, self._source, self._most = context, liveness, source, most
+        self._listener, self._may_contain_uncommitted = listener, may_contain_uncommitted
+        self._partitions = [TopicPartition(str(context.settings.input), number) for number in partitions]
+        self._tasks = TaskManager(context, listener)
         self._ending = asyncio.Event()
         self.opened = opened or asyncio.Event()
-        self._over = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
-        self._missing: dict[TopicPartition, _GapWait] = {}
-        self._sending: dict[TopicPartition, asyncio.Task[None]] = {}
-        self._doubtful: dict[TopicPartition, int] = {}
-        """Before which offset a record may be one that is not committed."""
-        self._ends: dict[TopicPartition, int] = {}
-        self._seen_s: dict[TopicPartition, float] = {}
-        self._looked_s = self._compared_s = 0.0
+        self._ended = asyncio.Event()
+        self._work_task: asyncio.Task[None] | None = None
+        self._gaps: dict[TopicPartition, _GapWait] = {}
+        self._rewinds: dict[TopicPartition, asyncio.Task[None]] = {}
+        self._uncommitted_before: dict[TopicPartition, int] = {}
+        """A message before this offset may belong to an open or aborted transaction."""
+        self._positions: dict[TopicPartition, int] = {}
+        """Offsets before which there are no more records, only transaction markers."""
+        self._log_ends: dict[TopicPartition, int] = {}
+        self._last_message_s: dict[TopicPartition, float] = {}
+        self._ends_read_s = self._compared_s = 0.0
 
     async def end(self, timeout_s: float) -> bool:
-        """Commit what is decided and close the lanes; whether that was done in this time."""
+        """Commit what is decided and close the tasks; return whether that was done in this time."""
         self._ending.set()
         try:
-            await asyncio.wait_for(self._over.wait(), timeout_s)
+            await asyncio.wait_for(self._ended.wait(), timeout_s)
         except TimeoutError:
             return False
         return True
 
-    def cut(self) -> None:
-        """Give up what does not end."""
-        if self._task is not None:
-            self._task.cancel()
+    def cancel(self) -> None:
+        """Cancel the work; what is decided and not committed is decided again later."""
+        if self._work_task is not None:
+            self._work_task.cancel()
 
     async def run(self) -> None:
         """Work until ended.
@@ -150,191 +152,192 @@ class ExternalLoop:
         Raises
         ------
         ShoalError
-            What ended it before that.
+            The error that ended the loop.
         """
-        self._task = asyncio.create_task(self._work())
+        self._work_task = asyncio.create_task(self._work())
         try:
-            await asyncio.wait({self._task})
+            await asyncio.wait({self._work_task})
         finally:
-            self._task.cancel()
-            await asyncio.wait({self._task})
+            self._work_task.cancel()
+            await asyncio.wait({self._work_task})
             self.opened.set()
-            self._over.set()
-        error = task_exception(self._task)
+            self._ended.set()
+        error = task_exception(self._work_task)
         if error is not None and not (isinstance(error, HandoverCancelledError) and self._ending.is_set()):
             raise to_shoal_error(error) from None
 
     async def _work(self) -> None:
-        settings = self._plan.settings
+        settings = self._context.settings
         async with admin(settings) as client:
 
             async def ask() -> None:
                 await client.find_coordinator(str(settings.group))
 
-            # A customer may keep the work waiting for as long as he likes.
-            await _until_first(self._serve(client), self._contact.probe(ask))
+            # The broker is probed all the time: a listener may take as long as it likes for a cluster.
+            await _until_first(self._serve(client), self._liveness.probe(ask))
 
     async def _serve(self, client: AIOKafkaAdminClient) -> None:
-        plan = self._plan
-        plan.health.restoring = {place.partition for place in self._places}
-        self._lanes.layout = await preflight(client, plan.policy, plan.settings)
-        self._contact.made()
-        if self._is_doubtful:
-            self._doubtful = await self._ends_of_all()
+        context = self._context
+        context.health.restoring = {tp.partition for tp in self._partitions}
+        self._tasks.layout = await preflight(client, context.policy, context.settings)
+        self._liveness.note_answer()
+        if self._may_contain_uncommitted:
+            self._uncommitted_before = await self._uncommitted_ends()
         finish = False
-        async with reading(plan.settings) as reader:
+        async with reading(context.settings) as reader:
             try:
-                await _until_first(self._lanes.open(self._places, client, reader, self._begun), self._ended())
-                plan.health.joined = True
+                opening = self._tasks.open(self._partitions, client, reader, self._task_opened)
+                await _until_first(opening, self._until_ending())
+                context.health.joined = True
                 self.opened.set()
-                clocks = [self._follow_clock(*one) for one in self._lanes.items()]
-                await _until_all(self._feed_all(reader), self._watch_ends(reader), *clocks)
+                clocks = [self._punctuate_regularly(*one) for one in self._tasks.items()]
+                await _until_all(self._feed_all(reader), self._poll_log_ends(reader), *clocks)
                 finish = True
             except HandoverCancelledError:
-                # What other lanes have decided, and what was dealt with before, has nothing to do with that.
+                # What other tasks have decided, and clusters that were handled before, are committed.
                 finish = True
                 raise
             finally:
-                plan.health.joined = False
-                await self._lanes.release(list(self._lanes), finish=finish)
+                context.health.joined = False
+                await self._tasks.close(list(self._tasks), finish=finish)
 
-    async def _ended(self) -> None:
+    async def _until_ending(self) -> None:
         await self._ending.wait()
 
-    async def _ends_of_all(self) -> dict[TopicPartition, int]:
-        """Where the logs end for a reader that takes what is not committed, too."""
-        async with reading(self._plan.settings, isolation_level="read_uncommitted") as reader:
-            return dict(await reader.end_offsets(self._places)) if self._places else {}
+    async def _uncommitted_ends(self) -> dict[TopicPartition, int]:
+        """Return the ends of the logs for a consumer that also reads uncommitted records."""
+        async with reading(self._context.settings, isolation_level="read_uncommitted") as reader:
+            return dict(await reader.end_offsets(self._partitions)) if self._partitions else {}
 
-    def _begun(self, place: TopicPartition, lane: PartitionTask) -> None:
-        self._seen_s[place] = time.monotonic()
-        log.debug("reading", topic=place.topic, partition=place.partition, offset=lane.cursor)
+    def _task_opened(self, tp: TopicPartition, task: PartitionTask) -> None:
+        self._last_message_s[tp] = time.monotonic()
+        log.debug("reading", topic=tp.topic, partition=tp.partition, offset=task.position)
 
-    # ------------------------------------------------------------------ the clock
+    # ------------------------------------------------------------------ punctuation
 
-    async def _follow_clock(self, place: TopicPartition, lane: PartitionTask) -> None:
-        """Do what is due, also while others wait for a customer."""
+    async def _punctuate_regularly(self, tp: TopicPartition, task: PartitionTask) -> None:
+        """Punctuate a task also while other tasks wait for the listener."""
         while not self._ending.is_set():
-            await self._tick(place, lane)
+            await self._punctuate(tp, task)
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._ending.wait(), POLL_S)
 
-    async def _tick(self, place: TopicPartition, lane: PartitionTask) -> None:
-        end, is_fresh = self._ends.get(place), time.monotonic() - self._looked_s < STALE_S
-        await lane.tick(at_end=is_fresh and end is not None and end <= lane.cursor)
-        self._lanes.show(place, lane, end)
+    async def _punctuate(self, tp: TopicPartition, task: PartitionTask) -> None:
+        log_end, is_valid = self._log_ends.get(tp), time.monotonic() - self._ends_read_s < END_VALID_S
+        await task.punctuate(self._positions.get(tp), log_end if is_valid else None)
+        self._tasks.update_metrics(tp, task, log_end)
 
-    async def _watch_ends(self, reader: AIOKafkaConsumer) -> None:
-        """See where the logs end, also while a customer keeps those waiting who are fed."""
-        places = list(self._lanes)  # they stay what they are for as long as this serves
+    async def _poll_log_ends(self, reader: AIOKafkaConsumer) -> None:
+        """Read the ends of the logs regularly, also while tasks wait for the listener."""
+        partitions = list(self._tasks)  # the same for as long as this loop serves
 
-        async def look() -> None:
-            asked = time.monotonic()
+        async def read_ends() -> None:
+            asked_s = time.monotonic()
             try:
-                self._ends = dict(await reader.end_offsets(places))
+                self._log_ends = dict(await reader.end_offsets(partitions))
             except kafka_errors.UnknownTopicOrPartitionError:
-                self._contact.lost()
+                self._liveness.note_silence()
                 raise BrokerUnavailableError("the broker cannot be reached") from None
-            self._looked_s = asked
+            self._ends_read_s = asked_s
 
-        if places:
-            await _until_first(self._contact.probe(look, LOOK_S), self._ended())
+        if partitions:
+            await _until_first(self._liveness.probe(read_ends, END_POLL_S), self._until_ending())
 
-    # ------------------------------------------------------------------ one turn of the loop
+    # ------------------------------------------------------------------ feeding
 
     async def _feed_all(self, reader: AIOKafkaConsumer) -> None:
         try:
             await self._feed_until_ended(reader)
         finally:
-            for sending in list(self._sending.values()):
-                sending.cancel()
+            for rewind in list(self._rewinds.values()):
+                rewind.cancel()
 
     async def _feed_until_ended(self, reader: AIOKafkaConsumer) -> None:
-        continuity = GapReader(reader)
+        gap_reader = GapReader(reader)
         while not self._ending.is_set():
-            await self._carrier.wait(POLL_S)
-            is_fed = False
-            for place, lane in self._lanes.items():
-                if not (lane.is_full or self._handing.is_full() or self._ending.is_set()):
-                    is_fed |= await self._feed(place, lane, continuity)
-            if not is_fed:
+            await self._source.wait(POLL_S)
+            has_fed = False
+            for tp, task in self._tasks.items():
+                if not (task.is_full or self._listener.is_full() or self._ending.is_set()):
+                    has_fed |= await self._feed(tp, task, gap_reader)
+            if not has_fed:
                 await asyncio.sleep(IDLE_S)
-            now = time.monotonic()
-            if now - self._compared_s >= LOOK_S:
-                self._compared_s = now
-                await self._compare(continuity)
+            now_s = time.monotonic()
+            if now_s - self._compared_s >= END_POLL_S:
+                self._compared_s = now_s
+                await self._check_idle_tasks(gap_reader)
 
-    async def _feed(self, place: TopicPartition, lane: PartitionTask, continuity: GapReader) -> bool:
-        """Let a lane take a slice of what came, as far as it follows what the lane has read; whether something did."""
-        brought = self._carrier.take(place.partition, self._most)
-        if not brought:
-            self._chase(place, lane)
+    async def _feed(self, tp: TopicPartition, task: PartitionTask, gap_reader: GapReader) -> bool:
+        """Let a task process the messages that follow its position; return whether there were any."""
+        taken = self._source.take(tp.partition, self._most)
+        if not taken:
+            self._request_rewind(tp, task)
             return False
-        messages = await self._following(place, lane, brought, continuity)
+        messages = await self._consecutive(tp, task, taken, gap_reader)
         if messages:
-            self._seen_s[place] = time.monotonic()
-            await lane.intake(messages)
-            await self._tick(place, lane)
+            self._last_message_s[tp] = time.monotonic()
+            await task.process(messages)
+            await self._punctuate(tp, task)
         return bool(messages)
 
-    async def _following(
-        self, place: TopicPartition, lane: PartitionTask, brought: Sequence[Message], continuity: GapReader
+    async def _consecutive(
+        self, tp: TopicPartition, task: PartitionTask, taken: Sequence[Message], gap_reader: GapReader
     ) -> Sequence[Message]:
-        """Those that follow each other and what the lane has read: no record that is in the log is left out."""
-        expected, doubtful = lane.cursor, self._doubtful.get(place, 0)
-        if expected >= doubtful and all(one.offset == expected + i for i, one in enumerate(brought)):
-            self._missing.pop(place, None)
-            return brought
+        """Return the messages that follow each other and the task's position, without leaving out any record."""
+        expected, uncommitted_before = task.position, self._uncommitted_before.get(tp, 0)
+        if expected >= uncommitted_before and all(one.offset == expected + i for i, one in enumerate(taken)):
+            self._gaps.pop(tp, None)
+            return taken
         found, is_gap = [], False
-        for message in brought:
+        for message in taken:
             offset = message.offset
             if offset < expected:
                 continue
-            is_next = offset == expected and offset >= doubtful
-            first = offset if is_next else await continuity.first(place, expected)
+            is_next = offset == expected and offset >= uncommitted_before
+            first = offset if is_next else await gap_reader.next_record_offset(tp, expected)
             if first == offset:
                 found.append(message)
                 expected, is_gap = offset + 1, False
-            elif offset >= doubtful or _is_before(first, offset):
-                # What comes first may still be behind it. (Else it is not committed, or not yet.)
+            elif offset >= uncommitted_before or _is_before(first, offset):
+                # The expected record may still come after this message. (Else this message is not committed.)
                 is_gap = True
         if not is_gap:
-            self._missing.pop(place, None)
-        elif place not in self._missing:
-            self._missing[place] = _GapWait(time.monotonic())
-        self._chase(place, lane)
+            self._gaps.pop(tp, None)
+        elif tp not in self._gaps:
+            self._gaps[tp] = _GapWait(time.monotonic())
+        self._request_rewind(tp, task)
         return found
 
-    def _chase(self, place: TopicPartition, lane: PartitionTask) -> None:
-        """Send the host back for what it has left out, once it had the time to bring it."""
-        missing, now = self._missing.get(place), time.monotonic()
-        if missing is None or now - missing.since < GRACE_S or now < missing.next_s:
+    def _request_rewind(self, tp: TopicPartition, task: PartitionTask) -> None:
+        """Request a missing message again, once there was time for it to come."""
+        gap, now_s = self._gaps.get(tp), time.monotonic()
+        if gap is None or now_s - gap.since_s < GAP_GRACE_S or now_s < gap.next_s:
             return
-        if place not in self._sending:
-            log.info("sent back", topic=place.topic, partition=place.partition, offset=lane.cursor)
-            self._sending[place] = asyncio.create_task(self._send_back(missing, place, lane.cursor))
+        if tp not in self._rewinds:
+            log.info("sent back", topic=tp.topic, partition=tp.partition, offset=task.position)
+            self._rewinds[tp] = asyncio.create_task(self._rewind(gap, tp, task.position))
 
-    async def _send_back(self, missing: _GapWait, place: TopicPartition, offset: int) -> None:
-        """Beside the lanes: the host may have to bring what is on its way for all of them before."""
+    async def _rewind(self, gap: _GapWait, tp: TopicPartition, offset: int) -> None:
+        """Run beside the tasks: the source may first have to deliver messages that are on their way to all of them."""
         try:
-            await self._carrier.rewind(place.partition, offset)
+            await self._source.rewind(tp.partition, offset)
         finally:
-            del self._sending[place]
-            missing.times += 1
-            missing.next_s = time.monotonic() + min(AGAIN_S * missing.times, AGAIN_MOST_S)
+            del self._rewinds[tp]
+            gap.times += 1
+            gap.next_s = time.monotonic() + min(REWIND_RETRY_S * gap.times, REWIND_RETRY_MAX_S)
 
-    async def _compare(self, continuity: GapReader) -> None:
-        """See whether an idle lane has all that is before the end of its log."""
-        for place, lane in self._lanes.items():
-            end, idle_s = self._ends.get(place, 0), time.monotonic() - self._seen_s[place]
-            if idle_s < LOOK_S or end <= lane.cursor:
+    async def _check_idle_tasks(self, gap_reader: GapReader) -> None:
+        """See whether each idle task has all records before the end of its log."""
+        for tp, task in self._tasks.items():
+            log_end, idle_s = self._log_ends.get(tp, 0), time.monotonic() - self._last_message_s[tp]
+            if idle_s < END_POLL_S or log_end <= task.position:
                 continue
-            first = await continuity.first(place, lane.cursor)
+            first = await gap_reader.next_record_offset(tp, task.position)
             if first is None:
-                # Marks of transactions only.
-                lane.reached(end)
-            elif place not in self._missing and idle_s > STALL_S and not lane.is_full:
-                self._missing[place] = _GapWait(time.monotonic() - GRACE_S)
+                # Only transaction markers: the next punctuation passes them.
+                self._positions[tp] = log_end
+            elif tp not in self._gaps and idle_s > STALL_S and not task.is_full:
+                self._gaps[tp] = _GapWait(time.monotonic() - GAP_GRACE_S)
 
 
 def _is_before(first: int | None, offset: int) -> bool:
@@ -342,7 +345,7 @@ def _is_before(first: int | None, offset: int) -> bool:
 
 
 async def _until_first(*works: Coroutine[Any, Any, None]) -> None:
-    """Work side by side until one has ended, and end as it did; the others are told to stop."""
+    """Run concurrently until one has ended, cancel the others, and end as the first did."""
     tasks = [asyncio.create_task(work) for work in works]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -351,7 +354,7 @@ async def _until_first(*works: Coroutine[Any, Any, None]) -> None:
 
 
 async def _until_all(*works: Coroutine[Any, Any, None]) -> None:
-    """Work side by side until all have ended, or one with an error; what was withdrawn does not disturb the others."""
+    """Run concurrently until all have ended or one has failed; a cancelled hand-over does not end the others."""
     tasks = [asyncio.create_task(work) for work in works]
     todo = set(tasks)
     try:
@@ -364,7 +367,7 @@ async def _until_all(*works: Coroutine[Any, Any, None]) -> None:
 
 
 async def _stop(tasks: Sequence[asyncio.Task[None]]) -> None:
-    """Stop those that still run; raise what one of the others has ended with."""
+    """Cancel the tasks that still run; raise the error of one that had ended."""
     ended = [task for task in tasks if task.done()]
     for task in tasks:
         task.cancel()

@@ -1,8 +1,8 @@
-"""Whether anything stands between two records: a reader of our own tells.
+"""Whether a gap between two offsets holds a record: a consumer of its own reads the gap.
 
-Offsets have holes (marks of transactions, aborted records, compaction), so a gap alone says nothing. Taking a lost
-record of the input for a hole would resolve it: it would never be released, in silence. Taking a hole in the output
-for a record would accuse somebody who is not there.
+Transaction markers, aborted records and compaction leave gaps, so a gap alone says nothing. A lost record of the input
+that was taken for a gap would be completed and never released. A gap in the output that was taken for a record would be
+reported as a second writer.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ __all__ = ["GapReader", "first_record"]
 
 READ_S = 5.0
 READ_RECORDS = 5_000
-"""Read on past the gap: an input with transactions has one gap for each, and one look then answers for many."""
+"""Read past the gap: an input with transactions has one gap for each, and one read then answers for many."""
 
 
 @dataclass(slots=True)
-class _Stretch:
-    """All offsets from ``begin`` to before ``end`` that the reader sees."""
+class _ReadRange:
+    """All offsets from ``begin`` to before ``end`` at which there is a record."""
 
     begin: int
     end: int
@@ -36,53 +36,53 @@ class _Stretch:
 
 @dataclass(slots=True)
 class GapReader:
-    """Tells which record is the next one to be seen from an offset on.
+    """Finds the next record from an offset on.
 
     Parameters
     ----------
     reader : AIOKafkaConsumer
-        Started, without a group; nobody else reads with it. Its isolation level decides what is a record.
+        Started, without a group, and used by nothing else. Its isolation level decides which records count.
     """
 
     reader: AIOKafkaConsumer
-    _known: dict[TopicPartition, _Stretch] = field(default_factory=dict)
+    _ranges: dict[TopicPartition, _ReadRange] = field(default_factory=dict)
 
-    async def first(self, place: TopicPartition, offset: int) -> int | None:
-        """Offset of the first record at ``offset`` or after it; None: there is none up to the present end.
+    async def next_record_offset(self, tp: TopicPartition, offset: int) -> int | None:
+        """Return the offset of the first record at ``offset`` or after it; None if there is none up to the log's end.
 
         Raises
         ------
         BrokerUnavailableError
             The log cannot be read now.
         """
-        known = self._known.get(place)
+        known = self._ranges.get(tp)
         if known is not None and known.begin <= offset < known.end:
             index = int(np.searchsorted(known.offsets, offset))
             if index < len(known.offsets):
                 return int(known.offsets[index])
-        found = await self._read(place, offset)
+        found = await self._read(tp, offset)
         if not len(found):
             return None
-        self._known[place] = _Stretch(offset, int(found[-1]) + 1, found)
+        self._ranges[tp] = _ReadRange(offset, int(found[-1]) + 1, found)
         return int(found[0])
 
-    async def _read(self, place: TopicPartition, offset: int) -> Int64Vector:
+    async def _read(self, tp: TopicPartition, offset: int) -> Int64Vector:
         reader, deadline = self.reader, time.monotonic() + READ_S
-        if reader.assignment() != {place}:
-            reader.assign([place])
-        end = (await reader.end_offsets([place]))[place]
-        reader.seek(place, offset)
-        while await reader.position(place) < end:
-            records = (await reader.getmany(place, timeout_ms=100, max_records=READ_RECORDS)).get(place, [])
+        if reader.assignment() != {tp}:
+            reader.assign([tp])
+        end = (await reader.end_offsets([tp]))[tp]
+        reader.seek(tp, offset)
+        while await reader.position(tp) < end:
+            records = (await reader.getmany(tp, timeout_ms=100, max_records=READ_RECORDS)).get(tp, [])
             if records:
                 return np.fromiter((record.offset for record in records), np.int64, len(records))
             if time.monotonic() > deadline:
-                raise BrokerUnavailableError(f"{place.topic}-{place.partition}: cannot be read to its end for now")
+                raise BrokerUnavailableError(f"{tp.topic}-{tp.partition}: cannot be read to its end for now")
         return np.empty(0, np.int64)
 
 
-async def first_record(settings: KafkaSection, place: TopicPartition, offset: int) -> int | None:
-    """Offset of the first record at ``offset`` or after it, whether it is committed or not; None: there is none.
+async def first_record(settings: KafkaSection, tp: TopicPartition, offset: int) -> int | None:
+    """Return the offset of the first record at ``offset`` or after it, committed or not; None if there is none.
 
     Raises
     ------
@@ -90,4 +90,4 @@ async def first_record(settings: KafkaSection, place: TopicPartition, offset: in
         The log cannot be read now.
     """
     async with reading(settings, isolation_level="read_uncommitted") as reader:
-        return await GapReader(reader).first(place, offset)
+        return await GapReader(reader).next_record_offset(tp, offset)

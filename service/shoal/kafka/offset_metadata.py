@@ -1,11 +1,20 @@
-"""A snapshot of progress as the text that Kafka keeps beside a committed offset, and its size limits.
+"""The text that Kafka keeps beside a committed offset (the offset metadata): an `OffsetState` in at most 4096 bytes.
 
-Layout: ``shoal1:`` and base64 of version, fields as varints, fingerprint, course, held offsets, CRC-32. The held
-offsets are a bitmap or gaps as varints, whichever is smaller; where clusters are promised their members are among
-them, and behind them stands who is with whom (`labels`). Nothing in it depends on what a record says but what was
-published: offsets, broker timestamps, counters, and the course (`pipeline.adaptive_state`), for which
-version 3 is written; without one it is version 2, which older workers read. The checksum also covers topic, partition
-and offset, so that metadata copied to another place is refused. `seal` writes the same bytes encrypted.
+Layout: ``shoal1:`` and the base64 of
+
+1. version and coding, one byte each;
+2. eight varints: counters, stream time, times and offsets, relative to the committed offset;
+3. the first 8 bytes of the policy's fingerprint;
+4. the adaptive state (`pipeline.adaptive_state`), in version 3 only; without one it is version 2, which older workers
+   read;
+5. rejected future timestamps, as gaps between offsets;
+6. the incomplete offsets, as a bitmap or as gaps (varints), whichever is smaller; where records leave in order, the
+   members of partial clusters are among them, and their memberships follow (`membership_codec`);
+7. a CRC-32, which also covers topic, partition and committed offset, so that metadata copied elsewhere are refused.
+
+No byte depends on a record's content that is not published: only on offsets, broker timestamps, counters, and the
+adaptive state. `cipher` encrypts the same bytes. The Parallel Consumer of Confluent encodes incomplete offsets into
+the offset metadata in the same way (`OffsetMapCodecManager`).
 """
 
 from __future__ import annotations
@@ -19,20 +28,23 @@ from dataclasses import dataclass
 
 from shoal.errors import InputError
 from shoal.kafka.membership_codec import decode_membership, encode_membership, max_membership_bytes
-from shoal.kafka.offset_tracker import VOID_LIMIT, LogProbe, OffsetState
+from shoal.kafka.offset_tracker import MAX_FUTURE_TIMESTAMPED, LogProbe, OffsetState
+from shoal.pipeline import BLOCK_RECORDS, AdaptiveState, release_strategy
+from shoal.policy import Policy
 
 __all__ = [
+    "ENCRYPTED_BYTES",
     "LIMIT_BYTES",
     "PREFIX",
-    "SEALED_BYTES",
     "UNLIMITED",
     "CommittedState",
-    "broken",
     "decode",
     "encode",
     "from_base64",
+    "invalid_metadata",
     "largest_span",
     "pack",
+    "span_limit",
     "unpack",
 ]
 
@@ -42,62 +54,63 @@ LIMIT_BYTES = 4096
 UNLIMITED = 1 << 60
 
 PREFIX = "shoal1:"
-"""What progress in plain begins with."""
+"""Prefix of metadata in plain text."""
 
-SEALED_BYTES = 3008
-"""Most bytes of progress that fit when they are encrypted. The limits on delta and on holes in the log keep to it
-with and without a key: who gives one later changes nothing of what is decided."""
+ENCRYPTED_BYTES = 3008
+"""Most bytes that fit when they are encrypted. The limits on delta and on gaps in the log hold for it with and without
+a key, so that adding a key changes no decision."""
 
 _FINGERPRINT_BYTES = 8
 _CRC_BYTES = 4
 _VARINT_BYTES = 10
-# version, coding, ten varints of at most ten bytes, fingerprint, checksum, and the list of void offsets.
-_HEADER_BYTES = 2 + 10 * _VARINT_BYTES + _FINGERPRINT_BYTES + _CRC_BYTES + 1 + VOID_LIMIT * 5
-_BODY_BYTES = SEALED_BYTES - 1 - _HEADER_BYTES
-_COURSE_LENGTH_BYTES = 2
-_BITMAP, _GAPS, _PROMISED, _SHOWN = 0, 1, 2, 4
-"""Of the held offsets; and marks beside it: clusters are promised, clusters decided later may have been seen."""
-_VERSION, _VERSION_WITH_COURSE = 2, 3
+# Version, coding, ten varints of at most ten bytes, fingerprint, checksum, and the list of future timestamps.
+_HEADER_BYTES = 2 + 10 * _VARINT_BYTES + _FINGERPRINT_BYTES + _CRC_BYTES + 1 + MAX_FUTURE_TIMESTAMPED * 5
+_BODY_BYTES = ENCRYPTED_BYTES - 1 - _HEADER_BYTES
+_ADAPTIVE_LENGTH_BYTES = 2
+_BITMAP, _GAPS = 0, 1
+"""Coding of the incomplete offsets."""
+_PARTIAL, _HANDED_OVER = 2, 4
+"""Flags in the same byte: there are partial clusters; clusters may have been handed over and not committed."""
+_VERSION, _VERSION_WITH_ADAPTIVE_STATE = 2, 3
 
 
 @dataclass(frozen=True, slots=True)
 class CommittedState:
-    """What stands beside a committed offset: the snapshot, the policy's fingerprint (hex) and when (ms)."""
+    """One commit: the offset state, the fingerprint of the policy (SHA-256, hex) and the time (ms)."""
 
-    snapshot: OffsetState
+    state: OffsetState
     fingerprint: str
-    at: int
+    at_ms: int
 
-    def carries(self, fingerprint: str) -> bool:
-        """Whether the commit was made under the policy with this fingerprint (SHA-256, hex)."""
+    def has_policy(self, fingerprint: str) -> bool:
+        """Return whether the commit was made under the policy with this fingerprint (SHA-256, hex)."""
         kept = 2 * _FINGERPRINT_BYTES
         return fingerprint[:kept] == self.fingerprint[:kept]
 
 
 def encode(commit: CommittedState, topic: str, partition: int) -> str:
-    """Text to commit beside ``commit.snapshot.watermark``, in plain; at most `LIMIT_BYTES` characters.
+    """Return the metadata of a commit in plain text; at most `LIMIT_BYTES` characters.
 
     Raises
     ------
     InputError
-        If it does not fit, which `largest_span` prevents.
+        They do not fit, which `span_limit` prevents.
     """
     body = pack(commit)
-    body += _checksum(body, topic, partition, commit.snapshot.watermark)
+    body += _checksum(body, topic, partition, commit.state.committed_offset)
     text = PREFIX + base64.b64encode(body).decode("ascii")
     if len(text) > LIMIT_BYTES:
         raise InputError("progress does not fit into the group's metadata: lower stream.delta")
     return text
 
 
-def decode(text: str, topic: str, partition: int, watermark: int) -> CommittedState:
-    """Read back what `encode` wrote.
+def decode(text: str, topic: str, partition: int, committed_offset: int) -> CommittedState:
+    """Decode what `encode` returned.
 
     Raises
     ------
     InputError
-        If it was not written by this version of Shoal for this topic, partition and offset, in words that
-        say what to do.
+        The text was not written by this version of Shoal for this topic, partition and offset.
     """
     where = f"{topic}-{partition}"
     if not text.startswith(PREFIX):
@@ -107,15 +120,15 @@ def decode(text: str, topic: str, partition: int, watermark: int) -> CommittedSt
         )
     try:
         body = from_base64(text[len(PREFIX) :])
-        if _checksum(body[:-_CRC_BYTES], topic, partition, watermark) != body[-_CRC_BYTES:]:
-            raise ValueError  # noqa: TRY301 - one refusal for everything that is broken
-        return unpack(body[:-_CRC_BYTES], watermark)
+        if _checksum(body[:-_CRC_BYTES], topic, partition, committed_offset) != body[-_CRC_BYTES:]:
+            raise ValueError  # noqa: TRY301 - one error for all that is invalid
+        return unpack(body[:-_CRC_BYTES], committed_offset)
     except (ValueError, IndexError):
-        raise broken(topic, partition) from None
+        raise invalid_metadata(topic, partition) from None
 
 
-def broken(topic: str, partition: int) -> InputError:
-    """Refusal of progress that was changed, or was written for another place."""
+def invalid_metadata(topic: str, partition: int) -> InputError:
+    """Return the error for metadata that were changed, or were written for another offset, partition or topic."""
     return InputError(
         f"{topic}-{partition}: the progress beside the committed offset is broken or belongs elsewhere: bring it back "
         "with 'shoal progress --import', or start with --skip-to-end"
@@ -123,12 +136,12 @@ def broken(topic: str, partition: int) -> InputError:
 
 
 def from_base64(text: str) -> bytes:
-    """Bytes of a text that is exactly what base64 makes of them.
+    """Decode base64 strictly: each sequence of bytes has one text.
 
     Raises
     ------
     ValueError
-        If it is not.
+        The text is not that of any bytes.
     """
     raw = base64.b64decode(text, validate=True)  # its error is a ValueError
     if base64.b64encode(raw).decode("ascii") != text:
@@ -137,90 +150,101 @@ def from_base64(text: str) -> bytes:
 
 
 def pack(commit: CommittedState) -> bytes:
-    """Write a commit as bytes; where it stands (topic, partition, watermark) is left out."""
-    state = commit.snapshot
-    coding, held = _pack(tuple(sorted((*state.held, *itertools.chain(*state.promised)))))
-    anchor = state.anchor
-    version = _VERSION_WITH_COURSE if state.course else _VERSION
-    marks = (_PROMISED if state.promised else 0) | (_SHOWN if state.shown else 0)
-    body = bytearray([version, coding | marks])
+    """Return a commit as bytes, without topic, partition and committed offset."""
+    state = commit.state
+    coding, listed = _pack(tuple(sorted((*state.incomplete, *itertools.chain(*state.partial_clusters)))))
+    probe, start = state.probe, state.committed_offset
+    version = _VERSION_WITH_ADAPTIVE_STATE if state.adaptive_state else _VERSION
+    flags = (_PARTIAL if state.partial_clusters else 0) | (_HANDED_OVER if state.handed_over_uncommitted else 0)
+    body = bytearray([version, coding | flags])
     for number in (
-        state.next_offset - state.watermark,
-        state.clock + 1,
+        state.next_offset - start,
+        state.stream_time + 1,
         state.clusters,
-        0 if state.drain is None else state.drain - state.watermark + 1,
-        commit.at,
-        0 if anchor is None else _zigzag(anchor.offset - state.watermark) + 1,
-        0 if anchor is None else _zigzag(anchor.timestamp),
-        state.watermark - state.origin,
+        0 if state.flush_at_offset is None else state.flush_at_offset - start + 1,
+        commit.at_ms,
+        0 if probe is None else _zigzag(probe.offset - start) + 1,
+        0 if probe is None else _zigzag(probe.timestamp),
+        start - state.origin,
     ):
         body += _varint(number)
     body += bytes.fromhex(commit.fingerprint[: 2 * _FINGERPRINT_BYTES])
-    if state.course:
-        body += _varint(len(state.course)) + state.course
-    body += _varint(len(state.void)) + b"".join(map(_varint, _gaps(state.void, state.watermark)))
-    if state.promised:
-        body += _varint(_zigzag(state.frontier - state.watermark)) + _varint(len(held))
-        held += encode_membership(state.held, state.promised)
-    body += held
+    if state.adaptive_state:
+        body += _varint(len(state.adaptive_state)) + state.adaptive_state
+    body += _varint(len(state.future_timestamped)) + b"".join(map(_varint, _gaps(state.future_timestamped, start)))
+    if state.partial_clusters:
+        body += _varint(_zigzag(state.released_up_to - start)) + _varint(len(listed))
+        listed += encode_membership(state.incomplete, state.partial_clusters)
+    body += listed
     return bytes(body)
 
 
-def unpack(body: bytes, watermark: int) -> CommittedState:
-    """Read back what `pack` wrote.
+def unpack(body: bytes, committed_offset: int) -> CommittedState:
+    """Decode what `pack` returned.
 
     Raises
     ------
     ValueError, IndexError
-        It is nothing of the kind.
+        `pack` did not write these bytes.
     """
-    if body[0] not in {_VERSION, _VERSION_WITH_COURSE}:
+    if body[0] not in {_VERSION, _VERSION_WITH_ADAPTIVE_STATE}:
         raise ValueError
+    has_partial, start = bool(body[1] & _PARTIAL), committed_offset
     numbers = _Numbers(body, 2)
-    ahead, clock, clusters, drain, at, anchor_offset, anchor_time, since = (numbers.take() for _ in range(8))
+    ahead, stream_time, clusters, flush, at_ms, probe_offset, probe_time, since = (numbers.take() for _ in range(8))
     fingerprint = numbers.take_bytes(_FINGERPRINT_BYTES).hex()
-    course = numbers.take_bytes(numbers.take()) if body[0] == _VERSION_WITH_COURSE else b""
-    void = tuple(_from_gaps([numbers.take() for _ in range(numbers.take())], watermark))
-    frontier = watermark + _unzigzag(numbers.take()) if body[1] & _PROMISED else 0
-    size = numbers.take() if body[1] & _PROMISED else len(body) - numbers.place
-    listed = _unpack(body[1] & ~(_PROMISED | _SHOWN), numbers.take_bytes(size), watermark)
-    held, promised = decode_membership(body[numbers.place :], listed) if body[1] & _PROMISED else (listed, ())
-    if listed and (listed[0] != watermark or listed[-1] >= watermark + ahead):
+    adaptive_state = numbers.take_bytes(numbers.take()) if body[0] == _VERSION_WITH_ADAPTIVE_STATE else b""
+    future = tuple(_from_gaps([numbers.take() for _ in range(numbers.take())], start))
+    released_up_to = start + _unzigzag(numbers.take()) if has_partial else 0
+    size = numbers.take() if has_partial else len(body) - numbers.index
+    listed = _unpack(body[1] & ~(_PARTIAL | _HANDED_OVER), numbers.take_bytes(size), start)
+    incomplete, partial_clusters = decode_membership(body[numbers.index :], listed) if has_partial else (listed, ())
+    if listed and (listed[0] != start or listed[-1] >= start + ahead):
         raise ValueError
-    snapshot = OffsetState(
-        watermark=watermark,
-        next_offset=watermark + ahead,
-        held=held,
-        void=void,
-        clock=clock - 1,
+    state = OffsetState(
+        committed_offset=start,
+        next_offset=start + ahead,
+        incomplete=incomplete,
+        future_timestamped=future,
+        stream_time=stream_time - 1,
         clusters=clusters,
-        drain=None if drain == 0 else watermark + drain - 1,
-        anchor=None
-        if anchor_offset == 0
-        else LogProbe(watermark + _unzigzag(anchor_offset - 1), _unzigzag(anchor_time)),
-        origin=watermark - since,
-        course=course,
-        promised=promised,
-        frontier=frontier,
-        shown=bool(body[1] & _SHOWN),
+        flush_at_offset=None if flush == 0 else start + flush - 1,
+        probe=None if probe_offset == 0 else LogProbe(start + _unzigzag(probe_offset - 1), _unzigzag(probe_time)),
+        origin=start - since,
+        adaptive_state=adaptive_state,
+        partial_clusters=partial_clusters,
+        released_up_to=released_up_to,
+        handed_over_uncommitted=bool(body[1] & _HANDED_OVER),
     )
-    return CommittedState(snapshot, fingerprint, at)
+    return CommittedState(state, fingerprint, at_ms)
 
 
-def largest_span(delta: int, slack: int, course: int = 0, promised: int = 0) -> int:
-    """Most offsets between the oldest held record and the newest, so that metadata always fits.
+def span_limit(policy: Policy) -> int:
+    """Return `largest_span` under a policy.
+
+    Raises
+    ------
+    InputError
+        Metadata under this policy can pass the limit.
+    """
+    min_partial = release_strategy(policy).min_partial_cluster(policy.k)
+    return largest_span(policy.require_stream().delta, BLOCK_RECORDS, AdaptiveState.size(policy), min_partial)
+
+
+def largest_span(delta: int, block: int, adaptive_bytes: int = 0, min_partial: int = 0) -> int:
+    """Return the largest distance (offsets) between the oldest incomplete record and the newest that always fits.
 
     Parameters
     ----------
     delta : int
         Largest delay (records).
-    slack : int
-        Records that may be read and not yet decided on at a commit (one block).
-    course : int
-        Most bytes of the course; 0 where the policy keeps none.
-    promised : int
-        Records leave one by one, in clusters of at least so many: those that have left are listed until the last one
-        of their cluster has, up to 2 delta. 0: clusters leave as a whole.
+    block : int
+        Records that may be read and not decided on at a commit: one block.
+    adaptive_bytes : int
+        Size of the adaptive state; 0 where the policy keeps none.
+    min_partial : int
+        Size of the smallest partial cluster; 0 where clusters leave as a whole. Where records leave in order, those
+        that have left are listed until the last one of their cluster has left, up to 2 delta.
 
     Returns
     -------
@@ -230,101 +254,104 @@ def largest_span(delta: int, slack: int, course: int = 0, promised: int = 0) -> 
     Raises
     ------
     InputError
-        If delta alone, without any hole in the log, can pass the limit.
+        delta alone, without any gap in the log, can pass the limit.
     """
-    turns, room = 2 if promised else 1, _room(delta, slack, course, promised)
-    if _room(0, slack, course, 0) <= 0:
+    factor, free = 2 if min_partial else 1, _free_bytes(delta, block, adaptive_bytes, min_partial)
+    if _free_bytes(0, block, adaptive_bytes, 0) <= 0:
         raise InputError("the ranges of so many attributes do not fit into the group's metadata: give their bounds")
-    if not _fits(delta, slack, course, promised):
+    if not _fits(delta, block, adaptive_bytes, min_partial):
         deltas = range(min(delta, 8 * _BODY_BYTES))
-        most = bisect_left(deltas, True, key=lambda other: not _fits(other, slack, course, promised)) - 1
+        most = bisect_left(deltas, True, key=lambda other: not _fits(other, block, adaptive_bytes, min_partial)) - 1
         raise InputError(
             f"stream.delta: {delta} does not fit into the group's metadata; at most {most}"
-            + (" with stream.release: ordered" if promised else "")
+            + (" with stream.release: ordered" if min_partial else "")
         )
-    listed = _listed(delta, slack, promised)
+    listed = _listed(delta, block, min_partial)
     low, high = listed, UNLIMITED
-    if _most_bytes(listed, high) <= room:
+    if _most_bytes(listed, high) <= free:
         return UNLIMITED
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if _most_bytes(listed, middle) <= room else (low, middle)
-    return (low - slack) // turns
+        low, high = (middle, high) if _most_bytes(listed, middle) <= free else (low, middle)
+    return (low - block) // factor
 
 
-def _listed(delta: int, slack: int, promised: int) -> int:
-    """Most offsets that are listed."""
-    return (2 if promised else 1) * (delta + 1) + slack
+def _listed(delta: int, block: int, min_partial: int) -> int:
+    """Return the largest number of offsets that are listed."""
+    return (2 if min_partial else 1) * (delta + 1) + block
 
 
-def _room(delta: int, slack: int, course: int, promised: int) -> int:
-    """Bytes there are for them."""
-    labels = max_membership_bytes(_listed(delta, slack, promised), 2 * (delta + 1), promised) if promised else 0
-    return _BODY_BYTES - labels - (course + _COURSE_LENGTH_BYTES if course else 0)
+def _free_bytes(delta: int, block: int, adaptive_bytes: int, min_partial: int) -> int:
+    """Return how many bytes are left for them."""
+    memberships = 0
+    if min_partial:
+        memberships = max_membership_bytes(_listed(delta, block, min_partial), 2 * (delta + 1), min_partial)
+    return _BODY_BYTES - memberships - (adaptive_bytes + _ADAPTIVE_LENGTH_BYTES if adaptive_bytes else 0)
 
 
-def _fits(delta: int, slack: int, course: int, promised: int) -> bool:
-    listed = _listed(delta, slack, promised)
-    return _most_bytes(listed, listed) <= _room(delta, slack, course, promised)
+def _fits(delta: int, block: int, adaptive_bytes: int, min_partial: int) -> bool:
+    listed = _listed(delta, block, min_partial)
+    return _most_bytes(listed, listed) <= _free_bytes(delta, block, adaptive_bytes, min_partial)
 
 
-def _most_bytes(held: int, span: int) -> int:
-    """Upper bound on the packed size of ``held`` offsets within ``span``."""
+def _most_bytes(count: int, span: int) -> int:
+    """Return an upper bound on the packed size of ``count`` offsets within ``span``."""
     bitmap = span // 8 + 1
     # A gap takes one byte more for each 7 bits; at most span/2^b gaps can be 2^b or more.
-    gaps = held + sum(min(held, span >> bits) for bits in range(7, 63, 7))
+    gaps = count + sum(min(count, span >> bits) for bits in range(7, 63, 7))
     return min(bitmap, gaps)
 
 
-def _pack(held: tuple[int, ...]) -> tuple[int, bytes]:
-    if not held:
+def _pack(offsets: tuple[int, ...]) -> tuple[int, bytes]:
+    if not offsets:
         return _GAPS, b""
-    gaps = b"".join(map(_varint, _gaps(held, held[0])))
-    if (held[-1] - held[0]) // 8 + 1 >= len(gaps):
+    first, last = offsets[0], offsets[-1]
+    gaps = b"".join(map(_varint, _gaps(offsets, first)))
+    if (last - first) // 8 + 1 >= len(gaps):
         return _GAPS, gaps
-    bits = bytearray((held[-1] - held[0]) // 8 + 1)
-    for offset in held:
-        place = offset - held[0]
-        bits[place >> 3] |= 1 << (place & 7)
+    bits = bytearray((last - first) // 8 + 1)
+    for offset in offsets:
+        index = offset - first
+        bits[index >> 3] |= 1 << (index & 7)
     return _BITMAP, bytes(bits)
 
 
-def _unpack(coding: int, packed: bytes, watermark: int) -> tuple[int, ...]:
+def _unpack(coding: int, packed: bytes, start: int) -> tuple[int, ...]:
     if coding == _BITMAP:
         return tuple(
-            watermark + 8 * place + bit for place, byte in enumerate(packed) for bit in range(8) if byte >> bit & 1
+            start + 8 * index + bit for index, byte in enumerate(packed) for bit in range(8) if byte >> bit & 1
         )
     if coding != _GAPS:
         raise ValueError
-    return tuple(_from_gaps(_varints(packed), watermark))
+    return tuple(_from_gaps(_varints(packed), start))
 
 
 class _Numbers:
-    """A cursor over varints and raw bytes."""
+    """Reads varints and raw bytes one after the other."""
 
-    def __init__(self, body: bytes, place: int) -> None:
-        self.body, self.place = body, place
+    def __init__(self, body: bytes, index: int) -> None:
+        self.body, self.index = body, index
 
     def take(self) -> int:
         number = shift = 0
         while True:
-            byte = self.body[self.place]
-            self.place += 1
+            byte = self.body[self.index]
+            self.index += 1
             number |= (byte & 127) << shift
             if byte < 128:  # noqa: PLR2004 - the top bit says that more follow
                 return number
             shift += 7
 
     def take_bytes(self, count: int) -> bytes:
-        self.place += count
-        if self.place > len(self.body):
+        self.index += count
+        if self.index > len(self.body):
             raise ValueError
-        return self.body[self.place - count : self.place]
+        return self.body[self.index - count : self.index]
 
 
 def _varints(packed: bytes) -> Iterator[int]:
     numbers = _Numbers(packed, 0)
-    while numbers.place < len(packed):
+    while numbers.index < len(packed):
         yield numbers.take()
 
 
@@ -357,6 +384,6 @@ def _unzigzag(number: int) -> int:
     return number // 2 if number % 2 == 0 else -(number + 1) // 2
 
 
-def _checksum(body: bytes, topic: str, partition: int, watermark: int) -> bytes:
-    place = f"{topic}\n{partition}\n{watermark}\n".encode()
-    return zlib.crc32(place + body).to_bytes(_CRC_BYTES, "big")
+def _checksum(body: bytes, topic: str, partition: int, committed_offset: int) -> bytes:
+    context = f"{topic}\n{partition}\n{committed_offset}\n".encode()
+    return zlib.crc32(context + body).to_bytes(_CRC_BYTES, "big")

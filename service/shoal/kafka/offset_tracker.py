@@ -1,14 +1,19 @@
-"""How far one input partition has come: which offsets are done, which are held. Pure; no broker, no clock.
+"""Which offsets of one input partition are completed and which are incomplete. Pure: no broker, no clock.
 
-An offset has exactly one fate. It is *unread* (at or after ``next_offset``), *held* (read, waiting for its
-cluster) or *resolved* (released, suppressed, quarantined, or a hole in the log). Resolving is final, and an
-offset that is not held cannot be resolved: this is where a second release would have to pass, and cannot.
-Where records leave in order there is a step between the two: *promised*, its cluster is decided on and it leaves at
-its own time (`promises`).
+An offset is in one of three states:
 
-What is committed is the low watermark (the oldest offset that is held or in a cluster of which somebody has yet to
-leave, or the next one to read) and, beside it, those offsets above it. A restart reads again from the watermark and
-takes only what is unread or held, and the members of promised clusters, to make the same clusters of them.
+- *unread*: at or after ``next_offset``;
+- *incomplete*: read, and its record waits for its cluster;
+- *completed*: released, suppressed or quarantined, or no record (control records, compaction).
+
+A completed offset stays completed, and only an incomplete offset can be completed. So no record can be released twice.
+Where records leave in order (``stream.release: ordered``) there is a state in between: *assigned* to a cluster that is
+decided and of which a part has not left (`partial_releases`).
+
+A commit holds the oldest offset that is incomplete or in such a cluster (else ``next_offset``), and beside it the
+incomplete offsets above. A restart reads from the committed offset on and processes only what is unread or incomplete,
+and the members of clusters that left in part, to make the same clusters of them. The Parallel Consumer of Confluent
+keeps its offsets in the same way (`PartitionState`).
 """
 
 from __future__ import annotations
@@ -24,50 +29,69 @@ from shoal.arrays import BoolVector, Int64Vector
 from shoal.errors import GuaranteeError, InputError
 from shoal.kafka.partial_releases import PartialReleases
 
-__all__ = ["UNKNOWN", "VOID_LIMIT", "IncompleteOffset", "LogProbe", "LogTruncatedError", "OffsetState", "OffsetTracker"]
+__all__ = [
+    "MAX_FUTURE_TIMESTAMPED",
+    "UNKNOWN",
+    "IncompleteOffset",
+    "LogProbe",
+    "LogTruncatedError",
+    "OffsetState",
+    "OffsetTracker",
+]
 
-VOID_LIMIT = 64
-"""Most offsets that a commit lists as refused by the clock; more than that is an attack."""
+MAX_FUTURE_TIMESTAMPED = 64
+"""Most rejected future timestamps that a commit lists; only an attack produces more."""
 
 NEVER = 1 << 62
 """A time (ms) after all others."""
 
 UNKNOWN = -1
-"""Timestamp of a record that has not been read again yet."""
+"""Timestamp of a record that was not read again yet."""
 
 
 class IncompleteOffset(NamedTuple):
-    """What is known of a held offset.
+    """What is known of an incomplete offset.
 
-    ``timestamp`` (ms) identifies the record without its content; ``clock`` (ms) is the event clock just before
-    it was read, from which a restart computes the same deadlines again; ``seen`` (ms) when this process read it.
+    Attributes
+    ----------
+    timestamp : int
+        Broker timestamp (ms). It identifies the record without its content.
+    stream_time : int
+        Stream time (ms) just before the record; a restart computes the same deadlines from it.
+    read_ms : int
+        When this process read the record (ms).
     """
 
     timestamp: int
-    clock: int
-    seen: int
+    stream_time: int
+    read_ms: int
 
 
 class LogProbe(NamedTuple):
-    """A record that must still be where it was: offset and broker timestamp (ms)."""
+    """A record that must still be at its offset after a restart: offset and broker timestamp (ms)."""
 
     offset: int
     timestamp: int
 
     def is_contradicted(self, offset: int, timestamp: int) -> bool:
-        """Whether a record that was read cannot be the one that stood there, or one after it."""
+        """Return whether a record that was read shows that the log was replaced."""
         return offset == self.offset and timestamp != self.timestamp and UNKNOWN not in (timestamp, self.timestamp)
 
 
 class LogTruncatedError(InputError):
-    """The log is not the one of which the progress speaks: its offsets mean other records now."""
+    """The committed offsets belong to another log: the topic was created anew, or its log was truncated."""
 
     def __init__(self, where: str, found: str) -> None:
         super().__init__(
-            f"{where}: {found} (topic made anew, or its log truncated): releasing from here could publish records "
+            f"{where}: {found} (topic created anew, or its log truncated): releasing from here could publish records "
             "twice; use another group and an empty output, or start with --skip-to-end to go on at the end and "
             "count the gap"
         )
+
+    @classmethod
+    def at_probe(cls, where: str, probe: LogProbe) -> LogTruncatedError:
+        """Return the error for a probe that is contradicted."""
+        return cls(where, f"another record is at offset {probe.offset} than before")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,185 +100,194 @@ class OffsetState:
 
     Attributes
     ----------
-    watermark : int
-        Offset committed for the group: everything before it is resolved.
+    committed_offset : int
+        Offset committed for the group: all offsets before it are completed.
     next_offset : int
-        First offset never read.
-    held : tuple of int
-        Held offsets, ascending.
-    void : tuple of int
-        Offsets above the watermark that were well formed and refused by the clock: they took no position.
-    clock : int
-        Event clock (ms) just before the record at the watermark was read.
+        First unread offset.
+    incomplete : tuple of int
+        Incomplete offsets, ascending.
+    future_timestamped : tuple of int
+        Offsets above the committed one of valid records that were rejected for a timestamp in the future: they took no
+        position in the stream.
+    stream_time : int
+        Stream time (ms) just before the record at the committed offset.
     clusters : int
         Clusters decided so far: the number of the next one.
-    drain : int or None
-        A decision that came from a clock: when ``next_offset`` stands here, all that is held leaves.
-    anchor : Anchor or None
-        The record at the watermark, or the last one read when none is held.
+    flush_at_offset : int or None
+        A flush that is decided and not done: when ``next_offset`` is here, all incomplete records leave. A clock or the
+        operator decided that, so it is committed before it is done.
+    probe : LogProbe or None
+        The record at the committed offset, or the last one read when none is incomplete.
     origin : int
-        No record before this offset was ever released by this group; 0 if that is not known.
-    course : bytes
-        What earlier decisions leave to later ones, as `pipeline.adaptive_state` writes it; empty where the policy keeps
-        nothing.
-    promised : tuple of tuple of int
-        Clusters of which somebody has yet to leave, by their first offset; ascending in each. The watermark is the
-        first offset that is held or promised.
-    frontier : int
-        What is promised before this offset has left; 0 where nothing is promised.
-    shown : bool
-        Somebody outside may have seen clusters that are decided after this commit.
+        The group released no record before this offset; 0 if that is not known.
+    adaptive_state : bytes
+        What later decisions take from earlier ones (`pipeline.adaptive_state`); empty where the policy keeps nothing.
+    partial_clusters : tuple of tuple of int
+        Clusters of which at least one record has not left, by their first offset; ascending in each.
+    released_up_to : int
+        Members of partial clusters before this offset have left; 0 where there are none.
+    handed_over_uncommitted : bool
+        Clusters that are decided after this commit may have been handed over to a listener.
     """
 
-    watermark: int
+    committed_offset: int
     next_offset: int
-    held: tuple[int, ...] = ()
-    void: tuple[int, ...] = ()
-    clock: int = -1
+    incomplete: tuple[int, ...] = ()
+    future_timestamped: tuple[int, ...] = ()
+    stream_time: int = -1
     clusters: int = 0
-    drain: int | None = None
-    anchor: LogProbe | None = None
+    flush_at_offset: int | None = None
+    probe: LogProbe | None = None
     origin: int = 0
-    course: bytes = b""
-    promised: tuple[tuple[int, ...], ...] = ()
-    frontier: int = 0
-    shown: bool = False
+    adaptive_state: bytes = b""
+    partial_clusters: tuple[tuple[int, ...], ...] = ()
+    released_up_to: int = 0
+    handed_over_uncommitted: bool = False
 
     @property
     def waiting(self) -> int:
-        """Records that were read and have neither left nor been given up."""
-        return len(self.held) + sum(offset >= self.frontier for members in self.promised for offset in members)
+        """Number of records that were read and have not left."""
+        unreleased = sum(offset >= self.released_up_to for members in self.partial_clusters for offset in members)
+        return len(self.incomplete) + unreleased
 
     def covers(self, other: OffsetState) -> bool:
-        """Whether everything that the other has resolved or decided on is so here too."""
-        if self.next_offset < other.watermark:
+        """Return whether everything that is completed or decided in the other state is so in this one."""
+        if self.next_offset < other.committed_offset:
             return False
-        still_open = [offset for offset in self.held if offset < other.next_offset]
-        if not set(other.held).issuperset([*still_open, *range(self.next_offset, other.next_offset)]):
+        still_open = [offset for offset in self.incomplete if offset < other.next_offset]
+        if not set(other.incomplete).issuperset([*still_open, *range(self.next_offset, other.next_offset)]):
             return False
-        # A cluster of which somebody has yet to leave here: the other has it too, or has not decided on it.
-        waiting = [members for members in self.promised if members not in other.promised]
-        held = set(other.held)
-        return all(held.issuperset(members) for members in waiting) and (
-            not self.promised or self.frontier >= other.frontier
+        # The other state must have the same partial cluster, or must not have decided on its members.
+        new_here = [members for members in self.partial_clusters if members not in other.partial_clusters]
+        incomplete = set(other.incomplete)
+        return all(incomplete.issuperset(members) for members in new_here) and (
+            not self.partial_clusters or self.released_up_to >= other.released_up_to
         )
 
 
 @dataclass(slots=True)
 class OffsetTracker:
-    """State of one partition between two commits.
+    """Offsets of one partition between two commits. The partition task alone changes it.
 
-    Guarantee: under any interleaving of reading, resolving, snapshots and restarts from a snapshot, every
-    offset is handed out for processing until it is resolved, and never again.
+    Guarantee: under any interleaving of reading, completing, commits and restarts from a commit, every offset is given
+    to processing until it is completed, and never again.
     """
 
     next_offset: int
-    clock: int = -1
+    stream_time: int = -1
     clusters: int = 0
-    drain: int | None = None
+    flush_at_offset: int | None = None
     origin: int = 0
-    course: bytes = b""
-    promises: PartialReleases = field(default_factory=PartialReleases)
-    shown: bool = False
-    _held: dict[int, tuple[int, int, int]] = field(default_factory=dict)
-    _void: dict[int, int] = field(default_factory=dict)
-    _void_before: frozenset[int] = frozenset()
+    adaptive_state: bytes = b""
+    partial: PartialReleases = field(default_factory=PartialReleases)
+    _incomplete: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    """By offset, in the order of reading: the first key is always the oldest."""
+    _future_timestamped: dict[int, int] = field(default_factory=dict)
+    """Timestamps (ms) by offset."""
+    _restored_future: frozenset[int] = frozenset()
+    """Those of the commit that was restored: they are read again, however far the committed offset moves meanwhile."""
     _horizon: int = NEVER
-    """Those of the commit this process began from: they are read again, however far the watermark has come by then."""
     _unseen: dict[int, None] = field(default_factory=dict)
+    """Restored incomplete offsets that were not read again yet."""
     _last: LogProbe | None = None
 
     @classmethod
-    def restore(cls, snapshot: OffsetState, horizon: int = NEVER) -> OffsetTracker:
-        """Go on from a commit: read again from the watermark.
+    def restore(cls, state: OffsetState, horizon: int = NEVER) -> OffsetTracker:
+        """Continue from a commit; reading begins again at its committed offset.
 
-        ``horizon`` is the latest timestamp (ms) that the clock can have let in before that commit.
+        ``horizon`` is the latest timestamp (ms) that was accepted before that commit.
         """
-        progress = cls(
-            next_offset=snapshot.next_offset,
-            clock=snapshot.clock,
-            clusters=snapshot.clusters,
-            drain=snapshot.drain,
-            origin=snapshot.origin,
-            course=snapshot.course,
-            promises=PartialReleases.restore(snapshot.promised, snapshot.frontier),
-            shown=snapshot.shown,
-            _void_before=frozenset(snapshot.void),
+        return cls(
+            next_offset=state.next_offset,
+            stream_time=state.stream_time,
+            clusters=state.clusters,
+            flush_at_offset=state.flush_at_offset,
+            origin=state.origin,
+            adaptive_state=state.adaptive_state,
+            partial=PartialReleases.restore(state.partial_clusters, state.released_up_to),
+            _incomplete=dict.fromkeys(state.incomplete, (UNKNOWN, state.stream_time, UNKNOWN)),
+            _restored_future=frozenset(state.future_timestamped),
             _horizon=horizon,
-            _unseen=dict.fromkeys(snapshot.held),
+            _unseen=dict.fromkeys(state.incomplete),
+            _last=state.probe,
         )
-        # In order of arrival, as reading would have put them: the first key is always the oldest.
-        progress._held = dict.fromkeys(snapshot.held, (UNKNOWN, snapshot.clock, UNKNOWN))
-        progress._last = snapshot.anchor
-        return progress
+
+    # ------------------------------------------------------------------ questions
 
     @property
-    def watermark(self) -> int:
-        """Oldest offset that a restart must read again, or the next one to read."""
-        first, promised = next(iter(self._held), self.next_offset), self.promises.oldest
-        return first if promised is None else min(first, promised)
+    def committed_offset(self) -> int:
+        """Offset to commit now: the oldest that a restart must read again, or the next one to read."""
+        first, assigned = next(iter(self._incomplete), self.next_offset), self.partial.oldest
+        return first if assigned is None else min(first, assigned)
 
     @property
-    def held(self) -> int:
-        """Number of records that were read and have neither left nor been given up."""
-        return len(self._held) + len(self.promises)
+    def incomplete(self) -> int:
+        """Number of records that were read and have not left."""
+        return len(self._incomplete) + len(self.partial)
 
     @property
     def oldest(self) -> IncompleteOffset | None:
-        """What is known of the oldest record that has neither left nor been given up."""
-        first, waiting = next(iter(self._held), None), self.promises.next_to_leave
-        return self._about(first if waiting is None or (first is not None and first < waiting) else waiting)
+        """What is known of the oldest record that has not left."""
+        first, assigned = next(iter(self._incomplete), None), self.partial.next_to_leave
+        return self._about(first if assigned is None or (first is not None and first < assigned) else assigned)
 
     @property
-    def is_replaying(self) -> bool:
-        """Whether records held or promised at the last commit are still to be read again."""
-        return bool(self._unseen) or self.promises.is_restoring
+    def is_restoring(self) -> bool:
+        """Whether offsets that were incomplete or assigned at the last commit are still to be read again."""
+        return bool(self._unseen) or self.partial.is_restoring
 
     @property
-    def is_fit_to_commit(self) -> bool:
-        """Whether the record at the watermark was read: until then nobody knows the event clock just before it."""
-        if self.promises.is_restoring:
+    def can_commit(self) -> bool:
+        """Whether the record at the committed offset was read: before, the stream time to commit is not known."""
+        if self.partial.is_restoring:
             return False
-        return not self._unseen or next(iter(self._held)) not in self._unseen
+        return not self._unseen or next(iter(self._incomplete)) not in self._unseen
 
-    def are_held(self, offsets: Int64Vector) -> BoolVector:
-        """Tell for each offset whether it is held."""
-        return np.fromiter((offset in self._held for offset in offsets.tolist()), np.bool_, len(offsets))
+    def are_incomplete(self, offsets: Int64Vector) -> BoolVector:
+        """Return for each offset, shape (n,), whether it is incomplete."""
+        return np.fromiter((offset in self._incomplete for offset in offsets.tolist()), np.bool_, len(offsets))
 
-    def recall_void(self, offsets: Int64Vector, timestamps: Int64Vector) -> BoolVector:
-        """Tell which of these resolved offsets the clock refused before this process: they took no position."""
-        listed = np.fromiter((offset in self._void_before for offset in offsets.tolist()), np.bool_, len(offsets))
-        void = listed | (timestamps > self._horizon)
-        # Other commits will have other horizons.
-        self._void.update(zip(offsets[void].tolist(), timestamps[void].tolist(), strict=True))
-        return void
+    def were_future_timestamped(self, offsets: Int64Vector, timestamps: Int64Vector) -> BoolVector:
+        """Return which of these completed offsets were rejected, before a restart, for a timestamp in the future."""
+        listed = np.fromiter((offset in self._restored_future for offset in offsets.tolist()), np.bool_, len(offsets))
+        return listed | (timestamps > self._horizon)
 
-    def read(self, offsets: Sequence[int], timestamps: Sequence[int], clocks: Sequence[int], seen: int) -> None:
-        """Hold records that were just read, for the first time or again.
+    def lost_to_compaction(self, before: int) -> list[int]:
+        """Return the incomplete offsets below ``before`` that did not come again. They stay incomplete."""
+        lost = []
+        for offset in self._unseen:
+            if offset >= before:
+                break
+            lost.append(offset)
+        return lost
 
-        Offsets skipped since the last unread one are holes in the log (control records, compaction) and are
-        resolved by that.
+    # ------------------------------------------------------------------ changes
+
+    def read(self, offsets: Sequence[int], timestamps: Sequence[int], stream_times: Sequence[int], now_ms: int) -> None:
+        """Make records that were just read incomplete, for the first time or again.
+
+        Offsets skipped since the last unread one hold no record and are completed by that.
 
         Parameters
         ----------
         offsets : sequence of int
-            Ascending; each one unread or held.
-        timestamps, clocks : sequence of int
-            Of each (ms): its broker timestamp, and the event clock just before it was read.
-        seen : int
+            Ascending; each one unread or incomplete.
+        timestamps, stream_times : sequence of int
+            Of each: its broker timestamp, and the stream time just before it (ms).
+        now_ms : int
             When they were read (ms).
 
         Raises
         ------
         GuaranteeError
-            If one of them is resolved.
+            One of them is completed.
         """
         if not offsets:
             return
-        held, unread = self._held, self.next_offset
-        if offsets[0] < unread and any(offset < unread and offset not in held for offset in offsets):
-            raise GuaranteeError("an offset was about to be read again that is resolved; nothing was sent")
-        held.update(zip(offsets, zip(timestamps, clocks, repeat(seen)), strict=False))
+        incomplete, unread = self._incomplete, self.next_offset
+        if offsets[0] < unread and any(offset < unread and offset not in incomplete for offset in offsets):
+            raise GuaranteeError("a completed offset was about to be read again; nothing was sent")
+        incomplete.update(zip(offsets, zip(timestamps, stream_times, repeat(now_ms)), strict=False))
         if self._unseen:
             for offset in offsets:
                 self._unseen.pop(offset, None)
@@ -263,22 +296,13 @@ class OffsetTracker:
         if self._last is None or last >= self._last.offset:
             self._last = LogProbe(last, timestamps[-1])
 
-    def pass_holes(self, before: int) -> None:
-        """Go on to ``before``: everything up to there was delivered, so that what was not read is no record."""
-        if not self.is_replaying and self.drain is None:
+    def skip_offset_gaps(self, before: int) -> None:
+        """Continue at ``before``: every record before it was delivered, so unread offsets there hold none."""
+        if not self.is_restoring and self.flush_at_offset is None:
             self.next_offset = max(self.next_offset, before)
 
-    def vanished(self, before: int) -> list[int]:
-        """Held offsets below ``before`` that did not come again: compaction took them. They stay held."""
-        gone = []
-        for offset in self._unseen:
-            if offset >= before:
-                break
-            gone.append(offset)
-        return gone
-
     def complete(self, offsets: Collection[int]) -> list[int]:
-        """Give each of these held offsets its final fate.
+        """Complete these incomplete offsets.
 
         Returns
         -------
@@ -288,66 +312,73 @@ class OffsetTracker:
         Raises
         ------
         GuaranteeError
-            If one of them is not held: it was resolved before, or never read.
+            One of them is not incomplete: it was completed before, or never read.
         """
-        pop = self._held.pop
+        pop = self._incomplete.pop
         gone = [pop(offset, None) for offset in offsets]
         if None in gone:
-            raise GuaranteeError("an offset was about to be resolved twice; nothing was sent")
+            raise GuaranteeError("an offset was about to be completed twice; nothing was sent")
         if self._unseen:
             for offset in offsets:
                 self._unseen.pop(offset, None)
-        return [held[2] for held in gone if held is not None]
+        return [about[2] for about in gone if about is not None]
 
     def assign(self, members: Sequence[int]) -> None:
-        """Decide that these held offsets, ascending, are one cluster; they leave one by one.
+        """Note that these incomplete offsets, ascending, form one cluster whose records leave one by one.
 
         Raises
         ------
         GuaranteeError
             As `complete`.
         """
-        known = [self._held.get(offset) for offset in members]
+        known = [self._incomplete.get(offset) for offset in members]
         self.complete(members)
-        self.promises.add(members, [about for about in known if about is not None])
+        self.partial.add(members, [about for about in known if about is not None])
 
     def release(self, offsets: Sequence[int]) -> list[int]:
-        """Complete these assigned offsets, in this order; as `PartialReleases.leave`."""
-        return self.promises.leave(offsets)
+        """Complete these assigned offsets, in this order; returns and raises as `PartialReleases.release`."""
+        return self.partial.release(offsets)
 
-    def refuse_by_clock(self, offset: int, timestamp: int) -> None:
-        """Resolve a held offset that only the wall clock refused, and remember that it took no position."""
+    def reject_future_timestamp(self, offset: int, timestamp: int) -> None:
+        """Complete an incomplete offset that was rejected only for its timestamp (ms): it took no position."""
         self.complete((offset,))
-        self._void[offset] = timestamp
+        self.note_future_timestamped((offset,), (timestamp,))
 
-    def snapshot(self, horizon: int = NEVER) -> OffsetState:
-        """State to commit now, with every decision taken so far in it.
+    def note_future_timestamped(self, offsets: Sequence[int], timestamps: Sequence[int]) -> None:
+        """Remember completed offsets that were rejected for their timestamps: later commits have later horizons."""
+        self._future_timestamped.update(zip(offsets, timestamps, strict=True))
 
-        A record with a timestamp after ``horizon`` (ms), as `restore` will be told it, needs not be listed as void.
+    def snapshot(self, horizon: int = NEVER, *, handed_over_uncommitted: bool = False) -> OffsetState:
+        """Return the state to commit now, with every decision taken so far in it.
+
+        A rejected record with a timestamp after ``horizon`` (ms) is not listed: `restore` will be told the same time.
         """
-        watermark = self.watermark
-        self._void = {offset: timestamp for offset, timestamp in self._void.items() if offset > watermark}
-        void = sorted(offset for offset, timestamp in self._void.items() if timestamp <= horizon)
-        oldest = self._about(None if watermark == self.next_offset else watermark)
-        promised = self.promises.clusters
+        committed = self.committed_offset
+        self._future_timestamped = {
+            offset: timestamp for offset, timestamp in self._future_timestamped.items() if offset > committed
+        }
+        listed = sorted(offset for offset, timestamp in self._future_timestamped.items() if timestamp <= horizon)
+        oldest = self._about(None if committed == self.next_offset else committed)
+        partial_clusters = self.partial.clusters
         return OffsetState(
-            watermark=watermark,
+            committed_offset=committed,
             next_offset=self.next_offset,
-            held=tuple(self._held),
-            void=tuple(void[:VOID_LIMIT]),
-            clock=self.clock if oldest is None else oldest.clock,
+            incomplete=tuple(self._incomplete),
+            future_timestamped=tuple(listed[:MAX_FUTURE_TIMESTAMPED]),
+            stream_time=self.stream_time if oldest is None else oldest.stream_time,
             clusters=self.clusters,
-            drain=self.drain,
-            anchor=self._last if oldest is None else LogProbe(watermark, oldest.timestamp),
+            flush_at_offset=self.flush_at_offset,
+            probe=self._last if oldest is None else LogProbe(committed, oldest.timestamp),
             origin=self.origin,
-            course=self.course,
-            promised=promised,
-            frontier=self.promises.frontier if promised else 0,
-            shown=self.shown,
+            adaptive_state=self.adaptive_state,
+            partial_clusters=partial_clusters,
+            released_up_to=self.partial.released_up_to if partial_clusters else 0,
+            handed_over_uncommitted=handed_over_uncommitted,
         )
 
     def _about(self, offset: int | None) -> IncompleteOffset | None:
-        """What is known of an offset that is held or promised."""
+        """What is known of an offset that is incomplete or assigned."""
         if offset is None:
             return None
-        return IncompleteOffset(*(self._held[offset] if offset in self._held else self.promises.known(offset)))
+        about = self._incomplete[offset] if offset in self._incomplete else self.partial.known(offset)
+        return IncompleteOffset(*about)

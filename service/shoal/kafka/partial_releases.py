@@ -1,7 +1,7 @@
-"""Clusters that are decided on and leave record by record, each at its own time (``release: ordered``). Pure.
+"""Clusters that are decided and whose records leave one by one (``stream.release: ordered``). Pure.
 
-A decision may not be taken again while a part of it has left, so it is committed: which offsets are in which
-cluster, and up to where they have left. They leave in the order of the log, and one offset says that.
+A decision must not be taken again while a part of the cluster has left, so the decision is committed: which offsets
+are in which cluster, and the offset up to which records have left. They leave in ascending order of offsets.
 """
 
 from __future__ import annotations
@@ -14,40 +14,42 @@ from shoal.errors import GuaranteeError
 __all__ = ["Known", "PartialReleases"]
 
 Known = tuple[int, int, int]
-"""Broker timestamp, event clock before the record, when this process read it (all ms)."""
+"""Broker timestamp, stream time before the record, and when this process read it (all ms)."""
 
 
 @dataclass(slots=True)
 class PartialReleases:
-    """The clusters of which somebody has yet to leave.
+    """The clusters of which at least one record has not left.
 
-    Guarantee: an offset is promised once, leaves once, and none leaves before one that stands before it.
+    Guarantee: an offset is assigned to one cluster, leaves once, and leaves after every lower assigned offset.
     """
 
-    frontier: int = 0
-    """Everything promised before this offset has left."""
+    released_up_to: int = 0
+    """All assigned offsets before this one have left."""
     _clusters: dict[int, tuple[int, ...]] = field(default_factory=dict)
     """By their first offset, the offsets ascending."""
-    _cluster_of: dict[int, int] = field(default_factory=dict)
+    _first_of: dict[int, int] = field(default_factory=dict)
+    """First offset of the cluster of each member."""
     _known: dict[int, Known] = field(default_factory=dict)
     _unseen: set[int] = field(default_factory=set)
+    """Restored members that were not read again yet."""
 
     @classmethod
-    def restore(cls, clusters: Iterable[Sequence[int]], frontier: int) -> PartialReleases:
-        """Go on from a commit; all members are to be read again."""
-        promises = cls(frontier=frontier)
+    def restore(cls, clusters: Iterable[Sequence[int]], released_up_to: int) -> PartialReleases:
+        """Continue from a commit; all members are to be read again."""
+        restored = cls(released_up_to=released_up_to)
         for members in clusters:
-            promises._enter(members)
-        promises._unseen = set(promises._cluster_of)
-        return promises
+            restored._enter(members)
+        restored._unseen = set(restored._first_of)
+        return restored
 
     def __len__(self) -> int:
-        """Records that have not left yet."""
-        return sum(offset >= self.frontier for offset in self._cluster_of)
+        """Return the number of records that have not left."""
+        return sum(offset >= self.released_up_to for offset in self._first_of)
 
     def __contains__(self, offset: object) -> bool:
-        """Whether an offset belongs to a cluster of which somebody has yet to leave."""
-        return offset in self._cluster_of
+        """Return whether an offset belongs to one of the clusters."""
+        return offset in self._first_of
 
     @property
     def clusters(self) -> tuple[tuple[int, ...], ...]:
@@ -61,8 +63,8 @@ class PartialReleases:
 
     @property
     def next_to_leave(self) -> int | None:
-        """The oldest record that has not left yet."""
-        return min((offset for offset in self._cluster_of if offset >= self.frontier), default=None)
+        """The oldest offset whose record has not left."""
+        return min((offset for offset in self._first_of if offset >= self.released_up_to), default=None)
 
     @property
     def is_restoring(self) -> bool:
@@ -70,27 +72,29 @@ class PartialReleases:
         return bool(self._unseen)
 
     def known(self, offset: int) -> Known:
-        """What is known of a member that was read."""
+        """Return what is known of a member that was read."""
         return self._known[offset]
 
-    def read_again(self, offsets: Sequence[int], timestamps: Sequence[int], clocks: Sequence[int], seen: int) -> None:
-        """Note which members are among records that were just read; as `OffsetTracker.read`."""
-        for offset, timestamp, clock in zip(offsets, timestamps, clocks, strict=True):
-            if offset in self._cluster_of:
+    def read_again(
+        self, offsets: Sequence[int], timestamps: Sequence[int], stream_times: Sequence[int], now_ms: int
+    ) -> None:
+        """Note which members are among records that were just read; parameters as of `OffsetTracker.read`."""
+        for offset, timestamp, stream_time in zip(offsets, timestamps, stream_times, strict=True):
+            if offset in self._first_of:
                 self._unseen.discard(offset)
-                self._known[offset] = (timestamp, clock, seen)
+                self._known[offset] = (timestamp, stream_time, now_ms)
 
     def has_lost(self, before: int) -> bool:
-        """Whether a member below ``before`` did not come again."""
+        """Return whether a member below ``before`` did not come again."""
         return any(offset < before for offset in self._unseen)
 
     def add(self, members: Sequence[int], known: Iterable[Known]) -> None:
-        """Promise a cluster; its offsets ascend."""
+        """Add a decided cluster; its offsets ascend."""
         self._enter(members)
         self._known.update(zip(members, known, strict=True))
 
-    def leave(self, offsets: Sequence[int]) -> list[int]:
-        """Let these leave, in this order.
+    def release(self, offsets: Sequence[int]) -> list[int]:
+        """Let the records of these offsets leave, in this order.
 
         Returns
         -------
@@ -100,22 +104,22 @@ class PartialReleases:
         Raises
         ------
         GuaranteeError
-            One of them was not promised, or has left, or one after it has.
+            One of them is not assigned, was not read again, or has left, or a later one has.
         """
-        seen = []
+        read_ms = []
         for offset in offsets:
-            first = self._cluster_of.get(offset)
-            if first is None or offset < self.frontier or offset in self._unseen:
-                raise GuaranteeError("a record was about to leave out of turn; nothing was sent")
-            self.frontier = offset + 1
-            seen.append(self._known[offset][2])
+            first = self._first_of.get(offset)
+            if first is None or offset < self.released_up_to or offset in self._unseen:
+                raise GuaranteeError("a record was about to leave out of order; nothing was sent")
+            self.released_up_to = offset + 1
+            read_ms.append(self._known[offset][2])
             if offset == self._clusters[first][-1]:
                 for member in self._clusters.pop(first):
-                    del self._cluster_of[member], self._known[member]
-        return seen
+                    del self._first_of[member], self._known[member]
+        return read_ms
 
     def _enter(self, members: Sequence[int]) -> None:
-        if any(offset in self._cluster_of for offset in members):
+        if any(offset in self._first_of for offset in members):
             raise GuaranteeError("an offset was about to be in two clusters; nothing was sent")
         self._clusters[members[0]] = tuple(members)
-        self._cluster_of.update(dict.fromkeys(members, members[0]))
+        self._first_of.update(dict.fromkeys(members, members[0]))

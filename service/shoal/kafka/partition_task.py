@@ -1,44 +1,77 @@
-"""One assigned partition: messages in, decisions out, in one order that a restart repeats.
+"""The task of one assigned partition: messages in, committed decisions out, in an order that a restart repeats.
 
-A lane owns the partition's progress, its flow and what is on its way out. It is driven from outside (`intake`,
-`tick`). It waits for the broker only to let everything leave: that comes from the wall clock or an operator, and is
-committed before it is carried out, because a second try would decide otherwise.
+A loop drives the task (`process`, `punctuate`). Decisions depend on the records and their order alone, so that the same
+records lead to the same clusters when they are read again. Only a flush does not: the wall clock or the operator asks
+for it. The task therefore commits that it will flush before it flushes.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
-from shoal.arrays import Int64Vector
-from shoal.errors import GuaranteeError, InputError
+from shoal.errors import InputError
 from shoal.kafka.cipher import PLAIN, MetadataCipher
-from shoal.kafka.classification import AHEAD_MS, Message, MessageColumns, classify_messages
+from shoal.kafka.classification import MAX_AHEAD_MS, Message, apply_classification
+from shoal.kafka.cluster_listener import ClusterListener
 from shoal.kafka.collector import RecordCollector, TransactionSink
-from shoal.kafka.offset_metadata import CommittedState, largest_span
-from shoal.kafka.offset_tracker import LogTruncatedError, OffsetTracker
+from shoal.kafka.offset_metadata import CommittedState, span_limit
+from shoal.kafka.offset_tracker import OffsetTracker
+from shoal.kafka.partition_reader import PartitionReader
 from shoal.observability import Metrics
-from shoal.pipeline import (
-    BLOCK_RECORDS,
-    AdaptiveState,
-    BlockDecisions,
-    ClusterRestorer,
-    DecidedCluster,
-    PartitionPipeline,
-    release_strategy,
-)
+from shoal.pipeline import BLOCK_RECORDS, BlockDecisions, ClusterRestorer, PartitionPipeline, release_strategy
 from shoal.policy import Policy
-from shoal.records import Encoder, JsonDecoder, Reason
+from shoal.records import JsonDecoder, JsonEncoder, Reason
 
 __all__ = ["PartitionTask"]
 
 
 class PartitionTask:
-    """The state of one partition between assignment and revocation."""
+    """The state of one partition between assignment and revocation.
+
+    A commit takes these steps, in this order:
+
+    1. An error of an earlier transaction is raised: after it nothing more is committed.
+    2. The offset tracker makes a snapshot: the committed offset, the incomplete offsets above it, the stream time.
+    3. The collector packs the snapshot with all rows, clusters and quarantine entries decided until now.
+    4. The batch waits until every batch that was packed before is committed.
+    5. The snapshot is encoded as offset metadata, encrypted if there is a key.
+    6. One transaction sends rows, summaries, evidence and quarantine entries, adds the committed offset with its
+       metadata, and commits.
+    7. Metrics count what was committed, and the listener is told the clusters.
+
+    Parameters
+    ----------
+    topic, partition : str, int
+        The input's.
+    policy, decoder : Policy, JsonDecoder
+        Shared by the tasks of a process.
+    sink : TransactionSink
+        Where transactions go; the task closes it.
+    commit : CommittedState
+        The commit from which the task continues.
+    metrics : Metrics
+        Of the process.
+    interval_s : float
+        Commit interval (s).
+    now : callable
+        Wall clock (s).
+    cipher : MetadataCipher
+        Encodes the offset metadata.
+    log_end : int
+        End of the log at the start. Records of clusters that may have been handed over are before it.
+    listener : ClusterListener
+        Gets the clusters besides the output.
+
+    Notes
+    -----
+    Guarantee: each offset is completed once, by the transaction that carries its row or its quarantine entry.
+    """
 
     def __init__(
         self,
@@ -52,312 +85,316 @@ class PartitionTask:
         interval_s: float,
         now: Callable[[], float] = time.time,
         *,
-        seal: MetadataCipher = PLAIN,
-        end: int = 0,
-        hand: Callable[[DecidedCluster], Awaitable[None]] | None = None,
-        after: Callable[[list[DecidedCluster]], None] | None = None,
+        cipher: MetadataCipher = PLAIN,
+        log_end: int = 0,
+        listener: ClusterListener | None = None,
     ) -> None:
-        if not commit.carries(policy.fingerprint):
-            # Work goes on from here under this policy: what is committed once more may not name the other one, whose
-            # course it does not take over.
-            commit = replace(commit, fingerprint=policy.fingerprint, snapshot=replace(commit.snapshot, course=b""))
-        self.topic, self.partition = topic, partition
-        self.progress = OffsetTracker.restore(commit.snapshot, commit.at + AHEAD_MS)
-        self.cursor = commit.snapshot.watermark
-        """First offset the next message may have."""
-        self._policy, self._decoder, self._sink, self._metrics, self._now = policy, decoder, sink, metrics, now
-        self._outgoing = RecordCollector(topic, partition, policy.fingerprint, sink, commit, metrics, now, seal, after)
-        self._anchor = commit.snapshot.anchor
-        self._begin, self._replay_end = commit.snapshot.watermark, commit.snapshot.next_offset
+        if not commit.has_policy(policy.fingerprint):
+            # The adaptive state belongs to the policy of the commit.
+            commit = replace(commit, fingerprint=policy.fingerprint, state=replace(commit.state, adaptive_state=b""))
+        state, listener = commit.state, listener or ClusterListener()
+        self.topic, self.partition, self._name = topic, partition, f"{topic}-{partition}"
+        self._policy, self._sink, self._metrics, self._now = policy, sink, metrics, now
         self._interval_s = interval_s
-        stream, state = policy.streaming(), commit.snapshot
-        self._max_delay_ms = None if stream.max_delay_s is None else stream.max_delay_s * 1000
-        self._release = release_strategy(policy)
-        promised = self._release.min_partial_cluster(policy.k)
-        reach = largest_span(stream.delta, BLOCK_RECORDS, AdaptiveState.size(policy), promised)
-        reunion = ClusterRestorer(state.promised, state.frontier)
-        self._flow = PartitionPipeline(
-            policy, Encoder(policy), reach=reach, clusters=state.clusters, course=state.course, reunion=reunion
+        self._tracker = OffsetTracker.restore(state, commit.at_ms + MAX_AHEAD_MS)
+        self._collector = RecordCollector(
+            topic, partition, sink, commit, metrics, now, cipher, partial(listener.on_committed, partition)
         )
-        self.progress.course = self._flow.course
-        metrics.steer(topic, partition, self._flow.weight)
-        # The client revokes partitions in a task of its own, while the loop may be in the middle of a block.
-        self._turn = asyncio.Lock()
-        self._is_closed = False
-        self.is_finished = False
-        self._hand, self._is_handing = hand, False
-        # What was shown and not committed was decided on records that are in the log by now.
-        self._shown_until = end if commit.snapshot.shown else 0
+        marked = state.handed_over_uncommitted
+        # Clusters handed over and not committed were decided on records that are in the log by now.
+        marked_until = log_end if marked else 0
+        self._delivery = listener.delivery(partition, interval_s, is_marked=marked, marked_until=marked_until)
+        self._release = release_strategy(policy)
+        self._pipeline = PartitionPipeline(
+            policy,
+            JsonEncoder(policy),
+            reach=span_limit(policy),
+            clusters=state.clusters,
+            course=state.adaptive_state,
+            reunion=ClusterRestorer(state.partial_clusters, state.released_up_to),
+        )
+        self._tracker.adaptive_state = self._pipeline.course
+        metrics.set_position_weight(topic, partition, self._pipeline.weight)
+        self._max_delay_s = policy.require_stream().max_delay_s
+        self._reader = PartitionReader(self._name, decoder, self._pipeline, state)
+        # The client revokes partitions in a task of its own, while the loop may be processing a block.
+        self._lock = asyncio.Lock()
+        self._is_closed = self._is_finished = False
 
-    def look_back(self, low: int) -> bool:
-        """Begin early: at the last record read, to see that it is still there; at a window's beginning, to count again.
+    @property
+    def position(self) -> int:
+        """Offset from which the next message is taken; messages before it are ignored."""
+        return self._reader.position
 
-        ``low`` is where the log begins. Returns whether all is there that has to be counted.
-        """
-        if self._anchor is not None and low <= self._anchor.offset < self.cursor:
-            self.cursor = self._anchor.offset
-        window = self._flow.quota_window_start(self._begin)
-        if window is None:
-            return True
-        start = max(window, self.progress.origin)
-        if start < low:
-            self._flow.suppress_window(self._begin)
-        self.cursor = min(self.cursor, max(start, low))
-        return start >= low
-
-    def reached(self, position: int) -> None:
-        """Note that all there is before this offset was delivered: marks of transactions are passed unseen."""
-        if not (self._is_closed or self.is_finished):
-            self.cursor = max(self.cursor, position)
-            self.progress.pass_holes(position)
-            self._note_shown()
-
-    # ------------------------------------------------------------------ what the loop asks
+    @property
+    def tracker(self) -> OffsetTracker:
+        """The offsets as they stand; to be read only."""
+        return self._tracker
 
     @property
     def is_full(self) -> bool:
-        """Whether reading should wait for a transaction to end."""
-        return self._outgoing.is_full
+        """Whether reading should pause until a transaction ends."""
+        return self._collector.is_full
 
     @property
-    def committed(self) -> int:
-        """Watermark of the last commit."""
-        return self._outgoing.committed
+    def committed_offset(self) -> int:
+        """Offset of the last commit."""
+        return self._collector.committed_offset
 
     @property
     def is_restoring(self) -> bool:
-        """Whether records held at the last commit have not all come again yet."""
-        return self.progress.is_replaying
+        """Whether records that were incomplete at the last commit are still to be read again."""
+        return self._tracker.is_restoring
 
     @property
-    def held(self) -> int:
-        """Records read and neither released nor referenced in a decision yet."""
-        return self.progress.held
+    def incomplete(self) -> int:
+        """Number of records that were read and have not left."""
+        return self._tracker.incomplete
 
-    def check(self) -> None:
-        """Raise what a transaction in the background ended with."""
-        self._outgoing.check()
-
-    async def tick(self, *, at_end: bool) -> None:
-        """Do what is due by the clock: a transaction, or letting everything leave at the end of the log."""
-        async with self._turn:
-            if not self._is_closed:
-                await self._tick(at_end=at_end)
-
-    async def _tick(self, *, at_end: bool) -> None:
-        self.check()
-        if at_end and self.progress.is_replaying:
-            self._give_up_vanished(self.progress.next_offset)
-        if self.progress.drain is not None and not self.progress.is_replaying:
-            await self._carry_out_drain()
-        elif at_end and self._is_overdue():
-            await self._drain()
-        if self._has_news and not self._outgoing.is_busy and self._is_time_to_commit():
-            self._outgoing.dispatch(self.progress)
-            if self._hand is not None:
-                # Whoever was fenced meanwhile hands nothing more over.
-                await self._outgoing.settle()
+    @property
+    def is_finished(self) -> bool:
+        """Whether the task has flushed for good and takes no more messages."""
+        return self._is_finished
 
     @property
     def _has_news(self) -> bool:
-        # The watermark alone is worth a commit when it passes what is no record: else lag would never be nothing.
-        return bool(self._outgoing) or self.progress.watermark > self.committed
-
-    def _is_time_to_commit(self) -> bool:
-        passed_s = self._now() - self._outgoing.packed_s
-        is_due = passed_s >= self._interval_s or passed_s < 0  # somebody set the clock back
-        return is_due and self._is_fit_to_commit
+        # A committed offset that moves past control records alone is committed as well: else lag would never be 0.
+        return bool(self._collector) or self._tracker.committed_offset > self.committed_offset
 
     @property
-    def _is_fit_to_commit(self) -> bool:
-        # Before, nobody knows what the clock refused among the records that are still to come again.
-        return self.progress.is_fit_to_commit and self.cursor >= self._replay_end
+    def _can_commit(self) -> bool:
+        # Before all restored offsets were read, it is not known which of the others took no position.
+        return self._tracker.can_commit and self._reader.has_restored
 
+    @property
+    def _is_commit_due(self) -> bool:
+        passed_s = self._now() - self._collector.packed_s
+        # Time that passed below zero: the clock was set back.
+        return self._has_news and (passed_s >= self._interval_s or passed_s < 0) and self._can_commit
+
+    @property
     def _is_overdue(self) -> bool:
-        oldest = self.progress.oldest
-        if self._max_delay_ms is None or oldest is None or self.progress.is_replaying:
+        """Whether the oldest record has waited for `max_delay_s`, and enough subjects are there for a flush."""
+        oldest = self._tracker.oldest
+        if self._max_delay_s is None or oldest is None or self._tracker.is_restoring:
             return False
-        # The time it was read counts: a backlog of old records that still grows must not be let go each time its end
-        # is reached, and who dates a record ahead must not keep the others waiting.
-        if self._now() * 1000 - oldest.seen < self._max_delay_ms:
+        # Measured from the read time. Event time would flush a growing backlog at every poll, and a record with a
+        # timestamp in the future would delay all others.
+        if self._now() * 1000 - oldest.read_ms < self._max_delay_s * 1000:
             return False
-        # Nobody is let go at a quiet moment with the few who may have come for that: the limit of time yields.
-        return self._flow.is_populous
+        # A small buffer is not flushed: an attacker could have filled it.
+        return self._pipeline.is_populous
 
-    # ------------------------------------------------------------------ reading
+    def restore(self, log_start: int) -> bool:
+        """Set the position before the first message is taken: it may be before the committed offset.
 
-    async def intake(self, messages: Sequence[Message]) -> None:
-        """Take messages in the order of the log; those before the cursor are repeats of a fetch and ignored."""
-        async with self._turn:
-            if self._is_closed or self.is_finished or not messages:
+        Reading begins at the last record read, to see that it is still there, and at the start of the quota window, to
+        count the records of each subject again.
+
+        Parameters
+        ----------
+        log_start : int
+            First offset of the log.
+
+        Returns
+        -------
+        bool
+            Whether the log still holds the start of the window. If not, the records of this window are suppressed.
+        """
+        return self._reader.restore(log_start)
+
+    async def process(self, messages: Sequence[Message]) -> None:
+        """Take messages in the order of the log; those before `position` were taken before and are ignored.
+
+        Raises
+        ------
+        LogTruncatedError
+            The record at the probe is another one than before the restart.
+        GuaranteeError
+            The messages are out of order, or an invariant does not hold.
+        """
+        async with self._lock:
+            if self._is_closed or self._is_finished:
                 return
-            if messages[0].offset < self.cursor:
-                messages = [message for message in messages if message.offset >= self.cursor]
-            await self._intake(messages)
+            new, start = self._reader.new_messages(messages), 0
+            while start < len(new):
+                start += await self._process_slice(new[start : start + BLOCK_RECORDS])
 
-    async def _intake(self, todo: Sequence[Message]) -> None:
-        start = 0
-        while start < len(todo):
-            end = min(start + BLOCK_RECORDS, len(todo))
-            if self.progress.drain is not None:
-                unread = next((i for i in range(start, end) if todo[i].offset >= self.progress.next_offset), None)
-                if unread == start:
-                    self._give_up_vanished(self.progress.next_offset)
-                    await self._carry_out_drain()
-                    continue
-                end = end if unread is None else unread
-            outcome = self._block(todo[start:end])
-            start = end
-            if outcome is not None:
-                await self._carry_out(outcome)
-            self._note_shown()
+    async def _process_slice(self, messages: Sequence[Message]) -> int:
+        """Process at most a block; return how many messages were taken."""
+        if self._tracker.flush_at_offset is not None:
+            unread = self._tracker.next_offset
+            restored = next((i for i, one in enumerate(messages) if one.offset >= unread), len(messages))
+            if restored == 0:
+                self._suppress_compacted(unread)
+                await self._flush_committed()
+                return 0
+            messages = messages[:restored]
+        decisions = self._push(messages)
+        if decisions is not None:
+            await self._deliver(decisions)
+        self._delivery.after_read(self._tracker.next_offset)
+        return len(messages)
 
-    def _block(self, messages: Sequence[Message]) -> BlockDecisions | None:
-        """Read a block; return what is decided on it, which is still to be carried out."""
-        stamps = MessageColumns.of(messages)
-        self._check_order(stamps.offsets)
-        self._check_anchor(stamps)
-        block = self._decoder.take([message.value for message in messages], messages)
-        block = self._flow.admit(block, stamps.offsets[block.index])
-        fates = classify_messages(self.progress, stamps, block, self._begin, round(self._now() * 1000))
-        for offset, reason in fates.refused:
-            self._outgoing.refer(offset, reason)
-        self._metrics.records.labels("in", "", self.topic, self.partition).inc(fates.unread)
-        self.cursor = messages[-1].offset + 1
-        self._give_up_vanished(self.cursor)
-        if fates.is_by_clock:
-            # Packed before anything is decided that rests on it: a second try may not refuse them.
-            self._outgoing.dispatch(self.progress)
-        if not len(fates.marks):
+    def _push(self, messages: Sequence[Message]) -> BlockDecisions | None:
+        """Decode and push a block; return what was decided, which is not applied yet."""
+        now_ms = round(self._now() * 1000)
+        block, classified = self._reader.read(messages, self._tracker, now_ms)
+        apply_classification(self._tracker, classified, now_ms)
+        for rejection in classified.rejections:
+            self._collector.add_unpublished(rejection.offset, rejection.reason)
+        self._metrics.records.labels("in", "", self.topic, self.partition).inc(classified.unread)
+        self._suppress_compacted(self.position)
+        if classified.rejects_future:
+            # Packed before the next decisions, which depend on it: another try may not reject the same records.
+            self._dispatch()
+        if not len(classified.marks):
             return None
-        self._metrics.clip(self.topic, self.partition, block.clipped)
-        kept = block if fates.chosen.all() else block.only(fates.chosen)
-        return self._flow.push(kept, fates.marks, fates.fresh)
+        self._metrics.count_clipped(self.topic, self.partition, block.clipped)
+        pushed = block if classified.chosen.all() else block.filter(classified.chosen)
+        return self._pipeline.push(pushed, classified.marks, classified.fresh)
 
-    def _check_order(self, offsets: Int64Vector) -> None:
-        if offsets[0] < self.cursor or (np.diff(offsets) <= 0).any():
-            raise GuaranteeError("messages came out of the log's order; nothing was sent")
-
-    def _check_anchor(self, stamps: MessageColumns) -> None:
-        """Compare the record at the anchor, when it comes, with the one that stood there at the last commit."""
-        anchor = self._anchor
-        if anchor is None or stamps.offsets[-1] < anchor.offset:
-            return
-        self._anchor = None
-        place = int(np.searchsorted(stamps.offsets, anchor.offset))
-        if anchor.is_contradicted(int(stamps.offsets[place]), int(stamps.timestamps[place])):
-            words = f"another record stands at offset {anchor.offset} than before"
-            raise LogTruncatedError(f"{self.topic}-{self.partition}", words)
-
-    def _give_up_vanished(self, before: int) -> None:
-        """Held records that compaction took before they came again can never be released: say so."""
-        if self.progress.promises.has_lost(before):
+    def _suppress_compacted(self, before: int) -> None:
+        """Suppress incomplete records below ``before`` that compaction removed before they were read again."""
+        if self._tracker.partial.has_lost(before):
             raise InputError(
-                f"{self.topic}-{self.partition}: records of a cluster of which a part has left are no longer in the "
+                f"{self._name}: records of a cluster of which a part has left are no longer in the "
                 "log (compaction?): the rest of it cannot be released; start with --skip-to-end to go on at the end "
                 "and count the gap"
             )
-        self._suppress(self.progress.vanished(before))
+        self._suppress(self._tracker.lost_to_compaction(before))
 
     def _suppress(self, offsets: list[int]) -> None:
-        self.progress.complete(offsets)
+        self._tracker.complete(offsets)
         for offset in offsets:
-            self._outgoing.refer(offset, Reason.SUPPRESSED)
+            self._collector.add_unpublished(offset, Reason.SUPPRESSED)
 
-    # ------------------------------------------------------------------ decisions
+    async def _deliver(self, decisions: BlockDecisions) -> None:
+        """Deliver decided clusters to the listener, then apply the decisions.
 
-    async def _carry_out(self, outcome: BlockDecisions) -> None:
-        """Let a decision count, once its clusters were dealt with by whoever sees them in this process.
-
-        Until then progress says of them that they are read and held: it may be committed, and a second try decides
-        the same.
+        Until then the tracker shows their records as incomplete. A commit in between is sound: after a restart the same
+        records lead to the same clusters.
         """
-        if self._hand is not None and outcome.clusters:
-            self._is_handing = True
-            for cluster in outcome.clusters:
-                await self._affirm()
-                await self._until_dealt_with(self._hand(cluster))
-            self._is_handing = False
-        self._decided(outcome)
+        await self._delivery.deliver(decisions.clusters, self._ensure_still_owner, self._commit_if_due)
+        self._apply(decisions)
 
-    def _decided(self, outcome: BlockDecisions) -> None:
-        progress = self.progress
-        seen = self._release.complete(progress, outcome)
-        progress.clusters += len(outcome.clusters)
-        progress.course = self._flow.course
-        self._metrics.steer(self.topic, self.partition, self._flow.weight)
-        self._suppress(outcome.suppressed)
-        self._outgoing.add(outcome, self._now() - np.array(seen) / 1000)
-        if outcome.early:
-            self._metrics.early.labels(self.topic, self.partition).inc(outcome.early)
+    def _apply(self, decisions: BlockDecisions) -> None:
+        read_ms = self._release.complete(self._tracker, decisions)
+        self._tracker.clusters += len(decisions.clusters)
+        self._tracker.adaptive_state = self._pipeline.course
+        self._metrics.set_position_weight(self.topic, self.partition, self._pipeline.weight)
+        self._suppress(decisions.suppressed)
+        self._collector.add(decisions, self._now() - np.array(read_ms) / 1000)
+        if decisions.early:
+            self._metrics.early.labels(self.topic, self.partition).inc(decisions.early)
 
-    async def finish(self) -> None:
-        """Let everything held leave and take nothing more in: the operator asked for it."""
-        async with self._turn:
-            if not (self._is_closed or self.is_finished or self.progress.is_replaying):
-                await self._drain()
-                if self._has_news or self._outgoing.is_busy:
-                    await self._outgoing.commit(self.progress)
-                self.is_finished = True
+    async def _ensure_still_owner(self) -> None:
+        """Commit, unless that was done within the commit interval: it fails if another instance owns the partition.
 
-    async def _drain(self) -> None:
-        # The decision comes from a clock or an operator, and would fall otherwise a second time.
-        if self.progress.held:
-            self.progress.drain = self.progress.next_offset
-            await self._outgoing.commit(self.progress)
-            await self._carry_out_drain()
-
-    async def _carry_out_drain(self) -> None:
-        await self._carry_out(self._flow.flush())
-        self.progress.drain = None
-        await self._outgoing.commit(self.progress)
-
-    # ------------------------------------------------------------------ handing over
-
-    async def _affirm(self) -> None:
-        """See that nobody has taken the partition over since the last interval, and say that clusters will be shown.
-
-        A worker that slept must not hand over what another one, maybe with another policy, has released meanwhile.
+        A process that was suspended must not hand over clusters of records that another one has released meanwhile,
+        perhaps under another policy. The commit says that clusters may be handed over after it.
         """
-        if self.progress.shown and 0 <= self._now() - self._outgoing.sent_s < self._interval_s:
+        age_s = self._now() - self._collector.confirmed_s
+        if self._delivery.is_marked and 0 <= age_s < self._interval_s:
             return
-        self.progress.shown = True
-        if self._is_fit_to_commit:
-            await self._outgoing.commit(self.progress)
+        self._delivery.is_marked = True
+        if self._can_commit:
+            await self._commit()
         else:
-            await self._outgoing.repeat()
+            await self._collector.recommit_marked()
 
-    async def _until_dealt_with(self, handing: Awaitable[None]) -> None:
-        """Wait for a customer; what was dealt with before does not wait with him for its commit."""
-        task = asyncio.ensure_future(handing)
-        try:
-            while not task.done():
-                await asyncio.wait({task}, timeout=self._interval_s / 2)
-                if not task.done() and self._has_news and self._is_time_to_commit():
-                    await self._outgoing.commit(self.progress)
-            task.result()
-        finally:
-            task.cancel()
-            await asyncio.wait({task})
+    async def punctuate(self, position: int | None = None, log_end: int | None = None) -> None:
+        """Do what is due by the clock: commit, or flush at the end of the log.
 
-    def _note_shown(self) -> None:
-        """Take the mark away where everything that may have been seen is decided again."""
-        if self._hand is None and self.progress.next_offset >= self._shown_until:
-            self.progress.shown = False
+        Parameters
+        ----------
+        position : int, optional
+            Every record before this offset was delivered to `process`; control records are never delivered.
+        log_end : int, optional
+            End of the log; nothing is flushed while it is not known.
+
+        Raises
+        ------
+        BrokerError
+            How a transaction in the background ended.
+        """
+        async with self._lock:
+            if self._is_closed:
+                return
+            if position is not None and not self._is_finished:
+                self._advance_position(position)
+            self._collector.check()
+            at_end = log_end is not None and 0 <= log_end <= self.position
+            if at_end and self._tracker.is_restoring:
+                self._suppress_compacted(self._tracker.next_offset)
+            if self._tracker.flush_at_offset is not None and not self._tracker.is_restoring:
+                await self._flush_committed()
+            elif at_end and self._is_overdue:
+                await self._flush()
+            if self._is_commit_due and not self._collector.is_busy:
+                self._dispatch()
+                if self._delivery.awaits_commits:
+                    # A process that was fenced meanwhile hands no cluster over.
+                    await self._collector.settle()
+
+    def _advance_position(self, position: int) -> None:
+        self._reader.position = max(self.position, position)
+        self._tracker.skip_offset_gaps(position)
+        self._delivery.after_read(self._tracker.next_offset)
+
+    async def commit(self, *, flush: bool = False) -> None:
+        """Commit what is decided, and wait for it; nothing happens while records are being restored.
+
+        With ``flush`` all incomplete records leave first, and the task takes no more messages.
+        """
+        async with self._lock:
+            if self._is_closed or self._is_finished or self._tracker.is_restoring:
+                return
+            if flush:
+                await self._flush()
+            elif not self._can_commit:
+                return
+            if self._has_news or self._collector.is_busy:
+                await self._commit()
+            self._is_finished = flush
+
+    def _dispatch(self) -> None:
+        """Steps 1 to 3 of a commit; the others follow in the background."""
+        at_ms = self._collector.next_commit_ms()
+        state = self._tracker.snapshot(at_ms + MAX_AHEAD_MS, handed_over_uncommitted=self._delivery.is_marked)
+        self._collector.dispatch(CommittedState(state, self._policy.fingerprint, at_ms))
+
+    async def _commit(self) -> None:
+        self._dispatch()
+        await self._collector.settle()
+
+    async def _commit_if_due(self) -> None:
+        if self._is_commit_due:
+            await self._commit()
+
+    async def _flush(self) -> None:
+        """Let all incomplete records leave. This is committed first: a restart would not decide it by itself."""
+        if self._tracker.incomplete:
+            self._tracker.flush_at_offset = self._tracker.next_offset
+            await self._commit()
+            await self._flush_committed()
+
+    async def _flush_committed(self) -> None:
+        await self._deliver(self._pipeline.flush())
+        self._tracker.flush_at_offset = None
+        await self._commit()
 
     async def close(self, *, finish: bool) -> None:
-        """Let go of the partition; with ``finish`` commit what is decided first."""
-        async with self._turn:
+        """Release the partition; with ``finish``, commit what is decided first."""
+        async with self._lock:
             self._is_closed = True
             try:
-                if self._hand is not None:
-                    is_behind = self.progress.next_offset < self._shown_until
-                    self.progress.shown = self.progress.shown and (self._is_handing or is_behind)
-                is_marked = self._outgoing.is_marked != self.progress.shown
-                has_more = bool(self._outgoing) or self._outgoing.is_busy or is_marked
-                if finish and has_more and self._is_fit_to_commit:
-                    await self._outgoing.commit(self.progress)
+                self._delivery.before_close(self._tracker.next_offset)
+                is_news = self._collector.is_marked != self._delivery.is_marked
+                has_more = bool(self._collector) or self._collector.is_busy or is_news
+                if finish and has_more and self._can_commit:
+                    await self._commit()
                 else:
-                    await self._outgoing.abandon()
+                    await self._collector.abandon()
             finally:
                 await self._sink.close()

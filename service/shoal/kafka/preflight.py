@@ -1,4 +1,4 @@
-"""What must hold before the first record is read: topics, their settings, the broker's limits."""
+"""Checks before the first record is read: topics, their settings, the limits of the broker."""
 
 from __future__ import annotations
 
@@ -10,34 +10,33 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from shoal.errors import BrokerUnavailableError, Fault, InputError, PolicyError
-from shoal.kafka.offset_metadata import LIMIT_BYTES, largest_span
-from shoal.pipeline import BLOCK_RECORDS, AdaptiveState, release_strategy
+from shoal.kafka.offset_metadata import LIMIT_BYTES, span_limit
 from shoal.policy import KafkaSection, Policy
 
 __all__ = ["BATCH_BYTES", "TopicLayout", "check_policy", "partitions_of", "preflight"]
 
 BATCH_BYTES = 1 << 20
-"""Most bytes sent to a topic at once, where it takes so many."""
+"""Largest batch, unless a topic accepts less."""
 
-AROUND_BYTES = 1 << 14
-"""Room for what stands around a record's kept fields: published numbers, names, the batch itself."""
+OVERHEAD_BYTES = 1 << 14
+"""Allowance for what is published besides a record's kept fields: numbers, names, the batch header."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicLayout:
-    """Topics as they were found: partitions of each, and how many bytes all of them take at once."""
+    """Number of partitions of each topic, and the largest batch (bytes) that all of them accept."""
 
     partitions: dict[str, int]
     batch_bytes: int = BATCH_BYTES
 
 
 async def preflight(client: AIOKafkaAdminClient, policy: Policy, settings: KafkaSection) -> TopicLayout:
-    """Check topics and limits, all of them before saying what is wrong.
+    """Check topics and limits.
 
     Raises
     ------
     PolicyError
-        With everything that stands in the way, and the remedy of each.
+        Holds all faults, each with its remedy.
     """
     named = {name: getattr(settings, name) for name in ("input", "output", "quarantine", "clusters", "evidence")}
     topics = {name: topic for name, topic in named.items() if topic}
@@ -58,12 +57,12 @@ async def preflight(client: AIOKafkaAdminClient, policy: Policy, settings: Kafka
 
 
 def check_policy(policy: Policy, source: str) -> None:
-    """Check what of a policy for Kafka can be checked without a broker.
+    """Run the checks of a policy for Kafka that need no broker.
 
     Raises
     ------
     PolicyError
-        Progress under this policy would not fit into the group's metadata.
+        Offset metadata under this policy could exceed their limit.
     """
     faults = [] if policy.kafka is None or policy.stream is None else list(_about_policy(policy))
     if faults:
@@ -71,7 +70,7 @@ def check_policy(policy: Policy, source: str) -> None:
 
 
 async def partitions_of(client: AIOKafkaAdminClient) -> dict[str, list[int]]:
-    """Partitions of every topic there is to see; asking for one by its name could create it."""
+    """Return the partitions of every visible topic; a request for one by its name could create it."""
     described = await client.describe_topics()
     return {
         about["topic"]: sorted(one["partition"] for one in about["partitions"])
@@ -81,10 +80,8 @@ async def partitions_of(client: AIOKafkaAdminClient) -> dict[str, list[int]]:
 
 
 def _about_policy(policy: Policy) -> Iterator[Fault]:
-    stream = policy.streaming()
     try:
-        promised = release_strategy(policy).min_partial_cluster(policy.k)
-        largest_span(stream.delta, BLOCK_RECORDS, AdaptiveState.size(policy), promised)
+        span_limit(policy)
     except InputError as error:
         yield Fault((), str(error))
 
@@ -105,11 +102,11 @@ def _about_topics(
 
 
 def _about_sizes(topics: dict[str, str], limits: dict[str, int], settings: KafkaSection) -> Iterator[Fault]:
-    needed = settings.max_record_bytes + AROUND_BYTES
+    needed = settings.max_record_bytes + OVERHEAD_BYTES
     topic = topics.get("output")
     if topic is not None and limits.get(topic, needed) < needed:
         words = (
-            f"topic {topic} takes {limits[topic]} bytes at once, a record can have {needed}: raise its "
+            f"topic {topic} accepts {limits[topic]} bytes at once, a record can have {needed}: raise its "
             "max.message.bytes, or lower kafka.max_record_bytes"
         )
         yield Fault(("kafka", "output"), words)
@@ -126,7 +123,7 @@ def _about_broker(config: dict[str, str], settings: KafkaSection) -> Iterator[Fa
 
 
 async def _broker(client: AIOKafkaAdminClient) -> dict[str, str]:
-    """Settings of one broker; nothing where the principal may not see them."""
+    """Return the settings of one broker; none where the principal may not see them."""
     brokers = (await client.describe_cluster())["brokers"]
     if not brokers:
         raise BrokerUnavailableError("the cluster names no broker that is alive")

@@ -1,4 +1,4 @@
-"""One partition's transactional producer: what leaves and the progress that says so, together or not at all."""
+"""The transactional producer of one partition: rows and committed offset are written together or not at all."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ import msgspec
 from aiokafka import TopicPartition
 from aiokafka.structs import OffsetAndMetadata
 
+from shoal.arrays import Float64Vector
 from shoal.errors import BrokerUnavailableError, FencedError, InputError
 from shoal.kafka.client import CLIENT_ERRORS, broker_error, producer, stop
 from shoal.kafka.gap_reader import first_record
 from shoal.kafka.preflight import TopicLayout
 from shoal.pipeline import DecidedCluster, release_strategy
+from shoal.pipeline.stats import ReleaseStats
 from shoal.policy import KafkaSection, Policy
 
 __all__ = ["QuarantineEntry", "TransactionBatch", "TransactionalProducer"]
@@ -25,7 +27,7 @@ ASK_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class QuarantineEntry:
-    """A record that is not published: where it stands in the input, and one of four reasons."""
+    """A record that is not published: its offset in the input, and the reason."""
 
     offset: int
     reason: str
@@ -33,38 +35,53 @@ class QuarantineEntry:
 
 @dataclass(slots=True)
 class TransactionBatch:
-    """Decisions that wait for the next transaction.
+    """Decisions that go into one transaction.
 
-    ``rows``: what leaves of clusters, where these do not leave as a whole.
+    Attributes
+    ----------
+    clusters : list of DecidedCluster
+        In the order of decision.
+    quarantined : list of QuarantineEntry
+        Records that are not published.
+    rows : list of bytes
+        Published rows that leave, in the order in which they leave the pipeline.
+    row_bytes : int
+        Their length.
+    stats : list of (ReleaseStats, float, ndarray)
+        What `Metrics.observe` counts after the commit.
     """
 
     clusters: list[DecidedCluster] = field(default_factory=list)
-    references: list[QuarantineEntry] = field(default_factory=list)
+    quarantined: list[QuarantineEntry] = field(default_factory=list)
     rows: list[bytes] = field(default_factory=list)
+    row_bytes: int = 0
+    stats: list[tuple[ReleaseStats, float, Float64Vector]] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        """Whether anything waits."""
-        return bool(self.clusters or self.references or self.rows)
+        """Return whether there is anything to send."""
+        return bool(self.clusters or self.quarantined or self.rows)
 
 
 class TransactionalProducer:
-    """The only writer of one input partition's output and progress.
+    """The only writer of the output and the offset of one input partition.
 
     Parameters
     ----------
-    policy, settings
-        The names of quasi-identifiers; topics, group and timings.
+    policy : Policy
+        Names of the quasi-identifiers, and how clusters leave.
+    settings : KafkaSection
+        Topics, group and timeouts.
     partition : int
-        Of the input; output goes to the same number.
-    layout : Layout
-        Partition counts of the topics, of which side topics may have fewer, and how much they take at once.
+        Of the input. Output goes to the partition of the same number.
+    layout : TopicLayout
+        Number of partitions of each topic (evidence, summaries and quarantine may have fewer), and the largest batch.
     publishes : bool
-        Whether clusters go to the output; if not, only what is told about them does, each to its topic.
+        Whether rows are sent to the output. Evidence, summaries and quarantine entries are sent in any case.
 
     Notes
     -----
-    Guarantee: `publish` either commits all of it or raises, after which this object is of no more use: any
-    exception in a transaction is fatal for the producer and for the partition's state.
+    Guarantee: `publish` either commits the whole batch or raises. After an error this object must not be used again:
+    the state of the partition is then unknown until the committed offset is read again.
     """
 
     def __init__(
@@ -75,129 +92,136 @@ class TransactionalProducer:
         self._settings, self._partition, self._partitions = settings, partition, layout.partitions
         self._names = [attribute.name for attribute in policy.quasi_identifiers]
         self._source = TopicPartition(settings.input, partition)
-        self._producer = producer(settings, transactional_id(settings, partition), layout.batch_bytes)
-        self._is_spent = False
+        self._producer = producer(settings, partition, layout.batch_bytes)
+        self._has_failed = False
         self._next_offset: int | None = None
-        """What follows our last transaction: the next record there is ours, unless somebody else writes to it."""
+        """Offset in the output after the last transaction; another one shows that there is a second writer."""
         self._check_first: Callable[[], Awaitable[None]] | None = None
 
     def check_before_first(self, check: Callable[[], Awaitable[None]]) -> None:
-        """Wait for this before the first clusters are sent; it raises if they must not be."""
+        """Await this check before the first rows or clusters are sent; it raises if they must not be."""
         self._check_first = check
 
-    def place_in(self, topic: str) -> TopicPartition:
-        """Where it writes in a topic: side topics may have fewer partitions than the input; the output has not."""
+    def target(self, topic: str) -> TopicPartition:
+        """Return the partition of a topic to which this producer writes."""
         is_output = topic == self._settings.output
         return TopicPartition(topic, self._partition if is_output else self._partition % self._partitions[topic])
 
-    def is_alone_in(self, topic: str) -> bool:
-        """Whether nobody else of this group writes to that place."""
+    def is_only_writer(self, topic: str) -> bool:
+        """Return whether no other partition of the input writes to the same partition of a topic."""
         return topic == self._settings.output or self._partitions[topic] >= self._partitions[str(self._settings.input)]
 
     async def open(self) -> None:
-        """Fence whoever held the partition before, and end the transaction it may have left open."""
+        """Fence the previous owner of the partition; a transaction that it left open is aborted."""
         try:
             await self._producer.start()
         except CLIENT_ERRORS as error:
             raise broker_error(error) from None
 
-    async def publish(self, outbox: TransactionBatch, watermark: int, metadata: str, at_ms: int) -> None:
-        """Send everything in the outbox and the progress in one transaction.
+    async def publish(self, batch: TransactionBatch, committed_offset: int, metadata: str, at_ms: int) -> None:
+        """Send a batch and the committed offset in one transaction.
 
         Parameters
         ----------
-        outbox : Outbox
-            May be empty: progress alone.
-        watermark, metadata
-            What is committed for the group.
+        batch : TransactionBatch
+            An empty one commits the offset alone.
+        committed_offset : int
+            Offset to commit for the group.
+        metadata : str
+            Offset metadata.
         at_ms : int
-            Time of the commit (ms); messages carry it, floored to the commit interval.
+            Time of the commit (ms). Messages get it as their timestamp, floored to the commit interval.
 
         Raises
         ------
         BrokerError
-            The transaction is not committed, or nobody knows: read the progress again.
+            The transaction is not committed, or its end is unknown.
         InputError
-            Somebody else publishes to the output. Not committed.
+            Another producer writes to the output. The transaction is not committed.
 
         Notes
         -----
-        Lasts as long as a transaction may, and two seconds more where a reader has to be closed.
+        Takes at most the transaction timeout, and two seconds more where a consumer has to be closed.
         """
         timestamp = at_ms // self._settings.commit_interval_ms * self._settings.commit_interval_ms
-        if self._is_spent:
-            raise BrokerUnavailableError("a transaction failed before: what was committed must be read again")
-        self._is_spent = True
+        if self._has_failed:
+            raise BrokerUnavailableError("a transaction failed before: the committed offset must be read again")
+        self._has_failed = True  # until the commit has succeeded
         try:
-            # When this is over the broker ends the transaction by itself: there is nothing more to wait for.
+            # After this time the broker aborts the transaction by itself.
             async with asyncio.timeout(self._settings.transaction_timeout_ms / 1000):
-                await self._transact(outbox, OffsetAndMetadata(watermark, metadata), timestamp)
+                await self._transact(batch, OffsetAndMetadata(committed_offset, metadata), timestamp)
         except CLIENT_ERRORS as error:
             raise broker_error(error) from None
-        self._is_spent = False
+        self._has_failed = False
 
-    async def _transact(self, outbox: TransactionBatch, offset: OffsetAndMetadata, timestamp: int) -> None:
-        if outbox.clusters or outbox.rows:
-            await self._check_beginning(offset)
+    async def _transact(self, batch: TransactionBatch, offset: OffsetAndMetadata, timestamp: int) -> None:
+        if batch.clusters or batch.rows:
+            await self._run_first_check(offset)
         await self._producer.begin_transaction()
-        messages = list(self._messages(outbox))
-        # Together, so that the broker is asked once for all topics.
+        messages = list(self._messages(batch))
+        # Concurrently: the client then adds all topics to the transaction with one request.
         sent = await asyncio.gather(*(self._send(topic, values, timestamp) for topic, values in messages))
         for (topic, _), batches in zip(messages, sent, strict=True):
             if topic == self._settings.output:
-                await self._check_alone(batches)
+                await self._check_single_writer(batches)
         await self._producer.send_offsets_to_transaction({self._source: offset}, self._settings.group)
         await self._producer.commit_transaction()
 
-    async def _check_beginning(self, offset: OffsetAndMetadata) -> None:
+    async def _run_first_check(self, offset: OffsetAndMetadata) -> None:
         if self._check_first is None:
             return
         try:
             await self._check_first()
         except InputError:
-            # What was found may be the work of a member of this group that has taken the partition over meanwhile.
-            await self._check_held(offset)
+            # The records found may be those of another member of this group that has taken the partition over.
+            await self._check_ownership(offset)
             raise
         self._check_first = None
 
-    async def _check_held(self, offset: OffsetAndMetadata) -> None:
-        """Ask the broker, with a transaction that is never committed; without an answer the partition is ours."""
+    async def _check_ownership(self, offset: OffsetAndMetadata) -> None:
+        """Raise `FencedError` if another instance owns the partition; asked with a transaction that is aborted.
+
+        If the broker does not answer, this returns, and the caller's error stands.
+        """
         try:
             async with asyncio.timeout(ASK_S):
                 await self._producer.begin_transaction()
                 await self._producer.send_offsets_to_transaction({self._source: offset}, self._settings.group)
                 await self._producer.abort_transaction()
         except CLIENT_ERRORS as error:
-            if isinstance(told := broker_error(error), FencedError):
-                raise told from None
+            if isinstance(fenced := broker_error(error), FencedError):
+                raise fenced from None
 
-    async def _check_alone(self, batches: Sequence[tuple[int, int]]) -> None:
-        """A second group over the same topics would publish every record a second time: it shows in the offsets.
+    async def _check_single_writer(self, batches: Sequence[tuple[int, int]]) -> None:
+        """Raise if another producer writes to the output: a second group would publish every record a second time.
 
-        Marks of transactions are nobody's records: who coordinates ours writes one again where it was replaced in the
-        middle of a commit, or could not tell whether it had. Where a gap cannot be read now nothing is committed.
+        A second writer shows as a gap between the offsets of two batches. Transaction markers leave gaps, too (a broker
+        that restarts in the middle of a commit may write one twice), so the gap is read. If it cannot be read, the
+        transaction is not committed.
         """
-        place, expected = self.place_in(str(self._settings.output)), self._next_offset
+        tp, expected = self.target(str(self._settings.output)), self._next_offset
         for first, count in batches:
-            if expected not in (None, first) and await first_record(self._settings, place, expected) != first:
+            if expected not in (None, first) and await first_record(self._settings, tp, expected) != first:
                 raise InputError(
-                    f"{place.topic}-{place.partition}: somebody else writes to it (a second group over the same "
-                    "topics?), which could publish records twice; nothing more was sent. Stop the other, or give it an "
+                    f"{tp.topic}-{tp.partition}: another producer writes to it (a second group over the same topics?), "
+                    "which could publish records twice; nothing more was sent. Stop the other one, or give it an "
                     "output of its own"
                 )
             expected = first + count
-        # The mark at the end of the transaction takes an offset, too.
+        # The marker at the end of the transaction takes one offset.
         self._next_offset = sum(batches[-1]) + 1
 
     async def close(self) -> None:
-        """Stop the producer; a transaction that is still open is aborted by whoever opens the next one."""
+        """Stop the producer. An open transaction is aborted when the next producer of the partition opens."""
         await stop(self._producer, CLOSE_S)
 
-    def _messages(self, outbox: TransactionBatch) -> Iterable[tuple[str, Sequence[bytes]]]:
+    def _messages(self, batch: TransactionBatch) -> Iterable[tuple[str, Sequence[bytes]]]:
+        """Yield each topic with its messages."""
         settings, encode = self._settings, msgspec.json.encode
-        # The order of clusters must not tell which was decided first.
-        clusters = sorted(outbox.clusters, key=lambda cluster: cluster.rows[0])
-        rows = self._release.output_rows(clusters, outbox.rows)
+        # Sorted, so that the order of clusters does not tell which was decided first.
+        clusters = sorted(batch.clusters, key=lambda cluster: cluster.rows[0])
+        rows = self._release.output_rows(clusters, batch.rows)
         if rows and self._publishes:
             yield str(settings.output), rows
         if settings.clusters and clusters:
@@ -210,13 +234,13 @@ class TransactionalProducer:
                     for cluster in sorted(clusters, key=lambda cluster: cluster.number)
                 ],
             )
-        if settings.quarantine and outbox.references:
+        if settings.quarantine and batch.quarantined:
             topic, partition = settings.input, self._partition
             yield (
                 settings.quarantine,
                 [
-                    encode({"topic": topic, "partition": partition, "offset": one.offset, "reason": one.reason})
-                    for one in outbox.references
+                    encode({"topic": topic, "partition": partition, "offset": entry.offset, "reason": entry.reason})
+                    for entry in batch.quarantined
                 ],
             )
 
@@ -225,8 +249,8 @@ class TransactionalProducer:
         return msgspec.json.encode({"centroid": centroid, "size": len(cluster.rows), "subjects": cluster.subjects})
 
     async def _send(self, topic: str, values: Sequence[bytes], timestamp: int) -> list[tuple[int, int]]:
-        """Send messages and return of each batch its first offset, and how many are in it."""
-        partition = self.place_in(topic).partition
+        """Send messages; return the first offset and the number of messages of each batch."""
+        partition = self.target(topic).partition
         pending, counts = [], [0]
         batch = self._producer.create_batch()
         for value in values:
@@ -241,8 +265,3 @@ class TransactionalProducer:
         pending.append(await self._producer.send_batch(batch, topic, partition=partition))
         sent = await asyncio.gather(*pending)
         return [(int(one.offset), count) for one, count in zip(sent, counts, strict=True)]
-
-
-def transactional_id(settings: KafkaSection, partition: int) -> str:
-    """One per deployment and input partition: whoever starts it last is the only one who can commit."""
-    return f"{settings.group}-{settings.input}-{partition}"

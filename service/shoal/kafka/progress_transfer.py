@@ -1,4 +1,4 @@
-"""Progress as operators see it: report, export, import."""
+"""The command `shoal progress`: report, export and import the committed state of each partition."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from shoal.policy import KafkaSection, Policy
 __all__ = ["export_progress", "import_progress", "report_progress"]
 
 
-class _Saved(BaseModel):
+class _SavedPartition(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
     partition: int
     offset: int
@@ -35,18 +35,18 @@ class _Export(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
     topic: str
     group: str
-    partitions: list[_Saved]
+    partitions: list[_SavedPartition]
 
 
 async def report_progress(policy: Policy, settings: KafkaSection) -> list[dict[str, Any]]:
-    """Per partition: watermark, next offset, held, clusters, last commit, whether policy and key are these ones."""
-    seal = MetadataCipher.of(settings)
+    """Return for each partition its committed state, and whether policy and key are those given."""
+    cipher = MetadataCipher.of(settings)
     async with admin(settings) as client:
-        return [await _report(client, policy, settings, seal, one) for one in await _partitions(client, settings)]
+        return [await _report(client, policy, settings, cipher, one) for one in await _partitions(client, settings)]
 
 
 async def _report(
-    client: AIOKafkaAdminClient, policy: Policy, settings: KafkaSection, seal: MetadataCipher, partition: int
+    client: AIOKafkaAdminClient, policy: Policy, settings: KafkaSection, cipher: MetadataCipher, partition: int
 ) -> dict[str, Any]:
     found = await committed(client, settings, partition)
     about: dict[str, Any] = {"partition": partition, "watermark": None, "held": None, "last_commit": None}
@@ -54,55 +54,55 @@ async def _report(
         return about | {"state": "no progress"}
     about["watermark"] = found.offset
     try:
-        commit = seal.decode(found.metadata or "", str(settings.input), partition, found.offset)
+        commit = cipher.decode(found.metadata or "", str(settings.input), partition, found.offset)
     except UnreadableError as error:
         return about | {"state": error.state}
     except InputError:
         return about | {"state": "broken or foreign metadata"}
-    state = commit.snapshot
+    state = commit.state
     return about | {
         "held": state.waiting,
-        "last_commit": datetime.fromtimestamp(commit.at / 1000, UTC).isoformat(timespec="milliseconds"),
+        "last_commit": datetime.fromtimestamp(commit.at_ms / 1000, UTC).isoformat(timespec="milliseconds"),
         "next_offset": state.next_offset,
         "clusters": state.clusters,
-        **_course(commit, policy),
-        "state": "draining" if state.drain is not None else "ok",
-        "policy": "this" if commit.carries(policy.fingerprint) else "another",
-        "key": "this" if seal.is_current(found.metadata or "") else "another",
+        **_adaptive_state(commit, policy),
+        "state": "draining" if state.flush_at_offset is not None else "ok",
+        "policy": "this" if commit.has_policy(policy.fingerprint) else "another",
+        "key": "this" if cipher.is_current(found.metadata or "") else "another",
     }
 
 
-def _course(commit: CommittedState, policy: Policy) -> dict[str, Any]:
-    """What decisions have moved since the beginning, where this policy lets them move something."""
-    if not (commit.snapshot.course and commit.carries(policy.fingerprint)):
+def _adaptive_state(commit: CommittedState, policy: Policy) -> dict[str, Any]:
+    """Return the adaptive state as plain values, if this policy has one."""
+    if not (commit.state.adaptive_state and commit.has_policy(policy.fingerprint)):
         return {}
-    return AdaptiveState.unpack(commit.snapshot.course, policy).told(policy)
+    return AdaptiveState.unpack(commit.state.adaptive_state, policy).told(policy)
 
 
 async def export_progress(settings: KafkaSection) -> str:
-    """Everything that is needed to bring the progress back, as JSON text.
+    """Return the committed offsets and metadata of all partitions as JSON text.
 
-    Metadata stand in it as they were committed: those that are encrypted stay so, and need their key on import.
+    Encrypted metadata stay encrypted; the import needs their key.
     """
     async with admin(settings) as client:
         saved = []
         for partition in await _partitions(client, settings):
             found = await committed(client, settings, partition)
             if found is not None:
-                saved.append(_Saved(partition=partition, offset=found.offset, metadata=found.metadata or ""))
+                saved.append(_SavedPartition(partition=partition, offset=found.offset, metadata=found.metadata or ""))
     export = _Export(topic=str(settings.input), group=str(settings.group), partitions=saved)
     return export.model_dump_json(indent=1)
 
 
 async def import_progress(text: str, policy: Policy, settings: KafkaSection) -> list[int]:
-    """Commit exported progress and return the partitions it was committed for.
+    """Commit an export and return the partitions for which it was committed.
 
-    Each partition is fenced first, so a worker that still runs stops; progress never goes back.
+    Each partition is fenced first, so that a running worker stops. No completed offset becomes incomplete again.
 
     Raises
     ------
     InputError
-        The file is not an export of this topic, a partition has come further than the file says, or its output
+        The file is not an export of this topic, the committed state of a partition is ahead of the file, or the output
         holds records that were published after the export.
     """
     try:
@@ -111,16 +111,18 @@ async def import_progress(text: str, policy: Policy, settings: KafkaSection) -> 
         raise InputError("this is no file that 'shoal progress --export' wrote") from None
     if export.topic != settings.input:
         raise InputError("the file holds progress of another topic than kafka.input")
-    seal = MetadataCipher.of(settings)
-    # Written for the group that was exported; what is committed is written for the group at hand.
-    theirs = replace(seal, group=export.group)
-    commits = [(one, theirs.decode(one.metadata, export.topic, one.partition, one.offset)) for one in export.partitions]
+    cipher = MetadataCipher.of(settings)
+    # Metadata were encrypted for the exported group, and are encrypted again for the group of the settings.
+    exported = replace(cipher, group=export.group)
+    commits = [
+        (one, exported.decode(one.metadata, export.topic, one.partition, one.offset)) for one in export.partitions
+    ]
     async with admin(settings) as client:
         known = await _partitions(client, settings)
         for saved, commit in commits:
             if saved.partition not in known:
                 raise InputError(f"{settings.input} has no partition {saved.partition}")
-            await _import_one(client, policy, settings, seal, saved, commit)
+            await _import_one(client, policy, settings, cipher, saved, commit)
     return [saved.partition for saved, _ in commits]
 
 
@@ -128,43 +130,50 @@ async def _import_one(
     client: AIOKafkaAdminClient,
     policy: Policy,
     settings: KafkaSection,
-    seal: MetadataCipher,
-    saved: _Saved,
+    cipher: MetadataCipher,
+    saved: _SavedPartition,
     commit: CommittedState,
 ) -> None:
-    publisher = TransactionalProducer(policy, settings, saved.partition, TopicLayout({}))
+    producer = TransactionalProducer(policy, settings, saved.partition, TopicLayout({}))
     where = f"{settings.input}-{saved.partition}"
-    await publisher.open()
+    await producer.open()
     try:
         found = await committed(client, settings, saved.partition)
-        if found is not None and not _covers(saved, commit, found, settings, seal):
+        if found is not None and not _covers(saved, commit, found, settings, cipher):
             raise InputError(
                 f"{where}: the committed progress is ahead of the file: going back would publish records twice"
             )
         await check_settled(settings, TopicPartition(settings.output, saved.partition))
-        if await is_published_since(settings, saved.partition, commit.at):
+        if await is_published_since(settings, saved.partition, commit.at_ms):
             raise InputError(
                 f"{where}: {settings.output}-{saved.partition} holds records that were published after the export: "
                 "going back would publish them twice; use a later export, or start with --skip-to-end"
             )
-        metadata = seal.encode(commit, str(settings.input), saved.partition)
-        await publisher.publish(TransactionBatch(), saved.offset, metadata, commit.at)
+        metadata = cipher.encode(commit, str(settings.input), saved.partition)
+        await producer.publish(TransactionBatch(), saved.offset, metadata, commit.at_ms)
     finally:
-        await publisher.close()
+        await producer.close()
 
 
 def _covers(
-    saved: _Saved, commit: CommittedState, found: OffsetAndMetadata, settings: KafkaSection, seal: MetadataCipher
+    saved: _SavedPartition,
+    commit: CommittedState,
+    found: OffsetAndMetadata,
+    settings: KafkaSection,
+    cipher: MetadataCipher,
 ) -> bool:
-    """Whether nothing that is resolved now would be open again. By offsets: the clocks of two workers may differ."""
+    """Return whether every offset that is completed now is completed in the file, too.
+
+    Compared by offsets, not by time: the clocks of two workers may differ.
+    """
     try:
-        current = seal.decode(found.metadata or "", str(settings.input), saved.partition, found.offset)
+        current = cipher.decode(found.metadata or "", str(settings.input), saved.partition, found.offset)
     except UnreadableError:
         raise
     except InputError:
-        # Broken or foreign metadata beside an offset says nothing of what was published.
+        # Invalid metadata say nothing about what was published.
         return True
-    return commit.snapshot.covers(current.snapshot)
+    return commit.state.covers(current.state)
 
 
 async def _partitions(client: AIOKafkaAdminClient, settings: KafkaSection) -> list[int]:

@@ -1,4 +1,4 @@
-"""Sessions one after the other: what ends one is judged, and the next begins where the progress says."""
+"""Consumer loops one after the other: a loop that failed is started again unless its error is final."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from shoal.errors import BrokerError, BrokerUnavailableError, FencedError, ShoalError
 from shoal.kafka.client import CLIENT_ERRORS
 from shoal.kafka.task_manager import WorkerContext
-from shoal.observability import Health, code_of, logger
+from shoal.observability import Health, error_code, logger
 
 __all__ = ["BrokerLiveness", "run_with_retries"]
 
@@ -23,88 +23,96 @@ log = logger("kafka")
 
 @dataclass(slots=True)
 class BrokerLiveness:
-    """When the broker answered last, over all sessions of the process."""
+    """When the broker last answered, over all consumer loops of the process.
+
+    Parameters
+    ----------
+    health : Health
+        Is told whether the broker answers.
+    patience_s : float
+        After this time without an answer (s) the worker gives up.
+    """
 
     health: Health
     patience_s: float
-    _last: float = field(default_factory=time.monotonic)
+    _last_s: float = field(default_factory=time.monotonic)
 
-    def made(self) -> None:
-        """It answered."""
-        self._last = time.monotonic()
+    def note_answer(self) -> None:
+        """Note that the broker answered."""
+        self._last_s = time.monotonic()
         self.health.broker_reached = True
 
-    def lost(self) -> None:
-        """It did not."""
+    def note_silence(self) -> None:
+        """Note that the broker did not answer."""
         self.health.broker_reached = False
 
     async def probe(self, ask: Callable[[], Awaitable[None]], every_s: float = PROBE_S) -> None:
-        """Ask the broker something again and again: an idle connection does not tell that it is gone.
+        """Send the broker a request again and again: an idle connection does not show that it is lost.
 
         Raises
         ------
         BrokerUnavailableError
-            It has not answered for longer than the operator wants to wait.
+            The broker has not answered for longer than ``patience_s``.
         """
         while True:
             try:
                 await asyncio.wait_for(ask(), 3 * every_s)
-                self.made()
+                self.note_answer()
             except CLIENT_ERRORS:
-                self.lost()
-                if self.is_hopeless:
+                self.note_silence()
+                if self.is_exhausted:
                     raise BrokerUnavailableError("the broker cannot be reached") from None
             await asyncio.sleep(every_s)
 
     @property
     def away_s(self) -> float:
-        """How long it has not answered."""
-        return time.monotonic() - self._last
+        """Time since the last answer (s)."""
+        return time.monotonic() - self._last_s
 
     @property
-    def is_hopeless(self) -> bool:
-        """Whether that is longer than the operator wants to wait."""
+    def is_exhausted(self) -> bool:
+        """Whether that is longer than ``patience_s``."""
         return self.away_s > self.patience_s
 
-    def judge(self, error: ShoalError, plan: WorkerContext, stopping: asyncio.Event) -> None:
-        """Return if another session may do better."""
+    def raise_if_fatal(self, error: ShoalError, context: WorkerContext, stopping: asyncio.Event) -> None:
+        """Return if another consumer loop can do better; raise the final error if not."""
         final = error
-        if isinstance(error, FencedError) and plan.start.drain:
+        if isinstance(error, FencedError) and context.start.drain:
             final = BrokerError("--drain: a worker of this group is running; stop all of them first")
         elif isinstance(error, BrokerUnavailableError):
-            self.lost()
-            if self.is_hopeless:
+            self.note_silence()
+            if self.is_exhausted:
                 final = BrokerError(
-                    f"the broker at {plan.settings.bootstrap_servers} could not be reached for {self.away_s:.0f} s "
+                    f"the broker at {context.settings.bootstrap_servers} could not be reached for {self.away_s:.0f} s "
                     "(kafka.patience_s); giving up"
                 )
         if not final.retriable and not stopping.is_set():
-            log.error("giving up", code=code_of(final), reason=str(final))
+            log.error("giving up", code=error_code(final), reason=str(final))
         if not final.retriable:
             raise final from None
 
 
 async def run_with_retries(
-    plan: WorkerContext, contact: BrokerLiveness, stopping: asyncio.Event, session: Callable[[], Awaitable[None]]
+    context: WorkerContext, liveness: BrokerLiveness, stopping: asyncio.Event, run: Callable[[], Awaitable[None]]
 ) -> None:
-    """Run sessions until one ends by itself, or until it is to stop.
+    """Run consumer loops until one ends by itself or the process is to stop, with a pause after each failure.
 
     Raises
     ------
     ShoalError
-        What no other session would do better with.
+        An error that another consumer loop would meet again.
     """
     failures = 0
     while not stopping.is_set():
-        began = time.monotonic()
+        began_s = time.monotonic()
         try:
-            await session()
+            await run()
             break
         except ShoalError as error:
-            contact.judge(error, plan, stopping)
-            failures = 0 if time.monotonic() - began > 2 * BACKOFF_S[-1] else failures
-            pause = BACKOFF_S[min(failures, len(BACKOFF_S) - 1)]
+            liveness.raise_if_fatal(error, context, stopping)
+            failures = 0 if time.monotonic() - began_s > 2 * BACKOFF_S[-1] else failures
+            pause_s = BACKOFF_S[min(failures, len(BACKOFF_S) - 1)]
             failures += 1
-            log.warning("session ended", code=code_of(error), reason=str(error), retry_s=pause)
+            log.warning("session ended", code=error_code(error), reason=str(error), retry_s=pause_s)
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(stopping.wait(), pause)
+                await asyncio.wait_for(stopping.wait(), pause_s)

@@ -1,7 +1,6 @@
-"""Where a partition begins: fence, read the committed progress, judge it, or refuse in words that help.
+"""Where a partition begins: its committed state is read after fencing, checked, and accepted or refused.
 
-Releasing a record twice is the one thing that must not happen, so every doubt ends in a refusal that names the
-partition and the remedies; nothing is guessed.
+No record may be released twice. So every doubt leads to a refusal that names the partition and the remedies.
 """
 
 from __future__ import annotations
@@ -39,18 +38,18 @@ __all__ = [
     "read_committed_records",
 ]
 
-MANY_ANSWERS = 20
+MAX_ANSWERS = 20
 SILENCE_S = 5.0
-LATE_S = 1.0
+RECHECK_S = 1.0
 READ_S = 10.0
 POLL_RECORDS = 500
 APPEND_TIME = 1
-"""Type of a timestamp that the broker gave (``message.timestamp.type=LogAppendTime``)."""
+"""Timestamp type of a topic with ``message.timestamp.type=LogAppendTime``."""
 
 
 @dataclass(frozen=True, slots=True)
 class StartOptions:
-    """What the operator said: where a partition without progress begins, and what to do where it may not."""
+    """Options of the operator: where a partition without a commit begins, skip to the end, drain."""
 
     origin: Literal["earliest", "latest"] | None = None
     skip_to_end: bool = False
@@ -59,35 +58,44 @@ class StartOptions:
 
 @dataclass(frozen=True, slots=True)
 class StartPosition:
-    """Where to go on, where the log begins and ends now, and how many offsets were left out if that was asked for.
+    """Where a partition begins.
 
-    ``is_first``: there was no progress, and nothing was published.
+    Attributes
+    ----------
+    commit : CommittedState
+        The commit from which to continue.
+    log_start, log_end : int
+        First offset of the log, and the one after its last committed record.
+    skipped : int or None
+        Offsets left out by ``--skip-to-end``.
+    is_first : bool
+        There was no commit before, and no record was published.
     """
 
     commit: CommittedState
-    low: int
-    high: int
+    log_start: int
+    log_end: int
     skipped: int | None = None
     is_first: bool = False
 
 
 async def committed(client: AIOKafkaAdminClient, settings: KafkaSection, partition: int) -> OffsetAndMetadata | None:
-    """Committed offset and metadata of one partition, read until two answers agree; None if there is none.
+    """Return the committed offset and metadata of one partition, or None; asked until two answers agree.
 
-    The producer has been fenced before: whatever transaction was open is ended. A classic group coordinator
-    may still be writing its offsets down for a moment.
+    The previous producer was fenced before, so its transaction has ended. A classic group coordinator may still be
+    writing the offsets of that transaction.
 
     Raises
     ------
     BrokerUnavailableError
-        The coordinator did not say. Silence is not the answer that there is no progress.
+        The coordinator did not answer. That does not mean that there is no commit.
     """
-    place = TopicPartition(settings.input, partition)
+    tp = TopicPartition(settings.input, partition)
     answer: OffsetAndMetadata | None = None
     silent_s = 0.0
     for number in itertools.count():
-        previous, answer = answer, await _told(client, settings, place)
-        if answer is not None and (answer == previous or number > MANY_ANSWERS):
+        previous, answer = answer, await _coordinator_answer(client, settings, tp)
+        if answer is not None and (answer == previous or number > MAX_ANSWERS):
             return None if answer.offset < 0 else answer
         if answer is None and silent_s >= SILENCE_S:
             break
@@ -97,132 +105,133 @@ async def committed(client: AIOKafkaAdminClient, settings: KafkaSection, partiti
     raise BrokerUnavailableError(f"{settings.input}-{partition}: {words}")
 
 
-async def _told(client: AIOKafkaAdminClient, settings: KafkaSection, place: TopicPartition) -> OffsetAndMetadata | None:
-    """What the coordinator says: an offset of -1 for no progress; None where it does not answer for this partition."""
+async def _coordinator_answer(
+    client: AIOKafkaAdminClient, settings: KafkaSection, tp: TopicPartition
+) -> OffsetAndMetadata | None:
+    """Return the coordinator's answer, with offset -1 for no commit; None where it does not answer."""
     try:
-        found = await client.list_consumer_group_offsets(str(settings.group), partitions=[place])
+        found = await client.list_consumer_group_offsets(str(settings.group), partitions=[tp])
     except kafka_errors.KafkaError as error:
-        # A cluster without any group yet makes its coordinator now; others move and load.
+        # The coordinator of the first group is created by the request; others may be moving or loading.
         if not error.retriable:
             raise
         return None
-    answer: OffsetAndMetadata | None = found.get(place)
+    answer: OffsetAndMetadata | None = found.get(tp)
     return answer
 
 
 async def initialize_partition(
     client: AIOKafkaAdminClient,
     reader: AIOKafkaConsumer,
-    publisher: TransactionalProducer,
+    producer: TransactionalProducer,
     settings: KafkaSection,
     fingerprint: str,
     partition: int,
     start: StartOptions,
-    seal: MetadataCipher,
+    cipher: MetadataCipher,
 ) -> StartPosition:
-    """Judge the progress of a partition whose producer is open.
+    """Return where a partition begins whose producer is open; commit that if there was no commit.
 
     Raises
     ------
     InputError
-        It cannot be trusted, or there is none and nobody said where to begin.
+        The committed state cannot be trusted, or there is none and the operator did not say where to begin.
     """
-    place, where = TopicPartition(settings.input, partition), f"{settings.input}-{partition}"
-    low = (await reader.beginning_offsets([place]))[place]
-    high = (await reader.end_offsets([place]))[place]
+    tp, where = TopicPartition(settings.input, partition), f"{settings.input}-{partition}"
+    log_start = (await reader.beginning_offsets([tp]))[tp]
+    log_end = (await reader.end_offsets([tp]))[tp]
     found = await committed(client, settings, partition)
     try:
         if found is not None:
-            commit = seal.decode(found.metadata or "", str(settings.input), partition, found.offset)
-            _check_log(commit.snapshot, where, low, high)
+            commit = cipher.decode(found.metadata or "", str(settings.input), partition, found.offset)
+            _check_log(commit.state, where, log_start, log_end)
             if start.skip_to_end:
-                # Otherwise the lane sees it in the first record, and refuses; here it is not too late to skip.
-                await _check_anchor(settings, commit.snapshot, place, low)
+                # Without the option the task checks this with the first record; then it is too late to skip.
+                await _check_probe(settings, commit.state, tp, log_start)
             _check_policy(commit, fingerprint, where, drain=start.drain)
             await _check_output(settings, partition, commit)
-            return StartPosition(commit, low, high)
-        offset = await _first_offset(publisher, settings, partition, start, low, high)
+            return StartPosition(commit, log_start, log_end)
+        offset = await _first_offset(producer, settings, partition, start, log_start, log_end)
         skipped = None
     except InputError as refusal:
         if await _committed_offset_changed(client, settings, partition, found):
-            return await initialize_partition(client, reader, publisher, settings, fingerprint, partition, start, seal)
+            return await initialize_partition(client, reader, producer, settings, fingerprint, partition, start, cipher)
         if not start.skip_to_end:
             raise
-        if found is None or found.offset > high or isinstance(refusal, LogTruncatedError):
-            offset, skipped = high, high - low
+        if found is None or found.offset > log_end or isinstance(refusal, LogTruncatedError):
+            offset, skipped = log_end, log_end - log_start
         else:
-            offset, skipped = high, high - found.offset
+            offset, skipped = log_end, log_end - found.offset
     now_ms = time.time_ns() // 1_000_000
     if skipped is not None:
-        # A worker whose clock was ahead may have published: later starts compare with that.
+        # A worker whose clock was ahead may have published later than now, and later starts compare with this time.
         now_ms = max(now_ms, await _latest_published(settings, partition))
     # What was released before a skip is not known.
     origin = offset if skipped is None else 0
-    # There are never more clusters than offsets before them: no number is given twice, whatever progress was lost.
-    state = OffsetState(watermark=offset, next_offset=offset, origin=origin, clusters=offset)
+    # There are never more clusters than offsets before them, so no cluster number is used twice after a skip.
+    state = OffsetState(committed_offset=offset, next_offset=offset, origin=origin, clusters=offset)
     commit = CommittedState(state, fingerprint, now_ms)
     # Alone in its transaction: if this commit is lost, nothing else was done.
-    await publisher.publish(TransactionBatch(), offset, seal.encode(commit, str(settings.input), partition), now_ms)
-    return StartPosition(commit, low, high, skipped, is_first=skipped is None)
+    await producer.publish(TransactionBatch(), offset, cipher.encode(commit, str(settings.input), partition), now_ms)
+    return StartPosition(commit, log_start, log_end, skipped, is_first=skipped is None)
 
 
 async def _committed_offset_changed(
     client: AIOKafkaAdminClient, settings: KafkaSection, partition: int, found: OffsetAndMetadata | None
 ) -> bool:
-    """Whether the coordinator, under load, told an older commit than the last: its output was there before it."""
-    await asyncio.sleep(LATE_S)
+    """Return whether the coordinator, under load, had answered with an older commit than the last one."""
+    await asyncio.sleep(RECHECK_S)
     return await committed(client, settings, partition) != found
 
 
-def _check_log(state: OffsetState, where: str, low: int, high: int) -> None:
-    if low > state.watermark:
+def _check_log(state: OffsetState, where: str, log_start: int, log_end: int) -> None:
+    if log_start > state.committed_offset:
         raise InputError(
-            f"{where}: the log begins at {low}, after the committed offset {state.watermark}: records that were "
-            "never published are no longer retained; lengthen the topic's retention, and start with "
+            f"{where}: the log begins at {log_start}, after the committed offset {state.committed_offset}: records "
+            "that were never published are no longer retained; lengthen the topic's retention, and start with "
             "--skip-to-end to go on at the end and count the gap"
         )
-    if high < state.next_offset:
+    if log_end < state.next_offset:
         raise LogTruncatedError(
-            where, f"the log ends at {high}, before offset {state.next_offset} that was read already"
+            where, f"the log ends at {log_end}, before offset {state.next_offset} that was read already"
         )
 
 
-async def _check_anchor(settings: KafkaSection, state: OffsetState, place: TopicPartition, low: int) -> None:
-    """Compare the record at the anchor with the one that stood there, where it is still retained."""
-    anchor = state.anchor
-    if anchor is None or anchor.offset < low:
+async def _check_probe(settings: KafkaSection, state: OffsetState, tp: TopicPartition, log_start: int) -> None:
+    """Compare the record at the probe, if it is retained, with the one that was there at the last commit."""
+    probe = state.probe
+    if probe is None or probe.offset < log_start:
         return
-    async with aclosing(read_committed_records(settings, place, anchor.offset)) as records:
+    async with aclosing(read_committed_records(settings, tp, probe.offset)) as records:
         async for record in records:
-            if anchor.is_contradicted(record.offset, record.timestamp):
-                words = f"another record stands at offset {anchor.offset} than before"
-                raise LogTruncatedError(f"{place.topic}-{place.partition}", words)
+            if probe.is_contradicted(record.offset, record.timestamp):
+                raise LogTruncatedError.at_probe(f"{tp.topic}-{tp.partition}", probe)
             return
 
 
 def _check_policy(commit: CommittedState, fingerprint: str, where: str, *, drain: bool) -> None:
-    if commit.snapshot.promised and not commit.carries(fingerprint):
+    if commit.state.partial_clusters and not commit.has_policy(fingerprint):
         raise InputError(
             f"{where}: the policy has changed while clusters of which a part has left are still to be completed: run "
             "'shoal run POLICY --drain' with the policy as it was first"
         )
-    if commit.snapshot.drain is not None and not commit.carries(fingerprint) and not drain:
+    if commit.state.flush_at_offset is not None and not commit.has_policy(fingerprint) and not drain:
         raise InputError(
             f"{where}: the policy has changed while clusters that were decided on are not released yet: run "
             "'shoal run POLICY --drain' first, best with the policy as it was"
         )
-    if commit.snapshot.shown and not commit.carries(fingerprint):
+    if commit.state.handed_over_uncommitted and not commit.has_policy(fingerprint):
         raise InputError(
             f"{where}: the policy has changed while clusters may be in use that are not committed (a worker with a "
-            "stage was killed): others of the same records would be released. Run the worker once more with the policy "
-            "as it was, until it has caught up, and end it in an orderly way; or start with --skip-to-end to go on at "
-            "the end and count the gap"
+            "stage was killed): the new policy could release the same records in different clusters. Run the worker "
+            "once more with the policy as it was, until it has caught up, and stop it with SIGTERM; or start with "
+            "--skip-to-end to go on at the end and count the gap"
         )
 
 
 async def _check_output(settings: KafkaSection, partition: int, commit: CommittedState) -> None:
-    """See that this is the last commit: an older one that was put back would release what left since then again."""
-    if settings.output is not None and await is_published_since(settings, partition, commit.at):
+    """Check that this is the last commit: an older one that was put back would release later records again."""
+    if settings.output is not None and await is_published_since(settings, partition, commit.at_ms):
         raise InputError(
             f"{settings.input}-{partition}: {settings.output}-{partition} holds records that were published after the "
             "committed progress (put back by another tool, or from an old copy?): going on would publish them a second "
@@ -231,35 +240,35 @@ async def _check_output(settings: KafkaSection, partition: int, commit: Committe
         )
 
 
-async def check_unpublished(publisher: TransactionalProducer, settings: KafkaSection, partition: int) -> None:
-    """Refuse to begin without progress where somebody has published already.
+async def check_unpublished(producer: TransactionalProducer, settings: KafkaSection, partition: int) -> None:
+    """Refuse to begin without a commit where records of this partition were published already.
 
     Raises
     ------
     InputError
-        A reader of committed data can see records in the output partition, or what is told of clusters of this
-        partition of the input: a stage that hands clusters over leaves nothing else behind.
+        There are committed records in the output partition, or evidence or summaries of clusters of this partition.
+        (A stage that hands clusters over to Faust may write evidence and summaries only.)
     """
-    traces = [(settings.output, False), (settings.evidence, True), (settings.clusters, False)]
-    for topic, tells_partition in traces:
-        # Evidence says of which partition it is; of the others one partition tells only if it has one writer.
-        if topic is None or not (tells_partition or publisher.is_alone_in(topic)):
+    topics = [(settings.output, False), (settings.evidence, True), (settings.clusters, False)]
+    for topic, names_partition in topics:
+        # Evidence names the partition of the input. Records in other topics belong to it if it is the only writer.
+        if topic is None or not (names_partition or producer.is_only_writer(topic)):
             continue
-        async with aclosing(read_committed_records(settings, publisher.place_in(topic))) as records:
+        async with aclosing(read_committed_records(settings, producer.target(topic))) as records:
             async for record in records:
-                if tells_partition and not _is_of(record.value, partition):
+                if names_partition and not _is_evidence_of(record.value, partition):
                     continue
-                place = publisher.place_in(topic)
+                tp = producer.target(topic)
                 raise InputError(
                     f"{settings.input}-{partition}: no progress is committed for group {settings.group}, but "
-                    f"{place.topic}-{place.partition} holds records already: starting over would publish them a second "
+                    f"{tp.topic}-{tp.partition} holds records already: starting over would publish them a second "
                     "time. Bring the progress back with 'shoal progress POLICY --import FILE', or start with "
                     "--skip-to-end to go on at the end and count the gap, or use an empty output"
                 )
 
 
-def _is_of(evidence: bytes | None, partition: int) -> bool:
-    """Whether a line of evidence is of this partition; of what is no evidence nobody knows."""
+def _is_evidence_of(evidence: bytes | None, partition: int) -> bool:
+    """Return whether a message of the evidence topic is about this partition."""
     try:
         found = msgspec.json.decode(evidence or b"")
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -268,85 +277,97 @@ def _is_of(evidence: bytes | None, partition: int) -> bool:
 
 
 async def _latest_published(settings: KafkaSection, partition: int) -> int:
-    """Time (ms) of the latest record that the output shows; -1 if it shows none."""
-    place, latest = TopicPartition(settings.output, partition), -1
+    """Return the timestamp (ms) of the latest committed record in the output; -1 if there is none."""
+    tp, latest = TopicPartition(settings.output, partition), -1
     if settings.output is None:
         return latest
-    async with aclosing(read_committed_records(settings, place, since_ms=time.time_ns() // 1_000_000)) as records:
+    async with aclosing(read_committed_records(settings, tp, since_ms=time.time_ns() // 1_000_000)) as records:
         async for record in records:
             latest = max(latest, record.timestamp)
     return latest
 
 
 async def _first_offset(
-    publisher: TransactionalProducer, settings: KafkaSection, partition: int, start: StartOptions, low: int, high: int
+    producer: TransactionalProducer,
+    settings: KafkaSection,
+    partition: int,
+    start: StartOptions,
+    log_start: int,
+    log_end: int,
 ) -> int:
     where = f"{settings.input}-{partition}"
     if settings.output is not None:
         await check_settled(settings, TopicPartition(settings.output, partition))
-    await check_unpublished(publisher, settings, partition)
+    await check_unpublished(producer, settings, partition)
     if start.origin is None:
         raise InputError(
             f"{where}: no progress is committed for group {settings.group}: say where to begin with --from earliest "
             "or --from latest (in an app: start=), bring it back with 'shoal progress POLICY --import FILE', or start "
             "with --skip-to-end (skip_to_end=True)"
         )
-    return low if start.origin == "earliest" else high
+    return log_start if start.origin == "earliest" else log_end
 
 
-async def check_settled(settings: KafkaSection, place: TopicPartition) -> None:
-    """See that no open transaction hides from readers of committed data what stands behind it.
+async def check_settled(settings: KafkaSection, tp: TopicPartition) -> None:
+    """Check that no open transaction hides records: consumers of committed records cannot read past it.
 
     Raises
     ------
     BrokerUnavailableError
-        There is one. It ends by itself, at the latest with its timeout.
+        There is an open transaction. The broker ends it after its timeout.
     """
     ends = []
     for isolation in ("read_uncommitted", "read_committed"):
         async with reading(settings, isolation_level=isolation) as reader:
-            ends.append((await reader.end_offsets([place]))[place])
+            ends.append((await reader.end_offsets([tp]))[tp])
     if ends[0] > ends[1]:
         raise BrokerUnavailableError(
-            f"{place.topic}-{place.partition}: an open transaction hides what stands behind offset {ends[1]}; waiting "
-            "for its end"
+            f"{tp.topic}-{tp.partition}: an open transaction hides the records after offset {ends[1]}; waiting for its "
+            "end"
         )
 
 
 async def is_published_since(settings: KafkaSection, partition: int, at_ms: int) -> bool:
-    """Whether the output shows records of a later commit: they carry its time, floored to the commit interval."""
-    place = TopicPartition(settings.output, partition)
-    async with aclosing(read_committed_records(settings, place, since_ms=at_ms + 1)) as records:
+    """Return whether the output holds records of a later commit than the one at this time (ms).
+
+    Records carry the time of their commit, floored to the commit interval.
+    """
+    tp = TopicPartition(settings.output, partition)
+    async with aclosing(read_committed_records(settings, tp, since_ms=at_ms + 1)) as records:
         async for record in records:
-            # Where the broker puts its own time on records, those of the commit itself are later than it, too.
-            slack = settings.transaction_timeout_ms if record.timestamp_type == APPEND_TIME else 0
-            if record.timestamp > at_ms + slack:
+            # With LogAppendTime the records of the commit itself have later timestamps, too.
+            slack_ms = settings.transaction_timeout_ms if record.timestamp_type == APPEND_TIME else 0
+            if record.timestamp > at_ms + slack_ms:
                 return True
     return False
 
 
 async def read_committed_records(
-    settings: KafkaSection, place: TopicPartition, begin: int = 0, since_ms: int | None = None
+    settings: KafkaSection, tp: TopicPartition, begin: int = 0, since_ms: int | None = None
 ) -> AsyncGenerator[Any, None]:
-    """Records that a reader of committed data sees up to the present end, from an offset and a time on.
+    """Yield the committed records of a partition from an offset and a time (ms) on, up to the present end of the log.
 
-    Aborted data and control records are no records: a worker killed inside its very first transaction may
-    start again.
+    Records of aborted transactions are left out: a worker that was killed in its first transaction may start again.
+
+    Raises
+    ------
+    BrokerUnavailableError
+        No record came for 10 s.
     """
     async with reading(settings) as reader:
-        reader.assign([place])
-        low = (await reader.beginning_offsets([place]))[place]
-        high = (await reader.end_offsets([place]))[place]
+        reader.assign([tp])
+        low = (await reader.beginning_offsets([tp]))[tp]
+        high = (await reader.end_offsets([tp]))[tp]
         if since_ms is not None:
-            later = (await reader.offsets_for_times({place: since_ms}))[place]
+            later = (await reader.offsets_for_times({tp: since_ms}))[tp]
             low = high if later is None else later.offset
-        reader.seek(place, max(low, begin))
+        reader.seek(tp, max(low, begin))
         deadline = time.monotonic() + READ_S
-        while await reader.position(place) < high:
-            for records in (await reader.getmany(place, timeout_ms=200, max_records=POLL_RECORDS)).values():
+        while await reader.position(tp) < high:
+            for records in (await reader.getmany(tp, timeout_ms=200, max_records=POLL_RECORDS)).values():
                 for record in records:
                     if record.offset < high:
                         yield record
                 deadline = time.monotonic() + READ_S
             if time.monotonic() > deadline:
-                raise BrokerUnavailableError(f"{place.topic}-{place.partition}: cannot be read to its end for now")
+                raise BrokerUnavailableError(f"{tp.topic}-{tp.partition}: cannot be read to its end for now")

@@ -1,4 +1,4 @@
-"""The service: sessions one after the other, until it is stopped or there is no use in another one."""
+"""The service `shoal run`: consumer loops one after the other, until it is stopped or an error is final."""
 
 from __future__ import annotations
 
@@ -18,16 +18,20 @@ __all__ = ["Worker"]
 
 @dataclass
 class Worker:
-    """A topic of personal records into a k-anonymous topic, exactly once per input offset.
+    """Turns a topic of personal records into a k-anonymous topic, exactly once for each input offset.
 
     Parameters
     ----------
-    policy, settings
-        What to protect, and where.
-    metrics, health
-        What others see of it.
-    start : Start
-        What the operator said on the command line.
+    policy : Policy
+        With a stream section.
+    settings : KafkaSection
+        Broker, topics and group.
+    metrics : Metrics
+        Counts what was committed.
+    health : Health
+        Is told whether the worker is ready.
+    start : StartOptions
+        Where to begin.
     """
 
     policy: Policy
@@ -36,32 +40,32 @@ class Worker:
     health: Health
     start: StartOptions
     _stopping: asyncio.Event = field(default_factory=asyncio.Event)
-    _plan: WorkerContext = field(init=False, repr=False)
+    _context: WorkerContext = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Read the key of the metadata, if there is one, before anything else is begun."""
-        seal = MetadataCipher.of(self.settings)
-        self._plan = WorkerContext(self.policy, self.settings, self.metrics, self.health, self.start, seal)
+        """Read the metadata keys, if there are any: an invalid key fails before anything is started."""
+        cipher = MetadataCipher.of(self.settings)
+        self._context = WorkerContext(self.policy, self.settings, self.metrics, self.health, self.start, cipher)
 
     def stop(self) -> None:
-        """Finish the open transactions, leave the group, return from `run` within ten seconds."""
+        """Let `run` commit what is decided, leave the group and return, within ten seconds."""
         self._stopping.set()
         self.health.stopping = True
 
     async def run(self) -> None:
-        """Work until stopped, or (with ``start.drain``) until everything has left.
+        """Work until stopped or, with ``start.drain``, until every record has left.
 
         Raises
         ------
         BrokerError
             The broker was away for longer than ``kafka.patience_s``, or refuses for good.
         InputError, PolicyError
-            The start checks failed.
+            The checks before the start failed.
         GuaranteeError
-            Something was about to leave that must not, or nobody foresaw it; nothing was sent.
+            An invariant does not hold, or an error was unexpected; nothing was sent.
         """
         self.metrics.policy.labels(self.policy.fingerprint).set(1)
-        contact = BrokerLiveness(self.health, self.settings.patience_s)
+        liveness = BrokerLiveness(self.health, self.settings.patience_s)
         await run_with_retries(
-            self._plan, contact, self._stopping, lambda: ConsumerLoop(self._plan, contact, self._stopping).run()
+            self._context, liveness, self._stopping, lambda: ConsumerLoop(self._context, liveness, self._stopping).run()
         )

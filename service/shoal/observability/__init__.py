@@ -1,20 +1,33 @@
-"""What an operator sees: every metric in one table, health, structured logs."""
+"""What an operator sees of a process: metrics, health, structured logs, and the HTTP server for them.
+
+All metrics are declared in `Metrics`. `Health` answers the probes, `serve` serves both over HTTP. `set_up_logs` sends
+every log line of the process to standard error, without attribute values.
+"""
 
 from shoal.observability.health import Health
 from shoal.observability.http import serve
-from shoal.observability.logs import code_of, guard, guard_loop, join_logs, logger, place_of, set_up_logs, visible
+from shoal.observability.logs import (
+    error_code,
+    escape_control_characters,
+    install_exception_hooks,
+    install_loop_exception_handler,
+    join_logs,
+    logger,
+    raise_location,
+    set_up_logs,
+)
 from shoal.observability.metrics import Metrics
 
 __all__ = [
     "Health",
     "Metrics",
-    "code_of",
-    "guard",
-    "guard_loop",
+    "error_code",
+    "escape_control_characters",
+    "install_exception_hooks",
+    "install_loop_exception_handler",
     "join_logs",
     "logger",
-    "place_of",
+    "raise_location",
     "serve",
     "set_up_logs",
-    "visible",
 ]

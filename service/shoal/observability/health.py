@@ -1,4 +1,4 @@
-"""Whether the process lives and whether it can do its work."""
+"""Whether the worker is ready to process records."""
 
 from __future__ import annotations
 
@@ -9,10 +9,18 @@ __all__ = ["Health"]
 
 @dataclass(slots=True)
 class Health:
-    """Facts from which the probes are answered.
+    """The facts behind the readiness probe.
 
-    ``ready`` means: a group member, every assigned partition restored, the output writable, the broker reached
-    a moment ago. A probe that says yes while records wait for a lost broker would be a lie.
+    Attributes
+    ----------
+    joined : bool
+        Whether the worker is a member of the consumer group.
+    broker_reached : bool
+        Whether the broker answered the last request.
+    restoring : set of int
+        Assigned partitions that are not restored yet.
+    stopping : bool
+        Whether the worker is shutting down.
     """
 
     joined: bool = False
@@ -22,11 +30,11 @@ class Health:
 
     @property
     def ready(self) -> bool:
-        """Whether the worker can take and release records now."""
+        """Whether the worker can read and release records now."""
         return self.joined and self.broker_reached and not self.restoring and not self.stopping
 
     def reasons(self) -> list[str]:
-        """Why it is not ready, in words for an operator."""
+        """Return the reasons why the worker is not ready."""
         facts = {
             "stopping": self.stopping,
             "broker not reached": not self.broker_reached,

@@ -1,4 +1,4 @@
-"""Metrics, probes and a small page on one port, on loopback unless told otherwise."""
+"""The HTTP server of a worker: metrics, probes and a status page on one port."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from shoal.observability.metrics import Metrics
 
 __all__ = ["serve"]
 
-GOODBYE_S = 1.0
+SHUTDOWN_TIMEOUT_S = 1.0
 
-_INNER = (".local", ".localhost", ".internal", ".svc")
-"""Ends of names that nobody can register: reserved, or a cluster's own."""
+_PRIVATE_SUFFIXES = (".local", ".localhost", ".internal", ".svc")
+"""Suffixes of host names that cannot be registered in public DNS."""
 
 _PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="5">
 <title>Shoal</title><style>body{{font:16px/1.5 system-ui;margin:3rem auto;max-width:40rem}}
@@ -41,33 +41,37 @@ _HEADERS = {
 async def serve(
     address: str, metrics: Metrics, health: Health, counts: Callable[[], dict[str, int]]
 ) -> AsyncIterator[int]:
-    """Serve while the context is open.
+    """Serve metrics, probes and status page while the context is open.
+
+    ``/livez`` answers 200 while the event loop runs. ``/readyz`` answers 200, or 503 with the reasons. ``/metrics`` and
+    the status page answer 403 if the request names the server by a host name that can be registered in public DNS.
 
     Parameters
     ----------
     address : str
-        ``HOST:PORT``; port 0 takes a free one.
-    metrics, health
-        What is shown; ``/livez`` answers as long as the loop turns, ``/readyz`` 503 with reasons otherwise.
-        Page and metrics answer 403 to a name that somebody outside could own.
+        ``HOST:PORT``; port 0 selects a free port.
+    metrics : Metrics
+        Served as ``/metrics`` in the text format of Prometheus.
+    health : Health
+        Answers ``/readyz``.
     counts : callable
-        Totals for the page: names and numbers.
+        Returns the totals on the status page by name.
 
     Yields
     ------
     int
-        The port.
+        The port of the server.
 
     Raises
     ------
     ConfigError
-        The address cannot be bound.
+        The address is invalid or cannot be bound.
     """
     host, _, port = address.rpartition(":")
     if not port.isdigit():
         raise ConfigError("--http: give HOST:PORT, for example 127.0.0.1:9464")
-    # Somebody who asks and does not read the answer must not keep the process from ending.
-    runner = web.AppRunner(_application(metrics, health, counts), access_log=None, shutdown_timeout=GOODBYE_S)
+    # A client that does not read its response must not delay the end of the process.
+    runner = web.AppRunner(_application(metrics, health, counts), access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT_S)
     await runner.setup()
     try:
         site = web.TCPSite(runner, host.strip("[]") or "127.0.0.1", int(port))
@@ -81,25 +85,26 @@ async def serve(
 
 
 @web.middleware
-async def _by_known_name(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refuse a foreign name: a page from outside may have pointed its own at us, to read us through a browser."""
-    if request.path in {"/", "/metrics"} and not _is_ours(request.host):
-        return web.Response(status=403, text="asked by an unknown name: use the address or the machine's own name\n")
+async def _refuse_public_host_names(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Refuse public host names: with DNS rebinding, a web page could read metrics through a browser in this network."""
+    if request.path in {"/", "/metrics"} and not _is_private_name(request.host):
+        return web.Response(status=403, text="unknown host name: use the address or the machine's own name\n")
     return await handler(request)
 
 
-def _is_ours(host: str) -> bool:
+def _is_private_name(host: str) -> bool:
+    """Return whether a Host header holds an address, this machine's name or a name outside public DNS."""
     name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
     name = name.strip("[]").rstrip(".").lower()
     try:
         ip_address(name)
     except ValueError:
-        return bool(name) and ("." not in name or name.endswith(_INNER) or name == gethostname().lower())
+        return bool(name) and ("." not in name or name.endswith(_PRIVATE_SUFFIXES) or name == gethostname().lower())
     return True
 
 
 def _application(metrics: Metrics, health: Health, counts: Callable[[], dict[str, int]]) -> web.Application:
-    async def show_metrics(_: web.Request) -> web.Response:
+    async def metrics_page(_: web.Request) -> web.Response:
         metrics.ready.set(health.ready)
         return web.Response(body=generate_latest(metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
@@ -111,17 +116,17 @@ def _application(metrics: Metrics, health: Health, counts: Callable[[], dict[str
             return web.Response(text="ready\n")
         return web.Response(status=503, text="not ready: " + ", ".join(health.reasons()) + "\n")
 
-    async def page(_: web.Request) -> web.Response:
+    async def status_page(_: web.Request) -> web.Response:
         rows = "".join(f"<tr><td>{escape(name)}</td><td>{count}</td></tr>" for name, count in counts().items())
         state = "ready" if health.ready else "not ready: " + ", ".join(health.reasons())
         text = _PAGE.format(state=escape(state), rows=rows)
         return web.Response(text=text, content_type="text/html")
 
-    async def bare(_: web.Request, response: web.StreamResponse) -> None:
+    async def add_headers(_: web.Request, response: web.StreamResponse) -> None:
         response.headers.update(_HEADERS)
 
-    application = web.Application(middlewares=[_by_known_name])
-    application.on_response_prepare.append(bare)
-    for path, handler in (("/metrics", show_metrics), ("/livez", livez), ("/readyz", readyz), ("/", page)):
+    application = web.Application(middlewares=[_refuse_public_host_names])
+    application.on_response_prepare.append(add_headers)
+    for path, handler in (("/metrics", metrics_page), ("/livez", livez), ("/readyz", readyz), ("/", status_page)):
         application.router.add_get(path, handler)
     return application

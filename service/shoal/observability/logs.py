@@ -1,14 +1,16 @@
-"""Structured logs on standard error: an event, a code, coordinates and counts; never a value, never a traceback.
+"""Structured logs on standard error: event, error code, topic, partition, offset, counts; no attribute value.
 
-Tracebacks of foreign exceptions can hold record values in their messages. `code_of` and `place_of` are what may be
-told of an exception; clients' own loggers pass at WARNING and above, with their exceptions cut off. What nobody
-catches, in any thread or task, ends in `guard`.
+No line holds a traceback or the text of an exception from outside Shoal, because both can quote attribute values.
+`error_code` and `raise_location` say what may be logged of an exception. Lines of the client libraries are logged from
+level WARNING on, without their arguments and exceptions. `install_exception_hooks` and
+`install_loop_exception_handler` apply the same rule to exceptions that no code catches.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import sys
 import threading
 import time
@@ -21,23 +23,39 @@ from structlog.types import EventDict, Processor
 
 from shoal.errors import ShoalError
 
-__all__ = ["code_of", "guard", "guard_loop", "join_logs", "logger", "place_of", "set_up_logs", "visible"]
+__all__ = [
+    "error_code",
+    "escape_control_characters",
+    "install_exception_hooks",
+    "install_loop_exception_handler",
+    "join_logs",
+    "logger",
+    "raise_location",
+    "set_up_logs",
+]
 
-QUIET_S = 30.0
+REPEAT_INTERVAL_S = 30.0
+"""How long a repeated line of a client library is left out (s)."""
 
-_QUIET = ("aiokafka", "aiohttp", "asyncio", "numba", "kafka")
+_PLACEHOLDER = r"%(?:\(\w+\))?[-#0 +]*(?:\d+|\*)?(?:\.(?:\d+|\*))?[diouxXeEfFgGcrsa]"
+_JOINED = rf"{_PLACEHOLDER}(?::{_PLACEHOLDER})*"
+_PLACEHOLDERS = re.compile("|".join((rf"\({_JOINED}\)", rf"\[{_JOINED}\]", f"'{_JOINED}'", f'"{_JOINED}"', _JOINED)))
+"""Placeholders of a logging template, with the quotation marks or brackets around them."""
+
+_CLIENT_LOGGERS = ("aiokafka", "aiohttp", "asyncio", "numba", "kafka")
 
 
 def set_up_logs(style: Literal["json", "text"]) -> None:
     """Send every log line of the process to standard error in one style."""
     shared: list[Processor] = [
+        structlog.stdlib.add_logger_name,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     renderer: Processor = (
         structlog.processors.JSONRenderer()
         if style == "json"
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=_no_exception)
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=_print_no_exception)
     )
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
@@ -46,23 +64,23 @@ def set_up_logs(style: Literal["json", "text"]) -> None:
         cache_logger_on_first_use=False,
     )
     handler = logging.StreamHandler(sys.stderr)
-    handler.addFilter(_Repeats())
+    handler.addFilter(_RepeatFilter())
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[_bare_foreign, *shared],
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _no_traceback, renderer],
+            foreign_pre_chain=[_reduce_client_line, *shared],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _drop_traceback, renderer],
         )
     )
-    logging.raiseExceptions = False  # or a line that cannot be written is printed with all that it holds
+    logging.raiseExceptions = False  # otherwise a line that cannot be written is printed with its arguments
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(logging.INFO)
-    for name in _QUIET:
+    for name in _CLIENT_LOGGERS:
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def join_logs() -> None:
-    """Send the log into that of a process that somebody else has set up; nothing, if `set_up_logs` was called."""
+    """Send the log lines to the logging of the surrounding app; do nothing after `set_up_logs`."""
     if not structlog.is_configured():
         structlog.configure(
             processors=[structlog.processors.KeyValueRenderer(key_order=["event"])],
@@ -72,88 +90,93 @@ def join_logs() -> None:
         )
 
 
-class _Repeats(logging.Filter):
-    """Lets a client's line pass once in a while: one that waits for a lost broker says the same for ever."""
+class _RepeatFilter(logging.Filter):
+    """Limits repeated lines of client libraries: without a broker they log the same line at every attempt."""
 
     def __init__(self) -> None:
         super().__init__()
         self._last: dict[tuple[str, str], float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Say whether this line is to be written; the lines of the service itself always are."""
-        if not record.name.startswith(_QUIET):
+        """Return whether to write this line; lines of Shoal itself are always written."""
+        if not record.name.startswith(_CLIENT_LOGGERS):
             return True
-        line = (record.name, _bare(record))
-        is_due = time.monotonic() - self._last.get(line, -QUIET_S) >= QUIET_S
+        line = (record.name, _template(record))
+        is_due = time.monotonic() - self._last.get(line, -REPEAT_INTERVAL_S) >= REPEAT_INTERVAL_S
         if is_due:
             self._last[line] = time.monotonic()
         return is_due
 
 
-def logger(room: str) -> structlog.stdlib.BoundLogger:
-    """Logger of a room; its lines say where they come from."""
-    bound: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(f"shoal.{room}")
+def logger(package: str) -> structlog.stdlib.BoundLogger:
+    """Return the logger ``shoal.PACKAGE``."""
+    bound: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(f"shoal.{package}")
     return bound
 
 
-def code_of(error: BaseException) -> str:
-    """What may be said of an exception in a log: its code, or the name of its class."""
+def error_code(error: BaseException) -> str:
+    """Return the code of a Shoal error, or the class name of another exception."""
     return error.code if isinstance(error, ShoalError) else type(error).__name__
 
 
-def place_of(error: BaseException) -> str:
-    """Class of an exception and where it was raised, for one that nobody foresaw; never its text."""
+def raise_location(error: BaseException) -> str:
+    """Return class, file and line of an unexpected exception, without its text."""
     frame = traceback.extract_tb(error.__traceback__)[-1:]
     return type(error).__name__ + (f" at {Path(frame[0].filename).name}:{frame[0].lineno}" if frame else "")
 
 
-def visible(text: str) -> str:
-    """Spell out what would command a terminal or turn its writing round: names come from files."""
+def escape_control_characters(text: str) -> str:
+    """Escape control and direction characters, which could change what a terminal shows; names come from files."""
     return "".join(c if c.isprintable() or c == "\n" else f"\\u{ord(c):04x}" for c in text)
 
 
-def guard() -> None:
-    """Let the interpreter tell no more than a place of what nobody catches."""
+def install_exception_hooks() -> None:
+    """Log class and location of uncaught exceptions, in all threads, instead of a traceback."""
 
-    def tell(error: BaseException | None) -> None:
+    def log_error(error: BaseException | None) -> None:
         if error is not None and not isinstance(error, KeyboardInterrupt | SystemExit):
-            logger("process").error("unexpected", code=code_of(error), place=place_of(error))
+            logger("process").error("unexpected", code=error_code(error), location=raise_location(error))
 
-    sys.excepthook = lambda _, error, __: tell(error)
-    threading.excepthook = lambda lost: tell(lost.exc_value)
-    sys.unraisablehook = lambda lost: tell(lost.exc_value)
+    sys.excepthook = lambda _, error, __: log_error(error)
+    threading.excepthook = lambda args: log_error(args.exc_value)
+    sys.unraisablehook = lambda args: log_error(args.exc_value)
 
 
-def guard_loop(loop: asyncio.AbstractEventLoop) -> None:
-    """Do the same for what is lost in a loop: callbacks, tasks that nobody asks."""
+def install_loop_exception_handler(loop: asyncio.AbstractEventLoop) -> None:
+    """Do the same for the callbacks and tasks of an event loop whose exceptions no code retrieves."""
 
-    def tell(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    def log_error(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
-        told = {} if error is None else {"code": code_of(error), "place": place_of(error)}
-        logger("process").error("lost in the background", **told)
+        fields = {} if error is None else {"code": error_code(error), "location": raise_location(error)}
+        logger("process").error("unhandled error in an event loop", **fields)
 
-    loop.set_exception_handler(tell)
+    loop.set_exception_handler(log_error)
 
 
-def _no_traceback(_: object, __: str, event: EventDict) -> EventDict:
+def _drop_traceback(_: object, __: str, event: EventDict) -> EventDict:
     event.pop("exc_info", None)
     event.pop("exception", None)
     return event
 
 
-def _no_exception(_: object, __: object) -> None:
+def _print_no_exception(_: object, __: object) -> None:
     """Print nothing of an exception."""
 
 
-def _bare_foreign(_: object, __: str, event: EventDict) -> EventDict:
-    """A client's log line: its arguments may hold anything, so only the template and its place remain."""
+def _reduce_client_line(_: object, __: str, event: EventDict) -> EventDict:
+    """Reduce a client's line to its template and its logger: the arguments may hold attribute values."""
     record = event.get("_record")
     if isinstance(record, logging.LogRecord):
-        event["event"] = _bare(record)
+        event["event"] = _template(record)
         event["client"] = record.name
     return event
 
 
-def _bare(record: logging.LogRecord) -> str:
-    # Asyncio writes exceptions of lost tasks into the template, from its second line on.
-    return record.msg.partition("\n")[0] if isinstance(record.msg, str) else "message"
+def _template(record: logging.LogRecord) -> str:
+    """Return the template of a client's line without its placeholders, which are never filled."""
+    if not isinstance(record.msg, str):
+        return "message"
+    # Asyncio appends the exception of a task to the template, from its second line on.
+    template = record.msg.partition("\n")[0]
+    words = " ".join(_PLACEHOLDERS.sub("", template).split())
+    return re.sub(r"[ :]+(?=[.,])| +(?=[:)])", "", words).rstrip(" ,:-") or "message"

@@ -1,8 +1,9 @@
-"""Every metric of the service, in one table. No attribute value is ever a label.
+"""All metrics of the service. No attribute value is ever a label.
 
-Counts are live. What depends on values or delays moves in steps of at least `STEP_CLUSTERS` clusters, each step
-with three significant digits (`Metrics.observe`): the difference of two scrapes around one cluster would
-otherwise give its members' values to whoever knows the others.
+Counts of records and clusters change at once. Metrics that depend on values or delays are stepped: they change after
+every `STEP_CLUSTERS` clusters, by an amount that is rounded to three significant digits (`Metrics.observe`). Without
+that, the difference of two scrapes around one cluster would reveal the values of one member to a person who knows
+those of all others.
 """
 
 from __future__ import annotations
@@ -22,14 +23,15 @@ from shoal.pipeline.stats import ReleaseStats
 __all__ = ["STEP_CLUSTERS", "BulkHistogram", "Metrics"]
 
 STEP_CLUSTERS = 20
+"""Least number of clusters between two changes of a stepped metric."""
 SIZES = (2, 3, 5, 10, 15, 20, 30, 50, 75, 100, 150, 200, 500, 1000)
-PLACES = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000)
+POSITIONS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000)
 SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900, 3600)
 SHORT_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 
 class BulkHistogram(Collector):
-    """A histogram that takes whole arrays: the client's own takes one number at a time."""
+    """A histogram that observes arrays; `prometheus_client.Histogram` observes one number per call."""
 
     def __init__(self, name: str, about: str, edges: Sequence[float]) -> None:
         self.name, self.about = name, about
@@ -38,36 +40,36 @@ class BulkHistogram(Collector):
         self.total = 0.0
 
     def observe(self, numbers: Float64Vector | Int64Vector | Sequence[float]) -> None:
-        """Count these numbers in."""
-        taken = np.asarray(numbers, float)
-        self.counts += np.bincount(np.searchsorted(self.edges, taken), minlength=len(self.counts))
-        self.total += float(taken.sum())
+        """Add these numbers to the histogram."""
+        values = np.asarray(numbers, float)
+        self.counts += np.bincount(np.searchsorted(self.edges, values), minlength=len(self.counts))
+        self.total += float(values.sum())
 
-    def take_over(self, other: BulkHistogram) -> None:
-        """Add what the other has counted, its sum to three digits, and empty it."""
+    def merge_and_clear(self, other: BulkHistogram) -> None:
+        """Add the counts of ``other`` and its sum, rounded to three digits, and clear ``other``."""
         self.counts += other.counts
         self.total += three_digits(other.total)
         other.counts[:] = 0
         other.total = 0.0
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the family for a scrape."""
+        """Yield the metric family for a scrape."""
         labels = [*(f"{edge:g}" for edge in self.edges), "+Inf"]
         family = HistogramMetricFamily(self.name, self.about)
         family.add_metric([], list(zip(labels, np.cumsum(self.counts).tolist(), strict=True)), self.total)
         yield family
 
     def describe(self) -> Iterable[Metric]:
-        """Name the family without counting."""
+        """Return the metric family without samples."""
         return [HistogramMetricFamily(self.name, self.about)]
 
 
 class Metrics:
-    """The service's metrics and the registry they are scraped from."""
+    """The metrics of a process and the registry from which they are scraped."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        place = ("topic", "partition")
+        tp = ("topic", "partition")
 
         def counter(name: str, about: str, labels: Sequence[str] = ()) -> Counter:
             return Counter(name, about, labels, registry=self.registry)
@@ -75,16 +77,16 @@ class Metrics:
         def gauge(name: str, about: str, labels: Sequence[str] = ()) -> Gauge:
             return Gauge(name, about, labels, registry=self.registry)
 
-        self.records = counter("shoal_records_total", "Records by what became of them", ("outcome", "reason", *place))
-        self.held = gauge("shoal_records_held", "Records read and waiting for their cluster", place)
-        self.clusters = counter("shoal_clusters_released_total", "Clusters released", place)
-        self.clipped = counter("shoal_values_clipped_total", "Values put to a bound; stepped", place)
-        self.early = counter("shoal_records_early_total", "Clusters released early so that progress fits", place)
-        self.skipped = counter("shoal_records_skipped_total", "Offsets left out by --skip-to-end", place)
-        self.lag = gauge("shoal_consumer_lag_records", "Offsets from the next one to read to the end of the log", place)
+        self.records = counter("shoal_records_total", "Records by what became of them", ("outcome", "reason", *tp))
+        self.held = gauge("shoal_records_held", "Records read and waiting for their cluster", tp)
+        self.clusters = counter("shoal_clusters_released_total", "Clusters released", tp)
+        self.clipped = counter("shoal_values_clipped_total", "Values put to a bound; stepped", tp)
+        self.early = counter("shoal_clusters_early_total", "Clusters released early so that progress fits", tp)
+        self.skipped = counter("shoal_records_skipped_total", "Offsets left out by --skip-to-end", tp)
+        self.lag = gauge("shoal_consumer_lag_records", "Offsets from the next one to read to the end of the log", tp)
         self.transactions = counter("shoal_transactions_total", "Transactions by outcome", ("outcome",))
         self.policy_changes = counter("shoal_policy_changes_total", "Partitions that went on under a changed policy")
-        self.ready = gauge("shoal_ready_info", "1 when the worker can take and release records, as /readyz says")
+        self.ready = gauge("shoal_ready", "1 when the worker can take and release records, as /readyz says")
         self.position_weight = gauge("shoal_position_weight", "Weight of the position, mean over partitions; stepped")
         self.policy = gauge("shoal_policy_info", "Fingerprint of the policy in force", ("fingerprint",))
         self.sse = counter("shoal_sse_total", "Squared error of released records, scaled to [0, 1]; stepped")
@@ -92,15 +94,15 @@ class Metrics:
         self.size = self._histogram("shoal_cluster_size", "Records of a cluster", SIZES)
         self.subjects = self._histogram("shoal_cluster_subjects", "Subjects of a cluster", SIZES)
         self.transaction_seconds = self._histogram("shoal_transaction_seconds", "Length of transactions", SHORT_SECONDS)
-        self.reordering = self._histogram("shoal_reordering_positions", "Places moved in the order; stepped", PLACES)
-        self.delay = self._histogram("shoal_delay_positions", "Records waited for; stepped", PLACES)
+        self.reordering = self._histogram("shoal_reordering_positions", "Places moved in the order; stepped", POSITIONS)
+        self.delay = self._histogram("shoal_delay_positions", "Records waited for; stepped", POSITIONS)
         self.delay_seconds = self._histogram("shoal_delay_seconds", "Time held; stepped", SECONDS)
         self._stepped = [self.reordering, self.delay, self.delay_seconds]
-        self._waiting = [BulkHistogram(h.name, h.about, h.edges.tolist()) for h in self._stepped]
+        self._pending = [BulkHistogram(h.name, h.about, h.edges.tolist()) for h in self._stepped]
         self._loss = [0.0, 0.0]
         self._clipped: dict[tuple[str, int], int] = {}
         self._weights: dict[tuple[str, int], float] = {}
-        self._waiting_clusters = 0
+        self._pending_clusters = 0
 
     def _histogram(self, name: str, about: str, edges: Sequence[float]) -> BulkHistogram:
         histogram = BulkHistogram(name, about, edges)
@@ -108,7 +110,7 @@ class Metrics:
         return histogram
 
     def totals(self) -> dict[str, int]:
-        """Records of this process by outcome, over all partitions."""
+        """Return the records of this process by outcome, over all partitions."""
         totals = dict.fromkeys(("in", "released", "suppressed", "quarantined"), 0)
         for family in self.records.collect():
             for sample in family.samples:
@@ -116,63 +118,63 @@ class Metrics:
                     totals[sample.labels["outcome"]] += int(sample.value)
         return totals
 
-    def clip(self, topic: str, partition: int, count: int) -> None:
-        """Count values put to a bound, to be shown with the next step: whose value it was must not be seen."""
+    def count_clipped(self, topic: str, partition: int, count: int) -> None:
+        """Add clipped values. They are published with the next step, so that they reveal no single record."""
         self._clipped[topic, partition] = self._clipped.get((topic, partition), 0) + count
 
-    def steer(self, topic: str, partition: int, weight: float) -> None:
-        """Note the weight of the position in a partition, to be shown with the next step: it tells of spans."""
+    def set_position_weight(self, topic: str, partition: int, weight: float) -> None:
+        """Set the weight of the position in a partition. It depends on values and is published with the next step."""
         is_first = not self._weights
         self._weights[topic, partition] = weight
         if is_first:
-            self._show_weight()
+            self._publish_position_weight()
 
-    def _show_weight(self) -> None:
+    def _publish_position_weight(self) -> None:
         if self._weights:
             self.position_weight.set(three_digits(sum(self._weights.values()) / len(self._weights)))
 
-    def forget(self, topic: str, partition: int) -> None:
-        """Show no more of a partition that somebody else holds now: a stale number would look like his."""
+    def remove_partition(self, topic: str, partition: int) -> None:
+        """Remove the gauges of a revoked partition: another worker reports them now."""
         self._weights.pop((topic, partition), None)
         for gauge in (self.held, self.lag):
             with suppress(KeyError):
                 gauge.remove(topic, str(partition))
 
-    def observe(self, figures: ReleaseStats, spread: float, seconds: Float64Vector) -> None:
-        """Count committed clusters in.
+    def observe(self, stats: ReleaseStats, total_squares: float, seconds: Float64Vector) -> None:
+        """Add committed clusters to the metrics; publish the stepped ones after every `STEP_CLUSTERS` clusters.
 
         Parameters
         ----------
-        figures : Figures
-            Of the clusters.
-        spread : float
-            Their records' part of the total sum of squares, scaled like ``figures.squared``.
-        seconds : ndarray of float64
-            How long each record was held.
+        stats : ReleaseStats
+            Figures of the clusters.
+        total_squares : float
+            The records' part of the total sum of squares, scaled like ``stats.squared``.
+        seconds : ndarray of float64, shape (n_records,)
+            How long each record was held (s).
         """
-        self.size.observe(figures.size)
-        self.subjects.observe(figures.subjects)
-        reordering, delay, delay_seconds = self._waiting
-        reordering.observe(figures.displacement)
-        delay.observe(figures.delay)
+        self.size.observe(stats.size)
+        self.subjects.observe(stats.subjects)
+        reordering, delay, delay_seconds = self._pending
+        reordering.observe(stats.displacement)
+        delay.observe(stats.delay)
         delay_seconds.observe(seconds)
-        self._loss[0] += float(figures.squared.sum())
-        self._loss[1] += spread
-        self._waiting_clusters += len(figures.size)
-        if self._waiting_clusters >= STEP_CLUSTERS:
-            self._step()
+        self._loss[0] += float(stats.squared.sum())
+        self._loss[1] += total_squares
+        self._pending_clusters += len(stats.size)
+        if self._pending_clusters >= STEP_CLUSTERS:
+            self._publish_step()
 
-    def _step(self) -> None:
-        for shown, waiting in zip(self._stepped, self._waiting, strict=True):
-            shown.take_over(waiting)
+    def _publish_step(self) -> None:
+        for published, pending in zip(self._stepped, self._pending, strict=True):
+            published.merge_and_clear(pending)
         self.sse.inc(three_digits(self._loss[0]))
         self.sst.inc(three_digits(self._loss[1]))
-        for place, count in self._clipped.items():
-            self.clipped.labels(*place).inc(count)
+        for labels, count in self._clipped.items():
+            self.clipped.labels(*labels).inc(count)
         self._clipped.clear()
-        self._show_weight()
+        self._publish_position_weight()
         self._loss = [0.0, 0.0]
-        self._waiting_clusters = 0
+        self._pending_clusters = 0
 
 
 def three_digits(number: float) -> float:

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal.arrays import LARGEST, BoolVector, Float64Matrix, Float64Vector
-from shoal.clustering.static import Confidential
+from shoal.clustering.static import ConfidentialAttribute
 from shoal.policy import Attribute
-from shoal.records import FIRST_INEXACT, exact_of, number_of
+from shoal.records import FIRST_INEXACT, to_exact_number, to_number
 
 __all__ = ["ConfidentialColumn", "standardised"]
 
@@ -40,9 +40,9 @@ class ConfidentialColumn:
     def add(self, column: Sequence[Any]) -> None:
         """Take the values of the next records."""
         if self.attribute.type in {"integer", "number"}:
-            numbers = np.fromiter((number_of(value) or 0.0 for value in column), np.float64, len(column))
+            numbers = np.fromiter((to_number(value) or 0.0 for value in column), np.float64, len(column))
             for place in np.flatnonzero(np.abs(numbers) >= FIRST_INEXACT).tolist():
-                self._large[self._count + place] = exact_of(column[place]) or 0.0
+                self._large[self._count + place] = to_exact_number(column[place]) or 0.0
             self._parts.append(numbers)
             self._count += len(column)
             return
@@ -56,13 +56,13 @@ class ConfidentialColumn:
         column: NDArray[Any] = np.concatenate(self._parts)
         if self.attribute.type in {"integer", "number"}:
             return column.astype(np.float64)
-        known = [number_of(key) for key in self._codes]
+        known = [to_number(key) for key in self._codes]
         if self.attribute.type != "any" or any(number is None for number in known):
             return None
         numbers: Float64Vector = np.array(known, np.float64)
         return np.asarray(numbers[column], np.float64)
 
-    def bins(self, chosen: BoolVector) -> Confidential:
+    def bins(self, chosen: BoolVector) -> ConfidentialAttribute:
         """Return the attribute of the chosen records as bins: by value where there are numbers."""
         values = self.values()
         column = np.concatenate(self._parts) if values is None else np.where(np.isnan(values), -np.inf, values)
@@ -70,14 +70,14 @@ class ConfidentialColumn:
         if large:
             exact = [large.get(place, column[place].item()) for place in np.flatnonzero(chosen).tolist()]
             ranks = {number: rank for rank, number in enumerate(sorted(set(exact)))}
-            return Confidential(np.array([ranks[number] for number in exact]), ordered=True)
-        return Confidential(np.unique(column[chosen], return_inverse=True)[1], values is not None)
+            return ConfidentialAttribute(np.array([ranks[number] for number in exact]), ordered=True)
+        return ConfidentialAttribute(np.unique(column[chosen], return_inverse=True)[1], values is not None)
 
     def _large_numbers(self, values: Float64Vector) -> dict[int, float]:
         """Return the exact numbers of records that a float64 may not tell from others."""
         if self.attribute.type in {"integer", "number"}:
             return self._large
-        codes, known = np.concatenate(self._parts), [exact_of(key) for key in self._codes]
+        codes, known = np.concatenate(self._parts), [to_exact_number(key) for key in self._codes]
         places = np.flatnonzero(np.abs(values) >= FIRST_INEXACT).tolist()
         return {place: known[codes[place]] or 0.0 for place in places}
 

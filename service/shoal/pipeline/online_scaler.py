@@ -60,7 +60,7 @@ def learned(attributes: tuple[Attribute, ...]) -> list[int]:
 
 def first_width(attribute: Attribute) -> float:
     """Width of a range before anything is published, from the policy alone."""
-    return STEPS * float(attribute.grid()) or 1.0
+    return STEPS * float(attribute.publication_step()) or 1.0
 
 
 class OnlineScaler:
@@ -87,7 +87,7 @@ class OnlineScaler:
         self.columns = learned(attributes)
         self._length = max(delta, SHORTEST_EPOCH)
         chosen = [attributes[column] for column in self.columns]
-        self._least = np.array([max(float(attribute.grid()), NARROWEST) for attribute in chosen])
+        self._least = np.array([max(float(attribute.publication_step()), NARROWEST) for attribute in chosen])
         first = np.array([first_width(attribute) for attribute in chosen])
         begun = ScalerState(-1, 0, np.zeros(len(chosen)), first / PER_DISTANCE, first) if state is None else state
         self._epoch, self._seen = begun.epoch, begun.seen

@@ -6,7 +6,7 @@ import numpy as np
 
 from shoal.pipeline.stream import PartitionPipeline
 from shoal.policy import Policy
-from shoal.records import Block, Encoder
+from shoal.records import Block, JsonEncoder
 
 __all__ = ["precompile"]
 
@@ -18,12 +18,12 @@ def precompile(policy: Policy) -> None:
     compiled after it had joined its group would miss heartbeats and lose its partitions.
     """
     count = 3 * policy.k
-    encoder = Encoder(policy)
+    encoder = JsonEncoder(policy)
     low = [0.0 if a.bounds is None else a.bounds[0] for a in policy.quasi_identifiers]
     block = Block(
         values=np.tile(np.array(low), (count, 1)),
         subjects=np.arange(count) // 2,
-        tails=encoder.tails([[None] * count for _ in policy.kept], count),
+        passthrough=encoder.encode_passthrough([[None] * count for _ in policy.passthrough], count),
         index=np.arange(count),
         rejected=[],
         clipped=0,

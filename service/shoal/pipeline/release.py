@@ -205,4 +205,4 @@ class InOrder:
 
 def release_strategy(policy: Policy) -> ReleaseStrategy:
     """Return the strategy that ``stream.release`` names."""
-    return InOrder() if policy.streaming().is_ordered else WholeClusters()
+    return InOrder() if policy.require_stream().is_ordered else WholeClusters()

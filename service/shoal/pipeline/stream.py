@@ -70,7 +70,7 @@ class PartitionPipeline:
         course: bytes = b"",
         reunion: ClusterRestorer | None = None,
     ) -> None:
-        stream = policy.streaming()
+        stream = policy.require_stream()
         self.policy, self.clusters, self._encoder = policy, clusters, encoder
         begun = AdaptiveState.unpack(course, policy)
         self._ranges = OnlineScaler(policy.quasi_identifiers, stream.delta, begun.ranges) if _learns(policy) else None
@@ -84,7 +84,7 @@ class PartitionPipeline:
             rule=stream.rule,
             position=_position(policy, begun),
             max_share=policy.max_share,
-            reach=(delay_ms, reach),
+            expiry_limits=(delay_ms, reach),
             min_population=policy.min_population or 0,
             dominance=dominance_of(policy),
         )
@@ -184,7 +184,7 @@ class PartitionPipeline:
             if (fresh is None or fresh[taken]) and self._ranges.enter(epoch):
                 self._embed_anew(self._ranges.widths)
             part = slice(start, start + int(np.searchsorted(marks[start:, 1], self._ranges.end_of(epoch))))
-            outcomes.append(self._push(block.part(part), marks[part], None if fresh is None else fresh[part]))
+            outcomes.append(self._push(block.slice(part), marks[part], None if fresh is None else fresh[part]))
             start = part.stop
         return joined(outcomes)
 
@@ -192,7 +192,7 @@ class PartitionPipeline:
         """Put all that is held on other ranges; from the raw values, as a restart would."""
         self._embedding = Embedding.of(self.policy, widths)
         cells = self._partitioner.held_positions() & (self._cells - 1)
-        self._partitioner.replace(self._embedding.coordinates(self._values[cells]))
+        self._partitioner.replace_coordinates(self._embedding.coordinates(self._values[cells]))
 
     def _push(self, block: Block, marks: Int64Matrix, fresh: BoolVector | None) -> BlockDecisions:
         count = len(block.values)
@@ -208,7 +208,7 @@ class PartitionPipeline:
         self._values[cells] = values
         self._marks[cells] = marks
         tails = np.empty(count, np.object_)
-        tails[:] = block.tails
+        tails[:] = block.passthrough
         self._tails[cells] = tails[chosen]
         amounts = None if self.policy.dominance is None else values
         decided = self._partitioner.push(
@@ -266,10 +266,10 @@ class PartitionPipeline:
 
     def _rows(self, texts: list[list[str]], tails: list[bytes], bounds: list[int]) -> list[bytes]:
         """Published bytes, in the order of the members' places: dealt, unless the policy reveals the order."""
-        if not self.policy.streaming().reveal_order:
-            return self._encoder.rows(texts, tails, bounds)
+        if not self.policy.require_stream().reveal_order:
+            return self._encoder.encode_clusters(texts, tails, bounds)
         own = [text for text, (start, end) in zip(texts, pairwise(bounds), strict=True) for _ in range(start, end)]
-        return self._encoder.rows(own, tails, range(len(tails) + 1))
+        return self._encoder.encode_clusters(own, tails, range(len(tails) + 1))
 
     def _figures(self, decided: Decisions, values: Float64Matrix, published: Float64Matrix) -> ReleaseStats:
         sizes = np.diff(decided.offsets)
@@ -297,7 +297,7 @@ class PartitionPipeline:
         """Make clusters again whose members have all come."""
         for i in np.flatnonzero(self._reunion.are_awaited(marks[:, 1])).tolist():
             members = self._reunion.take(
-                RestoredMember(int(marks[i, 1]), int(positions[i]), marks[i], block.values[i], block.tails[i])
+                RestoredMember(int(marks[i, 1]), int(positions[i]), marks[i], block.values[i], block.passthrough[i])
             )
             if members is not None:
                 self._put_again(members)

@@ -62,7 +62,7 @@ class SubjectQuota:
         if not surplus.any():
             return block
         refused = [(place, Reason.SUPPRESSED) for place in block.index[surplus].tolist()]
-        return replace(block.only(~surplus), rejected=sorted([*block.rejected, *refused]))
+        return replace(block.filter(~surplus), rejected=sorted([*block.rejected, *refused]))
 
     def surplus(self, subjects: Int64Vector, places: Int64Vector) -> BoolVector:
         """Count accepted records in the order of their places, and tell which are too many.

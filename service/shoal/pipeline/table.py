@@ -10,7 +10,7 @@ import numpy as np
 
 from shoal.arrays import LARGEST, BoolVector, Float64Matrix, Int64Vector
 from shoal.clustering.embedding import Embedding
-from shoal.clustering.static import surplus
+from shoal.clustering.static import records_above_share
 from shoal.errors import ConfigError, InputError
 from shoal.pipeline.confidential_columns import ConfidentialColumn, standardised
 from shoal.pipeline.subject_quota import SubjectQuota
@@ -69,7 +69,9 @@ class TablePipeline:
         self._subjects: list[Int64Vector] = []
         self._tails: list[bytes] = []
         self._watched = [
-            (number, ConfidentialColumn.of(a)) for number, a in enumerate(policy.kept) if a.role is Role.CONFIDENTIAL
+            (number, ConfidentialColumn.of(a))
+            for number, a in enumerate(policy.passthrough)
+            if a.role is Role.CONFIDENTIAL
         ]
         self.clipped = 0
 
@@ -86,9 +88,9 @@ class TablePipeline:
         """Take the next records, decoded with their kept fields; none `too_large`."""
         self._values.append(block.values)
         self._subjects.append(block.subjects)
-        self._tails += block.tails
+        self._tails += block.passthrough
         for number, watched in self._watched:
-            watched.add(block.kept[number])
+            watched.add(block.passthrough_columns[number])
         self.clipped += block.clipped
 
     def release(self, choice: AlgorithmSpec, *, keep_order: bool = False) -> TableRelease:
@@ -161,7 +163,8 @@ class TablePipeline:
             raise InputError(f"fewer than {least} different people: nobody would be hidden, and nothing is released")
         if self._policy.subject is not None:
             coordinates = Embedding.of_table(self._policy, values[stays]).coordinates(values[stays])
-            stays[np.flatnonzero(stays)[surplus(people[stays], self._policy.max_share, coordinates)]] = False
+            above = records_above_share(people[stays], self._policy.max_share, coordinates)
+            stays[np.flatnonzero(stays)[above]] = False
         return stays
 
     def _rows(self, parts: list[TablePartition], chosen: Int64Vector, *, keep_order: bool) -> list[bytes]:
@@ -171,9 +174,11 @@ class TablePipeline:
             texts = [
                 [text for part, label in zip(parts, own, strict=True) for text in part.texts[label]] for own in labels
             ]
-            rows = self._encoder.rows(texts, [tails[i] for i in chosen.tolist()], range(len(chosen) + 1))
+            rows = self._encoder.encode_clusters(texts, [tails[i] for i in chosen.tolist()], range(len(chosen) + 1))
         else:
-            rows = self._encoder.rows(part.texts, [tails[i] for i in chosen[part.order].tolist()], part.offsets)
+            rows = self._encoder.encode_clusters(
+                part.texts, [tails[i] for i in chosen[part.order].tolist()], part.offsets
+            )
         if not keep_order:
             rows.sort()
         return rows

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from shoal.arrays import Float64Matrix, Float64Vector, Int32Vector, Int64Vector
-from shoal.clustering.static import Confidential, distances_of
-from shoal.clustering.static.record_linkage import link
+from shoal.clustering.static import ConfidentialAttribute, emd_of_clusters
+from shoal.clustering.static.record_linkage import expected_links
 
 __all__ = ["UNKNOWN", "closeness", "disclosure", "distinct_categories", "losses", "preserved"]
 
@@ -62,7 +62,7 @@ def preserved(labels: Int32Vector, numbers: Float64Matrix) -> float | None:
     labels : ndarray of int32, shape (n,)
         Cluster of each record, from 0.
     numbers : ndarray of float64, shape (n, m)
-        Confidential numbers, as z-scores; NaN where there is none. None where m is 0.
+        ConfidentialAttribute numbers, as z-scores; NaN where there is none. None where m is 0.
     """
     within = total = 0.0
     for column in numbers.T:
@@ -100,11 +100,11 @@ def distinct_categories(labels: Int32Vector, numbers: Float64Matrix) -> float | 
     return None if fewest is None else float(fewest.mean())
 
 
-def closeness(labels: Int32Vector, confidential: tuple[Confidential, ...], names: list[str]) -> dict[str, Any]:
+def closeness(labels: Int32Vector, confidential: tuple[ConfidentialAttribute, ...], names: list[str]) -> dict[str, Any]:
     """Return ``emd`` (mean over clusters and max, of the attribute that is farthest) and ``emd_of`` each attribute."""
     found: dict[str, Any] = {}
-    for number, name in enumerate(names):
-        distances = distances_of(confidential, number, labels)
+    for attribute, name in zip(confidential, names, strict=True):
+        distances = emd_of_clusters(attribute, labels)
         found[name] = {"mean": float(distances.mean()), "max": float(distances.max())}
     worst = max(found.values(), key=lambda about: about["max"], default={"mean": None, "max": None})
     return {"emd": dict(worst), "emd_of": found}
@@ -136,7 +136,8 @@ def disclosure(values: Float64Matrix, published: Float64Matrix, labels: Int32Vec
     queries = (published - mean) / _divisor(published, deviation)
     rows = (values - values.mean(axis=0)) / _divisor(values, values.std(axis=0))
     members = np.argsort(labels, kind="stable")
-    return float(link(np.ascontiguousarray(rows), np.ascontiguousarray(queries), members, offsets).sum() / len(values))
+    links = expected_links(np.ascontiguousarray(rows), np.ascontiguousarray(queries), members, offsets)
+    return float(links.sum() / len(values))
 
 
 def _divisor(columns: Float64Matrix, deviation: Float64Vector) -> Float64Vector:

@@ -11,10 +11,10 @@ import numpy as np
 
 from shoal.arrays import Float64Matrix, Int32Vector, Int64Matrix, Int64Vector
 from shoal.clustering.embedding import Embedding
-from shoal.clustering.static import ClusterConstraints, Confidential, Pace, distances_of, refined
-from shoal.clustering.static.constraint_arrays import SLACK
-from shoal.clustering.stream.held import BEFORE, CAUSE, END, FLUSHED, NEWEST
-from shoal.clustering.stream.held import DecisionBuffer as Decided
+from shoal.clustering.static import BudgetUsed, ClusterConstraints, ConfidentialAttribute, emd_of_clusters, refined
+from shoal.clustering.static.constraints import T_TOLERANCE
+from shoal.clustering.stream.held_records import BEFORE, CAUSE, END, FLUSHED, NEWEST
+from shoal.clustering.stream.held_records import DecisionBuffer as Decided
 from shoal.clustering.stream.invariants import InvariantChecker
 from shoal.errors import AnonymityViolation, ConfigError
 from shoal.pipeline import table_measures as measures
@@ -27,7 +27,7 @@ __all__ = ["AlgorithmSpec", "TableData", "TablePartition", "mdav_baseline", "sum
 class AlgorithmSpec:
     """How a table is partitioned: names and parameters of algorithm and refinement.
 
-    ``pacing``: of n records in so many blocks, the pace of one of them; each has its own.
+    ``budget_for``: given n records and the number of blocks, makes the budget of the refinement of one block.
     ``blocks``: quasi-identifiers that are partitioned together; 0: all of them. With fewer than all, records that share
     one block need not share another, and **the joint record is not k-anonymous**.
     """
@@ -36,7 +36,7 @@ class AlgorithmSpec:
     refine: str = "descent"
     seed: int = 0
     parameters: Mapping[str, float | str] = field(default_factory=dict)
-    pacing: Callable[[int, int], Pace] | None = None
+    budget_for: Callable[[int, int], BudgetUsed] | None = None
     blocks: int = 0
 
 
@@ -71,7 +71,7 @@ class TableData:
     values: Float64Matrix
     people: Int64Vector
     scores: Float64Matrix
-    confidential: tuple[Confidential, ...]
+    confidential: tuple[ConfidentialAttribute, ...]
     names: tuple[str, ...]
 
     def parts(self, choice: AlgorithmSpec) -> list[TablePartition]:
@@ -101,8 +101,8 @@ class TableData:
             choice.refine,
             choice.seed,
             parameters=choice.parameters,
-            pace=choice.pacing(len(self.values), blocks) if choice.pacing is not None else None,
-            demands=self._demands(),
+            budget_used=choice.budget_for(len(self.values), blocks) if choice.budget_for is not None else None,
+            constraints=self._constraints(),
         )
         labels = found.labels
         order = np.argsort(labels, kind="stable")
@@ -110,7 +110,7 @@ class TableData:
         counted = self._sealed(order, offsets)
         self._check_closeness(labels)
         proven = (found.bound, found.gap) if choice.refine == "exact" else (None, None)
-        texts, published = embedding.only(columns).published(self.values[np.ix_(order, columns)], offsets)
+        texts, published = embedding.select(columns).published(self.values[np.ix_(order, columns)], offsets)
         return TablePartition(columns, labels, order, offsets, texts, published, counted, *proven)
 
     def _coordinates(self, embedding: Embedding, columns: Int64Vector) -> Float64Matrix:
@@ -133,7 +133,7 @@ class TableData:
         beta = math.sqrt(share / (1 - share) * len(columns) / self.scores.shape[1])
         return np.column_stack([coordinates, beta * np.nan_to_num(self.scores, nan=0.0)])
 
-    def _demands(self) -> ClusterConstraints:
+    def _constraints(self) -> ClusterConstraints:
         shared = self.policy.subject is not None and len(np.unique(self.people)) < len(self.people)
         return ClusterConstraints(
             self.people if shared else None, self.policy.max_share, self.confidential, self.policy.t
@@ -141,20 +141,20 @@ class TableData:
 
     def _check_closeness(self, labels: Int32Vector) -> None:
         """Measure again how far each cluster is from the table."""
-        for attribute in range(len(self.confidential) if self.policy.t is not None else 0):
-            farthest = float(distances_of(self.confidential, attribute, labels).max())
-            if not farthest <= (self.policy.t or 0.0) + SLACK:
+        for attribute in self.confidential if self.policy.t is not None else ():
+            farthest = float(emd_of_clusters(attribute, labels).max())
+            if not farthest <= (self.policy.t or 0.0) + T_TOLERANCE:
                 raise AnonymityViolation("a cluster farther from the table than privacy.t was about to leave")
 
     def _sealed(self, order: Int64Vector, offsets: Int64Vector) -> Int64Matrix:
         """Count clusters again from the records as they came; subjects and the heaviest one's records of each."""
         count = len(self.people)
         guarantee = InvariantChecker(self.policy.k, count + 1, self.policy.max_share)
-        guarantee.admit(np.arange(count), self.people)
+        guarantee.register(np.arange(count), self.people)
         clusters = np.zeros((3, len(offsets) - 1), np.int64)
         clusters[END], clusters[CAUSE], clusters[NEWEST] = offsets[1:], FLUSHED, count - 1
         nobody = np.zeros((BEFORE + 1, 0), np.int64)
-        return guarantee.seal(Decided(order, clusters, nobody, np.array([len(offsets) - 1, count, 0])))
+        return guarantee.verify(Decided(order, clusters, nobody, np.array([len(offsets) - 1, count, 0])))
 
 
 def summarise(body: TableData, parts: list[TablePartition]) -> dict[str, Any]:

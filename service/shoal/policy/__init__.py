@@ -1,26 +1,35 @@
-"""What is protected and how strongly: attributes, guarantees, steering, delays."""
+"""Read, check and resolve a policy: the attributes of the records, the privacy requirements and the release rule.
 
+`Policy.load` works in four steps:
+
+1. `loader` parses YAML or TOML and notes the line of every field.
+2. `schema` checks the type of each field.
+3. `validation` checks the rules that involve more than one field, and collects all faults.
+4. `resolved` fills in every default. A resolved policy is never changed.
+"""
+
+from shoal.policy.attribute import Attribute
 from shoal.policy.csv_dialect import CsvDialect
-from shoal.policy.resolved import Attribute, PerSubject, Policy, Stream
-from shoal.policy.rule_choice import RULES, chosen_rule, keeps_dominance
+from shoal.policy.resolved import PerSubject, Policy, Stream
+from shoal.policy.rule_choice import RULES, resolve_rule, supports_dominance
 from shoal.policy.schema import FieldType, KafkaSection, Role, Scale
-from shoal.policy.validation import LARGEST_DELTA
-from shoal.policy.value_source import Place, Source
+from shoal.policy.validation import MAX_DELTA
+from shoal.policy.value_source import MessagePart, Source
 
 __all__ = [
-    "LARGEST_DELTA",
+    "MAX_DELTA",
     "RULES",
     "Attribute",
     "CsvDialect",
     "FieldType",
     "KafkaSection",
+    "MessagePart",
     "PerSubject",
-    "Place",
     "Policy",
     "Role",
     "Scale",
     "Source",
     "Stream",
-    "chosen_rule",
-    "keeps_dominance",
+    "resolve_rule",
+    "supports_dominance",
 ]

@@ -1,4 +1,4 @@
-"""How CSV files are written: `csv` of the policy, for files and pipes."""
+"""The CSV dialect of the input and of the output: section ``csv`` of a policy."""
 
 from __future__ import annotations
 
@@ -9,17 +9,27 @@ from typing import Any
 from shoal.policy.loader import FieldPath
 from shoal.policy.schema import DialectSection, Document
 
-__all__ = ["CsvDialect", "dialect_rules", "dialects"]
+__all__ = ["CsvDialect", "check_dialects", "resolve_dialects"]
 
-_ENDS = {"lf": "\n", "crlf": "\r\n", "cr": "\r"}
+_LINE_ENDS = {"lf": "\n", "crlf": "\r\n", "cr": "\r"}
 
 
 @dataclass(frozen=True, slots=True)
 class CsvDialect:
-    """One way of writing CSV; by default that of RFC 4180 with lines ended as on Unix.
+    r"""One CSV dialect. The default is RFC 4180 with ``\n`` as the line end.
 
-    ``escape`` is what a quotation mark inside a quoted cell is written with: itself (``doubled``) or a backslash.
-    ``line_end`` is the characters themselves. ``multiline`` allows cells that hold what would be records.
+    Attributes
+    ----------
+    delimiter, quote, decimal : str
+        One character each.
+    escape : {"doubled", "backslash"}
+        How a quotation mark inside a quoted cell is written: twice, or after a backslash.
+    encoding : str
+        Name of a codec of the standard library.
+    line_end : str
+        The characters themselves.
+    multiline : bool
+        Whether a cell may contain lines that would be valid records by themselves.
     """
 
     delimiter: str = ","
@@ -31,36 +41,38 @@ class CsvDialect:
     multiline: bool = False
 
     @property
-    def options(self) -> dict[str, Any]:
-        """What a `csv.reader` must be told, once backslashes are brought to doubled quotation marks.
+    def reader_options(self) -> dict[str, Any]:
+        """Arguments for `csv.reader`, for text in which quotation marks are doubled.
 
-        Its own escapes drop a backslash before any character, and a line end behind one ends no record.
+        The option ``escapechar`` of `csv.reader` is not used: it drops a backslash before any character, and a
+        backslash at the end of a line continues the record on the next line.
         """
         return {"delimiter": self.delimiter, "quotechar": self.quote, "doublequote": True, "strict": True}
 
 
-def dialects(document: Document) -> tuple[CsvDialect, CsvDialect]:
-    """Dialects of the input and of the output; what is not said of the output is as in the input."""
+def resolve_dialects(document: Document) -> tuple[CsvDialect, CsvDialect]:
+    """Return the dialects of the input and of the output. The output inherits what it does not set."""
     section = document.csv
     if section is None:
         return CsvDialect(), CsvDialect()
-    source = _changed(CsvDialect(), section)
-    return source, source if section.output is None else _changed(source, section.output)
+    source = _override(CsvDialect(), section)
+    return source, source if section.output is None else _override(source, section.output)
 
 
-def dialect_rules(document: Document) -> Iterator[tuple[FieldPath, str]]:
-    """All that is wrong with ``csv`` as a whole."""
-    source, target = dialects(document)
+def check_dialects(document: Document) -> Iterator[tuple[FieldPath, str]]:
+    """Check that no dialect uses one character both as delimiter and as decimal sign."""
+    source, target = resolve_dialects(document)
     for path, dialect in ((("csv", "decimal"), source), (("csv", "output", "decimal"), target)):
         if dialect.delimiter == dialect.decimal:
-            yield path, "the comma cannot part both cells and digits: give another delimiter, such as ';'"
+            yield path, "is also the delimiter; give another delimiter, such as ';'"
             return
 
 
-def _changed(dialect: CsvDialect, section: DialectSection) -> CsvDialect:
-    said = section.model_dump(exclude_none=True, exclude={"output"})
-    if "line_end" in said:
-        said["line_end"] = _ENDS[said["line_end"]]
-    if said.get("delimiter") == "tab":
-        said["delimiter"] = "\t"
-    return replace(dialect, **said)
+def _override(dialect: CsvDialect, section: DialectSection) -> CsvDialect:
+    """Return the dialect with the settings of a section."""
+    settings = section.model_dump(exclude_none=True, exclude={"output"})
+    if "line_end" in settings:
+        settings["line_end"] = _LINE_ENDS[settings["line_end"]]
+    if settings.get("delimiter") == "tab":
+        settings["delimiter"] = "\t"
+    return replace(dialect, **settings)

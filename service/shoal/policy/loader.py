@@ -1,7 +1,7 @@
-"""Text of a policy (YAML or TOML) to plain values, with the line of every field; and to a `Document`.
+"""Parse a policy file (YAML or TOML) into a `Document`, and note the line of every field.
 
-A file is never read half: what does not fit is noted as a fault and taken out, and the rest is looked at
-again, until a document stands on which the rules can be checked.
+A field that does not fit the schema is noted as a fault and removed, and the rest is validated again. The remaining
+document can be checked by `validation`, so that all faults of a file are reported at once.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ __all__ = ["FieldPath", "Lines", "line_of", "read_document"]
 FieldPath: TypeAlias = tuple[str, ...]
 Lines: TypeAlias = dict[FieldPath, int]
 
-LARGEST_TEXT, LARGEST_NODES = 1 << 20, 100_000
-"""More characters, or more values with aliases put in, are no policy but an attack on whoever reads it."""
+MAX_CHARACTERS, MAX_NODES = 1 << 20, 100_000
+"""Limits on a policy file, and on its values after YAML aliases are expanded. They bound time and memory."""
 
-_WORDS = {
+_MESSAGES = {
     "extra_forbidden": "unknown field; remove it or check its spelling",
     "missing": "missing",
     "model_type": "must be a mapping",
@@ -42,37 +42,39 @@ def read_document(path: Path) -> tuple[Document, list[Fault], Lines]:
     Returns
     -------
     document, faults, lines
-        What could be read, what could not, and the line (from 1) of each field by its path.
+        The fields that fit the schema, a fault for each that does not, and the line (from 1) of each field by path.
 
     Raises
     ------
     InputError
         The file cannot be opened.
     PolicyError
-        The text is not YAML or TOML at all, or a key stands twice.
+        The text is not valid YAML or TOML, is too large, or is not a mapping.
     """
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise PolicyError([Fault((), "not UTF-8 text")], str(path)) from None
-    if len(text) > LARGEST_TEXT:
-        raise PolicyError([Fault((), "too long for a policy")], str(path))
+        raise PolicyError([Fault((), "not UTF-8; save the file as UTF-8")], str(path)) from None
+    if len(text) > MAX_CHARACTERS:
+        raise PolicyError([Fault((), f"longer than {MAX_CHARACTERS} characters")], str(path))
     try:
         parse = _parse_toml if path.suffix.lower() == ".toml" else _parse_yaml
         tree, lines, faults = parse(text.removeprefix("\ufeff"), path)
     except (ValueError, RecursionError, OverflowError):
-        raise PolicyError([Fault((), "too deep, too large, or a number out of all bounds")], str(path)) from None
+        raise PolicyError(
+            [Fault((), "nested too deeply, too large, or contains a number out of range")], str(path)
+        ) from None
     if not isinstance(tree, dict):
-        raise PolicyError([Fault((), "must be a mapping with 'attributes' and 'privacy'", 1)], str(path))
-    document, misfits = _fit(tree, lines)
+        raise PolicyError([Fault((), "must be a mapping with the fields attributes and privacy", 1)], str(path))
+    document, schema_faults = _validate(tree, lines)
     known = {fault.path for fault in faults}
-    return document, [*faults, *(fault for fault in misfits if fault.path not in known)], lines
+    return document, [*faults, *(fault for fault in schema_faults if fault.path not in known)], lines
 
 
 def line_of(path: FieldPath, lines: Lines) -> int | None:
-    """Line of a field, or of the nearest mapping around it that was written down."""
+    """Return the line of a field, or of the nearest enclosing field that has a line."""
     for length in range(len(path), 0, -1):
         if path[:length] in lines:
             return lines[path[:length]]
@@ -83,7 +85,7 @@ def _parse_yaml(text: str, path: Path) -> tuple[object, Lines, list[Fault]]:
     try:
         lines: Lines = {}
         faults: list[Fault] = []
-        _walk(YAML().compose(text), (), lines, faults, [LARGEST_NODES])
+        _visit(YAML().compose(text), (), lines, faults, [MAX_NODES])
         reader = YAML(typ="rt")
         reader.allow_duplicate_keys = True
         return _plain(reader.load(text)), lines, faults
@@ -93,38 +95,41 @@ def _parse_yaml(text: str, path: Path) -> tuple[object, Lines, list[Fault]]:
         raise PolicyError([Fault((), "not valid YAML", line)], str(path)) from None
 
 
-def _walk(node: object, path: FieldPath, lines: Lines, faults: list[Fault], left: list[int]) -> None:
-    """Note the line of every field, and keys that stand twice or are no text; aliases are walked where they stand."""
-    left[0] -= 1
-    if left[0] < 0:
+def _visit(node: object, path: FieldPath, lines: Lines, faults: list[Fault], budget: list[int]) -> None:
+    """Note the line of every field, repeated keys and keys that are not text. An alias counts wherever it is used.
+
+    ``budget`` holds the number of nodes that may still be visited.
+    """
+    budget[0] -= 1
+    if budget[0] < 0:
         raise ValueError
     if isinstance(node, MappingNode):
-        _walk_mapping(node, path, lines, faults, left)
+        _visit_mapping(node, path, lines, faults, budget)
     elif isinstance(node, SequenceNode):
         for index, value in enumerate(node.value):
             lines[*path, str(index)] = value.start_mark.line + 1
-            _walk(value, (*path, str(index)), lines, faults, left)
+            _visit(value, (*path, str(index)), lines, faults, budget)
 
 
-def _walk_mapping(node: MappingNode, path: FieldPath, lines: Lines, faults: list[Fault], left: list[int]) -> None:
+def _visit_mapping(node: MappingNode, path: FieldPath, lines: Lines, faults: list[Fault], budget: list[int]) -> None:
     seen: set[str] = set()
     for key, value in node.value:
         line, name = key.start_mark.line + 1, str(key.value)
         if name == "<<":
-            _walk(value, path, {}, faults, left)
+            _visit(value, path, {}, faults, budget)
             continue
-        here = (*path, name)
+        child = (*path, name)
         if str(key.tag) != "tag:yaml.org,2002:str":
-            faults.append(Fault(here, "a name must be text: put it in quotes", line))
+            faults.append(Fault(child, "a name must be text; put it in quotes", line))
         elif name in seen:
-            faults.append(Fault(here, "this key stands twice", line))
+            faults.append(Fault(child, "this key occurs twice; remove one", line))
         seen.add(name)
-        lines.setdefault(here, line)
-        _walk(value, here, lines, faults, left)
+        lines.setdefault(child, line)
+        _visit(value, child, lines, faults, budget)
 
 
 def _plain(tree: object) -> object:
-    """The same values as plain Python objects: the round-trip reader's own classes end here."""
+    """Convert the values of the round-trip YAML reader to plain Python objects."""
     if isinstance(tree, Mapping):
         return {str(key): _plain(value) for key, value in tree.items()}
     if isinstance(tree, list):
@@ -145,7 +150,7 @@ def _parse_toml(text: str, path: Path) -> tuple[object, Lines, list[Fault]]:
     except tomllib.TOMLDecodeError as error:
         found = re.search(r"at line (\d+)", str(error))
         line = int(found.group(1)) if found else None
-        raise PolicyError([Fault((), "not valid TOML, or a key stands twice", line)], str(path)) from None
+        raise PolicyError([Fault((), "not valid TOML, or a key occurs twice", line)], str(path)) from None
     return tree, dict(_toml_lines(text)), []
 
 
@@ -158,7 +163,7 @@ def _toml_lines(text: str) -> Iterator[tuple[FieldPath, int]]:
         elif key := _TOML_KEY.match(line):
             path = (*table, *_dotted(key.group(1)))
             yield path, number
-            # An inline table names its fields on the same line.
+            # The fields of an inline table are on the same line.
             yield from (((*path, name), number) for name in re.findall(r"[{,]\s*([\w-]+)\s*=", line))
 
 
@@ -166,24 +171,25 @@ def _dotted(name: str) -> FieldPath:
     return tuple(part.strip().strip("\"'") for part in re.findall(r"""[^."']+|"[^"]*"|'[^']*'""", name))
 
 
-def _fit(tree: dict[str, Any], lines: Lines) -> tuple[Document, list[Fault]]:
+def _validate(tree: dict[str, Any], lines: Lines) -> tuple[Document, list[Fault]]:
+    """Validate against the schema. Fields with faults are removed from ``tree`` until the rest is valid."""
     faults: list[Fault] = []
     while True:
         try:
             return Document.model_validate(tree), faults
         except ValidationError as error:
-            # include_input=False: what stood in the file stays there, whatever it was.
+            # include_input=False: a message must not contain a value of the file.
             details = error.errors(include_input=False, include_url=False, include_context=False)
-            paths = [_true_path(tuple(map(str, detail["loc"])), tree) for detail in details]
+            paths = [_path_in_file(tuple(map(str, detail["loc"])), tree) for detail in details]
             for detail, path in zip(details, paths, strict=True):
-                message = _WORDS.get(detail["type"], detail["msg"])
+                message = _MESSAGES.get(detail["type"], detail["msg"])
                 if all(fault.path != path for fault in faults):
                     faults.append(Fault(path, message, line_of(path, lines)))
-                _take_out(tree, path)
+                _remove(tree, path)
 
 
-def _true_path(location: FieldPath, tree: object) -> FieldPath:
-    """The part of pydantic's location that exists in the file (it appends names of union members)."""
+def _path_in_file(location: FieldPath, tree: object) -> FieldPath:
+    """Return the part of pydantic's location that exists in the file. Pydantic appends names of union members."""
     path: list[str] = []
     for step in location:
         if isinstance(tree, dict) and step in tree:
@@ -196,8 +202,8 @@ def _true_path(location: FieldPath, tree: object) -> FieldPath:
     return tuple(path)
 
 
-def _take_out(tree: object, path: FieldPath) -> None:
-    """Remove a field; one item of a list takes the whole list with it, half a list means something else."""
+def _remove(tree: object, path: FieldPath) -> None:
+    """Remove a field. For an item of a list, remove the whole list: a shorter list would mean something else."""
     for depth, step in enumerate(path):
         last = depth == len(path) - 1
         if not isinstance(tree, dict) or step not in tree:

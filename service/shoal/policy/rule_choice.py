@@ -1,25 +1,28 @@
-"""Which rule ``auto`` stands for: settled before the stream begins, so that a restart decides as before."""
+"""Resolve the stream rule ``auto``.
+
+The rule is resolved from the policy alone, before the stream starts, so that a restarted stream uses the same rule.
+"""
 
 from __future__ import annotations
 
-__all__ = ["BLOCK_FROM_K", "RULES", "chosen_rule", "keeps_dominance", "reason_of_choice"]
+__all__ = ["BLOCK_FROM_K", "RULES", "explain_rule", "resolve_rule", "supports_dominance"]
 
 RULES = ("nearest", "greedy", "awo", "block")
 BLOCK_FROM_K = 7
-"""From this k on ``auto`` is ``block``: below, ``awo`` loses less (docs/reports/benchmarks.md, ADR 14)."""
+"""From this k on, ``auto`` selects ``block``. Below it, ``awo`` loses less (docs/reports/benchmarks.md, ADR 14)."""
 
 
-def chosen_rule(name: str, k: int, *, has_dominance: bool = False) -> str:
-    """Return the rule that a name stands for; a name other than ``auto`` stands for itself.
+def resolve_rule(name: str, k: int, *, has_dominance: bool = False) -> str:
+    """Return the rule for a value of ``stream.rule``. Any value other than ``auto`` is returned unchanged.
 
     Parameters
     ----------
     name : str
-        As in ``stream.rule``.
+        Value of ``stream.rule``.
     k : int
-        Distinct subjects in a cluster.
+        Minimum number of distinct subjects in a cluster.
     has_dominance : bool
-        Whether ``privacy.dominance`` is asked for, which is kept by ``nearest`` only.
+        Whether ``privacy.dominance`` is set. Only ``nearest`` supports it.
     """
     if name != "auto":
         return name
@@ -28,16 +31,16 @@ def chosen_rule(name: str, k: int, *, has_dominance: bool = False) -> str:
     return "block" if k >= BLOCK_FROM_K else "awo"
 
 
-def reason_of_choice(name: str, k: int, *, has_dominance: bool = False) -> str:
-    """Say why the name stands for that rule; empty where the policy names one."""
+def explain_rule(name: str, k: int, *, has_dominance: bool = False) -> str:
+    """Return why ``auto`` selected its rule; an empty string if the policy names a rule. Parameters as above."""
     if name != "auto":
         return ""
     if has_dominance:
         return "auto: nearest, the only rule that keeps dominance"
     where = f"from k = {BLOCK_FROM_K} on" if k >= BLOCK_FROM_K else f"below k = {BLOCK_FROM_K}"
-    return f"auto: {chosen_rule(name, k)} {where}"
+    return f"auto: {resolve_rule(name, k)} {where}"
 
 
-def keeps_dominance(name: str) -> bool:
-    """Whether the rule that a name stands for keeps ``privacy.dominance``."""
-    return chosen_rule(name, BLOCK_FROM_K, has_dominance=True) == "nearest"
+def supports_dominance(name: str) -> bool:
+    """Return whether a value of ``stream.rule`` can be combined with ``privacy.dominance``."""
+    return resolve_rule(name, BLOCK_FROM_K, has_dominance=True) == "nearest"

@@ -1,7 +1,7 @@
-"""The policy file as written: typed sections in which everything may still be missing.
+"""The schema of a policy file: typed sections in which every field may be missing.
 
-Defaults, and rules over more than one field, live in `rules` and `model`: here only the shape is checked,
-so that a file with ten faults is read to its end and all ten are told.
+Only the type of each field is checked here, so that all faults of a file can be reported at once. `validation` checks
+the rules that involve several fields, and `resolved` fills in the defaults.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = [
 
 
 class Role(StrEnum):
-    """What a field is to somebody who wants to find a person."""
+    """How a field can reveal a person, in the terms of statistical disclosure control."""
 
     IDENTIFIER = "identifier"
     QUASI_IDENTIFIER = "quasi_identifier"
@@ -53,13 +53,13 @@ Encoding: TypeAlias = Literal[
 
 
 class Section(BaseModel):
-    """A mapping of the file: unknown keys are faults, numbers and words are taken as written."""
+    """A mapping of the file. Unknown keys are faults, and no value is converted to another type."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
 
 
 class AttributeSection(Section):
-    """One line of ``attributes``."""
+    """``attributes.NAME``: one declared field of the records."""
 
     role: Literal["identifier", "quasi_identifier", "confidential", "other"] | None = None
     subject: bool = False
@@ -77,26 +77,26 @@ class AttributeSection(Section):
 
 
 class PerSubjectSection(Section):
-    """``privacy.per_subject``: how many records of one person may leave."""
+    """``privacy.per_subject``: how many records of one subject may be released per window."""
 
     max: int | None = None
     window: int | None = None
 
 
 class PrivacySection(Section):
-    """``privacy``: how many people, how much of a cluster one of them may own, and how often one may be seen."""
+    """``privacy``: the minimum number of subjects in a cluster, and further privacy requirements."""
 
     k: int | None = None
     max_share: Number | None = None
     dominance: Number | None = None
     per_subject: PerSubjectSection | None = None
     min_population: int | None = None
-    l: int | None = None  # noqa: E741 - the field's own name
+    l: int | None = None  # noqa: E741 - the name of l-diversity's parameter
     t: Number | None = None
 
 
 class StreamSection(Section):
-    """``stream``: how long a record may wait and by which rule its cluster is chosen."""
+    """``stream``: the maximum delay of a record, the rule that forms clusters, and the release order."""
 
     delta: int | None = None
     max_delay_s: Number | None = None
@@ -106,14 +106,14 @@ class StreamSection(Section):
 
 
 class SteeringSection(Section):
-    """``steering``: weights of the artificial attributes."""
+    """``steering``: how much clusters should preserve order and dependence, beside similarity."""
 
     position: Number | dict[str, Number] = 0.0
     dependence: Number = 0.0
 
 
 class KafkaSection(Section):
-    """``kafka``: topics, group and connection; every field may come from the environment instead."""
+    """``kafka``: connection, topics, consumer group and timings. An environment variable overrides each field."""
 
     bootstrap_servers: str | None = None
     input: str | None = None
@@ -141,7 +141,7 @@ class KafkaSection(Section):
 
 
 class DialectSection(Section):
-    """How a CSV file is written."""
+    """The dialect of a CSV file."""
 
     delimiter: Literal[",", ";", "\t", "tab", "|"] | None = None
     quote: Literal['"', "'"] | None = None
@@ -152,9 +152,9 @@ class DialectSection(Section):
 
 
 class CsvSection(DialectSection):
-    """``csv``: the dialect of CSV files; ``output`` says where the output's differs.
+    """``csv``: the dialect of the input, and of the output where section ``output`` does not override it.
 
-    ``multiline``: cells may hold lines that would be records by themselves.
+    ``multiline`` allows cells that contain lines which would be valid records by themselves.
     """
 
     multiline: bool | None = None
@@ -162,7 +162,7 @@ class CsvSection(DialectSection):
 
 
 class Document(Section):
-    """The whole file."""
+    """A policy file."""
 
     attributes: dict[str, AttributeSection] = Field(default_factory=dict)
     subject: Literal["every_record"] | None = None

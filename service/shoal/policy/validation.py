@@ -1,4 +1,8 @@
-"""Rules of a policy that one field alone cannot show. Each rule is a generator of (path, message)."""
+"""The rules that involve more than one field of a policy.
+
+Each check is a generator of (path of the field, message). A message names the fault and the remedy and never
+contains an attribute value.
+"""
 
 from __future__ import annotations
 
@@ -9,238 +13,348 @@ from decimal import Decimal, InvalidOperation
 from itertools import chain
 from typing import TypeAlias
 
-from shoal.policy.csv_dialect import dialect_rules
+from shoal.policy.csv_dialect import check_dialects
 from shoal.policy.loader import FieldPath
-from shoal.policy.privacy_validation import option_rules
-from shoal.policy.rule_choice import keeps_dominance
+from shoal.policy.rule_choice import supports_dominance
 from shoal.policy.schema import AttributeSection, Document, KafkaSection, PrivacySection, StreamSection
-from shoal.policy.table_validation import table_rules
-from shoal.policy.value_source import source_rules
+from shoal.policy.value_source import check_sources
 
-__all__ = ["LARGEST_DELTA", "LARGEST_EXACT", "broken_rules"]
+__all__ = ["MAX_DELTA", "MAX_EXACT_INTEGER", "check_document"]
 
 Finding: TypeAlias = tuple[FieldPath, str]
 
-_QUASI_ONLY = ("scale", "bounds", "out_of_bounds", "integer", "resolution", "weight", "order", "taxonomy")
+MAX_EXACT_INTEGER = 2**53
+"""Up to here, every integer has a float64 of its own."""
+MAX_DELTA = 10_000_000
+"""The buffer of ``delta`` records is allocated at the start. A larger value is most likely a mistake."""
+MAX_WINDOW = 1_000_000
+"""A restart reads the current window again and counts its subjects in memory."""
+_MAX_DELAY_S = 1_000_000_000
+"""About 30 years. Times in ms stay far within 64 bits."""
+_MIN_STEP, _MAX_STEP = Decimal("1e-15"), Decimal("1e15")
+_MIN_K_FOR_DOMINANCE = 3
+_QUASI_IDENTIFIER_FIELDS = ("scale", "bounds", "out_of_bounds", "integer", "resolution", "weight", "order", "taxonomy")
 _KEY_LIKE = re.compile(r"[0-9a-fA-F]{64}|[A-Za-z0-9+/_-]{43}=?")
-LARGEST_EXACT = 2**53
-LARGEST_DELTA = 10_000_000
-"""The buffer is allocated at once: more would rather be a mistake."""
-_LONGEST_DELAY_S = 1_000_000_000
-"""30 years; times in ms stay far within 64 bits."""
-_FINEST, _COARSEST = Decimal("1e-15"), Decimal("1e15")
+"""32 bytes in hexadecimal or base64."""
 
 
-def broken_rules(document: Document) -> Iterator[Finding]:
-    """All that is wrong with a document whose single fields are well formed."""
+def check_document(document: Document) -> Iterator[Finding]:
+    """Yield every violated rule of a document whose single fields are well formed, as path and message."""
     return chain(
-        _attribute_rules(document),
-        source_rules(document),
-        dialect_rules(document),
-        _subject_rules(document),
-        _privacy_rules(document.privacy),
-        option_rules(document),
-        table_rules(document),
-        _stream_rules(document),
-        _steering_rules(document),
-        _kafka_rules(document.kafka),
+        _check_attributes(document),
+        check_sources(document),
+        check_dialects(document),
+        _check_subject(document),
+        _check_privacy(document.privacy),
+        _check_dominance(document),
+        _check_per_subject(document),
+        _check_min_population(document),
+        _check_t_closeness(document),
+        _check_dependence(document),
+        _check_stream(document),
+        _check_position(document),
+        _check_kafka(document.kafka),
     )
 
 
-def _attribute_rules(document: Document) -> Iterator[Finding]:
+# ---------------------------------------------------------------- attributes
+
+
+def _check_attributes(document: Document) -> Iterator[Finding]:
     if not document.attributes:
-        yield ("attributes",), "missing: declare every field of the input"
+        yield ("attributes",), "missing; declare every field of the input"
         return
     for name, attribute in document.attributes.items():
         path = ("attributes", name)
         if any("\ud800" <= letter <= "\udfff" for letter in name):
-            yield path, "holds half a character (a lone surrogate): no message can have such a name"
+            yield path, "contains a lone surrogate, which no message can contain; correct the name"
         if attribute.role is None:
-            yield (*path, "role"), "missing: identifier, quasi_identifier, confidential or other"
+            yield (*path, "role"), "missing; give identifier, quasi_identifier, confidential or other"
             continue
-        rules = _quasi_rules if attribute.role == "quasi_identifier" else _kept_rules
-        yield from rules(path, attribute)
+        check = _check_quasi_identifier if attribute.role == "quasi_identifier" else _check_other_role
+        yield from check(path, attribute)
     if all(attribute.role not in {"quasi_identifier", None} for attribute in document.attributes.values()):
-        yield ("attributes",), "no quasi_identifier: there is nothing to make k-anonymous"
+        yield ("attributes",), "no attribute has the role quasi_identifier, so there is nothing to make k-anonymous"
 
 
-def _quasi_rules(path: FieldPath, attribute: AttributeSection) -> Iterator[Finding]:
+def _check_quasi_identifier(path: FieldPath, attribute: AttributeSection) -> Iterator[Finding]:
     if attribute.type is not None:
-        yield (*path, "type"), "a quasi_identifier is a number by its scale; remove type"
+        yield (*path, "type"), "not allowed for a quasi_identifier, whose type follows from its scale; remove type"
     if attribute.publish_unchanged:
         yield (*path, "publish_unchanged"), "a quasi_identifier is never published unchanged; remove it"
     if attribute.scale in {"ordinal", "nominal", "time"}:
-        yield (*path, "scale"), f"not yet: scale '{attribute.scale}' is refused until it exists; use numeric"
+        yield (
+            (*path, "scale"),
+            (
+                f"not supported in this version: scale {attribute.scale}; declare the attribute as an identifier to "
+                "leave it out of the output"
+            ),
+        )
         return
     for name in ("order", "taxonomy"):
         if getattr(attribute, name) is not None:
-            yield (*path, name), "only for ordinal or nominal scales; remove it"
-    yield from _bounds_rules(path, attribute.bounds)
+            yield (*path, name), "only for scale ordinal or nominal; remove it"
+    yield from _check_bounds(path, attribute.bounds)
     if attribute.weight is not None and not (attribute.weight > 0 and math.isfinite(attribute.weight)):
         yield (*path, "weight"), "must be a finite number above 0"
-    yield from _resolution_rules(path, attribute)
+    yield from _check_resolution(path, attribute)
 
 
-def _bounds_rules(path: FieldPath, bounds: list[float] | None) -> Iterator[Finding]:
+def _check_bounds(path: FieldPath, bounds: list[float] | None) -> Iterator[Finding]:
     if bounds is None:
         return
     if len(bounds) != 2:  # noqa: PLR2004 - low and high
-        yield (*path, "bounds"), "must be [low, high]"
-    elif not all(math.isfinite(bound) and abs(bound) <= LARGEST_EXACT for bound in bounds):
-        yield (*path, "bounds"), "must be finite and within +-2^53"
+        yield (*path, "bounds"), "must be two numbers: [low, high]"
+    elif not all(math.isfinite(bound) and abs(bound) <= MAX_EXACT_INTEGER for bound in bounds):
+        yield (*path, "bounds"), "must be finite and from -2^53 to 2^53"
     elif not bounds[0] < bounds[1]:
         yield (*path, "bounds"), "low must be below high"
-    elif bounds[1] - bounds[0] < float(_FINEST) * 1000:
-        yield (*path, "bounds"), "are closer together than 1e-12: give the attribute in another unit"
+    elif bounds[1] - bounds[0] < float(_MIN_STEP) * 1000:
+        yield (*path, "bounds"), "low and high differ by less than 1e-12; give the attribute in another unit"
 
 
-def _resolution_rules(path: FieldPath, attribute: AttributeSection) -> Iterator[Finding]:
+def _check_resolution(path: FieldPath, attribute: AttributeSection) -> Iterator[Finding]:
     if attribute.resolution is None:
         return
     if isinstance(attribute.resolution, str):
-        yield (*path, "resolution"), "not yet: a resolution in words belongs to scale time; give a number"
+        yield (*path, "resolution"), "not supported in this version: a resolution in words; give a number"
         return
     try:
-        size = Decimal(repr(attribute.resolution))
+        step = Decimal(repr(attribute.resolution))
     except InvalidOperation:  # pragma: no cover - repr of a number always parses
-        size = Decimal("nan")
-    if not size.is_finite() or size < 0:
+        step = Decimal("nan")
+    if not step.is_finite() or step < 0:
         yield (*path, "resolution"), "must be 0 (publish the exact mean) or a finite number above 0"
-    elif size != 0 and not _FINEST <= size <= _COARSEST:
-        yield (*path, "resolution"), "must be 0, or between 1e-15 and 1e15"
+    elif step != 0 and not _MIN_STEP <= step <= _MAX_STEP:
+        yield (*path, "resolution"), "must be 0, or from 1e-15 to 1e15"
     elif attribute.bounds is not None and len(attribute.bounds) == 2:  # noqa: PLR2004
         low, high = attribute.bounds
-        if math.isfinite(high - low) and size > high - low > 0:
-            yield (*path, "resolution"), "is wider than the bounds: every record would look the same"
+        if math.isfinite(high - low) and step > high - low > 0:
+            yield (*path, "resolution"), "is wider than the bounds, so all records would be equal; give a smaller step"
 
 
-def _kept_rules(path: FieldPath, attribute: AttributeSection) -> Iterator[Finding]:
-    for name in _QUASI_ONLY:
+def _check_other_role(path: FieldPath, attribute: AttributeSection) -> Iterator[Finding]:
+    for name in _QUASI_IDENTIFIER_FIELDS:
         if getattr(attribute, name) is not None:
-            yield (*path, name), f"only for quasi_identifiers; remove it, or change role from {attribute.role}"
+            yield (*path, name), f"only for a quasi_identifier; remove it, or change the role from {attribute.role}"
     if attribute.role == "other" and not attribute.publish_unchanged:
         yield (
             (*path, "publish_unchanged"),
             (
-                "missing: role other publishes the field unchanged, and whoever knows it can link the record: say "
-                "publish_unchanged: true if that is meant, or declare it a quasi_identifier or an identifier"
+                "missing: role other publishes the field unchanged, and anyone who knows its value can find the "
+                "record; set publish_unchanged: true to accept this, or declare a quasi_identifier or an identifier"
             ),
         )
     if attribute.role == "identifier" and attribute.publish_unchanged:
         yield (*path, "publish_unchanged"), "an identifier is never published; remove it"
 
 
-def _subject_rules(document: Document) -> Iterator[Finding]:
+def _check_subject(document: Document) -> Iterator[Finding]:
     marked = [name for name, attribute in document.attributes.items() if attribute.subject]
     for name in marked:
         if document.attributes[name].role not in {"identifier", None}:
-            yield ("attributes", name, "subject"), "the subject is never published: its role must be identifier"
+            yield ("attributes", name, "subject"), "the subject is never published; set its role to identifier"
     if len(marked) > 1:
         for name in marked[1:]:
-            yield ("attributes", name, "subject"), f"a second subject: attributes.{marked[0]} is marked already"
+            yield (
+                ("attributes", name, "subject"),
+                f"only one attribute can be the subject, and attributes.{marked[0]} is marked already; unmark one",
+            )
     if marked and document.subject == "every_record":
-        yield ("subject",), f"every_record contradicts attributes.{marked[0]}.subject: keep one of them"
+        yield ("subject",), f"every_record contradicts attributes.{marked[0]}.subject; remove one of the two"
     if not marked and document.subject is None:
         yield (
             ("attributes",),
             (
-                "whose records are these? mark exactly one attribute with subject: true, "
-                "or say subject: every_record at the top level"
+                "no subject: mark the attribute that identifies the person with subject: true, or set "
+                "subject: every_record at the top level if every record belongs to a different person"
             ),
         )
 
 
-def _privacy_rules(privacy: PrivacySection | None) -> Iterator[Finding]:
+def _is_numeric_quasi_identifier(attribute: AttributeSection) -> bool:
+    return attribute.role == "quasi_identifier" and attribute.scale in {"numeric", None}
+
+
+# ---------------------------------------------------------------- privacy
+
+
+def _check_privacy(privacy: PrivacySection | None) -> Iterator[Finding]:
     if privacy is None:
-        yield ("privacy",), "missing: give at least privacy.k"
+        yield ("privacy",), "missing; give at least privacy.k"
         return
     if privacy.k is None:
-        yield ("privacy", "k"), "missing: the smallest number of people in a cluster"
-    elif not 2 <= privacy.k <= LARGEST_DELTA:  # noqa: PLR2004 - one person alone is no cluster
-        yield ("privacy", "k"), f"must be at least 2, and at most {LARGEST_DELTA}"
-    yield from _share_rules(privacy.max_share, privacy.k)
+        yield ("privacy", "k"), "missing; give the minimum number of distinct subjects in a cluster"
+    elif not 2 <= privacy.k <= MAX_DELTA:  # noqa: PLR2004 - one subject alone is no cluster
+        yield ("privacy", "k"), f"must be from 2 to {MAX_DELTA}"
+    yield from _check_max_share(privacy.max_share, privacy.k)
     if privacy.l is not None:
-        yield ("privacy", "l"), "not yet: privacy.l is refused until it can be kept; remove it"
+        yield ("privacy", "l"), "not supported in this version; remove it"
 
 
-def _share_rules(max_share: float | None, k: int | None) -> Iterator[Finding]:
+def _check_max_share(max_share: float | None, k: int | None) -> Iterator[Finding]:
     path = ("privacy", "max_share")
     if max_share is None:
         return
     if not 0 < max_share <= 1:
         yield path, "must be above 0 and at most 1"
     elif k is not None and k >= 2 and Decimal(repr(max_share)) * k < 1 and max_share < 1 / k:  # noqa: PLR2004
-        yield path, "must be at least 1/k: k people cannot each own less"
+        yield path, "must be at least 1/k: in a cluster of k subjects at least one has this share"
 
 
-def _stream_rules(document: Document) -> Iterator[Finding]:
+def _check_dominance(document: Document) -> Iterator[Finding]:
+    privacy = document.privacy
+    if privacy is None or privacy.dominance is None:
+        return
+    path = ("privacy", "dominance")
+    if not 0 < privacy.dominance < 100:  # noqa: PLR2004 - percent
+        yield path, "must be a percentage above 0 and below 100"
+    elif privacy.k is not None and privacy.k < _MIN_K_FOR_DOMINANCE:
+        yield path, "needs privacy.k of at least 3: of two subjects, each can compute what the other contributed"
+    for name, attribute in document.attributes.items():
+        if _is_numeric_quasi_identifier(attribute) and attribute.bounds is None:
+            yield (
+                ("attributes", name, "bounds"),
+                "missing: privacy.dominance measures contributions from the bounds; give bounds: [low, high]",
+            )
+
+
+def _check_per_subject(document: Document) -> Iterator[Finding]:
+    section = None if document.privacy is None else document.privacy.per_subject
+    if section is None:
+        return
+    path = ("privacy", "per_subject")
+    if document.subject == "every_record":
+        yield path, "limits nothing with subject: every_record; mark the attribute that is the subject, or remove it"
+    if section.max is None:
+        yield (*path, "max"), "missing; give the maximum number of records of one subject released per window"
+    elif section.max < 1:
+        yield (*path, "max"), "must be at least 1"
+    if section.window is None:
+        yield (*path, "window"), "missing; give the length of a window in records of a partition"
+    elif not 1 <= section.window <= MAX_WINDOW:
+        yield (*path, "window"), f"must be from 1 to {MAX_WINDOW} records"
+    elif section.max is not None and section.max >= section.window:
+        yield (*path, "window"), "must be longer than max, or nothing is limited"
+
+
+def _check_min_population(document: Document) -> Iterator[Finding]:
+    privacy, stream = document.privacy, document.stream
+    if privacy is None or privacy.min_population is None:
+        return
+    path = ("privacy", "min_population")
+    if privacy.k is not None and privacy.min_population < privacy.k:
+        yield path, "must be at least k (recommended: 2k); fewer than k subjects are never released"
+    elif stream is not None and stream.delta is not None and privacy.min_population > stream.delta:
+        yield path, "must be at most delta: the buffer never holds more subjects"
+
+
+# ---------------------------------------------------------------- options of tables
+
+
+def _check_t_closeness(document: Document) -> Iterator[Finding]:
+    if document.privacy is None or document.privacy.t is None:
+        return
+    path = ("privacy", "t")
+    if not 0 < document.privacy.t < 1:
+        yield path, "must be above 0 and below 1: it is a distance between two distributions"
+    if not any(attribute.role == "confidential" for attribute in document.attributes.values()):
+        yield path, "no attribute is confidential, so there is no distribution to compare; remove it"
+    if document.stream is not None:
+        yield (
+            path,
+            "not supported in this version: t-closeness of a stream; remove it, or remove stream to release a table",
+        )
+
+
+def _check_dependence(document: Document) -> Iterator[Finding]:
+    if document.steering.dependence == 0:
+        return
+    path = ("steering", "dependence")
+    numeric = [
+        a
+        for a in document.attributes.values()
+        if a.role == "confidential" and a.type in {"integer", "number", "any", None}
+    ]
+    if not 0 <= document.steering.dependence <= 1:
+        yield path, "must be from 0 (only quasi-identifiers count) to 1 (only confidential attributes count)"
+    if not numeric:
+        yield path, "no confidential attribute is a number, so there is no dependence to preserve; set it to 0"
+    if document.privacy is not None and document.privacy.t is not None:
+        yield path, "conflicts with privacy.t, which separates equal confidential values; remove one of the two"
+    if document.stream is not None:
+        yield path, "not supported in this version: dependence in a stream; set it to 0, or remove stream"
+
+
+# ---------------------------------------------------------------- stream and steering
+
+
+def _check_stream(document: Document) -> Iterator[Finding]:
     stream = document.stream
     if stream is None:
         return
-    yield from _delay_rules(stream, document.privacy)
+    yield from _check_delay(stream, document.privacy)
     has_dominance = document.privacy is not None and document.privacy.dominance is not None
-    if has_dominance and not keeps_dominance(stream.rule):
-        yield ("stream", "rule"), "privacy.dominance is kept by rule nearest only; use auto or nearest"
+    if has_dominance and not supports_dominance(stream.rule):
+        yield ("stream", "rule"), "does not support privacy.dominance; use auto or nearest"
     if stream.reveal_order and stream.release != "ordered":
-        yield ("stream", "reveal_order"), "speaks of release: ordered only; remove it"
+        yield ("stream", "reveal_order"), "only for release: ordered; remove it"
     for name, attribute in document.attributes.items():
-        numeric = attribute.role == "quasi_identifier" and attribute.scale in {"numeric", None}
-        if numeric and attribute.bounds is None and attribute.resolution is None and not attribute.integer:
+        has_step = attribute.bounds is not None or attribute.resolution is not None or attribute.integer
+        if _is_numeric_quasi_identifier(attribute) and not has_step:
             yield (
                 ("attributes", name, "resolution"),
                 (
-                    "missing: without bounds a stream learns the range, but the step of published values must stand "
-                    "here: give resolution (0 publishes the exact mean), integer: true, or bounds: [low, high]"
+                    "missing: a stream without bounds learns the range of the values, but not the step of published "
+                    "values; give resolution (0 publishes the exact mean), integer: true, or bounds: [low, high]"
                 ),
             )
 
 
-def _delay_rules(stream: StreamSection, privacy: PrivacySection | None) -> Iterator[Finding]:
+def _check_delay(stream: StreamSection, privacy: PrivacySection | None) -> Iterator[Finding]:
     if stream.delta is None:
-        yield ("stream", "delta"), "missing: the largest delay, in records"
-    elif not 1 <= stream.delta <= LARGEST_DELTA:
-        yield ("stream", "delta"), f"must be from 1 to {LARGEST_DELTA}"
+        yield ("stream", "delta"), "missing; give the maximum delay in records"
+    elif not 1 <= stream.delta <= MAX_DELTA:
+        yield ("stream", "delta"), f"must be from 1 to {MAX_DELTA}"
     elif privacy is not None and privacy.k is not None and stream.delta < privacy.k - 1:
-        yield ("stream", "delta"), "must be at least k - 1, or no cluster could ever be filled"
-    if stream.max_delay_s is not None and not 0 < stream.max_delay_s <= _LONGEST_DELAY_S:
-        yield ("stream", "max_delay_s"), f"must be a number of seconds above 0, at most {_LONGEST_DELAY_S}"
+        yield ("stream", "delta"), "must be at least k - 1, or no cluster can reach k subjects"
+    if stream.max_delay_s is not None and not 0 < stream.max_delay_s <= _MAX_DELAY_S:
+        yield ("stream", "max_delay_s"), f"must be above 0 and at most {_MAX_DELAY_S} seconds"
 
 
-def _steering_rules(document: Document) -> Iterator[Finding]:
-    steering = document.steering
-    if isinstance(steering.position, dict):
-        yield from _target_rules(document, steering.position)
-    elif not (steering.position >= 0 and math.isfinite(steering.position)):
-        yield ("steering", "position"), "must be a finite weight, 0 or more"
-
-
-def _target_rules(document: Document, position: dict[str, float]) -> Iterator[Finding]:
-    path = ("steering", "position")
-    if set(position) != {"target_span"}:
-        yield path, "must be a weight, or {target_span: S}, the mean excess span to hold, in records"
-    elif not 0 <= position["target_span"] <= LARGEST_DELTA:
-        yield (*path, "target_span"), f"must be a number of records from 0 to {LARGEST_DELTA}"
+def _check_position(document: Document) -> Iterator[Finding]:
+    path, position = ("steering", "position"), document.steering.position
+    if not isinstance(position, dict):
+        if not (position >= 0 and math.isfinite(position)):
+            yield path, "must be a finite weight, 0 or more"
+    elif set(position) != {"target_span"}:
+        yield path, "must be a weight, or {target_span: S} with the mean excess span to hold, in records"
+    elif not 0 <= position["target_span"] <= MAX_DELTA:
+        yield (*path, "target_span"), f"must be a number of records from 0 to {MAX_DELTA}"
     elif document.stream is None:
-        yield path, "a table has no order to keep: give a weight, or a stream section"
+        yield path, "a table has no order to preserve; give a weight, or add a stream section"
 
 
-def _kafka_rules(kafka: KafkaSection | None) -> Iterator[Finding]:
+# ---------------------------------------------------------------- Kafka
+
+
+def _check_kafka(kafka: KafkaSection | None) -> Iterator[Finding]:
     if kafka is None:
         return
     if kafka.metadata_key is not None:
         yield (
             ("kafka", "metadata_key"),
-            "a key does not belong into a policy: put it into a file and name that in kafka.metadata_key_file",
+            "a policy must not contain a key; put the key into a file and give its path in kafka.metadata_key_file",
         )
     if _KEY_LIKE.fullmatch(kafka.metadata_key_file or ""):
-        yield ("kafka", "metadata_key_file"), "looks like a key: put it into a file and name that here"
-    seen: dict[str, str] = {}
+        yield ("kafka", "metadata_key_file"), "looks like a key; put the key into a file and give its path here"
+    topics: dict[str, str] = {}
     for name in ("input", "output", "quarantine", "clusters", "evidence"):
         topic = getattr(kafka, name)
         if topic is None:
             continue
         if not topic:
             yield ("kafka", name), "must not be empty"
-        elif topic in seen:
-            yield ("kafka", name), f"is the same topic as kafka.{seen[topic]}: each needs its own"
-        seen[topic] = name
+        elif topic in topics:
+            yield ("kafka", name), f"is the same topic as kafka.{topics[topic]}; give each a topic of its own"
+        topics[topic] = name

@@ -1,4 +1,4 @@
-"""Where in a message an attribute is read: `from: value | key | header:NAME | timestamp`."""
+"""The part of a message that an attribute is read from: ``from: value | key | header:NAME | timestamp``."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Self
 from shoal.policy.loader import FieldPath
 from shoal.policy.schema import AttributeSection, Document
 
-__all__ = ["VALUE", "Place", "Source", "source_rules"]
+__all__ = ["VALUE", "MessagePart", "Source", "check_sources"]
 
 _HEADER = "header:"
 
 
-class Place(StrEnum):
-    """Parts of a message."""
+class MessagePart(StrEnum):
+    """The parts of a Kafka message."""
 
     VALUE = "value"
     KEY = "key"
@@ -26,59 +26,59 @@ class Place(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A part of a message; ``header`` is the name of the header, where it is one."""
+    """The part of a message that an attribute is read from. ``header`` is the header's name, else empty."""
 
-    place: Place = Place.VALUE
+    part: MessagePart = MessagePart.VALUE
     header: str = ""
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """Read what the policy says; None if it says nothing that there is."""
+        """Parse the policy field ``from``. Return None if the text is not valid."""
         if text.startswith(_HEADER):
             name = text.removeprefix(_HEADER)
-            return cls(Place.HEADER, name) if name else None
-        if text in {Place.VALUE, Place.KEY, Place.TIMESTAMP}:
-            return cls(Place(text))
+            return cls(MessagePart.HEADER, name) if name else None
+        if text in {MessagePart.VALUE, MessagePart.KEY, MessagePart.TIMESTAMP}:
+            return cls(MessagePart(text))
         return None
 
     def __str__(self) -> str:
-        """As in the policy."""
-        return _HEADER + self.header if self.place is Place.HEADER else self.place.value
+        """Return the text of the policy field ``from``."""
+        return _HEADER + self.header if self.part is MessagePart.HEADER else self.part.value
 
 
 VALUE = Source()
 
 
-def source_rules(document: Document) -> Iterator[tuple[FieldPath, str]]:
-    """All that is wrong with the places attributes are read from."""
-    taken: dict[Source, str] = {}
+def check_sources(document: Document) -> Iterator[tuple[FieldPath, str]]:
+    """Check the field ``from`` of every attribute."""
+    readers: dict[Source, str] = {}
     for name, attribute in document.attributes.items():
         path = ("attributes", name, "from")
         source = Source.parse(attribute.source)
         if source is None:
             yield path, "must be value, key, timestamp or header:NAME"
-        elif source.place is not Place.VALUE:
+        elif source.part is not MessagePart.VALUE:
             if any("\ud800" <= letter <= "\udfff" for letter in source.header):
-                yield path, "holds half a character (a lone surrogate): no header can have such a name"
-            # The second would publish what the first hides.
-            if source in taken:
-                yield path, f"is read by attributes.{taken[source]} already; remove one of them"
-            taken.setdefault(source, name)
-            if source.place is Place.TIMESTAMP:
-                yield from _timestamp_rules(name, attribute)
+                yield path, "contains a lone surrogate, which no header name can contain; correct the name"
+            # Two attributes from one source could publish with one role what the other role hides.
+            if source in readers:
+                yield path, f"is read by attributes.{readers[source]} already; remove one of the two attributes"
+            readers.setdefault(source, name)
+            if source.part is MessagePart.TIMESTAMP:
+                yield from _check_timestamp(name, attribute)
 
 
-def _timestamp_rules(name: str, attribute: AttributeSection) -> Iterator[tuple[FieldPath, str]]:
+def _check_timestamp(name: str, attribute: AttributeSection) -> Iterator[tuple[FieldPath, str]]:
     path = ("attributes", name)
     if attribute.subject:
-        yield (*path, "from"), "a time is no person: read the subject from the value, the key or a header"
+        yield (*path, "from"), "a timestamp does not identify a person; read the subject from value, key or a header"
     if attribute.role == "confidential":
         yield (
             (*path, "role"),
             (
-                "an exact timestamp finds the record for whoever knows when it came: make it a quasi_identifier, or "
-                "say role: other with publish_unchanged: true if that is meant"
+                "an exact timestamp identifies the record for anyone who knows when it was sent; declare it as "
+                "quasi_identifier, or set role: other with publish_unchanged: true to accept this"
             ),
         )
     if attribute.type in {"string", "boolean"}:
-        yield (*path, "type"), "a timestamp is a whole number of milliseconds: integer, number or any"
+        yield (*path, "type"), "a timestamp is a whole number of milliseconds; use integer, number or any"

@@ -1,13 +1,27 @@
-"""The border: messages and files in, records as arrays; published decimals and kept fields in, bytes out."""
+"""Decode messages and files into arrays, and encode published records into bytes.
 
-from shoal.records.block import Block, Decoder, Reason
-from shoal.records.columns import exact_of, number_of
+A record passes through four steps:
+
+1. A reader (`JsonLinesReader`, `CsvReader`, `MessageExportReader`, `parquet.ParquetReader`) splits a file into
+   messages. Messages from Kafka skip this step.
+2. A decoder (`JsonDecoder`, `CsvDecoder`) checks the messages against the policy and returns a `Block`:
+   quasi-identifiers as float64, hashed subjects, and passthrough fields that are already encoded for the output.
+   Every other message is rejected with a `Reason`.
+3. Other packages form clusters and compute the centroids.
+4. An encoder (`JsonEncoder`, `CsvEncoder`) combines centroids and passthrough fields into the published bytes.
+
+No error, log line or `Reason` contains an attribute value.
+"""
+
+from shoal.records.block import Block, Reason
+from shoal.records.columns import to_exact_number, to_number
 from shoal.records.csv_decoder import CsvCells, CsvDecoder
-from shoal.records.encoder import CsvEncoder, Encoder, RecordEncoder
+from shoal.records.csv_reader import CsvReader
+from shoal.records.encoder import CsvEncoder, JsonEncoder, RecordEncoder
 from shoal.records.envelope import Envelope
-from shoal.records.faults import cell_fault, json_fault
-from shoal.records.files import CsvReader, JsonLines, StoppedReading
+from shoal.records.faults import describe_csv_fault, describe_json_fault
 from shoal.records.json_decoder import DEFAULT_MAX_BYTES, JsonDecoder
+from shoal.records.line_reader import JsonLinesReader, StoppedReading
 from shoal.records.message_export import MessageExportReader
 from shoal.records.numerals import FIRST_INEXACT
 
@@ -19,17 +33,16 @@ __all__ = [
     "CsvDecoder",
     "CsvEncoder",
     "CsvReader",
-    "Decoder",
-    "Encoder",
     "Envelope",
     "JsonDecoder",
-    "JsonLines",
+    "JsonEncoder",
+    "JsonLinesReader",
     "MessageExportReader",
     "Reason",
     "RecordEncoder",
     "StoppedReading",
-    "cell_fault",
-    "exact_of",
-    "json_fault",
-    "number_of",
+    "describe_csv_fault",
+    "describe_json_fault",
+    "to_exact_number",
+    "to_number",
 ]

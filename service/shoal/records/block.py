@@ -1,30 +1,25 @@
-"""Records as arrays, and the reasons for which a message never becomes one."""
+"""`Block`: decoded records as arrays, and the rejected messages with their reasons."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import chain, compress
-from typing import Any, Protocol, TypeAlias, TypeVar
+from itertools import compress
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["SLICE", "Block", "BoolVector", "Decoder", "Float64Matrix", "Int64Vector", "Reason", "in_slices"]
+__all__ = ["Block", "BoolVector", "Float64Matrix", "Int64Vector", "Reason"]
 
 BoolVector: TypeAlias = NDArray[np.bool_]
 Float64Matrix: TypeAlias = NDArray[np.float64]
 Int64Vector: TypeAlias = NDArray[np.int64]
-Message = TypeVar("Message")
-Message_contra = TypeVar("Message_contra", contravariant=True)
-
-SLICE = 512
-"""Messages decoded at once: beyond about a thousand, their objects no longer fit the processor's cache."""
 
 
 class Reason(StrEnum):
-    """Why a record is not released. A closed list of coarse words: a finer one can tell a value."""
+    """Why a record is not released. The reasons are few and coarse, because a finer one could reveal a value."""
 
     UNDECODABLE = "undecodable"
     INVALID = "invalid"
@@ -34,109 +29,66 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
-    """The n accepted records of some messages, and what became of the others.
+    """The n accepted records of a sequence of messages, and the rejected messages.
 
     Attributes
     ----------
     values : ndarray of float64, shape (n, d), C-contiguous
-        Quasi-identifiers in the policy's order and in their original units; finite, no negative zero, within
-        the bounds of every attribute that has them.
+        Quasi-identifiers in original units, in the order of the policy. All are finite, none is a negative zero, and
+        each is within the bounds of its attribute if it has bounds.
     subjects : ndarray of int64, shape (n,)
-        Keyed hash of the normalised subject; a running number where every record is a person of its own.
-        Only equality means anything.
-    tails : list of bytes, length n
-        The kept fields of each record, written once in the form of the output. Opaque: for the encoder that
-        the decoder was given.
+        Keyed hash of the normalised subject, or a running number if every record belongs to a different person. Only
+        equality has a meaning.
+    passthrough : list of bytes, length n
+        The passthrough fields of each record, encoded for the output by the encoder that the decoder was given. Only
+        that encoder can interpret them.
     index : ndarray of int64, shape (n,), strictly increasing
-        Place of each accepted record among the messages.
+        Index of each accepted record in the messages.
     rejected : list of (int, Reason)
-        Place and reason of all the others, in order of place. Every message is in ``index`` or here.
+        Index and reason of each rejected message, by increasing index. Every message is in ``index`` or here.
     clipped : int
-        Number of values that lay outside their bounds and were moved to them.
-    kept : sequence of sequences
-        One column of length n per kept field as typed values, if the decoder was asked for them: tables measure what
-        a partition says of confidential attributes. Else empty.
+        Number of values that were outside their bounds and were moved to them.
+    passthrough_columns : sequence of sequences
+        One column of n typed values per passthrough field, if the decoder was created with ``with_columns``; else
+        empty. Tables need them to measure how confidential values are distributed.
     """
 
     values: Float64Matrix
     subjects: Int64Vector
-    tails: list[bytes]
+    passthrough: list[bytes]
     index: Int64Vector
     rejected: list[tuple[int, Reason]]
     clipped: int
-    kept: Sequence[Sequence[Any]] = ()
+    passthrough_columns: Sequence[Sequence[Any]] = ()
 
     def __len__(self) -> int:
-        return len(self.tails)
+        return len(self.passthrough)
 
-    def only(self, chosen: BoolVector) -> Block:
-        """Those records for which the mask, of shape (n,), is true; what is told of the others stays."""
+    def filter(self, mask: BoolVector) -> Block:
+        """Return the records where the mask, of shape (n,), is true. ``rejected`` and ``clipped`` stay the same."""
+        selectors = mask.tolist()
         return replace(
             self,
-            values=self.values[chosen],
-            subjects=self.subjects[chosen],
-            tails=list(compress(self.tails, chosen.tolist())),
-            index=self.index[chosen],
-            kept=[list(compress(column, chosen.tolist())) for column in self.kept],
+            values=self.values[mask],
+            subjects=self.subjects[mask],
+            passthrough=list(compress(self.passthrough, selectors)),
+            index=self.index[mask],
+            passthrough_columns=[list(compress(column, selectors)) for column in self.passthrough_columns],
         )
 
-    def part(self, chosen: slice) -> Block:
-        """Consecutive records of it; what is told of the others stays."""
-        if chosen == slice(0, len(self)):
+    def slice(self, records: slice) -> Block:
+        """Return consecutive records. ``rejected`` and ``clipped`` stay the same."""
+        if records == slice(0, len(self)):
             return self
         return replace(
             self,
-            values=self.values[chosen],
-            subjects=self.subjects[chosen],
-            tails=self.tails[chosen],
-            index=self.index[chosen],
-            kept=[column[chosen] for column in self.kept],
+            values=self.values[records],
+            subjects=self.subjects[records],
+            passthrough=self.passthrough[records],
+            index=self.index[records],
+            passthrough_columns=[column[records] for column in self.passthrough_columns],
         )
 
     def __repr__(self) -> str:
-        """Tell counts only: a block may end up in a traceback."""
+        """Return counts only, because a block can appear in a traceback."""
         return f"Block(records={len(self)}, rejected={len(self.rejected)}, clipped={self.clipped})"
-
-
-class Decoder(Protocol[Message_contra]):
-    """Anything that makes records of messages."""
-
-    def take(self, messages: Sequence[Message_contra], /) -> Block:
-        """Decode messages; a bad one costs nothing to the others."""
-        ...
-
-
-def in_slices(decode: Callable[..., Block], messages: Sequence[Message], *beside: Sequence[Any]) -> Block:
-    """Decode at most `SLICE` messages at a time and put the blocks together.
-
-    Parameters
-    ----------
-    decode : callable
-        Makes a block of a slice; its places count from the slice's beginning.
-    messages : sequence
-        Any number of messages.
-    *beside : sequence
-        As long as ``messages``; cut in the same places and handed on with them.
-
-    Returns
-    -------
-    Block
-        As if decoded at once.
-    """
-    if len(messages) <= SLICE:
-        return decode(messages, *beside)
-    starts = range(0, len(messages), SLICE)
-    blocks = [decode(*(part[start : start + SLICE] for part in (messages, *beside))) for start in starts]
-    return Block(
-        values=np.concatenate([block.values for block in blocks]),
-        subjects=np.concatenate([block.subjects for block in blocks]),
-        tails=[tail for block in blocks for tail in block.tails],
-        index=np.concatenate([block.index + start for start, block in zip(starts, blocks, strict=True)]),
-        rejected=[
-            (start + place, reason)
-            for start, block in zip(starts, blocks, strict=True)
-            for place, reason in block.rejected
-        ],
-        clipped=sum(block.clipped for block in blocks),
-        kept=[list(chain.from_iterable(columns)) for columns in zip(*(block.kept for block in blocks), strict=True)],
-    )

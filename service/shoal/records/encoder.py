@@ -1,4 +1,8 @@
-"""Records to bytes: what is equal in a cluster is written once per cluster, what is kept once at intake."""
+"""Encode published records as JSON or CSV.
+
+The passthrough fields of a record are encoded once, by the decoder. The centroid of a cluster is encoded once per
+cluster. `_RecordLayout` combines both in the order of the policy.
+"""
 
 from __future__ import annotations
 
@@ -12,114 +16,134 @@ from typing import Any, Protocol, TypeAlias
 import msgspec
 
 from shoal.errors import ConfigError, GuaranteeError
-from shoal.policy import Attribute, Policy, Role
+from shoal.policy import Attribute, CsvDialect, Policy, Role
 from shoal.records.block import Int64Vector
-from shoal.records.cells import CellWriter, json_cells
-from shoal.records.numerals import JSON_NUMBER
+from shoal.records.numerals import JSON_NUMBER, integral_to_int
 
-__all__ = ["CsvEncoder", "Encoder", "RecordEncoder"]
+__all__ = ["CsvCellEncoder", "CsvEncoder", "JsonEncoder", "RecordEncoder", "encode_json_values"]
 
-_GAP = b"\xff"
-"""Stands between runs of kept fields in a tail: no UTF-8 text holds this byte."""
+_SEPARATOR = b"\xff"
+"""Separates the runs of passthrough fields of a record. No UTF-8 text contains this byte."""
 
-_LONGEST_PLAIN = 300
+_MAX_FINITE_LENGTH = 300
+"""A number of up to this many characters without an exponent is a finite float64."""
 Column: TypeAlias = Sequence[Any]
 Offsets: TypeAlias = Sequence[int] | Int64Vector
 
+_encode_json_lines = msgspec.json.Encoder().encode_lines
+
 
 class RecordEncoder(Protocol):
-    """Anything that writes published records."""
+    """Encodes published records in one format."""
 
     def header(self) -> bytes | None:
-        """Line before the first record, without its end; None where the form has none."""
+        """Return the line before the first record, without its line end; None if the format has none."""
         ...
 
-    def tails(self, columns: Sequence[Column], n: int, /) -> list[bytes]:
-        """Write the kept fields of n records."""
+    def encode_passthrough(self, columns: Sequence[Column], n: int, /) -> list[bytes]:
+        """Encode the passthrough fields of n records; see `JsonEncoder.encode_passthrough`."""
         ...
 
-    def fits(self, tails: Sequence[bytes], /) -> Sequence[bool] | None:
-        """Tell which tails the output's encoding has all the letters for; None: it has them all."""
+    def find_encodable(self, passthrough: Sequence[bytes], /) -> Sequence[bool] | None:
+        """Return which elements the encoding of the output can represent; None if all."""
         ...
 
-    def rows(self, centroids: Sequence[Sequence[str]], tails: Sequence[bytes], offsets: Offsets, /) -> list[bytes]:
-        """Write clusters."""
+    def encode_clusters(
+        self, centroids: Sequence[Sequence[str]], passthrough: Sequence[bytes], offsets: Offsets, /
+    ) -> list[bytes]:
+        """Encode clusters; see `JsonEncoder.encode_clusters`."""
         ...
 
-    def lines(self, rows: Sequence[bytes], /) -> bytes:
-        """Put rows (or the header) as they stand in a file: ended, and encoded; to be called in their order."""
+    def encode_lines(self, rows: Sequence[bytes], /) -> bytes:
+        """Return rows, or the header, as bytes of the output file. Calls must follow the order of the file."""
         ...
 
 
-class _Layout:
-    """Where the policy's order puts quasi-identifiers and runs of kept fields.
+class _RecordLayout:
+    """The order of quasi-identifiers and of runs of passthrough fields in a record of the output.
 
-    ``template`` holds a ``%b`` for each quasi-identifier and a gap for each run of kept fields; ``tail`` a ``%b``
-    for each kept field and a gap between two runs.
+    ``template`` contains a ``%b`` for each quasi-identifier and a separator for each run of passthrough fields.
+
+    Parameters
+    ----------
+    policy : Policy
+    field_template : callable
+        Returns the template of one field, with ``%b`` for the value.
+    encode_column : callable
+        Encodes the values of one passthrough field.
+    delimiter : bytes
+        Separates two fields.
+    encode_number : callable, optional
+        Converts the text of a JSON number to the number format of the output.
     """
 
     def __init__(
         self,
         policy: Policy,
-        write: Callable[[Attribute], bytes],
-        cells: Callable[[Column], Sequence[bytes]],
-        between: bytes = b",",
+        field_template: Callable[[Attribute], bytes],
+        encode_column: Callable[[Column], Sequence[bytes]],
+        delimiter: bytes = b",",
+        encode_number: Callable[[bytes], bytes] | None = None,
     ) -> None:
         runs = [
-            (is_quasi, between.join(map(write, run)))
-            for is_quasi, run in groupby(policy.published, lambda attribute: attribute.role is Role.QUASI_IDENTIFIER)
+            (is_quasi_identifier, delimiter.join(map(field_template, run)))
+            for is_quasi_identifier, run in groupby(policy.published, lambda a: a.role is Role.QUASI_IDENTIFIER)
         ]
-        self.template = between.join(text if is_quasi else _GAP for is_quasi, text in runs)
-        self.number: Callable[[bytes], bytes] | None = None
-        self._tail = _GAP.join(text for is_quasi, text in runs if not is_quasi)
-        self._cells = cells
+        passthrough_runs = [run for is_quasi_identifier, run in runs if not is_quasi_identifier]
+        self.template = delimiter.join(run if is_quasi_identifier else _SEPARATOR for is_quasi_identifier, run in runs)
+        self._passthrough_template = _SEPARATOR.join(passthrough_runs)
+        self._encode_column = encode_column
+        self._encode_number = encode_number
         self._d = len(policy.quasi_identifiers)
         self._numbers = re.compile(",".join([JSON_NUMBER] * self._d))
 
-    def tails(self, columns: Sequence[Column], n: int) -> list[bytes]:
-        """See `Encoder.tails`."""
+    def encode_passthrough(self, columns: Sequence[Column], n: int) -> list[bytes]:
+        """See `JsonEncoder.encode_passthrough`."""
         if not columns:
             return [b""] * n
-        template = self._tail
-        return [template % cells for cells in zip(*map(self._cells, columns), strict=True)]
+        template = self._passthrough_template
+        return [template % cells for cells in zip(*map(self._encode_column, columns), strict=True)]
 
-    def rows(self, centroids: Sequence[Sequence[str]], tails: Sequence[bytes], offsets: Offsets) -> list[bytes]:
-        """See `Encoder.rows`."""
-        bounds = [int(offset) for offset in offsets]
-        if len(bounds) != len(centroids) + 1 or bounds[0] != 0 or bounds[-1] != len(tails) or bounds != sorted(bounds):
-            raise GuaranteeError("clusters, centroids and tails do not belong together")
+    def encode_clusters(
+        self, centroids: Sequence[Sequence[str]], passthrough: Sequence[bytes], offsets: Offsets
+    ) -> list[bytes]:
+        """See `JsonEncoder.encode_clusters`."""
+        ends = [int(offset) for offset in offsets]
+        if len(ends) != len(centroids) + 1 or ends[0] != 0 or ends[-1] != len(passthrough) or ends != sorted(ends):
+            raise GuaranteeError("numbers of clusters, centroids and records do not match")
         rows: list[bytes] = []
-        for centroid, (first, end) in zip(centroids, pairwise(bounds), strict=True):
-            frame = self._frame(centroid)
-            members = tails[first:end]
-            if len(frame) == 2:  # noqa: PLR2004 - one run of kept fields: the usual case
-                head, foot = frame
-                rows += sorted([head + tail + foot for tail in members])
+        for centroid, (start, stop) in zip(centroids, pairwise(ends), strict=True):
+            pieces = self._encode_centroid(centroid)
+            members = passthrough[start:stop]
+            if len(pieces) == 2:  # noqa: PLR2004 - one run of passthrough fields: the usual case
+                prefix, suffix = pieces
+                rows += sorted([prefix + fields + suffix for fields in members])
             else:
-                rows += sorted([_woven(frame, tail) for tail in members])
+                rows += sorted([_interleave(pieces, fields) for fields in members])
         return rows
 
-    def _frame(self, centroid: Sequence[str]) -> list[bytes]:
-        """Write what all members of a cluster share, cut where their kept fields go."""
-        self._require_numbers(centroid)
+    def _encode_centroid(self, centroid: Sequence[str]) -> list[bytes]:
+        """Encode what all members of a cluster share, split where the passthrough fields belong."""
+        self._require_finite_numbers(centroid)
         texts = map(str.encode, centroid)
-        return (self.template % tuple(texts if self.number is None else map(self.number, texts))).split(_GAP)
+        numbers = texts if self._encode_number is None else map(self._encode_number, texts)
+        return (self.template % tuple(numbers)).split(_SEPARATOR)
 
-    def _require_numbers(self, centroid: Sequence[str]) -> None:
+    def _require_finite_numbers(self, centroid: Sequence[str]) -> None:
         try:
             joined = ",".join(centroid)
         except TypeError:
             joined = ""
         if len(centroid) != self._d or not self._numbers.fullmatch(joined):
             raise GuaranteeError("a centroid is not a finite number")
-        # Only a long text or an exponent can pass the largest float64.
-        may_overflow = len(joined) > _LONGEST_PLAIN or "e" in joined or "E" in joined
+        # Only a long text or an exponent can exceed the largest float64.
+        may_overflow = len(joined) > _MAX_FINITE_LENGTH or "e" in joined or "E" in joined
         if may_overflow and not all(math.isfinite(float(text)) for text in centroid):
             raise GuaranteeError("a centroid is not a finite number")
 
 
-class Encoder:
-    """Writes published records as JSON: compact, UTF-8, fields in the policy's order.
+class JsonEncoder:
+    """Encodes published records as compact JSON in UTF-8, with the fields in the order of the policy.
 
     Parameters
     ----------
@@ -127,67 +151,77 @@ class Encoder:
     """
 
     def __init__(self, policy: Policy) -> None:
-        self._layout = _Layout(policy, _json_member, json_cells)
+        self._layout = _RecordLayout(policy, _json_field_template, encode_json_values)
         self._layout.template = b"{" + self._layout.template + b"}"
 
     def header(self) -> None:
-        """JSON has no header."""
+        """Return None: JSON has no header."""
 
-    def tails(self, columns: Sequence[Column], n: int) -> list[bytes]:
-        """Write the kept fields of n records, to be handed back to `rows`.
+    def encode_passthrough(self, columns: Sequence[Column], n: int) -> list[bytes]:
+        """Encode the passthrough fields of n records, for `encode_clusters`.
 
         Parameters
         ----------
         columns : sequence of sequences
-            One column of length n per kept field, in the policy's order: str, int, float (finite), bool or None.
+            One column of length n per passthrough field, in the order of the policy: str, int, finite float, bool or
+            None.
         n : int
-            Number of records; needed where no field is kept.
+            Number of records; needed if there are no passthrough fields.
 
         Returns
         -------
         list of bytes, length n
-            Opaque. Cost: about 0.05 µs per field.
-        """
-        return self._layout.tails(columns, n)
+            Only an encoder of the same policy can interpret the elements.
 
-    def rows(self, centroids: Sequence[Sequence[str]], tails: Sequence[bytes], offsets: Offsets) -> list[bytes]:
-        """Write clusters, the members of each sorted by their published bytes.
+        Notes
+        -----
+        Cost: about 0.05 µs per field.
+        """
+        return self._layout.encode_passthrough(columns, n)
+
+    def encode_clusters(
+        self, centroids: Sequence[Sequence[str]], passthrough: Sequence[bytes], offsets: Offsets
+    ) -> list[bytes]:
+        """Encode clusters. The members of each cluster are sorted by their published bytes.
 
         Parameters
         ----------
         centroids : sequence of G sequences of d str
             Published quasi-identifiers of each cluster, as texts of JSON numbers.
-        tails : sequence of bytes, length E
-            Kept fields of the members, cluster by cluster.
+        passthrough : sequence of bytes, length E
+            Encoded passthrough fields of the members, cluster by cluster.
         offsets : ndarray of int64 or sequence of int, shape (G + 1,)
-            ``tails[offsets[g]:offsets[g + 1]]`` belong to cluster g.
+            ``passthrough[offsets[g]:offsets[g + 1]]`` belongs to cluster g.
 
         Returns
         -------
         list of bytes, length E
-            Clusters in the order given; no line ends. Within a cluster, a function of its members as a set.
+            One record per element, without line ends; clusters in the given order. The bytes of a cluster do not
+            depend on the order of its members.
 
         Raises
         ------
         GuaranteeError
-            A text is not that of a finite number, or the three do not belong together. Nothing is written then.
+            A centroid is not a finite number, or the lengths do not match. Nothing is encoded then.
 
         Notes
         -----
-        Cost: about 0.3 µs per record in clusters of 10.
+        Cost: about 0.3 µs per record for clusters of 10 records.
         """
-        return self._layout.rows(centroids, tails, offsets)
+        return self._layout.encode_clusters(centroids, passthrough, offsets)
 
-    def fits(self, tails: Sequence[bytes]) -> None:
-        """UTF-8 has all letters."""
+    def find_encodable(self, passthrough: Sequence[bytes]) -> None:
+        """Return None: UTF-8 can represent every text."""
 
-    def lines(self, rows: Sequence[bytes]) -> bytes:
-        """Put rows as they stand in a file."""
+    def encode_lines(self, rows: Sequence[bytes]) -> bytes:
+        """Return rows as bytes of the output file."""
         return b"\n".join(rows) + b"\n"
 
 
 class CsvEncoder:
-    """Writes published records as CSV in the policy's dialect: quoted only where needed, null as an empty cell.
+    """Encodes published records as CSV in the output dialect of the policy.
+
+    A cell is quoted only if needed, and null is an empty cell.
 
     Parameters
     ----------
@@ -196,68 +230,125 @@ class CsvEncoder:
     Raises
     ------
     ConfigError
-        The encoding has no letters for a name.
+        The encoding of the output cannot represent the name of an attribute.
 
     Notes
     -----
-    Tails and rows are UTF-8, and sorted as such; `lines` puts them into the dialect's encoding.
+    Passthrough fields and rows are UTF-8, and members are sorted by their UTF-8 bytes. `encode_lines` converts them to
+    the encoding of the dialect.
     """
 
     def __init__(self, policy: Policy) -> None:
         dialect = policy.csv_output
-        cells, between = CellWriter(dialect), dialect.delimiter.encode()
-        self._layout = _Layout(policy, _csv_cell, cells.column, between)
-        self._layout.number = None if dialect.decimal == "." else cells.number
-        self._header = between.join(cells.text(attribute.name) for attribute in policy.published)
-        self._end, self._encoding = dialect.line_end.encode(), dialect.encoding
-        self._recode = None if self._encoding == "utf-8" else codecs.getincrementalencoder(self._encoding)()
+        cells, delimiter = CsvCellEncoder(dialect), dialect.delimiter.encode()
+        encode_number = None if dialect.decimal == "." else cells.encode_number
+        self._layout = _RecordLayout(policy, _csv_field_template, cells.encode_column, delimiter, encode_number)
+        self._header = delimiter.join(cells.encode_text(attribute.name) for attribute in policy.published)
+        self._line_end, self._encoding = dialect.line_end.encode(), dialect.encoding
+        self._recoder = None if self._encoding == "utf-8" else codecs.getincrementalencoder(self._encoding)()
         for attribute in policy.published:
             if not self._is_encodable(attribute.name.encode()):
                 raise ConfigError(
-                    f"csv.encoding: {self._encoding} has no letters for the name of attributes.{attribute.name}: give "
+                    f"csv.encoding: {self._encoding} cannot represent the name of attributes.{attribute.name}; set "
                     "csv.output.encoding: utf-8"
                 )
 
     def header(self) -> bytes:
-        """Names of the published attributes, without a line end."""
+        """Return the names of the published attributes, without a line end."""
         return self._header
 
-    def tails(self, columns: Sequence[Column], n: int) -> list[bytes]:
-        """Write the kept fields of n records; see `Encoder.tails`."""
-        return self._layout.tails(columns, n)
+    def encode_passthrough(self, columns: Sequence[Column], n: int) -> list[bytes]:
+        """Encode the passthrough fields of n records; see `JsonEncoder.encode_passthrough`."""
+        return self._layout.encode_passthrough(columns, n)
 
-    def rows(self, centroids: Sequence[Sequence[str]], tails: Sequence[bytes], offsets: Offsets) -> list[bytes]:
-        """Write clusters; see `Encoder.rows`."""
-        return self._layout.rows(centroids, tails, offsets)
+    def encode_clusters(
+        self, centroids: Sequence[Sequence[str]], passthrough: Sequence[bytes], offsets: Offsets
+    ) -> list[bytes]:
+        """Encode clusters; see `JsonEncoder.encode_clusters`."""
+        return self._layout.encode_clusters(centroids, passthrough, offsets)
 
-    def fits(self, tails: Sequence[bytes]) -> Sequence[bool] | None:
-        """Tell which tails the encoding has all the letters for; None: it has them all."""
-        if self._encoding.startswith("utf-") or self._is_encodable(b"".join(tails)):
+    def find_encodable(self, passthrough: Sequence[bytes]) -> Sequence[bool] | None:
+        """Return which elements the encoding of the output can represent; None if all."""
+        if self._encoding.startswith("utf-") or self._is_encodable(b"".join(passthrough)):
             return None
-        return list(map(self._is_encodable, tails))
+        return list(map(self._is_encodable, passthrough))
 
-    def lines(self, rows: Sequence[bytes]) -> bytes:
-        """Put rows (or the header) as they stand in a file: ended, and encoded; to be called in their order."""
-        text = self._end.join(rows) + self._end
-        return text if self._recode is None else self._recode.encode(text.decode())
+    def encode_lines(self, rows: Sequence[bytes]) -> bytes:
+        """Return rows, or the header, as bytes of the output file. Calls must follow the order of the file."""
+        text = self._line_end.join(rows) + self._line_end
+        return text if self._recoder is None else self._recoder.encode(text.decode())
 
     def _is_encodable(self, text: bytes) -> bool:
         try:
-            text.replace(_GAP, b"").decode().encode(self._encoding)
+            text.replace(_SEPARATOR, b"").decode().encode(self._encoding)
         except UnicodeEncodeError:
             return False
         return True
 
 
-def _json_member(attribute: Attribute) -> bytes:
+class CsvCellEncoder:
+    """Encodes single cells of one CSV dialect, in UTF-8.
+
+    A cell is quoted if it contains the delimiter, a quotation mark, a line end, or a backslash that is an escape.
+
+    Parameters
+    ----------
+    dialect : CsvDialect
+    """
+
+    def __init__(self, dialect: CsvDialect) -> None:
+        self._quote = dialect.quote
+        self._is_doubled = dialect.escape == "doubled"
+        self._decimal = None if dialect.decimal == "." else dialect.decimal.encode()
+        special = dialect.delimiter + dialect.quote + "\r\n" + ("" if self._is_doubled else "\\")
+        self._needs_quotes = re.compile(f"[{re.escape(special)}]")
+        self._needs_escape = re.compile(f"[{re.escape(dialect.quote)}\\\\]")
+
+    def encode_column(self, column: Column) -> list[bytes]:
+        """Encode each value: a text as it is, quoted if needed; null as an empty cell; any other as in JSON."""
+        if not set(map(type, column)) <= {str}:
+            return [
+                b""
+                if value is None
+                else self.encode_text(value)
+                if isinstance(value, str)
+                else self.encode_number(text)
+                for value, text in zip(column, encode_json_values(column), strict=True)
+            ]
+        if self._needs_quotes.search("".join(column)):
+            return list(map(self.encode_text, column))
+        return list(map(str.encode, column))
+
+    def encode_text(self, text: str) -> bytes:
+        """Encode a text."""
+        if self._needs_quotes.search(text):
+            quote = self._quote
+            inner = text.replace(quote, quote + quote) if self._is_doubled else self._needs_escape.sub(r"\\\g<0>", text)
+            text = quote + inner + quote
+        return text.encode()
+
+    def encode_number(self, text: bytes) -> bytes:
+        """Convert the text of a JSON number or truth value to the decimal sign of the dialect."""
+        return text if self._decimal is None else text.replace(b".", self._decimal)
+
+
+def encode_json_values(column: Column) -> list[bytes]:
+    """Encode each value as JSON. Equal numbers have equal bytes, whether they are int or float."""
+    if float in set(map(type, column)):
+        column = [integral_to_int(value) if isinstance(value, float) else value for value in column]
+    # JSON text contains no unescaped newline.
+    return _encode_json_lines(column)[:-1].split(b"\n") if column else []
+
+
+def _json_field_template(attribute: Attribute) -> bytes:
     return msgspec.json.encode(attribute.name).replace(b"%", b"%%") + b":%b"
 
 
-def _csv_cell(_: Attribute) -> bytes:
+def _csv_field_template(_: Attribute) -> bytes:
     return b"%b"
 
 
-def _woven(frame: Sequence[bytes], tail: bytes) -> bytes:
-    """One record: the runs of its tail between the pieces of the frame."""
-    runs = tail.split(_GAP) if len(frame) > 1 else []
-    return b"".join([piece for pair in zip(frame, runs, strict=False) for piece in pair]) + frame[-1]
+def _interleave(pieces: Sequence[bytes], passthrough: bytes) -> bytes:
+    """Return one record: the runs of its passthrough fields between the pieces of the centroid."""
+    runs = passthrough.split(_SEPARATOR) if len(pieces) > 1 else []
+    return b"".join([part for pair in zip(pieces, runs, strict=False) for part in pair]) + pieces[-1]

@@ -1,4 +1,4 @@
-"""What stands around a message's value, read like cells of text: key, headers, timestamp."""
+"""Read attributes from the key, the headers and the timestamp of messages. Keys and headers are read as text cells."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from shoal.policy import Attribute, Place, Role
+from shoal.policy import Attribute, MessagePart, Role
 from shoal.records.block import Reason
-from shoal.records.columns import MISFIT, numbers, typed
+from shoal.records.columns import MISMATCH, parse_numbers, parse_values
 
 __all__ = ["Columns", "Envelope", "EnvelopeReader"]
 
@@ -22,15 +22,15 @@ class Envelope(Protocol):
 
     @property
     def key(self) -> bytes | None:
-        """Its key."""
+        """Key of the message."""
 
     @property
     def headers(self) -> Sequence[tuple[str, bytes | None]]:
-        """Its headers, in order; a name may stand twice."""
+        """Headers in order; a name may occur twice."""
 
     @property
     def timestamp(self) -> int:
-        """Broker timestamp (ms); negative: it has none."""
+        """Timestamp of the broker in ms; negative if the message has none."""
 
 
 @dataclass(slots=True)
@@ -40,9 +40,9 @@ class EnvelopeReader:
     Parameters
     ----------
     attributes : sequence of Attribute
-        Each with another source, none of them the value.
+        Each has a different source, and none is read from the value.
     max_bytes : int
-        Longest key, and longest header.
+        Maximum length of a key and of a header.
     """
 
     attributes: Sequence[Attribute]
@@ -54,70 +54,75 @@ class EnvelopeReader:
         Returns
         -------
         columns : dict of str to sequence
-            By attribute, a value per envelope: float for quasi-identifiers (NaN: not a number), text for identifiers,
-            the type's own for kept fields. A value of a refused envelope means nothing.
-        refused : dict of int to Reason
-            ``undecodable`` for bytes that are not UTF-8; ``too_large``; ``invalid`` for no key, no header of the
-            name or two of them, no timestamp, and what is not of the type.
+            n values by name of the attribute: float for a quasi-identifier (NaN if it is not a number), text for an
+            identifier, a value of the declared type for a passthrough field. The values of a rejected envelope have
+            no meaning.
+        rejected : dict of int to Reason
+            Reason by index. ``undecodable``: bytes that are not UTF-8. ``too_large``: a key or header that is too
+            long. ``invalid``: no key, no header or several headers of the name, no timestamp, or a value of another
+            type.
 
         Notes
         -----
         Cost: about 0.5 µs per attribute and envelope.
         """
-        refused: dict[int, Reason] = {}
-        return {a.name: self._column(a, envelopes, refused) for a in self.attributes}, refused
+        rejected: dict[int, Reason] = {}
+        return {a.name: self._read_column(a, envelopes, rejected) for a in self.attributes}, rejected
 
-    def _column(self, attribute: Attribute, envelopes: Sequence[Envelope], refused: dict[int, Reason]) -> Sequence[Any]:
-        is_quasi = attribute.role is Role.QUASI_IDENTIFIER
-        if attribute.source.place is Place.TIMESTAMP:
+    def _read_column(
+        self, attribute: Attribute, envelopes: Sequence[Envelope], rejected: dict[int, Reason]
+    ) -> Sequence[Any]:
+        is_quasi_identifier = attribute.role is Role.QUASI_IDENTIFIER
+        if attribute.source.part is MessagePart.TIMESTAMP:
             times = [envelope.timestamp for envelope in envelopes]
-            _refuse(refused, (place for place, time in enumerate(times) if time < 0))
-            return np.array(times, dtype=np.float64).tolist() if is_quasi else times
-        cells = self._cells(_finder(attribute), envelopes, refused)
-        if is_quasi:
-            return list(numbers(cells))
+            _reject(rejected, (index for index, time in enumerate(times) if time < 0))
+            return np.array(times, dtype=np.float64).tolist() if is_quasi_identifier else times
+        cells = self._read_cells(_part_getter(attribute), envelopes, rejected)
+        if is_quasi_identifier:
+            return list(parse_numbers(cells))
         if attribute.role is Role.IDENTIFIER:
             return cells
-        values, fits = typed(cells, attribute.type)
-        if not fits:
-            _refuse(refused, (place for place, value in enumerate(values) if value is MISFIT))
+        values, all_match = parse_values(cells, attribute.type)
+        if not all_match:
+            _reject(rejected, (index for index, value in enumerate(values) if value is MISMATCH))
         return values
 
-    def _cells(
-        self, find: Callable[[Envelope], bytes | None], envelopes: Sequence[Envelope], refused: dict[int, Reason]
+    def _read_cells(
+        self, get: Callable[[Envelope], bytes | None], envelopes: Sequence[Envelope], rejected: dict[int, Reason]
     ) -> list[str]:
         cells: list[str] = []
-        for place, text in enumerate(map(find, envelopes)):
-            cell, reason = self._cell(text)
+        for index, content in enumerate(map(get, envelopes)):
+            cell, reason = self._decode_cell(content)
             cells.append(cell)
             if reason is not None:
-                refused.setdefault(place, reason)
+                rejected.setdefault(index, reason)
         return cells
 
-    def _cell(self, text: bytes | None) -> tuple[str, Reason | None]:
-        if text is None:
+    def _decode_cell(self, content: bytes | None) -> tuple[str, Reason | None]:
+        if content is None:
             return "", Reason.INVALID
-        if len(text) > self.max_bytes:
+        if len(content) > self.max_bytes:
             return "", Reason.TOO_LARGE
         try:
-            return text.decode(), None
+            return content.decode(), None
         except UnicodeDecodeError:
             return "", Reason.UNDECODABLE
 
 
-def _refuse(refused: dict[int, Reason], places: Iterable[int]) -> None:
-    for place in places:
-        refused.setdefault(place, Reason.INVALID)
+def _reject(rejected: dict[int, Reason], indexes: Iterable[int]) -> None:
+    for index in indexes:
+        rejected.setdefault(index, Reason.INVALID)
 
 
-def _finder(attribute: Attribute) -> Callable[[Envelope], bytes | None]:
-    if attribute.source.place is Place.KEY:
+def _part_getter(attribute: Attribute) -> Callable[[Envelope], bytes | None]:
+    """Return the function that returns the key, or the one header of the attribute's name, or None."""
+    if attribute.source.part is MessagePart.KEY:
         return lambda envelope: envelope.key
     name = attribute.source.header
 
-    def only(envelope: Envelope) -> bytes | None:
-        found = [text for header, text in envelope.headers if header == name]
-        # Of two, nobody knows which one is meant.
-        return found[0] if len(found) == 1 else None
+    def get_header(envelope: Envelope) -> bytes | None:
+        contents = [content for header, content in envelope.headers if header == name]
+        # With several headers of the name, it is unknown which one is meant.
+        return contents[0] if len(contents) == 1 else None
 
-    return only
+    return get_header

@@ -1,4 +1,4 @@
-"""Messages as lines of a file: a JSON object each, with the value and what stood around it."""
+"""`MessageExportReader`: read messages with key, headers and timestamp from a file of JSON lines."""
 
 from __future__ import annotations
 
@@ -10,154 +10,167 @@ from typing import BinaryIO
 import msgspec
 
 from shoal.errors import InputError
-from shoal.policy import Place, Policy
+from shoal.policy import MessagePart, Policy
 from shoal.records.block import Reason
-from shoal.records.files import JsonLines
 from shoal.records.json_decoder import DEFAULT_MAX_BYTES
+from shoal.records.line_reader import JsonLinesReader
 from shoal.records.strict_json import validate_strictly
 
 __all__ = ["MessageExportReader", "RecordedEnvelope"]
 
-LONGEST_LINE = 16 * DEFAULT_MAX_BYTES
-"""Of a longer one nothing is read: its record is too large."""
+MAX_LINE_BYTES = 16 * DEFAULT_MAX_BYTES
+"""A longer line is not parsed; its record is too large."""
 
 _FIELDS = frozenset({"value", "key", "headers", "timestamp", "partition", "offset"})
-_FIELD_OF = {Place.KEY: "key", Place.HEADER: "headers", Place.TIMESTAMP: "timestamp"}
-_NO_TEXT = b"\xff"
-"""Stands for bytes that are not UTF-8, which JSON cannot hold."""
-_NO_RECORD = b"[]"
-"""Stands for the value of a line that is JSON, and no message."""
-_DEEPEST = 65
-"""The value may be as deep as one of its own."""
+_FIELD_OF = {MessagePart.KEY: "key", MessagePart.HEADER: "headers", MessagePart.TIMESTAMP: "timestamp"}
+_INVALID_UTF8 = b"\xff"
+"""Takes the place of bytes that are not UTF-8, which JSON cannot contain."""
+_INVALID_RECORD = b"[]"
+"""Value of a line that is JSON but not a message. A decoder rejects it as invalid."""
+_MAX_DEPTH = 65
+"""One more than the depth of a record, because the record is nested in the line."""
 
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
-_by_name = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_text = msgspec.json.Decoder(str).decode
-_well_formed = msgspec.json.Decoder(msgspec.Raw).decode
-_TIME = re.compile(rb"-?[0-9]{1,18}")
-_headers = msgspec.json.Decoder(list[tuple[str, msgspec.Raw]]).decode
+_TIMESTAMP = re.compile(rb"-?[0-9]{1,18}")
+_decode_any = msgspec.json.Decoder(msgspec.Raw).decode
+_decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_text = msgspec.json.Decoder(str).decode
+_decode_headers = msgspec.json.Decoder(list[tuple[str, msgspec.Raw]]).decode
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedEnvelope:
-    """An envelope that was written down."""
+    """The envelope of an exported message."""
 
     key: bytes | None
     headers: Sequence[tuple[str, bytes | None]]
     timestamp: int
 
 
-class MessageExportReader:
-    """Messages with their envelopes, as `shoal verify` reads them.
+_EMPTY_ENVELOPE = RecordedEnvelope(None, (), -1)
 
-    Each line is an object of ``value`` (the record, or its text, or null) and ``key`` (a text or null), ``headers``
-    (a list of ``[name, text or null]``) and ``timestamp`` (ms), of which those must be there that the policy reads;
-    ``partition`` and ``offset`` may be there. An object in place of a text stands for bytes that are not UTF-8. Whether
-    it is a file of messages is told by its first line; any other that is none is an undecodable or invalid record.
+
+class MessageExportReader:
+    """Exported messages with their envelopes, in the format that `shoal verify` reads too.
+
+    Each line is a JSON object with the fields
+
+    - ``value``: the record, its text, or null;
+    - ``key``: a text or null;
+    - ``headers``: a list of ``[name, text or null]``;
+    - ``timestamp``: ms;
+    - ``partition`` and ``offset``: ignored.
+
+    ``value`` is required, and so are the fields that the policy reads. An object in place of a text stands for bytes
+    that are not UTF-8. The first line decides whether the file has this format. Any other line that does not have it
+    becomes an undecodable or invalid record.
 
     Parameters
     ----------
     stream : binary file object
-        Read, not closed.
+        It is not closed.
     policy : Policy
-        What it reads from the envelope.
+        Its envelope attributes.
     name : str
-        What to call the file in messages.
+        Name of the file in errors.
 
     Yields
     ------
-    (list of bytes or None, list of Around)
+    (list of bytes or None, list of RecordedEnvelope)
         1 to 512 values and their envelopes, as soon as they have arrived.
 
     Raises
     ------
     InputError
-        The first line is no such object. What stands in the parts of a message is for the decoder to judge.
+        The first line is not such an object. The content of the fields is checked by the decoder.
     """
 
     def __init__(self, stream: BinaryIO, policy: Policy, *, name: str = "input") -> None:
-        self._lines = JsonLines(stream, max_bytes=LONGEST_LINE)
+        self._lines = JsonLinesReader(stream, max_bytes=MAX_LINE_BYTES)
         self._name = name
-        self._needed = {_FIELD_OF[attribute.source.place]: attribute for attribute in reversed(policy.from_envelope)}
-        self._number = 0
+        self._required = {_FIELD_OF[a.source.part]: a for a in reversed(policy.envelope_attributes)}
+        self._line_number = 0
 
     def __iter__(self) -> Iterator[tuple[Sequence[bytes | None], Sequence[RecordedEnvelope]]]:
         for lines in self._lines:
-            pairs = list(map(self._message, lines))
-            yield [value for value, _ in pairs], [around for _, around in pairs]
+            messages = list(map(self._parse, lines))
+            yield [value for value, _ in messages], [envelope for _, envelope in messages]
 
-    def _message(self, line: bytes) -> tuple[bytes | None, RecordedEnvelope]:
-        self._number += 1
-        if len(line) > LONGEST_LINE:
-            return line, _NOTHING
-        if validate_strictly(line, _DEEPEST) is None:
-            found = _parts(line)
+    def _parse(self, line: bytes) -> tuple[bytes | None, RecordedEnvelope]:
+        self._line_number += 1
+        if len(line) > MAX_LINE_BYTES:
+            return line, _EMPTY_ENVELOPE
+        if validate_strictly(line, _MAX_DEPTH) is None:
+            fields = _parse_fields(line)
         else:
-            line = _STRING.sub(_text_or_list, line)
-            found = _parts(line) if validate_strictly(line, _DEEPEST) is None else {}
-        if self._number == 1 and not {"value", *self._needed} <= found.keys():
-            raise self._refusal(next((name for name in ("value", *self._needed) if name not in found), ""))
-        if not {"value", *self._needed} <= found.keys() <= _FIELDS:
-            return (_NO_RECORD if _is_json(line) else None), _NOTHING
+            line = _STRING.sub(_replace_lone_surrogate, line)
+            fields = _parse_fields(line) if validate_strictly(line, _MAX_DEPTH) is None else {}
+        required = {"value", *self._required}
+        if self._line_number == 1 and not required <= fields.keys():
+            raise self._error(next((name for name in ("value", *self._required) if name not in fields), ""))
+        if not required <= fields.keys() <= _FIELDS:
+            return (_INVALID_RECORD if _is_json(line) else None), _EMPTY_ENVELOPE
         try:
-            around = self._around(found)
+            envelope = self._envelope(fields)
         except (msgspec.MsgspecError, ValueError):
-            return _NO_RECORD, _NOTHING
-        value = bytes(found["value"])
-        return (value if value.startswith(b"{") else _bytes(found["value"])), around
+            return _INVALID_RECORD, _EMPTY_ENVELOPE
+        value = bytes(fields["value"])
+        return (value if value.startswith(b"{") else _content_of(fields["value"])), envelope
 
-    def _around(self, found: dict[str, msgspec.Raw]) -> RecordedEnvelope:
-        """What the policy reads of the envelope; the rest is not looked at."""
-        time = bytes(found["timestamp"]) if "timestamp" in self._needed else b"-1"
+    def _envelope(self, fields: dict[str, msgspec.Raw]) -> RecordedEnvelope:
+        """Return the parts of the envelope that the policy reads. The others are not parsed."""
+        time = bytes(fields["timestamp"]) if "timestamp" in self._required else b"-1"
+        headers = _decode_headers(fields["headers"]) if "headers" in self._required else []
         return RecordedEnvelope(
-            _bytes(found["key"]) if "key" in self._needed else None,
-            [(name, _bytes(text)) for name, text in _headers(found["headers"])] if "headers" in self._needed else (),
-            int(time) if _TIME.fullmatch(time) else -1,
+            _content_of(fields["key"]) if "key" in self._required else None,
+            [(name, _content_of(text)) for name, text in headers],
+            int(time) if _TIMESTAMP.fullmatch(time) else -1,
         )
 
-    def _refusal(self, field: str) -> InputError:
-        attribute = self._needed.get(field) or next(iter(self._needed.values()))
-        names = ", ".join(["value", *sorted(self._needed)])
+    def _error(self, field: str) -> InputError:
+        attribute = self._required.get(field) or next(iter(self._required.values()))
+        names = ", ".join(["value", *sorted(self._required)])
         return InputError(
-            f"{self._name}, line {self._number}: not a message with {names}; attributes.{attribute.name} is read from "
-            f"{attribute.source}: give a JSON object of these on every line, the first among them, or leave 'from' out"
+            f"{self._name}, line {self._line_number}: not a message with {names}; attributes.{attribute.name} is read "
+            f"from {attribute.source}: give a JSON object with these fields on every line, or remove 'from' from the "
+            "policy"
         )
 
 
-_NOTHING = RecordedEnvelope(None, (), -1)
-
-
-def _parts(line: bytes) -> dict[str, msgspec.Raw]:
-    """Fields of a line that was looked at; none if it is no object."""
+def _parse_fields(line: bytes) -> dict[str, msgspec.Raw]:
+    """Return the fields of a line; none if the line is not an object."""
     try:
-        return _by_name(line)
+        return _decode_members(line)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return {}
 
 
 def _is_json(line: bytes) -> bool:
     try:
-        _well_formed(line)
+        _decode_any(line)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return False
-    return validate_strictly(line, _DEEPEST) is not Reason.UNDECODABLE
+    return validate_strictly(line, _MAX_DEPTH) is not Reason.UNDECODABLE
 
 
-def _text_or_list(string: re.Match[bytes]) -> bytes:
-    """Put a list, which is no text to anybody, for a string with half a character: what bytes became in some export."""
+def _replace_lone_surrogate(string: re.Match[bytes]) -> bytes:
+    """Replace a string with a lone surrogate, which some exports write for invalid bytes, by a list.
+
+    A list in place of a text stands for bytes that are not UTF-8.
+    """
     try:
-        _text(string[0]).encode()
+        _decode_text(string[0]).encode()
     except (msgspec.MsgspecError, ValueError):
         return b"[]"
     return string[0]
 
 
-def _bytes(text: msgspec.Raw) -> bytes | None:
-    """Bytes of a part of a message."""
+def _content_of(text: msgspec.Raw) -> bytes | None:
+    """Return the bytes of a key, header or value that is written as a JSON text; None for null."""
     written = bytes(text)
     if written == b"null":
         return None
     try:
-        return _text(written).encode()
+        return _decode_text(written).encode()
     except (msgspec.MsgspecError, ValueError):
-        return _NO_TEXT
+        return _INVALID_UTF8

@@ -1,4 +1,4 @@
-"""Parquet files to messages, and published rows to Parquet files. Needs pyarrow, which is installed on request only."""
+"""Read Parquet files as JSON messages, and write published rows as Parquet. Needs the optional package pyarrow."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ import pyarrow.parquet as pq
 
 from shoal.errors import InputError
 from shoal.policy import Attribute, Policy, Role
-from shoal.records.block import SLICE
+from shoal.records.line_reader import BATCH_SIZE
 
-__all__ = ["ParquetRows", "as_parquet"]
+__all__ = ["ParquetReader", "encode_parquet"]
 
-AT_ONCE = 1 << 16
-"""Rows of one group that is read or written."""
+ROWS_PER_GROUP = 1 << 16
+"""Rows that are read or written at once."""
 
-WIDEST_BITS = 64
-_OF_TYPE = {"string": pa.string(), "integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
+MAX_BITS = 64
+_TYPE_OF = {"string": pa.string(), "integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
 
 
-class ParquetRows:
+class ParquetReader:
     """The rows of a Parquet file as JSON messages.
 
-    Numbers, texts and truth values as such; dates, times and decimals as texts, in the spelling of Arrow. NaN and
-    infinity are null.
+    Numbers, texts and booleans keep their type. Dates, times and decimals become texts, as Arrow formats them. NaN and
+    infinity become null.
 
     Parameters
     ----------
     file : binary file object
-        Read, not closed.
+        It is not closed.
     policy : Policy
         Its attributes are the columns.
     name : str
-        What to call the file in messages.
+        Name of the file in errors.
 
     Attributes
     ----------
     schema : pyarrow.Schema
-        Of the declared columns.
+        Schema of the declared columns.
 
     Yields
     ------
@@ -53,19 +53,19 @@ class ParquetRows:
     Raises
     ------
     InputError
-        No Parquet, a column is missing or undeclared, or of a type that cannot be one of the policy's.
+        The file is not valid Parquet, or a column is missing, is undeclared or has an unsupported type.
     """
 
     def __init__(self, file: BinaryIO, policy: Policy, *, name: str = "input") -> None:
         try:
             self._file = pq.ParquetFile(file)
         except (pa.ArrowException, OSError):
-            raise InputError(f"{name}: no Parquet that can be read") from None
+            raise InputError(f"{name}: not a valid Parquet file") from None
         self._name = name
         self._dropped = {a.name for a in policy.attributes if a.role is Role.IDENTIFIER and not a.subject}
-        whole = self._file.schema_arrow
-        _check_columns(whole.names, policy, name)
-        self.schema = pa.schema([whole.field(attribute.name) for attribute in policy.attributes])
+        schema = self._file.schema_arrow
+        _check_columns(schema.names, policy, name)
+        self.schema = pa.schema([schema.field(attribute.name) for attribute in policy.attributes])
         for attribute in policy.attributes:
             if attribute.name not in self._dropped:
                 _check_type(attribute, self.schema.field(attribute.name).type, name)
@@ -73,63 +73,64 @@ class ParquetRows:
     def __iter__(self) -> Iterator[Sequence[bytes]]:
         encode = msgspec.json.Encoder().encode
         try:
-            for group in self._file.iter_batches(AT_ONCE, columns=self.schema.names):
+            for group in self._file.iter_batches(ROWS_PER_GROUP, columns=self.schema.names):
                 columns = [self._values(group.column(name), name) for name in self.schema.names]
                 cells = zip(*columns, strict=True)
                 rows = [encode(dict(zip(self.schema.names, record, strict=True))) for record in cells]
-                yield from _parts(rows, SLICE)
+                yield from _split(rows, BATCH_SIZE)
         except (pa.ArrowException, OSError):
-            raise InputError(f"{self._name}: breaks off, or is no Parquet that can be read") from None
+            raise InputError(f"{self._name}: not a valid Parquet file, or truncated") from None
 
     def _values(self, column: pa.Array, name: str) -> list[Any]:
         if name in self._dropped:
             return [None] * len(column)
-        kind = _plain(column.type)
+        kind = _value_type(column.type)
         if pa.types.is_dictionary(column.type):
             column = column.cast(kind)
-        if not _is_json(kind):
+        if not _has_json_type(kind):
             column = column.cast(pa.string())
         values: list[Any] = column.to_pylist()
         return values
 
 
-def as_parquet(rows: Sequence[bytes], policy: Policy, schema: pa.Schema | None = None) -> Iterator[bytes]:
+def encode_parquet(rows: Sequence[bytes], policy: Policy, schema: pa.Schema | None = None) -> Iterator[bytes]:
     """Write published rows as Parquet.
 
     Parameters
     ----------
     rows : sequence of bytes
-        As `Encoder` wrote them.
+        As `JsonEncoder` wrote them.
     policy : Policy
         Attributes and their types.
     schema : pyarrow.Schema, optional
-        Of the file the records came from: kept fields are given back their types, and quasi-identifiers published as
-        whole numbers the one of the integers they were, if it has room for the grid. Else by the policy's types.
+        Schema of the input. Passthrough fields get their types from it. So do quasi-identifiers that were integers and
+        are published as integers, if their type can hold every published value. Without a schema, the types of the
+        policy are used.
 
     Yields
     ------
     bytes
-        Pieces of the file.
+        Consecutive pieces of the file.
 
     Raises
     ------
     InputError
-        A field without a declared type holds values of several types.
+        A field without a declared type contains values of several types.
     """
-    told = {attribute.name: _published_type(attribute, schema) for attribute in policy.published}
-    found = _found_types(rows, [name for name, kind in told.items() if kind is None])
-    kinds = {name: kind if kind is not None else found[name] for name, kind in told.items()}
-    sink = _Sink()
-    with pq.ParquetWriter(sink, pa.schema(list(kinds.items())), compression="zstd") as writer:
-        for records in _decoded(rows):
+    declared = {attribute.name: _published_type(attribute, schema) for attribute in policy.published}
+    inferred = _infer_types(rows, [name for name, kind in declared.items() if kind is None])
+    kinds = {name: kind if kind is not None else inferred[name] for name, kind in declared.items()}
+    buffer = _PieceBuffer()
+    with pq.ParquetWriter(buffer, pa.schema(list(kinds.items())), compression="zstd") as writer:
+        for records in _decode_groups(rows):
             columns = [_column([record[name] for record in records], kind, name) for name, kind in kinds.items()]
             writer.write_table(pa.Table.from_arrays(columns, schema=writer.schema))
-            yield sink.taken()
-    yield sink.taken()
+            yield buffer.take()
+    yield buffer.take()
 
 
-class _Sink(io.RawIOBase):
-    """Holds what a writer has written until it is taken."""
+class _PieceBuffer(io.RawIOBase):
+    """Collects the bytes of a writer until they are taken."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -143,104 +144,107 @@ class _Sink(io.RawIOBase):
         return len(self._pieces[-1])
 
     def close(self) -> None:
-        """Stay open: the last piece is taken after the writer is done."""
+        """Do nothing: the last piece is taken after the writer has closed the buffer."""
 
-    def taken(self) -> bytes:
-        """Hand out what there is."""
+    def take(self) -> bytes:
+        """Return and remove the collected bytes."""
         pieces, self._pieces = self._pieces, []
         return b"".join(pieces)
 
 
-def _decoded(rows: Sequence[bytes]) -> Iterator[list[dict[str, Any]]]:
+def _decode_groups(rows: Sequence[bytes]) -> Iterator[list[dict[str, Any]]]:
     decode = msgspec.json.Decoder(dict[str, Any]).decode
-    return ([decode(row) for row in part] for part in _parts(rows, AT_ONCE))
+    return ([decode(row) for row in part] for part in _split(rows, ROWS_PER_GROUP))
 
 
-def _found_types(rows: Sequence[bytes], names: list[str]) -> dict[str, pa.DataType]:
-    """Return the type of each column of which nobody said one, by all of its values."""
-    found: dict[str, pa.DataType] = dict.fromkeys(names, pa.null())
-    for records in _decoded(rows) if names else ():
+def _infer_types(rows: Sequence[bytes], names: list[str]) -> dict[str, pa.DataType]:
+    """Return the type of each column without a declared type, from all of its values."""
+    inferred: dict[str, pa.DataType] = dict.fromkeys(names, pa.null())
+    for records in _decode_groups(rows) if names else ():
         for name in names:
-            kinds = {found[name], _column([record[name] for record in records], None, name).type} - {pa.null()}
+            kinds = {inferred[name], _column([record[name] for record in records], None, name).type} - {pa.null()}
             if kinds == {pa.int64(), pa.float64()}:
                 kinds = {pa.float64()}
             if len(kinds) > 1:
-                raise _unfit(name)
-            found[name] = kinds.pop() if kinds else pa.null()
-    return found
+                raise _type_error(name)
+            inferred[name] = kinds.pop() if kinds else pa.null()
+    return inferred
 
 
-def _unfit(name: str) -> InputError:
+def _type_error(name: str) -> InputError:
     return InputError(
-        f"column '{name}': values do not fit one type of Parquet; give attributes.{name}.type, or a quasi_identifier "
+        f"column '{name}': values do not fit one Parquet type; set attributes.{name}.type, or for a quasi_identifier "
         "another resolution"
     )
 
 
-def _parts(rows: Sequence[bytes], size: int) -> Iterator[Sequence[bytes]]:
+def _split(rows: Sequence[bytes], size: int) -> Iterator[Sequence[bytes]]:
     return (rows[start : start + size] for start in range(0, len(rows), size))
 
 
 def _check_columns(found: Sequence[str], policy: Policy, name: str) -> None:
     declared = [attribute.name for attribute in policy.attributes]
-    for attribute in policy.from_envelope:
-        raise InputError(f"{name}: attributes.{attribute.name} is read from {attribute.source}, which no table has")
+    for attribute in policy.envelope_attributes:
+        raise InputError(
+            f"{name}: attributes.{attribute.name} is read from {attribute.source}, which no Parquet file has; remove "
+            "'from' from the policy"
+        )
     for column in declared:
         if found.count(column) != 1:
-            raise InputError(f"{name}: column '{column}' is missing or stands twice; mend it, or the policy")
+            raise InputError(f"{name}: column '{column}' is missing or occurs twice; correct the file or the policy")
     if policy.undeclared == "quarantine" and len(found) > len(declared):
         extra = next(column for column in found if column not in declared)
-        raise InputError(f"{name}: column '{extra}' is not declared; declare it, or say undeclared: drop")
+        raise InputError(f"{name}: column '{extra}' is not declared; declare it, or set undeclared: drop")
 
 
 def _check_type(attribute: Attribute, kind: pa.DataType, name: str) -> None:
-    kind, is_number = _plain(kind), pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    kind, is_number = _value_type(kind), pa.types.is_integer(kind) or pa.types.is_floating(kind)
     if attribute.role is Role.QUASI_IDENTIFIER:
         if not is_number:
-            raise InputError(f"{name}, column '{attribute.name}': a quasi_identifier must be a number")
+            raise InputError(f"{name}, column '{attribute.name}': a quasi_identifier must be a column of numbers")
     elif pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        raise InputError(f"{name}, column '{attribute.name}': neither nested nor binary columns can be read")
+        raise InputError(f"{name}, column '{attribute.name}': nested and binary columns are not supported; remove it")
 
 
-def _plain(kind: pa.DataType) -> pa.DataType:
+def _value_type(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-def _is_json(kind: pa.DataType) -> bool:
+def _has_json_type(kind: pa.DataType) -> bool:
     tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_null)
     return any(test(kind) for test in tests) or pa.types.is_string(kind) or pa.types.is_large_string(kind)
 
 
 def _published_type(attribute: Attribute, schema: pa.Schema | None) -> pa.DataType | None:
-    """Return the type of a column of the output; None: that of its values."""
+    """Return the type of a column of the output, or None if it depends on the values."""
     source = None if schema is None or attribute.name not in schema.names else schema.field(attribute.name).type
     if attribute.role is Role.QUASI_IDENTIFIER:
-        step = attribute.grid(table=True)
+        step = attribute.publication_step(table=True)
         if not step or step != step.to_integral_value():
             return pa.float64()
         return source if source is not None and _can_hold(source, step, attribute.bounds) else pa.int64()
-    return source if source is not None else _OF_TYPE.get(attribute.type)
+    return source if source is not None else _TYPE_OF.get(attribute.type)
 
 
 def _can_hold(kind: pa.DataType, step: Decimal, bounds: tuple[float, float] | None) -> bool:
-    """Whether a type of integers has room for what becomes of its least and largest: clipped, and put on the grid."""
+    """Return whether an integer type can hold its own extreme values after clipping and rounding to the step."""
     if not pa.types.is_integer(kind):
         return False
     low = 0 if pa.types.is_unsigned_integer(kind) else -(1 << (kind.bit_width - 1))
     high = low + (1 << kind.bit_width) - 1
-    least, most = bounds or (low, high)
-    ends = (Fraction(min(max(end, least), most)) / Fraction(step) for end in (low, high))
-    return kind.bit_width == WIDEST_BITS or all(low <= round(end) * Fraction(step) <= high for end in ends)
+    lower, upper = bounds or (low, high)
+    ends = (Fraction(min(max(end, lower), upper)) / Fraction(step) for end in (low, high))
+    return kind.bit_width == MAX_BITS or all(low <= round(end) * Fraction(step) <= high for end in ends)
 
 
 def _column(values: Iterable[Any], kind: pa.DataType | None, name: str) -> pa.Array:
     try:
         if kind is None:
             return pa.array(values)
-        if _is_json(kind):
+        if _has_json_type(kind):
             return pa.array(values, kind)
         if pa.types.is_dictionary(kind):
             return _column(values, kind.value_type, name).dictionary_encode().cast(kind)
         return pa.array(values, pa.string()).cast(kind)
     except (pa.ArrowException, OverflowError, TypeError):
-        raise _unfit(name) from None
+        raise _type_error(name) from None

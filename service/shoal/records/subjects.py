@@ -1,7 +1,7 @@
-"""Whose record it is: one text per person, whatever the spelling, and a keyed hash of it.
+"""Normalise and hash the subjects of records.
 
-Two spellings counted as two people would break the guarantee, two people counted as one only cost a little
-utility: where in doubt, spellings are taken together.
+If two texts of one person counted as two subjects, a cluster could contain fewer than k people. If two people count as
+one subject, a cluster is only larger than needed. In doubt, texts are therefore treated as one subject.
 """
 
 from __future__ import annotations
@@ -15,103 +15,108 @@ import numpy as np
 
 from shoal.policy import FieldType
 from shoal.records.block import Int64Vector
-from shoal.records.numerals import NumberText, canonical, is_integral
+from shoal.records.numerals import NumberText, canonical_number, is_integer_text
 
 __all__ = ["SubjectHash", "normaliser"]
 
-_STARTS_NUMBER = frozenset("+-.0123456789")
+_FIRST_OF_NUMBER = frozenset("+-.0123456789")
 
 
 def normaliser(kind: FieldType) -> Callable[[Sequence[object]], list[str]]:
-    """Return the function that gives each subject its one text; "" stands for what cannot be a subject.
+    """Return the function that normalises subjects of a type.
 
-    Texts are brought to Unicode's composed form and trimmed; except for type string, numbers and texts that
-    look like numbers get the one spelling of their value.
+    The function maps each subject to one text, and a value that cannot be a subject to "". Texts are converted to
+    Unicode NFC and trimmed. For every type but string, numbers and texts of numbers become `canonical_number`.
     """
-    one = _NORMAL[kind]
-    numeric = kind != "string"
+    normalise_one = _NORMALISERS[kind]
+    has_numbers = kind != "string"
 
-    def normalised(values: Sequence[object]) -> list[str]:
+    def normalise(values: Sequence[object]) -> list[str]:
         if kind in {"string", "any"} and set(map(type, values)) <= {str}:
-            texts: list[str] = values  # type: ignore[assignment]  # all of them are str, as was just seen
-            if "".join(texts).isascii():  # then the composed form is the text itself
+            texts: list[str] = values  # type: ignore[assignment]  # all elements are str
+            if "".join(texts).isascii():  # an ASCII text is its own NFC
                 trimmed = list(map(str.strip, texts))
-                if numeric:
-                    return [(canonical(text) or text) if text[:1] in _STARTS_NUMBER else text for text in trimmed]
+                if has_numbers:
+                    return [
+                        (canonical_number(text) or text) if text[:1] in _FIRST_OF_NUMBER else text for text in trimmed
+                    ]
                 return trimmed
-        return list(map(one, values))
+        return list(map(normalise_one, values))
 
-    return normalised
+    return normalise
 
 
 class SubjectHash:
-    """64-bit hashes of texts under a secret key; the texts are not kept.
+    """Computes 64-bit hashes of texts with a secret key. The texts are not stored.
 
     Parameters
     ----------
     key : bytes or None
-        Up to 64 bytes, for BLAKE2b; None: Python's own keyed hash of texts (SipHash), whose key is random and one per
-        process, so that hashes mean nothing outside it. Whoever finds texts of equal hash makes two people count
-        as one: that costs utility, never anonymity.
+        Key of BLAKE2b, up to 64 bytes. None uses Python's own string hash (SipHash), whose random key is specific to
+        the process, so that hashes mean nothing outside the process.
+
+    Notes
+    -----
+    A collision makes two people count as one subject: clusters become larger, and k-anonymity holds.
     """
 
     def __init__(self, key: bytes | None = None) -> None:
         self._keyed = None if key is None else blake2b(digest_size=8, key=key)
 
     def __call__(self, texts: Sequence[str]) -> Int64Vector:
-        """Hash texts: int64, shape (n,). About 0.03 µs each, 0.3 µs with a key given; equal texts, equal hashes."""
+        """Return the hashes: int64, shape (n,). Cost: about 0.03 µs per text, 0.3 µs with BLAKE2b."""
         if self._keyed is None:
             return np.fromiter(map(hash, texts), np.int64, len(texts))
         digests = []
-        fresh = self._keyed.copy
+        copy_keyed = self._keyed.copy
         for text in texts:
-            state = fresh()
+            state = copy_keyed()
             state.update(text.encode())
             digests.append(state.digest())
         return np.frombuffer(b"".join(digests), dtype=np.int64).copy()  # a view would be read-only
 
 
-def _trimmed(value: object) -> str:
+def _normalise_text(value: object) -> str:
     return normalize("NFC", value).strip() if isinstance(value, str) else ""
 
 
-def _anything(value: object) -> str:
+def _normalise_any(value: object) -> str:
     if isinstance(value, bool):
-        return _truth(value)
+        return _normalise_boolean(value)
     if isinstance(value, int):
         value = str(value)
     if isinstance(value, NumberText) and math.isinf(float(value)):
         return ""
-    text = _trimmed(value)
-    return canonical(text) or text
+    text = _normalise_text(value)
+    return canonical_number(text) or text
 
 
-def _numeric(value: object) -> str:
+def _normalise_number(value: object) -> str:
     if isinstance(value, bool):
         return ""
-    return canonical(_anything(value)) or ""
+    return canonical_number(_normalise_any(value)) or ""
 
 
-def _integral(value: object) -> str:
-    text = _numeric(value)
-    return text if is_integral(text) else ""
+def _normalise_integer(value: object) -> str:
+    text = _normalise_number(value)
+    return text if is_integer_text(text) else ""
 
 
-def _truth(value: object) -> str:
+def _normalise_boolean(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    text = _trimmed(value).lower()
+    text = _normalise_text(value).lower()
     return text if text in {"true", "false"} else ""
 
 
-def _text_only(value: object) -> str:
-    return "" if isinstance(value, NumberText) else _trimmed(value)
+def _normalise_string(value: object) -> str:
+    return "" if isinstance(value, NumberText) else _normalise_text(value)
 
 
-_NORMAL: dict[FieldType, Callable[[object], str]] = {
-    "string": _text_only,
-    "integer": _integral,
-    "number": _numeric,
-    "boolean": _truth,
-    "any": _anything,
+_NORMALISERS: dict[FieldType, Callable[[object], str]] = {
+    "string": _normalise_string,
+    "integer": _normalise_integer,
+    "number": _normalise_number,
+    "boolean": _normalise_boolean,
+    "any": _normalise_any,
 }

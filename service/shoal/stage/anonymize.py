@@ -1,4 +1,4 @@
-"""The one line in somebody's app: ``async for cluster in anonymize(stream, policy)``."""
+"""The public function of the stage: ``async for cluster in anonymize(stream, policy)``."""
 
 from __future__ import annotations
 
@@ -13,83 +13,86 @@ from shoal.kafka import MetadataCipher, StartOptions, WorkerContext, check_polic
 from shoal.observability import Health, Metrics, join_logs
 from shoal.policy import KafkaSection, Policy
 from shoal.settings import kafka_settings
-from shoal.stage.faust_adapter import FaustAdapter, app_around, crash
+from shoal.stage.faust_adapter import FaustAdapter, find_app, stop_app
 from shoal.stage.handoff_queue import Cluster
 from shoal.stage.supervisor import StageSupervisor
 
 __all__ = ["Clusters", "anonymize"]
 
-_ENDING: list[asyncio.Future[None]] = []
+_STOPPING: list[asyncio.Future[None]] = []
+"""Running calls of `stop_app`; the event loop itself holds weak references only."""
 
 
 class Clusters:
-    """Clusters of a stream, one at a time; asking for the next one says that the one before was dealt with.
+    """Asynchronous iterator of clusters; asking for the next cluster acknowledges the one before.
 
-    See `anonymize`, which makes it. Tasks that work side by side do not share it: one of them would say of a cluster
-    that it was dealt with while another one still works on it.
+    `anonymize` makes it. Only one task may iterate: a second one would acknowledge a cluster that the first is still
+    working on.
     """
 
-    def __init__(self, host: FaustAdapter, plan: WorkerContext, http: str | None, *, publishes: bool) -> None:
-        self._host, self._plan, self._http, self._publishes = host, plan, http, publishes
-        self._customer = self._admitted()
+    def __init__(self, adapter: FaustAdapter, context: WorkerContext, http: str | None, *, publishes: bool) -> None:
+        self._adapter, self._context, self._http, self._publishes = adapter, context, http, publishes
+        self._owner = self._register_owner()
         self._asking: asyncio.Task[Any] | None = None
-        self._begun: asyncio.Task[StageSupervisor] | None = None
+        self._starting: asyncio.Task[StageSupervisor] | None = None
 
     def __aiter__(self) -> Clusters:
         return self
 
     async def __anext__(self) -> Cluster:
         task = asyncio.current_task()
-        # One that is over was made for one question, as wait_for may do.
+        # wait_for may make a new task for each call; a task that is done does not count as a second one.
         if self._asking is not None and self._asking is not task and not self._asking.done():
             error = ConfigError(
-                f"anonymize: topic {self._host.topic}: two tasks ask for clusters: which of them were dealt with, "
-                "nobody could tell; ask from one of them (for a limit of time use asyncio.timeout)"
+                f"anonymize: topic {self._adapter.topic}: two tasks ask for clusters, so it is not known which ones "
+                "are processed; ask from one task (for a time limit use asyncio.timeout)"
             )
-            await self._host.crash(error)
+            await self._adapter.stop_app(error)
             raise error
         self._asking = task
-        if self._begun is None:
-            self._begun = asyncio.create_task(self._begin())
-        # Who stops waiting may ask again: the beginning goes on.
-        keeper = await asyncio.shield(self._begun)
-        return await keeper.desk.next()
+        if self._starting is None:
+            self._starting = asyncio.create_task(self._start())
+        # A caller with a time limit may ask again: the start goes on.
+        supervisor = await asyncio.shield(self._starting)
+        return await supervisor.queue.next()
 
-    async def _begin(self) -> StageSupervisor:
-        kept: dict[str, StageSupervisor] = vars(self._host.app).setdefault("shoal_keepers", {})
-        if not self._host.is_ending and (before := kept.pop(self._host.topic, None)) is not None:
-            # An agent that failed has left it behind.
-            await before.stop(show=False)
-        if self._host.is_ending:
+    async def _start(self) -> StageSupervisor:
+        supervisors: dict[str, StageSupervisor] = vars(self._adapter.app).setdefault("shoal_supervisors", {})
+        if not self._adapter.is_stopping and (previous := supervisors.pop(self._adapter.topic, None)) is not None:
+            # The agent failed, and Faust has started it again.
+            await previous.stop(drain=False)
+        if self._adapter.is_stopping:
             raise StopAsyncIteration
-        keeper = StageSupervisor(self._plan, self._host, self._http, publishes=self._publishes)
-        kept[self._host.topic] = keeper
-        self._tell_when_left(keeper)
-        await keeper.start()
-        return keeper
+        supervisor = StageSupervisor(self._context, self._adapter, self._http, publishes=self._publishes)
+        supervisors[self._adapter.topic] = supervisor
+        self._notify_when_abandoned(supervisor)
+        await supervisor.start()
+        return supervisor
 
-    def _tell_when_left(self, keeper: StageSupervisor) -> None:
-        """Let the keeper know when nobody can ask any more: the agent has ended, or left its loop."""
-        loop, left = asyncio.get_running_loop(), keeper.left
+    def _notify_when_abandoned(self, supervisor: StageSupervisor) -> None:
+        """Set ``supervisor.abandoned`` when no task can ask any more: the agent has ended or has left its loop."""
+        loop, abandoned = asyncio.get_running_loop(), supervisor.abandoned
 
-        def tell(*_: object) -> None:
-            # Maybe from another thread, and after the loop was closed.
+        def notify(*_: object) -> None:
+            # The garbage collector may call this in another thread, and after the loop is closed.
             with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(left.set)
+                loop.call_soon_threadsafe(abandoned.set)
 
-        weakref.finalize(self, tell).atexit = False
-        if self._customer is not None:
-            self._customer.add_done_callback(tell)
+        weakref.finalize(self, notify).atexit = False
+        if self._owner is not None:
+            self._owner.add_done_callback(notify)
 
-    def _admitted(self) -> asyncio.Task[Any] | None:
-        """The task that will ask: an agent that is started again takes over from itself, two never share a topic."""
-        customers: dict[str, asyncio.Task[Any] | None] = vars(self._host.app).setdefault("shoal_customers", {})
-        present, mine = customers.get(self._host.topic), asyncio.current_task()
-        if present is not None and not present.done() and present is not mine:
-            # At once: an app that is ended while it starts may not come to its end.
-            raise ConfigError(f"anonymize: topic {self._host.topic} has a stage already: one for each topic of an app")
-        customers[self._host.topic] = mine
-        return mine
+    def _register_owner(self) -> asyncio.Task[Any] | None:
+        """Register the current task as the one that iterates; two running tasks never share a topic."""
+        owners: dict[str, asyncio.Task[Any] | None] = vars(self._adapter.app).setdefault("shoal_owners", {})
+        present, current = owners.get(self._adapter.topic), asyncio.current_task()
+        if present is not None and not present.done() and present is not current:
+            # Refused here and not at the start of the stage: an app that is stopped while it starts may hang.
+            raise ConfigError(
+                f"anonymize: topic {self._adapter.topic} has a stage already; an app may have one stage for each topic"
+            )
+        owners[self._adapter.topic] = current
+        return current
 
 
 def anonymize(
@@ -101,24 +104,24 @@ def anonymize(
     skip_to_end: bool = False,
     http: str | None = None,
 ) -> Clusters:
-    """Make a stream of personal records into clusters of at least k people.
+    """Release a stream of personal records in clusters of at least k people.
 
     Parameters
     ----------
     stream : faust.Stream
-        As the agent gets it, of one topic that is declared with ``acks=False``; its values may be records (models),
-        dicts or bytes. What counts is the bytes of the topic: the policy decides what is a record.
+        The stream that the agent gets, of one topic that is declared with ``acks=False``. Its values may be records
+        (models), dicts or bytes. The stage reads the bytes of the topic: the policy decides what a valid record is.
     policy : str, Path or Policy
-        The file of `shoal run`. Its group is the app's id, its input the topic; both may be left out, and so may
-        the brokers.
+        The policy file of `shoal run`. Its group must be the app's id and its input the topic. Group, input and
+        brokers may be left out; then they are the app's.
     to : str or topic, optional
-        Where the records are published, exactly once. Without it nothing is published.
+        The topic to which the records are published, exactly once. Without it nothing is published.
     start : {"earliest", "latest"}, optional
-        Where a partition begins that has no progress; it never overrides progress.
+        Where a partition without committed progress begins. Committed progress always wins.
     skip_to_end : bool
-        Where a partition may not begin otherwise: begin at its end and count the gap.
+        If a partition cannot continue at its committed progress, begin at its end and count the skipped offsets.
     http : str, optional
-        ``HOST:PORT`` of metrics, probes and page; each worker of a machine needs its own port.
+        ``HOST:PORT`` for metrics, probes and the status page. Each worker on a machine needs its own port.
 
     Returns
     -------
@@ -128,58 +131,61 @@ def anonymize(
     Raises
     ------
     ConfigError
-        Stream, policy and app do not fit; a `PolicyError` has every fault of the policy.
+        Stream, policy and app do not fit together. A `PolicyError` lists every fault of the policy.
 
     Notes
     -----
-    Guarantee with ``to``: that of `shoal run`, with the same progress, transactions and fencing; a cluster is seen
-    here when it is in the topic, and after a crash not again, not even if it was not seen by then. With ``release:
-    ordered`` it is seen when it is decided: its records follow one by one.
-    Guarantee without: a cluster counts as released when the next one is asked for, and is committed at most
-    ``commit_interval_ms`` after the last of those that were decided together with it: one or two while records keep
-    coming, up to delta / k of a partition after a pause of ``max_delay_s``. A crash repeats those that were not
-    committed, and they are the same: partition, number and bytes. None is left out.
-    Memory: some thousand records, whatever comes and however long a cluster is kept.
-    One task asks for clusters; a second one, while that goes on, is refused. If the one that called this leaves its
-    loop, or ends, the app ends too, ten seconds later: nothing would go on, and nothing would say so.
+    Guarantee with ``to``: that of `shoal run`, with the same progress, transactions and fencing. The iterator returns
+    a cluster after it is committed to the topic. After a crash it is not returned again, even if it was not returned
+    before. With ``release: ordered`` the iterator returns a cluster when it is decided; its records are published
+    later, one by one in the order of the input.
+
+    Guarantee without ``to``: a cluster counts as released when the next one is asked for. It is committed within
+    ``commit_interval_ms`` after the last cluster that was decided together with it. These are one or two clusters
+    while records keep arriving, and up to delta / k for each partition after a pause of ``max_delay_s``. A crash
+    repeats the clusters that were not committed, with the same partition, number and bytes. No cluster is left out.
+
+    Memory: a few thousand records, for any amount of input and however long the app works on a cluster.
+
+    One task asks for clusters; a second one that asks at the same time is refused. If the agent leaves its loop or
+    ends, the app is stopped ten seconds later: otherwise it would keep its partitions and process no record.
     """
     join_logs()
-    begin = StartOptions(origin=start, skip_to_end=skip_to_end)
+    options = StartOptions(origin=start, skip_to_end=skip_to_end)
     try:
-        return _clusters(stream, policy, to, begin, http)
+        return _clusters(stream, policy, to, options, http)
     except ShoalError as error:
-        # Faust would start the agent again and again, and records would wait in silence.
-        app = app_around(stream)
+        # Without this, Faust would start the agent again and again, and no record would be processed.
+        app = find_app(stream)
         if app is not None and app.started:
-            _ENDING.append(asyncio.ensure_future(crash(app, error)))
+            _STOPPING.append(asyncio.ensure_future(stop_app(app, error)))
         raise
 
 
 def _clusters(stream: Any, policy: str | Path | Policy, to: Any, start: StartOptions, http: str | None) -> Clusters:  # noqa: ANN401
-    known = policy if isinstance(policy, Policy) else Policy.load(policy)
+    loaded = policy if isinstance(policy, Policy) else Policy.load(policy)
     source = "policy" if isinstance(policy, Policy) else str(policy)
-    known.streaming(source)
-    check_policy(known, source)
-    host = FaustAdapter(stream)
+    loaded.require_stream(source)
+    check_policy(loaded, source)
+    adapter = FaustAdapter(stream)
     target = None if to is None else to if isinstance(to, str) else to.get_topic_name()
-    if target is None and known.streaming(source).is_ordered:
-        words = "ordered: nothing but a topic has an order in which records could leave; give to=, or use cluster"
-        raise PolicyError([Fault(("stream", "release"), words)], source)
-    settings = _settings(known, host, target, source)
-    plan = WorkerContext(known, settings, Metrics(), Health(), start, MetadataCipher.of(settings))
-    return Clusters(host, plan, http, publishes=target is not None)
+    if target is None and loaded.require_stream(source).is_ordered:
+        message = "ordered: records can be released in order to a topic only; give to=, or use cluster"
+        raise PolicyError([Fault(("stream", "release"), message)], source)
+    settings = _settings(loaded, adapter, target, source)
+    context = WorkerContext(loaded, settings, Metrics(), Health(), start, MetadataCipher.of(settings))
+    return Clusters(adapter, context, http, publishes=target is not None)
 
 
-def _settings(policy: Policy, host: FaustAdapter, target: str | None, source: str) -> KafkaSection:
-    """Settings of the policy and the environment; what neither says is the app's."""
-    given = {"bootstrap_servers": host.brokers, "input": host.topic, "group": host.group}
+def _settings(policy: Policy, adapter: FaustAdapter, target: str | None, source: str) -> KafkaSection:
+    """Return the settings of policy and environment, with the app's values for those that neither sets."""
+    fixed = {"input": adapter.topic, "group": adapter.group} | ({} if target is None else {"output": target})
     required = ("bootstrap_servers", "input", "group")
-    settings = kafka_settings(policy, given=given if target is None else given | {"output": target}, required=required)
-    must = {"input": host.topic, "group": host.group} | ({} if target is None else {"output": target})
+    settings = kafka_settings(policy, defaults={"bootstrap_servers": adapter.brokers} | fixed, required=required)
     faults = [
-        Fault(("kafka", name), f"the app says {word}, the policy something else: they must be the same")
-        for name, word in must.items()
-        if getattr(settings, name) != word
+        Fault(("kafka", name), f"the app says {value}, the policy says something else; they must be the same")
+        for name, value in fixed.items()
+        if getattr(settings, name) != value
     ]
     if faults:
         raise PolicyError(faults, source)

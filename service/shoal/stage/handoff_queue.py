@@ -1,4 +1,4 @@
-"""Clusters over the counter: one at a time, and the next one only when it is asked for."""
+"""The queue between partition tasks and the app's iterator: one cluster at a time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from shoal.kafka import HandoverCancelledError
-from shoal.pipeline import DecidedCluster as Decided
+from shoal.pipeline import DecidedCluster
 
 __all__ = ["Cluster", "HandoffQueue"]
 
@@ -25,19 +25,19 @@ class Cluster:
     Attributes
     ----------
     partition : int
-        Of the source topic.
+        Partition of the source topic.
     number : int
-        Of the cluster in its partition, from 0. A cluster that is handed over again after a crash has the same
-        partition and number, and the same bytes: whoever remembers them can drop it. It tells in which order
-        clusters were decided: not for publication.
+        Number of the cluster in its partition, from 0. A cluster that is handed over again after a crash has the
+        same partition, number and bytes, so repeats can be dropped by partition and number. Do not publish the
+        number: it tells in which order clusters were decided.
     messages : tuple of bytes
         The records as the service would publish them (JSON), sorted.
     subjects : int
-        Different people among them.
+        Number of different people among the records.
 
     Notes
     -----
-    Guarantee: at least k subjects, within their share, as the engine counted again before it let them leave.
+    Guarantee: at least k subjects, within their share. The engine counts them again before the cluster is released.
     """
 
     partition: int
@@ -52,131 +52,133 @@ class Cluster:
 
     @cached_property
     def records(self) -> tuple[dict[str, Any], ...]:
-        """The records with their published values, in the order of their bytes."""
+        """The records with their published values, in the order of ``messages``."""
         return tuple(msgspec.json.decode(message) for message in self.messages)
 
 
-SHOWN_RECORDS = 2_048
-"""With so many in clusters that nobody has looked at yet, no more is read."""
+COMMITTED_RECORDS_LIMIT = 2_048
+"""Number of records in committed clusters that the app has not taken; at this number tasks stop reading."""
 
 
 @dataclass(slots=True)
-class _Offer:
+class _PendingHandover:
     cluster: Cluster
-    done: asyncio.Future[None]
+    acknowledged: asyncio.Future[None]
 
 
 class HandoffQueue:
-    """Between the lanes and one customer, who asks for the next cluster.
+    """Passes clusters from the partition tasks to the one task of the app that iterates.
 
     Notes
     -----
-    What is handed over (`hand`) counts when the next one is asked for: at most one cluster is outside, nothing is
-    buffered, and who hands over waits. What is shown (`show`) was committed before: it waits in line, and lanes are
-    told when the line is long (`is_full`).
+    A cluster that is handed over before its commit (`hand_over`) is acknowledged when the app asks for the next one.
+    At most one such cluster is with the app, none is buffered, and the partition task waits. Clusters that are
+    already committed (`put_committed`) are queued, and the partition tasks stop reading while the queue `is_full`.
     """
 
     def __init__(self) -> None:
-        self._line = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._changed, self._is_empty = asyncio.Event(), asyncio.Event()
         self._is_empty.set()
-        self._shown: deque[Cluster] = deque()
-        self._waiting_records = 0
-        self._offer: _Offer | None = None
-        self._outside: _Offer | None = None
-        self._is_open = True
+        self._committed: deque[Cluster] = deque()
+        self._committed_records = 0
+        self._pending: _PendingHandover | None = None
+        self._with_app: _PendingHandover | None = None
+        self._accepts_handovers = True
         self._error: BaseException | None = None
-        self._is_over = False
+        self._is_closed = False
 
-    # ------------------------------------------------------------------ lanes
+    # ------------------------------------------------------------------ called by partition tasks
 
-    async def hand(self, partition: int, decided: Decided) -> None:
-        """Hand a cluster over and wait until the next one is asked for.
+    async def hand_over(self, partition: int, decided: DecidedCluster) -> None:
+        """Hand a cluster over and wait until the app asks for the next one.
 
         Raises
         ------
-        WithdrawnError
-            That did not happen: the cluster counts as not dealt with.
+        HandoverCancelledError
+            The app has not asked for the next cluster in time, so this one is not acknowledged.
         """
-        async with self._line:
-            if not self._is_open:
-                raise HandoverCancelledError("a cluster was withdrawn")
-            self._offer = _Offer(_cluster(partition, decided), asyncio.get_running_loop().create_future())
+        async with self._lock:
+            if not self._accepts_handovers:
+                raise HandoverCancelledError("the hand-over of a cluster was cancelled")
+            acknowledged = asyncio.get_running_loop().create_future()
+            self._pending = _PendingHandover(_cluster(partition, decided), acknowledged)
             self._changed.set()
             try:
-                await self._offer.done
+                await acknowledged
             finally:
-                self._offer = None
+                self._pending = None
 
-    def show(self, partition: int, decided: Sequence[Decided]) -> None:
-        """Put clusters in line that are published."""
-        self._shown += [_cluster(partition, one) for one in decided]
-        self._waiting_records += sum(len(one.rows) for one in decided)
-        if self._shown:
+    def put_committed(self, partition: int, decided: Sequence[DecidedCluster]) -> None:
+        """Queue clusters that are published and committed."""
+        self._committed += [_cluster(partition, one) for one in decided]
+        self._committed_records += sum(len(one.rows) for one in decided)
+        if self._committed:
             self._is_empty.clear()
             self._changed.set()
 
     def is_full(self) -> bool:
-        """Whether so much waits in line that lanes should read no more."""
-        return self._waiting_records >= SHOWN_RECORDS
+        """Return whether so many committed records are queued that the partition tasks should not read."""
+        return self._committed_records >= COMMITTED_RECORDS_LIMIT
 
-    # ------------------------------------------------------------------ the customer
+    # ------------------------------------------------------------------ called by the app's iterator
 
     async def next(self) -> Cluster:
-        """Say that the last cluster was dealt with, and wait for the next.
+        """Acknowledge the last cluster and wait for the next.
 
         Raises
         ------
         StopAsyncIteration
-            There will be none.
+            The stage has ended.
         ShoalError
-            Why there will be none.
+            The stage has failed with this error.
         """
-        outside, self._outside = self._outside, None
-        if outside is not None and not outside.done.done():
-            outside.done.set_result(None)
+        with_app, self._with_app = self._with_app, None
+        if with_app is not None and not with_app.acknowledged.done():
+            with_app.acknowledged.set_result(None)
         while True:
             if self._error is not None:
                 raise self._error
-            if self._is_over:
+            if self._is_closed:
                 raise StopAsyncIteration
-            if self._shown:
-                return self._next_shown()
-            if self._offer is not None and not self._offer.done.done():
-                self._outside = self._offer
-                return self._offer.cluster
+            if self._committed:
+                return self._next_committed()
+            if self._pending is not None and not self._pending.acknowledged.done():
+                self._with_app = self._pending
+                return self._pending.cluster
             self._changed.clear()
             await self._changed.wait()
 
-    def _next_shown(self) -> Cluster:
-        cluster = self._shown.popleft()
-        self._waiting_records -= cluster.size
-        if not self._shown:
+    def _next_committed(self) -> Cluster:
+        cluster = self._committed.popleft()
+        self._committed_records -= cluster.size
+        if not self._committed:
             self._is_empty.set()
         return cluster
 
-    # ------------------------------------------------------------------ the keeper
+    # ------------------------------------------------------------------ called by the supervisor
 
-    async def until_empty(self, timeout_s: float) -> None:
-        """Wait until the customer has taken what was shown, but no longer than that."""
+    async def wait_until_empty(self, timeout_s: float) -> None:
+        """Wait until the app has taken all committed clusters, at most ``timeout_s``."""
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._is_empty.wait(), timeout_s)
 
-    def withdraw(self) -> None:
-        """Take back what is outside and hand nothing over until `reopen`."""
-        self._is_open = False
-        if self._offer is not None and not self._offer.done.done():
-            self._offer.done.set_exception(HandoverCancelledError("a cluster was withdrawn"))
+    def cancel_handover(self) -> None:
+        """Cancel the pending hand-over, and refuse new ones until `resume`."""
+        self._accepts_handovers = False
+        if self._pending is not None and not self._pending.acknowledged.done():
+            error = HandoverCancelledError("the hand-over of a cluster was cancelled")
+            self._pending.acknowledged.set_exception(error)
 
-    def reopen(self) -> None:
-        """Hand over again."""
-        self._is_open = True
+    def resume(self) -> None:
+        """Accept hand-overs again."""
+        self._accepts_handovers = True
 
     def close(self, error: BaseException | None = None) -> None:
-        """Let the customer go, with an error or without."""
-        self._error, self._is_over = self._error or error, True
+        """End the iteration, with the first error that was given or without one."""
+        self._error, self._is_closed = self._error or error, True
         self._changed.set()
 
 
-def _cluster(partition: int, decided: Decided) -> Cluster:
+def _cluster(partition: int, decided: DecidedCluster) -> Cluster:
     return Cluster(partition, decided.number, tuple(decided.rows), decided.subjects)

@@ -1,4 +1,4 @@
-"""What came and was not taken yet, by partition; whoever brings more than fits waits."""
+"""Messages that the stream has delivered and no partition task has taken yet, by partition."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import NamedTuple
 __all__ = ["BufferedMessage", "MessageBuffer"]
 
 LIMIT_RECORDS = 2_048
-GATHER_S = 0.02
+BATCHING_S = 0.02
 
 
 class BufferedMessage(NamedTuple):
-    """A message as lanes read it."""
+    """A Kafka message with the fields that a partition task reads."""
 
     offset: int
     timestamp: int
@@ -23,76 +23,76 @@ class BufferedMessage(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...]
 
     def __repr__(self) -> str:
-        """Nothing of what it says."""
-        return f"Arrived(offset={self.offset})"
+        """Show the offset only: key, value and headers may hold attribute values."""
+        return f"BufferedMessage(offset={self.offset})"
 
 
 class MessageBuffer:
-    """Messages between the host's stream and the lanes; never more than ``limit``.
+    """Messages between the Faust stream and the partition tasks, at most ``limit`` of them.
 
     Parameters
     ----------
     rewind : callable
-        Makes the host bring a partition again from an offset on.
+        ``rewind(partition, offset)`` makes the stream deliver a partition again from this offset on.
     limit : int
-        Most messages.
+        Maximum number of messages over all partitions.
     """
 
     def __init__(self, rewind: Callable[[int, int], Awaitable[None]], limit: int = LIMIT_RECORDS) -> None:
         self.rewind = rewind
         self._limit, self._count = limit, 0
         self._queues: dict[int, deque[BufferedMessage]] = {}
-        self._came, self._room = asyncio.Event(), asyncio.Event()
+        self._not_empty, self._not_full = asyncio.Event(), asyncio.Event()
         self._new = 0
-        self._expected: frozenset[int] = frozenset()
+        self._partitions: frozenset[int] = frozenset()
 
     def __len__(self) -> int:
         return self._count
 
     async def put(self, partition: int, message: BufferedMessage) -> None:
-        """Take a message in, as soon as there is room; one of a partition that is not expected is thrown away."""
-        while self._count >= self._limit and partition in self._expected:
-            self._room.clear()
-            await self._room.wait()
-        if partition not in self._expected:
+        """Add a message as soon as the buffer is not full; drop it if its partition is not assigned."""
+        while self._count >= self._limit and partition in self._partitions:
+            self._not_full.clear()
+            await self._not_full.wait()
+        if partition not in self._partitions:
             return
         self._queues.setdefault(partition, deque()).append(message)
         self._count += 1
         self._new += 1
-        self._came.set()
+        self._not_empty.set()
 
     async def wait(self, timeout_s: float) -> None:
-        """Return when something is there, or after this time.
+        """Return when the buffer holds a message, or after ``timeout_s``.
 
-        A host brings one message at a time, and a turn of the loop costs more than many of them: what comes first
-        waits a moment for others.
+        Faust delivers one message at a time, and one pass of the consumer loop costs more than the delivery of many.
+        So the first messages wait up to ``BATCHING_S`` for more.
         """
         if not self._count:
-            self._came.clear()
+            self._not_empty.clear()
             try:
-                await asyncio.wait_for(self._came.wait(), timeout_s)
+                await asyncio.wait_for(self._not_empty.wait(), timeout_s)
             except TimeoutError:
                 return
         is_all_new = self._count == self._new
-        await asyncio.sleep(GATHER_S if is_all_new else 0)
+        await asyncio.sleep(BATCHING_S if is_all_new else 0)
         self._new = 0
 
     def take(self, partition: int, most: int) -> list[BufferedMessage]:
-        """Hand over the oldest messages of a partition."""
+        """Remove and return the oldest messages of a partition, at most ``most``."""
         queue = self._queues.get(partition)
         if not queue:
             return []
         taken = [queue.popleft() for _ in range(min(most, len(queue)))]
-        self._freed(len(taken))
+        self._remove(len(taken))
         return taken
 
-    def expect(self, partitions: Iterable[int]) -> None:
-        """Take messages of these partitions from now on; throw away what came of others, for which nobody asks."""
-        self._expected = frozenset(partitions)
-        for partition in self._queues.keys() - self._expected:
-            self._freed(len(self._queues.pop(partition)))
-        self._room.set()
+    def assign(self, partitions: Iterable[int]) -> None:
+        """Accept messages of these partitions only; drop buffered messages of all others."""
+        self._partitions = frozenset(partitions)
+        for partition in self._queues.keys() - self._partitions:
+            self._remove(len(self._queues.pop(partition)))
+        self._not_full.set()
 
-    def _freed(self, count: int) -> None:
+    def _remove(self, count: int) -> None:
         self._count -= count
-        self._room.set()
+        self._not_full.set()

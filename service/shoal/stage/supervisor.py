@@ -1,4 +1,4 @@
-"""Keeps one stage going: joins what the app tells with sessions that are fed from its stream."""
+"""Starts, supervises and stops one stage: it runs a consumer loop for each assignment that the app gets."""
 
 from __future__ import annotations
 
@@ -29,90 +29,104 @@ from shoal.stage.message_buffer import MessageBuffer
 __all__ = ["StageSupervisor"]
 
 FINISH_S = 3.0
-"""What a customer may take for the cluster in his hands when partitions go away or the app ends."""
-CUT_S = 2.5
-"""What the rest may take after that."""
-SETTLE_S = 5.0
-"""How long the app waits for lanes before its consumer goes on; what it brings too early is asked for again."""
-LEFT_S = 10.0
-"""How long nobody need ask for clusters: Faust starts an agent again that has failed."""
+"""How long the app may work on its present cluster after partitions are revoked or the app stops (s)."""
+CANCEL_S = 2.5
+"""How long the rest of the work may take after that (s)."""
+OPEN_TIMEOUT_S = 5.0
+"""How long Faust waits for the partition tasks before it resumes its consumer (s). Records that it delivers before the
+tasks are open are requested again."""
+ABANDONED_S = 10.0
+"""How long no task may ask for clusters before the app is stopped (s): Faust restarts an agent that failed."""
 
 log = logger("stage")
 
 
 class StageSupervisor:
-    """One stage, from the first cluster that is asked for to the end of the app.
+    """One stage, from the first request for a cluster to the end of the app.
 
     Parameters
     ----------
-    plan : Plan
-        What is to be done.
-    host : Host
-        The app.
+    context : WorkerContext
+        Policy, settings, metrics and health of the process.
+    adapter : FaustAdapter
+        The stream and its app.
     http : str or None
-        Where metrics and probes are served.
+        ``HOST:PORT`` for metrics and probes; None serves nothing.
     publishes : bool
-        Whether clusters go to the output. If not, they count as released when the next one is asked for.
+        Whether clusters go to an output topic. If not, a cluster counts as released when the app asks for the next.
     """
 
-    def __init__(self, plan: WorkerContext, host: FaustAdapter, http: str | None, *, publishes: bool) -> None:
-        self.desk = HandoffQueue()
-        self._plan, self._host, self._http = plan, host, http
-        self._inflow = MessageBuffer(host.rewind)
-        self._handing, self._most = ClusterListener(after=self.desk.show, is_full=self.desk.is_full), BLOCK_RECORDS
-        if not publishes:
-            # Small slices: what is decided on one of them is repeated together after a crash. (One that lets go of
-            # all that is held decides on more: what leaves by its limit of time was decided together.)
-            self._handing, self._most = ClusterListener(publishes=False, before=self.desk.hand), plan.policy.k
-        self._contact = BrokerLiveness(plan.health, plan.settings.patience_s)
+    def __init__(self, context: WorkerContext, adapter: FaustAdapter, http: str | None, *, publishes: bool) -> None:
+        self.queue = HandoffQueue()
+        self._context, self._adapter, self._http = context, adapter, http
+        self._buffer = MessageBuffer(adapter.rewind)
+        if publishes:
+            self._listener = ClusterListener(on_committed=self.queue.put_committed, is_full=self.queue.is_full)
+            self._slice_records = BLOCK_RECORDS
+        else:
+            # After a crash, all clusters that were decided on one slice are repeated. A small slice keeps them few;
+            # clusters that max_delay_s releases together are repeated together in any case.
+            self._listener = ClusterListener(publishes=False, on_decided=self.queue.hand_over)
+            self._slice_records = context.policy.k
+        self._liveness = BrokerLiveness(context.health, context.settings.patience_s)
         self._stopping, self._assigned = asyncio.Event(), asyncio.Event()
         self._is_started = False
         self._partitions: set[int] = set()
         self._opened = asyncio.Event()
-        self.left = asyncio.Event()
-        """Set when nobody can ask for clusters any more."""
-        self._is_of_app = False
-        """Whether the brokers of the policy were seen to be the app's."""
-        self._is_doubtful = False
-        """Whether the app's consumer fetched records that are not committed before it was told not to."""
-        self._hosted: ExternalLoop | None = None
+        self.abandoned = asyncio.Event()
+        """Set when no task can ask for clusters any more."""
+        self._is_same_cluster = False
+        """Whether the brokers of the policy were found to be those of the app."""
+        self._may_contain_uncommitted = False
+        """Whether the app's consumer fetched records before it was set to read committed records only."""
+        self._loop: ExternalLoop | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
-    # ------------------------------------------------------------------ beginning and end
+    # ------------------------------------------------------------------ start and stop
 
     async def start(self) -> None:
-        """Begin with what is assigned now, and follow the app from here on."""
-        self._tasks = [asyncio.create_task(self._guarded(work)) for work in (self._keep(), self._watch())]
-        self._host.listen(self._take, self._give_back, self._settle, self._end)
+        """Start with the present assignment, and follow the app's assignments from now on."""
+        self._tasks = [
+            asyncio.create_task(self._supervise(work)) for work in (self._run(), self._stop_app_when_abandoned())
+        ]
+        self._adapter.connect_signals(
+            self._on_assigned, self._on_revoked, self._on_rebalance_complete, self._on_shutdown
+        )
         try:
-            self._is_doubtful = await self._host.read_committed()
+            self._may_contain_uncommitted = await self._adapter.set_read_committed()
         except ShoalError as error:
             self._fail(error)
             return
-        # Not before: what was fetched until now is judged by the one who knows that it may be anything.
+        # No assignment is accepted before: it is not known before whether fetched records may be uncommitted.
         self._is_started = True
-        if now := self._host.assignment():
-            await self._accept(now)
-        self._tasks.append(asyncio.create_task(self._guarded(self._bring())))
+        if assigned := self._adapter.assignment():
+            await self._begin_assignment(assigned)
+        self._tasks.append(asyncio.create_task(self._supervise(self._fill_buffer())))
 
-    async def stop(self, *, show: bool = True) -> None:
-        """Commit what is decided, ``show`` what is published, and let go of everything, within ten seconds."""
-        begun = time.monotonic()
-        self._host.listen_no_more()
+    async def stop(self, *, drain: bool = True) -> None:
+        """Commit what is decided and end all work, within ten seconds.
+
+        Parameters
+        ----------
+        drain : bool
+            Whether to wait until the app has taken the clusters that are already committed.
+        """
+        began_s = time.monotonic()
+        self._adapter.disconnect_signals()
         self._stopping.set()
-        self._plan.health.stopping = True
-        await self._leave()
+        self._context.health.stopping = True
+        await self._end_assignment()
         self._assigned.set()
-        if show:
-            await self.desk.until_empty(max(0.0, begun + FINISH_S - time.monotonic()))
-        self.desk.close()
+        if drain:
+            await self.queue.wait_until_empty(max(0.0, began_s + FINISH_S - time.monotonic()))
+        self.queue.close()
         for task in self._tasks:
             task.cancel()
         if self._tasks:
-            await asyncio.wait(self._tasks, timeout=CUT_S)
+            await asyncio.wait(self._tasks, timeout=CANCEL_S)
 
-    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
-        """Let an error reach whoever waits for clusters, and end the worker: nothing may go on without the stage."""
+    async def _supervise(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run one of the stage's tasks; an error in it ends the iteration and stops the app."""
         task = asyncio.ensure_future(work)
         try:
             await asyncio.wait({task})
@@ -125,150 +139,150 @@ class StageSupervisor:
 
     def _fail(self, error: BaseException) -> None:
         final = to_shoal_error(error)
-        # Before anybody hears of it: an agent that is started again must not begin anew.
-        ending = self._host.crash(final)
-        self.desk.close(final)
+        # Before the agent sees the error: if Faust restarts the agent, no new stage may start.
+        stopping = self._adapter.stop_app(final)
+        self.queue.close(final)
         self._stopping.set()
-        self._tasks.append(asyncio.create_task(ending))
+        self._tasks.append(asyncio.create_task(stopping))
 
-    # ------------------------------------------------------------------ what the app tells
+    # ------------------------------------------------------------------ signals of the app
 
-    async def _take(self, partitions: set[int]) -> None:
+    async def _on_assigned(self, partitions: set[int]) -> None:
         if self._is_started:
-            await self._accept(partitions)
+            await self._begin_assignment(partitions)
 
-    async def _accept(self, partitions: set[int]) -> None:
-        # The host need not have said that the last assignment is over.
-        await self._leave()
+    async def _on_revoked(self, _: set[int]) -> None:
+        await self._end_assignment()
+
+    async def _on_rebalance_complete(self, _: set[int]) -> None:
+        if self._partitions:
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._opened.wait(), OPEN_TIMEOUT_S)
+
+    async def _on_shutdown(self, _: set[int]) -> None:
+        await self.stop()
+
+    async def _begin_assignment(self, partitions: set[int]) -> None:
+        # Faust need not have revoked the last assignment.
+        await self._end_assignment()
         try:
-            self._host.check_acks()
-            self._is_doubtful |= await self._host.read_committed()
+            self._adapter.check_acks()
+            self._may_contain_uncommitted |= await self._adapter.set_read_committed()
         except ShoalError as error:
             self._fail(error)
             return
         self._partitions = partitions
-        self._inflow.expect(partitions)
-        self.desk.reopen()
+        self._buffer.assign(partitions)
+        self.queue.resume()
         if partitions:
-            self._plan.health.restoring = set(partitions)
+            self._context.health.restoring = set(partitions)
             self._opened.clear()
             self._assigned.set()
         else:
-            # A member without work is ready for it.
-            self._plan.health.joined = True
+            # A group member without partitions is ready.
+            self._context.health.joined = True
 
-    async def _give_back(self, _: set[int]) -> None:
-        await self._leave()
-
-    async def _settle(self, _: set[int]) -> None:
-        if self._partitions:
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._opened.wait(), SETTLE_S)
-
-    async def _end(self, _: set[int]) -> None:
-        await self.stop()
-
-    async def _leave(self) -> None:
-        """Close the lanes of the present assignment; a customer who takes too long gets his cluster once more."""
+    async def _end_assignment(self) -> None:
+        """Close the partition tasks. If the app takes too long for its present cluster, it gets the cluster again."""
         self._partitions = set()
-        self._inflow.expect(())
+        self._buffer.assign(())
         self._assigned.clear()
-        hosted = self._hosted
-        if hosted is None:
+        loop = self._loop
+        if loop is None:
             return
-        if not await hosted.end(FINISH_S):
-            self.desk.withdraw()
-            if not await hosted.end(CUT_S):
-                log.warning("lanes were cut off: what they had decided is decided again")
-                hosted.cut()
+        if not await loop.end(FINISH_S):
+            self.queue.cancel_handover()
+            if not await loop.end(CANCEL_S):
+                log.warning("partition tasks cancelled: their uncommitted clusters will be decided again")
+                loop.cancel()
 
-    # ------------------------------------------------------------------ work
+    # ------------------------------------------------------------------ tasks of the stage
 
-    async def _watch(self) -> None:
-        """End the worker when nobody will ask any more: it would go on, hold its partitions, and bring nothing."""
-        await self.left.wait()
+    async def _stop_app_when_abandoned(self) -> None:
+        """Stop the app when no task asks for clusters: it would keep its partitions and process no record."""
+        await self.abandoned.wait()
         if self._stopping.is_set():
             return
-        log.warning("nobody asks for clusters", ends_in_s=LEFT_S)
-        await asyncio.sleep(LEFT_S)
+        log.warning("no task asks for clusters", stops_in_s=ABANDONED_S)
+        await asyncio.sleep(ABANDONED_S)
         if not self._stopping.is_set():
             raise ConfigError(
-                f"anonymize: topic {self._host.topic}: its agent has left the loop over its clusters, or has ended: "
-                "let it ask until there are none"
+                f"anonymize: topic {self._adapter.topic}: its agent has left the loop over its clusters, or has ended; "
+                "iterate until there are no more clusters"
             )
 
-    async def _check_brokers(self) -> None:
-        """See that records come from the cluster where progress and output are."""
-        theirs, policys = await self._host.cluster(), await broker_cluster_id(self._plan.settings)
-        if theirs is None or theirs != policys:
+    async def _check_same_cluster(self) -> None:
+        """Check that the app reads from the Kafka cluster that holds progress and output."""
+        of_app, of_policy = await self._adapter.cluster_id(), await broker_cluster_id(self._context.settings)
+        if of_app is None or of_app != of_policy:
             raise ConfigError(
-                "kafka.bootstrap_servers: not the cluster of the app (its id is another, or unknown): leave them out "
-                "of policy and environment, or name the app's"
+                "kafka.bootstrap_servers: not the Kafka cluster of the app (another cluster id, or none); remove them "
+                "from policy and environment, or set them to the app's"
             )
-        self._is_of_app = True
+        self._is_same_cluster = True
 
-    async def _bring(self) -> None:
-        put = self._inflow.put
-        async for partition, message in self._host.messages():
+    async def _fill_buffer(self) -> None:
+        put = self._buffer.put
+        async for partition, message in self._adapter.messages():
             await put(partition, message)
-        # Its stream has ended, which only an app does that ends.
-        self.left.set()
+        # The stream ends only when the app stops.
+        self.abandoned.set()
 
-    async def _keep(self) -> None:
-        plan = self._plan
-        plan.metrics.policy.labels(plan.policy.fingerprint).set(1)
-        async with contextlib.AsyncExitStack() as around:
+    async def _run(self) -> None:
+        context = self._context
+        context.metrics.policy.labels(context.policy.fingerprint).set(1)
+        async with contextlib.AsyncExitStack() as stack:
             port = None
             if self._http is not None:
-                served = serve(self._http, plan.metrics, plan.health, plan.metrics.totals)
-                port = await around.enter_async_context(served)
-            settings, fingerprint = plan.settings, plan.policy.fingerprint
+                served = serve(self._http, context.metrics, context.health, context.metrics.totals)
+                port = await stack.enter_async_context(served)
+            settings, fingerprint = context.settings, context.policy.fingerprint
             log.info("started", http_port=port, policy=fingerprint[:16], group=settings.group, topic=settings.input)
-            await _beside(lambda: precompile(plan.policy))
-            await run_with_retries(plan, self._contact, self._stopping, self._serve)
-            log.info("stopped", **plan.metrics.totals())
+            await _in_daemon_thread(lambda: precompile(context.policy))
+            await run_with_retries(context, self._liveness, self._stopping, self._run_assignments)
+            log.info("stopped", **context.metrics.totals())
 
-    async def _serve(self) -> None:
-        """Serve one assignment after the other."""
+    async def _run_assignments(self) -> None:
+        """Run a consumer loop for one assignment after the other."""
         while not self._stopping.is_set():
             await self._assigned.wait()
             if self._stopping.is_set():
                 return
-            chosen = sorted(self._partitions)
-            if not self._is_of_app:
-                await self._check_brokers()
+            partitions = sorted(self._partitions)
+            if not self._is_same_cluster:
+                await self._check_same_cluster()
                 continue
-            if not chosen:
-                continue  # taken away before the work has begun
-            hosted = ExternalLoop(
-                self._plan,
-                self._contact,
-                self._inflow,
-                chosen,
-                self._handing,
-                self._most,
-                is_doubtful=self._is_doubtful,
+            if not partitions:
+                continue  # revoked before the work has begun
+            loop = ExternalLoop(
+                self._context,
+                self._liveness,
+                self._buffer,
+                partitions,
+                self._listener,
+                self._slice_records,
+                may_contain_uncommitted=self._may_contain_uncommitted,
                 opened=self._opened,
             )
-            self._hosted = hosted
+            self._loop = loop
             try:
-                await hosted.run()
+                await loop.run()
             finally:
-                self._hosted = None
+                self._loop = None
 
 
-async def _beside(work: Callable[[], None]) -> None:
-    """Work in a thread: the app goes on while kernels compile. A daemon, so that the end does not wait for that."""
+async def _in_daemon_thread(work: Callable[[], None]) -> None:
+    """Run in a thread, so that the app goes on while kernels compile; the process can end before the thread does."""
     done = Future[None]()
-    done.set_running_or_notify_cancel()  # who stops waiting does not stop it
+    done.set_running_or_notify_cancel()  # a cancelled caller does not cancel the work
 
     def run() -> None:
         try:
             work()
-        except BaseException as raised:  # noqa: BLE001 - raised where it is waited for
+        except BaseException as raised:  # noqa: BLE001 - raised again by the caller
             done.set_exception(to_shoal_error(raised))
         else:
             done.set_result(None)
 
-    threading.Thread(target=run, name="warm-up", daemon=True).start()
+    threading.Thread(target=run, name="precompile", daemon=True).start()
     await asyncio.wrap_future(done)

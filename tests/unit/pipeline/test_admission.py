@@ -54,14 +54,14 @@ def test_what_is_too_much_is_rejected_as_suppressed_between_what_was_rejected_be
     block = Block(
         values=np.arange(3.0)[:, None],
         subjects=np.array([7, 7, 8]),
-        tails=[b"a", b"b", b"c"],
+        passthrough=[b"a", b"b", b"c"],
         index=np.array([0, 2, 4]),
         rejected=[(1, Reason.INVALID), (3, Reason.UNDECODABLE)],
         clipped=0,
     )
     kept = SubjectQuota(PerSubject(1, 100)).admit(block, block.index + 50)
     assert kept.index.tolist() == [0, 4]
-    assert kept.tails == [b"a", b"c"]
+    assert kept.passthrough == [b"a", b"c"]
     assert kept.rejected == [(1, Reason.INVALID), (2, Reason.SUPPRESSED), (3, Reason.UNDECODABLE)]
 
 

@@ -13,7 +13,7 @@ from shoal.errors import GuaranteeError
 from shoal.pipeline import DecidedCluster, PartitionPipeline, precompile
 from shoal.policy import Policy
 from shoal.policy.schema import Document
-from shoal.records import Encoder, JsonDecoder
+from shoal.records import JsonDecoder, JsonEncoder
 
 pytestmark = pytest.mark.unit
 
@@ -52,10 +52,10 @@ def records(count: int, people: int = 60) -> list[dict[str, Any]]:
 
 
 def run(policy: Policy, lines: list[bytes], cut: int) -> tuple[list[DecidedCluster], list[int], PartitionPipeline]:
-    flow, decoder = PartitionPipeline(policy, Encoder(policy)), JsonDecoder(policy)
+    flow, decoder = PartitionPipeline(policy, JsonEncoder(policy)), JsonDecoder(policy)
     outcomes = []
     for start in range(0, len(lines), cut):
-        block = decoder.take(lines[start : start + cut])
+        block = decoder.decode(lines[start : start + cut])
         places = block.index + start
         flow.accounts.records_in += len(lines[start : start + cut])
         if len(block):
@@ -128,26 +128,26 @@ def test_a_record_resolved_before_takes_its_position_and_nothing_else() -> None:
     policy = make_policy(steering={"position": 0.01})
     lines = [json.dumps(record).encode() for record in records(120, people=200)]
     whole, _, _ = run(policy, lines, 60)
-    flow, decoder = PartitionPipeline(policy, Encoder(policy), clusters=0), JsonDecoder(policy)
-    block = decoder.take(lines[:60])
+    flow, decoder = PartitionPipeline(policy, JsonEncoder(policy), clusters=0), JsonDecoder(policy)
+    block = decoder.decode(lines[:60])
     marks = np.column_stack([np.zeros(60, np.int64), np.arange(60)])
     first = flow.push(block, marks).clusters
     done = {place for cluster in first for place in cluster.places}
-    again = PartitionPipeline(policy, Encoder(policy), clusters=len(first))
+    again = PartitionPipeline(policy, JsonEncoder(policy), clusters=len(first))
     assert again.push(block, marks, np.array([place not in done for place in range(60)])).clusters == []
-    rest = again.push(decoder.take(lines[60:]), marks + np.array([0, 60])).clusters + again.flush().clusters
+    rest = again.push(decoder.decode(lines[60:]), marks + np.array([0, 60])).clusters + again.flush().clusters
     assert first + rest == whole
 
 
 def test_a_block_larger_than_its_room_stops_everything() -> None:
     policy = make_policy()
-    block = JsonDecoder(policy).take([json.dumps(r).encode() for r in records(BLOCK_RECORDS + 1)])
+    block = JsonDecoder(policy).decode([json.dumps(r).encode() for r in records(BLOCK_RECORDS + 1)])
     with pytest.raises(GuaranteeError):
-        PartitionPipeline(policy, Encoder(policy)).push(block, np.zeros((BLOCK_RECORDS + 1, 2), np.int64))
+        PartitionPipeline(policy, JsonEncoder(policy)).push(block, np.zeros((BLOCK_RECORDS + 1, 2), np.int64))
 
 
 def test_without_a_release_there_are_no_figures() -> None:
-    told = PartitionPipeline(make_policy(), Encoder(make_policy())).accounts.summary(0, 0.0)
+    told = PartitionPipeline(make_policy(), JsonEncoder(make_policy())).accounts.summary(0, 0.0)
     assert (told["mse"], told["information_loss"], told["cluster_size"]["min"], told["records_per_s"]) == (None,) * 4
 
 

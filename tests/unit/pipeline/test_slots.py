@@ -13,7 +13,7 @@ from shoal.pipeline import BlockDecisions, ClusterRestorer, PartitionPipeline, P
 from shoal.pipeline.reorder_buffer import ReorderBuffer
 from shoal.policy import Policy
 from shoal.policy.schema import Document
-from shoal.records import Encoder, JsonDecoder
+from shoal.records import JsonDecoder, JsonEncoder
 
 pytestmark = pytest.mark.unit
 
@@ -35,11 +35,11 @@ class Run:
     """A flow and its decoder, which numbers people: every record is one."""
 
     def __init__(self, policy: Policy, *, clusters: int = 0, reunion: ClusterRestorer | None = None) -> None:
-        self.flow = PartitionPipeline(policy, Encoder(policy), clusters=clusters, reunion=reunion)
+        self.flow = PartitionPipeline(policy, JsonEncoder(policy), clusters=clusters, reunion=reunion)
         self._decoder = JsonDecoder(policy)
 
     def push(self, values: list[int], start: int = 0, fresh: list[bool] | None = None) -> list[PendingRow]:
-        block = self._decoder.take([json.dumps({"x": x, "n": 99 - x}).encode() for x in values])
+        block = self._decoder.decode([json.dumps({"x": x, "n": 99 - x}).encode() for x in values])
         marks = np.column_stack([np.zeros(len(values), np.int64), np.arange(start, start + len(values))])
         return _left(self.flow.push(block, marks, None if fresh is None else np.array(fresh)))
 

@@ -1,42 +1,46 @@
+"""Selecting records of a block."""
+
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from shoal.records import Block, Decoder, Reason
-from shoal.records.block import in_slices
+from shoal.records import Block, Reason
 
 pytestmark = pytest.mark.unit
 
 SLICE = 512
 
 
-class Even:
-    """Accepts even numbers."""
-
-    def __init__(self) -> None:
-        self.lengths: list[int] = []
-
-    def take(self, messages: list[int] | tuple[int, ...]) -> Block:
-        self.lengths.append(len(messages))
-        index = np.array([place for place, number in enumerate(messages) if number % 2 == 0], dtype=np.int64)
-        values = np.array([[messages[place]] for place in index], dtype=np.float64).reshape(-1, 1)
-        rejected = [(place, Reason.INVALID) for place, number in enumerate(messages) if number % 2]
-        return Block(values, values[:, 0].astype(np.int64), [b"%d" % messages[p] for p in index], index, rejected, 1)
-
-
-@pytest.mark.parametrize("n", [0, 1, SLICE, SLICE + 1, 3 * SLICE + 7])
-def test_slices_are_put_together_in_order(n: int) -> None:
-    even = Even()
-    block = in_slices(even.take, list(range(n)))
-    evens = list(range(0, n, 2))
-    assert max(even.lengths) <= SLICE
-    assert block.index.tolist() == block.subjects.tolist() == block.values[:, 0].tolist() == evens
-    assert block.tails == [b"%d" % number for number in evens]
-    assert block.rejected == [(number, Reason.INVALID) for number in range(1, n, 2)]
-    assert block.clipped == len(even.lengths)
-    assert len(block) == len(evens)
+def block() -> Block:
+    """Return a block of messages 0 to 4, of which 3 is rejected."""
+    return Block(
+        values=np.array([[0.0], [1.0], [2.0], [4.0]]),
+        subjects=np.array([10, 11, 12, 14], dtype=np.int64),
+        passthrough=[b"a", b"b", b"c", b"e"],
+        index=np.array([0, 1, 2, 4], dtype=np.int64),
+        rejected=[(3, Reason.INVALID)],
+        clipped=7,
+        passthrough_columns=[["a", "b", "c", "e"]],
+    )
 
 
-def test_a_decoder_is_what_takes_messages() -> None:
-    decoder: Decoder[list[int]] = Even()  # type: ignore[assignment]
-    assert decoder.take([]).values.shape == (0, 1)
+def test_filter_keeps_the_records_of_the_mask() -> None:
+    chosen = block().filter(np.array([True, False, False, True]))
+    assert chosen.values.tolist() == [[0.0], [4.0]]
+    assert chosen.subjects.tolist() == [10, 14]
+    assert chosen.passthrough == [b"a", b"e"]
+    assert chosen.index.tolist() == [0, 4]
+    assert chosen.passthrough_columns == [["a", "e"]]
+    assert (chosen.rejected, chosen.clipped) == ([(3, Reason.INVALID)], 7)
+
+
+def test_slice_keeps_consecutive_records() -> None:
+    chosen = block().slice(slice(1, 3))
+    assert chosen.values.tolist() == [[1.0], [2.0]]
+    assert chosen.subjects.tolist() == [11, 12]
+    assert chosen.passthrough == [b"b", b"c"]
+    assert chosen.index.tolist() == [1, 2]
+    assert chosen.passthrough_columns == [["b", "c"]]
+    assert (chosen.rejected, chosen.clipped) == ([(3, Reason.INVALID)], 7)
+    whole = block()
+    assert whole.slice(slice(0, 4)) is whole

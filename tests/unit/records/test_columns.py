@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from shoal.policy import FieldType
-from shoal.records.columns import MISFIT, numbers, typed
+from shoal.records.columns import MISMATCH, parse_numbers, parse_values
 
 pytestmark = pytest.mark.unit
 
@@ -25,14 +25,14 @@ BAD = ["", " ", "x", "nan", "NaN", "inf", "-Infinity", "1_000", "0x1", "１２",
 BAD += ["1\n", "1\u00a0", "1\x0b", "\ufeff1", "e5", ".", "true", "1" * 400, "#", "1d", "½"]
 
 
-def test_decimal_numbers_are_read_at_once() -> None:
-    assert numbers([cell for cell, _ in GOOD]).tolist() == [value for _, value in GOOD]
-    assert numbers([]).shape == (0,)
+def test_decimal_numbers_are_parsed() -> None:
+    assert parse_numbers([cell for cell, _ in GOOD]).tolist() == [value for _, value in GOOD]
+    assert parse_numbers([]).shape == (0,)
 
 
 @pytest.mark.parametrize("cell", BAD)
-def test_anything_else_is_not_a_number_and_spoils_no_other(cell: str) -> None:
-    column = numbers(["1", cell, " 2 "])
+def test_other_cells_are_nan_and_do_not_affect_the_rest(cell: str) -> None:
+    column = parse_numbers(["1", cell, " 2 "])
     assert column[[0, 2]].tolist() == [1.0, 2.0]
     assert np.isnan(column[1])
 
@@ -47,42 +47,42 @@ def test_anything_else_is_not_a_number_and_spoils_no_other(cell: str) -> None:
         ("integer", "9007199254740993", 9007199254740993),
         ("integer", "9" * 30, int("9" * 30)),
         ("integer", "", None),
-        ("integer", "7.5", MISFIT),
-        ("integer", "x", MISFIT),
-        ("integer", "1_0", MISFIT),
-        ("integer", "٣", MISFIT),
-        ("integer", "9" * 5000, MISFIT),
+        ("integer", "7.5", MISMATCH),
+        ("integer", "x", MISMATCH),
+        ("integer", "1_0", MISMATCH),
+        ("integer", "٣", MISMATCH),
+        ("integer", "9" * 5000, MISMATCH),
         ("number", "1.5", 1.5),
         ("number", "7", 7),
         ("number", "9007199254740993", 9007199254740993),
         ("number", "-" + "9" * 30, -int("9" * 30)),
         ("number", "1e300", 1e300),
         ("number", "  ", None),
-        ("number", "1e400", MISFIT),
-        ("number", "nan", MISFIT),
-        ("number", "1,5", MISFIT),
+        ("number", "1e400", MISMATCH),
+        ("number", "nan", MISMATCH),
+        ("number", "1,5", MISMATCH),
         ("boolean", "true", True),
         ("boolean", " FALSE", False),
         ("boolean", "", None),
-        ("boolean", "1", MISFIT),
-        ("boolean", "yes", MISFIT),
+        ("boolean", "1", MISMATCH),
+        ("boolean", "yes", MISMATCH),
         ("string", " x ", " x "),
         ("string", "", ""),
         ("any", "007", "007"),
         ("any", "", ""),
     ],
 )
-def test_kept_cells_are_of_their_type(kind: FieldType, cell: str, value: Any) -> None:
+def test_passthrough_cells_are_parsed_to_their_type(kind: FieldType, cell: str, value: Any) -> None:
     for column in ([cell], [cell, ""], ["", cell, "true" if kind == "boolean" else "1"]):
-        values, fits = typed(column, kind)
-        place = column.index(cell)
-        assert values[place] == value
-        assert (values[place] is None) == (value is None)
-        assert fits == (value is not MISFIT)
+        values, all_match = parse_values(column, kind)
+        index = column.index(cell)
+        assert values[index] == value
+        assert (values[index] is None) == (value is None)
+        assert all_match == (value is not MISMATCH)
 
 
-def test_columns_of_plain_numbers_take_the_fast_way() -> None:
-    assert typed(["1", "2"], "integer") == ([1, 2], True)
-    assert typed(["1", "2.5"], "number") == ([1.0, 2.5], True)
-    assert typed([], "number") == ([], True)
-    assert not math.isnan(numbers(["1"])[0])
+def test_columns_of_plain_numbers_are_parsed_at_once() -> None:
+    assert parse_values(["1", "2"], "integer") == ([1, 2], True)
+    assert parse_values(["1", "2.5"], "number") == ([1.0, 2.5], True)
+    assert parse_values([], "number") == ([], True)
+    assert not math.isnan(parse_numbers(["1"])[0])

@@ -11,34 +11,34 @@ import numpy as np
 import pytest
 from shoal.errors import GuaranteeError
 from shoal.policy import CsvDialect
-from shoal.records import CsvEncoder, Encoder, RecordEncoder
-from shoal.records.cells import CellWriter, json_cells
-from support.making import kept, policy_of, quasi, usual_policy
+from shoal.records import CsvEncoder, JsonEncoder, RecordEncoder
+from shoal.records.encoder import CsvCellEncoder, encode_json_values
+from support.making import passthrough, policy_of, quasi, usual_policy
 
 pytestmark = pytest.mark.unit
 
-CELLS = CellWriter(CsvDialect())
+CELLS = CsvCellEncoder(CsvDialect())
 
 LAYOUTS = ["q", "qk", "kq", "qqkk", "kqk", "kkqqkkq", "qkqkq", "qqqk"]
 
 
 def layout(order: str) -> dict[str, dict[str, Any]]:
-    return {f"f{n}": quasi() if sign == "q" else kept() for n, sign in enumerate(order)}
+    return {f"f{n}": quasi() if sign == "q" else passthrough() for n, sign in enumerate(order)}
 
 
 @pytest.mark.parametrize("order", LAYOUTS)
-def test_fields_leave_in_the_order_of_the_policy(order: str) -> None:
+def test_fields_are_in_the_order_of_the_policy(order: str) -> None:
     policy = policy_of({"id": {"role": "identifier"}, **layout(order)})
     numbers = [f"{n}.50" for n, sign in enumerate(order) if sign == "q"]
     columns = [[f"{n},", None, n] for n, sign in enumerate(order) if sign == "k"]
-    for encoder in (Encoder(policy), CsvEncoder(policy)):
-        tails = encoder.tails(columns, 3)
-        rows = encoder.rows([numbers], tails, [0, 3])
+    for encoder in (JsonEncoder(policy), CsvEncoder(policy)):
+        fields = encoder.encode_passthrough(columns, 3)
+        rows = encoder.encode_clusters([numbers], fields, [0, 3])
         expected = [
             {f"f{n}": float(f"{n}.50") if sign == "q" else (f"{n},", None, n)[m] for n, sign in enumerate(order)}
             for m in range(3)
         ]
-        if isinstance(encoder, Encoder):
+        if isinstance(encoder, JsonEncoder):
             found = [json.loads(row) for row in rows]
             assert [list(record) for record in found] == [list(record) for record in expected]
             assert sorted(map(repr, found)) == sorted(map(repr, expected))
@@ -53,32 +53,45 @@ def test_fields_leave_in_the_order_of_the_policy(order: str) -> None:
 
 
 def test_members_are_sorted_by_their_published_bytes() -> None:
-    policy = policy_of({"x": quasi(), "y": kept(), "z": quasi()})
-    encoder = Encoder(policy)
+    policy = policy_of({"x": quasi(), "y": passthrough(), "z": quasi()})
+    encoder = JsonEncoder(policy)
     values = ["b", "a", "ab", "", "a!", None, 10, 9, "é", True, "a"]
     published = set()
     for seed in range(20):
         random.Random(seed).shuffle(values)
-        rows = encoder.rows([["1", "2"]], encoder.tails([values], len(values)), [0, len(values)])
+        rows = encoder.encode_clusters(
+            [["1", "2"]], encoder.encode_passthrough([values], len(values)), [0, len(values)]
+        )
         assert rows == sorted(rows)
         published.add(b"\n".join(rows))
     assert len(published) == 1
 
 
+def test_members_are_sorted_if_passthrough_fields_are_on_both_sides() -> None:
+    policy = policy_of({"a": passthrough(), "x": quasi(), "b": passthrough()})
+    encoder = JsonEncoder(policy)
+    fields = encoder.encode_passthrough([["b", "a"], [1, 2]], 2)
+    expected = [b'{"a":"a","x":5,"b":2}', b'{"a":"b","x":5,"b":1}']
+    assert encoder.encode_clusters([["5"]], fields, [0, 2]) == expected
+
+
 def test_clusters_keep_their_order_and_their_members() -> None:
-    policy = policy_of({"x": quasi(), "y": kept()})
-    encoder = Encoder(policy)
-    tails = encoder.tails([[5, 4, 3, 2, 1]], 5)
+    policy = policy_of({"x": quasi(), "y": passthrough()})
+    encoder = JsonEncoder(policy)
+    fields = encoder.encode_passthrough([[5, 4, 3, 2, 1]], 5)
     expected = [b'{"x":9,"y":4}', b'{"x":9,"y":5}', b'{"x":1,"y":1}', b'{"x":1,"y":2}', b'{"x":1,"y":3}']
     for offsets in ([0, 2, 2, 5], np.array([0, 2, 2, 5])):
-        assert encoder.rows([["9"], ["8"], ["1"]], tails, offsets) == expected
-    assert encoder.rows([], [], [0]) == []
+        assert encoder.encode_clusters([["9"], ["8"], ["1"]], fields, offsets) == expected
+    assert encoder.encode_clusters([], [], [0]) == []
 
 
-def test_without_kept_fields_all_members_are_alike() -> None:
+def test_without_passthrough_fields_all_members_are_equal() -> None:
     policy = policy_of({"x": quasi(), "y": quasi()})
-    assert Encoder(policy).rows([["1", "2.0"]], Encoder(policy).tails([], 2), [0, 2]) == [b'{"x":1,"y":2.0}'] * 2
-    assert CsvEncoder(policy).rows([["1", "2.0"]], [b"", b""], [0, 2]) == [b"1,2.0"] * 2
+    assert (
+        JsonEncoder(policy).encode_clusters([["1", "2.0"]], JsonEncoder(policy).encode_passthrough([], 2), [0, 2])
+        == [b'{"x":1,"y":2.0}'] * 2
+    )
+    assert CsvEncoder(policy).encode_clusters([["1", "2.0"]], [b"", b""], [0, 2]) == [b"1,2.0"] * 2
 
 
 @pytest.mark.parametrize(
@@ -90,12 +103,12 @@ def test_without_kept_fields_all_members_are_alike() -> None:
 )
 @pytest.mark.parametrize("place", [0, 1])
 def test_only_finite_numbers_are_published(text: Any, place: int) -> None:
-    policy = policy_of({"x": quasi(), "y": quasi(), "z": kept()})
+    policy = policy_of({"x": quasi(), "y": quasi(), "z": passthrough()})
     centroid = ["1", "2"]
     centroid[place] = text
-    for encoder in (Encoder(policy), CsvEncoder(policy)):
+    for encoder in (JsonEncoder(policy), CsvEncoder(policy)):
         with pytest.raises(GuaranteeError) as caught:
-            encoder.rows([["1", "2"], centroid], encoder.tails([[1, 2]], 2), [0, 1, 2])
+            encoder.encode_clusters([["1", "2"], centroid], encoder.encode_passthrough([[1, 2]], 2), [0, 1, 2])
         assert str(caught.value) == "a centroid is not a finite number"
         assert caught.value.__cause__ is None
 
@@ -103,45 +116,45 @@ def test_only_finite_numbers_are_published(text: Any, place: int) -> None:
 @pytest.mark.parametrize(
     "text", ["0", "-0.5", "1e5", "1E-300", "1.7976931348623157e308", "12345678901234567890", "7.50"]
 )
-def test_finite_numbers_are_published_as_they_are_printed(text: str) -> None:
+def test_finite_numbers_are_published_as_given(text: str) -> None:
     policy = policy_of({"x": quasi()})
-    assert Encoder(policy).rows([[text]], [b""], [0, 1]) == [b'{"x":%b}' % text.encode()]
+    assert JsonEncoder(policy).encode_clusters([[text]], [b""], [0, 1]) == [b'{"x":%b}' % text.encode()]
 
 
 @pytest.mark.parametrize("centroid", [[], ["1"], ["1", "2", "3"], ["1,2", "3"], ["1,2"]])
 def test_a_centroid_has_one_number_per_attribute(centroid: list[str]) -> None:
     policy = policy_of({"x": quasi(), "y": quasi()})
     with pytest.raises(GuaranteeError, match="not a finite number"):
-        Encoder(policy).rows([centroid], [b""], [0, 1])
+        JsonEncoder(policy).encode_clusters([centroid], [b""], [0, 1])
 
 
 @pytest.mark.parametrize("offsets", [[0, 1], [1, 2], [0, 3], [0], [], [0, 1, 2], [0, 3, 2]])
-def test_clusters_and_tails_must_belong_together(offsets: list[int]) -> None:
+def test_lengths_of_clusters_and_passthrough_fields_must_match(offsets: list[int]) -> None:
     policy = policy_of({"x": quasi()})
     centroids = [["1"]] * max(len(offsets) - 1, 0) if offsets != [0, 1, 2] else [["1"]]
-    with pytest.raises(GuaranteeError, match="do not belong together"):
-        Encoder(policy).rows(centroids, [b"", b""], offsets)
+    with pytest.raises(GuaranteeError, match="do not match"):
+        JsonEncoder(policy).encode_clusters(centroids, [b"", b""], offsets)
 
 
 def test_json_has_no_header() -> None:
-    encoder: RecordEncoder = Encoder(usual_policy())
+    encoder: RecordEncoder = JsonEncoder(usual_policy())
     assert encoder.header() is None
 
 
-def test_the_header_names_what_is_published() -> None:
+def test_the_header_names_the_published_attributes() -> None:
     assert CsvEncoder(usual_policy()).header() == b"age,income,diagnosis,ward"
-    assert CsvEncoder(policy_of({'a,"b"': quasi(), "größe": kept()})).header() == '"a,""b""",größe'.encode()
+    assert CsvEncoder(policy_of({'a,"b"': quasi(), "größe": passthrough()})).header() == '"a,""b""",größe'.encode()
 
 
 # ---------------------------------------------------------------- cells
 
 
-def test_json_cells_are_what_the_standard_library_would_write() -> None:
+def test_json_values_are_encoded_like_the_standard_library() -> None:
     texts = [chr(code) for code in itertools.chain(range(0xD800), (0xE000, 0x1F600, 0x10FFFF))]
-    cells = json_cells(texts)
+    cells = encode_json_values(texts)
     assert [json.loads(cell) for cell in cells] == texts
     assert cells == [json.dumps(text, ensure_ascii=False).encode() for text in texts]
-    assert json_cells([]) == []
+    assert encode_json_values([]) == []
 
 
 @pytest.mark.parametrize(
@@ -164,13 +177,13 @@ def test_json_cells_are_what_the_standard_library_would_write() -> None:
         ("=cmd()", b"=cmd()"),
     ],
 )
-def test_csv_cells_are_quoted_only_if_they_must_be(value: object, cell: bytes) -> None:
-    assert CELLS.column([value]) == [cell]
-    assert CELLS.column([value, None, 7, "x,y"]) == [cell, b"", b"7", b'"x,y"']
+def test_csv_cells_are_quoted_only_if_needed(value: object, cell: bytes) -> None:
+    assert CELLS.encode_column([value]) == [cell]
+    assert CELLS.encode_column([value, None, 7, "x,y"]) == [cell, b"", b"7", b'"x,y"']
     if isinstance(value, str):
-        assert CELLS.text(value) == cell
-        assert CELLS.column([value, "x,y"]) == [cell, b'"x,y"']
+        assert CELLS.encode_text(value) == cell
+        assert CELLS.encode_column([value, "x,y"]) == [cell, b'"x,y"']
 
 
 def test_csv_cells_of_nothing() -> None:
-    assert CELLS.column([]) == []
+    assert CELLS.encode_column([]) == []

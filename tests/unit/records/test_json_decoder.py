@@ -6,28 +6,28 @@ from typing import Any
 import numpy as np
 import pytest
 from shoal.policy import Policy
-from shoal.records import Block, CsvEncoder, Encoder, JsonDecoder, Reason
-from support.making import KEY, SUBJECT, encoded, kept, message, policy_of, quasi, usual_policy
+from shoal.records import Block, CsvEncoder, JsonDecoder, JsonEncoder, Reason
+from support.making import KEY, SUBJECT, encoded, message, passthrough, policy_of, quasi, usual_policy
 
 pytestmark = pytest.mark.unit
 
 UNDECODABLE, INVALID, TOO_LARGE = Reason.UNDECODABLE, Reason.INVALID, Reason.TOO_LARGE
 
 
-def take(*records: dict[str, Any], policy: Policy | None = None) -> Block:
-    return JsonDecoder(policy or usual_policy(), hash_key=KEY).take(encoded(*records))
+def decode(*records: dict[str, Any], policy: Policy | None = None) -> Block:
+    return JsonDecoder(policy or usual_policy(), hash_key=KEY).decode(encoded(*records))
 
 
 def reason(text: bytes | None, policy: Policy | None = None) -> Reason | None:
-    """Why a message is refused among good ones, which must not suffer from it."""
+    """Return why a message is rejected among good ones, which must stay accepted."""
     good = encoded(message())[0]
     decoder = JsonDecoder(policy or usual_policy(), hash_key=KEY, max_bytes=3000)
     if policy is None:
-        block = decoder.take([good, text, good, good, text])
-        assert [place for place, _ in block.rejected] in ([], [1, 4])
-        assert block.index.tolist() == [place for place in range(5) if place not in dict(block.rejected)]
+        block = decoder.decode([good, text, good, good, text])
+        assert [index for index, _ in block.rejected] in ([], [1, 4])
+        assert block.index.tolist() == [index for index in range(5) if index not in dict(block.rejected)]
         return dict(block.rejected).get(1)
-    return dict(decoder.take([text]).rejected).get(0)
+    return dict(decoder.decode([text]).rejected).get(0)
 
 
 def changed(name: str, value: str) -> bytes:
@@ -39,15 +39,15 @@ def changed(name: str, value: str) -> bytes:
 # ---------------------------------------------------------------- the shape of a block
 
 
-def test_a_block_holds_arrays() -> None:
-    block = take(message(age=1, income=2.5), message(age=3.0, income=4, patient="p2"))
+def test_a_block_contains_arrays() -> None:
+    block = decode(message(age=1, income=2.5), message(age=3.0, income=4, patient="p2"))
     assert block.values.dtype == np.float64
     assert block.values.flags.c_contiguous
     assert block.values.tolist() == [[1.0, 2.5], [3.0, 4.0]]
     assert block.subjects.dtype == block.index.dtype == np.int64
     assert block.index.tolist() == [0, 1]
     assert len(set(block.subjects.tolist())) == 2
-    assert block.tails == [b'"diagnosis":"flu","ward":7'] * 2
+    assert block.passthrough == [b'"diagnosis":"flu","ward":7'] * 2
     assert block.rejected == []
     assert block.clipped == 0
     assert len(block) == 2
@@ -55,39 +55,39 @@ def test_a_block_holds_arrays() -> None:
 
 @pytest.mark.parametrize("messages", [[], [None], [b"", None, b"{}"]])
 def test_a_block_without_records_keeps_its_shape(messages: list[bytes | None]) -> None:
-    block = JsonDecoder(usual_policy()).take(messages)
+    block = JsonDecoder(usual_policy()).decode(messages)
     assert block.values.shape == (0, 2)
     assert block.subjects.shape == block.index.shape == (0,)
-    assert block.tails == []
-    assert [place for place, _ in block.rejected] == list(range(len(messages)))
+    assert block.passthrough == []
+    assert [index for index, _ in block.rejected] == list(range(len(messages)))
 
 
-def test_one_quasi_identifier_alone_will_do() -> None:
-    block = take({"x": 1}, {"x": 2.5}, policy=policy_of({"x": quasi()}))
+def test_one_quasi_identifier_is_enough() -> None:
+    block = decode({"x": 1}, {"x": 2.5}, policy=policy_of({"x": quasi()}))
     assert block.values.tolist() == [[1.0], [2.5]]
-    assert block.tails == [b"", b""]
+    assert block.passthrough == [b"", b""]
 
 
-def test_long_input_is_cut_and_put_together() -> None:
+def test_long_input_is_decoded_in_one_call() -> None:
     records = [message(age=number % 100, patient=f"p{number % 700}") for number in range(1300)]
     messages = encoded(*records)
     messages[600], messages[1299], messages[0] = None, b"x", messages[0]
     decoder = JsonDecoder(usual_policy(), hash_key=KEY)
-    whole = decoder.take(messages)
-    parts = [decoder.take([text]) for text in messages]
+    whole = decoder.decode(messages)
+    parts = [decoder.decode([text]) for text in messages]
     assert whole.values.tolist() == [part.values[0].tolist() for part in parts if len(part)]
     assert whole.subjects.tolist() == [part.subjects[0] for part in parts if len(part)]
     assert whole.index.tolist() == [n for n in range(1300) if n not in {600, 1299}]
     assert whole.rejected == [(600, UNDECODABLE), (1299, UNDECODABLE)]
-    assert whole.tails == [tail for part in parts for tail in part.tails]
+    assert whole.passthrough == [fields for part in parts for fields in part.passthrough]
 
 
-def test_a_block_tells_counts_only() -> None:
-    block = take(message(patient="canary", diagnosis="canary", age=200))
+def test_repr_of_a_block_contains_counts_only() -> None:
+    block = decode(message(patient="canary", diagnosis="canary", age=200))
     assert repr(block) == "Block(records=1, rejected=0, clipped=1)"
 
 
-# ---------------------------------------------------------------- what is refused, and why
+# ---------------------------------------------------------------- rejected messages
 
 
 @pytest.mark.parametrize(
@@ -124,17 +124,17 @@ def test_a_block_tells_counts_only() -> None:
         changed("age", "[" * 1000),
     ],
 )
-def test_undecodable(text: bytes | None) -> None:
+def test_undecodable_messages(text: bytes | None) -> None:
     assert reason(text) is UNDECODABLE
 
 
 @pytest.mark.parametrize("text", [b"null", b"[]", b"[1,2]", b"7", b'"x"', b"true", b"{}", b'[{"age":1}]'])
-def test_json_that_is_no_record_is_invalid(text: bytes) -> None:
+def test_json_that_is_not_a_record_is_invalid(text: bytes) -> None:
     assert reason(text) is INVALID
 
 
 @pytest.mark.parametrize("name", list(message()))
-def test_every_declared_field_must_be_there(name: str) -> None:
+def test_every_declared_field_is_required(name: str) -> None:
     record = message()
     del record[name]
     assert reason(encoded(record)[0]) is INVALID
@@ -154,20 +154,20 @@ def test_an_integer_must_be_integral(value: str) -> None:
 
 
 @pytest.mark.parametrize(("value", "number"), [("42.0", 42), ("4.2e1", 42), ("-0", 0), ("-0.0", 0), ("1e-400", 0)])
-def test_an_integer_may_be_spelled_in_any_way(value: str, number: float) -> None:
-    block = JsonDecoder(usual_policy()).take([changed("age", value)])
+def test_an_integer_can_be_written_in_any_way(value: str, number: float) -> None:
+    block = JsonDecoder(usual_policy()).decode([changed("age", value)])
     assert block.values[0, 0] == number
     assert not np.signbit(block.values).any()
 
 
 @pytest.mark.parametrize("value", ["null", '""', '"  "', '"\\u2003"', "[]", "{}", '{"a":1}', "1e400"])
-def test_somebody_must_be_named(value: str) -> None:
+def test_a_subject_is_required(value: str) -> None:
     assert reason(changed("patient", value)) is INVALID
 
 
 @pytest.mark.parametrize("value", ["[]", "{}", '["x"]', '{"a":{"b":1}}'])
 @pytest.mark.parametrize("name", ["diagnosis", "ward"])
-def test_kept_fields_are_not_nested(name: str, value: str) -> None:
+def test_passthrough_fields_are_not_nested(name: str, value: str) -> None:
     assert reason(changed(name, value)) is INVALID
 
 
@@ -187,11 +187,11 @@ def test_an_identifier_may_be_anything(value: str) -> None:
         json.dumps(message()).encode()[:-1] + b',"ticket":{"x":1}}',
     ],
 )
-def test_a_key_that_stands_twice_is_invalid(text: bytes) -> None:
+def test_a_repeated_key_is_invalid(text: bytes) -> None:
     assert reason(text) is INVALID
 
 
-def test_undeclared_fields_are_refused_or_dropped() -> None:
+def test_undeclared_fields_are_rejected_or_dropped() -> None:
     strict, lenient = usual_policy(), usual_policy(undeclared="drop")
     extra = encoded(message(more="x"))[0]
     assert reason(extra, strict) is INVALID
@@ -202,39 +202,39 @@ def test_undeclared_fields_are_refused_or_dropped() -> None:
     assert reason(encoded(message(age=None, more=1))[0], lenient) is INVALID
 
 
-def test_the_model_that_faust_names_in_each_record_is_left_out() -> None:
-    plain, odd = usual_policy(), policy_of({'q"': quasi(), "n": kept("integer")})
+def test_the_model_field_of_faust_is_dropped() -> None:
+    plain, odd = usual_policy(), policy_of({'q"': quasi(), "n": passthrough("integer")})
     signed = encoded(message())[0][:-1] + b',"__faust":{"ns":"app.Visit"}}'  # type: ignore[index]
     assert reason(signed, plain) is None
-    assert b"__faust" not in take(json.loads(signed), policy=plain).tails[0]
+    assert b"__faust" not in decode(json.loads(signed), policy=plain).passthrough[0]
     assert reason(signed[:-1] + b',"__faust":null}', plain) is INVALID
     assert reason(signed[:-1] + b',"more":null}', plain) is INVALID
-    assert take({'q"': 1, "n": 2, "__faust": {}}, {'q"': 1, "n": 2, "__other": {}}, policy=odd).rejected == [
+    assert decode({'q"': 1, "n": 2, "__faust": {}}, {'q"': 1, "n": 2, "__other": {}}, policy=odd).rejected == [
         (1, INVALID)
     ]
-    declared = policy_of({"q": quasi(), "__faust": kept("string")})
-    assert take({"q": 1, "__faust": "x"}, {"q": 1}, policy=declared).rejected == [(1, INVALID)]
+    declared = policy_of({"q": quasi(), "__faust": passthrough("string")})
+    assert decode({"q": 1, "__faust": "x"}, {"q": 1}, policy=declared).rejected == [(1, INVALID)]
 
 
-def test_too_large() -> None:
+def test_messages_above_max_bytes_are_too_large() -> None:
     policy = usual_policy()
     fitting = encoded(message(ticket=""))[0]
     assert fitting is not None
     decoder = JsonDecoder(policy, max_bytes=len(fitting))
-    block = decoder.take([fitting, fitting + b" ", fitting])
+    block = decoder.decode([fitting, fitting + b" ", fitting])
     assert block.rejected == [(1, TOO_LARGE)]
     assert block.index.tolist() == [0, 2]
-    assert JsonDecoder(policy, max_bytes=3000).take([b"x" * 3001]).rejected == [(0, TOO_LARGE)]
+    assert JsonDecoder(policy, max_bytes=3000).decode([b"x" * 3001]).rejected == [(0, TOO_LARGE)]
 
 
-def test_kept_fields_that_grow_are_too_large() -> None:
-    policy = policy_of({"x": quasi(), "y": kept()})
-    block = JsonDecoder(policy, max_bytes=100).take([b'{"x":1,"y":1e300}', b'{"x":1,"y":1e30}'])
+def test_passthrough_fields_above_max_bytes_are_too_large() -> None:
+    policy = policy_of({"x": quasi(), "y": passthrough()})
+    block = JsonDecoder(policy, max_bytes=100).decode([b'{"x":1,"y":1e300}', b'{"x":1,"y":1e30}'])
     assert block.rejected == [(0, TOO_LARGE)]
-    assert block.tails == [b'"y":' + b"1" + b"0" * 30]
+    assert block.passthrough == [b'"y":' + b"1" + b"0" * 30]
 
 
-def test_reasons_are_a_closed_list() -> None:
+def test_the_list_of_reasons_is_closed() -> None:
     assert [str(reason) for reason in Reason] == ["undecodable", "invalid", "suppressed", "too_large"]
 
 
@@ -242,14 +242,14 @@ def test_reasons_are_a_closed_list() -> None:
 
 
 def test_values_outside_their_bounds_are_clipped_and_counted() -> None:
-    block = take(message(age=111, income=-1), message(age=110, income=0), message(age=-5, income=2e300))
+    block = decode(message(age=111, income=-1), message(age=110, income=0), message(age=-5, income=2e300))
     assert block.values.tolist() == [[110.0, 0.0], [110.0, 0.0], [0.0, 1e6]]
     assert block.clipped == 4
 
 
-def test_values_outside_their_bounds_are_refused_where_the_policy_says_so() -> None:
+def test_values_outside_their_bounds_are_rejected_with_quarantine() -> None:
     policy = policy_of({"a": quasi(0, 10, out_of_bounds="quarantine"), "b": quasi(0, 10)})
-    block = take({"a": 11, "b": 1}, {"a": 10, "b": 11}, {"a": -1, "b": 99}, {"a": 0, "b": 10}, policy=policy)
+    block = decode({"a": 11, "b": 1}, {"a": 10, "b": 11}, {"a": -1, "b": 99}, {"a": 0, "b": 10}, policy=policy)
     assert block.rejected == [(0, INVALID), (2, INVALID)]
     assert block.values.tolist() == [[10.0, 10.0], [0.0, 10.0]]
     assert block.clipped == 1
@@ -257,12 +257,12 @@ def test_values_outside_their_bounds_are_refused_where_the_policy_says_so() -> N
 
 def test_without_bounds_nothing_is_clipped() -> None:
     policy = policy_of({"a": quasi(None, None), "b": quasi(0, 1)})
-    block = take({"a": -1e308, "b": 2}, {"a": 1e308, "b": 1}, policy=policy)
+    block = decode({"a": -1e308, "b": 2}, {"a": 1e308, "b": 1}, policy=policy)
     assert block.values[:, 0].tolist() == [-1e308, 1e308]
     assert block.clipped == 1
 
 
-# ---------------------------------------------------------------- kept fields
+# ---------------------------------------------------------------- passthrough fields
 
 
 @pytest.mark.parametrize(
@@ -275,16 +275,16 @@ def test_without_bounds_nothing_is_clipped() -> None:
         ("any", ["1", "1.5", '"x"', "true", "null", "9" * 30], ["[]", "{}", "1e400"]),
     ],
 )
-def test_kept_fields_are_of_their_type(kind: str, good: list[str], bad: list[str]) -> None:
-    policy = policy_of({"x": quasi(), "y": kept(kind), "z": kept(kind)})
+def test_passthrough_fields_have_their_type(kind: str, good: list[str], bad: list[str]) -> None:
+    policy = policy_of({"x": quasi(), "y": passthrough(kind), "z": passthrough(kind)})
     messages = [b'{"x":1,"y":null,"z":%b}' % text.encode() for text in good + bad]
-    block = JsonDecoder(policy).take(messages)
+    block = JsonDecoder(policy).decode(messages)
     assert block.index.tolist() == list(range(len(good)))
-    assert block.rejected == [(place, INVALID) for place in range(len(good), len(good) + len(bad))]
+    assert block.rejected == [(index, INVALID) for index in range(len(good), len(good) + len(bad))]
 
 
 @pytest.mark.parametrize(
-    ("spelled", "published"),
+    ("text", "published"),
     [
         ("100", "100"),
         ("100.0", "100"),
@@ -304,17 +304,23 @@ def test_kept_fields_are_of_their_type(kind: str, good: list[str], bad: list[str
         ('"1"', '"1"'),
     ],
 )
-def test_kept_values_keep_their_value_in_one_spelling(spelled: str, published: str) -> None:
-    policy = policy_of({"x": quasi(), "y": kept()})
-    block = JsonDecoder(policy).take([b'{"x":1,"y":%b}' % spelled.encode()])
-    assert block.tails == [f'"y":{published}'.encode()]
+def test_passthrough_values_are_published_in_one_form(text: str, published: str) -> None:
+    policy = policy_of({"x": quasi(), "y": passthrough()})
+    block = JsonDecoder(policy).decode([b'{"x":1,"y":%b}' % text.encode()])
+    assert block.passthrough == [f'"y":{published}'.encode()]
 
 
-def test_tails_are_written_for_the_output_that_is_asked_for() -> None:
-    policy = policy_of({"y": kept(), "x": quasi(), "z": kept()})
+def test_passthrough_fields_are_encoded_for_the_output() -> None:
+    policy = policy_of({"y": passthrough(), "x": quasi(), "z": passthrough()})
     records = encoded({"y": 'a,"b', "x": 1, "z": None}, {"y": 1e2, "x": 2, "z": True})
-    assert JsonDecoder(policy, encoder=CsvEncoder(policy)).take(records).tails == [b'"a,""b"\xff', b"100\xfftrue"]
-    assert JsonDecoder(policy, encoder=Encoder(policy)).take(records).tails == JsonDecoder(policy).take(records).tails
+    assert JsonDecoder(policy, encoder=CsvEncoder(policy)).decode(records).passthrough == [
+        b'"a,""b"\xff',
+        b"100\xfftrue",
+    ]
+    assert (
+        JsonDecoder(policy, encoder=JsonEncoder(policy)).decode(records).passthrough
+        == JsonDecoder(policy).decode(records).passthrough
+    )
 
 
 # ---------------------------------------------------------------- names
@@ -346,27 +352,27 @@ NAMES = [
 
 @pytest.mark.parametrize("odd", [NAMES, NAMES[:3] + NAMES[7:10] + NAMES[11:14]], ids=["escaped", "plain"])
 @pytest.mark.parametrize("ascii_only", [True, False])
-def test_any_name_will_do(odd: list[str], ascii_only: bool) -> None:  # noqa: FBT001
-    attributes = {name: kept() if number % 2 else quasi() for number, name in enumerate(odd)}
+def test_any_name_is_supported(odd: list[str], ascii_only: bool) -> None:  # noqa: FBT001
+    attributes = {name: passthrough() if number % 2 else quasi() for number, name in enumerate(odd)}
     policy = policy_of({**attributes, "who.is": SUBJECT})
     record = {name: number for number, name in enumerate(odd)}
     text = json.dumps({"who.is": "p", **record}, ensure_ascii=ascii_only).encode()
-    block = JsonDecoder(policy).take([text, text[:-1] + b',"more":1}', text[:-1] + b',"":"y"}'])
+    block = JsonDecoder(policy).decode([text, text[:-1] + b',"more":1}', text[:-1] + b',"":"y"}'])
     assert block.rejected == [(1, INVALID), (2, INVALID)]
     assert block.values[0].tolist() == [float(n) for n in range(len(odd)) if n % 2 == 0]
-    encoder = Encoder(policy)
-    row = encoder.rows([[str(n) for n in range(len(odd)) if n % 2 == 0]], block.tails, [0, 1])[0]
+    encoder = JsonEncoder(policy)
+    row = encoder.encode_clusters([[str(n) for n in range(len(odd)) if n % 2 == 0]], block.passthrough, [0, 1])[0]
     assert json.loads(row) == record
     assert list(json.loads(row)) == odd
 
 
-def test_odd_names_know_undeclared_fields_too() -> None:
-    attributes = {'q"': quasi(), "n\\": kept("integer")}
+def test_names_with_escapes_reject_undeclared_fields_too() -> None:
+    attributes = {'q"': quasi(), "n\\": passthrough("integer")}
     strict, lenient = policy_of(attributes), policy_of(attributes, undeclared="drop")
     good, more = {'q"': 1, "n\\": 2}, {'q"': 1, "n\\": 2, "f1": 3}
-    assert take(good, more, policy=strict).rejected == [(1, INVALID)]
-    assert take(good, more, {'q"': "1", "n\\": 2}, {'q"': 1}, policy=lenient).rejected == [(2, INVALID), (3, INVALID)]
-    assert JsonDecoder(strict).take([b"[]", b"{", b'{"q\\"":1,"q\\"":1,"n\\\\":2}']).rejected == [
+    assert decode(good, more, policy=strict).rejected == [(1, INVALID)]
+    assert decode(good, more, {'q"': "1", "n\\": 2}, {'q"': 1}, policy=lenient).rejected == [(2, INVALID), (3, INVALID)]
+    assert JsonDecoder(strict).decode([b"[]", b"{", b'{"q\\"":1,"q\\"":1,"n\\\\":2}']).rejected == [
         (0, INVALID),
         (1, UNDECODABLE),
         (2, INVALID),
@@ -376,15 +382,15 @@ def test_odd_names_know_undeclared_fields_too() -> None:
 # ---------------------------------------------------------------- subjects
 
 
-def test_spellings_of_a_subject_count_once() -> None:
+def test_all_texts_of_a_number_count_as_one_subject() -> None:
     records = [message(patient=patient) for patient in (7, 7.0, "7", "7 ", "007", "\u00a07")]
-    assert len(set(take(*records).subjects.tolist())) == 1
-    assert len(set(take(message(patient=7), message(patient=8)).subjects.tolist())) == 2
+    assert len(set(decode(*records).subjects.tolist())) == 1
+    assert len(set(decode(message(patient=7), message(patient=8)).subjects.tolist())) == 2
 
 
-def test_a_subject_declared_as_string_is_one() -> None:
+def test_a_subject_of_type_string_is_a_text() -> None:
     policy = policy_of({"who": {**SUBJECT, "type": "string"}, "x": quasi()})
-    block = take(*({"who": who, "x": 1} for who in ("007", "7", " 7", 7, None, True, "")), policy=policy)
+    block = decode(*({"who": who, "x": 1} for who in ("007", "7", " 7", 7, None, True, "")), policy=policy)
     assert block.index.tolist() == [0, 1, 2]
     assert len(set(block.subjects.tolist())) == 2
 
@@ -393,17 +399,17 @@ def test_a_subject_declared_as_string_is_one() -> None:
 def test_subjects_of_other_types(kind: str, accepted: int) -> None:
     policy = policy_of({"who": {**SUBJECT, "type": kind}, "x": quasi()})
     values = [7, 7.0, "7", 7.5, True, "x", None, [7], {"a": 7.0}]
-    assert len(take(*({"who": value, "x": 1} for value in values), policy=policy)) == accepted
+    assert len(decode(*({"who": value, "x": 1} for value in values), policy=policy)) == accepted
 
 
-def test_every_record_is_a_person_of_its_own_where_the_policy_says_so() -> None:
+def test_every_record_can_be_a_subject_of_its_own() -> None:
     policy = policy_of({"x": quasi()})
     decoder = JsonDecoder(policy)
-    blocks = [decoder.take(encoded(*[{"x": 1}] * n)) for n in (3, 600, 1)]
+    blocks = [decoder.decode(encoded(*[{"x": 1}] * n)) for n in (3, 600, 1)]
     assert len({number for block in blocks for number in block.subjects.tolist()}) == 604
 
 
-def test_the_key_decides_the_hash() -> None:
+def test_the_hash_depends_on_the_key() -> None:
     messages = encoded(message())
-    first, again, other = (JsonDecoder(usual_policy(), hash_key=key).take(messages) for key in (b"a", b"a", b"b"))
+    first, again, other = (JsonDecoder(usual_policy(), hash_key=key).decode(messages) for key in (b"a", b"a", b"b"))
     assert first.subjects == again.subjects != other.subjects

@@ -15,8 +15,8 @@ pytestmark = pytest.mark.unit
 KINDS: list[FieldType] = ["string", "integer", "number", "boolean", "any"]
 
 
-def people(kind: FieldType, *values: object) -> list[str]:
-    """Normalise alone and together, which may take different ways."""
+def subjects_of(kind: FieldType, *values: object) -> list[str]:
+    """Normalise values one by one and together; the code paths differ."""
     normalised = normaliser(kind)
     alone = [normalised([value])[0] for value in values]
     assert normalised(values) == alone
@@ -24,52 +24,52 @@ def people(kind: FieldType, *values: object) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ["any", "integer", "number"])
-def test_all_spellings_of_a_number_are_one_person(kind: FieldType) -> None:
+def test_all_texts_of_a_number_are_one_subject(kind: FieldType) -> None:
     spellings = [7, "7", "7 ", "\u00a07\u3000", NumberText("7.0"), NumberText("70e-1"), "007", "+7", "7.0"]
-    assert set(people(kind, *spellings)) == {"7"}
+    assert set(subjects_of(kind, *spellings)) == {"7"}
 
 
-def test_text_stays_text_where_the_policy_says_string() -> None:
-    assert people("string", "7", "7 ", "007", "7.0") == ["7", "7", "007", "7.0"]
+def test_type_string_keeps_texts_of_numbers_apart() -> None:
+    assert subjects_of("string", "7", "7 ", "007", "7.0") == ["7", "7", "007", "7.0"]
 
 
 @pytest.mark.parametrize("kind", ["any", "string"])
-def test_composed_and_decomposed_letters_are_one_person(kind: FieldType) -> None:
+def test_composed_and_decomposed_letters_are_one_subject(kind: FieldType) -> None:
     name = "Zoë Ångström"
-    assert len(set(people(kind, name, unicodedata.normalize("NFD", name), f"\t{name}\u2028"))) == 1
-    assert len(set(people(kind, "\u212b", "\u00c5", "A\u030a"))) == 1
+    assert len(set(subjects_of(kind, name, unicodedata.normalize("NFD", name), f"\t{name}\u2028"))) == 1
+    assert len(set(subjects_of(kind, "\u212b", "\u00c5", "A\u030a"))) == 1
 
 
-def test_different_people_stay_different() -> None:
+def test_different_subjects_stay_different() -> None:
     names = ["a", "A", "b", "7", "70", "7.5", "-7", "0", "p7", "7p", "a b", "ab", "true", "1e400", "1e401", "x" * 1000]
-    assert len(set(people("any", *names))) == len(names)
-    assert people("any", 9007199254740993, 9007199254740992) == ["9007199254740993", "9007199254740992"]
+    assert len(set(subjects_of("any", *names))) == len(names)
+    assert subjects_of("any", 9007199254740993, 9007199254740992) == ["9007199254740993", "9007199254740992"]
 
 
 def test_long_numbers_are_compared_exactly() -> None:
     long = "123456789012345678901234567890"
-    assert set(people("any", int(long), long, NumberText(long + ".0"), "00" + long)) == {long}
+    assert set(subjects_of("any", int(long), long, NumberText(long + ".0"), "00" + long)) == {long}
 
 
-def test_truth_is_one_person_however_spelled() -> None:
-    assert people("any", True, "true", False) == ["true", "true", "false"]
-    assert people("boolean", True, "TRUE ", "false", False) == ["true", "true", "false", "false"]
+def test_all_texts_of_a_boolean_are_one_subject() -> None:
+    assert subjects_of("any", True, "true", False) == ["true", "true", "false"]
+    assert subjects_of("boolean", True, "TRUE ", "false", False) == ["true", "true", "false", "false"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_nobody_is_nobody(kind: FieldType) -> None:
-    assert set(people(kind, None, "", "   ", "\u2003\n", [], {}, ["a"])) == {""}
+def test_empty_values_are_not_subjects(kind: FieldType) -> None:
+    assert set(subjects_of(kind, None, "", "   ", "\u2003\n", [], {}, ["a"])) == {""}
 
 
-def test_what_is_not_of_the_type_is_nobody() -> None:
-    assert set(people("integer", "abc", "7.5", NumberText("7.5"), True, "nan", "７")) == {""}
-    assert set(people("number", "abc", True, "inf", NumberText("1e400"))) == {""}
-    assert set(people("boolean", 1, "yes", NumberText("1.0"))) == {""}
-    assert set(people("string", 7, True, NumberText("7.0"))) == {""}
-    assert people("any", NumberText("-1e400")) == [""]
+def test_values_of_another_type_are_not_subjects() -> None:
+    assert set(subjects_of("integer", "abc", "7.5", NumberText("7.5"), True, "nan", "７")) == {""}
+    assert set(subjects_of("number", "abc", True, "inf", NumberText("1e400"))) == {""}
+    assert set(subjects_of("boolean", 1, "yes", NumberText("1.0"))) == {""}
+    assert set(subjects_of("string", 7, True, NumberText("7.0"))) == {""}
+    assert subjects_of("any", NumberText("-1e400")) == [""]
 
 
-def test_equal_texts_have_equal_hashes_under_one_key_only() -> None:
+def test_equal_texts_have_equal_hashes_with_one_key_only() -> None:
     first, again, other = (SubjectHash(key)(["a", "b", "a", "é"]) for key in (b"k", b"k", b"l"))
     assert first.dtype == np.int64
     assert first.shape == (4,)
@@ -81,7 +81,7 @@ def test_equal_texts_have_equal_hashes_under_one_key_only() -> None:
     assert SubjectHash(b"k")([]).shape == (0,)
 
 
-def test_the_key_is_shared_in_a_process_and_told_to_no_other() -> None:
+def test_the_default_key_is_specific_to_the_process() -> None:
     here = SubjectHash()(["a"])[0]
     assert here == SubjectHash()(["a"])[0]
     code = "from shoal.records.subjects import SubjectHash; print(SubjectHash()(['a'])[0])"
@@ -89,7 +89,7 @@ def test_the_key_is_shared_in_a_process_and_told_to_no_other() -> None:
     assert int(there) != here
 
 
-def test_the_hash_keeps_no_text() -> None:
+def test_the_hash_stores_no_text() -> None:
     canary = "canary-9f3a"
     hashing = SubjectHash()
     hashing([canary])

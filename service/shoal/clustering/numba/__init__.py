@@ -1,1 +1,1 @@
-"""The arithmetic: numba over arrays and scalars. Nothing here checks its arguments; the engine does, once per block."""
+"""Compiled code that several clustering algorithms share. Callers validate arguments; the kernels do not."""

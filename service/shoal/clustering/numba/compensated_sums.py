@@ -1,7 +1,8 @@
-"""The centroid of what is left, exact to the last bit: sums are carried as two numbers without loss.
+"""The centroid of the remaining records, from sums that are carried as two numbers.
 
-A partitioner that takes records out group by group subtracts them from the sum. In one number the errors would gather,
-and the plain and the fast kernel would disagree on ties.
+An algorithm that removes records group by group subtracts them from the sum. In one float rounding errors would
+accumulate, and two implementations of the algorithm would resolve ties differently. Here the sum and its rounding error
+are both kept (Knuth's two-sum), so that the result does not depend on the order of the operations.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ __all__ = ["centroid", "subtract", "sum_all"]
 
 @njit_in_place
 def _add(sums: Float64Matrix, column: int, value: float) -> None:
+    """Add a value to the sum of a column, and update its rounding error."""
     high = sums[0, column]
     above = high + value
     part = above - high
@@ -27,7 +29,17 @@ def _add(sums: Float64Matrix, column: int, value: float) -> None:
 
 @njit
 def sum_all(values: Float64Matrix) -> Float64Matrix:
-    """Return the sums of ``values`` (n, d) as (2, d): the sum, and what it lacks."""
+    """Return the sums of the columns.
+
+    Parameters
+    ----------
+    values : ndarray of float64, shape (n, d)
+
+    Returns
+    -------
+    ndarray of float64, shape (2, d)
+        The rounded sums, and their rounding errors.
+    """
     sums = np.zeros((2, values.shape[1]))
     for i in range(values.shape[0]):
         for j in range(values.shape[1]):
@@ -37,7 +49,7 @@ def sum_all(values: Float64Matrix) -> Float64Matrix:
 
 @njit_in_place
 def subtract(sums: Float64Matrix, point: Float64Vector) -> None:
-    """Take one record out of the sums."""
+    """Subtract one record from the sums, in place."""
     for j in range(point.size):
         _add(sums, j, -point[j])
 

@@ -1,4 +1,4 @@
-"""The squared distance of a record from a point, summed attribute by attribute, from the first: the same everywhere."""
+"""The squared distance of a record from a point, summed from the first attribute on, in the same order everywhere."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["squared_distance"]
 
 @njit_in_place
 def squared_distance(values: Float64Matrix, record: int, point: Float64Vector) -> float:
-    """Return the squared distance of one row from a point."""
+    """Return the squared distance of row ``record`` of ``values`` (n, d) from ``point`` (d,)."""
     total = 0.0
     for j in range(point.size):
         away = values[record, j] - point[j]

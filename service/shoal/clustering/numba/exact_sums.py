@@ -1,4 +1,4 @@
-"""Sums that are exact, or say that they are not: a centroid must not depend on the order of its members."""
+"""Sums that report whether they are exact. A centroid must not depend on the order of its members."""
 
 from __future__ import annotations
 
@@ -10,13 +10,27 @@ __all__ = ["sum_clusters"]
 
 @njit_in_place
 def sum_clusters(
-    values: Float64Matrix, offsets: Int64Vector, totals: Float64Matrix, rests: Float64Matrix, exact: BoolMatrix
+    values: Float64Matrix, offsets: Int64Vector, totals: Float64Matrix, residuals: Float64Matrix, exact: BoolMatrix
 ) -> None:
-    """Sum ``values`` (E, d), cluster after cluster, into ``totals`` (G, d).
+    """Sum the members of each cluster and report whether the sum is exact.
 
-    ``exact`` (G, d) tells where the total is the exact sum, rounded once; ``rests`` (G, d) takes what the rounding left
-    over. The sum is carried as two numbers without loss (Knuth's two-sum, twice); when the second cannot take what
-    the first leaves over, or anything overflows, the total is not to be trusted.
+    Parameters
+    ----------
+    values : ndarray of float64, shape (E, d)
+        Members, cluster after cluster.
+    offsets : ndarray of int64, shape (G + 1,)
+        Cluster g is ``values[offsets[g]:offsets[g + 1]]``.
+    totals : ndarray of float64, shape (G, d)
+        Overwritten with the sums, rounded once.
+    residuals : ndarray of float64, shape (G, d)
+        Overwritten with the difference between the exact sums and ``totals``.
+    exact : ndarray of bool, shape (G, d)
+        Overwritten with False where a sum overflowed or needs more than two floats; the sum must then be computed
+        otherwise.
+
+    Notes
+    -----
+    The sum is carried as two floats without loss, by Knuth's two-sum applied twice.
     """
     for cluster in range(totals.shape[0]):
         for column in range(totals.shape[1]):
@@ -34,6 +48,6 @@ def sum_clusters(
                 trusted = trusted and rest == 0.0
             above = high + low
             part = above - high
-            rests[cluster, column] = (high - (above - part)) + (low - part)
+            residuals[cluster, column] = (high - (above - part)) + (low - part)
             totals[cluster, column] = above
             exact[cluster, column] = trusted

@@ -1,7 +1,7 @@
-"""The one place that names numba: a typed `njit`, and where compiled kernels are kept between processes.
+"""The only module that imports numba: typed decorators, and the folder of compiled kernels.
 
-Kernels release the lock of the interpreter and keep the order of every sum (no fastmath): replays and published
-tables need the same bits on every run.
+Kernels release the interpreter's lock and keep the order of every sum (no fastmath): replays and published tables need
+the same bits on every run.
 """
 
 from __future__ import annotations
@@ -24,76 +24,78 @@ __all__ = ["njit", "njit_in_place"]
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_numba_flags: Any = config  # filled when numba is imported, so no type checker knows its names
+_numba_flags: Any = config  # its names are set when numba is imported, so type checkers do not know them
 
-_UNCOUNTED = {"_nrt": False} if hasattr(CPUTargetOptions, "_nrt") else {}
-"""No counting of references. A numba to come may not know the option: the same results, later."""
+_NO_REFERENCE_COUNTS = {"_nrt": False} if hasattr(CPUTargetOptions, "_nrt") else {}
+"""Switches reference counting off. A later numba may lack the option: kernels would be slower, results the same."""
 
 _CLUSTERING = Path(__file__).parents[1]
 """Folder of the package whose modules hold kernels."""
 
 _GUARD = "_guard_against_spurious_io_errors"
+"""Name of numba's context manager around reads and writes of its cache."""
 
 
 def njit(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile a function on its first call; for the type checker it stays what it was.
+    """Compile a function on its first call; for type checkers it keeps its type.
 
-    With ``NUMBA_DISABLE_JIT=1`` the function is left as plain Python.
+    With ``NUMBA_DISABLE_JIT=1`` the function stays plain Python.
     """
     return _compiled(function)
 
 
 def njit_in_place(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile as `njit` does a function that makes no array, only views; one that does is refused on its first call.
+    """Compile, as `njit` does, a function that creates no array but views; it is inlined into its callers.
 
-    Without new arrays nobody need count references to them, and put into its caller it need not be handed dozens of
-    pointers: in small kernels both cost as much as the arithmetic. What it calls must be decorated likewise.
+    A function that creates an array is rejected on its first call. Without new arrays no references need counting, and
+    an inlined function receives no pointers. In small kernels both would cost as much as the arithmetic. Functions that
+    it calls must be decorated in the same way.
     """
-    return _compiled(function, forceinline=True, **_UNCOUNTED)
+    return _compiled(function, forceinline=True, **_NO_REFERENCE_COUNTS)
 
 
 def _compiled(function: Callable[P, R], **options: bool) -> Callable[P, R]:
     folder = _cache_folder()
-    with _caching_in(folder):
+    with _cache_in(folder):
         flags: dict[str, Any] = {"nogil": True, "fastmath": False, "cache": folder is not None, **options}
         compiled = numba.njit(**flags)(function)
-    _forgive(getattr(compiled, "_cache", None))
+    _tolerate_cache_errors(getattr(compiled, "_cache", None))
     return cast("Callable[P, R]", compiled)
 
 
-def _forgive(kept: Any) -> None:  # noqa: ANN401 - numba's own, of no public type
-    """Go on where a compiled kernel cannot be kept or read: on a full disk it is compiled in every process.
+def _tolerate_cache_errors(cache_of_kernel: Any) -> None:  # noqa: ANN401 - numba declares no public type
+    """Let numba ignore errors of its cache: on a full disk kernels are compiled in every process.
 
-    numba has the place for it and forgives on Windows only. A numba to come may not have it: then a full disk ends the
-    process, as it does there.
+    numba does so on Windows only. A later numba may lack the guard: then a full disk ends the process.
     """
-    if hasattr(kept, _GUARD):
-        setattr(kept, _GUARD, partial(suppress, OSError))
+    if hasattr(cache_of_kernel, _GUARD):
+        setattr(cache_of_kernel, _GUARD, partial(suppress, OSError))
 
 
 @cache
 def _cache_folder() -> Path | None:
-    """Return the first writable place for compiled kernels; None (compile in every process) when there is none.
+    """Return the first writable folder for compiled kernels, or None: kernels are then compiled in every process.
 
-    numba treats a compiled function as up to date as long as the file of that function is unchanged, even if a
-    kernel that it calls has changed. So the folder is named by the text of every module that can hold a kernel, and
-    of the constants that kernels use.
+    numba considers a compiled function up to date as long as the file of that function is unchanged, even if a kernel
+    that it calls has changed. Therefore the name of the folder is a hash of the text of every module that may hold a
+    kernel or a constant of one.
     """
     sources = [_CLUSTERING.parent / "arrays.py", *sorted(_CLUSTERING.rglob("*.py"))]
     text = b"\0".join(path.read_bytes() for path in sources)
     name = f"shoal-{hashlib.sha256(text).hexdigest()[:16]}"
     chosen = os.environ.get("NUMBA_CACHE_DIR")
-    places = [Path(chosen)] if chosen else [_CLUSTERING / "__pycache__", *_user_caches()]
-    return next((place / name for place in places if _is_writable(place / name)), None)
+    folders = [Path(chosen)] if chosen else [_CLUSTERING / "__pycache__", *_user_caches()]
+    return next((folder / name for folder in folders if _is_writable(folder / name)), None)
 
 
 def _user_caches() -> list[Path]:
-    """Return the user's folder for what can be made again; none for a user without a home, as in some containers."""
+    """Return the user's cache folder; an empty list for a user without a home folder, as in some containers."""
     chosen, home = os.environ.get("XDG_CACHE_HOME"), os.environ.get("HOME")
     return [Path(chosen) / "numba"] if chosen else [Path(home) / ".cache" / "numba"] if home else []
 
 
 def _is_writable(folder: Path) -> bool:
+    """Whether files can be written to a folder; creates the folder."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -103,8 +105,8 @@ def _is_writable(folder: Path) -> bool:
 
 
 @contextmanager
-def _caching_in(folder: Path | None) -> Iterator[None]:
-    """Let numba choose this folder while one function is decorated, and leave other users of numba alone."""
+def _cache_in(folder: Path | None) -> Iterator[None]:
+    """Make numba use this folder while one function is decorated, without affecting other users of numba."""
     before = _numba_flags.CACHE_DIR
     _numba_flags.CACHE_DIR = str(folder or before)
     try:

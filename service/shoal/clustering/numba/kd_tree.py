@@ -1,11 +1,16 @@
-"""A k-d tree that records can be taken out of: exact nearest and farthest neighbours among those that are left.
+"""A k-d tree that supports removal: exact nearest and farthest neighbours among the remaining records.
 
-The tree is balanced and never rebuilt; its boxes shrink as records go. Node ``i`` has the children ``2i + 1`` and
-``2i + 2``. The records of a leaf lie together, one attribute after the other, so that a leaf is scanned at the speed of
-the vector unit; where boxes cannot exclude anything (many attributes) a search becomes a plain scan in blocks.
+The tree is balanced and never rebuilt; its boxes shrink as records are removed. Node ``i`` has the children ``2i + 1``
+and ``2i + 2``. The records of a leaf are stored together, one attribute after the other, so that a leaf is scanned with
+vector instructions. Where boxes exclude nothing (many attributes), a search becomes a scan in blocks.
 
-All bounds are computed with the operations of the distances themselves, which round monotonically: no bound is ever on
-the wrong side, and ties are ties. A tie goes to the lowest record.
+All bounds are computed with the operations of the distances themselves, which round monotonically. No bound is
+therefore on the wrong side, and ties stay ties. Of equally distant records the one with the lowest number wins.
+
+References
+----------
+.. [1] J. H. Friedman, J. L. Bentley, R. A. Finkel, "An Algorithm for Finding Best Matches in Logarithmic Expected
+   Time", ACM TOMS 3(3), 1977. doi:10.1145/355744.355745
 """
 
 from __future__ import annotations
@@ -23,60 +28,62 @@ __all__ = [
     "NeighbourSearch",
     "Tree",
     "build",
+    "contains",
     "empty_neighbour_search",
     "farthest",
-    "halve",
-    "is_left",
     "nearest",
-    "put_children",
+    "push_children",
     "remove",
+    "split_at_median",
 ]
 
-NOBODY = np.iinfo(np.int64).max
-SEEN = 512
-"""Rows that are looked at to choose where to cut; any cut is a right one."""
+NO_RECORD = np.iinfo(np.int64).max
+"""Stands for no record; larger than any record number."""
+SAMPLED_ROWS = 512
+"""Rows from which the attribute to cut is chosen. The choice affects the speed only."""
 LOWEST, ANY = 0, 1
-DEEPEST = 64
-"""More levels than records could ever fill."""
+"""How ties are resolved: the lowest record number, or any of the equally distant records."""
+MAX_DEPTH = 64
+"""More levels than any tree has."""
 
 
 class Tree(NamedTuple):
-    """Records in leaves of up to ``width``, and a box round all that is left below each node."""
+    """Records in leaves of up to ``width``, and a box around the remaining records of each node."""
 
     points: Float64Cube  # (leaves, d, width)
     records: Int64Matrix  # (leaves, width)
-    counts: Int64Vector  # (leaves,): how many are left, in front
+    counts: Int64Vector  # (leaves,): remaining records, which come first
     low: Float64Matrix  # (nodes, d)
     high: Float64Matrix  # (nodes, d)
-    first: Int64Vector  # (nodes,): the lowest record that is left below; among equals nobody else matters
-    leaves: Int64Vector  # (n,): where each record was put
+    first: Int64Vector  # (nodes,): the lowest remaining record number
+    leaves: Int64Vector  # (n,): leaf of each record
 
 
 class NeighbourSearch(NamedTuple):
-    """The nearest so far, in order of (distance, record), and scratch of a search."""
+    """The nearest records found so far, ordered by (distance, record), and scratch arrays of a search."""
 
     distances: Float64Vector  # (wanted,) squared
     records: Int64Vector  # (wanted,)
-    nodes: Int64Vector
-    bounds: Float64Vector
-    row: Float64Vector  # (width,)
+    nodes: Int64Vector  # (MAX_DEPTH,): stack of nodes to visit
+    bounds: Float64Vector  # (MAX_DEPTH,): bounds of their distances
+    row: Float64Vector  # (width,): distances in one leaf
 
 
 @njit
 def empty_neighbour_search(wanted: int, width: int) -> NeighbourSearch:
-    """Return room for the ``wanted`` nearest."""
+    """Allocate a search for the ``wanted`` nearest records."""
     return NeighbourSearch(
         np.full(wanted, np.inf),
-        np.full(wanted, NOBODY),
-        np.zeros(DEEPEST, np.int64),
-        np.zeros(DEEPEST),
+        np.full(wanted, NO_RECORD),
+        np.zeros(MAX_DEPTH, np.int64),
+        np.zeros(MAX_DEPTH),
         np.zeros(width),
     )
 
 
 @njit
 def build(values: Float64Matrix, width: int) -> Tree:
-    """Build the tree of ``values`` (n, d), halving the widest attribute down to leaves of at most ``width``."""
+    """Build the tree of ``values`` (n, d) by halving the widest attribute down to leaves of ``width`` records."""
     n, d = values.shape
     depth = 0
     while ((n - 1) >> depth) + 1 > width:
@@ -87,15 +94,15 @@ def build(values: Float64Matrix, width: int) -> Tree:
         for node in range(1 << level):
             start, end = (node * n) >> level, ((node + 1) * n) >> level
             middle = ((2 * node + 1) * n) >> (level + 1)
-            halve(values, order, keys, start, end, middle)
-    room = ((n - 1) >> depth) + 1
+            split_at_median(values, order, keys, start, end, middle)
+    leaf_size = ((n - 1) >> depth) + 1
     tree = Tree(
-        np.zeros((leaves, d, room)),
-        np.zeros((leaves, room), np.int64),
+        np.zeros((leaves, d, leaf_size)),
+        np.zeros((leaves, leaf_size), np.int64),
         np.zeros(leaves, np.int64),
         np.full((2 * leaves - 1, d), np.inf),
         np.full((2 * leaves - 1, d), -np.inf),
-        np.full(2 * leaves - 1, NOBODY),
+        np.full(2 * leaves - 1, NO_RECORD),
         np.zeros(n, np.int64),
     )
     for leaf in range(leaves):
@@ -114,9 +121,9 @@ def build(values: Float64Matrix, width: int) -> Tree:
 
 @njit
 def _widest(values: Float64Matrix, order: Int64Vector, start: int, end: int) -> int:
-    """Return the attribute in which some records are farthest apart, as far as some hundreds of them show."""
+    """Return the attribute with the largest range, as estimated from some hundreds of records."""
     widest, j = -1.0, 0
-    step = (end - start) // SEEN + 1
+    step = (end - start) // SAMPLED_ROWS + 1
     for column in range(values.shape[1]):
         low, high = np.inf, -np.inf
         for x in range(start, end, step):
@@ -128,10 +135,12 @@ def _widest(values: Float64Matrix, order: Int64Vector, start: int, end: int) -> 
 
 
 @njit
-def halve(values: Float64Matrix, order: Int64Vector, keys: Float64Vector, start: int, end: int, middle: int) -> int:
-    """Bring what is lower in the widest attribute before ``middle`` (selection by partition); return the attribute.
+def split_at_median(
+    values: Float64Matrix, order: Int64Vector, keys: Float64Vector, start: int, end: int, middle: int
+) -> int:
+    """Move the lower half in the widest attribute before ``middle``, by selection; return the attribute.
 
-    ``keys`` are the values of that attribute afterwards, in the new order.
+    ``keys`` are overwritten with the values of that attribute in the new order.
     """
     j = _widest(values, order, start, end)
     for x in range(start, end):
@@ -140,9 +149,9 @@ def halve(values: Float64Matrix, order: Int64Vector, keys: Float64Vector, start:
     while last - first > 1:
         a, b, c = keys[first], keys[(first + last) // 2], keys[last - 1]
         pivot = max(min(a, b), min(max(a, b), c))
-        cut = _bring_forward(order, keys, first, last, pivot)
-        if cut == first:  # nothing is lower
-            cut = _bring_forward(order, keys, first, last, np.nextafter(pivot, np.inf))
+        cut = _partition_below(order, keys, first, last, pivot)
+        if cut == first:  # no value is lower
+            cut = _partition_below(order, keys, first, last, np.nextafter(pivot, np.inf))
             if cut >= middle:
                 return j
         if cut > middle:
@@ -155,8 +164,8 @@ def halve(values: Float64Matrix, order: Int64Vector, keys: Float64Vector, start:
 
 
 @njit_in_place
-def _bring_forward(order: Int64Vector, keys: Float64Vector, first: int, last: int, limit: float) -> int:
-    """Bring what is below a limit to the front, without a branch to guess; return where the rest begins."""
+def _partition_below(order: Int64Vector, keys: Float64Vector, first: int, last: int, limit: float) -> int:
+    """Move entries below a limit to the front, without branches; return the index of the first other entry."""
     cut = first
     for x in range(first, last):
         key, record = keys[x], order[x]
@@ -168,14 +177,14 @@ def _bring_forward(order: Int64Vector, keys: Float64Vector, first: int, last: in
 
 @njit_in_place
 def _fit_leaf(tree: Tree, leaf: int) -> None:
-    """Draw the box of a leaf round what is left in it; round nothing it is inside out, and infinitely far."""
+    """Set the box of a leaf to its remaining records. The box of an empty leaf is inverted and infinitely distant."""
     node = tree.counts.size - 1 + leaf
     for j in range(tree.low.shape[1]):
         low, high = np.inf, -np.inf
         for x in range(tree.counts[leaf]):
             low, high = min(low, tree.points[leaf, j, x]), max(high, tree.points[leaf, j, x])
         tree.low[node, j], tree.high[node, j] = low, high
-    first = NOBODY
+    first = NO_RECORD
     for x in range(tree.counts[leaf]):
         first = min(first, tree.records[leaf, x])
     tree.first[node] = first
@@ -183,7 +192,7 @@ def _fit_leaf(tree: Tree, leaf: int) -> None:
 
 @njit_in_place
 def _fit_node(tree: Tree, node: int) -> bool:
-    """Draw the box of an inner node round those of its children; return whether it changed."""
+    """Set the box of an inner node to the boxes of its children; return whether it changed."""
     changed = False
     for j in range(tree.low.shape[1]):
         low = min(tree.low[2 * node + 1, j], tree.low[2 * node + 2, j])
@@ -197,32 +206,32 @@ def _fit_node(tree: Tree, node: int) -> bool:
 
 
 @njit
-def is_left(tree: Tree, record: int) -> bool:
+def contains(tree: Tree, record: int) -> bool:
     """Whether a record has not been removed."""
     leaf = tree.leaves[record]
-    place, count = 0, tree.counts[leaf]
-    while place < count and tree.records[leaf, place] != record:
-        place += 1
-    return bool(place < count)
+    entry, count = 0, tree.counts[leaf]
+    while entry < count and tree.records[leaf, entry] != record:
+        entry += 1
+    return bool(entry < count)
 
 
 @njit
 def remove(tree: Tree, record: int) -> None:
-    """Take a record out, and shrink the boxes that it held open."""
+    """Remove a record and shrink the boxes that it bounded."""
     leaf = tree.leaves[record]
     last = tree.counts[leaf] - 1
-    place = 0
-    while tree.records[leaf, place] != record:
-        place += 1
+    entry = 0
+    while tree.records[leaf, entry] != record:
+        entry += 1
     node = tree.counts.size - 1 + leaf
-    outermost = record == tree.first[node]
+    on_boundary = record == tree.first[node]
     for j in range(tree.low.shape[1]):
-        value = tree.points[leaf, j, place]
-        outermost = outermost or value == tree.low[node, j] or value == tree.high[node, j]
-        tree.points[leaf, j, place] = tree.points[leaf, j, last]
-    tree.records[leaf, place] = tree.records[leaf, last]
+        value = tree.points[leaf, j, entry]
+        on_boundary = on_boundary or value == tree.low[node, j] or value == tree.high[node, j]
+        tree.points[leaf, j, entry] = tree.points[leaf, j, last]
+    tree.records[leaf, entry] = tree.records[leaf, last]
     tree.counts[leaf] = last
-    if outermost:
+    if on_boundary:
         _fit_leaf(tree, leaf)
         while node > 0:
             node = (node - 1) // 2
@@ -231,8 +240,8 @@ def remove(tree: Tree, record: int) -> None:
 
 
 @njit_in_place
-def _gap(tree: Tree, node: int, point: Float64Vector) -> float:
-    """Squared distance from a point to the nearest corner or side of a box."""
+def _min_distance_to_box(tree: Tree, node: int, point: Float64Vector) -> float:
+    """Return the squared distance from a point to the nearest point of a box."""
     total = 0.0
     for j in range(point.size):
         away = max(tree.low[node, j] - point[j], point[j] - tree.high[node, j], 0.0)
@@ -241,8 +250,8 @@ def _gap(tree: Tree, node: int, point: Float64Vector) -> float:
 
 
 @njit_in_place
-def _reach(tree: Tree, node: int, point: Float64Vector) -> float:
-    """Squared distance from a point to the farthest corner of a box; -1 if there is nothing in it."""
+def _max_distance_to_box(tree: Tree, node: int, point: Float64Vector) -> float:
+    """Return the squared distance from a point to the farthest corner of a box; -1 if the box is empty."""
     if tree.low[node, 0] > tree.high[node, 0]:
         return -1.0
     total = 0.0
@@ -254,14 +263,14 @@ def _reach(tree: Tree, node: int, point: Float64Vector) -> float:
 
 @njit_in_place
 def _measure(tree: Tree, leaf: int, point: Float64Vector, row: Float64Vector) -> int:
-    """Write squared distances to what is left in a leaf to ``row``; return how many there are."""
+    """Write the squared distances of the remaining records of a leaf to ``row``; return how many there are."""
     count = tree.counts[leaf]
     points = tree.points[leaf]
     row.fill(0.0)
     for j in range(point.size):
         centre = point[j]
         column = points[j]
-        for x in range(column.size):  # beyond the count as well: a length known beforehand is faster
+        for x in range(column.size):  # also beyond the count, because a constant length is faster
             away = column[x] - centre
             row[x] += away * away
     return int(count)
@@ -269,19 +278,19 @@ def _measure(tree: Tree, leaf: int, point: Float64Vector, row: Float64Vector) ->
 
 @njit_in_place
 def _scan(tree: Tree, leaf: int, point: Float64Vector, found: NeighbourSearch) -> None:
-    """Enter the records of a leaf that are nearer than the last one found."""
+    """Insert the records of a leaf that are nearer than the last one found."""
     last = found.distances.size - 1
-    worst = found.distances[last]
+    limit = found.distances[last]
     for x in range(_measure(tree, leaf, point, found.row)):
         distance = found.row[x]
-        if distance <= worst:
-            _enter(found, distance, tree.records[leaf, x], last)
-            worst = found.distances[last]
+        if distance <= limit:
+            _insert(found, distance, tree.records[leaf, x], last)
+            limit = found.distances[last]
 
 
 @njit_in_place
-def _enter(found: NeighbourSearch, distance: float, record: int, last: int) -> None:
-    """Put a record into the order, if it comes before the last one."""
+def _insert(found: NeighbourSearch, distance: float, record: int, last: int) -> None:
+    """Insert a record in order, if it comes before the last one found."""
     if distance == found.distances[last] and record > found.records[last]:
         return
     i = last
@@ -297,19 +306,27 @@ def _enter(found: NeighbourSearch, distance: float, record: int, last: int) -> N
 
 @njit
 def nearest(tree: Tree, point: Float64Vector, leaf: int, found: NeighbourSearch, ties: int = LOWEST) -> None:
-    """Find the ``found.records.size`` nearest to a point, beginning with ``leaf`` and going outwards.
+    """Find the ``found.records.size`` records nearest to a point.
 
-    Any leaf will do, the one that the point belongs to is the fastest. Where fewer are left, the rest is `NOBODY`.
-    Of equally far ones the lowest are found or, with `ANY`, those near in the tree.
+    Parameters
+    ----------
+    tree : Tree
+    point : ndarray of float64, shape (d,)
+    leaf : int
+        Leaf at which the search starts. The leaf that contains the point is the fastest; the result is the same.
+    found : NeighbourSearch
+        Overwritten with the result. If fewer records remain, the rest is `NO_RECORD`.
+    ties : int
+        `LOWEST` or `ANY`.
     """
     found.distances.fill(np.inf)
-    found.records.fill(NOBODY)
+    found.records.fill(NO_RECORD)
     inner, last = tree.counts.size - 1, found.distances.size - 1
     _scan(tree, leaf, point, found)
     climbing = inner + leaf
     while climbing > 0:
         found.nodes[0] = climbing + 1 if climbing % 2 else climbing - 1
-        found.bounds[0] = _gap(tree, found.nodes[0], point)
+        found.bounds[0] = _min_distance_to_box(tree, found.nodes[0], point)
         climbing = (climbing - 1) // 2
         waiting = 1
         while waiting > 0:
@@ -321,13 +338,16 @@ def nearest(tree: Tree, point: Float64Vector, leaf: int, found: NeighbourSearch,
             if node >= inner:
                 _scan(tree, node - inner, point, found)
                 continue
-            left, right = _gap(tree, 2 * node + 1, point), _gap(tree, 2 * node + 2, point)
-            waiting = put_children(found.nodes, found.bounds, waiting, node, left, right)
+            left, right = (
+                _min_distance_to_box(tree, 2 * node + 1, point),
+                _min_distance_to_box(tree, 2 * node + 2, point),
+            )
+            waiting = push_children(found.nodes, found.bounds, waiting, node, left, right)
 
 
 @njit_in_place
-def put_children(nodes: Int64Vector, bounds: Float64Vector, waiting: int, node: int, left: float, right: float) -> int:
-    """Put the children of a node with what bounds their distances on a stack, the nearer on top; return its length."""
+def push_children(nodes: Int64Vector, bounds: Float64Vector, waiting: int, node: int, left: float, right: float) -> int:
+    """Push the children of a node and the bounds of their distances on a stack, the nearer last; return its length."""
     nearer = 2 * node + 1 if left <= right else 2 * node + 2
     nodes[waiting], bounds[waiting] = 4 * node + 3 - nearer, max(left, right)
     nodes[waiting + 1], bounds[waiting + 1] = nearer, min(left, right)
@@ -336,10 +356,10 @@ def put_children(nodes: Int64Vector, bounds: Float64Vector, waiting: int, node: 
 
 @njit
 def farthest(tree: Tree, point: Float64Vector, found: NeighbourSearch) -> int:
-    """Return the farthest record that is left."""
+    """Return the remaining record that is farthest from a point; of equally distant ones the lowest."""
     inner = tree.counts.size - 1
-    best, record = -1.0, NOBODY
-    found.nodes[0], found.bounds[0] = 0, _reach(tree, 0, point)
+    best, record = -1.0, NO_RECORD
+    found.nodes[0], found.bounds[0] = 0, _max_distance_to_box(tree, 0, point)
     waiting = 1
     while waiting > 0:
         waiting -= 1
@@ -348,7 +368,10 @@ def farthest(tree: Tree, point: Float64Vector, found: NeighbourSearch) -> int:
         if bound < best or (bound == best and tree.first[node] > record) or bound < 0.0:
             continue
         if node < inner:
-            left, right = _reach(tree, 2 * node + 1, point), _reach(tree, 2 * node + 2, point)
+            left, right = (
+                _max_distance_to_box(tree, 2 * node + 1, point),
+                _max_distance_to_box(tree, 2 * node + 2, point),
+            )
             farther = 2 * node + 1 if left >= right else 2 * node + 2
             found.nodes[waiting], found.bounds[waiting] = 4 * node + 3 - farther, min(left, right)
             found.nodes[waiting + 1], found.bounds[waiting + 1] = farther, max(left, right)

@@ -13,9 +13,25 @@ __all__ = ["neighbours_of"]
 
 @njit
 def neighbours_of(rows: Float64Matrix, count: int, width: int) -> Int32Matrix:
-    """Return the ``count`` nearest of each of ``rows`` (n, d), the nearest first; n > count.
+    """Return the nearest neighbours of each record, the nearest first.
 
-    Of equally far ones any: the lowest would be the neighbours of all records that are equal, and know only each other.
+    Parameters
+    ----------
+    rows : ndarray of float64, shape (n, d)
+        Coordinates; n > ``count``.
+    count : int
+        Neighbours per record.
+    width : int
+        Largest number of records in a leaf of the tree.
+
+    Returns
+    -------
+    ndarray of int32, shape (n, count)
+
+    Notes
+    -----
+    Ties are resolved by the tree and not by the record number. With the lowest numbers, all records of a group of equal
+    records would have the same neighbours.
     """
     n = rows.shape[0]
     tree, found = build(rows, width), empty_neighbour_search(count + 1, width)

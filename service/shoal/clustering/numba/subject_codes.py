@@ -1,4 +1,4 @@
-"""Numbers for the subjects of one decision: a hash table that is cleared by its own list of what it holds."""
+"""Consecutive numbers for the subjects of one decision: a hash table that is cleared by the list of its used slots."""
 
 from __future__ import annotations
 
@@ -13,55 +13,63 @@ __all__ = ["Numbering", "clear", "count_up_to", "empty_numbering", "number"]
 
 
 class Numbering(NamedTuple):
-    """Open addressing with linear steps.
+    """A hash table with open addressing and linear probing.
 
-    ``slots`` (a power of two, more than records can be held): number plus one, 0 where free; ``codes`` and ``places``
-    by number: the subject, its slot; ``size`` (1,).
+    Attributes
+    ----------
+    slots : int64 (s,)
+        Number of a subject plus 1, or 0 for a free slot; s is a power of two and above the number of subjects.
+    codes : int64 (capacity,)
+        Subject code of each number.
+    used_slots : int64 (capacity,)
+        Slot of each number.
+    size : int64 (1,)
+        Numbers given so far.
     """
 
     slots: Int64Vector
     codes: Int64Vector
-    places: Int64Vector
+    used_slots: Int64Vector
     size: Int64Vector
 
 
 def empty_numbering(capacity: int) -> Numbering:
-    """Make room for the subjects of ``capacity`` records."""
+    """Allocate a table for the subjects of ``capacity`` records."""
     slots = np.zeros(1 << (2 * capacity).bit_length(), np.int64)
     return Numbering(slots, np.zeros(capacity, np.int64), np.zeros(capacity, np.int64), np.zeros(1, np.int64))
 
 
 @njit_in_place
 def number(numbering: Numbering, code: int) -> int:
-    """Return the number of a subject; numbers go up from 0 in the order in which subjects are first met."""
+    """Return the number of a subject code. Numbers are given from 0 in the order of first occurrence."""
     slots, codes = numbering.slots, numbering.codes
-    # Shifts and xors only: they cannot overflow where this runs as plain Python.
-    place = (code ^ (code >> 13) ^ (code >> 29) ^ (code >> 47)) & (slots.size - 1)
-    while slots[place] != 0:
-        found = slots[place] - 1
+    # Shifts and xors only: integers cannot overflow where this runs as plain Python.
+    slot = (code ^ (code >> 13) ^ (code >> 29) ^ (code >> 47)) & (slots.size - 1)
+    while slots[slot] != 0:
+        found = slots[slot] - 1
         if codes[found] == code:
             return int(found)
-        place = (place + 1) & (slots.size - 1)
+        slot = (slot + 1) & (slots.size - 1)
     found = numbering.size[0]
-    slots[place] = found + 1
+    slots[slot] = found + 1
     codes[found] = code
-    numbering.places[found] = place
+    numbering.used_slots[found] = slot
     numbering.size[0] = found + 1
     return int(found)
 
 
 @njit_in_place
 def clear(numbering: Numbering) -> None:
-    """Forget all numbers."""
-    slots, places = numbering.slots, numbering.places
+    """Remove all numbers."""
+    slots, used_slots = numbering.slots, numbering.used_slots
     for i in range(numbering.size[0]):
-        slots[places[i]] = 0
+        slots[used_slots[i]] = 0
     numbering.size[0] = 0
 
 
 @njit_in_place
 def count_up_to(numbering: Numbering, codes: Int64Vector, enough: int) -> int:
-    """Count distinct subjects, but not beyond ``enough``; leaves the numbering clear."""
+    """Return the number of distinct codes, but at most ``enough``. The numbering is clear before and after."""
     for x in range(codes.size):
         if number(numbering, codes[x]) + 1 >= enough:
             break

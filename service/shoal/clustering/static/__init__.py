@@ -1,12 +1,17 @@
-"""Finished tables: every partitioner of the literature behind one door, and what can be made of its result."""
+"""Microaggregation of a table: partition its records into clusters of at least k, and refine the partition.
 
-from shoal.clustering.static.confidential import Confidential, distances_of
-from shoal.clustering.static.constraints import ClusterConstraints, surplus
+The steps of `microaggregate`: an algorithm makes one or several partitions (one module per algorithm; `registry` lists
+them, `auto` chooses among them); clusters that violate a constraint are merged (`constraints`); the partitions are
+refined (`refinement`: `descent`, `annealing`, `exact`); sizes and constraints of the result are checked.
+"""
+
+from shoal.clustering.static.constraints import ClusterConstraints, records_above_share
+from shoal.clustering.static.emd import ConfidentialAttribute, emd_of_clusters
 from shoal.clustering.static.microaggregation import microaggregate, refined
-from shoal.clustering.static.refinement import REFINEMENTS, Pace, Refined, steady_pace
+from shoal.clustering.static.refinement import REFINEMENTS, BudgetUsed, RefinedPartition, default_budget
 from shoal.clustering.static.registry import (
     ALGORITHMS,
-    RANGES,
+    PARAMETER_RANGES,
     T_CLOSE_ALGORITHMS,
     Parameter,
     check_parameters,
@@ -15,19 +20,19 @@ from shoal.clustering.static.registry import (
 
 __all__ = [
     "ALGORITHMS",
-    "RANGES",
+    "PARAMETER_RANGES",
     "REFINEMENTS",
     "T_CLOSE_ALGORITHMS",
+    "BudgetUsed",
     "ClusterConstraints",
-    "Confidential",
-    "Pace",
+    "ConfidentialAttribute",
     "Parameter",
-    "Refined",
+    "RefinedPartition",
     "check_parameters",
-    "distances_of",
+    "default_budget",
+    "emd_of_clusters",
     "microaggregate",
     "parameters_of",
+    "records_above_share",
     "refined",
-    "steady_pace",
-    "surplus",
 ]

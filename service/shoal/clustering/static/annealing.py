@@ -1,7 +1,7 @@
-"""Annealing: random changes among near neighbours, the worse the rarer, and rarer still as time goes on.
+"""Simulated annealing of a partition: random changes among near neighbours; ones that raise the loss become rarer.
 
-What counts as bad is measured by the spread of the clusters that a change touches, as well as by that of all: one
-temperature would melt dense regions while it merely warms sparse ones.
+A rise of the loss is judged relative to the variance of the clusters that a change touches and to that of all. With one
+temperature for all, dense regions would be shuffled while sparse regions hardly change.
 """
 
 from __future__ import annotations
@@ -12,142 +12,173 @@ from shoal.arrays import Float64Vector, Int32Matrix
 from shoal.clustering.numba.jit import njit, njit_in_place
 from shoal.clustering.static.descent import create, dissolve
 from shoal.clustering.static.partition_state import (
-    MOST,
-    SMALLEST,
+    MAX_SIZE,
+    MIN_SIZE,
     PartitionState,
+    UndoLog,
+    are_allowed,
     cost_to_join,
     cost_to_swap,
+    empty_undo_log,
     gain_of_leaving,
     loss,
+    max_moves,
     member,
-    settle,
-    widest,
+    move_logged,
+    recompute_centroids,
+    rollback,
 )
-from shoal.clustering.static.undo_log import UndoLog, are_kept, empty_undo_log, rollback, step
 
 __all__ = ["anneal"]
 
 DISSOLVE, CREATE, RELOCATE, SWAP = 0.02, 0.06, 0.3, 0.92
-"""Up to which random number which change is tried; above, a ring."""
+"""Upper ends of the ranges of a random number from 0 to 1 that select each kind of change; above: a cyclic exchange."""
 
 
 @njit
 def anneal(
-    grouping: PartitionState, neighbours: Int32Matrix, tries: int, heat: float, random: np.random.Generator
+    partition: PartitionState,
+    neighbours: Int32Matrix,
+    tries: int,
+    temperature: float,
+    random: np.random.Generator,
 ) -> None:
-    """Try so many changes at one heat: the rise in loss, in spreads, that is accepted once in e times."""
-    settle(grouping)
-    mean = loss(grouping) / grouping.labels.size
+    """Try random changes at one temperature (Metropolis); the partition is changed in place.
+
+    Parameters
+    ----------
+    partition : PartitionState
+        It satisfies its constraints, and does so afterwards.
+    neighbours : ndarray of int32, shape (n, m)
+        Nearest neighbours of each record, the nearest first; nearer ones are drawn more often.
+    tries : int
+        Changes to try.
+    temperature : float
+        A rise of the loss by this much is accepted with probability 1 / e. The unit is the geometric mean of the
+        variance within all clusters and that within the two clusters touched.
+    random : numpy.random.Generator
+        Source of all draws.
+    """
+    recompute_centroids(partition)
+    mean = loss(partition) / partition.labels.size
     if mean == 0.0:
         return
-    spreads, trail = np.zeros(grouping.sizes.size), empty_undo_log(widest(grouping))
-    for cluster in range(spreads.size):
-        _measure(grouping, cluster, spreads)
+    variances, log = np.zeros(partition.sizes.size), empty_undo_log(max_moves(partition))
+    for cluster in range(variances.size):
+        _update_variance(partition, cluster, variances)
     for _ in range(tries):
-        i = int(random.random() * grouping.labels.size)
-        lot, nearness = random.random(), random.random()
-        own = grouping.labels[i]
-        its = grouping.labels[neighbours[i, int(neighbours.shape[1] * nearness * nearness)]]
-        scale = np.sqrt(mean) * np.sqrt(0.5 * (spreads[own] + spreads[its]))  # the product of the two may be too large
-        limit = -np.log(1.0 - random.random()) * heat * scale
-        if lot < DISSOLVE:
-            change = dissolve(grouping, neighbours, own, trail)
-        elif lot < CREATE:
-            change = create(grouping, neighbours, i, trail)
-        elif own != its:
-            change = _exchange(grouping, neighbours, i, its, lot, limit, trail, random)
+        i = int(random.random() * partition.labels.size)
+        kind, nearness = random.random(), random.random()
+        own = partition.labels[i]
+        target = partition.labels[neighbours[i, int(neighbours.shape[1] * nearness * nearness)]]
+        unit = np.sqrt(mean) * np.sqrt(0.5 * (variances[own] + variances[target]))  # one root could overflow
+        limit = -np.log(1.0 - random.random()) * temperature * unit
+        if kind < DISSOLVE:
+            change = dissolve(partition, neighbours, own, log)
+        elif kind < CREATE:
+            change = create(partition, neighbours, i, log)
+        elif own != target:
+            change = _exchange(partition, neighbours, i, target, kind, limit, log, random)
         else:
             continue
-        if change <= limit and are_kept(grouping, trail):
-            _remember(grouping, trail, spreads)
+        if change <= limit and are_allowed(partition, log):
+            _accept(partition, log, variances)
         else:
-            rollback(grouping, trail)
+            rollback(partition, log)
 
 
 @njit_in_place
 def _exchange(
-    grouping: PartitionState,
+    partition: PartitionState,
     neighbours: Int32Matrix,
     i: int,
-    its: int,
-    lot: float,
+    target: int,
+    kind: float,
     limit: float,
-    trail: UndoLog,
+    log: UndoLog,
     random: np.random.Generator,
 ) -> float:
-    """Try what the lot says between a record and another cluster; return the change."""
-    if lot < RELOCATE:
-        return _relocate(grouping, i, its, limit, trail)
-    if lot < SWAP:
-        return _swap(grouping, i, its, limit, trail, random)
-    return _ring(grouping, neighbours, i, its, trail, random)
+    """Try one kind of change between a record and another cluster; return the change of the loss."""
+    if kind < RELOCATE:
+        return _relocate(partition, i, target, limit, log)
+    if kind < SWAP:
+        return _swap(partition, i, target, limit, log, random)
+    return _exchange_cycle(partition, neighbours, i, target, log, random)
 
 
 @njit_in_place
-def _measure(grouping: PartitionState, cluster: int, spreads: Float64Vector) -> None:
-    """Note the mean squared distance of the members of a cluster to its centroid."""
+def _update_variance(partition: PartitionState, cluster: int, variances: Float64Vector) -> None:
+    """Store the mean squared distance of the members of a cluster to its centroid."""
     total = 0.0
-    for x in range(grouping.sizes[cluster]):
-        for j in range(grouping.rows.shape[1]):
-            away = grouping.rows[member(grouping, cluster, x), j] - grouping.centres[cluster, j]
+    for x in range(partition.sizes[cluster]):
+        for j in range(partition.rows.shape[1]):
+            away = partition.rows[member(partition, cluster, x), j] - partition.centroids[cluster, j]
             total += away * away
-    spreads[cluster] = total / max(grouping.sizes[cluster], 1)
+    variances[cluster] = total / max(partition.sizes[cluster], 1)
 
 
 @njit
-def _remember(grouping: PartitionState, trail: UndoLog, spreads: Float64Vector) -> None:
-    """Note the spreads of all clusters that were touched, and forget the trail."""
-    for x in range(trail.steps[0]):
-        _measure(grouping, trail.clusters[x], spreads)
-        _measure(grouping, grouping.labels[trail.records[x]], spreads)
-    trail.steps[0] = 0
+def _accept(partition: PartitionState, log: UndoLog, variances: Float64Vector) -> None:
+    """Update the variances of all clusters that the logged moves changed, and empty the log."""
+    for x in range(log.size[0]):
+        _update_variance(partition, log.origins[x], variances)
+        _update_variance(partition, partition.labels[log.records[x]], variances)
+    log.size[0] = 0
 
 
 @njit_in_place
-def _relocate(grouping: PartitionState, i: int, its: int, limit: float, trail: UndoLog) -> float:
-    """Move a record, if sizes and the limit allow it; return the change."""
-    if grouping.sizes[grouping.labels[i]] <= grouping.state[SMALLEST] or grouping.sizes[its] >= grouping.state[MOST]:
+def _relocate(partition: PartitionState, i: int, target: int, limit: float, log: UndoLog) -> float:
+    """Move a record if sizes and the limit allow it; return the change of the loss."""
+    own = partition.labels[i]
+    if partition.sizes[own] <= partition.counters[MIN_SIZE] or partition.sizes[target] >= partition.counters[MAX_SIZE]:
         return np.inf
-    change = cost_to_join(grouping, i, its) - gain_of_leaving(grouping, i)
+    change = cost_to_join(partition, i, target) - gain_of_leaving(partition, i)
     if change <= limit:
-        step(grouping, trail, i, its)
+        move_logged(partition, log, i, target)
     return change
 
 
 @njit_in_place
 def _swap(
-    grouping: PartitionState, i: int, its: int, limit: float, trail: UndoLog, random: np.random.Generator
+    partition: PartitionState, i: int, target: int, limit: float, log: UndoLog, random: np.random.Generator
 ) -> float:
-    """Let a record change places with any member of another cluster, if the limit allows it; return the change."""
-    own = grouping.labels[i]
-    other = member(grouping, its, int(random.random() * grouping.sizes[its]))
-    change = cost_to_swap(grouping, i, other)
+    """Swap a record with a random member of another cluster if the limit allows it; return the change of the loss."""
+    own = partition.labels[i]
+    other = member(partition, target, int(random.random() * partition.sizes[target]))
+    change = cost_to_swap(partition, i, other)
     if change <= limit:
-        step(grouping, trail, i, its)
-        step(grouping, trail, other, own)
+        move_logged(partition, log, i, target)
+        move_logged(partition, log, other, own)
     return change
 
 
 @njit
-def _ring(
-    grouping: PartitionState, neighbours: Int32Matrix, i: int, its: int, trail: UndoLog, random: np.random.Generator
+def _exchange_cycle(
+    partition: PartitionState,
+    neighbours: Int32Matrix,
+    i: int,
+    target: int,
+    log: UndoLog,
+    random: np.random.Generator,
 ) -> float:
-    """Move a record to another cluster, one of that to a third and, unless sizes allow it so, one of that to the first.
+    """Move a record to another cluster, a member of that to a third, and a member of the third to the first.
 
-    Return the change.
+    The last move is left out where the sizes allow it. Return the change of the loss.
     """
-    own = grouping.labels[i]
-    second = member(grouping, its, int(random.random() * grouping.sizes[its]))
-    third = grouping.labels[neighbours[second, int(random.random() * neighbours.shape[1])]]
-    if third in (own, its):
+    own = partition.labels[i]
+    second = member(partition, target, int(random.random() * partition.sizes[target]))
+    third = partition.labels[neighbours[second, int(random.random() * neighbours.shape[1])]]
+    if third in (own, target):
         return np.inf
-    last = member(grouping, third, int(random.random() * grouping.sizes[third]))
-    closed = grouping.sizes[own] <= grouping.state[SMALLEST] or grouping.sizes[third] >= grouping.state[MOST]
-    change = cost_to_join(grouping, i, its) - gain_of_leaving(grouping, i)
-    step(grouping, trail, i, its)
-    change += cost_to_join(grouping, second, third) - gain_of_leaving(grouping, second)
-    step(grouping, trail, second, third)
-    if closed:
-        change += cost_to_join(grouping, last, own) - gain_of_leaving(grouping, last)
-        step(grouping, trail, last, own)
+    last = member(partition, third, int(random.random() * partition.sizes[third]))
+    is_closed = (
+        partition.sizes[own] <= partition.counters[MIN_SIZE] or partition.sizes[third] >= partition.counters[MAX_SIZE]
+    )
+    change = cost_to_join(partition, i, target) - gain_of_leaving(partition, i)
+    move_logged(partition, log, i, target)
+    change += cost_to_join(partition, second, third) - gain_of_leaving(partition, second)
+    move_logged(partition, log, second, third)
+    if is_closed:
+        change += cost_to_join(partition, last, own) - gain_of_leaving(partition, last)
+        move_logged(partition, log, last, own)
     return change

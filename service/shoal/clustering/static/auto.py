@@ -1,4 +1,4 @@
-"""The partitioner that is chosen when nobody chooses."""
+"""The partitions that ``algorithm="auto"`` chooses from."""
 
 from __future__ import annotations
 
@@ -6,22 +6,25 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from shoal.arrays import Float64Matrix, Int32Vector
+from shoal.clustering.static.centroids import loss_of
 from shoal.clustering.static.constraints import ClusterConstraints, merge_until_feasible
+from shoal.clustering.static.hansen_mukherjee import optimal
 from shoal.clustering.static.hilbert import hilbert
 from shoal.clustering.static.mdav import mdav
-from shoal.clustering.static.refinement import loss_of, refine
+from shoal.clustering.static.refinement import refine
 from shoal.clustering.static.t_closeness import TClosePartition, strict
-from shoal.clustering.static.univariate import optimal
 from shoal.clustering.static.vmdav import vmdav
 
-__all__ = ["closest", "starts"]
+__all__ = ["candidate_partitions", "t_close_partitions"]
 
-FEW = 20_000
-"""Records of which several partitions are made; the best is kept."""
+SEVERAL_UP_TO = 20_000
+"""Records up to which several partitions are made, of which the best is kept."""
 
 
-def starts(values: Float64Matrix, k: int, demands: ClusterConstraints, *, refined: bool) -> list[Int32Vector]:
-    """Return the partitions that ``auto`` chooses from, by the loss each has after refinement.
+def candidate_partitions(
+    values: Float64Matrix, k: int, constraints: ClusterConstraints, *, refined: bool
+) -> list[Int32Vector]:
+    """Return the partitions of which ``auto`` keeps the one that loses least after refinement.
 
     Parameters
     ----------
@@ -29,51 +32,52 @@ def starts(values: Float64Matrix, k: int, demands: ClusterConstraints, *, refine
         Coordinates; finite; not modified.
     k : int
         Smallest cluster, 2 <= k <= n.
-    demands : Demands
-        What clusters must keep.
+    constraints : ClusterConstraints
+        What every cluster must satisfy.
     refined : bool
-        Whether they will be refined: a run along Hilbert's curve is the worst partition to keep, and with many
-        records the best and quickest to begin with.
+        Whether the partitions will be refined. Runs along a Hilbert curve lose most without refinement; with it, and
+        many records, they are the best and fastest start.
 
     Returns
     -------
     list of ndarray of int32, shape (n,)
-        One or several; all keep the demands if the table does.
+        One or several partitions; all satisfy the constraints if the table as one cluster does.
 
     Notes
     -----
-    One attribute: the best partition there is. Up to 20,000 records: MDAV, V-MDAV and, to be refined, Hilbert's curve.
-    More: Hilbert's curve to be refined, MDAV otherwise. What does not keep the demands is mended.
-    Where closeness is demanded, beside them strictly close partitions, steered by each confidential attribute in turn
-    (of more records, the best of these), and refined within their buckets: the tighter t, the better to begin with.
+    One attribute: the optimal partition. Up to 20,000 records: MDAV, V-MDAV and, if refined, the Hilbert curve. More:
+    the Hilbert curve if refined, else MDAV. Clusters that violate a constraint are merged.
+    With t-closeness also `strict` partitions, one per confidential attribute (above 20,000 records only the best of
+    them), refined by swaps within their buckets: the smaller t, the better they are as a start.
     """
-    found = _usual(values, k, demands, refined=refined)
-    if not demands.are_none:
-        found = [merge_until_feasible(values, labels, k, demands) for labels in found]
-    if demands.t is None:
+    found = _candidates(values, k, constraints, refined=refined)
+    if not constraints.are_none:
+        found = [merge_until_feasible(values, labels, k, constraints) for labels in found]
+    if constraints.t is None:
         return found
-    close = closest(values, k, strict, demands)
+    t_close = t_close_partitions(values, k, strict, constraints)
     how = "descent" if refined else "none"
-    for labels, buckets in close if len(values) <= FEW else close[:1]:
-        found.append(refine(values, [labels], k, how, demands=replace(demands, buckets=buckets)).labels)
+    for labels, buckets in t_close if len(values) <= SEVERAL_UP_TO else t_close[:1]:
+        found.append(refine(values, [labels], k, how, constraints=replace(constraints, buckets=buckets)).labels)
     return found
 
 
-def closest(
-    values: Float64Matrix, k: int, algorithm: Callable[..., TClosePartition], demands: ClusterConstraints
+def t_close_partitions(
+    values: Float64Matrix, k: int, algorithm: Callable[..., TClosePartition], constraints: ClusterConstraints
 ) -> list[TClosePartition]:
-    """Return what an algorithm makes of each confidential attribute, mended, that of the least loss first."""
+    """Return the partition by an algorithm for each confidential attribute, merged until feasible, least loss first."""
     found = []
-    for attribute in demands.confidential:
-        close = algorithm(values, k, attribute, demands.t)
-        found.append(close._replace(labels=merge_until_feasible(values, close.labels, k, demands)))
-    return sorted(found, key=lambda close: loss_of(values, close.labels))
+    for attribute in constraints.confidential:
+        made = algorithm(values, k, attribute, constraints.t)
+        found.append(made._replace(labels=merge_until_feasible(values, made.labels, k, constraints)))
+    return sorted(found, key=lambda made: loss_of(values, made.labels))
 
 
-def _usual(values: Float64Matrix, k: int, demands: ClusterConstraints, *, refined: bool) -> list[Int32Vector]:
+def _candidates(values: Float64Matrix, k: int, constraints: ClusterConstraints, *, refined: bool) -> list[Int32Vector]:
+    """Return the candidates before constraints are taken into account."""
     best = [optimal(values, k)] if values.shape[1] == 1 else []
-    if best and demands.t is None:
+    if best and constraints.t is None:
         return best
-    if len(values) <= FEW:
+    if len(values) <= SEVERAL_UP_TO:
         return [*best, mdav(values, k), vmdav(values, k), *([hilbert(values, k)] if refined else [])]
     return [*best, hilbert(values, k) if refined else mdav(values, k)]

@@ -1,82 +1,117 @@
-"""What a caller asks of every cluster beside k records: people, shares, closeness; and partitions mended to keep it."""
+"""Constraints on clusters besides their size, and how a partition that violates them is merged until it satisfies them.
+
+`ClusterConstraints` is what a caller states. `ConstraintArrays` is the same for the kernels that change a partition.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import count
+from typing import NamedTuple
 
 import numpy as np
 
-from shoal.arrays import BoolVector, Float64Matrix, Int32Vector, Int64Vector
+from shoal.arrays import BoolVector, Float64Matrix, Int32Matrix, Int32Vector, Int64Matrix, Int64Vector
+from shoal.clustering.numba.jit import njit, njit_in_place
 from shoal.clustering.numba.neighbours import neighbours_of
 from shoal.clustering.static.centroids import centroids_of
-from shoal.clustering.static.confidential import Confidential, distances_of, spectrum_of
-from shoal.clustering.static.constraint_arrays import SHARE_SLACK, SLACK, ConstraintArrays, no_constraints
-from shoal.clustering.static.pairing import pair_clusters
+from shoal.clustering.static.emd import (
+    ConfidentialAttribute,
+    ReferenceDistribution,
+    distance_of_sorted,
+    emd_of_clusters,
+    reference_distribution,
+)
 
-__all__ = ["ClusterConstraints", "merge_until_feasible", "surplus", "violating_clusters"]
+__all__ = [
+    "NONE",
+    "T_TOLERANCE",
+    "ClusterConstraints",
+    "ConstraintArrays",
+    "is_unconstrained",
+    "merge_until_feasible",
+    "no_constraints",
+    "records_above_share",
+    "satisfies_constraints",
+    "violating_clusters",
+]
 
-LEAF = 64
-NEAR = 8
-"""Clusters that one may be joined with in one round."""
-FEW, ROUNDS = 16, 20
-"""Clusters that lack something: so few, or what is left after so many rounds, take in others one after the other."""
+NONE = -1
+"""In place of a record or a cluster: there is none."""
+T_TOLERANCE = 1e-12
+"""Rounding allowance for a distance between distributions."""
+SHARE_TOLERANCE = 1e-9
+"""Rounding allowance, in records, for the largest share of a subject."""
+LEAF_SIZE = 64
+CANDIDATES = 8
+"""Nearest clusters that a cluster may be merged with in one round."""
+SEQUENTIAL_BELOW, PAIRING_ROUNDS = 16, 20
+"""With so few violating clusters, or after so many rounds of pairing, clusters are merged one at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterConstraints:
-    """Terms over n records; what is left out asks for nothing.
+    """What every cluster of n records must satisfy besides having k records. By default nothing.
 
-    ``people`` int64 (n,): codes of subjects; each cluster must have k of them, and none may own more than
-    ``max_share`` of it. ``confidential``: attributes whose distribution in a cluster may be ``t`` from that in the
-    table at most. ``buckets`` int64 (n,): records of one bucket alone may change places in refinement.
+    Attributes
+    ----------
+    subjects : ndarray of int64, shape (n,), optional
+        Subject of each record, as codes from 0. A cluster must then have k different subjects.
+    max_share : float
+        Largest share of a cluster's records that one subject may own, above 0, at most 1.
+    confidential : tuple of ConfidentialAttribute
+        Attributes whose distribution in each cluster must be close to that of the table.
+    t : float, optional
+        Largest earth mover's distance between the two (t-closeness).
+    buckets : ndarray of int64, shape (n,), optional
+        Bucket of each record. Refinement may then swap two records of one bucket, and change nothing else.
     """
 
-    people: Int64Vector | None = None
+    subjects: Int64Vector | None = None
     max_share: float = 1.0
-    confidential: tuple[Confidential, ...] = ()
+    confidential: tuple[ConfidentialAttribute, ...] = ()
     t: float | None = None
     buckets: Int64Vector | None = None
 
     @property
     def are_none(self) -> bool:
-        """Whether any partition into clusters of k records will do."""
-        return self.people is None and self.t is None
+        """Whether every partition into clusters of k records satisfies them."""
+        return self.subjects is None and self.t is None
 
-    def ordered(self, order: Int64Vector) -> ConstraintArrays:
-        """Return them for the kernels, the records in another order."""
-        terms = no_constraints()
-        if self.people is not None:
-            counts = np.zeros(int(self.people.max()) + 1, np.int64)
-            terms = terms._replace(people=self.people[order], share=self.max_share, counts=counts)
+    def arrays(self, order: Int64Vector) -> ConstraintArrays:
+        """Return them for the kernels, for the records that ``order`` lists, in its order."""
+        arrays = no_constraints()
+        if self.subjects is not None:
+            counts = np.zeros(int(self.subjects.max()) + 1, np.int64)
+            arrays = arrays._replace(subjects=self.subjects[order], max_share=self.max_share, counts=counts)
         if self.t is not None:
-            spectrum = spectrum_of(self.confidential)
-            terms = terms._replace(spectrum=spectrum._replace(bins=spectrum.bins[:, order]), t=self.t)
-        return terms if self.buckets is None else terms._replace(buckets=self.buckets[order])
+            reference = reference_distribution(self.confidential)
+            arrays = arrays._replace(reference=reference._replace(bins=reference.bins[:, order]), t=self.t)
+        return arrays if self.buckets is None else arrays._replace(buckets=self.buckets[order])
 
 
-def violating_clusters(labels: Int32Vector, k: int, demands: ClusterConstraints) -> BoolVector:
-    """Return which clusters (G,) do not keep what is asked of them. O(n log n)."""
+def violating_clusters(labels: Int32Vector, k: int, constraints: ClusterConstraints) -> BoolVector:
+    """Return which clusters have fewer than k records or violate a constraint, shape (clusters,). O(n log n)."""
     sizes = np.bincount(labels)
-    lacks = sizes < k
-    if demands.people is not None:
-        order = np.lexsort((demands.people, labels))
-        cluster, person = labels[order], demands.people[order]
-        starts = np.flatnonzero(np.append(True, (cluster[1:] != cluster[:-1]) | (person[1:] != person[:-1])))
+    violating = sizes < k
+    if constraints.subjects is not None:
+        order = np.lexsort((constraints.subjects, labels))
+        cluster, subject = labels[order], constraints.subjects[order]
+        starts = np.flatnonzero(np.append(True, (cluster[1:] != cluster[:-1]) | (subject[1:] != subject[:-1])))
         different = np.bincount(cluster[starts], minlength=len(sizes))
         heaviest = np.zeros(len(sizes), np.int64)
         np.maximum.at(heaviest, cluster[starts], np.diff(np.append(starts, len(labels))))
-        lacks |= (different < k) | (heaviest > demands.max_share * sizes + SHARE_SLACK)
-    if demands.t is not None:
-        for attribute in range(len(demands.confidential)):
-            lacks |= distances_of(demands.confidential, attribute, labels) > demands.t + SLACK
-    return lacks
+        violating |= (different < k) | (heaviest > constraints.max_share * sizes + SHARE_TOLERANCE)
+    if constraints.t is not None:
+        for attribute in constraints.confidential:
+            violating |= emd_of_clusters(attribute, labels) > constraints.t + T_TOLERANCE
+    return violating
 
 
 def merge_until_feasible(
-    values: Float64Matrix, labels: Int32Vector, k: int, demands: ClusterConstraints
+    values: Float64Matrix, labels: Int32Vector, k: int, constraints: ClusterConstraints
 ) -> Int32Vector:
-    """Join clusters that lack something with the nearest, until none does or one is left.
+    """Merge violating clusters with their nearest until no cluster violates a constraint, or one cluster is left.
 
     Parameters
     ----------
@@ -85,80 +120,192 @@ def merge_until_feasible(
     labels : ndarray of int32, shape (n,)
         A partition; not modified.
     k : int
-        Smallest cluster, in people where they are known.
-    demands : Demands
-        What is asked for.
+        Smallest cluster, in subjects where they are given.
+    constraints : ClusterConstraints
+        What every cluster must satisfy.
 
     Returns
     -------
     ndarray of int32, shape (n,)
-        New. All demands are kept if the table as one cluster keeps them: of two clusters that are joined, no share is
-        larger than the larger of the two, and no distance from the table either.
+        A new partition.
 
     Notes
     -----
-    Each round joins pairs whose centroids are near, so that no chain swallows the table. What is joined needlessly can
-    be parted again by refinement. The last few take in as many of the nearest as they need, at once: a person of half
-    the table would otherwise have the others join him one by one.
+    Guarantee: all clusters satisfy the constraints if the whole table, as one cluster, does. Merging two clusters never
+    raises the larger of their two shares or of their two distances from the table.
+    Each round merges pairs of clusters with near centroids, so that clusters do not grow into one chain. Refinement can
+    split again what was merged without need. The last few violating clusters are merged with as many of their nearest
+    as they need in one step: otherwise a subject that owns half of the table would take one round per neighbour.
     Cost: O(n log n) per round, a few rounds.
     """
     for number in count():
-        lacks = violating_clusters(labels, k, demands)
-        if not lacks.any() or len(lacks) == 1:
+        violating = violating_clusters(labels, k, constraints)
+        if not violating.any() or len(violating) == 1:
             break
-        if lacks.sum() <= FEW or number >= ROUNDS:
-            labels = _take_in(values, labels, k, demands, int(np.flatnonzero(lacks)[0]))
+        if violating.sum() <= SEQUENTIAL_BELOW or number >= PAIRING_ROUNDS:
+            labels = _merge_one(values, labels, k, constraints, int(np.flatnonzero(violating)[0]))
             continue
-        centres = np.ascontiguousarray(centroids_of(values, labels))
-        near = neighbours_of(centres, min(NEAR, len(centres) - 1), LEAF)
-        joined = np.unique(pair_clusters(near, lacks), return_inverse=True)[1]
-        labels = joined.astype(np.int32)[labels]
+        centroids = np.ascontiguousarray(centroids_of(values, labels))
+        nearest = neighbours_of(centroids, min(CANDIDATES, len(centroids) - 1), LEAF_SIZE)
+        merged = np.unique(_pair_clusters(nearest, violating), return_inverse=True)[1]
+        labels = merged.astype(np.int32)[labels]
     return labels
 
 
-def _take_in(
-    values: Float64Matrix, labels: Int32Vector, k: int, demands: ClusterConstraints, cluster: int
+def _merge_one(
+    values: Float64Matrix, labels: Int32Vector, k: int, constraints: ClusterConstraints, cluster: int
 ) -> Int32Vector:
-    """Join a cluster with as many of those nearest to its centroid as it takes until it lacks nothing, at least one."""
-    centres = centroids_of(values, labels)
-    away = ((centres - centres[cluster]) ** 2).sum(axis=1)
+    """Merge one cluster with as few of those nearest to its centroid as make it feasible, at least one."""
+    centroids = centroids_of(values, labels)
+    away = ((centroids - centroids[cluster]) ** 2).sum(axis=1)
     away[cluster] = -1.0
     ranks = np.empty(len(away), np.int64)
     ranks[np.argsort(away, kind="stable")] = np.arange(len(away))
     order = ranks[labels]
 
-    def is_enough(others: int) -> bool:
-        return not violating_clusters((order > others).astype(np.int32), k, demands)[0]
+    def is_feasible(others: int) -> bool:
+        return not violating_clusters((order > others).astype(np.int32), k, constraints)[0]
 
     low, high = 0, 1
-    while high < len(away) - 1 and not is_enough(high):
+    while high < len(away) - 1 and not is_feasible(high):
         low, high = high, min(2 * high, len(away) - 1)
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if is_enough(middle) else (middle, high)
+        low, high = (low, middle) if is_feasible(middle) else (middle, high)
     return np.maximum(order - high, 0).astype(np.int32)
 
 
-def surplus(people: Int64Vector, max_share: float, far: Float64Matrix) -> BoolVector:
-    """Return the records (n,) without which no subject owns more than its share of the whole table.
+def records_above_share(subjects: Int64Vector, max_share: float, values: Float64Matrix) -> BoolVector:
+    """Return the records to suppress so that no subject owns more than its share of the whole table.
 
-    Of a subject above its share the records farthest from the centroid of the table go, ties to the later ones; ``far``
-    (n, d) are coordinates. As few as possible: of at most c records of each subject, c is the largest number that is
-    no more than its share of what stays.
+    Parameters
+    ----------
+    subjects : ndarray of int64, shape (n,)
+        Subject of each record, as codes.
+    max_share : float
+        Largest share of the remaining records that one subject may own.
+    values : ndarray of float64, shape (n, d)
+        Coordinates.
+
+    Returns
+    -------
+    ndarray of bool, shape (n,)
+        As few records as possible. If every subject keeps at most c records, c is the largest number that is no more
+        than its share of what remains. Of a subject above c, the records farthest from the centroid of the table are
+        suppressed; ties go to the later records. O(n log n).
     """
-    _, own, counts = np.unique(people, return_inverse=True, return_counts=True)
+    _, own, counts = np.unique(subjects, return_inverse=True, return_counts=True)
     low, high = 1, int(counts.max())
     while low < high:
         middle = (low + high + 1) // 2
-        if middle <= max_share * np.minimum(counts, middle).sum() + SHARE_SLACK:
+        if middle <= max_share * np.minimum(counts, middle).sum() + SHARE_TOLERANCE:
             low = middle
         else:
             high = middle - 1
     if low == counts.max():
-        return np.zeros(len(people), np.bool_)
-    away = ((far - far.mean(axis=0)) ** 2).sum(axis=1)
-    order = np.lexsort((np.arange(len(people)), away, own))
-    ranks = np.arange(len(people)) - np.repeat(np.cumsum(counts) - counts, counts)
-    gone = np.zeros(len(people), np.bool_)
-    gone[order[ranks >= low]] = True
-    return gone
+        return np.zeros(len(subjects), np.bool_)
+    away = ((values - values.mean(axis=0)) ** 2).sum(axis=1)
+    order = np.lexsort((np.arange(len(subjects)), away, own))
+    ranks = np.arange(len(subjects)) - np.repeat(np.cumsum(counts) - counts, counts)
+    suppressed = np.zeros(len(subjects), np.bool_)
+    suppressed[order[ranks >= low]] = True
+    return suppressed
+
+
+@njit
+def _pair_clusters(neighbours: Int32Matrix, violating: BoolVector) -> Int64Vector:
+    """Return for each cluster the cluster it becomes part of, itself if none, shape (clusters,).
+
+    In order of their numbers, violating clusters take the nearest cluster that is in no pair yet.
+    """
+    target, paired = np.arange(violating.size), np.zeros(violating.size, np.bool_)
+    for cluster in range(violating.size):
+        if not violating[cluster] or paired[cluster]:
+            continue
+        for other in neighbours[cluster]:
+            if not paired[other]:
+                paired[cluster] = paired[other] = True
+                target[cluster] = other
+                break
+    return target
+
+
+class ConstraintArrays(NamedTuple):
+    """The constraints of n records for the kernels; an empty array states no constraint."""
+
+    subjects: Int64Vector  # (n,): subject of each record, as codes from 0
+    max_share: float
+    reference: ReferenceDistribution
+    t: float
+    buckets: Int64Vector  # (n,): only two records of one bucket may swap, and nothing else may change
+    scratch: Int64Matrix  # (2, capacity): members and bins of the cluster that is being checked
+    counts: Int64Vector  # (subjects,): scratch, zero between two checks
+
+
+def no_constraints() -> ConstraintArrays:
+    """Return arrays that state no constraint."""
+    codes, shares = np.zeros(0, np.int64), np.zeros(0)
+    reference = ReferenceDistribution(
+        np.zeros((0, 0), np.int64), np.zeros(1, np.int64), shares, shares, shares, np.zeros(0, np.bool_)
+    )
+    return ConstraintArrays(codes, 1.0, reference, 1.0, codes, np.zeros((2, 0), np.int64), codes)
+
+
+@njit_in_place
+def is_unconstrained(constraints: ConstraintArrays) -> bool:
+    """Whether no constraint is stated."""
+    return constraints.subjects.size == 0 and constraints.reference.ordered.size == 0 and constraints.buckets.size == 0
+
+
+@njit_in_place
+def satisfies_constraints(
+    constraints: ConstraintArrays, members: Int64Vector, leaving: int, joining: int, k: int
+) -> bool:
+    """Whether a cluster satisfies the constraints without one member and with another record; -1 stands for neither.
+
+    An empty cluster does. Buckets are not looked at. O(s) for the subjects of s members, O(s (s + log bins)) for
+    closeness.
+    """
+    kept, count = constraints.scratch[0], 0
+    for x in range(members.size):
+        if members[x] != leaving:
+            kept[count] = members[x]
+            count += 1
+    if joining != NONE:
+        kept[count] = joining
+        count += 1
+    if count == 0:
+        return True
+    if constraints.subjects.size > 0 and not _has_subjects(constraints, count, k):
+        return False
+    for attribute in range(constraints.reference.ordered.size):
+        if _distance(constraints, attribute, count) > constraints.t + T_TOLERANCE:
+            return False
+    return True
+
+
+@njit_in_place
+def _has_subjects(constraints: ConstraintArrays, count: int, k: int) -> bool:
+    """Whether the records in the scratch have k different subjects, none with more than its share."""
+    records, counts, different, heaviest = constraints.scratch[0], constraints.counts, 0, 0
+    for x in range(count):
+        subject = constraints.subjects[records[x]]
+        counts[subject] += 1
+        different += counts[subject] == 1
+        heaviest = max(heaviest, counts[subject])
+    for x in range(count):
+        counts[constraints.subjects[records[x]]] = 0
+    return bool(different >= k and heaviest <= constraints.max_share * count + SHARE_TOLERANCE)
+
+
+@njit_in_place
+def _distance(constraints: ConstraintArrays, attribute: int, count: int) -> float:
+    """Return the distance from the table of the records in the scratch, after sorting their bins."""
+    records, bins, column = constraints.scratch[0], constraints.scratch[1], constraints.reference.bins[attribute]
+    for x in range(count):
+        code, position = column[records[x]], x
+        while position > 0 and bins[position - 1] > code:
+            bins[position] = bins[position - 1]
+            position -= 1
+        bins[position] = code
+    return distance_of_sorted(constraints.reference, attribute, bins[:count])

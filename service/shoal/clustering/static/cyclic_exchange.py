@@ -1,7 +1,8 @@
-"""Rings: a record moves to a second cluster, one of that to a third, and one of the third to the first.
+"""Cyclic exchange: a record moves to a second cluster, one of that to a third, and one of the third to the first.
 
-Sizes stay as they are, so a ring is what is left to try where k and 2k - 1 forbid a relocation. If a ring gains, it can
-be begun at a record such that it gains at every step of the way; so only steps that gain so far are followed.
+All sizes stay as they are, so an exchange remains possible where k and 2k - 1 forbid a relocation. Where both sizes
+allow it, the last move is left out. If a cycle has a gain, it can be started at a record from which every partial sum
+is a gain; so only partial cycles with a gain are extended.
 """
 
 from __future__ import annotations
@@ -12,146 +13,176 @@ import numpy as np
 
 from shoal.arrays import Float64Vector, Int32Matrix, Int64Vector
 from shoal.clustering.numba.jit import njit, njit_in_place
+from shoal.clustering.static.constraints import NONE
 from shoal.clustering.static.partition_state import (
-    MOST,
-    SMALLEST,
+    MAX_SIZE,
+    MIN_SIZE,
     PartitionState,
+    UndoLog,
+    are_allowed,
     cost_to_join,
     gain_of_leaving,
     member,
+    move_logged,
+    rollback,
 )
-from shoal.clustering.static.undo_log import UndoLog, are_kept, rollback, step
 
-__all__ = ["Gains", "cyclic_exchange", "empty_gains", "weigh", "weigh_all"]
+__all__ = ["ExchangeCosts", "cyclic_exchange", "empty_exchange_costs", "reset_exchange_costs", "update_leaving_gains"]
 
-NOBODY = -1
-NEAR = 5
-"""Neighbours of the second record whose clusters may be the third."""
+THIRD_NEIGHBOURS = 5
+"""Nearest neighbours of the second record whose clusters may be the third."""
 
 
-class Gains(NamedTuple):
-    """By how much the loss falls when a record leaves its cluster, and how one best closes a ring."""
+class ExchangeCosts(NamedTuple):
+    """Costs that several cycles share."""
 
-    each: Float64Vector  # (n,)
-    closing: Float64Vector  # (clusters,): the least that it costs a member to join the first cluster
-    lasts: Int64Vector  # (clusters,): that member
-    asked: Int64Vector  # (clusters,): the record with which the ring begins
+    leaving_gains: Float64Vector  # (n,): by how much the loss falls when a record leaves its cluster
+    closing_costs: Float64Vector  # (clusters,): least cost for a member to join the first cluster of the cycle
+    closing_records: Int64Vector  # (clusters,): that member
+    closed_for: Int64Vector  # (clusters,): first record of the cycle for which the two were computed
 
 
 class ExchangeCycle(NamedTuple):
-    """The best ring so far: its estimated change, its records, its second and third cluster; the last may be nobody."""
+    """A cycle and its estimated change of the loss; ``last`` is -1 where the last move is left out."""
 
     change: float
     second: int
     last: int
-    its: int
-    third: int
-
-
-@njit
-def empty_gains(n: int, clusters: int) -> Gains:
-    """Return room for n records."""
-    return Gains(np.zeros(n), np.zeros(clusters), np.full(clusters, NOBODY), np.full(clusters, NOBODY))
-
-
-@njit
-def weigh_all(grouping: PartitionState, gains: Gains) -> None:
-    """Compute all gains, and forget how rings were closed."""
-    gains.asked.fill(NOBODY)
-    for cluster in range(grouping.sizes.size):
-        weigh(grouping, gains, cluster)
-
-
-@njit_in_place
-def weigh(grouping: PartitionState, gains: Gains, cluster: int) -> None:
-    """Compute what leaving a cluster gains."""
-    for x in range(grouping.sizes[cluster]):
-        i = member(grouping, cluster, x)
-        gains.each[i] = gain_of_leaving(grouping, i)
+    second_cluster: int
+    third_cluster: int
 
 
 @njit
 def cyclic_exchange(
-    grouping: PartitionState,
+    partition: PartitionState,
     neighbours: Int32Matrix,
     i: int,
-    stamps: Int64Vector,
-    trail: UndoLog,
-    gains: Gains,
-    worthwhile: float,
+    visited_for: Int64Vector,
+    log: UndoLog,
+    costs: ExchangeCosts,
+    min_gain: float,
 ) -> bool:
-    """Do the best ring that begins with a record, if it gains; the trail then tells what was moved.
+    """Carry out the best cycle that starts with a record, if the loss falls by more than ``min_gain``.
 
-    The three steps are chosen as if each were alone; what they do together is computed as they are done.
+    The three moves are chosen as if each were alone; their joint change is computed while they are carried out.
+
+    Parameters
+    ----------
+    partition : PartitionState
+        Changed in place.
+    neighbours : ndarray of int32, shape (n, m)
+        Nearest neighbours of each record, the nearest first.
+    i : int
+        The first record of the cycle.
+    visited_for : ndarray of int64, shape (clusters,)
+        Scratch: the last record for which a cluster was tried as the second one.
+    log : UndoLog
+        Empty; holds the moves afterwards if the result is true.
+    costs : ExchangeCosts
+        Up to date for this partition.
+    min_gain : float
+        Smallest gain that counts.
+
+    Returns
+    -------
+    bool
+        Whether a cycle was carried out.
     """
-    own = grouping.labels[i]
-    gain = gains.each[i]
-    best = ExchangeCycle(-worthwhile, NOBODY, NOBODY, NOBODY, NOBODY)
-    stamps[own] = i
+    own = partition.labels[i]
+    gain = costs.leaving_gains[i]
+    best = ExchangeCycle(-min_gain, NONE, NONE, NONE, NONE)
+    visited_for[own] = i
     for neighbour in neighbours[i]:
-        its = grouping.labels[neighbour]
-        if stamps[its] == i:
+        target = partition.labels[neighbour]
+        if visited_for[target] == i:
             continue
-        stamps[its] = i
-        first = cost_to_join(grouping, i, its) - gain
+        visited_for[target] = i
+        first = cost_to_join(partition, i, target) - gain
         if first < 0.0:
-            for x in range(grouping.sizes[its]):
-                best = _extended(grouping, neighbours, gains, i, first, member(grouping, its, x), best)
-    if best.second == NOBODY:
+            for x in range(partition.sizes[target]):
+                best = _best_extension(partition, neighbours, costs, i, first, member(partition, target, x), best)
+    if best.second == NONE:
         return False
-    change = cost_to_join(grouping, i, best.its) - gain
-    step(grouping, trail, i, best.its)
-    change += cost_to_join(grouping, best.second, best.third) - gain_of_leaving(grouping, best.second)
-    step(grouping, trail, best.second, best.third)
-    if best.last != NOBODY:
-        change += cost_to_join(grouping, best.last, own) - gain_of_leaving(grouping, best.last)
-        step(grouping, trail, best.last, own)
-    if change < -worthwhile and are_kept(grouping, trail):
+    change = cost_to_join(partition, i, best.second_cluster) - gain
+    move_logged(partition, log, i, best.second_cluster)
+    change += cost_to_join(partition, best.second, best.third_cluster) - gain_of_leaving(partition, best.second)
+    move_logged(partition, log, best.second, best.third_cluster)
+    if best.last != NONE:
+        change += cost_to_join(partition, best.last, own) - gain_of_leaving(partition, best.last)
+        move_logged(partition, log, best.last, own)
+    if change < -min_gain and are_allowed(partition, log):
         return True
-    rollback(grouping, trail)
+    rollback(partition, log)
     return False
 
 
 @njit_in_place
-def _extended(
-    grouping: PartitionState,
+def _best_extension(
+    partition: PartitionState,
     neighbours: Int32Matrix,
-    gains: Gains,
+    costs: ExchangeCosts,
     i: int,
     first: float,
     second: int,
     best: ExchangeCycle,
 ) -> ExchangeCycle:
-    """Return the better of a ring and those that go on with a second record."""
-    own, its = grouping.labels[i], grouping.labels[second]
-    gain = gains.each[second]
-    seen = NOBODY
-    for x in range(min(NEAR, neighbours.shape[1])):
-        third = grouping.labels[neighbours[second, x]]
-        if third in (own, its, seen):
+    """Return the best of a cycle and the cycles whose second record is ``second``; ``first`` is the first change."""
+    own, second_cluster = partition.labels[i], partition.labels[second]
+    gain = costs.leaving_gains[second]
+    previous = NONE
+    for x in range(min(THIRD_NEIGHBOURS, neighbours.shape[1])):
+        third = partition.labels[neighbours[second, x]]
+        if third in (own, second_cluster, previous):
             continue
-        seen = third
-        so_far = first + cost_to_join(grouping, second, third) - gain
+        previous = third
+        so_far = first + cost_to_join(partition, second, third) - gain
         if so_far >= 0.0:
             continue
-        if grouping.sizes[own] > grouping.state[SMALLEST] and grouping.sizes[third] < grouping.state[MOST]:
+        if (
+            partition.sizes[own] > partition.counters[MIN_SIZE]
+            and partition.sizes[third] < partition.counters[MAX_SIZE]
+        ):
             if so_far < best.change:
-                best = ExchangeCycle(so_far, second, NOBODY, its, third)
+                best = ExchangeCycle(so_far, second, NONE, second_cluster, third)
             continue
-        if gains.asked[third] != i:
-            gains.asked[third] = i
-            _close(grouping, gains, own, third)
-        if so_far + gains.closing[third] < best.change:
-            best = ExchangeCycle(so_far + gains.closing[third], second, gains.lasts[third], its, third)
+        if costs.closed_for[third] != i:
+            costs.closed_for[third] = i
+            _find_closing_record(partition, costs, own, third)
+        if so_far + costs.closing_costs[third] < best.change:
+            best = ExchangeCycle(
+                so_far + costs.closing_costs[third], second, costs.closing_records[third], second_cluster, third
+            )
     return best
 
 
 @njit_in_place
-def _close(grouping: PartitionState, gains: Gains, own: int, third: int) -> None:
-    """Find the member of the third cluster with which it costs least to close a ring."""
-    gains.closing[third], gains.lasts[third] = np.inf, NOBODY
-    for x in range(grouping.sizes[third]):
-        last = member(grouping, third, x)
-        change = cost_to_join(grouping, last, own) - gains.each[last]
-        if change < gains.closing[third]:
-            gains.closing[third], gains.lasts[third] = change, last
+def _find_closing_record(partition: PartitionState, costs: ExchangeCosts, own: int, third: int) -> None:
+    """Find the member of the third cluster that joins the first cluster at the least cost."""
+    costs.closing_costs[third], costs.closing_records[third] = np.inf, NONE
+    for x in range(partition.sizes[third]):
+        last = member(partition, third, x)
+        change = cost_to_join(partition, last, own) - costs.leaving_gains[last]
+        if change < costs.closing_costs[third]:
+            costs.closing_costs[third], costs.closing_records[third] = change, last
+
+
+@njit
+def empty_exchange_costs(n: int, clusters: int) -> ExchangeCosts:
+    """Return costs for n records, still to be computed by `reset_exchange_costs`."""
+    return ExchangeCosts(np.zeros(n), np.zeros(clusters), np.full(clusters, NONE), np.full(clusters, NONE))
+
+
+@njit
+def reset_exchange_costs(partition: PartitionState, costs: ExchangeCosts) -> None:
+    """Compute the gains of all records, and mark all closing costs as not computed."""
+    costs.closed_for.fill(NONE)
+    for cluster in range(partition.sizes.size):
+        update_leaving_gains(partition, costs, cluster)
+
+
+@njit_in_place
+def update_leaving_gains(partition: PartitionState, costs: ExchangeCosts, cluster: int) -> None:
+    """Compute the gains of the members of a cluster that has changed."""
+    for x in range(partition.sizes[cluster]):
+        i = member(partition, cluster, x)
+        costs.leaving_gains[i] = gain_of_leaving(partition, i)

@@ -1,7 +1,7 @@
-"""Descent: change a partition for the better among near neighbours until no change tried makes it better.
+"""Descent: change a partition among near neighbours until no change that is tried lowers the loss.
 
-Changes are: a record relocates, two swap, a cluster is dissolved into its neighbours, a new one is created round a
-record, three clusters pass a record on in a ring.
+The changes are: one record relocates, two records swap, a cluster is dissolved into its neighbours, a cluster is
+created around a record, and three clusters exchange records in a cycle.
 """
 
 from __future__ import annotations
@@ -12,256 +12,292 @@ import numpy as np
 
 from shoal.arrays import BoolMatrix, BoolVector, Float64Vector, Int32Matrix, Int64Vector
 from shoal.clustering.numba.jit import njit, njit_in_place
-from shoal.clustering.static.cyclic_exchange import Gains, cyclic_exchange, empty_gains, weigh, weigh_all
+from shoal.clustering.static.constraints import NONE
+from shoal.clustering.static.cyclic_exchange import (
+    ExchangeCosts,
+    cyclic_exchange,
+    empty_exchange_costs,
+    reset_exchange_costs,
+    update_leaving_gains,
+)
 from shoal.clustering.static.partition_state import (
-    MOST,
-    SMALLEST,
-    SPARES,
+    EMPTY_CLUSTERS,
+    MAX_SIZE,
+    MIN_SIZE,
     PartitionState,
+    UndoLog,
+    are_allowed,
     cost_to_join,
+    empty_undo_log,
     gain_of_leaving,
-    keeps,
     loss,
+    max_moves,
     may_relocate,
     may_swap,
     member,
     move,
-    settle,
-    square,
-    widest,
+    move_logged,
+    recompute_centroids,
+    rollback,
+    satisfies,
+    squared_distance_to_centroid,
 )
-from shoal.clustering.static.undo_log import UndoLog, are_kept, empty_undo_log, rollback, step
 
-__all__ = ["NOBODY", "WORTHWHILE", "create", "descend", "dissolve"]
+__all__ = ["MIN_RELATIVE_GAIN", "create", "descend", "dissolve"]
 
-NOBODY = -1
-ALONE, NEW, RING = 0, 1, 2
-"""What is tried with a record: relocation and swap, a cluster of its own, a ring."""
-ROUNDING = 1.0 + 1e-9
-"""What sums may be off by."""
-WORTHWHILE = 1e-10
-"""Of the mean loss of a record: what a change must gain. Records of equal values would go round in circles."""
+SINGLE, CREATE, CYCLE = 0, 1, 2
+"""Kinds of changes that are tried for a record: relocation and swap, a cluster around it, a cyclic exchange."""
+SUM_ERROR = 1.0 + 1e-9
+"""Factor that covers the rounding of a sum."""
+MIN_RELATIVE_GAIN = 1e-10
+"""Smallest gain that counts, relative to the mean loss of a record. Without it, changes among equal records, whose gain
+is rounding, would never end."""
 
 
-class Agenda(NamedTuple):
-    """What has changed since it was last looked at, and scratch."""
+class Worklist(NamedTuple):
+    """What has changed since it was last tried, and scratch arrays."""
 
-    waiting: BoolMatrix  # (3, n): records in a cluster that has changed since this was tried with them
-    fresh: BoolVector  # (clusters,): clusters that have changed
-    stamps: Int64Vector  # (clusters,): the last record that has asked this cluster
-    trail: UndoLog
-    swaps: Float64Vector  # what a swap with each member of a cluster changes
-    gains: Gains  # of leaving, while rings are tried
+    pending: BoolMatrix  # (3, n): whether the cluster of a record has changed since each kind was tried for it
+    changed: BoolVector  # (clusters,): whether a cluster has changed since it was tried to dissolve it
+    visited_for: Int64Vector  # (clusters,): the last record for which a cluster was tried
+    log: UndoLog
+    swap_costs: Float64Vector  # (largest cluster,): cost of a swap with each of its members
+    exchange_costs: ExchangeCosts
 
 
 @njit
-def descend(grouping: PartitionState, neighbours: Int32Matrix, rounds: int) -> None:
-    """Change the partition until nothing is gained, or for so many rounds."""
-    n, clusters = grouping.labels.size, grouping.sizes.size
-    worthwhile = WORTHWHILE * loss(grouping) / n
-    agenda = Agenda(
+def descend(partition: PartitionState, neighbours: Int32Matrix, rounds: int) -> None:
+    """Change a partition in place until no change that is tried lowers the loss, or for ``rounds`` rounds.
+
+    Parameters
+    ----------
+    partition : PartitionState
+        It satisfies its constraints, and does so afterwards.
+    neighbours : ndarray of int32, shape (n, m)
+        Nearest neighbours of each record, the nearest first; only their clusters are tried.
+    rounds : int
+        Rounds at most.
+
+    Notes
+    -----
+    Cost: O(m d) to try a relocation, O(m k d) to try the swaps of a record, per round only for records whose clusters
+    have changed.
+    """
+    n, clusters = partition.labels.size, partition.sizes.size
+    min_gain = MIN_RELATIVE_GAIN * loss(partition) / n
+    work = Worklist(
         np.ones((3, n), np.bool_),
         np.ones(clusters, np.bool_),
-        np.full(clusters, NOBODY),
-        empty_undo_log(widest(grouping)),
-        np.zeros(widest(grouping)),
-        empty_gains(n, clusters),
+        np.full(clusters, NONE),
+        empty_undo_log(max_moves(partition)),
+        np.zeros(max_moves(partition)),
+        empty_exchange_costs(n, clusters),
     )
     for _ in range(rounds):
         changes = 0
-        agenda.stamps.fill(NOBODY)
+        work.visited_for.fill(NONE)
         for i in range(n):
-            if agenda.waiting[ALONE, i]:
-                agenda.waiting[ALONE, i] = False
-                changes += _improve(grouping, neighbours, i, agenda, worthwhile)
-        changes += _rebuild(grouping, neighbours, agenda, worthwhile)
+            if work.pending[SINGLE, i]:
+                work.pending[SINGLE, i] = False
+                changes += _relocate_or_swap(partition, neighbours, i, work, min_gain)
+        changes += _dissolve_and_create(partition, neighbours, work, min_gain)
         if changes == 0:
-            changes = _pass_on(grouping, neighbours, agenda, worthwhile)
+            changes = _exchange_cycles(partition, neighbours, work, min_gain)
         if changes == 0:
             return
-        settle(grouping)
+        recompute_centroids(partition)
 
 
 @njit_in_place
-def _improve(grouping: PartitionState, neighbours: Int32Matrix, i: int, agenda: Agenda, worthwhile: float) -> int:
-    """Do the best relocation or swap of a record, if there is one that pays; return whether there was."""
-    own = grouping.labels[i]
-    best, partner, target = -worthwhile, NOBODY, NOBODY
-    may_leave = grouping.sizes[own] > grouping.state[SMALLEST]
-    gain = gain_of_leaving(grouping, i) if may_leave else 0.0
-    agenda.stamps[own] = i
+def _relocate_or_swap(
+    partition: PartitionState, neighbours: Int32Matrix, i: int, work: Worklist, min_gain: float
+) -> int:
+    """Carry out the best relocation or swap of a record, if one gains enough; return 1 if so, else 0."""
+    own = partition.labels[i]
+    best, partner, target = -min_gain, NONE, NONE
+    may_leave = partition.sizes[own] > partition.counters[MIN_SIZE]
+    gain = gain_of_leaving(partition, i) if may_leave else 0.0
+    work.visited_for[own] = i
     for neighbour in neighbours[i]:
-        cluster = grouping.labels[neighbour]
-        if agenda.stamps[cluster] == i:
+        cluster = partition.labels[neighbour]
+        if work.visited_for[cluster] == i:
             continue
-        agenda.stamps[cluster] = i
-        if may_leave and grouping.sizes[cluster] < grouping.state[MOST]:
-            change = cost_to_join(grouping, i, cluster) - gain
-            if change < best and may_relocate(grouping, i, cluster):
-                best, partner, target = change, NOBODY, cluster
-        change, other = _best_swap(grouping, i, cluster, best, agenda.swaps)
-        if other != NOBODY:
+        work.visited_for[cluster] = i
+        if may_leave and partition.sizes[cluster] < partition.counters[MAX_SIZE]:
+            change = cost_to_join(partition, i, cluster) - gain
+            if change < best and may_relocate(partition, i, cluster):
+                best, partner, target = change, NONE, cluster
+        change, other = _best_swap(partition, i, cluster, best, work.swap_costs)
+        if other != NONE:
             best, partner, target = change, other, cluster
-    if target == NOBODY:
+    if target == NONE:
         return 0
-    move(grouping, i, target)
-    if partner != NOBODY:
-        move(grouping, partner, own)
-    _wake(grouping, own, agenda)
-    _wake(grouping, target, agenda)
+    move(partition, i, target)
+    if partner != NONE:
+        move(partition, partner, own)
+    _mark_changed(partition, own, work)
+    _mark_changed(partition, target, work)
     return 1
 
 
 @njit_in_place
-def _best_swap(grouping: PartitionState, i: int, cluster: int, limit: float, swaps: Float64Vector) -> tuple[float, int]:
-    """Return the change of the best swap with a member of another cluster, and with which; nobody from ``limit`` on.
+def _best_swap(
+    partition: PartitionState, i: int, cluster: int, limit: float, swap_costs: Float64Vector
+) -> tuple[float, int]:
+    """Return the change of the best swap with a member of another cluster, and that member.
 
-    The changes are those of `cost_to_swap`, side by side for all members.
+    Without a swap below ``limit``, return the limit and -1. Costs are those of `cost_to_swap`, computed for all members
+    at once.
     """
-    best, partner, own, size = limit, NOBODY, grouping.labels[i], grouping.sizes[cluster]
-    first, weight, changes = grouping.firsts[cluster], 1.0 / grouping.sizes[own] + 1.0 / size, swaps[:size]
+    best, partner, own, size = limit, NONE, partition.labels[i], partition.sizes[cluster]
+    first, weight, changes = partition.offsets[cluster], 1.0 / partition.sizes[own] + 1.0 / size, swap_costs[:size]
     changes[:] = 0.0
-    for j in range(grouping.rows.shape[1]):
-        slope, its = 2.0 * (grouping.centres[cluster, j] - grouping.centres[own, j]), grouping.rows[i, j]
-        column = grouping.columns[j, first : first + size]
+    for j in range(partition.rows.shape[1]):
+        slope, value = 2.0 * (partition.centroids[cluster, j] - partition.centroids[own, j]), partition.rows[i, j]
+        column = partition.columns[j, first : first + size]
         for x in range(size):
-            way = column[x] - its
-            changes[x] += way * (slope - weight * way)
+            step = column[x] - value
+            changes[x] += step * (slope - weight * step)
     for x in range(size):
-        if changes[x] < best and may_swap(grouping, i, member(grouping, cluster, x)):
-            best, partner = changes[x], member(grouping, cluster, x)
+        if changes[x] < best and may_swap(partition, i, member(partition, cluster, x)):
+            best, partner = changes[x], member(partition, cluster, x)
     return best, partner
 
 
 @njit
-def _rebuild(grouping: PartitionState, neighbours: Int32Matrix, agenda: Agenda, worthwhile: float) -> int:
-    """Dissolve clusters and create clusters where it pays; return how often it did."""
-    changes, trail = 0, agenda.trail
-    for cluster in range(grouping.sizes.size):
-        if agenda.fresh[cluster] and grouping.sizes[cluster] > 0:
-            agenda.fresh[cluster] = False
-            change = dissolve(grouping, neighbours, cluster, trail, 0.0)
-            if change < -worthwhile and are_kept(grouping, trail):
+def _dissolve_and_create(partition: PartitionState, neighbours: Int32Matrix, work: Worklist, min_gain: float) -> int:
+    """Dissolve clusters and create clusters where it gains enough; return the number of changes."""
+    changes, log = 0, work.log
+    for cluster in range(partition.sizes.size):
+        if work.changed[cluster] and partition.sizes[cluster] > 0:
+            work.changed[cluster] = False
+            change = dissolve(partition, neighbours, cluster, log, 0.0)
+            if change < -min_gain and are_allowed(partition, log):
                 changes += 1
-                _wake_moved(grouping, agenda)
+                _mark_moved(partition, work)
             else:
-                rollback(grouping, trail)
-    for i in range(grouping.labels.size):
-        if agenda.waiting[NEW, i]:
-            agenda.waiting[NEW, i] = False
-            if not _may_create(grouping, neighbours, i):
+                rollback(partition, log)
+    for i in range(partition.labels.size):
+        if work.pending[CREATE, i]:
+            work.pending[CREATE, i] = False
+            if not _may_create(partition, neighbours, i):
                 continue
-            if create(grouping, neighbours, i, trail) < -worthwhile and are_kept(grouping, trail):
+            if create(partition, neighbours, i, log) < -min_gain and are_allowed(partition, log):
                 changes += 1
-                _wake_moved(grouping, agenda)
+                _mark_moved(partition, work)
             else:
-                rollback(grouping, trail)
+                rollback(partition, log)
     return changes
 
 
 @njit
-def _pass_on(grouping: PartitionState, neighbours: Int32Matrix, agenda: Agenda, worthwhile: float) -> int:
-    """Turn rings where it pays; return how often it did."""
+def _exchange_cycles(partition: PartitionState, neighbours: Int32Matrix, work: Worklist, min_gain: float) -> int:
+    """Carry out cyclic exchanges where they gain enough; return their number."""
     changes = 0
-    agenda.stamps.fill(NOBODY)
-    weigh_all(grouping, agenda.gains)
-    for i in range(grouping.labels.size):
-        if agenda.waiting[RING, i]:
-            agenda.waiting[RING, i] = False
-            if cyclic_exchange(grouping, neighbours, i, agenda.stamps, agenda.trail, agenda.gains, worthwhile):
+    work.visited_for.fill(NONE)
+    reset_exchange_costs(partition, work.exchange_costs)
+    for i in range(partition.labels.size):
+        if work.pending[CYCLE, i]:
+            work.pending[CYCLE, i] = False
+            if cyclic_exchange(partition, neighbours, i, work.visited_for, work.log, work.exchange_costs, min_gain):
                 changes += 1
-                _weigh_moved(grouping, agenda)
-                _wake_moved(grouping, agenda)
+                _update_moved_gains(partition, work)
+                _mark_moved(partition, work)
     return changes
 
 
 @njit_in_place
-def _wake(grouping: PartitionState, cluster: int, agenda: Agenda) -> None:
-    """Remember that a cluster has changed."""
-    agenda.fresh[cluster] = True
-    for x in range(grouping.sizes[cluster]):
-        for kind in range(agenda.waiting.shape[0]):
-            agenda.waiting[kind, member(grouping, cluster, x)] = True
+def _mark_changed(partition: PartitionState, cluster: int, work: Worklist) -> None:
+    """Put a cluster and its members on the worklist."""
+    work.changed[cluster] = True
+    for x in range(partition.sizes[cluster]):
+        for kind in range(work.pending.shape[0]):
+            work.pending[kind, member(partition, cluster, x)] = True
 
 
 @njit
-def _weigh_moved(grouping: PartitionState, agenda: Agenda) -> None:
-    trail = agenda.trail
-    for x in range(trail.steps[0]):
-        weigh(grouping, agenda.gains, trail.clusters[x])
-        weigh(grouping, agenda.gains, grouping.labels[trail.records[x]])
+def _mark_moved(partition: PartitionState, work: Worklist) -> None:
+    """Put all clusters that the logged moves changed on the worklist, and empty the log."""
+    log = work.log
+    for x in range(log.size[0]):
+        _mark_changed(partition, log.origins[x], work)
+        _mark_changed(partition, partition.labels[log.records[x]], work)
+    log.size[0] = 0
 
 
 @njit
-def _wake_moved(grouping: PartitionState, agenda: Agenda) -> None:
-    """Remember which clusters have changed, and forget the trail."""
-    trail = agenda.trail
-    for x in range(trail.steps[0]):
-        _wake(grouping, trail.clusters[x], agenda)
-        _wake(grouping, grouping.labels[trail.records[x]], agenda)
-    trail.steps[0] = 0
+def _update_moved_gains(partition: PartitionState, work: Worklist) -> None:
+    """Update the leaving gains in all clusters that the logged moves changed."""
+    log = work.log
+    for x in range(log.size[0]):
+        update_leaving_gains(partition, work.exchange_costs, log.origins[x])
+        update_leaving_gains(partition, work.exchange_costs, partition.labels[log.records[x]])
 
 
 @njit
 def dissolve(
-    grouping: PartitionState, neighbours: Int32Matrix, cluster: int, trail: UndoLog, limit: float = np.inf
+    partition: PartitionState, neighbours: Int32Matrix, cluster: int, log: UndoLog, limit: float = np.inf
 ) -> float:
-    """Move all members to clusters near them, each to the cheapest; return the change, infinite if one finds none.
+    """Move each member of a cluster to the cheapest cluster among those of its neighbours.
 
-    It is infinite, too, as soon as it is clear that it cannot be below the limit: what joining costs is never negative,
-    and all that leaving gains is the loss of the cluster.
+    Return the change of the loss; infinity if a member finds no cluster, or as soon as the change cannot be below
+    ``limit``. That is known early because joining never has a negative cost, and the members' leaving gains no more
+    than the loss of the cluster. The moves are logged, in all cases.
     """
     total, left = 0.0, limit
-    for x in range(grouping.sizes[cluster]):
-        left += square(grouping, member(grouping, cluster, x), cluster) * ROUNDING
-    while grouping.sizes[cluster] > 0:
-        i = member(grouping, cluster, grouping.sizes[cluster] - 1)
-        best, target, asked = np.inf, NOBODY, NOBODY
+    for x in range(partition.sizes[cluster]):
+        left += squared_distance_to_centroid(partition, member(partition, cluster, x), cluster) * SUM_ERROR
+    while partition.sizes[cluster] > 0:
+        i = member(partition, cluster, partition.sizes[cluster] - 1)
+        best, target, previous = np.inf, NONE, NONE
         for neighbour in neighbours[i]:
-            other = grouping.labels[neighbour]
-            if other in (cluster, asked):
+            other = partition.labels[neighbour]
+            if other in (cluster, previous):
                 continue
-            asked = other
-            if grouping.sizes[other] < grouping.state[MOST]:
-                cost = cost_to_join(grouping, i, other)
-                if cost < best and keeps(grouping, other, NOBODY, i):
+            previous = other
+            if partition.sizes[other] < partition.counters[MAX_SIZE]:
+                cost = cost_to_join(partition, i, other)
+                if cost < best and satisfies(partition, other, NONE, i):
                     best, target = cost, other
-        if target == NOBODY or left < best:
+        if target == NONE or left < best:
             return np.inf
         left -= best
-        total += best - gain_of_leaving(grouping, i) * (grouping.sizes[cluster] > 1)
-        step(grouping, trail, i, target)
-    grouping.spares[grouping.state[SPARES]] = cluster
-    grouping.state[SPARES] += 1
+        total += best - gain_of_leaving(partition, i) * (partition.sizes[cluster] > 1)
+        move_logged(partition, log, i, target)
+    partition.empty[partition.counters[EMPTY_CLUSTERS]] = cluster
+    partition.counters[EMPTY_CLUSTERS] += 1
     return total
 
 
 @njit_in_place
-def _may_create(grouping: PartitionState, neighbours: Int32Matrix, i: int) -> bool:
-    """Whether enough of a record's neighbours can be spared, if each cluster could spare any number."""
-    k = grouping.state[SMALLEST]
-    if grouping.state[SPARES] == 0 or grouping.sizes[grouping.labels[i]] <= k:
+def _may_create(partition: PartitionState, neighbours: Int32Matrix, i: int) -> bool:
+    """Whether enough neighbours of a record are in clusters above k; each is counted, even several of one cluster."""
+    k = partition.counters[MIN_SIZE]
+    if partition.counters[EMPTY_CLUSTERS] == 0 or partition.sizes[partition.labels[i]] <= k:
         return False
     missing = k - 1
     for neighbour in neighbours[i]:
-        missing -= grouping.sizes[grouping.labels[neighbour]] > k
+        missing -= partition.sizes[partition.labels[neighbour]] > k
     return bool(missing <= 0)
 
 
 @njit
-def create(grouping: PartitionState, neighbours: Int32Matrix, i: int, trail: UndoLog) -> float:
-    """Make a cluster of a record and its nearest that can be spared; return the change, infinite if too few."""
-    if grouping.state[SPARES] == 0 or grouping.sizes[grouping.labels[i]] <= grouping.state[SMALLEST]:
+def create(partition: PartitionState, neighbours: Int32Matrix, i: int, log: UndoLog) -> float:
+    """Create a cluster of a record and its k - 1 nearest neighbours from clusters above k.
+
+    Return the change of the loss; infinity if there are too few such neighbours. The moves are logged, in both cases.
+    """
+    k = partition.counters[MIN_SIZE]
+    if partition.counters[EMPTY_CLUSTERS] == 0 or partition.sizes[partition.labels[i]] <= k:
         return np.inf
-    grouping.state[SPARES] -= 1
-    cluster = grouping.spares[grouping.state[SPARES]]
-    k = grouping.state[SMALLEST]
-    total = -gain_of_leaving(grouping, i)
-    step(grouping, trail, i, cluster)
+    partition.counters[EMPTY_CLUSTERS] -= 1
+    cluster = partition.empty[partition.counters[EMPTY_CLUSTERS]]
+    total = -gain_of_leaving(partition, i)
+    move_logged(partition, log, i, cluster)
     for neighbour in neighbours[i]:
-        if grouping.sizes[cluster] == k:
+        if partition.sizes[cluster] == k:
             return total
-        if grouping.labels[neighbour] != cluster and grouping.sizes[grouping.labels[neighbour]] > k:
-            total += cost_to_join(grouping, neighbour, cluster) - gain_of_leaving(grouping, neighbour)
-            step(grouping, trail, neighbour, cluster)
-    return total if grouping.sizes[cluster] == k else np.inf
+        if partition.labels[neighbour] != cluster and partition.sizes[partition.labels[neighbour]] > k:
+            total += cost_to_join(partition, neighbour, cluster) - gain_of_leaving(partition, neighbour)
+            move_logged(partition, log, neighbour, cluster)
+    return total if partition.sizes[cluster] == k else np.inf

@@ -1,18 +1,18 @@
-"""Descent where all distances between records are at hand: every change is weighed in a few operations.
+"""Descent with all squared distances in memory: each change is evaluated in a few operations.
 
-For a cluster c let S(i, c) be the sum of the squared distances of record i from its members, and W(c) the sum of S over
-them: its loss is W / 2n. What a relocation or a swap changes follows from S, W and one distance; carrying a change out
-costs O(n). For some hundred records that is several times faster than `descent`, and finds the same kind of optimum:
-no relocation, swap or new cluster makes it better, and none can be dissolved at the cost of its members joining others
-one by one. Rings are not tried.
+Let S(i, c) be the sum of the squared distances of record i from the members of cluster c, and W(c) the sum of S(i, c)
+over these members. The loss of c is W(c) / (2 size). The change of the loss by a relocation or a swap follows from S, W
+and one distance; carrying a change out costs O(n). For a few hundred records this is several times faster than
+`descent`. It ends in the same kind of local optimum: no relocation, swap or new cluster lowers the loss, and neither
+does a dissolved cluster whose members join others one by one. Cyclic exchanges are not tried.
 
-Most swaps need not be looked at. A swap of i in a with o in c changes the loss by
+Most swaps need not be evaluated. A swap of i in cluster a with o in cluster c (sizes |a|, |c|) changes the loss by
 
-    S(i, c)/c - S(i, a)/a  +  S(o, a)/a - S(o, c)/c  -  (1/a + 1/c) times the squared distance of i and o,
+    S(i, c)/|c| - S(i, a)/|a|  +  S(o, a)/|a| - S(o, c)/|c|  -  (1/|a| + 1/|c|) times the squared distance of i and o.
 
-with a and c for the sizes. The second part is at least what it is for the best member of c, which is kept for each pair
-of clusters; the third at most what it is for the farthest. If that cannot gain, no member can. And what could not gain
-before cannot now, unless one of the two clusters has changed.
+The second part is at least its minimum over the members of c, which is kept for each pair of clusters; the third is at
+most its value for the farthest member. If this bound shows no gain, no swap of i with a member of c has one. A record
+is compared with a cluster again only after one of the two clusters has changed.
 """
 
 from __future__ import annotations
@@ -23,113 +23,128 @@ import numpy as np
 
 from shoal.arrays import Float64Matrix, Float64Vector, Int32Vector, Int64Matrix, Int64Vector
 from shoal.clustering.numba.jit import njit, njit_in_place
-from shoal.clustering.static.descent import NOBODY, WORTHWHILE
+from shoal.clustering.static.constraints import NONE
+from shoal.clustering.static.descent import MIN_RELATIVE_GAIN
 
 __all__ = ["DENSE_UP_TO", "ROUNDS", "descend_dense"]
 
 DENSE_UP_TO = 256
-"""Records up to which computing all distances is faster than looking for neighbours."""
+"""Records up to which computing all distances is faster than searching for neighbours."""
 ROUNDS = 100
-"""Of descent at most; it ends by itself long before."""
+"""Rounds of descent at most; descent ends long before."""
 
 
 class DenseDescentState(NamedTuple):
-    """A partition with all distances; clusters without a record have size 0."""
+    """A partition of n records with all squared distances; a cluster of size 0 is empty."""
 
     squares: Float64Matrix  # (n, n): squared distances
-    sums: Float64Matrix  # (clusters, n): S, transposed, so that a change reads and writes rows
-    reaches: Float64Matrix  # (clusters, n): no member is farther
+    sums: Float64Matrix  # (clusters, n): S(i, c) in row c, so that a change reads and writes rows
+    max_squares: Float64Matrix  # (clusters, n): upper bound on the squared distance of a record to any member
     totals: Float64Vector  # (clusters,): W
     sizes: Int64Vector  # (clusters,)
-    members: Int64Matrix  # (clusters, room)
+    members: Int64Matrix  # (clusters, capacity)
     labels: Int32Vector  # (n,)
-    places: Int64Vector  # (n,): of each record among the members of its cluster
-    shares: Float64Vector  # (clusters,): 1 / size
-    slopes: Float64Vector  # (clusters,): 1 / (size + 1); who joins costs slope * S - level
-    levels: Float64Vector  # (clusters,)
-    easiest: Float64Matrix  # (clusters, clusters): least S(o, a)/a - S(o, c)/c of members o of the second, c
-    weighed: Int64Matrix  # (clusters, clusters): the change at which it was
-    changed: Int64Vector  # (clusters,): number of its last change
-    seen: Int64Vector  # (n,): number of the last change when a record was last looked at
-    changes: Int64Vector  # (1,): how many there were
-    was: Int32Vector  # (n,): labels before a change that may be taken back
+    positions: Int64Vector  # (n,): index of each record among the members of its cluster
+    inverse_sizes: Float64Vector  # (clusters,): 1 / size
+    join_slopes: Float64Vector  # (clusters,): 1 / (size + 1); joining costs join_slope * S - join_offset
+    join_offsets: Float64Vector  # (clusters,)
+    swap_bounds: Float64Matrix  # (clusters, clusters): minimum of S(o, a)/|a| - S(o, c)/|c| over members o of c
+    bound_versions: Int64Matrix  # (clusters, clusters): number of the last change when the bound was computed
+    versions: Int64Vector  # (clusters,): number of the last change of each cluster
+    examined: Int64Vector  # (n,): number of the last change when each record was last examined
+    changes: Int64Vector  # (1,): number of the last change
+    saved_labels: Int32Vector  # (n,): labels before a change that may be undone
 
 
 @njit
 def descend_dense(rows: Float64Matrix, labels: Int32Vector, k: int, rounds: int) -> Int32Vector:
-    """Return a partition that no change tried makes better, or the one reached after so many rounds.
+    """Return a partition whose loss no change that is tried lowers, or the one reached after ``rounds`` rounds.
 
     Parameters
     ----------
     rows : ndarray of float64, shape (n, d)
-        Coordinates; O(n²) memory is taken.
+        Coordinates; finite; not modified.
     labels : ndarray of int32, shape (n,)
-        Where to begin: clusters of k and more, numbered from 0.
+        The partition to start from: clusters of k or more, numbered from 0; not modified.
     k : int
-        Smallest cluster; none grows beyond 2k - 1.
+        Smallest cluster; no cluster grows beyond 2k - 1.
     rounds : int
-        At most.
+        Rounds at most.
+
+    Returns
+    -------
+    ndarray of int32, shape (n,)
+        Cluster of each record; numbers may be left unused.
+
+    Notes
+    -----
+    Guarantee: clusters of k or more records, and no loss above that of the start, up to rounding.
+    Cost: O(n² d) to start, O(n) per change; O(n²) memory.
     """
-    close = _gathered(rows, labels, k)
+    state = _build_state(rows, labels, k)
     loss = 0.0
-    for cluster in range(close.sizes.size):
-        loss += _loss(close, cluster)
-    worthwhile = WORTHWHILE * loss / labels.size
+    for cluster in range(state.sizes.size):
+        loss += _loss(state, cluster)
+    min_gain = MIN_RELATIVE_GAIN * loss / labels.size
     for _ in range(rounds):
         changes = 0
         for i in range(labels.size):
-            changes += _improve(close, i, k, worthwhile)
-        for cluster in range(close.sizes.size):
-            if close.sizes[cluster] > 0:
-                changes += _dissolve(close, cluster, k, worthwhile)
-        changes += _create(close, k, worthwhile)
+            changes += _relocate_or_swap(state, i, k, min_gain)
+        for cluster in range(state.sizes.size):
+            if state.sizes[cluster] > 0:
+                changes += _dissolve(state, cluster, k, min_gain)
+        changes += _create(state, k, min_gain)
         if changes == 0:
             break
-        _settle(close)
-    return close.labels
+        _recompute_sums(state)
+    return state.labels
 
 
 @njit
-def _gathered(rows: Float64Matrix, labels: Int32Vector, k: int) -> DenseDescentState:
+def _build_state(rows: Float64Matrix, labels: Int32Vector, k: int) -> DenseDescentState:
+    """Return the state for a partition ``labels`` (n,) of ``rows`` (n, d)."""
     n, clusters = rows.shape[0], rows.shape[0] // k
     for label in labels:
         clusters = max(clusters, label + 1)
     sizes = np.zeros(clusters, np.int64)
     for label in labels:
         sizes[label] += 1
-    room = 2 * k
+    capacity = 2 * k
     for size in sizes:
-        room = max(room, size + 1)
-    shares, slopes, levels, totals = np.empty((4, clusters))
-    close = DenseDescentState(
+        capacity = max(capacity, size + 1)
+    inverse_sizes, join_slopes, join_offsets, totals = np.empty((4, clusters))
+    state = DenseDescentState(
         squares=np.empty((n, n)),
         sums=np.empty((clusters, n)),
-        reaches=np.empty((clusters, n)),
+        max_squares=np.empty((clusters, n)),
         totals=totals,
         sizes=np.zeros(clusters, np.int64),
-        members=np.empty((clusters, room), np.int64),
+        members=np.empty((clusters, capacity), np.int64),
         labels=labels.copy(),
-        places=np.empty(n, np.int64),
-        shares=shares,
-        slopes=slopes,
-        levels=levels,
-        easiest=np.empty((clusters, clusters)),
-        weighed=np.full((clusters, clusters), -1),
-        changed=np.zeros(clusters, np.int64),
-        seen=np.full(n, -1),
+        positions=np.empty(n, np.int64),
+        inverse_sizes=inverse_sizes,
+        join_slopes=join_slopes,
+        join_offsets=join_offsets,
+        swap_bounds=np.empty((clusters, clusters)),
+        bound_versions=np.full((clusters, clusters), -1),
+        versions=np.zeros(clusters, np.int64),
+        examined=np.full(n, -1),
         changes=np.zeros(1, np.int64),
-        was=labels.copy(),
+        saved_labels=labels.copy(),
     )
-    _measure(np.ascontiguousarray(rows.T), close.squares)
+    _fill_squares(np.ascontiguousarray(rows.T), state.squares)
     for i in range(n):
-        _enter(close, i, labels[i])
-    _settle(close)
-    return close
+        _append_member(state, i, labels[i])
+    _recompute_sums(state)
+    return state
 
 
 @njit
-def _measure(columns: Float64Matrix, squares: Float64Matrix) -> None:
-    """Write all squared distances; two attributes at a time halve the traffic."""
+def _fill_squares(columns: Float64Matrix, squares: Float64Matrix) -> None:
+    """Write the squared distances (n, n) between the records of ``columns`` (d, n).
+
+    Two attributes per pass halve the memory traffic.
+    """
     d, n = columns.shape
     for i in range(n):
         away, column, value = squares[i], columns[0], columns[0, i]
@@ -137,10 +152,10 @@ def _measure(columns: Float64Matrix, squares: Float64Matrix) -> None:
             step = column[x] - value
             away[x] = step * step
         for j in range(1, d - 1, 2):
-            column, other, value, its = columns[j], columns[j + 1], columns[j, i], columns[j + 1, i]
+            column, other, value, other_value = columns[j], columns[j + 1], columns[j, i], columns[j + 1, i]
             for x in range(n):
-                step, way = column[x] - value, other[x] - its
-                away[x] = away[x] + step * step + way * way
+                step, other_step = column[x] - value, other[x] - other_value
+                away[x] = away[x] + step * step + other_step * other_step
         if d % 2 == 0:
             column, value = columns[d - 1], columns[d - 1, i]
             for x in range(n):
@@ -149,219 +164,223 @@ def _measure(columns: Float64Matrix, squares: Float64Matrix) -> None:
 
 
 @njit_in_place
-def _enter(close: DenseDescentState, i: int, cluster: int) -> None:
-    """Put a record behind the members of a cluster."""
-    close.members[cluster, close.sizes[cluster]] = i
-    close.places[i] = close.sizes[cluster]
-    close.sizes[cluster] += 1
-    close.labels[i] = cluster
+def _append_member(state: DenseDescentState, i: int, cluster: int) -> None:
+    """Append a record to the members of a cluster."""
+    state.members[cluster, state.sizes[cluster]] = i
+    state.positions[i] = state.sizes[cluster]
+    state.sizes[cluster] += 1
+    state.labels[i] = cluster
 
 
 @njit
-def _settle(close: DenseDescentState) -> None:
-    """Add all sums up anew: adding and subtracting leaves a little rounding each time."""
-    close.sums.fill(0.0)
-    close.reaches.fill(0.0)
-    for cluster in range(close.sizes.size):
+def _recompute_sums(state: DenseDescentState) -> None:
+    """Compute all sums from the distances; each update adds a little rounding to them. O(n²)."""
+    state.sums.fill(0.0)
+    state.max_squares.fill(0.0)
+    for cluster in range(state.sizes.size):
         total = 0.0
-        for x in range(close.sizes[cluster]):
-            _add(close, cluster, close.squares[close.members[cluster, x]])
-        for x in range(close.sizes[cluster]):
-            total += close.sums[cluster, close.members[cluster, x]]
-        close.totals[cluster] = total
-        _weigh(close, cluster)
+        for x in range(state.sizes[cluster]):
+            _add_member_distances(state, cluster, state.squares[state.members[cluster, x]])
+        for x in range(state.sizes[cluster]):
+            total += state.sums[cluster, state.members[cluster, x]]
+        state.totals[cluster] = total
+        _update_join_costs(state, cluster)
 
 
 @njit_in_place
-def _add(close: DenseDescentState, cluster: int, away: Float64Vector) -> None:
-    """Take the distances from a new member into account."""
-    sums, reach = close.sums[cluster], close.reaches[cluster]
+def _add_member_distances(state: DenseDescentState, cluster: int, away: Float64Vector) -> None:
+    """Add the squared distances (n,) from a new member to the sums and bounds of its cluster."""
+    sums, largest = state.sums[cluster], state.max_squares[cluster]
     for x in range(away.size):
         sums[x] += away[x]
     for x in range(away.size):
-        reach[x] = reach[x] if reach[x] > away[x] else away[x]  # noqa: FURB136 - vectorised only so
+        largest[x] = largest[x] if largest[x] > away[x] else away[x]  # noqa: FURB136 - max() is not vectorised
 
 
 @njit_in_place
-def _weigh(close: DenseDescentState, cluster: int) -> None:
-    """Divide once what is divided by often."""
-    size = close.sizes[cluster]
-    close.shares[cluster] = 1.0 / max(size, 1)
-    close.slopes[cluster] = 1.0 / (size + 1)
-    close.levels[cluster] = 0.5 * close.totals[cluster] * close.shares[cluster] * close.slopes[cluster]
+def _update_join_costs(state: DenseDescentState, cluster: int) -> None:
+    """Store the quotients from which the costs of joining a cluster are computed."""
+    size = state.sizes[cluster]
+    inverse, slope = 1.0 / max(size, 1), 1.0 / (size + 1)
+    state.inverse_sizes[cluster], state.join_slopes[cluster] = inverse, slope
+    state.join_offsets[cluster] = 0.5 * state.totals[cluster] * inverse * slope
 
 
 @njit_in_place
-def _loss(close: DenseDescentState, cluster: int) -> float:
-    return float(0.5 * close.totals[cluster] * close.shares[cluster])
+def _loss(state: DenseDescentState, cluster: int) -> float:
+    """Return the loss of one cluster."""
+    return float(0.5 * state.totals[cluster] * state.inverse_sizes[cluster])
 
 
 @njit_in_place
-def _join_cost(close: DenseDescentState, i: int, cluster: int) -> float:
-    """By how much the loss rises when a record joins a cluster that it is not in."""
-    return float(close.slopes[cluster] * close.sums[cluster, i] - close.levels[cluster])
+def _join_cost(state: DenseDescentState, i: int, cluster: int) -> float:
+    """Return by how much the loss rises when a record joins a cluster that it is not in."""
+    return float(state.join_slopes[cluster] * state.sums[cluster, i] - state.join_offsets[cluster])
 
 
 @njit_in_place
-def _leave_gain(close: DenseDescentState, i: int) -> float:
-    """By how much the loss falls when a record leaves its cluster."""
-    cluster = close.labels[i]
-    rest = close.totals[cluster] - 2.0 * close.sums[cluster, i]
-    return float(_loss(close, cluster) - rest / (2.0 * max(close.sizes[cluster] - 1, 1)))
+def _leave_gain(state: DenseDescentState, i: int) -> float:
+    """Return by how much the loss falls when a record leaves its cluster."""
+    cluster = state.labels[i]
+    rest = state.totals[cluster] - 2.0 * state.sums[cluster, i]
+    return float(_loss(state, cluster) - rest / (2.0 * max(state.sizes[cluster] - 1, 1)))
 
 
 @njit_in_place
-def _move(close: DenseDescentState, i: int, cluster: int) -> None:
-    own, away = close.labels[i], close.squares[i]
-    mine = close.sums[own]
-    close.totals[own] -= 2.0 * mine[i]
-    close.totals[cluster] += 2.0 * close.sums[cluster, i]
+def _move(state: DenseDescentState, i: int, cluster: int) -> None:
+    """Move a record to another cluster. O(n)."""
+    own, away = state.labels[i], state.squares[i]
+    own_sums = state.sums[own]
+    state.totals[own] -= 2.0 * own_sums[i]
+    state.totals[cluster] += 2.0 * state.sums[cluster, i]
     for x in range(away.size):
-        mine[x] -= away[x]
-    _add(close, cluster, away)
-    close.sizes[own] -= 1
-    last, place = close.members[own, close.sizes[own]], close.places[i]
-    close.members[own, place], close.places[last] = last, place
-    _enter(close, i, cluster)
-    _weigh(close, own)
-    _weigh(close, cluster)
-    close.changes[0] += 1
-    close.changed[own] = close.changed[cluster] = close.changes[0]
+        own_sums[x] -= away[x]
+    _add_member_distances(state, cluster, away)
+    state.sizes[own] -= 1
+    last, position = state.members[own, state.sizes[own]], state.positions[i]
+    state.members[own, position], state.positions[last] = last, position
+    _append_member(state, i, cluster)
+    _update_join_costs(state, own)
+    _update_join_costs(state, cluster)
+    state.changes[0] += 1
+    state.versions[own] = state.versions[cluster] = state.changes[0]
 
 
 @njit_in_place
-def _improve(close: DenseDescentState, i: int, k: int, worthwhile: float) -> int:
-    """Do the best relocation or swap of a record, if there is one that pays; return whether there was."""
-    own, since = close.labels[i], close.seen[i]
-    if close.changed[own] > since:
+def _relocate_or_swap(state: DenseDescentState, i: int, k: int, min_gain: float) -> int:
+    """Carry out the best relocation or swap of a record, if one gains enough; return 1 if so, else 0."""
+    own, since = state.labels[i], state.examined[i]
+    if state.versions[own] > since:
         since = -1
-    close.seen[i] = close.changes[0]
-    best, target, partner = -worthwhile, NOBODY, NOBODY
-    for cluster in range(close.sizes.size):
-        if close.changed[cluster] > since and cluster != own and close.sizes[cluster] > 0:
-            change, other = _best_change(close, i, cluster, k, best)
+    state.examined[i] = state.changes[0]
+    best, target, partner = -min_gain, NONE, NONE
+    for cluster in range(state.sizes.size):
+        if state.versions[cluster] > since and cluster != own and state.sizes[cluster] > 0:
+            change, other = _best_change(state, i, cluster, k, best)
             if change < best:
                 best, target, partner = change, cluster, other
-    if target == NOBODY:
+    if target == NONE:
         return 0
-    if partner != NOBODY:
-        _move(close, partner, own)
-    _move(close, i, target)
+    if partner != NONE:
+        _move(state, partner, own)
+    _move(state, i, target)
     return 1
 
 
 @njit_in_place
-def _best_change(close: DenseDescentState, i: int, cluster: int, k: int, limit: float) -> tuple[float, int]:
-    """Return the best change between a record and another cluster, if below ``limit``: with whom it is swapped, or -1.
+def _best_change(state: DenseDescentState, i: int, cluster: int, k: int, limit: float) -> tuple[float, int]:
+    """Return the change of the best relocation or swap of a record into another cluster, and the partner of the swap.
 
-    Nobody: it relocates.
+    The partner is -1 for a relocation. Without a change below ``limit``, the change returned is the limit.
     """
-    own, best, partner = close.labels[i], limit, NOBODY
-    if close.sizes[own] > k and close.sizes[cluster] < 2 * k - 1:
-        best = min(best, _join_cost(close, i, cluster) - _leave_gain(close, i))
-    mine, its, near = close.sums[own], close.sums[cluster], close.squares[i]
-    share, its_share = close.shares[own], close.shares[cluster]
-    base, both = its[i] * its_share - mine[i] * share, share + its_share
-    if base + _easiest(close, own, cluster) - close.reaches[cluster, i] * both < best:
-        for x in range(close.sizes[cluster]):
-            other = close.members[cluster, x]
-            change = base + (mine[other] * share - its[other] * its_share) - near[other] * both
+    own, best, partner = state.labels[i], limit, NONE
+    if state.sizes[own] > k and state.sizes[cluster] < 2 * k - 1:
+        best = min(best, _join_cost(state, i, cluster) - _leave_gain(state, i))
+    own_sums, other_sums, squares = state.sums[own], state.sums[cluster], state.squares[i]
+    share, other_share = state.inverse_sizes[own], state.inverse_sizes[cluster]
+    base, both = other_sums[i] * other_share - own_sums[i] * share, share + other_share
+    if base + _swap_bound(state, own, cluster) - state.max_squares[cluster, i] * both < best:
+        for x in range(state.sizes[cluster]):
+            other = state.members[cluster, x]
+            change = base + (own_sums[other] * share - other_sums[other] * other_share) - squares[other] * both
             if change < best:
                 best, partner = change, other
     return best, partner
 
 
 @njit_in_place
-def _easiest(close: DenseDescentState, own: int, cluster: int) -> float:
-    """Return the least that a member of a cluster costs in another cluster rather than in its own, on average."""
-    if close.weighed[own, cluster] < max(close.changed[own], close.changed[cluster]):
-        mine, its = close.sums[own], close.sums[cluster]
-        share, its_share, least = close.shares[own], close.shares[cluster], np.inf
-        for x in range(close.sizes[cluster]):
-            other = close.members[cluster, x]
-            least = min(least, mine[other] * share - its[other] * its_share)
-        close.easiest[own, cluster] = least
-        close.weighed[own, cluster] = close.changes[0]
-    return float(close.easiest[own, cluster])
+def _swap_bound(state: DenseDescentState, own: int, cluster: int) -> float:
+    """Return the minimum over members o of ``cluster`` of S(o, own) / |own| - S(o, cluster) / |cluster|."""
+    if state.bound_versions[own, cluster] < max(state.versions[own], state.versions[cluster]):
+        own_sums, other_sums = state.sums[own], state.sums[cluster]
+        share, other_share, least = state.inverse_sizes[own], state.inverse_sizes[cluster], np.inf
+        for x in range(state.sizes[cluster]):
+            other = state.members[cluster, x]
+            least = min(least, own_sums[other] * share - other_sums[other] * other_share)
+        state.swap_bounds[own, cluster] = least
+        state.bound_versions[own, cluster] = state.changes[0]
+    return float(state.swap_bounds[own, cluster])
 
 
 @njit_in_place
-def _dissolve(close: DenseDescentState, cluster: int, k: int, worthwhile: float) -> int:
-    """Move all members to the cheapest other clusters if that pays; return whether it did."""
-    change = -_loss(close, cluster)
-    for x in range(close.sizes[cluster]):  # as if each were alone, for it seldom pays
-        change += _cheapest(close, close.members[cluster, x], cluster, k)[0]
-        if change >= -worthwhile:
+def _dissolve(state: DenseDescentState, cluster: int, k: int, min_gain: float) -> int:
+    """Move each member to its cheapest other cluster, if that gains enough; return 1 if so, else 0."""
+    change = -_loss(state, cluster)
+    for x in range(state.sizes[cluster]):  # an estimate that skips most attempts: each member as if it moved alone
+        change += _cheapest(state, state.members[cluster, x], cluster, k)[0]
+        if change >= -min_gain:
             return 0
-    _remember(close)
-    change = -_loss(close, cluster)
-    for i in range(close.labels.size):
-        if close.was[i] == cluster:
-            cost, target = _cheapest(close, i, cluster, k)
+    _save_labels(state)
+    change = -_loss(state, cluster)
+    for i in range(state.labels.size):
+        if state.saved_labels[i] == cluster:
+            cost, target = _cheapest(state, i, cluster, k)
             change += cost
-            if target == NOBODY or change >= -worthwhile:
-                _take_back(close)
+            if target == NONE or change >= -min_gain:
+                _rollback(state)
                 return 0
-            _move(close, i, target)
+            _move(state, i, target)
     return 1
 
 
 @njit_in_place
-def _cheapest(close: DenseDescentState, i: int, cluster: int, k: int) -> tuple[float, int]:
-    """Return what it costs a record to join the cheapest cluster but one, and which that is."""
-    best, target = np.inf, NOBODY
-    for other in range(close.sizes.size):
-        if other != cluster and 0 < close.sizes[other] < 2 * k - 1:
-            cost = _join_cost(close, i, other)
+def _cheapest(state: DenseDescentState, i: int, cluster: int, k: int) -> tuple[float, int]:
+    """Return the least cost for a record to join a cluster other than ``cluster``, and which it is, or -1."""
+    best, target = np.inf, NONE
+    for other in range(state.sizes.size):
+        if other != cluster and 0 < state.sizes[other] < 2 * k - 1:
+            cost = _join_cost(state, i, other)
             if cost < best:
                 best, target = cost, other
     return best, target
 
 
 @njit_in_place
-def _create(close: DenseDescentState, k: int, worthwhile: float) -> int:
-    """Make new clusters of records and their nearest that can be spared, where it pays; return how many."""
+def _create(state: DenseDescentState, k: int, min_gain: float) -> int:
+    """Create clusters of records from clusters above k, where it gains enough; return their number."""
     changes = 0
-    for i in range(close.labels.size):
-        cluster, spared = NOBODY, 0
-        for other in range(close.sizes.size):
-            spared += max(0, close.sizes[other] - k)
-            if close.sizes[other] == 0:
+    for i in range(state.labels.size):
+        cluster, available = NONE, 0
+        for other in range(state.sizes.size):
+            available += max(0, state.sizes[other] - k)
+            if state.sizes[other] == 0:
                 cluster = other
-        if cluster == NOBODY or spared < k:
+        if cluster == NONE or available < k:
             return changes
-        if close.sizes[close.labels[i]] > k:
-            changes += _create_round(close, i, cluster, k, worthwhile)
+        if state.sizes[state.labels[i]] > k:
+            changes += _create_around(state, i, cluster, k, min_gain)
     return changes
 
 
 @njit_in_place
-def _create_round(close: DenseDescentState, i: int, cluster: int, k: int, worthwhile: float) -> int:
-    """Make a cluster round one record if that pays; return whether it did."""
-    _remember(close)
+def _create_around(state: DenseDescentState, i: int, cluster: int, k: int, min_gain: float) -> int:
+    """Create a cluster of a record and its k - 1 nearest in clusters above k, if it gains enough; return 1 if so."""
+    _save_labels(state)
     change, record = 0.0, i
-    while record != NOBODY and close.sizes[cluster] < k:
-        change += _join_cost(close, record, cluster) - _leave_gain(close, record)
-        _move(close, record, cluster)
-        nearest, record = np.inf, NOBODY
-        for x in range(close.labels.size):
-            is_spare = close.labels[x] != cluster and close.sizes[close.labels[x]] > k
-            if is_spare and close.squares[i, x] < nearest:
-                nearest, record = close.squares[i, x], x
-    if close.sizes[cluster] == k and change < -worthwhile:
+    while record != NONE and state.sizes[cluster] < k:
+        change += _join_cost(state, record, cluster) - _leave_gain(state, record)
+        _move(state, record, cluster)
+        nearest, record = np.inf, NONE
+        for x in range(state.labels.size):
+            is_available = state.labels[x] != cluster and state.sizes[state.labels[x]] > k
+            if is_available and state.squares[i, x] < nearest:
+                nearest, record = state.squares[i, x], x
+    if state.sizes[cluster] == k and change < -min_gain:
         return 1
-    _take_back(close)
+    _rollback(state)
     return 0
 
 
 @njit_in_place
-def _remember(close: DenseDescentState) -> None:
-    for x in range(close.labels.size):
-        close.was[x] = close.labels[x]
+def _save_labels(state: DenseDescentState) -> None:
+    """Save the labels, for `_rollback`."""
+    for x in range(state.labels.size):
+        state.saved_labels[x] = state.labels[x]
 
 
 @njit_in_place
-def _take_back(close: DenseDescentState) -> None:
-    for x in range(close.labels.size):
-        if close.labels[x] != close.was[x]:
-            _move(close, x, close.was[x])
+def _rollback(state: DenseDescentState) -> None:
+    """Move all records back to the clusters of the saved labels."""
+    for x in range(state.labels.size):
+        if state.labels[x] != state.saved_labels[x]:
+            _move(state, x, state.saved_labels[x])

@@ -1,4 +1,4 @@
-"""Earth mover's distance between the values in a cluster and those in the whole table.
+"""Earth mover's distance (EMD) between the confidential values of a cluster and those of the whole table.
 
 References
 ----------
@@ -12,78 +12,152 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoal.arrays import BoolVector, Float64Vector, Int64Matrix, Int64Vector
+from shoal.arrays import BoolVector, Float64Vector, Int32Vector, Int64Matrix, Int64Vector
 from shoal.clustering.numba.jit import njit, njit_in_place
 
-__all__ = ["Spectrum", "distances", "sorted_distance"]
+__all__ = [
+    "ConfidentialAttribute",
+    "ReferenceDistribution",
+    "cluster_distances",
+    "distance_of_sorted",
+    "emd_of_clusters",
+    "reference_distribution",
+]
 
 
-class Spectrum(NamedTuple):
-    """Values of confidential attributes, as bins 0, 1, ... of each attribute, and how the table has them.
+class ConfidentialAttribute(NamedTuple):
+    """One confidential attribute of n records.
 
-    ``bins`` (a, n); ``starts`` (a + 1,): where the bins of each attribute begin in ``shares`` (of the table, by bin),
-    ``reach`` (shares up to and with a bin) and ``sums`` (of ``reach`` up to a bin, one more per attribute, so that
-    those of attribute a begin at ``starts[a] + a``); ``ordered`` (a,): whether bins lie on a line.
+    Attributes
+    ----------
+    bins : ndarray of int64, shape (n,)
+        Code of each value, 0 to m - 1, in ascending order of the values; equal values have equal codes.
+    ordered : bool
+        True: the values are ordered, and neighbouring values are 1 / (m - 1) apart. False: the values are categories,
+        and any two of them are 1 apart.
     """
 
-    bins: Int64Matrix
-    starts: Int64Vector
-    shares: Float64Vector
-    reach: Float64Vector
-    sums: Float64Vector
-    ordered: BoolVector
+    bins: Int64Vector
+    ordered: bool
+
+
+class ReferenceDistribution(NamedTuple):
+    """The distribution of a confidential attributes in the whole table, as arrays for the kernels.
+
+    Attribute ``i`` has the bins ``offsets[i]`` to ``offsets[i + 1]`` of ``shares`` and ``cumulative``. Its part of
+    ``cumulative_sums`` is one longer, so it begins at ``offsets[i] + i``.
+    """
+
+    bins: Int64Matrix  # (a, n): code of each record
+    offsets: Int64Vector  # (a + 1,)
+    shares: Float64Vector  # share of the table in each bin
+    cumulative: Float64Vector  # share of the table up to and including each bin
+    cumulative_sums: Float64Vector  # sum of `cumulative` over all lower bins
+    ordered: BoolVector  # (a,)
+
+
+def reference_distribution(attributes: tuple[ConfidentialAttribute, ...]) -> ReferenceDistribution:
+    """Return the distribution of some attributes in the table. O(a n)."""
+    counts = [np.bincount(attribute.bins) for attribute in attributes]
+    shares = [count / count.sum() for count in counts]
+    cumulative = [np.cumsum(count) / count.sum() for count in counts]
+    return ReferenceDistribution(
+        bins=np.stack([attribute.bins for attribute in attributes]),
+        offsets=np.cumsum([0, *map(len, counts)]),
+        shares=np.concatenate(shares),
+        cumulative=np.concatenate(cumulative),
+        cumulative_sums=np.concatenate([np.append(0.0, np.cumsum(column)) for column in cumulative]),
+        ordered=np.array([attribute.ordered for attribute in attributes]),
+    )
+
+
+def emd_of_clusters(attribute: ConfidentialAttribute, labels: Int32Vector) -> Float64Vector:
+    """Return the earth mover's distance of each cluster from the table, for one attribute.
+
+    Parameters
+    ----------
+    attribute : ConfidentialAttribute
+        Of n records.
+    labels : ndarray of int32, shape (n,)
+        Cluster of each record, from 0; no cluster is empty.
+
+    Returns
+    -------
+    ndarray of float64, shape (clusters,)
+        Distances from 0 to 1.
+
+    Notes
+    -----
+    Ordered values: the mean, over the distinct values but the last, of the absolute difference of the two cumulative
+    shares (formula (1) of [1]_). Categories: half the sum of the absolute differences of the shares.
+    Cost: O(n log n).
+
+    References
+    ----------
+    .. [1] J. Domingo-Ferrer and J. Soria-Comas, "Steered Microaggregation: A Unified Primitive for Anonymization of
+       Data Sets and Data Streams", ICDM Workshops 2017. doi:10.1109/ICDMW.2017.141
+    """
+    reference = reference_distribution((attribute,))
+    order = np.lexsort((attribute.bins, labels))
+    offsets = np.append(0, np.cumsum(np.bincount(labels)))
+    return cluster_distances(reference, 0, order, offsets)
 
 
 @njit
-def distances(spectrum: Spectrum, attribute: int, order: Int64Vector, offsets: Int64Vector) -> Float64Vector:
-    """Return the distance of each cluster.
+def cluster_distances(
+    reference: ReferenceDistribution, attribute: int, order: Int64Vector, offsets: Int64Vector
+) -> Float64Vector:
+    """Return the distance of each cluster from the table, shape (clusters,).
 
-    ``order`` (n,) are records cluster after cluster, by bin within each; cluster g is
-    ``order[offsets[g]:offsets[g + 1]]``. O(size log bins) each.
+    ``order`` (n,) lists the records by cluster and, within a cluster, by bin. Cluster g is
+    ``order[offsets[g]:offsets[g + 1]]``. O(size log bins) per cluster.
     """
     found = np.empty(offsets.size - 1)
-    bins = spectrum.bins[attribute][order]
+    bins = reference.bins[attribute][order]
     for cluster in range(found.size):
-        found[cluster] = sorted_distance(spectrum, attribute, bins[offsets[cluster] : offsets[cluster + 1]])
+        found[cluster] = distance_of_sorted(reference, attribute, bins[offsets[cluster] : offsets[cluster + 1]])
     return found
 
 
 @njit_in_place
-def sorted_distance(spectrum: Spectrum, attribute: int, bins: Int64Vector) -> float:
-    """Return the distance of the ascending bins of one cluster."""
-    first, end = spectrum.starts[attribute], spectrum.starts[attribute + 1]
-    if spectrum.ordered[attribute]:
-        reach = spectrum.reach[first:end]
-        return float(_along(bins, reach, spectrum.sums[first + attribute : end + attribute + 1]))
-    return float(_apart(bins, spectrum.shares[first:end]))
+def distance_of_sorted(reference: ReferenceDistribution, attribute: int, bins: Int64Vector) -> float:
+    """Return the distance of one cluster from the table; ``bins`` are those of its records, ascending."""
+    first, end = reference.offsets[attribute], reference.offsets[attribute + 1]
+    if reference.ordered[attribute]:
+        cumulative = reference.cumulative[first:end]
+        sums = reference.cumulative_sums[first + attribute : end + attribute + 1]
+        return float(_ordered_distance(bins, cumulative, sums))
+    return float(_categorical_distance(bins, reference.shares[first:end]))
 
 
 @njit_in_place
-def _along(bins: Int64Vector, reach: Float64Vector, sums: Float64Vector) -> float:
-    """Sum |share up to a bin in the cluster - the same in the table| over bins, 1 / (m - 1) apart.
+def _ordered_distance(bins: Int64Vector, cumulative: Float64Vector, sums: Float64Vector) -> float:
+    """Return the mean of |cumulative share in the cluster - cumulative share in the table| over the bins.
 
-    The first is a staircase of few steps, the second only rises: each step is cut once, where they meet.
+    The cluster's cumulative share is a step function with one step per record; the table's never falls. Each step
+    crosses it at most once, and the crossing is found by bisection.
     """
-    m, count = reach.size, bins.size
+    m, count = cumulative.size, bins.size
     if m == 1:
         return 0.0
-    before, total = 0, 0.0
+    start, total = 0, 0.0
     for step in range(count + 1):
-        behind = bins[step] if step < count else m
-        if behind > before:
+        end = bins[step] if step < count else m
+        if end > start:
             height = step / count
-            meet = _first_above(reach, height, before, behind)
-            total += height * (meet - before) - (sums[meet] - sums[before])
-            total += (sums[behind] - sums[meet]) - height * (behind - meet)
-            before = behind
+            crossing = _first_above(cumulative, height, start, end)
+            total += height * (crossing - start) - (sums[crossing] - sums[start])
+            total += (sums[end] - sums[crossing]) - height * (end - crossing)
+            start = end
     return max(total, 0.0) / (m - 1)
 
 
 @njit_in_place
-def _first_above(reach: Float64Vector, height: float, low: int, high: int) -> int:
+def _first_above(cumulative: Float64Vector, height: float, low: int, high: int) -> int:
+    """Return the first index in [low, high) with a value above ``height``; ``high`` if there is none."""
     while low < high:
         middle = (low + high) >> 1
-        if reach[middle] > height:
+        if cumulative[middle] > height:
             high = middle
         else:
             low = middle + 1
@@ -91,8 +165,8 @@ def _first_above(reach: Float64Vector, height: float, low: int, high: int) -> in
 
 
 @njit_in_place
-def _apart(bins: Int64Vector, shares: Float64Vector) -> float:
-    """Half the sum of |share in the cluster - share in the table|: all bins are equally far from each other."""
+def _categorical_distance(bins: Int64Vector, shares: Float64Vector) -> float:
+    """Return half the sum of |share in the cluster - share in the table|, as 1 minus the shares both have."""
     common, x, count = 0.0, 0, bins.size
     while x < count:
         y = x

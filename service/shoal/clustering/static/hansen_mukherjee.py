@@ -1,4 +1,4 @@
-"""The best partition along an order: clusters are runs of k to 2k - 1 neighbours (Hansen and Mukherjee)."""
+"""The optimal partition of ordered records into runs (Hansen and Mukherjee): of one attribute, or along a path."""
 
 from __future__ import annotations
 
@@ -6,84 +6,128 @@ import numpy as np
 
 from shoal.arrays import Float64Matrix, Float64Vector, Int32Vector, Int64Vector
 from shoal.clustering.numba.jit import njit
+from shoal.errors import ParameterError
 
-__all__ = ["along", "along_line", "label_runs"]
+__all__ = ["best_runs", "best_runs_of_line", "label_runs", "optimal"]
+
+
+def optimal(values: Float64Matrix, k: int) -> Int32Vector:
+    """Partition the records of one attribute with the least possible sum of squared errors.
+
+    Parameters
+    ----------
+    values : ndarray of float64, shape (n, 1), C-contiguous
+        Coordinates; finite; not modified.
+    k : int
+        Smallest cluster, 2 <= k <= n.
+
+    Returns
+    -------
+    ndarray of int32, shape (n,)
+        Cluster of each record, numbered from the lowest value to the highest.
+
+    Raises
+    ------
+    ParameterError
+        With more than one attribute: finding the optimum is then NP-hard.
+
+    Notes
+    -----
+    Guarantee: no partition into clusters of k or more has a lower loss, up to rounding. Clusters have k to 2k - 1
+    records.
+    Cost: O(n log n) to sort and O(n log k) for the partition, instead of the O(n k) of [1]_: on a line, the best start
+    of a cluster never moves back while its end moves forward.
+
+    References
+    ----------
+    .. [1] S. L. Hansen and S. Mukherjee, "A Polynomial Algorithm for Optimal Univariate Microaggregation", IEEE TKDE
+       15(4), 2003. doi:10.1109/TKDE.2003.1209020
+    """
+    if values.shape[1] != 1:
+        raise ParameterError("algorithm: 'optimal' takes one attribute; use 'auto' for several")
+    line = values[:, 0]
+    order = np.argsort(line, kind="stable")
+    return label_runs(best_runs_of_line(line[order], k), order)
 
 
 @njit
-def along(rows: Float64Matrix, k: int) -> Int64Vector:
-    """Return where the run that ends before each place begins, in the best partition up to it; rows (n, d) in order.
+def best_runs(rows: Float64Matrix, k: int) -> Int64Vector:
+    """Return the best partition of ordered rows (n, d) into runs of k to 2k - 1, as starts, shape (n + 1,).
 
-    The loss of a run is gathered backwards from its end, record by record, so that nothing cancels.
+    Entry ``end`` is the start of the last run in the best partition of the first ``end`` rows. O(n k d).
     """
     n, d = rows.shape
-    costs, begins = np.full(n + 1, np.inf), np.zeros(n + 1, np.int64)
+    costs, starts = np.full(n + 1, np.inf), np.zeros(n + 1, np.int64)
     costs[0] = 0.0
     mean = np.zeros(d)
     for end in range(k, n + 1):
         mean[:] = 0.0
         loss = 0.0
-        for size in range(1, min(2 * k - 1, end) + 1):
+        for size in range(1, min(2 * k - 1, end) + 1):  # backwards, one row at a time, so that nothing cancels
             step = 1.0 / size
             for j in range(d):
                 away = rows[end - size, j] - mean[j]
                 mean[j] += away * step
                 loss += away * (rows[end - size, j] - mean[j])
             if size >= k and costs[end - size] + loss < costs[end]:
-                costs[end], begins[end] = costs[end - size] + loss, end - size
-    return begins
+                costs[end], starts[end] = costs[end - size] + loss, end - size
+    return starts
 
 
 @njit
-def along_line(line: Float64Vector, k: int) -> Int64Vector:
-    """As `along` for one sorted attribute, in O(n log k).
+def best_runs_of_line(line: Float64Vector, k: int) -> Int64Vector:
+    """Return what `best_runs` returns, for one sorted attribute (n,), in O(n log k).
 
-    On a line the best beginning never moves back while the end moves on. The ends are decided k at a time: where their
-    runs may begin is decided already, and the middle end halves what the others have to try.
+    On a line, the best start never moves back while the end moves forward. Ends are decided k at a time, when all
+    starts that their runs can have are decided. The middle end is decided first: its start limits the starts that the
+    ends on either side need to try.
     """
     n = line.size
-    costs, begins = np.full(n + 1, np.inf), np.zeros(n + 1, np.int64)
+    costs, starts = np.full(n + 1, np.inf), np.zeros(n + 1, np.int64)
     costs[0] = 0.0
     sums, squares = np.zeros(3 * k + 1), np.zeros(3 * k + 1)
     tasks = np.zeros((128, 4), np.int64)
-    for start in range(k, n + 1, k):
-        end = min(start + k, n + 1)
-        first = max(start - 2 * k + 1, 0)
-        for x in range(first, end - 1):  # about the middle of the stretch, so that little cancels
-            value = line[x] - line[start - 1]
+    for batch in range(k, n + 1, k):
+        end = min(batch + k, n + 1)
+        first = max(batch - 2 * k + 1, 0)
+        for x in range(first, end - 1):  # relative to a value in the middle of the batch, so that little cancels
+            value = line[x] - line[batch - 1]
             sums[x - first + 1] = sums[x - first] + value
             squares[x - first + 1] = squares[x - first] + value * value
-        tasks[0] = (start, end, first, end - 1 - k)
-        waiting = 1
-        while waiting > 0:
-            waiting -= 1
-            low, high, earliest, latest = tasks[waiting]
+        tasks[0] = (batch, end, first, end - 1 - k)
+        pending = 1
+        while pending > 0:
+            pending -= 1
+            low, high, earliest, latest = tasks[pending]
             if low >= high:
                 continue
             middle = (low + high) // 2
-            for begin in range(max(earliest, middle - 2 * k + 1), min(latest, middle - k) + 1):
-                total = sums[middle - first] - sums[begin - first]
-                loss = squares[middle - first] - squares[begin - first] - total * total / (middle - begin)
-                if costs[begin] + loss < costs[middle]:
-                    costs[middle], begins[middle] = costs[begin] + loss, begin
-            tasks[waiting] = (low, middle, earliest, begins[middle])
-            tasks[waiting + 1] = (middle + 1, high, begins[middle], latest)
-            waiting += 2
-    return begins
+            for start in range(max(earliest, middle - 2 * k + 1), min(latest, middle - k) + 1):
+                total = sums[middle - first] - sums[start - first]
+                loss = squares[middle - first] - squares[start - first] - total * total / (middle - start)
+                if costs[start] + loss < costs[middle]:
+                    costs[middle], starts[middle] = costs[start] + loss, start
+            tasks[pending] = (low, middle, earliest, starts[middle])
+            tasks[pending + 1] = (middle + 1, high, starts[middle], latest)
+            pending += 2
+    return starts
 
 
 @njit
-def label_runs(begins: Int64Vector, order: Int64Vector) -> Int32Vector:
-    """Return the labels of the records of ``order``, the first run of the order first."""
+def label_runs(starts: Int64Vector, order: Int64Vector) -> Int32Vector:
+    """Return the labels (n,) of the records listed in ``order``; run 0 is the first of the order.
+
+    ``starts`` (n + 1,) is a result of `best_runs`.
+    """
     labels = np.zeros(order.size, np.int32)
     clusters, end = 0, order.size
     while end > 0:
-        end = begins[end]
+        end = starts[end]
         clusters += 1
     end = order.size
     while end > 0:
         clusters -= 1
-        for x in range(begins[end], end):
+        for x in range(starts[end], end):
             labels[order[x]] = clusters
-        end = begins[end]
+        end = starts[end]
     return labels

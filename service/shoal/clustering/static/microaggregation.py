@@ -1,4 +1,4 @@
-"""The door for finished tables: a matrix in, labels out."""
+"""`microaggregate`: partition a table by any algorithm, refine the partition, and check its guarantee."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from shoal.arrays import LARGEST, Float64Matrix, Int32Vector
-from shoal.clustering.static.auto import closest, starts
+from shoal.clustering.static.auto import candidate_partitions, t_close_partitions
 from shoal.clustering.static.constraints import ClusterConstraints, merge_until_feasible, violating_clusters
 from shoal.clustering.static.exact import check_exact
-from shoal.clustering.static.refinement import NO_DEMANDS, REFINEMENTS, Pace, Refined
-from shoal.clustering.static.refinement import refine as improve
-from shoal.clustering.static.registry import T_CLOSE_ALGORITHMS, Parameter, close_algorithm, partition
+from shoal.clustering.static.refinement import NO_CONSTRAINTS, REFINEMENTS, BudgetUsed, RefinedPartition
+from shoal.clustering.static.refinement import refine as refine_partitions
+from shoal.clustering.static.registry import T_CLOSE_ALGORITHMS, Parameter, partition, t_close_algorithm
 from shoal.errors import AnonymityViolation, ParameterError
 
 __all__ = ["LARGEST", "microaggregate", "refined"]
@@ -30,33 +30,32 @@ def microaggregate(
     seed: int = 0,
     *,
     parameters: Mapping[str, Parameter] | None = None,
-    pace: Pace | None = None,
-    demands: ClusterConstraints = NO_DEMANDS,
+    budget_used: BudgetUsed | None = None,
+    constraints: ClusterConstraints = NO_CONSTRAINTS,
 ) -> Int32Vector:
     """Partition a table into clusters of at least k records that lie close together.
 
     Parameters
     ----------
     values : array_like of float64, shape (n, d)
-        Coordinates, scaled by the caller; finite; not modified.
+        Coordinates, scaled by the caller; finite, at most 1e150 in absolute value; not modified.
     k : int
         Smallest cluster, 2 <= k <= n.
     algorithm : str
-        ``auto``, or a name of `shoal.clustering.static.ALGORITHMS`; where closeness is demanded ``strict`` or
-        ``steered``, too, steered by each confidential attribute in turn, of which the one that loses least is kept.
+        ``auto``, or a name of `shoal.clustering.static.ALGORITHMS`. With t-closeness also ``strict`` or ``steered``:
+        they are run once per confidential attribute, and the partition that loses least is kept.
     refine : str
-        ``none``, ``descent``, ``anneal`` or ``exact`` (k of 2 and 3, at most 6,000 records, with the extra ``exact``):
-        what is done to the partition to lose less.
+        How the partition is changed to lose less: ``none``, ``descent``, ``anneal`` or ``exact`` (k of 2 or 3, at most
+        6,000 records, needs the extra ``exact``).
     seed : int
-        Of all random choices; the same seed gives the same labels.
+        Seed of all random choices; the same seed gives the same labels.
     parameters : mapping of str to number or str, optional
         Parameters of the algorithm (`parameters_of`).
-    pace : callable, optional
-        How far ``anneal`` or ``exact`` has come, from 0 to 1, given the number of changes tried so far: a limit in
-        changes or in time, or a progress bar. By default 10,000 changes per record.
-    demands : Demands
-        What every cluster must keep beside its size: k different subjects, a largest share of one of them, closeness to
-        the table. By default nothing: k counts records.
+    budget_used : callable, optional
+        Share of its budget that ``anneal`` or ``exact`` has used, given the number of changes tried so far; 1 ends it.
+        It may count changes, read a clock, or show progress. By default the budget is 10,000 changes per record.
+    constraints : ClusterConstraints
+        What every cluster must satisfy besides its size. By default nothing: k counts records.
 
     Returns
     -------
@@ -68,16 +67,19 @@ def microaggregate(
     ParameterError
         If an argument is outside its domain.
     AnonymityViolation
-        If a cluster came out smaller than k or does not keep what is asked, as where the whole table does not: nothing
-        is returned.
+        If a cluster is smaller than k or violates a constraint, as when the whole table violates it. Nothing is
+        returned then.
 
     Notes
     -----
-    Guarantee: every label occurs at least k times and all demands are kept, counted after all else is done. Where an
-    algorithm's clusters do not keep them, the nearest are joined; refinement makes no change that breaks them.
-    Loss is the sum of squared distances to the centroids of the clusters; `refined` tells it, too.
+    Guarantee: every label occurs at least k times and every cluster satisfies the constraints; both are checked on the
+    result. Clusters of an algorithm that violate a constraint are merged with their nearest, and refinement makes no
+    change that violates one.
+    The loss is the sum of squared distances to the centroids of the clusters; `refined` returns it as well.
     """
-    return refined(values, k, algorithm, refine, seed, parameters=parameters, pace=pace, demands=demands).labels
+    return refined(
+        values, k, algorithm, refine, seed, parameters=parameters, budget_used=budget_used, constraints=constraints
+    ).labels
 
 
 def refined(
@@ -88,31 +90,31 @@ def refined(
     seed: int = 0,
     *,
     parameters: Mapping[str, Parameter] | None = None,
-    pace: Pace | None = None,
-    demands: ClusterConstraints = NO_DEMANDS,
-) -> Refined:
-    """Do what `microaggregate` does, and return the loss and the proven bound (``exact``) beside the labels."""
+    budget_used: BudgetUsed | None = None,
+    constraints: ClusterConstraints = NO_CONSTRAINTS,
+) -> RefinedPartition:
+    """Partition a table as `microaggregate` does, and return the loss and the proven bound beside the labels."""
     table = _checked(values, k)
     if refine not in REFINEMENTS:
         raise ParameterError(f"refine: unknown, use one of {', '.join(REFINEMENTS)}")
     if refine == "exact":
-        check_exact(len(table), k, is_free=demands.are_none)
-    if demands.t is not None and algorithm in T_CLOSE_ALGORITHMS:
-        close = closest(table, k, close_algorithm(algorithm, parameters), demands)[0]
-        partitions, demands = [close.labels], replace(demands, buckets=close.buckets)
+        check_exact(len(table), k, is_unconstrained=constraints.are_none)
+    if constraints.t is not None and algorithm in T_CLOSE_ALGORITHMS:
+        best = t_close_partitions(table, k, t_close_algorithm(algorithm, parameters), constraints)[0]
+        partitions, constraints = [best.labels], replace(constraints, buckets=best.buckets)
     elif algorithm == AUTO and not parameters:
-        partitions = starts(table, k, demands, refined=refine != "none")
+        partitions = candidate_partitions(table, k, constraints, refined=refine != "none")
     else:
         labels = partition(table, k, algorithm, seed, parameters)
-        partitions = [labels if demands.are_none else merge_until_feasible(table, labels, k, demands)]
-    found = improve(table, partitions, k, refine, seed, pace, demands)
-    if violating_clusters(found.labels, k, demands).any():
-        raise AnonymityViolation("a cluster of fewer than k, or that does not keep what is asked, was about to leave")
+        partitions = [labels if constraints.are_none else merge_until_feasible(table, labels, k, constraints)]
+    found = refine_partitions(table, partitions, k, refine, seed, budget_used, constraints)
+    if violating_clusters(found.labels, k, constraints).any():
+        raise AnonymityViolation("a cluster is smaller than k or violates a constraint; nothing is released")
     return found
 
 
 def _checked(values: ArrayLike, k: int) -> Float64Matrix:
-    """Return the coordinates as the kernels take them, or say all that is wrong."""
+    """Return the coordinates as the kernels take them; raise `ParameterError` with all faults of values and k."""
     table = np.ascontiguousarray(values, dtype=np.float64)
     faults = []
     if table.ndim != 2 or 0 in table.shape:  # noqa: PLR2004

@@ -1,6 +1,6 @@
-"""A partition that can be changed record by record, and what each change would cost, in O(d).
+"""A partition that can be changed record by record, the cost of each change in O(d), and a log to undo changes.
 
-Costs are differences of distances to centroids, not of sums of squares: nothing cancels where records lie far out.
+Costs are differences of distances to centroids, not of sums of squares, so nothing cancels far from the origin.
 """
 
 from __future__ import annotations
@@ -11,52 +11,62 @@ import numpy as np
 
 from shoal.arrays import Float64Matrix, Int32Vector, Int64Vector
 from shoal.clustering.numba.jit import njit, njit_in_place
-from shoal.clustering.static.constraint_arrays import ConstraintArrays, admits, are_free
+from shoal.clustering.static.constraints import NONE, ConstraintArrays, is_unconstrained, satisfies_constraints
 
 __all__ = [
-    "MOST",
-    "SMALLEST",
-    "SPARES",
+    "EMPTY_CLUSTERS",
+    "MAX_SIZE",
+    "MIN_SIZE",
     "PartitionState",
+    "UndoLog",
+    "are_allowed",
+    "build_partition_state",
     "cost_to_join",
     "cost_to_swap",
+    "empty_undo_log",
     "gain_of_leaving",
-    "gather",
-    "keeps",
     "loss",
+    "max_moves",
     "may_relocate",
     "may_swap",
     "member",
     "move",
-    "settle",
-    "square",
-    "widest",
+    "move_logged",
+    "recompute_centroids",
+    "rollback",
+    "satisfies",
+    "squared_distance_to_centroid",
 ]
 
-NOBODY = -1
-
-SMALLEST, MOST, SPARES = 0, 1, 2
+MIN_SIZE, MAX_SIZE, EMPTY_CLUSTERS = 0, 1, 2
+"""Entries of `PartitionState.counters`."""
+SWAP_MOVES = 2
 
 
 class PartitionState(NamedTuple):
-    """Which records are in which cluster, and where its centroid is."""
+    """A partition of n records: members, sizes and centroids of its clusters, some of which may be empty."""
 
-    rows: Float64Matrix  # (n, d), about the origin
-    labels: Int64Vector  # (n,)
-    places: Int64Vector  # (n,): of each record among the members of its cluster
-    members: Int64Vector  # cluster after cluster, each with room to grow
-    columns: Float64Matrix  # (d, as many as members): their coordinates, side by side for the vector unit
-    firsts: Int64Vector  # (clusters + 1,): where the members of each begin
+    rows: Float64Matrix  # (n, d): coordinates, relative to the mean of the table
+    labels: Int64Vector  # (n,): cluster of each record
+    positions: Int64Vector  # (n,): index of each record among the members of its cluster
+    members: Int64Vector  # (capacity,): records by cluster, with unused room behind those of each cluster
+    columns: Float64Matrix  # (d, capacity): their coordinates, contiguous for the vector unit
+    offsets: Int64Vector  # (clusters + 1,): where the members of each cluster begin
     sizes: Int64Vector  # (clusters,)
-    centres: Float64Matrix  # (clusters, d)
-    spares: Int64Vector  # (clusters,): numbers of empty clusters, a stack
-    state: Int64Vector  # k, most records that a cluster may grow to, how many are spare
-    terms: ConstraintArrays  # what else clusters must keep
+    centroids: Float64Matrix  # (clusters, d)
+    empty: Int64Vector  # (clusters,): a stack of the numbers of empty clusters
+    counters: Int64Vector  # (3,): k, the size up to which clusters may grow, the number of empty clusters
+    constraints: ConstraintArrays  # what clusters must satisfy besides their size
 
 
 @njit
-def gather(rows: Float64Matrix, labels: Int32Vector, k: int, terms: ConstraintArrays) -> PartitionState:
-    """Return the partition of ``labels``; clusters above 2k - 1 may shrink, none may grow beyond."""
+def build_partition_state(
+    rows: Float64Matrix, labels: Int32Vector, k: int, constraints: ConstraintArrays
+) -> PartitionState:
+    """Return the state for the partition ``labels`` (n,) of ``rows`` (n, d).
+
+    Clusters may grow to 2k - 1 records. Clusters that are larger from the start may only shrink.
+    """
     n, d = rows.shape
     clusters = 0
     for label in labels:
@@ -64,176 +74,232 @@ def gather(rows: Float64Matrix, labels: Int32Vector, k: int, terms: ConstraintAr
     sizes = np.zeros(max(clusters, n // k) + 1, np.int64)
     for label in labels:
         sizes[label] += 1
-    firsts = np.zeros(sizes.size + 1, np.int64)
-    most = 0
-    for cluster in range(sizes.size):  # one more than it may keep: a swap brings the new one before the old one goes
+    offsets = np.zeros(sizes.size + 1, np.int64)
+    largest = 0
+    for cluster in range(sizes.size):  # one more than its size: a swap adds the new member before it removes the old
         room = max(2 * k, sizes[cluster] + 1)
-        firsts[cluster + 1] = firsts[cluster] + room
-        most = max(most, room)
-    grouping = PartitionState(
+        offsets[cluster + 1] = offsets[cluster] + room
+        largest = max(largest, room)
+    partition = PartitionState(
         rows,
         np.zeros(n, np.int64),
         np.zeros(n, np.int64),
-        np.zeros(firsts[-1], np.int64),
-        np.zeros((d, firsts[-1])),
-        firsts,
+        np.zeros(offsets[-1], np.int64),
+        np.zeros((d, offsets[-1])),
+        offsets,
         np.zeros(sizes.size, np.int64),
         np.zeros((sizes.size, d)),
         np.zeros(sizes.size, np.int64),
         np.zeros(3, np.int64),
         ConstraintArrays(
-            terms.people,
-            terms.share,
-            terms.spectrum,
-            terms.t,
-            terms.buckets,
-            np.zeros((2, most + 1), np.int64),
-            terms.counts,
+            constraints.subjects,
+            constraints.max_share,
+            constraints.reference,
+            constraints.t,
+            constraints.buckets,
+            np.zeros((2, largest + 1), np.int64),
+            constraints.counts,
         ),
     )
-    grouping.state[SMALLEST], grouping.state[MOST] = k, 2 * k - 1
+    partition.counters[MIN_SIZE], partition.counters[MAX_SIZE] = k, 2 * k - 1
     for i in range(n):
         label = labels[i]
-        grouping.labels[i], grouping.places[i] = label, grouping.sizes[label]
-        grouping.members[firsts[label] + grouping.sizes[label]] = i
-        grouping.columns[:, firsts[label] + grouping.sizes[label]] = rows[i]
-        grouping.sizes[label] += 1
+        partition.labels[i], partition.positions[i] = label, partition.sizes[label]
+        partition.members[offsets[label] + partition.sizes[label]] = i
+        partition.columns[:, offsets[label] + partition.sizes[label]] = rows[i]
+        partition.sizes[label] += 1
     for cluster in range(sizes.size - 1, -1, -1):
         if sizes[cluster] == 0:
-            grouping.spares[grouping.state[SPARES]] = cluster
-            grouping.state[SPARES] += 1
-    settle(grouping)
-    return grouping
+            partition.empty[partition.counters[EMPTY_CLUSTERS]] = cluster
+            partition.counters[EMPTY_CLUSTERS] += 1
+    recompute_centroids(partition)
+    return partition
 
 
 @njit_in_place
-def member(grouping: PartitionState, cluster: int, x: int) -> int:
+def member(partition: PartitionState, cluster: int, x: int) -> int:
     """Return the x-th member of a cluster."""
-    return int(grouping.members[grouping.firsts[cluster] + x])
+    return int(partition.members[partition.offsets[cluster] + x])
 
 
 @njit_in_place
-def widest(grouping: PartitionState) -> int:
-    """Return how many moves one change may take: the members of the largest cluster, and one."""
-    return int(grouping.terms.scratch.shape[1])
+def max_moves(partition: PartitionState) -> int:
+    """Return an upper bound on the moves of one change: the size of the largest cluster plus one."""
+    return int(partition.constraints.scratch.shape[1])
 
 
 @njit
-def settle(grouping: PartitionState) -> None:
-    """Compute all centroids anew: moving them along leaves a little rounding each time."""
-    for cluster in range(grouping.sizes.size):
-        size = grouping.sizes[cluster]
-        for j in range(grouping.rows.shape[1]):
+def recompute_centroids(partition: PartitionState) -> None:
+    """Compute all centroids from the members; each move adds a little rounding to them. O(n d)."""
+    for cluster in range(partition.sizes.size):
+        size = partition.sizes[cluster]
+        for j in range(partition.rows.shape[1]):
             total = 0.0
             for x in range(size):
-                total += grouping.rows[member(grouping, cluster, x), j]
-            grouping.centres[cluster, j] = total / max(size, 1)
+                total += partition.rows[member(partition, cluster, x), j]
+            partition.centroids[cluster, j] = total / max(size, 1)
 
 
 @njit
-def loss(grouping: PartitionState) -> float:
-    """Return the sum of squared distances to the centroids."""
+def loss(partition: PartitionState) -> float:
+    """Return the sum of squared distances to the centroids. O(n d)."""
     total = 0.0
-    for i in range(grouping.labels.size):
-        total += _square(grouping.rows, i, grouping.centres, grouping.labels[i])
+    for i in range(partition.labels.size):
+        total += squared_distance_to_centroid(partition, i, partition.labels[i])
     return total
 
 
 @njit_in_place
-def _square(rows: Float64Matrix, row: int, others: Float64Matrix, other: int) -> float:
-    total = 0.0
+def squared_distance_to_centroid(partition: PartitionState, i: int, cluster: int) -> float:
+    """Return the squared distance of a record from the centroid of a cluster."""
+    rows, centroids, total = partition.rows, partition.centroids, 0.0
     for j in range(rows.shape[1]):
-        away = rows[row, j] - others[other, j]
+        away = rows[i, j] - centroids[cluster, j]
         total += away * away
     return total
 
 
 @njit_in_place
-def square(grouping: PartitionState, i: int, cluster: int) -> float:
-    """Return the squared distance of a record from the centroid of a cluster."""
-    return _square(grouping.rows, i, grouping.centres, cluster)
-
-
-@njit_in_place
-def move(grouping: PartitionState, i: int, cluster: int) -> None:
-    """Take a record out of its cluster and put it into another."""
-    own, place = grouping.labels[i], grouping.places[i]
-    size = grouping.sizes[own] - 1
-    start, end = grouping.firsts[own] + place, grouping.firsts[own] + size
-    last = grouping.members[end]
-    grouping.members[start] = last
-    grouping.places[last] = place
-    grouping.sizes[own] = size
-    other_size = grouping.sizes[cluster] + 1
-    new = grouping.firsts[cluster] + other_size - 1
-    grouping.members[new] = i
-    grouping.places[i] = other_size - 1
-    grouping.labels[i] = cluster
-    grouping.sizes[cluster] = other_size
+def move(partition: PartitionState, i: int, cluster: int) -> None:
+    """Move a record to another cluster and update both centroids. O(d)."""
+    own, position = partition.labels[i], partition.positions[i]
+    size = partition.sizes[own] - 1
+    start, end = partition.offsets[own] + position, partition.offsets[own] + size
+    last = partition.members[end]
+    partition.members[start] = last
+    partition.positions[last] = position
+    partition.sizes[own] = size
+    other_size = partition.sizes[cluster] + 1
+    new = partition.offsets[cluster] + other_size - 1
+    partition.members[new] = i
+    partition.positions[i] = other_size - 1
+    partition.labels[i] = cluster
+    partition.sizes[cluster] = other_size
     shrink, grow = 1.0 / max(size, 1), 1.0 / other_size
-    for j in range(grouping.rows.shape[1]):
-        value = grouping.rows[i, j]
-        grouping.columns[j, start] = grouping.columns[j, end]
-        grouping.columns[j, new] = value
-        grouping.centres[own, j] -= (value - grouping.centres[own, j]) * shrink
-        grouping.centres[cluster, j] += (value - grouping.centres[cluster, j]) * grow
+    for j in range(partition.rows.shape[1]):
+        value = partition.rows[i, j]
+        partition.columns[j, start] = partition.columns[j, end]
+        partition.columns[j, new] = value
+        partition.centroids[own, j] -= (value - partition.centroids[own, j]) * shrink
+        partition.centroids[cluster, j] += (value - partition.centroids[cluster, j]) * grow
 
 
 @njit_in_place
-def gain_of_leaving(grouping: PartitionState, i: int) -> float:
+def gain_of_leaving(partition: PartitionState, i: int) -> float:
     """Return by how much the loss falls when a record leaves its cluster."""
-    own = grouping.labels[i]
-    size = grouping.sizes[own]
-    return float(_square(grouping.rows, i, grouping.centres, own) * (size / max(size - 1, 1)))
+    own = partition.labels[i]
+    size = partition.sizes[own]
+    return float(squared_distance_to_centroid(partition, i, own) * (size / max(size - 1, 1)))
 
 
 @njit_in_place
-def cost_to_join(grouping: PartitionState, i: int, cluster: int) -> float:
+def cost_to_join(partition: PartitionState, i: int, cluster: int) -> float:
     """Return by how much the loss rises when a record joins another cluster."""
-    size = grouping.sizes[cluster]
-    return float(_square(grouping.rows, i, grouping.centres, cluster) * (size / (size + 1)))
+    size = partition.sizes[cluster]
+    return float(squared_distance_to_centroid(partition, i, cluster) * (size / (size + 1)))
 
 
 @njit_in_place
-def cost_to_swap(grouping: PartitionState, one: int, other: int) -> float:
-    """Return by how much the loss rises when two records of different clusters change places."""
-    own, its = grouping.labels[one], grouping.labels[other]
-    weight = 1.0 / grouping.sizes[own] + 1.0 / grouping.sizes[its]
+def cost_to_swap(partition: PartitionState, one: int, other: int) -> float:
+    """Return by how much the loss rises when two records of different clusters are swapped."""
+    own, target = partition.labels[one], partition.labels[other]
+    weight = 1.0 / partition.sizes[own] + 1.0 / partition.sizes[target]
     total = 0.0
-    for j in range(grouping.rows.shape[1]):
-        way = grouping.rows[other, j] - grouping.rows[one, j]
-        total += way * (2.0 * (grouping.centres[its, j] - grouping.centres[own, j]) - weight * way)
+    for j in range(partition.rows.shape[1]):
+        step = partition.rows[other, j] - partition.rows[one, j]
+        total += step * (2.0 * (partition.centroids[target, j] - partition.centroids[own, j]) - weight * step)
     return total
 
 
 @njit_in_place
-def keeps(grouping: PartitionState, cluster: int, leaving: int, joining: int) -> bool:
-    """Whether a cluster keeps the terms without one of its members and with another record; -1 is nobody."""
-    first = grouping.firsts[cluster]
-    members = grouping.members[first : first + grouping.sizes[cluster]]
-    return admits(grouping.terms, members, leaving, joining, grouping.state[SMALLEST])
+def satisfies(partition: PartitionState, cluster: int, leaving: int, joining: int) -> bool:
+    """Whether a cluster satisfies the constraints without one member and with another record; -1: neither."""
+    first = partition.offsets[cluster]
+    members = partition.members[first : first + partition.sizes[cluster]]
+    return satisfies_constraints(partition.constraints, members, leaving, joining, partition.counters[MIN_SIZE])
 
 
 @njit_in_place
-def may_relocate(grouping: PartitionState, i: int, cluster: int) -> bool:
-    """Whether the terms let a record move to another cluster."""
-    if are_free(grouping.terms):
+def may_relocate(partition: PartitionState, i: int, cluster: int) -> bool:
+    """Whether the constraints allow a record to move to another cluster."""
+    if is_unconstrained(partition.constraints):
         return True
     return (
-        grouping.terms.buckets.size == 0
-        and keeps(grouping, grouping.labels[i], i, NOBODY)
-        and keeps(grouping, cluster, NOBODY, i)
+        partition.constraints.buckets.size == 0
+        and satisfies(partition, partition.labels[i], i, NONE)
+        and satisfies(partition, cluster, NONE, i)
     )
 
 
 @njit_in_place
-def may_swap(grouping: PartitionState, one: int, other: int) -> bool:
-    """Whether the terms let two records of different clusters change places."""
-    if are_free(grouping.terms):
+def may_swap(partition: PartitionState, one: int, other: int) -> bool:
+    """Whether the constraints allow two records of different clusters to be swapped."""
+    if is_unconstrained(partition.constraints):
         return True
-    buckets = grouping.terms.buckets
+    buckets = partition.constraints.buckets
     return (
         (buckets.size == 0 or buckets[one] == buckets[other])
-        and keeps(grouping, grouping.labels[one], one, other)
-        and keeps(grouping, grouping.labels[other], other, one)
+        and satisfies(partition, partition.labels[one], one, other)
+        and satisfies(partition, partition.labels[other], other, one)
     )
+
+
+class UndoLog(NamedTuple):
+    """The moves of one change, oldest first."""
+
+    records: Int64Vector  # (capacity,): the record of each move
+    origins: Int64Vector  # (capacity,): the cluster that it was moved from
+    size: Int64Vector  # (1,): number of moves
+
+
+@njit
+def empty_undo_log(capacity: int) -> UndoLog:
+    """Return an empty log with room for ``capacity`` moves."""
+    return UndoLog(np.zeros(capacity, np.int64), np.zeros(capacity, np.int64), np.zeros(1, np.int64))
+
+
+@njit_in_place
+def move_logged(partition: PartitionState, log: UndoLog, i: int, cluster: int) -> None:
+    """Move a record and log the move."""
+    x = log.size[0]
+    log.records[x], log.origins[x] = i, partition.labels[i]
+    log.size[0] = x + 1
+    move(partition, i, cluster)
+
+
+@njit
+def rollback(partition: PartitionState, log: UndoLog) -> None:
+    """Undo all moves of a log, the last one first, and empty the log."""
+    while log.size[0] > 0:
+        log.size[0] -= 1
+        x = log.size[0]
+        own = partition.labels[log.records[x]]
+        if partition.sizes[own] == 1:  # the change created this cluster
+            partition.empty[partition.counters[EMPTY_CLUSTERS]] = own
+            partition.counters[EMPTY_CLUSTERS] += 1
+        if partition.sizes[log.origins[x]] == 0:  # the change emptied that cluster
+            partition.counters[EMPTY_CLUSTERS] -= 1
+        move(partition, log.records[x], log.origins[x])
+
+
+@njit
+def are_allowed(partition: PartitionState, log: UndoLog) -> bool:
+    """Whether the constraints allow the logged moves.
+
+    All clusters that were changed must satisfy them; with buckets, the moves must be a swap within one bucket.
+    """
+    if is_unconstrained(partition.constraints):
+        return True
+    buckets = partition.constraints.buckets
+    if buckets.size > 0:
+        one, other = log.records[0], log.records[1]
+        if log.size[0] != SWAP_MOVES or buckets[one] != buckets[other]:
+            return False
+        if log.origins[0] != partition.labels[other] or log.origins[1] != partition.labels[one]:
+            return False
+    for x in range(log.size[0]):
+        if not satisfies(partition, log.origins[x], NONE, NONE):
+            return False
+        if not satisfies(partition, partition.labels[log.records[x]], NONE, NONE):
+            return False
+    return True

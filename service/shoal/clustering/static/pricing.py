@@ -1,7 +1,7 @@
-"""Every cluster of k to 2k - 1 records that would cost less than its members may; most need not be looked at.
+"""The pricing problem of column generation: all clusters of k to 2k - 1 records with a negative reduced cost.
 
-Each record has a price, what it may cost. A cluster whose loss is below the prices of its members is missed by whoever
-set them. Small clusters only (k of 2 or 3, hence at most five records): the search is exhaustive.
+Each record has a dual price. The reduced cost of a cluster is its loss minus the prices of its members. Clusters are
+small (k of 2 or 3, so at most five records), and the search is exhaustive: bounds exclude most sets unseen.
 """
 
 from __future__ import annotations
@@ -13,148 +13,180 @@ import numpy as np
 from shoal.arrays import Float64Matrix, Float64Vector, Int32Matrix, Int64Vector
 from shoal.clustering.numba.jit import njit, njit_in_place
 
-__all__ = ["KEPT", "LARGEST", "Found", "empty_found", "search", "squares_between"]
+__all__ = ["LARGEST", "STORED", "PricingResult", "empty_pricing_result", "price_clusters", "squared_distances"]
 
 LARGEST = 5
 """Records of a cluster at most: 2k - 1 for k = 3."""
-KEPT, LEFT, WORK = 0, 1, 2
-EFFORT = 2_000_000_000
-"""Sets looked at before a search gives up: many equal records leave nothing to prune."""
+STORED, QUOTA, BUDGET = 0, 1, 2
+"""Entries of `PricingResult.state`."""
+MAX_SETS = 2_000_000_000
+"""Sets that a search looks at before it gives up: with many equal records, bounds exclude nothing."""
 
 
-class Found(NamedTuple):
-    """What a search found."""
+class PricingResult(NamedTuple):
+    """What a search among n records found."""
 
-    floors: Float64Vector  # (n,): least (loss - prices) / records of a cluster with this record; at most 0
-    best: Int32Matrix  # (n, 5): the cluster that has it, filled up with -1
-    clusters: Int32Matrix  # (room, 5): more of them, as each record found them
-    state: Int64Vector  # how many of these, how many more the record at hand may keep, how many sets may be looked at
+    floors: Float64Vector  # (n,): least reduced cost per member of any cluster with this record; at most 0
+    best: Int32Matrix  # (n, 5): the cluster that has it, padded with -1
+    clusters: Int32Matrix  # (capacity, 5): more clusters with a negative reduced cost
+    state: Int64Vector  # (3,): clusters stored, how many more the current record may store, sets that may be looked at
 
 
-class Draft(NamedTuple):
-    """The candidates that one record has for its cluster, nearest first."""
+class PricingCandidates(NamedTuple):
+    """The records that can be in a cluster with one record, the nearest first."""
 
-    one: int
+    record: int
     price: float
-    away: Float64Vector  # squared distance to the record
+    squares: Float64Vector  # squared distances to the record
     prices: Float64Vector
     records: Int64Vector
-    top: float  # the highest price among them, at least 0
+    highest_price: float  # among the candidates, at least 0
 
 
 @njit
-def squares_between(rows: Float64Matrix) -> Float64Matrix:
-    """Return the squared distances between all records (n, d), as (n, n)."""
+def price_clusters(
+    squares: Float64Matrix, prices: Float64Vector, k: int, min_reduction: float, quota: int, result: PricingResult
+) -> bool:
+    """Search all clusters of k to 2k - 1 records with a negative reduced cost.
+
+    Parameters
+    ----------
+    squares : ndarray of float64, shape (n, n)
+        Squared distances.
+    prices : ndarray of float64, shape (n,)
+        Dual price of each record.
+    k : int
+        Smallest cluster, 2 or 3.
+    min_reduction : float
+        Clusters are stored only if their reduced cost is below minus this.
+    quota : int
+        Clusters stored at most per record that has the highest price in them.
+    result : PricingResult
+        Overwritten.
+
+    Returns
+    -------
+    bool
+        True: ``result.floors`` is exact for every record. False: there were too many sets to look at.
+    """
+    result.floors[:] = 0.0
+    result.best[:] = -1
+    result.state[STORED], result.state[BUDGET] = 0, MAX_SETS
+    order = np.argsort(-prices, kind="mergesort")
+    for x in range(order.size):
+        if prices[order[x]] <= 0.0 or result.state[BUDGET] < 0:  # no loss is below zero
+            break
+        result.state[QUOTA] = quota
+        _enumerate(squares, _candidates_of(squares, prices, order, x, k), k, min_reduction, result)
+    return bool(result.state[BUDGET] >= 0)
+
+
+@njit
+def squared_distances(rows: Float64Matrix) -> Float64Matrix:
+    """Return the squared distances (n, n) between all rows (n, d). O(n² d)."""
     n, d = rows.shape
     squares = np.zeros((n, n))
     for i in range(n):
         for j in range(i):
             total = 0.0
             for c in range(d):
-                way = rows[i, c] - rows[j, c]
-                total += way * way
+                step = rows[i, c] - rows[j, c]
+                total += step * step
             squares[i, j] = squares[j, i] = total
     return squares
 
 
 @njit
-def empty_found(n: int, room: int) -> Found:
-    """Return room for the result of a search among n records."""
-    return Found(
-        np.zeros(n), np.full((n, LARGEST), -1, np.int32), np.full((room, LARGEST), -1, np.int32), np.zeros(3, np.int64)
+def empty_pricing_result(n: int, capacity: int) -> PricingResult:
+    """Return an empty result for n records, with room for ``capacity`` clusters besides the best of each record."""
+    return PricingResult(
+        np.zeros(n),
+        np.full((n, LARGEST), -1, np.int32),
+        np.full((capacity, LARGEST), -1, np.int32),
+        np.zeros(3, np.int64),
     )
 
 
 @njit
-def search(squares: Float64Matrix, prices: Float64Vector, k: int, enough: float, each: int, found: Found) -> bool:
-    """Search all clusters of k to 2k - 1 whose loss is below the prices of their members; False if that is too many.
-
-    If true, ``found.floors`` is exact for every record. Clusters that miss the prices by less than ``enough`` are not
-    kept, nor more than ``each`` per record that has the highest price in its cluster.
-    """
-    found.floors[:] = 0.0
-    found.best[:] = -1
-    found.state[KEPT], found.state[WORK] = 0, EFFORT
-    order = np.argsort(-prices, kind="mergesort")
-    for x in range(order.size):
-        if prices[order[x]] <= 0.0 or found.state[WORK] < 0:  # no loss is below zero
-            break
-        found.state[LEFT] = each
-        _extend(squares, _draft(squares, prices, order, x, k), k, enough, found)
-    return bool(found.state[WORK] >= 0)
-
-
-@njit
-def _draft(squares: Float64Matrix, prices: Float64Vector, order: Int64Vector, x: int, k: int) -> Draft:
+def _candidates_of(
+    squares: Float64Matrix, prices: Float64Vector, order: Int64Vector, x: int, k: int
+) -> PricingCandidates:
     """Return the candidates for clusters in which record ``order[x]`` has the highest price."""
-    one, most = order[x], 2 * k - 1
+    record, largest = order[x], 2 * k - 1
     chosen = np.empty(order.size, np.int64)
     away = np.empty(order.size)
-    count, top = 0, 0.0
+    count, highest = 0, 0.0
     for y in range(x + 1, order.size):
         other = order[y]
-        if squares[one, other] * 0.5 < (most - 1) * prices[one] + prices[other]:  # two of a cluster bound its loss
-            chosen[count], away[count] = other, squares[one, other]
+        # The loss of a cluster is at least half the squared distance of any two members.
+        if squares[record, other] * 0.5 < (largest - 1) * prices[record] + prices[other]:
+            chosen[count], away[count] = other, squares[record, other]
             count += 1
-            top = max(top, prices[other])
+            highest = max(highest, prices[other])
     near = np.argsort(away[:count], kind="mergesort")
     records = chosen[:count][near]
-    return Draft(one, prices[one], away[:count][near], prices[records], records, top)
+    return PricingCandidates(record, prices[record], away[:count][near], prices[records], records, highest)
 
 
 @njit
-def _extend(squares: Float64Matrix, draft: Draft, k: int, enough: float, found: Found) -> None:
-    """Try all sets of candidates, nearest first: those after a candidate are no nearer, so that few need be tried."""
-    most = 2 * k - 1
+def _enumerate(
+    squares: Float64Matrix, candidates: PricingCandidates, k: int, min_reduction: float, result: PricingResult
+) -> None:
+    """Try all sets of candidates, depth first, the nearest first: a later candidate is never nearer."""
+    largest = 2 * k - 1
     group, following = np.full(LARGEST, -1, np.int64), np.zeros(LARGEST + 1, np.int64)
     sums, worths = np.zeros(LARGEST + 1), np.zeros(LARGEST + 1)  # of squared distances and of prices, by size
-    group[0], worths[1], size = draft.one, draft.price, 1
+    group[0], worths[1], size = candidates.record, candidates.price, 1
     while size > 0:
         y = following[size]
-        if y == draft.away.size or not _may(sums[size], worths[size], draft.away[y], draft.top, size, k):
+        if y == candidates.squares.size or not _can_be_negative(
+            sums[size], worths[size], candidates.squares[y], candidates.highest_price, size, k
+        ):
             size -= 1
             continue
-        found.state[WORK] -= 1
-        if found.state[WORK] < 0:
+        result.state[BUDGET] -= 1
+        if result.state[BUDGET] < 0:
             break
         following[size] = y + 1
-        squared, worth = sums[size] + draft.away[y], worths[size] + draft.prices[y]
+        squared, worth = sums[size] + candidates.squares[y], worths[size] + candidates.prices[y]
         for z in range(1, size):
-            squared += squares[group[z], draft.records[y]]
-        group[size] = draft.records[y]
-        missed = squared / (size + 1) - worth
-        if size + 1 >= k and missed < 0.0:
-            _enter(missed, group, size + 1, enough, found)
-        if size + 1 < most and missed < (most - size - 1) * draft.top:  # more members never lose less
+            squared += squares[group[z], candidates.records[y]]
+        group[size] = candidates.records[y]
+        reduced = squared / (size + 1) - worth
+        if size + 1 >= k and reduced < 0.0:
+            _store_cluster(reduced, group, size + 1, min_reduction, result)
+        if size + 1 < largest and reduced < (largest - size - 1) * candidates.highest_price:  # loss never falls
             size += 1
             sums[size], worths[size], following[size] = squared, worth, y + 1
 
 
 @njit_in_place
-def _may(squared: float, worth: float, away: float, top: float, size: int, k: int) -> bool:
-    """Tell whether a set with one or more candidates that are at least so far away may still be below its prices."""
+def _can_be_negative(squared: float, worth: float, away: float, highest: float, size: int, k: int) -> bool:
+    """Whether a set can reach a negative reduced cost with one or more candidates that are at least ``away`` far."""
     for final in range(max(k, size + 1), 2 * k):
         more = final - size
-        if (squared + more * away) / final < worth + more * top:
+        if (squared + more * away) / final < worth + more * highest:
             return True
     return False
 
 
 @njit_in_place
-def _enter(missed: float, group: Int64Vector, size: int, enough: float, found: Found) -> None:
-    """Enter a cluster that is below its prices."""
+def _store_cluster(reduced: float, group: Int64Vector, size: int, min_reduction: float, result: PricingResult) -> None:
+    """Update the floors of the members of a cluster, and store the cluster if its reduced cost is low enough."""
     for x in range(size):
-        if missed / size < found.floors[group[x]]:
-            found.floors[group[x]] = missed / size
-            if missed < -enough:
-                _note(found.best, group[x], group, size)
-    if missed < -enough and found.state[LEFT] > 0 and found.state[KEPT] < found.clusters.shape[0]:
-        _note(found.clusters, found.state[KEPT], group, size)
-        found.state[KEPT] += 1
-        found.state[LEFT] -= 1
+        if reduced / size < result.floors[group[x]]:
+            result.floors[group[x]] = reduced / size
+            if reduced < -min_reduction:
+                _write_members(result.best, group[x], group, size)
+    stored = result.state[STORED]
+    if reduced < -min_reduction and result.state[QUOTA] > 0 and stored < result.clusters.shape[0]:
+        _write_members(result.clusters, stored, group, size)
+        result.state[STORED] += 1
+        result.state[QUOTA] -= 1
 
 
 @njit_in_place
-def _note(clusters: Int32Matrix, row: int, group: Int64Vector, size: int) -> None:
+def _write_members(clusters: Int32Matrix, row: int, group: Int64Vector, size: int) -> None:
+    """Write a cluster into one row, padded with -1."""
     for y in range(LARGEST):
         clusters[row, y] = group[y] if y < size else -1

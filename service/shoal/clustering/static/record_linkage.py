@@ -1,4 +1,4 @@
-"""Distance-based record linkage: how many members of each cluster are found by what was published for them."""
+"""Distance-based record linkage: how many members of each cluster are re-identified by what was published for them."""
 
 from __future__ import annotations
 
@@ -9,41 +9,55 @@ from shoal.clustering.numba.distances import squared_distance
 from shoal.clustering.numba.jit import njit
 from shoal.clustering.numba.kd_tree import ANY, build, empty_neighbour_search, nearest
 
-__all__ = ["link"]
+__all__ = ["expected_links"]
 
-LEAF = 64
-TIES = 8
-"""Nearest that are asked for at first; only where all of them are equally far, all records are looked at."""
+LEAF_SIZE = 64
+NEAREST = 8
+"""Nearest records that are searched first; all records are scanned only if they are all equally far."""
 
 
 @njit
-def link(rows: Float64Matrix, queries: Float64Matrix, members: Int64Vector, offsets: Int64Vector) -> Float64Vector:
-    """Return for each cluster how many members are expected to be found.
+def expected_links(
+    rows: Float64Matrix, published: Float64Matrix, members: Int64Vector, offsets: Int64Vector
+) -> Float64Vector:
+    """Return the expected number of correctly linked members of each cluster, shape (clusters,).
 
-    ``rows`` (n, d) are the originals, ``queries`` (G, d) what was published; ``members[offsets[g]:offsets[g + 1]]`` are
-    those of cluster g. Each of t nearest is taken for the record with chance 1 / t.
+    Parameters
+    ----------
+    rows : ndarray of float64, shape (n, d)
+        The original records.
+    published : ndarray of float64, shape (clusters, d)
+        What was published for all members of each cluster.
+    members : ndarray of int64, shape (n,)
+        Records by cluster: those of cluster g are ``members[offsets[g]:offsets[g + 1]]``.
+    offsets : ndarray of int64, shape (clusters + 1,)
+        Where the members of each cluster begin.
+
+    Notes
+    -----
+    A published record is linked to the nearest original record; of m equally near ones, to each with probability 1 / m.
+    Cost: O(clusters log n) for few attributes, O(clusters n) for many.
     """
-    tree, found = build(rows, LEAF), empty_neighbour_search(min(TIES, rows.shape[0]), LEAF)
-    hits = np.zeros(queries.shape[0])
-    for cluster in range(queries.shape[0]):
+    tree, search = build(rows, LEAF_SIZE), empty_neighbour_search(min(NEAREST, rows.shape[0]), LEAF_SIZE)
+    links = np.zeros(published.shape[0])
+    for cluster in range(published.shape[0]):
         own = members[offsets[cluster] : offsets[cluster + 1]]
-        point = queries[cluster]
-        nearest(tree, point, tree.leaves[own[0]], found, ANY)
-        least, last = found.distances[0], found.distances.size - 1
-        if found.distances[last] > least:
-            ties = 0
-            while found.distances[ties] == least:
+        point = published[cluster]
+        nearest(tree, point, tree.leaves[own[0]], search, ANY)
+        least, last = search.distances[0], search.distances.size - 1
+        ties = 0
+        if search.distances[last] > least:
+            while search.distances[ties] == least:
                 ties += 1
-        else:
-            ties = 0
-        members_there = _members_at(rows, own, point, least)
-        if members_there > 0:
-            hits[cluster] = members_there / (ties if ties > 0 else _count_at(rows, point, least))
-    return hits
+        members_at = _count_members_at(rows, own, point, least)
+        if members_at > 0:
+            links[cluster] = members_at / (ties if ties > 0 else _count_at(rows, point, least))
+    return links
 
 
 @njit
-def _members_at(rows: Float64Matrix, own: Int64Vector, point: Float64Vector, distance: float) -> int:
+def _count_members_at(rows: Float64Matrix, own: Int64Vector, point: Float64Vector, distance: float) -> int:
+    """Return how many of some records are at a squared distance from a point."""
     count = 0
     for i in own:
         count += squared_distance(rows, i, point) == distance
@@ -52,6 +66,7 @@ def _members_at(rows: Float64Matrix, own: Int64Vector, point: Float64Vector, dis
 
 @njit
 def _count_at(rows: Float64Matrix, point: Float64Vector, distance: float) -> int:
+    """Return how many of all records are at a squared distance from a point."""
     count = 0
     for i in range(rows.shape[0]):
         count += squared_distance(rows, i, point) == distance

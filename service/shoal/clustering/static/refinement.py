@@ -1,4 +1,4 @@
-"""What can be made of a partition: descent, annealing, the best there is; always with clusters of k to 2k - 1."""
+"""Refinement of partitions: descent, annealing, or a nearly optimal choice; clusters keep k to 2k - 1 records."""
 
 from __future__ import annotations
 
@@ -10,86 +10,72 @@ import numpy as np
 
 from shoal.arrays import Float64Matrix, Int32Matrix, Int32Vector, Int64Vector
 from shoal.clustering.numba.neighbours import neighbours_of
-from shoal.clustering.static import partition_state as groupings
 from shoal.clustering.static.annealing import anneal
-from shoal.clustering.static.constraint_arrays import no_constraints
-from shoal.clustering.static.constraints import ClusterConstraints
+from shoal.clustering.static.centroids import loss_of
+from shoal.clustering.static.constraints import ClusterConstraints, no_constraints
 from shoal.clustering.static.descent import descend
 from shoal.clustering.static.descent_dense import DENSE_UP_TO, ROUNDS, descend_dense
 from shoal.clustering.static.exact import choose_clusters
 from shoal.clustering.static.hilbert import order_along_curve
-from shoal.clustering.static.mdav import SMALL, mdav
+from shoal.clustering.static.mdav import SCAN_UP_TO, mdav
+from shoal.clustering.static.partition_state import PartitionState, build_partition_state, recompute_centroids
 
 __all__ = [
-    "NO_DEMANDS",
+    "NO_CONSTRAINTS",
     "REFINEMENTS",
-    "Pace",
-    "Refined",
+    "BudgetUsed",
+    "RefinedPartition",
+    "default_budget",
     "descended",
-    "loss_of",
     "precompile_refinement",
     "refine",
-    "steady_pace",
 ]
 
 REFINEMENTS = ("none", "descent", "anneal", "exact")
 
-Pace: TypeAlias = Callable[[int], float]
-"""Changes tried so far, to the share of the refinement that is over; 1 ends it."""
+BudgetUsed: TypeAlias = Callable[[int], float]
+"""Given the number of changes tried so far, the share of the budget that is used; 1 ends the refinement."""
 
-LEAF = 64
-FEW, MANY = 20, 15
-"""Neighbours of a record, at least 3k and this many for few records, so many for many."""
-LARGE = 20_000
-WIDE, CLOSE_WIDE = 1_000, 100
-"""Members of the largest cluster that is refined; fewer, where each change asks how far it is from the table, unless
-buckets leave few changes to ask about."""
-SLICE, CLOSE_SLICE = 100_000, 5_000
-"""Changes tried at one heat; fewer, but not below n, where each asks how far clusters are from the table."""
-HOT, COLD = 2.0, 0.05
-"""Rise of loss that is accepted once in e times: at first, at last. The unit is the geometric mean of two spreads (mean
-squared distances to the centroid), that of the clusters touched and that of all."""
-CHANGES_PER_RECORD, MOST_CHANGES = 10_000, 200_000_000
-"""Tried by default, and altogether at most: minutes."""
-RUNS, ANNEALED = 8, 0.25
-"""Before the exact choice: times that is annealed, each from the same start, and their share of the whole."""
-CHANGES_PER_QUESTION = 50
-"""And record: what it counts when pricing or the solver asks whether it is over."""
-NO_DEMANDS = ClusterConstraints()
+LEAF_SIZE = 64
+NEIGHBOURS, NEIGHBOURS_OF_MANY = 20, 15
+"""Neighbours of a record: at least the first and 3k; with more than `MANY` records the second."""
+MANY = 20_000
+MAX_CLUSTER, MAX_T_CLOSE_CLUSTER = 1_000, 100
+"""Records of the largest cluster that is refined. With t-closeness and without buckets it is the second, because every
+change computes distances from the table."""
+BATCH, T_CLOSE_BATCH = 100_000, 5_000
+"""Changes that annealing tries at one temperature. With t-closeness it is the second, or n if that is more."""
+START_TEMPERATURE, END_TEMPERATURE = 2.0, 0.05
+"""In the unit of `annealing.anneal`."""
+CHANGES_PER_RECORD, MAX_CHANGES = 10_000, 200_000_000
+"""The default budget: changes per record, and in all at most, which take minutes."""
+ANNEALING_RUNS, ANNEALING_SHARE = 8, 0.25
+"""Before the exact choice: annealing runs from the same start, and the share of the budget that they use together."""
+CHANGES_PER_CALL = 50
+"""Changes per record that one question of pricing or the solver counts for."""
+NO_CONSTRAINTS = ClusterConstraints()
 
 
-class Refined(NamedTuple):
-    """A partition, its loss, and what is known of the best."""
+class RefinedPartition(NamedTuple):
+    """A partition of n records, its loss, and a lower bound on the loss of any partition."""
 
-    labels: Int32Vector
+    labels: Int32Vector  # (n,): cluster of each record
     loss: float
     bound: float = 0.0
-    """No partition into clusters of k and more loses less; proven by ``exact`` only, 0 otherwise."""
+    """No partition into clusters of k or more loses less; proven by ``exact`` only, 0 otherwise."""
 
     @property
     def gap(self) -> float:
-        """By which share of its loss it may be above the best, at most."""
+        """Largest share of the loss by which it can be above the optimum, from 0 to 1."""
         return (self.loss - self.bound) / self.loss if self.loss > 0.0 else 0.0
 
 
-def steady_pace(n: int) -> Pace:
-    """Return the pace that tries so many changes, whatever the clock says: the same result everywhere."""
-    return lambda tried: tried / min(CHANGES_PER_RECORD * n, MOST_CHANGES)
+def default_budget(n: int) -> BudgetUsed:
+    """Return the default budget for n records: 10,000 changes per record, at most 200 million.
 
-
-def loss_of(values: Float64Matrix, labels: Int32Vector) -> float:
-    """Return the sum of squared distances to the centroids of clusters.
-
-    Parameters
-    ----------
-    values : ndarray of float64, shape (n, d)
-        Coordinates.
-    labels : ndarray of int32, shape (n,)
-        Cluster of each record, from 0.
+    It reads no clock, so results do not depend on the machine.
     """
-    counts = np.bincount(labels)
-    residues = ((column - (np.bincount(labels, column) / counts)[labels]) for column in values.T)
-    return float(sum(np.square(residue).sum() for residue in residues))  # a product would wake the threads of BLAS
+    return lambda tried: tried / min(CHANGES_PER_RECORD * n, MAX_CHANGES)
 
 
 def refine(
@@ -98,192 +84,202 @@ def refine(
     k: int,
     how: str,
     seed: int = 0,
-    pace: Pace | None = None,
-    demands: ClusterConstraints = NO_DEMANDS,
-) -> Refined:
-    """Refine several partitions and return the best; annealing begins with the best after descent.
+    budget_used: BudgetUsed | None = None,
+    constraints: ClusterConstraints = NO_CONSTRAINTS,
+) -> RefinedPartition:
+    """Refine several partitions and return the best result.
 
     Parameters
     ----------
     values : ndarray of float64, shape (n, d), C-contiguous
         Coordinates; finite; not modified.
     starts : list of ndarray of int32, shape (n,)
-        Partitions into clusters of k and more.
+        Partitions into clusters of k or more that satisfy the constraints.
     k : int
         Smallest cluster, 2 <= k <= n.
     how : str
         One of `REFINEMENTS`.
     seed : int
-        Of annealing; descent draws nothing.
-    pace : callable, optional
-        How far annealing and the exact choice have come, from 0 to 1, given the number of changes tried; it may look at
-        a clock or move a progress bar. By default 10,000 changes per record, at most 200 million.
-    demands : Demands
-        What clusters must keep beside their size: the starts keep it, and no change is made that does not.
+        Seed of annealing; descent draws nothing.
+    budget_used : callable, optional
+        Share of the budget that annealing and the exact choice have used, given the number of changes tried. By default
+        `default_budget`.
+    constraints : ClusterConstraints
+        What every cluster must satisfy besides its size; no change is made that violates it.
 
     Returns
     -------
-    Refined
-        No loss above the least of the starts; sizes of k to 2k - 1 but for clusters that were larger from the start.
+    RefinedPartition
+        Guarantee: its loss is not above the least loss of the starts. Clusters have k to 2k - 1 records, except those
+        that were larger in the start.
 
     Raises
     ------
     ParameterError
-        If ``exact`` is asked for with k above 3, more than 6,000 records or without its solver.
+        If ``exact`` is asked for without its solver.
 
     Notes
     -----
-    Descent tries, for each record, the clusters of its nearest neighbours: relocation and swap, then dissolving a whole
-    cluster and creating one, then rings of three clusters, until nothing gains; for up to 256 records without demands
-    it tries all clusters, and no rings. Annealing tries the same at random, and accepts a rise by chance, measured by
-    the spread of the clusters touched (Metropolis, geometric cooling). Where two such steps lead from one partition to
-    another, the changes of loss are exact in O(d).
+    Descent tries for each record the clusters of its nearest neighbours: first relocation and swap, then dissolving and
+    creating clusters, then cyclic exchanges, until nothing lowers the loss. For up to 256 records without constraints
+    it tries all clusters, and no cyclic exchanges.
+    Annealing starts from the best partition after descent, tries the same changes at random, and accepts a rise of the
+    loss with a probability that falls with the temperature (Metropolis, geometric cooling [1]_). Descent follows.
     ``exact`` anneals several times, then chooses among all clusters seen and many more (`exact.choose_clusters`).
-    Cost: the nearest neighbours, O(n log n) for few attributes and O(n² d) for many, dominate descent.
+    Cost: descent is dominated by the nearest neighbours, O(n log n) for few attributes and O(n² d) for many.
 
     References
     ----------
     .. [1] S. Kirkpatrick, C. D. Gelatt and M. P. Vecchi, "Optimization by Simulated Annealing", Science 220, 1983.
        doi:10.1126/science.220.4598.671
     """
-    if how == "descent" and demands.are_none and len(values) <= DENSE_UP_TO:
+    if how == "descent" and constraints.are_none and len(values) <= DENSE_UP_TO:
         starts, how = [descended(values, start, k) for start in starts], "none"
-    scored = [Refined(labels, loss_of(values, labels)) for labels in starts]
+    scored = [RefinedPartition(labels, loss_of(values, labels)) for labels in starts]
     if how == "none" or len(values) < 2 * k:
         best = min(scored, key=_by_loss)
-        return best._replace(bound=best.loss) if how == "exact" else best  # one cluster is all there is
-    scenes = _scenes(values, [refined.labels for refined in scored], k, demands)
-    refined = [_descend(scene, values) for scene in scenes]
+        return best._replace(bound=best.loss) if how == "exact" else best  # one cluster is the only partition
+    searches = _search_states(values, [start.labels for start in scored], k, constraints)
+    refined = [_descend(search, values) for search in searches]
     scored += refined
-    asked = _Asked(pace or steady_pace(len(values)), len(values), demands)
-    if how == "anneal" and scenes:
-        coldest = scenes[min(range(len(scenes)), key=lambda number: refined[number].loss)]
-        asked.anneal(coldest.grouping, coldest.neighbours, np.random.default_rng(seed), 0.0, 1.0)
-        scored.append(_read(coldest, values))
+    budget = _Budget(budget_used or default_budget(len(values)), len(values), constraints)
+    if how == "anneal" and searches:
+        best_search = searches[min(range(len(searches)), key=lambda number: refined[number].loss)]
+        _anneal(best_search, budget, np.random.default_rng(seed), 0.0, 1.0)
+        scored.append(_result(best_search, values))
     if how == "exact":
-        return _choose(values, scenes[0], scored, k, seed, asked)
+        return _choose(values, searches[0], scored, k, seed, budget)
     return min(scored, key=_by_loss)
 
 
 def descended(values: Float64Matrix, start: Int32Vector, k: int) -> Int32Vector:
-    """Return what `refine` makes of one partition by descent, without weighing it."""
+    """Return the labels (n,) of one partition after descent without constraints, as `refine` does it."""
     if len(values) < 2 * k:
         return start
     if len(values) <= DENSE_UP_TO:
-        return _numbered(descend_dense(values, start, k, ROUNDS))
+        return _renumbered(descend_dense(values, start, k, ROUNDS))
     return refine(values, [start], k, "descent").labels
 
 
 def precompile_refinement(most: int) -> None:
-    """Compile what MDAV and `descended` need for up to so many records, so that no record waits for it."""
-    rows = (np.arange(2.0 * (SMALL + 1)) * 0.618034 % 1.0).reshape(-1, 2)
+    """Compile what MDAV and `descended` need for up to ``most`` records, so that no record waits for it."""
+    rows = (np.arange(2.0 * (SCAN_UP_TO + 1)) * 0.618034 % 1.0).reshape(-1, 2)
     if most > DENSE_UP_TO:
-        for few in (rows[:SMALL], rows):
+        for few in (rows[:SCAN_UP_TO], rows):
             descended(few, mdav(few, 2), 2)
-    if most > LARGE:
+    if most > MANY:
         order_along_curve(rows)
 
 
-class _Asked:
-    """The pace, and what has been counted for it so far."""
+class _Budget:
+    """The budget of one refinement of n records, and the changes counted so far."""
 
-    def __init__(self, pace: Pace, n: int, demands: ClusterConstraints) -> None:
-        self._pace, self._n, self._tried = pace, n, 0
-        self._slice = SLICE if demands.t is None else min(SLICE, max(CLOSE_SLICE, n))
+    def __init__(self, budget_used: BudgetUsed, n: int, constraints: ClusterConstraints) -> None:
+        self._budget_used, self._n, self._tried = budget_used, n, 0
+        self.batch = BATCH if constraints.t is None else min(BATCH, max(T_CLOSE_BATCH, n))
+
+    def used(self) -> float:
+        """Return the share of the budget that is used."""
+        return self._budget_used(self._tried)
+
+    def count(self, changes: int) -> None:
+        """Count changes that were tried."""
+        self._tried += changes
 
     def is_over(self) -> bool:
-        """Tell whether all is over; each question counts as some changes."""
-        self._tried += CHANGES_PER_QUESTION * self._n
-        return self._pace(self._tried) >= 1.0
-
-    def anneal(
-        self,
-        grouping: groupings.PartitionState,
-        neighbours: Int32Matrix,
-        random: np.random.Generator,
-        begin: float,
-        end: float,
-    ) -> None:
-        """Cool down slice by slice between two shares of the pace, and descend to the bottom."""
-        while (share := (self._pace(self._tried) - begin) / (end - begin)) < 1.0:
-            anneal(grouping, neighbours, self._slice, HOT * (COLD / HOT) ** share, random)
-            self._tried += self._slice
-        groupings.settle(grouping)
-        descend(grouping, neighbours, ROUNDS)
+        """Return whether the budget is used up; the call itself counts as some changes."""
+        self._tried += CHANGES_PER_CALL * self._n
+        return self.used() >= 1.0
 
 
-class _Scene(NamedTuple):
-    """A partition that is being changed: its start, the records taking part in order of memory, their neighbours."""
+class _SearchState(NamedTuple):
+    """A partition that is being refined."""
 
-    start: Int32Vector
-    order: Int64Vector
-    grouping: groupings.PartitionState
-    neighbours: Int32Matrix
+    start: Int32Vector  # (n,): the partition at the start
+    order: Int64Vector  # (m,): records that take part, in their order in the state
+    partition: PartitionState
+    neighbours: Int32Matrix  # (m, neighbours)
 
 
-def _scenes(values: Float64Matrix, starts: list[Int32Vector], k: int, demands: ClusterConstraints) -> list[_Scene]:
-    """Return the partitions with room to change.
+def _search_states(
+    values: Float64Matrix, starts: list[Int32Vector], k: int, constraints: ClusterConstraints
+) -> list[_SearchState]:
+    """Return the states of the partitions that can be refined.
 
-    Clusters too wide to be looked at member by member stay as they are, and their records take no part.
+    Clusters too large to look at each member for a change stay as they are, and their records take no part.
     """
-    everybody = order_along_curve(values) if len(values) > LARGE else np.arange(len(values))
-    about = values - values.mean(axis=0)
+    all_records = order_along_curve(values) if len(values) > MANY else np.arange(len(values))
+    centred = values - values.mean(axis=0)
 
-    def ground(order: Int64Vector) -> tuple[Float64Matrix, Int32Matrix]:
-        rows = np.ascontiguousarray(about[order])  # neighbours in space are neighbours in memory
+    def rows_and_neighbours(order: Int64Vector) -> tuple[Float64Matrix, Int32Matrix]:
+        rows = np.ascontiguousarray(centred[order])  # along the curve, neighbours in space are neighbours in memory
         return rows, _neighbours(rows, k)
 
-    widest = max(2 * k - 1, WIDE if demands.t is None or demands.buckets is not None else CLOSE_WIDE)
-    scenes, ground_of_all = [], cache(lambda: ground(everybody))
+    is_t_close = constraints.t is not None and constraints.buckets is None
+    largest = max(2 * k - 1, MAX_T_CLOSE_CLUSTER if is_t_close else MAX_CLUSTER)
+    searches, of_all_records = [], cache(lambda: rows_and_neighbours(all_records))
     for start in starts:
-        narrow = np.bincount(start) <= widest
-        order = everybody if narrow.all() else everybody[narrow[start[everybody]]]
+        takes_part = np.bincount(start) <= largest
+        order = all_records if takes_part.all() else all_records[takes_part[start[all_records]]]
         if len(order) >= 2 * k:
-            rows, neighbours = ground_of_all() if narrow.all() else ground(order)
-            grouping = groupings.gather(rows, start[order], k, demands.ordered(order))
-            scenes.append(_Scene(start, order, grouping, neighbours))
-    return scenes
+            rows, neighbours = of_all_records() if takes_part.all() else rows_and_neighbours(order)
+            partition = build_partition_state(rows, start[order], k, constraints.arrays(order))
+            searches.append(_SearchState(start, order, partition, neighbours))
+    return searches
 
 
-def _descend(scene: _Scene, values: Float64Matrix) -> Refined:
-    descend(scene.grouping, scene.neighbours, ROUNDS)
-    return _read(scene, values)
+def _descend(search: _SearchState, values: Float64Matrix) -> RefinedPartition:
+    descend(search.partition, search.neighbours, ROUNDS)
+    return _result(search, values)
 
 
-def _choose(values: Float64Matrix, scene: _Scene, scored: list[Refined], k: int, seed: int, asked: _Asked) -> Refined:
-    """Anneal the best several times, choose among all their clusters and more, and tell the bound."""
-    start, rows = min(scored, key=_by_loss).labels, scene.grouping.rows
-    for run in range(RUNS):
-        annealed = scene._replace(start=start, grouping=groupings.gather(rows, start[scene.order], k, no_constraints()))
-        shares = ANNEALED * run / RUNS, ANNEALED * (run + 1) / RUNS
-        asked.anneal(annealed.grouping, scene.neighbours, np.random.default_rng([seed, run]), *shares)
-        scored.append(_read(annealed, values))
+def _anneal(search: _SearchState, budget: _Budget, random: np.random.Generator, begin: float, end: float) -> None:
+    """Anneal in batches while the used share of the budget goes from ``begin`` to ``end``; then descend."""
+    while (share := (budget.used() - begin) / (end - begin)) < 1.0:
+        temperature = START_TEMPERATURE * (END_TEMPERATURE / START_TEMPERATURE) ** share
+        anneal(search.partition, search.neighbours, budget.batch, temperature, random)
+        budget.count(budget.batch)
+    recompute_centroids(search.partition)
+    descend(search.partition, search.neighbours, ROUNDS)
+
+
+def _choose(
+    values: Float64Matrix, search: _SearchState, scored: list[RefinedPartition], k: int, seed: int, budget: _Budget
+) -> RefinedPartition:
+    """Anneal the best partition several times, choose among the clusters of all runs and more, and prove a bound."""
+    start, rows = min(scored, key=_by_loss).labels, search.partition.rows
+    for run in range(ANNEALING_RUNS):
+        partition = build_partition_state(rows, start[search.order], k, no_constraints())
+        annealed = search._replace(start=start, partition=partition)
+        shares = ANNEALING_SHARE * run / ANNEALING_RUNS, ANNEALING_SHARE * (run + 1) / ANNEALING_RUNS
+        _anneal(annealed, budget, np.random.default_rng([seed, run]), *shares)
+        scored.append(_result(annealed, values))
     scored.sort(key=_by_loss)
-    proven = choose_clusters(rows, [refined.labels for refined in scored], k, asked.is_over)
-    scored.append(Refined(proven.labels, loss_of(values, proven.labels)))
+    chosen = choose_clusters(rows, [found.labels for found in scored], k, budget.is_over)
+    scored.append(RefinedPartition(chosen.labels, loss_of(values, chosen.labels)))
     best = min(scored, key=_by_loss)
-    return best._replace(bound=min(proven.bound, best.loss))
+    return best._replace(bound=min(chosen.bound, best.loss))
 
 
-def _read(scene: _Scene, values: Float64Matrix) -> Refined:
-    """Return the labels in order of the table, without those of empty clusters; who takes no part keeps his cluster."""
-    labels = scene.start.astype(np.int64) + scene.grouping.sizes.size
-    labels[scene.order] = scene.grouping.labels
-    numbered = _numbered(labels)
-    return Refined(numbered, loss_of(values, numbered))
+def _result(search: _SearchState, values: Float64Matrix) -> RefinedPartition:
+    """Return the partition in the order of the table; records that take no part keep their clusters."""
+    labels = search.start.astype(np.int64) + search.partition.sizes.size
+    labels[search.order] = search.partition.labels
+    renumbered = _renumbered(labels)
+    return RefinedPartition(renumbered, loss_of(values, renumbered))
 
 
-def _numbered(labels: Int32Vector | Int64Vector) -> Int32Vector:
-    """Number clusters anew, leaving out those without a record."""
+def _renumbered(labels: Int32Vector | Int64Vector) -> Int32Vector:
+    """Number clusters from 0 without gaps, in the same order."""
     used = np.zeros(int(labels.max()) + 1, np.int32)
     used[labels] = 1
     return (used.cumsum(dtype=np.int32) - 1)[labels].astype(np.int32)
 
 
-def _by_loss(refined: Refined) -> float:
+def _by_loss(refined: RefinedPartition) -> float:
     return refined.loss
 
 
 def _neighbours(rows: Float64Matrix, k: int) -> Int32Matrix:
-    count = MANY if len(rows) > LARGE else max(FEW, 3 * k)
-    return neighbours_of(rows, min(count, len(rows) - 1), LEAF)
+    count = NEIGHBOURS_OF_MANY if len(rows) > MANY else max(NEIGHBOURS, 3 * k)
+    return neighbours_of(rows, min(count, len(rows) - 1), LEAF_SIZE)

@@ -1,4 +1,4 @@
-"""Partitions that are t-close: by steering (Algorithm 1), and strictly, by chains through buckets."""
+"""Partitions built for t-closeness: by steering (Algorithm 1), and strictly, by chains through buckets."""
 
 from __future__ import annotations
 
@@ -8,61 +8,68 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.arrays import Float64Matrix, Int32Vector, Int64Vector
-from shoal.clustering.static import emd
-from shoal.clustering.static.bucket_chains import build_bucket_chains
+from shoal.clustering.numba.jit import njit
+from shoal.clustering.numba.kd_tree import LOWEST, build, empty_neighbour_search, nearest, remove
 from shoal.clustering.static.centroids import centroids_of
-from shoal.clustering.static.confidential import Confidential, distances_of, spectrum_of
-from shoal.clustering.static.constraint_arrays import SLACK
+from shoal.clustering.static.constraints import T_TOLERANCE
+from shoal.clustering.static.emd import (
+    ConfidentialAttribute,
+    cluster_distances,
+    emd_of_clusters,
+    reference_distribution,
+)
 from shoal.clustering.static.mdav import mdav
 
 __all__ = ["TClosePartition", "fewest_buckets", "steered", "strict"]
 
-TRIES = 32
-"""Numbers of buckets that are tried, one after the other, before what is there is handed back as it is."""
+LEAF_SIZE = 32
+MAX_ATTEMPTS = 32
+"""Numbers of buckets that `strict` tries, one after the other, before it returns a partition that is not t-close."""
 
 
 class TClosePartition(NamedTuple):
-    """Labels (n,), and the bucket of each record (n,): swaps within one keep a record of each in a cluster."""
+    """A partition of n records, and the buckets that it was built from."""
 
-    labels: Int32Vector
-    buckets: Int64Vector
+    labels: Int32Vector  # (n,): cluster of each record
+    buckets: Int64Vector  # (n,): bucket of each record; swaps within a bucket keep a record of each in a cluster
 
 
 def fewest_buckets(n: int, k: int, t: float) -> int:
-    """Return b = max(k, ceil(n / (2 (n - 1) t + 1))): clusters of one record from each bucket can then be t-close."""
+    """Return b = max(k, ceil(n / (2 (n - 1) t + 1))): clusters of one record from each of b buckets can be t-close."""
     return max(k, math.ceil(n / (2 * (n - 1) * t + 1) - 1e-9))
 
 
 def steered(
-    values: Float64Matrix, k: int, confidential: Confidential, t: float, *, weight: float = math.inf
+    values: Float64Matrix, k: int, confidential: ConfidentialAttribute, t: float, *, weight: float = math.inf
 ) -> TClosePartition:
-    """Partition by MDAV, steered by an artificial attribute that tells records of one bucket apart.
+    """Partition by MDAV on the values and an artificial attribute that separates the records of one bucket.
 
     Parameters
     ----------
     values : ndarray of float64, shape (n, d), C-contiguous
         Coordinates; finite; not modified.
     k : int
-        Smallest cluster.
-    confidential : Confidential
-        Whose distribution shall be close to that of the table.
+        Smallest cluster, 2 <= k <= n.
+    confidential : ConfidentialAttribute
+        The attribute whose distribution in each cluster should be close to that of the table.
     t : float
-        How close: largest earth mover's distance.
+        Largest earth mover's distance aimed at.
     weight : float
-        Of the artificial attribute (ω_c), in ranges of the widest attribute. By default so large that every cluster
-        takes one record of each bucket, if their number divides n: a little more than (|B1| - 1) sqrt(d).
+        Weight of the artificial attribute (ω_c), in ranges of the widest attribute. By default a little more than
+        (|B1| - 1) sqrt(d): every cluster then takes one record of each bucket, if the number of buckets divides n.
 
     Returns
     -------
-    Close
-        Not t-close by itself: the smaller the weight, the less is lost and the farther clusters are from the table.
+    TClosePartition
+        Not necessarily t-close: a smaller weight loses less and leaves clusters farther from the table.
 
     Notes
     -----
-    Records are cut into b buckets by their confidential value (ties by their order), larger ones first; the value of
-    the artificial attribute is handed on from each record to the nearest of the next bucket, visited in order of the
-    table. The paper leaves that order open, and the printed bound of Proposition 1 forgets sqrt(d); where b does not
-    divide n the proposition is false.
+    The records are sorted by their confidential value, ties by their order, and cut into b buckets, larger ones first.
+    Each record passes its value of the artificial attribute on to the nearest record of the next bucket that has none.
+    Buckets are visited in the order of the table, which the paper leaves open. The printed bound of Proposition 1 lacks
+    the factor sqrt(d), and where b does not divide n the proposition is false.
+    Cost: that of `mdav`, and O(n log n) for few attributes.
 
     References
     ----------
@@ -72,99 +79,128 @@ def steered(
     b = fewest_buckets(len(values), k, t)
     order = np.argsort(confidential.bins, kind="stable")
     parts = np.array_split(order, b)
-    chain = build_bucket_chains(values, *_laid(parts))
+    chains = _bucket_chains(values, *_concatenated(parts))
     longest = len(parts[0])
     if math.isinf(weight):
         weight = (longest - 1) * math.sqrt(values.shape[1]) * (1 + 1e-9) + 1e-9
-    added = chain / max(longest - 1, 1) * (weight * float(np.ptp(values, axis=0).max()))
-    return TClosePartition(
-        mdav(np.ascontiguousarray(np.column_stack([values, added])), b), _bucket_of(parts, len(values))
-    )
+    artificial = chains / max(longest - 1, 1) * (weight * float(np.ptp(values, axis=0).max()))
+    labels = mdav(np.ascontiguousarray(np.column_stack([values, artificial])), b)
+    return TClosePartition(labels, _bucket_of(parts, len(values)))
 
 
-def strict(values: Float64Matrix, k: int, confidential: Confidential, t: float) -> TClosePartition:
-    """Partition so that every cluster has one record of each bucket, and is t-close.
+def strict(values: Float64Matrix, k: int, confidential: ConfidentialAttribute, t: float) -> TClosePartition:
+    """Partition into clusters of one record of each bucket, with as many buckets as t-closeness needs.
 
     Parameters
     ----------
     values, k, confidential, t
-        As of `steered`; 2 <= k <= n.
+        As of `steered`.
 
     Returns
     -------
-    Close
-        Verified to be t-close, unless 32 numbers of buckets were tried in vain: values that many records share can ask
-        for larger clusters than buckets are good for. Then it is the last one, and clusters must be joined.
+    TClosePartition
+        Checked to be t-close. Only if 32 numbers of buckets were tried in vain, which needs values that many records
+        share, it is the last one tried, and its clusters must be merged.
 
     Notes
     -----
-    With b buckets of M = floor(n / b) records, chains through all buckets are the clusters; the n - Mb records left
-    over are those in the middle of the order, and join the nearest cluster that stays close. If a cluster is too far
-    from the table, b is raised by one.
+    With b buckets of M = floor(n / b) records, the clusters are chains through all buckets. The n - Mb records in the
+    middle of the order are left over; each joins the nearest cluster that stays t-close. If a cluster is too far from
+    the table, b is raised by one.
     Cost: O(n log n) for few attributes, O(n² / b) for many.
 
     References
     ----------
-    .. [1] As of `steered`; what is kept strictly is Proposition 2 of J. Soria-Comas et al., "t-Closeness through
+    .. [1] As of `steered`; the strict bound is Proposition 2 of J. Soria-Comas et al., "t-Closeness through
        Microaggregation", IEEE TKDE 27(11), 2015. doi:10.1109/TKDE.2015.2435777
     """
     n = len(values)
     first = fewest_buckets(n, k, t)
-    close = _chained(values, first, confidential, t)
-    for b in range(first + 1, min(first + TRIES, n) + 1):
-        if distances_of((confidential,), 0, close.labels).max() <= t + SLACK:
+    found = _partition_by_chains(values, first, confidential, t)
+    for b in range(first + 1, min(first + MAX_ATTEMPTS, n) + 1):
+        if emd_of_clusters(confidential, found.labels).max() <= t + T_TOLERANCE:
             break
-        close = _chained(values, b, confidential, t)
-    return close
+        found = _partition_by_chains(values, b, confidential, t)
+    return found
 
 
-def _chained(values: Float64Matrix, b: int, confidential: Confidential, t: float) -> TClosePartition:
+def _partition_by_chains(
+    values: Float64Matrix, b: int, confidential: ConfidentialAttribute, t: float
+) -> TClosePartition:
+    """Return the chains through ``b`` buckets as clusters; records left over are in one more bucket."""
     n = len(values)
-    more = n % b
+    count = n % b
     order = np.argsort(confidential.bins, kind="stable")
-    middle = (n - more) // 2
-    extra = np.sort(order[middle : middle + more])
-    parts = np.split(np.delete(order, np.arange(middle, middle + more)), b)
-    labels = build_bucket_chains(values, *_laid(parts)).astype(np.int32)
+    middle = (n - count) // 2
+    leftovers = np.sort(order[middle : middle + count])
+    parts = np.split(np.delete(order, np.arange(middle, middle + count)), b)
+    labels = _bucket_chains(values, *_concatenated(parts)).astype(np.int32)
     buckets = _bucket_of(parts, n)
-    if more:
-        labels[extra] = -1
-        _take_in(values, labels, extra, confidential, t)
-        buckets[extra] = b
+    if count:
+        labels[leftovers] = -1
+        _assign_leftovers(values, labels, leftovers, confidential, t)
+        buckets[leftovers] = b
     return TClosePartition(labels, buckets)
 
 
-def _take_in(
-    values: Float64Matrix, labels: Int32Vector, extra: Int64Vector, confidential: Confidential, t: float
+def _assign_leftovers(
+    values: Float64Matrix, labels: Int32Vector, leftovers: Int64Vector, confidential: ConfidentialAttribute, t: float
 ) -> None:
-    """Give each record of label -1 to the cluster with the nearest centroid that stays t-close, else to the nearest."""
-    spectrum, inside = spectrum_of((confidential,)), labels >= 0
+    """Assign each record of label -1 to the nearest cluster that stays t-close with it, else to the nearest."""
+    reference, inside = reference_distribution((confidential,)), labels >= 0
     counts = np.bincount(labels[inside])
-    centres = centroids_of(values[inside], labels[inside])
+    centroids = centroids_of(values[inside], labels[inside])
     order = np.flatnonzero(inside)
     own = np.split(order[np.argsort(labels[inside], kind="stable")], np.cumsum(counts)[:-1])
-    for i in extra.tolist():
-        nearest = np.argsort(((centres - values[i]) ** 2).sum(axis=1), kind="stable")
-        for cluster in nearest.tolist():
+    for i in leftovers.tolist():
+        by_distance = np.argsort(((centroids - values[i]) ** 2).sum(axis=1), kind="stable")
+        for cluster in by_distance.tolist():
             members = np.append(own[cluster], i)
             members = members[np.argsort(confidential.bins[members], kind="stable")]
-            if emd.distances(spectrum, 0, members, np.array([0, len(members)]))[0] <= t + SLACK:
+            if cluster_distances(reference, 0, members, np.array([0, len(members)]))[0] <= t + T_TOLERANCE:
                 break
         else:
-            cluster = nearest[0]
+            cluster = by_distance[0]
         labels[i] = cluster
         own[cluster] = np.append(own[cluster], i)
         counts[cluster] += 1
-        centres[cluster] += (values[i] - centres[cluster]) / counts[cluster]
+        centroids[cluster] += (values[i] - centroids[cluster]) / counts[cluster]
 
 
-def _laid(parts: list[Int64Vector]) -> tuple[Int64Vector, Int64Vector]:
-    """Return buckets one after the other, each in order of the table, and where they begin."""
+def _concatenated(parts: list[Int64Vector]) -> tuple[Int64Vector, Int64Vector]:
+    """Return the buckets one after the other, each in the order of the table, and their offsets (buckets + 1,)."""
     return np.concatenate([np.sort(part) for part in parts]), np.cumsum([0, *map(len, parts)])
 
 
 def _bucket_of(parts: list[Int64Vector], n: int) -> Int64Vector:
+    """Return the bucket of each record (n,); 0 for a record in none."""
     buckets = np.zeros(n, np.int64)
     for number, part in enumerate(parts):
         buckets[part] = number
     return buckets
+
+
+@njit
+def _bucket_chains(values: Float64Matrix, order: Int64Vector, offsets: Int64Vector) -> Int64Vector:
+    """Return the chain (n,) of each record, from 0; 0 for a record in no bucket.
+
+    Bucket x is ``order[offsets[x]:offsets[x + 1]]``, no larger than the one before. The records of the first bucket
+    start the chains. Each record of a later bucket, in this order, continues the chain of the nearest record of the
+    bucket before that no other record has continued; ties go to the first.
+    """
+    chain = np.zeros(values.shape[0], np.int64)
+    before = order[offsets[0] : offsets[1]]
+    for x in range(before.size):
+        chain[before[x]] = x
+    for bucket in range(1, offsets.size - 1):
+        current = order[offsets[bucket] : offsets[bucket + 1]]
+        tree, search = build(values[before], LEAF_SIZE), empty_neighbour_search(1, LEAF_SIZE)
+        leaf = 0
+        for i in current:
+            nearest(tree, values[i], leaf, search, LOWEST)
+            x = search.records[0]
+            leaf = tree.leaves[x]
+            remove(tree, x)
+            chain[i] = chain[before[x]]
+        before = current
+    return chain

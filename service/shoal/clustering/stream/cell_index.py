@@ -1,14 +1,14 @@
-"""Where held records lie: space halved again and again into cells, and in each cell its records from old to young.
+"""A cell index of the held records: space is halved recursively into cells that list their records, oldest first.
 
-It answers one question, who is nearest to a held record, and it answers as looking at everybody does, ties
-and rounding included: bounds are computed with the operations of the distances themselves, which round monotonically,
-and of equally far records the older wins. It holds nothing that is not in the held records: built anew from them, on
-another day or machine, it gives the same answers.
+The index finds the records nearest to a held record, and it gives the answer of a full scan, ties and rounding
+included. Lower bounds are computed with the operations of the distances themselves, which round monotonically. Of
+equally distant records the older is nearer. The index is derived from the held records only: built again from the same
+records, on any machine, it gives the same answers.
 
-Node ``i`` has the children ``2i + 1`` and ``2i + 2``. Cells stay as they are from one building to the next; a record
-that arrives is put where it belongs, one that leaves is taken out. The position is no attribute of cells: who is
-younger lies farther back in its cell, and if positions have a weight, is farther from the oldest ([1]_ for the tree,
-[2]_ for doing without rebalancing).
+The cells are the leaves of a binary tree ([1]_); node ``i`` has the children ``2i + 1`` and ``2i + 2``. Nodes do not
+change between two builds ([2]_). A record that arrives is appended to its cell, and a record that leaves is removed
+from it. The position is not an attribute of nodes: a younger record stands later in its cell, and if positions have a
+weight, it is farther from the oldest record.
 
 References
 ----------
@@ -25,308 +25,369 @@ import numpy as np
 
 from shoal.arrays import Float64Cube, Float64Vector, Int32Matrix, Int32Vector, Int64Vector
 from shoal.clustering.numba.jit import njit, njit_in_place
-from shoal.clustering.numba.kd_tree import halve, put_children
-from shoal.clustering.stream.held import EPOCH, HEAD, TAIL, HeldRecords
+from shoal.clustering.numba.kd_tree import push_children, split_at_median
+from shoal.clustering.stream.held_records import COMPACTIONS, HEAD, TAIL, HeldRecords
 
-__all__ = ["BUILT", "LOOKED", "NOBODY", "SPARED", "Cells", "build", "empty_cells", "enter_arrived", "find", "take_out"]
+__all__ = [
+    "BUILT_AT",
+    "NONE",
+    "SCAN_COST",
+    "SEARCH_COST",
+    "CellIndex",
+    "build",
+    "empty_cell_index",
+    "find_nearest",
+    "insert_arrived",
+    "remove_from_index",
+]
 
-WIDTH = 8
-"""Records in a cell when it is built, at most."""
-ROOM = 14
-"""Records on a page, which with two other numbers fill a line of the processor's cache. Each cell has one page,
-and more where many have arrived."""
-COUNT, FURTHER, PLACES = range(3)
-"""On a page: how many records, the next page of the same leaf or NOBODY, and from where on the records."""
+CELL_SIZE = 8
+"""Largest number of records of a cell when the index is built."""
+
+PAGE_SIZE = 14
+"""Records on a page; with two more integers they fill one cache line. A cell gets further pages as records arrive."""
+
+COUNT, NEXT_PAGE, FIRST_RECORD = range(3)
+"""Entries of a page: the number of its records, the next page of the same cell or `NONE`, and the first record."""
+
 LOW, HIGH = 0, 1
-FIRST = 256
-"""If positions have a weight, so many of the same age are looked at before any cell: often nobody else matters."""
-FARTHEST = 1 << 62
-"""Positions are never farther from each other."""
-NOBODY = -1
-DEEPEST = 64
-"""More levels than records could ever fill."""
+"""Indices into the second axis of `CellIndex.boxes`."""
+
+SCANNED_BY_AGE = 256
+"""Records of about the same age that are read before any cell if positions have a weight. They often suffice."""
+
+MAX_GAP = 1 << 62
+"""Larger than any difference of positions."""
+
+NONE = -1
+"""Stands for no page in a list of pages, and for no index in ``state[BUILT_AT]``."""
+
+MAX_DEPTH = 64
+"""More levels than any tree has."""
 
 OLDER, YOUNGER = 0, 1
-"""Places in `Cells.query`."""
-INNER, ENTERED, BUILT, LOOKED, SPARED, PAGES = range(6)
-"""Places in `Cells.state`."""
+"""Indices into `CellIndex.query`."""
+
+INNER_NODES, INSERTED_UP_TO, BUILT_AT, SEARCH_COST, SCAN_COST, PAGES_USED = range(6)
+"""Indices into `CellIndex.state`."""
 
 
-class Cells(NamedTuple):
-    """The cells, their records on pages, and scratch.
+class CellIndex(NamedTuple):
+    """Nodes, cells with their records on pages, and scratch arrays of a search.
 
-    ``state`` (6,): how many nodes are halved; up to which place records have been entered; the epoch of
-    `HeldRecords.gaps` whose places these are, or -1; how often a record or node was looked at since, or a found one
-    moved down; how often
-    records would have been without cells, which is for the user to count; and how many pages are in use.
+    Attributes
+    ----------
+    axes, cuts : int32 (nodes,), float64 (nodes,)
+        Attribute by which a node is halved, and the largest value of its left child.
+    boxes : float64 (nodes, 2, d)
+        Lower and upper bounds of the coordinates in each node.
+    pages : int32 (pages, 2 + PAGE_SIZE)
+        Number of records, next page, and slots of the records, oldest first. Page i is the first page of leaf i.
+    points : float64 (pages, PAGE_SIZE, d)
+        Coordinates of these records.
+    last_page : int32 (leaves,)
+        Last page of each leaf.
+    leaf_of : int32 (capacity,)
+        Leaf of the record in each slot.
+    stack_nodes, stack_bounds : int64, float64 (MAX_DEPTH,)
+        Nodes that a search has yet to visit, and lower bounds of their distances.
+    point : float64 (d,)
+        Coordinates of the record whose nearest are searched.
+    query : int64 (3,)
+        Slots before and behind the records that have been read by age, and the position of the record.
+    state : int64 (6,)
+        Number of inner nodes; slot up to which records are inserted; `HeldRecords.gap_state` at the build, or `NONE`;
+        records and nodes read since; records that full scans would have read, counted by the caller; pages in use.
     """
 
-    axes: Int32Vector  # (nodes,): attribute by which a node is halved
-    cuts: Float64Vector  # (nodes,): who is not above goes left
-    sides: Float64Cube  # (nodes, 2, d): all of its records are at or above `LOW`, and at or below `HIGH`
-    pages: Int32Matrix  # (pages, 2 + ROOM): records from old to young; page i is the first one of leaf i
-    points: Float64Cube  # (pages, ROOM, d): their coordinates
-    last: Int32Vector  # (leaves,): the last page of each
-    leaves: Int32Vector  # (capacity,): where each record was put
-    nodes: Int64Vector
-    bounds: Float64Vector
-    point: Float64Vector  # (d,): whose nearest are looked for
-    query: Int64Vector  # (3,): up to which older place and from which younger one on records are left, its position
+    axes: Int32Vector
+    cuts: Float64Vector
+    boxes: Float64Cube
+    pages: Int32Matrix
+    points: Float64Cube
+    last_page: Int32Vector
+    leaf_of: Int32Vector
+    stack_nodes: Int64Vector
+    stack_bounds: Float64Vector
+    point: Float64Vector
+    query: Int64Vector
     state: Int64Vector
 
 
-def empty_cells(capacity: int, dimensions: int) -> Cells:
+def empty_cell_index(capacity: int, dimensions: int) -> CellIndex:
     """Allocate the arrays once."""
     leaves = 1
-    while leaves * WIDTH < capacity:
+    while leaves * CELL_SIZE < capacity:
         leaves *= 2
-    pages = leaves + capacity // ROOM + 1  # a page is taken when another is full
-    return Cells(
+    pages = leaves + capacity // PAGE_SIZE + 1  # a further page is used only when another one is full
+    return CellIndex(
         axes=np.zeros(leaves, np.int32),
         cuts=np.zeros(leaves),
-        sides=np.zeros((2 * leaves, 2, dimensions)),
-        pages=np.zeros((pages, 2 + ROOM), np.int32),
-        points=np.zeros((pages, ROOM, dimensions)),
-        last=np.zeros(leaves, np.int32),
-        leaves=np.zeros(capacity, np.int32),
-        nodes=np.zeros(DEEPEST, np.int64),
-        bounds=np.zeros(DEEPEST),
+        boxes=np.zeros((2 * leaves, 2, dimensions)),
+        pages=np.zeros((pages, 2 + PAGE_SIZE), np.int32),
+        points=np.zeros((pages, PAGE_SIZE, dimensions)),
+        last_page=np.zeros(leaves, np.int32),
+        leaf_of=np.zeros(capacity, np.int32),
+        stack_nodes=np.zeros(MAX_DEPTH, np.int64),
+        stack_bounds=np.zeros(MAX_DEPTH),
         point=np.zeros(dimensions),
         query=np.zeros(3, np.int64),
-        state=np.array([0, 0, NOBODY, 0, 0, 0]),
+        state=np.array([0, 0, NONE, 0, 0, 0]),
     )
 
 
 @njit
-def build(cells: Cells, held: HeldRecords, order: Int64Vector, keys: Float64Vector) -> None:
-    """Halve space where the held records lie, and enter them; ``order`` and ``keys`` (capacity,) are scratch.
+def build(index: CellIndex, held: HeldRecords, order: Int64Vector, keys: Float64Vector) -> None:
+    """Build the index over the held records; ``order`` and ``keys`` (capacity,) are scratch.
 
     Cost: O(n log n) for n held records.
     """
     values, n = held.coordinates.T, _list_held(held, order)
     depth = 0
-    while (n >> depth) > WIDTH and (2 << depth) <= cells.last.size:
+    while (n >> depth) > CELL_SIZE and (2 << depth) <= index.last_page.size:
         depth += 1
-    cells.sides[0, LOW] = -np.inf
-    cells.sides[0, HIGH] = np.inf
+    index.boxes[0, LOW] = -np.inf
+    index.boxes[0, HIGH] = np.inf
     for level in range(depth):
         for x in range(1 << level):
             start, end, middle = (x * n) >> level, ((x + 1) * n) >> level, ((2 * x + 1) * n) >> (level + 1)
-            axis = halve(values, order, keys, start, end, middle)
-            _part(cells, (1 << level) - 1 + x, axis, keys[start:middle])
-    cells.state[PAGES] = 1 << depth
+            axis = split_at_median(values, order, keys, start, end, middle)
+            _split_node(index, (1 << level) - 1 + x, axis, keys[start:middle])
+    index.state[PAGES_USED] = 1 << depth
     for x in range(1 << depth):
-        cells.pages[x, COUNT], cells.pages[x, FURTHER], cells.last[x] = 0, NOBODY, x
+        index.pages[x, COUNT], index.pages[x, NEXT_PAGE], index.last_page[x] = 0, NONE, x
         for y in range((x * n) >> depth, ((x + 1) * n) >> depth):
-            cells.leaves[order[y]] = x
+            index.leaf_of[order[y]] = x
     for x in range(_list_held(held, order)):
-        _append(cells, held, order[x])
-    cells.state[INNER], cells.state[ENTERED] = (1 << depth) - 1, held.line[TAIL]
-    cells.state[BUILT] = held.gaps[EPOCH]
-    cells.state[LOOKED] = cells.state[SPARED] = 0
+        _append(index, held, order[x])
+    index.state[INNER_NODES], index.state[INSERTED_UP_TO] = (1 << depth) - 1, held.extent[TAIL]
+    index.state[BUILT_AT] = held.gap_state[COMPACTIONS]
+    index.state[SEARCH_COST] = index.state[SCAN_COST] = 0
 
 
 @njit_in_place
 def _list_held(held: HeldRecords, order: Int64Vector) -> int:
-    """Write the places of all who are held to ``order``, the oldest first; return how many there are."""
+    """Write the slots of the held records to ``order``, oldest first; return how many there are."""
     n = 0
-    for place in range(held.line[HEAD], held.line[TAIL]):
-        order[n] = place
-        n += not held.gone[place]
+    for slot in range(held.extent[HEAD], held.extent[TAIL]):
+        order[n] = slot
+        n += not held.removed[slot]
     return n
 
 
 @njit
-def _part(cells: Cells, node: int, axis: int, keys: Float64Vector) -> None:
-    """Give a node its children; ``keys`` are what its lower half has on the axis."""
+def _split_node(index: CellIndex, node: int, axis: int, keys: Float64Vector) -> None:
+    """Set the children of a node; ``keys`` are the values of its lower half on the axis."""
     cut = -np.inf
     for key in keys:
         cut = max(cut, key)
-    cells.axes[node], cells.cuts[node] = axis, cut
+    index.axes[node], index.cuts[node] = axis, cut
     for child in (2 * node + 1, 2 * node + 2):
-        cells.sides[child] = cells.sides[node]
-    cells.sides[2 * node + 1, HIGH, axis] = cells.sides[2 * node + 2, LOW, axis] = cut
+        index.boxes[child] = index.boxes[node]
+    index.boxes[2 * node + 1, HIGH, axis] = index.boxes[2 * node + 2, LOW, axis] = cut
 
 
 @njit_in_place
-def _append(cells: Cells, held: HeldRecords, place: int) -> None:
-    """Write a record to the last page of its leaf, or to a new one."""
-    leaf = cells.leaves[place]
-    page = cells.last[leaf]
-    if cells.pages[page, COUNT] == ROOM:
-        new = cells.state[PAGES]
-        cells.state[PAGES] = new + 1
-        cells.pages[page, FURTHER] = cells.last[leaf] = new
-        cells.pages[new, COUNT], cells.pages[new, FURTHER] = 0, NOBODY
-        page = cells.last[leaf]
-    count = cells.pages[page, COUNT]
-    cells.pages[page, PLACES + count] = place
-    for j in range(cells.point.size):
-        cells.points[page, count, j] = held.coordinates[j, place]
-    cells.pages[page, COUNT] = count + 1
+def _append(index: CellIndex, held: HeldRecords, slot: int) -> None:
+    """Write a record to the last page of its leaf, or to a new page."""
+    leaf = index.leaf_of[slot]
+    page = index.last_page[leaf]
+    if index.pages[page, COUNT] == PAGE_SIZE:
+        new = index.state[PAGES_USED]
+        index.state[PAGES_USED] = new + 1
+        index.pages[page, NEXT_PAGE] = index.last_page[leaf] = new
+        index.pages[new, COUNT], index.pages[new, NEXT_PAGE] = 0, NONE
+        page = index.last_page[leaf]
+    count = index.pages[page, COUNT]
+    index.pages[page, FIRST_RECORD + count] = slot
+    for j in range(index.point.size):
+        index.points[page, count, j] = held.coordinates[j, slot]
+    index.pages[page, COUNT] = count + 1
 
 
 @njit_in_place
-def take_out(cells: Cells, place: int) -> None:
-    """Take a record out that leaves; those behind it on its page move up."""
-    page = cells.leaves[place]
+def remove_from_index(index: CellIndex, slot: int) -> None:
+    """Remove a record; the records behind it on its page move up."""
+    page = index.leaf_of[slot]
     while True:
-        count, x = cells.pages[page, COUNT], 0
-        while x < count and cells.pages[page, PLACES + x] != place:
+        count, x = index.pages[page, COUNT], 0
+        while x < count and index.pages[page, FIRST_RECORD + x] != slot:
             x += 1
         if x < count:
             break
-        page = cells.pages[page, FURTHER]
+        page = index.pages[page, NEXT_PAGE]
     for y in range(x, count - 1):
-        cells.pages[page, PLACES + y] = cells.pages[page, PLACES + y + 1]
-        for j in range(cells.point.size):
-            cells.points[page, y, j] = cells.points[page, y + 1, j]
-    cells.pages[page, COUNT] = count - 1
+        index.pages[page, FIRST_RECORD + y] = index.pages[page, FIRST_RECORD + y + 1]
+        for j in range(index.point.size):
+            index.points[page, y, j] = index.points[page, y + 1, j]
+    index.pages[page, COUNT] = count - 1
 
 
 @njit_in_place
-def enter_arrived(cells: Cells, held: HeldRecords) -> None:
-    """Enter all records that have arrived since the last time."""
-    inner, start, tail, leaves = cells.state[INNER], cells.state[ENTERED], held.line[TAIL], cells.leaves
-    leaves[start:tail] = 0
+def insert_arrived(index: CellIndex, held: HeldRecords) -> None:
+    """Insert all records that have arrived since the last call."""
+    inner, start, tail, leaf_of = (
+        index.state[INNER_NODES],
+        index.state[INSERTED_UP_TO],
+        held.extent[TAIL],
+        index.leaf_of,
+    )
+    leaf_of[start:tail] = 0
     level = 0
-    while level < inner:  # level by level: the steps of many records do not wait for each other
-        for place in range(start, tail):
-            node = leaves[place]
-            leaves[place] = 2 * node + 1 + (held.coordinates[cells.axes[node], place] > cells.cuts[node])
+    while level < inner:  # level by level, so that the processor can handle many records at once
+        for slot in range(start, tail):
+            node = leaf_of[slot]
+            leaf_of[slot] = 2 * node + 1 + (held.coordinates[index.axes[node], slot] > index.cuts[node])
         level = 2 * level + 1
-    for place in range(start, tail):
-        leaves[place] -= inner
-        _append(cells, held, place)
-    cells.state[ENTERED] = tail
+    for slot in range(start, tail):
+        leaf_of[slot] -= inner
+        _append(index, held, slot)
+    index.state[INSERTED_UP_TO] = tail
 
 
 @njit_in_place
-def find(
-    cells: Cells, held: HeldRecords, omega_p: float, its_place: int, distances: Float64Vector, places: Int64Vector
+def find_nearest(
+    index: CellIndex, held: HeldRecords, omega_p: float, slot: int, distances: Float64Vector, found: Int64Vector
 ) -> None:
-    """Write the nearest to a held record, in order of (distance, age), to ``places`` and ``distances``.
+    """Write the nearest records of a held record to ``found`` (slots) and ``distances``, ordered by (distance, age).
 
-    As many as these have room for; more must be held. Looks at the cell of the record, then at those beside it, ever
-    farther out, as far as anybody nearer can be.
+    Parameters
+    ----------
+    index, held, omega_p
+        Index, held records, weight of the position.
+    slot : int
+        Slot of the record.
+    distances : ndarray of float64, shape (m,)
+        Overwritten with squared distances, ascending. More than m records must be held.
+    found : ndarray of int64, shape (m,)
+        Overwritten with the slots of the records at these distances.
+
+    Notes
+    -----
+    The search reads the record's own leaf first, then other nodes in the order of the tree, and skips a node whose
+    lower bound exceeds the last distance found.
     """
-    inner, last, point = cells.state[INNER], distances.size - 1, cells.point
+    inner, last, point = index.state[INNER_NODES], distances.size - 1, index.point
     for j in range(point.size):
-        point[j] = held.coordinates[j, its_place]
+        point[j] = held.coordinates[j, slot]
     distances[:] = np.inf
-    places[:] = held.gone.size
-    cells.query[:] = its_place - 1, its_place + 1, held.positions[its_place]
+    found[:] = held.removed.size
+    index.query[:] = slot - 1, slot + 1, held.positions[slot]
     base = 0.0
     if omega_p > 0.0:
-        base = _look_about(cells, held, omega_p, distances, places)
+        base = _scan_by_age(index, held, omega_p, distances, found)
         if base > distances[last]:
             return
-    climbing = inner + cells.leaves[its_place]
-    _look_into(cells, held, omega_p, climbing, base, distances, places)
-    while climbing > 0:
-        cells.nodes[0] = climbing + 1 if climbing % 2 else climbing - 1
-        cells.bounds[0] = _gap(cells, cells.nodes[0], base)
-        climbing = (climbing - 1) // 2
+    node_upwards = inner + index.leaf_of[slot]
+    _scan_leaf(index, held, omega_p, node_upwards, base, distances, found)
+    while node_upwards > 0:
+        index.stack_nodes[0] = node_upwards + 1 if node_upwards % 2 else node_upwards - 1
+        index.stack_bounds[0] = _min_distance_to_node(index, index.stack_nodes[0], base)
+        node_upwards = (node_upwards - 1) // 2
         waiting = 1
         while waiting > 0:
             waiting -= 1
-            node, bound = cells.nodes[waiting], cells.bounds[waiting]
-            cells.state[LOOKED] += 1
+            node, bound = index.stack_nodes[waiting], index.stack_bounds[waiting]
+            index.state[SEARCH_COST] += 1
             if bound > distances[last]:
                 continue
             if node >= inner:
-                _look_into(cells, held, omega_p, node, bound, distances, places)
+                _scan_leaf(index, held, omega_p, node, bound, distances, found)
                 continue
-            left, right = _gap(cells, 2 * node + 1, base), _gap(cells, 2 * node + 2, base)
-            waiting = put_children(cells.nodes, cells.bounds, waiting, node, left, right)
+            left, right = (
+                _min_distance_to_node(index, 2 * node + 1, base),
+                _min_distance_to_node(index, 2 * node + 2, base),
+            )
+            waiting = push_children(index.stack_nodes, index.stack_bounds, waiting, node, left, right)
 
 
 @njit_in_place
-def _gap(cells: Cells, node: int, base: float) -> float:
-    """Squared distance from the point to the nearest side of a node, for records as far away in age as ``base``."""
+def _min_distance_to_node(index: CellIndex, node: int, base: float) -> float:
+    """Return the smallest squared distance of the point from a node, added to ``base``."""
     total = base
-    for j in range(cells.point.size):
-        away = max(cells.sides[node, LOW, j] - cells.point[j], cells.point[j] - cells.sides[node, HIGH, j], 0.0)
-        total += away * away
+    for j in range(index.point.size):
+        difference = max(index.boxes[node, LOW, j] - index.point[j], index.point[j] - index.boxes[node, HIGH, j], 0.0)
+        total += difference * difference
     return total
 
 
 @njit_in_place
-def _look_about(
-    cells: Cells, held: HeldRecords, omega_p: float, distances: Float64Vector, places: Int64Vector
+def _scan_by_age(
+    index: CellIndex, held: HeldRecords, omega_p: float, distances: Float64Vector, found: Int64Vector
 ) -> float:
-    """Enter those of about the same age into what was found; return what the age of all others makes at least."""
-    head, tail, count = held.line[HEAD], held.line[TAIL], 0
-    older, younger, its = cells.query
+    """Read records of about the same age; return the smallest squared age term of all other records."""
+    head, tail, count = held.extent[HEAD], held.extent[TAIL], 0
+    older, younger, position = index.query
     while True:
-        back = held.positions[older] if older >= head else its - FARTHEST
-        ahead = held.positions[younger] if younger < tail else its + FARTHEST
-        is_younger = ahead - its <= its - back
-        step = omega_p * float(ahead - its if is_younger else its - back)
-        if count == FIRST or (older < head and younger >= tail):
+        back = held.positions[older] if older >= head else position - MAX_GAP
+        ahead = held.positions[younger] if younger < tail else position + MAX_GAP
+        is_younger = ahead - position <= position - back
+        step = omega_p * float(ahead - position if is_younger else position - back)
+        if count == SCANNED_BY_AGE or (older < head and younger >= tail):
             break
-        place = younger if is_younger else older
+        slot = younger if is_younger else older
         if is_younger:
             younger += 1
         else:
             older -= 1
-        if not held.gone[place]:
+        if not held.removed[slot]:
             count += 1
-            _enter(cells, held.coordinates[:, place], place, step * step, distances, places)
-    cells.query[OLDER], cells.query[YOUNGER] = older, younger
-    cells.state[LOOKED] += count
+            _insert(index, held.coordinates[:, slot], slot, step * step, distances, found)
+    index.query[OLDER], index.query[YOUNGER] = older, younger
+    index.state[SEARCH_COST] += count
     return step * step
 
 
 @njit_in_place
-def _look_into(
-    cells: Cells,
+def _scan_leaf(
+    index: CellIndex,
     held: HeldRecords,
     omega_p: float,
     node: int,
     bound: float,
     distances: Float64Vector,
-    places: Int64Vector,
+    found: Int64Vector,
 ) -> None:
-    """Enter the records of a leaf that have not been looked at into what was found, oldest first.
+    """Read the records of a leaf that have not been read by age, oldest first.
 
-    ``bound``: none is nearer. Whoever is younger than a record that is too far by its age is so too; and once the last
-    of those found is as near as anybody can be here, younger ones come too late.
+    ``bound`` is a lower bound of their distances. If the age alone makes a younger record too distant, all records
+    behind it are too distant as well. If the last record found is as near as ``bound``, younger records cannot replace
+    it.
     """
-    page, last = node - cells.state[INNER], distances.size - 1
-    older, younger, its = cells.query
-    while page != NOBODY:
-        count = cells.pages[page, COUNT]
-        cells.state[LOOKED] += count + 1
+    page, last = node - index.state[INNER_NODES], distances.size - 1
+    older, younger, position = index.query
+    while page != NONE:
+        count = index.pages[page, COUNT]
+        index.state[SEARCH_COST] += count + 1
         for x in range(count):
-            place, worst, aged = cells.pages[page, PLACES + x], distances[last], 0.0
-            if place <= older or place >= younger:
+            slot, limit, age_term = index.pages[page, FIRST_RECORD + x], distances[last], 0.0
+            if slot <= older or slot >= younger:
                 if omega_p > 0.0:
-                    step = omega_p * float(held.positions[place] - its)
-                    aged = step * step
-                    if aged > worst and place <= older:
+                    step = omega_p * float(held.positions[slot] - position)
+                    age_term = step * step
+                    if age_term > limit and slot <= older:
                         continue
-                if aged > worst or bound > worst or (bound == worst and place > places[last]):
+                if age_term > limit or bound > limit or (bound == limit and slot > found[last]):
                     return
-                _enter(cells, cells.points[page, x], place, aged, distances, places)
-        page = cells.pages[page, FURTHER]
+                _insert(index, index.points[page, x], slot, age_term, distances, found)
+        page = index.pages[page, NEXT_PAGE]
 
 
 @njit_in_place
-def _enter(
-    cells: Cells, row: Float64Vector, place: int, aged: float, distances: Float64Vector, places: Int64Vector
+def _insert(
+    index: CellIndex, row: Float64Vector, slot: int, age_term: float, distances: Float64Vector, found: Int64Vector
 ) -> None:
-    """Put a record into the order of what was found, if it comes before the last; ``aged`` is what its age makes."""
-    distance, i = aged, distances.size - 1
-    for j in range(cells.point.size):
-        away = row[j] - cells.point[j]
-        distance += away * away
-    if distance > distances[i] or (distance == distances[i] and place > places[i]):
+    """Insert a record into what was found if it comes before the last; ``age_term`` is the share of its age."""
+    distance, i = age_term, distances.size - 1
+    for j in range(index.point.size):
+        difference = row[j] - index.point[j]
+        distance += difference * difference
+    if distance > distances[i] or (distance == distances[i] and slot > found[i]):
         return
-    while i > 0 and (distances[i - 1] > distance or (distances[i - 1] == distance and places[i - 1] > place)):
+    while i > 0 and (distances[i - 1] > distance or (distances[i - 1] == distance and found[i - 1] > slot)):
         distances[i] = distances[i - 1]
-        places[i] = places[i - 1]
+        found[i] = found[i - 1]
         i -= 1
     distances[i] = distance
-    places[i] = place
-    cells.state[LOOKED] += (distances.size - i) >> 2
+    found[i] = slot
+    index.state[SEARCH_COST] += (distances.size - i) >> 2

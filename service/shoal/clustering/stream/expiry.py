@@ -1,4 +1,22 @@
-"""When a record must leave, what is asked of the cluster it leaves in, and the arrays one decision works on."""
+"""When a held record is due, the constraints on its cluster, and the scratch arrays of one decision.
+
+A held record is due when an arrival is delta or more positions after it, or when an expiry key of an arrival exceeds
+its own by more than the limit. Keys never decrease, so the oldest record is always the first to become due.
+
+Parameters that all kernels of the rules share
+----------------------------------------------
+held : HeldRecords
+workspace : Workspace
+decisions : DecisionBuffer
+    Decisions are appended to it.
+constraints : StreamConstraints
+cursor : int64 (2,)
+    Number of staged records still to be appended, and the newest position. Kernels update both.
+newest : int
+    Position of the last record that arrived.
+cause : int
+    Why the oldest record is due; see `held_records`.
+"""
 
 from __future__ import annotations
 
@@ -9,128 +27,165 @@ import numpy as np
 from shoal.arrays import Float64Vector, Int64Vector
 from shoal.clustering.numba.jit import njit_in_place
 from shoal.clustering.numba.subject_codes import Numbering, clear, empty_numbering, number
-from shoal.clustering.stream import held as records
-from shoal.clustering.stream.dominance_kernel import Dominance
-from shoal.clustering.stream.held import HEAD, TAIL, HeldRecords
-from shoal.clustering.stream.steering_kernel import Target
+from shoal.clustering.stream.dominance import Dominance
+from shoal.clustering.stream.held_records import (
+    BY_CLOCK,
+    HEAD,
+    NOT_DUE,
+    TAIL,
+    HeldRecords,
+    append_next,
+    cause_of_oldest,
+)
+from shoal.clustering.stream.steering import WeightTarget
 
 __all__ = [
     "StreamConstraints",
     "Workspace",
-    "advance",
-    "due",
+    "append_until_due",
+    "due_cause",
     "empty_workspace",
-    "is_populated",
-    "measure",
-    "measure_from",
+    "has_min_population",
+    "squared_distances",
+    "squared_distances_from",
 ]
 
 
 class StreamConstraints(NamedTuple):
-    """What is asked for: ``k`` subjects, ``delta`` positions, weight ``omega_p`` (1,), ``max_share``, ``reach`` (C,).
+    """The constraints of a stream.
 
-    And, if it is asked for: the ``population`` without which no clock lets anybody go (else 0), ``dominance``, and the
-    ``target`` that the weight follows, which changes from cluster to cluster then.
+    Attributes
+    ----------
+    k : int
+        Smallest number of distinct subjects in a cluster.
+    delta : int
+        Largest delay, in positions.
+    omega_p : float64 (1,)
+        Weight of the position, in units of the coordinates per position. It changes if there is a target.
+    max_share : float
+        Largest share of one subject in a cluster.
+    expiry_limits : int64 (C,)
+        Largest difference of each expiry key between the newest and a held record.
+    population : int
+        Distinct subjects that must be held before the first expiry key, a clock, or the end of the stream releases
+        records; 0 for no such limit.
+    dominance : Dominance
+        The p % rule.
+    target : WeightTarget
+        What the weight of the position follows.
     """
 
     k: int
     delta: int
     omega_p: Float64Vector
     max_share: float
-    reach: Int64Vector
+    expiry_limits: Int64Vector
     population: int
     dominance: Dominance
-    target: Target
+    target: WeightTarget
 
 
 class Workspace(NamedTuple):
-    """Arrays that live for one decision, all as long as the buffer; records are named by their distance from the head.
+    """Scratch arrays of one decision, each as long as the buffer.
 
-    ``distances`` to the expiring record; ``reached`` the k - 1 smallest of them; ``order`` the cluster; ``heap``;
-    ``owners`` by place in the cluster: number of the subject; ``before``: place of the next nearer record of the same
-    subject, or -1; ``counts``, ``last`` and ``totals`` by number: records in the cluster, place of the farthest,
-    contribution.
+    Attributes
+    ----------
+    distances : float64
+        Squared distance of each record from the oldest one.
+    nearest_distances : float64
+        The smallest of these distances.
+    members : int64
+        Records of the cluster, in the order in which they were added; -1 for a record that was removed again.
+    heap : int64
+        Records in heap order; also free scratch.
+    owners : int64
+        Number of the subject of each member.
+    previous : int64
+        For each member, the member of the same subject that was added before it, or -1.
+    counts, farthest, totals : int64, int64, float64
+        By number of the subject: its members, the member that was added last, and its contribution.
+    numbering : Numbering
+        Numbers of the subjects of this decision.
     """
 
     distances: Float64Vector
-    reached: Float64Vector
-    order: Int64Vector
+    nearest_distances: Float64Vector
+    members: Int64Vector
     heap: Int64Vector
     owners: Int64Vector
-    before: Int64Vector
+    previous: Int64Vector
     counts: Int64Vector
-    last: Int64Vector
+    farthest: Int64Vector
     totals: Float64Vector
     numbering: Numbering
 
 
 def empty_workspace(capacity: int) -> Workspace:
     """Allocate the scratch arrays once."""
-    order, heap, owners, before, counts, last = np.zeros((6, capacity), np.int64)
-    distances, reached, totals = np.zeros((3, capacity))
+    members, heap, owners, previous, counts, farthest = np.zeros((6, capacity), np.int64)
+    distances, nearest_distances, totals = np.zeros((3, capacity))
     numbering = empty_numbering(capacity)
-    return Workspace(distances, reached, order, heap, owners, before, counts, last, totals, numbering)
+    return Workspace(distances, nearest_distances, members, heap, owners, previous, counts, farthest, totals, numbering)
 
 
 @njit_in_place
-def advance(held: HeldRecords, scratch: Workspace, demand: StreamConstraints, steps: Int64Vector) -> int:
-    """Let records of the block in until one of those held must leave; return the cause, or `NOT_DUE` at its end.
-
-    ``steps`` (2,): how many are still to come in, and the newest position; both are kept up.
-    """
+def append_until_due(
+    held: HeldRecords, workspace: Workspace, constraints: StreamConstraints, cursor: Int64Vector
+) -> int:
+    """Append staged records until a held record is due; return the cause, or `NOT_DUE` when all are appended."""
     while True:
-        cause = due(held, scratch, demand, steps[1])
-        if cause != records.NOT_DUE or steps[0] == 0:
+        cause = due_cause(held, workspace, constraints, cursor[1])
+        if cause != NOT_DUE or cursor[0] == 0:
             return int(cause)
-        steps[1] = records.arrive(held)
-        steps[0] -= 1
+        cursor[1] = append_next(held)
+        cursor[0] -= 1
 
 
 @njit_in_place
-def due(held: HeldRecords, scratch: Workspace, demand: StreamConstraints, newest: int) -> int:
-    """Return the cause for which the oldest record must leave, if not a clock that too few people hold up."""
-    cause = records.due(held, newest, demand.delta, demand.reach, 0)
-    if cause == records.BY_CLOCK and not is_populated(held, scratch, demand):
-        cause = records.due(held, newest, demand.delta, demand.reach, 1)
+def due_cause(held: HeldRecords, workspace: Workspace, constraints: StreamConstraints, newest: int) -> int:
+    """Return why the oldest record is due, or `NOT_DUE`. A clock does not count while too few subjects are held."""
+    cause = cause_of_oldest(held, newest, constraints.delta, constraints.expiry_limits, 0)
+    if cause == BY_CLOCK and not has_min_population(held, workspace, constraints):
+        cause = cause_of_oldest(held, newest, constraints.delta, constraints.expiry_limits, 1)
     return int(cause)
 
 
 @njit_in_place
-def is_populated(held: HeldRecords, scratch: Workspace, demand: StreamConstraints) -> bool:
-    """Whether as many subjects are held as a clock or the end of the stream needs to let them go."""
-    if demand.population == 0:
+def has_min_population(held: HeldRecords, workspace: Workspace, constraints: StreamConstraints) -> bool:
+    """Whether enough distinct subjects are held for a clock or the end of the stream to release records."""
+    if constraints.population == 0:
         return True
-    for place in range(held.line[HEAD], held.line[TAIL]):
-        if not held.gone[place] and number(scratch.numbering, held.subjects[place]) + 1 >= demand.population:
+    for slot in range(held.extent[HEAD], held.extent[TAIL]):
+        if not held.removed[slot] and number(workspace.numbering, held.subjects[slot]) + 1 >= constraints.population:
             break
-    counted = scratch.numbering.size[0]
-    clear(scratch.numbering)
-    return bool(counted >= demand.population)
+    counted = workspace.numbering.size[0]
+    clear(workspace.numbering)
+    return bool(counted >= constraints.population)
 
 
 @njit_in_place
-def measure(held: HeldRecords, omega_p: float, distances: Float64Vector) -> None:
-    """Write the squared distance of every held record from the oldest."""
-    measure_from(held, omega_p, 0, distances)
+def squared_distances(held: HeldRecords, omega_p: float, distances: Float64Vector) -> None:
+    """Write the squared distance of every held record from the oldest one."""
+    squared_distances_from(held, omega_p, 0, distances)
 
 
 @njit_in_place
-def measure_from(held: HeldRecords, omega_p: float, record: int, distances: Float64Vector) -> None:
-    """Write the squared distance of every held record from one of them, given by its distance from the head.
+def squared_distances_from(held: HeldRecords, omega_p: float, record: int, distances: Float64Vector) -> None:
+    """Write the squared distance of every held record from one of them.
 
-    Position first, then attribute by attribute.
+    The sum begins with the position and takes the attributes in order, so that results do not depend on the machine.
     """
-    head, count = held.line[HEAD], distances.size
+    head, count = held.extent[HEAD], distances.size
     if omega_p > 0.0:
         positions = held.positions[head : head + count]
-        its = positions[record]
+        origin = positions[record]
         for x in range(count):
-            step = omega_p * float(positions[x] - its)
+            step = omega_p * float(positions[x] - origin)
             distances[x] = step * step
     else:
         distances[:] = 0.0
     dimensions = held.coordinates.shape[0]
-    for row in range(0, dimensions - 1, 2):  # two at a time halve the traffic; the sum keeps its order
+    for row in range(0, dimensions - 1, 2):  # two per pass halve the memory traffic; the sum keeps its order
         one, two = held.coordinates[row, head : head + count], held.coordinates[row + 1, head : head + count]
         centre_one, centre_two = one[record], two[record]
         for x in range(count):

@@ -1,9 +1,12 @@
-"""Rules awo and greedy: the expiring record's cluster grows round its own mean, record by record.
+"""Rules greedy and awo: the due record's cluster grows around its own mean, one record after another.
 
-Greedy takes whoever raises the loss least. AWO asks besides what it would cost to leave a record behind, its
-opportunity cost: little where others like it are held, much where it lies alone, and more the older it is. Without
-prices AWO is greedy; both differ from nearest, which looks at the expiring record and not at the mean of those who join
-it.
+Rule greedy adds the record that increases the squared error of the cluster least. Opportunity-cost growth (awo)
+subtracts the opportunity cost of the record: what it is expected to cost if the record stays held. That cost is low
+where similar records are held, high where the record is isolated, and it increases with the record's age. Rule greedy
+is the special case of opportunity costs of 0. Both differ from rule nearest, which measures distances from the due
+record and not from the mean of the cluster.
+
+Parameters that all kernels of the rules share are described in `expiry`.
 """
 
 from __future__ import annotations
@@ -16,176 +19,258 @@ from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int64Vector
 from shoal.clustering.numba.heaps import build, sink
 from shoal.clustering.numba.jit import njit_in_place
 from shoal.clustering.numba.subject_codes import count_up_to
-from shoal.clustering.stream import held as records
-from shoal.clustering.stream.expiry import StreamConstraints, Workspace, advance, measure, measure_from
-from shoal.clustering.stream.held import HEAD, TAIL, DecisionBuffer, HeldRecords
-from shoal.clustering.stream.membership import hand_back, join, order_by_age
-from shoal.clustering.stream.nearest import release_grown
-from shoal.clustering.stream.steering_kernel import follow
+from shoal.clustering.stream.buffer import Buffer
+from shoal.clustering.stream.expiry import (
+    StreamConstraints,
+    Workspace,
+    append_until_due,
+    squared_distances,
+    squared_distances_from,
+)
+from shoal.clustering.stream.held_records import (
+    CLUSTERS,
+    HEAD,
+    NOT_DUE,
+    TAIL,
+    DecisionBuffer,
+    HeldRecords,
+    release,
+    suppress,
+)
+from shoal.clustering.stream.membership import add_member, cap_and_reset, sort_by_age
+from shoal.clustering.stream.nearest import release_nearest
+from shoal.clustering.stream.partition import PartitionFlushRule
+from shoal.clustering.stream.steering import update_weight
 
-__all__ = ["Offer", "empty_offer", "expire", "expire_due", "grow", "price", "put", "write_row"]
+__all__ = [
+    "Candidates",
+    "GrowthRule",
+    "empty_candidates",
+    "expire",
+    "expire_due",
+    "grow",
+    "opportunity_cost",
+    "set_candidate",
+    "write_row",
+]
+
+CANDIDATES_PER_K = 4
+"""Nearest records, in units of k, from which awo selects. More take longer and reduce the loss by about 1 %."""
 
 
-class Offer(NamedTuple):
-    """Those who may join, and arrays that live for one decision.
+class Candidates(NamedTuple):
+    """Records that may be added to the cluster, and scratch arrays of one decision.
 
-    ``records`` (L,) by their distance from the head, the nearest first; ``rows`` (L, d + 1) their coordinates and
-    weighted position; ``prices`` (L,) of leaving each behind; ``joined`` (L,); ``centre`` (d + 1,); ``smallest``
-    (k - 1,) squared distances. ``pressure`` (1,): lambda, 0 for greedy.
+    Attributes
+    ----------
+    records : int64 (L,)
+        Candidate records, the nearest to the oldest record first.
+    rows : float64 (L, d + 1)
+        Their coordinates and weighted position.
+    opportunity_costs : float64 (L,)
+        Expected cost of leaving each candidate out of the cluster.
+    joined : bool (L,)
+        Whether the candidate is a member.
+    centre : float64 (d + 1,)
+        Mean of the members.
+    smallest_distances : float64 (k - 1,)
+        Smallest squared distances of one candidate from other records.
+    opportunity_weight : float64 (1,)
+        Weight of opportunity costs; 0 for rule greedy.
     """
 
     records: Int64Vector
     rows: Float64Matrix
-    prices: Float64Vector
+    opportunity_costs: Float64Vector
     joined: BoolVector
     centre: Float64Vector
-    smallest: Float64Vector
-    pressure: Float64Vector
+    smallest_distances: Float64Vector
+    opportunity_weight: Float64Vector
 
 
-def empty_offer(most: int, dimensions: int, k: int, pressure: float) -> Offer:
-    """Allocate the arrays of a rule once, for at most so many records that may join."""
-    return Offer(
-        records=np.zeros(most, np.int64),
-        rows=np.zeros((most, dimensions + 1)),
-        prices=np.zeros(most),
-        joined=np.zeros(most, np.bool_),
+class GrowthRule(PartitionFlushRule):
+    """The due record's cluster grows around its mean, greedily or by opportunity cost (awo).
+
+    Parameters
+    ----------
+    buffer, constraints
+        As of `NearestRule`.
+    opportunity_weight : float
+        Weight of opportunity costs; 0 for rule greedy.
+
+    Notes
+    -----
+    The opportunity cost of a record is half its mean squared distance from the k - 1 nearest held records, times its
+    age as a share of delta, times ``opportunity_weight``. It is computed for every decision, from the held records
+    alone.
+
+    If fewer than k records would be left for the next due record, the oldest held records replace young members. The
+    end of the stream is decided on as by `PartitionFlushRule`.
+
+    Cost per cluster: O(k held d) for awo, and O(held log held) more for greedy, whose candidates are all held records.
+    """
+
+    def __init__(self, buffer: Buffer, constraints: StreamConstraints, opportunity_weight: float) -> None:
+        super().__init__(buffer, constraints)
+        limit = min(CANDIDATES_PER_K * constraints.k, buffer.capacity) if opportunity_weight else buffer.capacity
+        dimensions = len(buffer.held.coordinates)
+        self._candidates = empty_candidates(limit, dimensions, constraints.k, opportunity_weight)
+
+    def _scan(self, decisions: DecisionBuffer, cursor: Int64Vector) -> None:
+        expire_due(self._buffer.held, self._workspace, self._candidates, decisions, self._constraints, cursor)
+
+
+def empty_candidates(capacity: int, dimensions: int, k: int, opportunity_weight: float) -> Candidates:
+    """Allocate the arrays of a rule once, for at most ``capacity`` candidates."""
+    return Candidates(
+        records=np.zeros(capacity, np.int64),
+        rows=np.zeros((capacity, dimensions + 1)),
+        opportunity_costs=np.zeros(capacity),
+        joined=np.zeros(capacity, np.bool_),
         centre=np.zeros(dimensions + 1),
-        smallest=np.zeros(k - 1),
-        pressure=np.full(1, pressure),
+        smallest_distances=np.zeros(k - 1),
+        opportunity_weight=np.full(1, opportunity_weight),
     )
 
 
 @njit_in_place
 def expire_due(
     held: HeldRecords,
-    scratch: Workspace,
-    offer: Offer,
-    outcome: DecisionBuffer,
-    demand: StreamConstraints,
-    steps: Int64Vector,
+    workspace: Workspace,
+    candidates: Candidates,
+    decisions: DecisionBuffer,
+    constraints: StreamConstraints,
+    cursor: Int64Vector,
 ) -> None:
-    """Let records of the block in, one by one, and decide on all that becomes due; ``steps`` as for rule nearest."""
+    """Append staged records one by one, and decide on each record that becomes due."""
     while True:
-        cause = advance(held, scratch, demand, steps)
-        if cause == records.NOT_DUE:
+        cause = append_until_due(held, workspace, constraints, cursor)
+        if cause == NOT_DUE:
             return
-        expire(held, scratch, offer, outcome, demand, steps[1], cause)
+        expire(held, workspace, candidates, decisions, constraints, cursor[1], cause)
 
 
 @njit_in_place
 def expire(
     held: HeldRecords,
-    scratch: Workspace,
-    offer: Offer,
-    outcome: DecisionBuffer,
-    demand: StreamConstraints,
+    workspace: Workspace,
+    candidates: Candidates,
+    decisions: DecisionBuffer,
+    constraints: StreamConstraints,
     newest: int,
     cause: int,
 ) -> None:
-    """Decide on the oldest record, and let the weight of the position follow."""
-    decided = outcome.counts[records.CLUSTERS]
-    _expire(held, scratch, offer, outcome, demand, newest, cause)
-    follow(demand.omega_p, demand.target, outcome, decided)
+    """Decide on the oldest record, and update the weight of the position."""
+    clusters_before = decisions.counts[CLUSTERS]
+    _expire(held, workspace, candidates, decisions, constraints, newest, cause)
+    update_weight(constraints.omega_p, constraints.target, decisions, clusters_before)
 
 
 @njit_in_place
 def _expire(
     held: HeldRecords,
-    scratch: Workspace,
-    offer: Offer,
-    outcome: DecisionBuffer,
-    demand: StreamConstraints,
+    workspace: Workspace,
+    candidates: Candidates,
+    decisions: DecisionBuffer,
+    constraints: StreamConstraints,
     newest: int,
     cause: int,
 ) -> None:
     """Release the oldest record in a cluster that grows to k subjects, or suppress it if fewer are held."""
-    head, tail = held.line[HEAD], held.line[TAIL]
+    head, tail = held.extent[HEAD], held.extent[TAIL]
     subjects = held.subjects[head:tail]
-    if count_up_to(scratch.numbering, subjects, demand.k) < demand.k:
-        records.suppress(held, outcome, newest, cause)
+    if count_up_to(workspace.numbering, subjects, constraints.k) < constraints.k:
+        suppress(held, decisions, newest, cause)
         return
-    count = _list_nearest(held, scratch, offer, demand.omega_p[0])
-    if offer.pressure[0] > 0.0:
-        _price(held, scratch, offer, demand, count, newest)
-    write_row(held, 0, demand.omega_p[0], offer.centre)
-    size = grow(subjects, scratch, offer, demand.k, count)
-    if scratch.numbering.size[0] < demand.k:
-        # All that may join are the same few people: the rule for them is the one that looks at everybody.
-        hand_back(scratch, size, 1.0)
-        release_grown(held, scratch, outcome, demand, newest, cause, demand.k)
+    count = _list_nearest(held, workspace, candidates, constraints.omega_p[0])
+    if candidates.opportunity_weight[0] > 0.0:
+        _fill_opportunity_costs(held, workspace, candidates, constraints, count, newest)
+    write_row(held, 0, constraints.omega_p[0], candidates.centre)
+    size = grow(subjects, workspace, candidates, constraints.k, count)
+    if workspace.numbering.size[0] < constraints.k:
+        # The candidates have fewer than k subjects. Rule nearest considers all held records.
+        cap_and_reset(workspace, size, 1.0)
+        release_nearest(held, workspace, decisions, constraints, newest, cause, constraints.k)
         return
-    left = hand_back(scratch, size, demand.max_share)
-    if size == demand.k:
-        _guard(held, scratch, offer, demand.k)
-    order_by_age(scratch.order[:size], scratch.heap[: tail - head])
-    records.release(held, outcome, scratch.order[:left], newest, cause)
+    kept = cap_and_reset(workspace, size, constraints.max_share)
+    if size == constraints.k:
+        _include_old_records(held, workspace, candidates, constraints.k)
+    sort_by_age(workspace.members[:size], workspace.heap[: tail - head])
+    release(held, decisions, workspace.members[:kept], newest, cause)
 
 
 @njit_in_place
-def _list_nearest(held: HeldRecords, scratch: Workspace, offer: Offer, omega_p: float) -> int:
-    """Write the records nearest to the oldest into the offer; return how many. Of equally near ones the older."""
-    head, tail = held.line[HEAD], held.line[TAIL]
-    distances, heap = scratch.distances[: tail - head], scratch.heap[: tail - head - 1]
-    measure(held, omega_p, distances)
+def _list_nearest(held: HeldRecords, workspace: Workspace, candidates: Candidates, omega_p: float) -> int:
+    """Make the records nearest to the oldest one candidates, of equally near ones the older; return how many."""
+    head, tail = held.extent[HEAD], held.extent[TAIL]
+    distances, heap = workspace.distances[: tail - head], workspace.heap[: tail - head - 1]
+    squared_distances(held, omega_p, distances)
     for x in range(heap.size):
         heap[x] = x + 1
     build(heap, distances)
-    count, remaining = min(offer.records.size, heap.size), heap.size
-    for place in range(count):
+    count, remaining = min(candidates.records.size, heap.size), heap.size
+    for candidate in range(count):
         record = heap[0]
         remaining -= 1
         heap[0] = heap[remaining]
         sink(heap, remaining, 0, distances)
-        put(held, offer, place, record, omega_p)
+        set_candidate(held, candidates, candidate, record, omega_p)
     return count
 
 
 @njit_in_place
-def put(held: HeldRecords, offer: Offer, place: int, record: int, omega_p: float) -> None:
-    """Put a record on a place of the offer; its price is 0 for now."""
-    offer.records[place] = record
-    offer.joined[place] = False
-    offer.prices[place] = 0.0
-    write_row(held, record, omega_p, offer.rows[place])
+def set_candidate(held: HeldRecords, candidates: Candidates, candidate: int, record: int, omega_p: float) -> None:
+    """Write a record to entry ``candidate``, with an opportunity cost of 0."""
+    candidates.records[candidate] = record
+    candidates.joined[candidate] = False
+    candidates.opportunity_costs[candidate] = 0.0
+    write_row(held, record, omega_p, candidates.rows[candidate])
 
 
 @njit_in_place
 def write_row(held: HeldRecords, record: int, omega_p: float, row: Float64Vector) -> None:
-    """Write the coordinates of a record; its position counts from that of the oldest, so that it stays exact."""
-    place, last = held.line[HEAD] + record, row.size - 1
+    """Write the coordinates of a record. Its position is counted from the oldest record's, so that it stays exact."""
+    slot, last = held.extent[HEAD] + record, row.size - 1
     for j in range(last):
-        row[j] = held.coordinates[j, place]
-    row[last] = omega_p * float(held.positions[place] - held.positions[held.line[HEAD]])
+        row[j] = held.coordinates[j, slot]
+    row[last] = omega_p * float(held.positions[slot] - held.positions[held.extent[HEAD]])
 
 
 @njit_in_place
-def _price(
-    held: HeldRecords, scratch: Workspace, offer: Offer, demand: StreamConstraints, count: int, newest: int
+def _fill_opportunity_costs(
+    held: HeldRecords,
+    workspace: Workspace,
+    candidates: Candidates,
+    constraints: StreamConstraints,
+    count: int,
+    newest: int,
 ) -> None:
-    """Write what it will cost to leave each behind: half its mean distance to k - 1 others, by age."""
-    head, tail = held.line[HEAD], held.line[TAIL]
-    distances = scratch.distances[: tail - head]
-    for place in range(count):
-        record = offer.records[place]
-        measure_from(held, demand.omega_p[0], record, distances)
+    """Write the opportunity cost of each candidate."""
+    head, tail = held.extent[HEAD], held.extent[TAIL]
+    distances = workspace.distances[: tail - head]
+    for candidate in range(count):
+        record = candidates.records[candidate]
+        squared_distances_from(held, constraints.omega_p[0], record, distances)
         distances[record] = np.inf
-        _list_smallest(distances, offer.smallest)
-        offer.prices[place] = price(offer, demand, newest - held.positions[head + record])
+        _collect_smallest(distances, candidates.smallest_distances)
+        candidates.opportunity_costs[candidate] = opportunity_cost(
+            candidates, constraints, newest - held.positions[head + record]
+        )
 
 
 @njit_in_place
-def price(offer: Offer, demand: StreamConstraints, age: int) -> float:
-    """Return what it will cost to leave a record behind whose smallest distances are in the offer."""
-    share, total = offer.pressure[0] * 0.5 / float(offer.smallest.size * demand.delta), 0.0
-    for distance in offer.smallest:
+def opportunity_cost(candidates: Candidates, constraints: StreamConstraints, age: int) -> float:
+    """Return the opportunity cost of the record whose ``smallest_distances`` are given."""
+    share = candidates.opportunity_weight[0] * 0.5 / float(candidates.smallest_distances.size * constraints.delta)
+    total = 0.0
+    for distance in candidates.smallest_distances:
         total += distance
     return float(share * float(age) * total)
 
 
 @njit_in_place
-def _list_smallest(distances: Float64Vector, smallest: Float64Vector) -> None:
-    """Write the ``smallest.size`` smallest distances, from the smallest on."""
+def _collect_smallest(distances: Float64Vector, smallest: Float64Vector) -> None:
+    """Write the ``smallest.size`` smallest distances in ascending order."""
     last = smallest.size - 1
     smallest[:] = np.inf
     for distance in distances:
@@ -198,45 +283,45 @@ def _list_smallest(distances: Float64Vector, smallest: Float64Vector) -> None:
 
 
 @njit_in_place
-def grow(subjects: Int64Vector, scratch: Workspace, offer: Offer, k: int, count: int) -> int:
-    """Write the cluster to ``order`` until k subjects are in, or nobody is left who may join; return its size.
+def grow(subjects: Int64Vector, workspace: Workspace, candidates: Candidates, k: int, count: int) -> int:
+    """Add candidates to the cluster until k subjects are members or no candidate is left; return the number of members.
 
-    Fills what `membership.join` fills; the numbering stays filled.
+    What `add_member` fills stays filled.
     """
-    centre, width = offer.centre, offer.centre.size
-    join(scratch, subjects, 0, 0)
+    centre, width = candidates.centre, candidates.centre.size
+    add_member(workspace, subjects, 0, 0)
     size = 1
-    while scratch.numbering.size[0] < k and size <= count:
+    while workspace.numbering.size[0] < k and size <= count:
         weight, best, chosen = size / (size + 1.0), np.inf, -1
-        for place in range(count):
-            if not offer.joined[place]:
-                away = 0.0
+        for candidate in range(count):
+            if not candidates.joined[candidate]:
+                squared = 0.0
                 for j in range(width):
-                    step = offer.rows[place, j] - centre[j]
-                    away += step * step
-                cost = weight * away - offer.prices[place]
+                    step = candidates.rows[candidate, j] - centre[j]
+                    squared += step * step
+                cost = weight * squared - candidates.opportunity_costs[candidate]
                 if cost < best or chosen < 0:
-                    best, chosen = cost, place
-        offer.joined[chosen] = True
-        join(scratch, subjects, offer.records[chosen], size)
+                    best, chosen = cost, candidate
+        candidates.joined[chosen] = True
+        add_member(workspace, subjects, candidates.records[chosen], size)
         size += 1
         for j in range(width):
-            centre[j] += (offer.rows[chosen, j] - centre[j]) / size
+            centre[j] += (candidates.rows[chosen, j] - centre[j]) / size
     return size
 
 
 @njit_in_place
-def _guard(held: HeldRecords, scratch: Workspace, offer: Offer, k: int) -> None:
-    """Take old records along, as far as that keeps enough people for the next that expires.
+def _include_old_records(held: HeldRecords, workspace: Workspace, candidates: Candidates, k: int) -> None:
+    """Exchange young members for the oldest held records, so that the next due record finds k records.
 
-    After a decision ``held - k`` records are left, and as many more arrive before the oldest of these expires as it is
-    younger than this one. If that makes fewer than k it would be suppressed: it takes the place of the younger member
-    that is farthest from the mean. All members are different people, and stay so.
+    After this decision ``held - k`` records are held. Before the oldest of them is due, as many records arrive as it is
+    younger than the record released now. If fewer than k records result, it would be suppressed. It therefore replaces
+    the younger member that is farthest from the mean. Members have distinct subjects before and after.
     """
-    head, tail = held.line[HEAD], held.line[TAIL]
-    positions, order, inside = held.positions[head:tail], scratch.order[:k], scratch.heap[: tail - head]
+    head, tail = held.extent[HEAD], held.extent[TAIL]
+    positions, members, inside = held.positions[head:tail], workspace.members[:k], workspace.heap[: tail - head]
     inside[:] = 0
-    for record in order:
+    for record in members:
         inside[record] = 1
     oldest = 0
     for _ in range(k):
@@ -244,32 +329,33 @@ def _guard(held: HeldRecords, scratch: Workspace, offer: Offer, k: int) -> None:
             oldest += 1
         if oldest == inside.size or inside.size - k + positions[oldest] - positions[0] >= k:
             return
-        place = _whom_to_replace(held, offer, order, oldest)
-        if place < 0:
+        member = _replaceable_member(held, candidates, members, oldest)
+        if member < 0:
             return
-        inside[order[place]], inside[oldest] = 0, 1
-        order[place] = oldest
+        inside[members[member]], inside[oldest] = 0, 1
+        members[member] = oldest
 
 
 @njit_in_place
-def _whom_to_replace(held: HeldRecords, offer: Offer, order: Int64Vector, record: int) -> int:
-    """Return the place of the farthest member that is younger than a record and may go for it, or -1."""
-    subjects = held.subjects[held.line[HEAD] : held.line[TAIL]]
+def _replaceable_member(held: HeldRecords, candidates: Candidates, members: Int64Vector, record: int) -> int:
+    """Return the farthest member that is younger than a record and may be replaced by it, or -1."""
+    subjects = held.subjects[held.extent[HEAD] : held.extent[TAIL]]
     farthest, chosen = -1.0, -1
-    for place in range(order.size):
-        if subjects[order[place]] == subjects[record]:
-            return place if order[place] > record else -1
-        if order[place] > record:
-            away = _away(held, order[place], offer.centre)
-            if away > farthest:
-                farthest, chosen = away, place
+    for member in range(members.size):
+        if subjects[members[member]] == subjects[record]:
+            return member if members[member] > record else -1
+        if members[member] > record:
+            squared = _squared_distance_from_centre(held, members[member], candidates.centre)
+            if squared > farthest:
+                farthest, chosen = squared, member
     return chosen
 
 
 @njit_in_place
-def _away(held: HeldRecords, record: int, centre: Float64Vector) -> float:
+def _squared_distance_from_centre(held: HeldRecords, record: int, centre: Float64Vector) -> float:
+    """Return the squared distance of a record from the mean of the cluster, without the position."""
     total = 0.0
     for j in range(centre.size - 1):
-        step = held.coordinates[j, held.line[HEAD] + record] - centre[j]
+        step = held.coordinates[j, held.extent[HEAD] + record] - centre[j]
         total += step * step
     return total

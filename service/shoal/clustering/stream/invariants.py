@@ -1,134 +1,350 @@
-"""The last check inside the engine: what leaves is recounted from the records as they came in. It fails closed."""
+"""The last check inside the engine: decisions are verified against the records as they arrived. It fails closed.
+
+`InvariantChecker` keeps a registry of the held records of its own and shares no code with the rules.
+"""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from shoal.arrays import Float64Matrix, Int64Matrix, Int64Vector
-from shoal.clustering.stream import recount
-from shoal.clustering.stream.dominance import NO_DOMINANCE, is_dominated
-from shoal.clustering.stream.dominance_kernel import Dominance
-from shoal.clustering.stream.held import END, DecisionBuffer, empty_decision_buffer
-from shoal.clustering.stream.recount import InvariantLimits, RegisteredRecords
+from shoal.arrays import BoolVector, Float64Matrix, Int64Matrix, Int64Vector
+from shoal.clustering.numba.jit import njit_in_place
+from shoal.clustering.stream.dominance import NO_DOMINANCE, Dominance, is_dominated
+from shoal.clustering.stream.held_records import (
+    CAUSE,
+    END,
+    FLUSHED,
+    NEWEST,
+    POSITION,
+    DecisionBuffer,
+    empty_decision_buffer,
+)
 from shoal.errors import AnonymityViolation, DelayViolation, GuaranteeError
 
-__all__ = ["InvariantChecker"]
+__all__ = [
+    "NOT_HELD",
+    "OVERDUE",
+    "SHARE_EXCEEDED",
+    "TOO_FEW_SUBJECTS",
+    "VALID",
+    "InvariantChecker",
+    "InvariantLimits",
+    "RegisteredRecords",
+    "check_decisions",
+]
 
-LEAST = 4096
-"""Room in the ledger, in records: those who have left are forgotten together when it is full."""
+VALID, NOT_HELD, TOO_FEW_SUBJECTS, SHARE_EXCEEDED, OVERDUE = range(5)
+"""Results of `check_decisions`: the decisions are valid; a record is not held; a cluster has too few subjects; a
+subject exceeds its share; a record was held too long.
+"""
+
+SHARE_TOLERANCE = 1e-9
+"""Excess over the cap that is ignored, because it may be rounding of a share times an integer."""
+
+MIN_CAPACITY = 4096
+"""Smallest capacity of the registry, in records. Released records are dropped together when it is full."""
+
+
+class InvariantLimits(NamedTuple):
+    """Smallest number of subjects ``k``, largest delay ``delta`` in positions, and largest share of a subject."""
+
+    k: int
+    delta: int
+    max_share: float
+
+
+class RegisteredRecords(NamedTuple):
+    """The registry: records in the order of their positions.
+
+    Attributes
+    ----------
+    positions, subjects : int64 (n,)
+    removed : bool (n,)
+        True for a record that has been released or suppressed.
+    oldest : int64 (1,)
+        Index of the oldest held record, or n if none is held.
+    """
+
+    positions: Int64Vector
+    subjects: Int64Vector
+    removed: BoolVector
+    oldest: Int64Vector
 
 
 class InvariantChecker:
-    """Keeps its own ledger of who is held, and lets decisions pass only if they keep the promise.
+    """Registers arriving records and verifies decisions before they leave the engine.
 
     Parameters
     ----------
     k : int
-        Subjects that each cluster must have.
+        Smallest number of distinct subjects in a cluster.
     delta : int
         Largest delay in positions.
     max_share : float
         Largest share of one subject in a cluster.
     dominance : Dominance
-        How well nobody's contribution may be worked out.
+        The p % rule that each cluster must satisfy.
 
     Notes
     -----
-    Guarantees: a sealed cluster has at least k subjects, none above its share and none that stands out; every record
-    leaves once; none was overdue when a record arrived after it, and none is overdue now. Where positions have no gaps
-    this means: no delay above delta. After a violation everything is refused.
-    Cost: O(block + decided) per call on average, O(log held) more per decided record where positions have gaps.
+    Guarantees: a verified cluster has at least k subjects, none of them above its share, and satisfies the p % rule.
+    Each record is released or suppressed once. No record was overdue when another one arrived after it, and none is
+    overdue after the call. If positions have no gaps, no delay exceeds delta. After a violation all further calls are
+    rejected.
+
+    Cost: O(block + decided) per call on average, and O(log held) more per decided record if positions have gaps.
     """
 
     def __init__(self, k: int, delta: int, max_share: float, dominance: Dominance = NO_DOMINANCE) -> None:
         self._dominance = dominance
-        self._promise = InvariantLimits(k, delta, max_share)
+        self._limits = InvariantLimits(k, delta, max_share)
         self._amounts = np.zeros((0, len(dominance.references)))
-        self._ledger = _empty_ledger(0)
+        self._registry = _empty_registry(0)
         self._filled = 0
         self._arrivals = np.full(1, -1, np.int64)
-        self._broken = False
-        self.seal(empty_decision_buffer(0))  # compiles here, not while the first records wait
+        self._violated = False
+        self.verify(empty_decision_buffer(0))  # compiles the kernels before the first records arrive
 
-    def admit(self, positions: Int64Vector, subjects: Int64Vector, amounts: Float64Matrix | None = None) -> None:
-        """Enter arriving records into the ledger.
+    def register(self, positions: Int64Vector, subjects: Int64Vector, amounts: Float64Matrix | None = None) -> None:
+        """Add arriving records to the registry.
+
+        Parameters
+        ----------
+        positions, subjects : ndarray of int64, shape (n,)
+            Positions ascend, over all calls.
+        amounts : ndarray of float64, shape (n, a), optional
+            Required if there is a p % rule.
 
         Raises
         ------
         GuaranteeError
-            If the promise was broken before.
+            An invariant was violated before.
         """
-        if self._broken:
-            raise GuaranteeError("a guarantee was broken before: this stream is closed")
+        if self._violated:
+            raise GuaranteeError("an invariant was violated before; this stream accepts no more records")
         end = self._filled + len(positions)
-        if end > len(self._ledger.gone):
-            self._make_room(len(positions))
+        if end > len(self._registry.removed):
+            self._forget_released(len(positions))
             end = self._filled + len(positions)
-        self._ledger.positions[self._filled : end] = positions
-        self._ledger.subjects[self._filled : end] = subjects
+        self._registry.positions[self._filled : end] = positions
+        self._registry.subjects[self._filled : end] = subjects
         if amounts is not None and amounts.shape[1]:
             self._amounts[self._filled : end] = amounts
         self._filled = end
         self._arrivals = np.concatenate((self._arrivals[-1:], positions))
 
-    def seal(self, outcome: DecisionBuffer) -> Int64Matrix:
-        """Check decisions and strike what leaves from the ledger.
+    def verify(self, decisions: DecisionBuffer) -> Int64Matrix:
+        """Verify decisions and mark their records as removed.
+
+        Parameters
+        ----------
+        decisions : DecisionBuffer
+            All decisions since the last call.
 
         Returns
         -------
         ndarray of int64, shape (2, G)
-            Subjects of each cluster, and records of its heaviest subject; as counted here.
+            For each cluster its subjects, and the records of the subject that has the most.
 
         Raises
         ------
         AnonymityViolation
-            A cluster of too few subjects, a subject above its share or too large in it, a record that is not held or
-        leaves twice.
+            A cluster has too few subjects, a subject above its share or one that violates the p % rule, or a record
+            that is not held.
         DelayViolation
-            A record that was overdue when another arrived, or is overdue and still held.
+            A record was overdue when another arrived, or is overdue and still held.
         """
-        self._broken = True  # until proven otherwise
-        balanced = self._is_balanced(outcome)
-        positions, subjects, gone, first = self._ledger
-        ledger = RegisteredRecords(positions[: self._filled], subjects[: self._filled], gone[: self._filled], first)
-        counted = np.empty((2, outcome.clusters.shape[1]), np.int64)
-        owners = np.empty(outcome.positions.size + outcome.suppressed.shape[1], np.int64)
-        verdict = recount.examine(ledger, self._arrivals, outcome, self._promise, counted, owners)
-        if verdict == recount.UNKNOWN:
-            raise AnonymityViolation("a record that is not held was about to leave")
-        if verdict == recount.TOO_FEW:
-            raise AnonymityViolation(f"a cluster of fewer than {self._promise.k} subjects was about to leave")
-        if verdict == recount.TOO_MUCH:
-            raise AnonymityViolation(f"a subject was about to own more than {self._promise.max_share} of a cluster")
-        if verdict == recount.OVERDUE:
-            raise DelayViolation(f"a record was held for more than {self._promise.delta} positions")
-        if not balanced:
-            raise AnonymityViolation("a cluster in which one contribution stands out was about to leave")
-        self._broken = False
+        self._violated = True  # until all checks have passed
+        undominated = self._is_undominated(decisions)
+        positions, subjects, removed, oldest = self._registry
+        registry = RegisteredRecords(
+            positions[: self._filled], subjects[: self._filled], removed[: self._filled], oldest
+        )
+        counted = np.empty((2, decisions.clusters.shape[1]), np.int64)
+        owners = np.empty(decisions.positions.size + decisions.suppressed.shape[1], np.int64)
+        verdict = check_decisions(registry, self._arrivals, decisions, self._limits, counted, owners)
+        if verdict == NOT_HELD:
+            raise AnonymityViolation("a decision names a record that is not held; nothing was released")
+        if verdict == TOO_FEW_SUBJECTS:
+            raise AnonymityViolation(f"a cluster has fewer than {self._limits.k} subjects; nothing was released")
+        if verdict == SHARE_EXCEEDED:
+            raise AnonymityViolation(
+                f"a subject has more than a share of {self._limits.max_share} of a cluster; nothing was released"
+            )
+        if verdict == OVERDUE:
+            raise DelayViolation(
+                f"a record was held for more than {self._limits.delta} positions; nothing was released"
+            )
+        if not undominated:
+            raise AnonymityViolation("a cluster violates the p % rule; nothing was released")
+        self._violated = False
         return counted
 
-    def _make_room(self, arriving: int) -> None:
-        """Forget who has left, and take as much room again as what is left and arrives needs."""
-        left = np.flatnonzero(~self._ledger.gone[: self._filled])
-        ledger = _empty_ledger(max(2 * (len(left) + arriving), LEAST))
-        amounts = np.zeros((len(ledger.gone), self._amounts.shape[1]))
-        for new, old in ((ledger.positions, self._ledger.positions), (ledger.subjects, self._ledger.subjects)):
-            new[: len(left)] = old[left]
-        amounts[: len(left)] = self._amounts[left]
-        self._ledger, self._amounts, self._filled = ledger, amounts, len(left)
+    def _forget_released(self, arriving: int) -> None:
+        """Drop removed records, and allocate twice the capacity that the held and the arriving records need."""
+        kept = np.flatnonzero(~self._registry.removed[: self._filled])
+        registry = _empty_registry(max(2 * (len(kept) + arriving), MIN_CAPACITY))
+        amounts = np.zeros((len(registry.removed), self._amounts.shape[1]))
+        for new, old in ((registry.positions, self._registry.positions), (registry.subjects, self._registry.subjects)):
+            new[: len(kept)] = old[kept]
+        amounts[: len(kept)] = self._amounts[kept]
+        self._registry, self._amounts, self._filled = registry, amounts, len(kept)
 
-    def _is_balanced(self, outcome: DecisionBuffer) -> bool:
-        """Whether nobody's contribution stands out in any cluster; of records that are not held it says nothing."""
+    def _is_undominated(self, decisions: DecisionBuffer) -> bool:
+        """Whether every cluster satisfies the p % rule. Records that are not held are left to `check_decisions`."""
         if not self._dominance.share:
             return True
-        for positions in np.split(outcome.positions, outcome.clusters[END, :-1]):
-            places = np.searchsorted(self._ledger.positions[: self._filled], positions)
-            places = places[places < self._filled]
-            if len(places) and is_dominated(self._dominance, self._amounts[places], self._ledger.subjects[places]):
+        for positions in np.split(decisions.positions, decisions.clusters[END, :-1]):
+            slots = np.searchsorted(self._registry.positions[: self._filled], positions)
+            slots = slots[slots < self._filled]
+            if len(slots) and is_dominated(self._dominance, self._amounts[slots], self._registry.subjects[slots]):
                 return False
         return True
 
 
-def _empty_ledger(room: int) -> RegisteredRecords:
-    positions, subjects, first = np.zeros(room, np.int64), np.zeros(room, np.int64), np.zeros(1, np.int64)
-    return RegisteredRecords(positions, subjects, np.zeros(room, np.bool_), first)
+def _empty_registry(capacity: int) -> RegisteredRecords:
+    """Allocate a registry."""
+    positions, subjects, oldest = np.zeros(capacity, np.int64), np.zeros(capacity, np.int64), np.zeros(1, np.int64)
+    return RegisteredRecords(positions, subjects, np.zeros(capacity, np.bool_), oldest)
+
+
+@njit_in_place
+def check_decisions(
+    registry: RegisteredRecords,
+    arrivals: Int64Vector,
+    decisions: DecisionBuffer,
+    limits: InvariantLimits,
+    counted: Int64Matrix,
+    owners: Int64Vector,
+) -> int:
+    """Verify decisions, mark their records as removed, and return the result.
+
+    Parameters
+    ----------
+    registry : RegisteredRecords
+    arrivals : ndarray of int64, shape (n + 1,)
+        Positions of the block, and before them the last position of the block before.
+    decisions : DecisionBuffer
+    limits : InvariantLimits
+    counted : ndarray of int64, shape (2, G)
+        Overwritten with the subjects of each cluster, and the records of the subject that has the most.
+    owners : ndarray of int64
+        Scratch, one entry per decided record.
+
+    Returns
+    -------
+    int
+        `VALID`, `NOT_HELD`, `TOO_FEW_SUBJECTS`, `SHARE_EXCEEDED` or `OVERDUE`.
+    """
+    if not _remove_released(registry, decisions.suppressed[POSITION], owners) or not _remove_released(
+        registry, decisions.positions, owners
+    ):
+        return NOT_HELD
+    ends, start = decisions.clusters[END], 0
+    for cluster in range(ends.size):
+        subjects, heaviest = _count_subjects(owners[start : ends[cluster]])
+        counted[0, cluster], counted[1, cluster] = subjects, heaviest
+        if subjects < limits.k:
+            return TOO_FEW_SUBJECTS
+        if heaviest > limits.max_share * (ends[cluster] - start) + SHARE_TOLERANCE:
+            return SHARE_EXCEEDED
+        start = ends[cluster]
+    oldest = _oldest_held(registry)
+    overdue = (
+        _is_overdue(decisions.positions, ends, decisions.clusters, arrivals, limits.delta)
+        or _is_overdue(decisions.suppressed[POSITION], ends[:0], decisions.suppressed, arrivals, limits.delta)
+        or (oldest < registry.removed.size and arrivals[arrivals.size - 1] - registry.positions[oldest] >= limits.delta)
+    )
+    return OVERDUE if overdue else VALID
+
+
+@njit_in_place
+def _remove_released(registry: RegisteredRecords, leaving: Int64Vector, owners: Int64Vector) -> bool:
+    """Mark decided records as removed and write their subjects to ``owners``; return False if one is not held."""
+    positions, count = registry.positions, registry.positions.size
+    for i in range(leaving.size):
+        # The last positions rarely have gaps, so that their index usually follows from the difference.
+        index = count - 1 - (positions[count - 1] - leaving[i]) if count else -1
+        if index < 0 or index >= count or positions[index] != leaving[i]:
+            index = _find(positions, leaving[i])
+        if index < 0 or registry.removed[index]:
+            return False
+        registry.removed[index] = True
+        owners[i] = registry.subjects[index]
+    return True
+
+
+@njit_in_place
+def _find(positions: Int64Vector, wanted: int) -> int:
+    """Return the index of a position by binary search, or -1."""
+    low, high = 0, positions.size
+    while low < high:
+        middle = (low + high) >> 1
+        if positions[middle] < wanted:
+            low = middle + 1
+        else:
+            high = middle
+    return low if low < positions.size and positions[low] == wanted else -1
+
+
+@njit_in_place
+def _oldest_held(registry: RegisteredRecords) -> int:
+    """Advance ``oldest`` over removed records and return it."""
+    oldest = registry.oldest[0]
+    while oldest < registry.removed.size and registry.removed[oldest]:
+        oldest += 1
+    registry.oldest[0] = oldest
+    return int(oldest)
+
+
+@njit_in_place
+def _count_subjects(owners: Int64Vector) -> tuple[int, int]:
+    """Return the number of distinct subjects and the records of the most frequent one; sorts ``owners``."""
+    _sort(owners)
+    different, run, most = 0, 0, 0
+    for i in range(owners.size):
+        run = run + 1 if i > 0 and owners[i] == owners[i - 1] else 1
+        different += run == 1
+        most = max(most, run)
+    return different, most
+
+
+@njit_in_place
+def _sort(values: Int64Vector) -> None:
+    """Shell's sort with gaps 1, 4, 13, 40, ...; it is an insertion sort for the few records of a usual cluster."""
+    gap = 1
+    while gap < values.size // 3:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for i in range(gap, values.size):
+            value, index = values[i], i
+            while index >= gap and values[index - gap] > value:
+                values[index] = values[index - gap]
+                index -= gap
+            values[index] = value
+        gap //= 3
+
+
+@njit_in_place
+def _is_overdue(
+    positions: Int64Vector, ends: Int64Vector, decisions: Int64Matrix, arrivals: Int64Vector, delta: int
+) -> bool:
+    """Whether a record was already due at the arrival before its decision.
+
+    At the end of the stream nothing arrives, so no record may be due at the newest position. Without ``ends`` each
+    decision concerns one record.
+    """
+    arrival, start = 0, 0
+    for decision in range(decisions.shape[1]):
+        newest = decisions[NEWEST, decision]  # in ascending order
+        while arrival + 1 < arrivals.size and arrivals[arrival + 1] < newest:
+            arrival += 1
+        seen = newest if decisions[CAUSE, decision] == FLUSHED else arrivals[arrival]
+        end = ends[decision] if ends.size else decision + 1
+        for i in range(start, end):
+            if seen - positions[i] >= delta:
+                return True
+        start = end
+    return False

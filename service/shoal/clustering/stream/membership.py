@@ -1,4 +1,8 @@
-"""Who is in a cluster that is being put together: joining it, being handed back, and their order in the end."""
+"""The members of a growing cluster: adding records, removing them under the cap on shares, and sorting them by age.
+
+A *member* is an index into `Workspace.members`. Members are added in the order of their distance, so the last added
+member of a subject is its farthest.
+"""
 
 from __future__ import annotations
 
@@ -7,88 +11,96 @@ from shoal.clustering.numba.jit import njit_in_place
 from shoal.clustering.numba.subject_codes import clear, number
 from shoal.clustering.stream.expiry import Workspace
 
-__all__ = ["SHARE_TOLERANCE", "all_differ", "cap", "hand_back", "join", "order_by_age", "take_out"]
+__all__ = [
+    "SHARE_TOLERANCE",
+    "add_member",
+    "all_distinct",
+    "cap_and_reset",
+    "cap_shares",
+    "remove_member",
+    "sort_by_age",
+]
 
 SHARE_TOLERANCE = 1e-9
-"""What a share may exceed its cap by: 0.3 of 10 records are 3, whatever the rounding of 0.3."""
+"""Excess over the cap that is ignored: 0.3 of 10 records are 3, whatever the rounding of 0.3."""
 
 
 @njit_in_place
-def all_differ(subjects: Int64Vector, nearest: Int64Vector, scratch: Workspace) -> bool:
-    """Whether no subject occurs twice."""
+def all_distinct(subjects: Int64Vector, nearest: Int64Vector, workspace: Workspace) -> bool:
+    """Whether the records ``nearest`` belong to distinct subjects."""
     for x in nearest:
-        number(scratch.numbering, subjects[x])
-    differ = scratch.numbering.size[0] == nearest.size
-    clear(scratch.numbering)
+        number(workspace.numbering, subjects[x])
+    differ = workspace.numbering.size[0] == nearest.size
+    clear(workspace.numbering)
     return bool(differ)
 
 
 @njit_in_place
-def join(scratch: Workspace, subjects: Int64Vector, record: int, place: int) -> int:
-    """Write a record to a place behind the cluster; return 1 if its subject has no other record in it, else 0."""
-    owner = number(scratch.numbering, subjects[record])
-    if scratch.counts[owner] == 0:
-        scratch.last[owner] = -1
-    scratch.order[place] = record
-    scratch.owners[place] = owner
-    scratch.before[place] = scratch.last[owner]
-    scratch.last[owner] = place
-    scratch.counts[owner] += 1
-    return 1 if scratch.counts[owner] == 1 else 0
+def add_member(workspace: Workspace, subjects: Int64Vector, record: int, member: int) -> int:
+    """Write a record to entry ``member`` of the cluster; return 1 if it is the first member of its subject, else 0."""
+    owner = number(workspace.numbering, subjects[record])
+    if workspace.counts[owner] == 0:
+        workspace.farthest[owner] = -1
+    workspace.members[member] = record
+    workspace.owners[member] = owner
+    workspace.previous[member] = workspace.farthest[owner]
+    workspace.farthest[owner] = member
+    workspace.counts[owner] += 1
+    return 1 if workspace.counts[owner] == 1 else 0
 
 
 @njit_in_place
-def take_out(scratch: Workspace, place: int) -> None:
-    """Take the farthest record of a subject out of the cluster; its place in ``order`` becomes -1."""
-    owner = scratch.owners[place]
-    scratch.last[owner] = scratch.before[place]
-    scratch.counts[owner] -= 1
-    scratch.order[place] = -1
+def remove_member(workspace: Workspace, member: int) -> None:
+    """Remove the last added member of a subject; its entry in ``members`` becomes -1."""
+    owner = workspace.owners[member]
+    workspace.farthest[owner] = workspace.previous[member]
+    workspace.counts[owner] -= 1
+    workspace.members[member] = -1
 
 
 @njit_in_place
-def hand_back(scratch: Workspace, size: int, max_share: float) -> int:
-    """Take what is above its share out of the cluster, and clear what `join` filled; return how many stay."""
-    left = cap(scratch, size, max_share)
-    scratch.counts[: scratch.numbering.size[0]] = 0
-    clear(scratch.numbering)
-    return int(left)
+def cap_and_reset(workspace: Workspace, size: int, max_share: float) -> int:
+    """Remove members above the cap and clear what `add_member` filled; return how many members are kept."""
+    kept = cap_shares(workspace, size, max_share)
+    workspace.counts[: workspace.numbering.size[0]] = 0
+    clear(workspace.numbering)
+    return int(kept)
 
 
 @njit_in_place
-def cap(scratch: Workspace, left: int, max_share: float) -> int:
-    """Take the farthest record of a subject above its share out, until none is above; return how many are left.
+def cap_shares(workspace: Workspace, kept: int, max_share: float) -> int:
+    """Remove the farthest member of a subject above its share until no subject is above; return how many are kept.
 
-    Every subject stays in: one record among k or more subjects is never above a share of 1/k.
+    Every subject keeps a member: one record among k or more subjects is never above a share of 1/k.
     """
-    counts = scratch.counts[: scratch.numbering.size[0]]
+    counts = workspace.counts[: workspace.numbering.size[0]]
     while True:
-        farthest = _farthest_surplus(counts, scratch.last, max_share * left + SHARE_TOLERANCE)
+        farthest = _farthest_above_cap(counts, workspace.farthest, max_share * kept + SHARE_TOLERANCE)
         if farthest < 0:
-            return left
-        take_out(scratch, farthest)
-        left -= 1
+            return kept
+        remove_member(workspace, farthest)
+        kept -= 1
 
 
 @njit_in_place
-def _farthest_surplus(counts: Int64Vector, last: Int64Vector, allowed: float) -> int:
-    """Return the place of the farthest record among subjects with more than ``allowed`` records, or -1."""
+def _farthest_above_cap(counts: Int64Vector, farthest_of: Int64Vector, allowed: float) -> int:
+    """Return the farthest member among subjects with more than ``allowed`` records, or -1."""
     farthest = -1
     for owner in range(counts.size):
         if counts[owner] > allowed:
-            farthest = max(farthest, last[owner])
+            farthest = max(farthest, farthest_of[owner])
     return farthest
 
 
 @njit_in_place
-def order_by_age(order: Int64Vector, marks: Int64Vector) -> None:
-    """Bring the records in ``order`` (-1: none) to its front, from old to young; ``marks`` is one per held record."""
-    marks[:] = 0
-    for x in order:
+def sort_by_age(members: Int64Vector, is_member: Int64Vector) -> None:
+    """Move the records in ``members`` (-1: removed) to its front, oldest first; ``is_member`` is scratch."""
+    is_member[:] = 0
+    for x in members:
         if x >= 0:
-            marks[x] = 1
+            is_member[x] = 1
     found = 0
-    for x in range(marks.size):
-        if marks[x]:
-            order[found] = x
+    for x in range(is_member.size):
+        if is_member[x]:
+            members[found] = x
             found += 1

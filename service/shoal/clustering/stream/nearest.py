@@ -1,4 +1,6 @@
-"""Rule nearest: the expiring record leaves with its nearest held neighbours (Algorithms 2 and 3 of [1]_, Note 1).
+"""Rule nearest: the due record is released with its nearest held records (Algorithms 2 and 3 of [1]_, Note 1).
+
+Parameters that all kernels of the rules share are described in `expiry`.
 
 References
 ----------
@@ -14,209 +16,333 @@ from shoal.arrays import Float64Matrix, Float64Vector, Int64Vector
 from shoal.clustering.numba.heaps import build, sink
 from shoal.clustering.numba.jit import njit_in_place
 from shoal.clustering.numba.subject_codes import clear, count_up_to
-from shoal.clustering.stream import held as records
-from shoal.clustering.stream.dominance_kernel import dominating
-from shoal.clustering.stream.expiry import StreamConstraints, Workspace, advance, is_populated, measure
-from shoal.clustering.stream.held import HEAD, TAIL, DecisionBuffer, HeldRecords
-from shoal.clustering.stream.membership import all_differ, cap, hand_back, join, order_by_age, take_out
-from shoal.clustering.stream.steering_kernel import follow
+from shoal.clustering.stream.buffer import Buffer, CoordinateBlock
+from shoal.clustering.stream.dominance import dominating_subject
+from shoal.clustering.stream.expiry import (
+    StreamConstraints,
+    Workspace,
+    append_until_due,
+    empty_workspace,
+    has_min_population,
+    squared_distances,
+)
+from shoal.clustering.stream.held_records import (
+    CLUSTERS,
+    FLUSHED,
+    HEAD,
+    NOT_DUE,
+    TAIL,
+    DecisionBuffer,
+    HeldRecords,
+    empty_decision_buffer,
+    release,
+    suppress,
+    trim,
+)
+from shoal.clustering.stream.membership import (
+    add_member,
+    all_distinct,
+    cap_and_reset,
+    cap_shares,
+    remove_member,
+    sort_by_age,
+)
+from shoal.clustering.stream.steering import update_weight
 
-__all__ = ["expire", "expire_due", "expire_rest", "release_grown"]
+__all__ = ["NearestRule", "expire", "expire_due", "expire_rest", "release_nearest"]
 
-PATIENCE = 4
-"""A cluster takes at most so many times k records more to keep one person's contribution from standing out."""
+MAX_EXTRA = 4
+"""Records, in units of k, that a cluster may take beyond the required subjects to satisfy the p % rule."""
+
+
+class NearestRule:
+    """The due record is released with its nearest held records, until the cluster has k subjects.
+
+    Parameters
+    ----------
+    buffer : Buffer
+        The held records. Only this rule changes them.
+    constraints : StreamConstraints
+        k, delta, weight of the position, cap on shares, expiry limits, p % rule.
+
+    Notes
+    -----
+    Deviations from the paper: several records of a subject may be in a cluster, in the order of their distance (the
+    paper does not define this), and records above ``max_share`` of a cluster stay held, the farthest first.
+
+    Cost per cluster: O(held d + k^2 log(held / k)), and O(held d + members log held) more if a subject occurs twice
+    among the nearest records.
+    """
+
+    def __init__(self, buffer: Buffer, constraints: StreamConstraints) -> None:
+        self._buffer = buffer
+        self._constraints = constraints
+        self._workspace = empty_workspace(buffer.capacity)
+
+    def precompile(self) -> None:
+        """Compile all kernels by deciding on no records, so that no record waits for the compiler later."""
+        self._expire_due(empty_decision_buffer(0), 0)
+        self._flush(empty_decision_buffer(0), -1)
+
+    def push(self, block: CoordinateBlock) -> DecisionBuffer:
+        """Append the records of a validated block one by one, and decide on each record that becomes due.
+
+        Parameters
+        ----------
+        block : CoordinateBlock
+            n records.
+
+        Returns
+        -------
+        DecisionBuffer
+            New arrays, trimmed to the decisions taken.
+        """
+        count = len(block.positions)
+        decisions = empty_decision_buffer(len(self._buffer) + count)
+        done = 0
+        while done < count:
+            staged = self._buffer.stage(block, done)
+            self._expire_due(decisions, staged)
+            done += staged
+        return trim(decisions)
+
+    def flush(self, newest: int) -> DecisionBuffer:
+        """Decide on all held records; if fewer than k subjects are held, their records are suppressed.
+
+        Parameters
+        ----------
+        newest : int
+            Position of the last record that arrived.
+
+        Returns
+        -------
+        DecisionBuffer
+            New arrays, trimmed to the decisions taken.
+        """
+        decisions = empty_decision_buffer(len(self._buffer))
+        self._flush(decisions, newest)
+        return trim(decisions)
+
+    def _expire_due(self, decisions: DecisionBuffer, staged: int) -> None:
+        """Append so many staged records and decide on each record that becomes due."""
+        self._scan(decisions, np.array([staged, -1]))
+
+    def _scan(self, decisions: DecisionBuffer, cursor: Int64Vector) -> None:
+        """Do so with kernels that scan all held records for each decision."""
+        expire_due(self._buffer.held, self._workspace, decisions, self._constraints, cursor)
+
+    def _flush(self, decisions: DecisionBuffer, newest: int) -> None:
+        """Decide on all held records."""
+        expire_rest(self._buffer.held, self._workspace, decisions, self._constraints, newest)
 
 
 @njit_in_place
 def expire_due(
-    held: HeldRecords, scratch: Workspace, outcome: DecisionBuffer, demand: StreamConstraints, steps: Int64Vector
+    held: HeldRecords,
+    workspace: Workspace,
+    decisions: DecisionBuffer,
+    constraints: StreamConstraints,
+    cursor: Int64Vector,
 ) -> None:
-    """Let records of the block in, one by one, and decide on all that becomes due.
-
-    ``steps`` (2,): how many are still to come in, and the newest position; both are kept up.
-    """
+    """Append staged records one by one, and decide on each record that becomes due."""
     while True:
-        cause = advance(held, scratch, demand, steps)
-        if cause == records.NOT_DUE:
+        cause = append_until_due(held, workspace, constraints, cursor)
+        if cause == NOT_DUE:
             return
-        expire(held, scratch, outcome, demand, steps[1], cause)
+        expire(held, workspace, decisions, constraints, cursor[1], cause)
 
 
 @njit_in_place
 def expire_rest(
-    held: HeldRecords, scratch: Workspace, outcome: DecisionBuffer, demand: StreamConstraints, newest: int
+    held: HeldRecords, workspace: Workspace, decisions: DecisionBuffer, constraints: StreamConstraints, newest: int
 ) -> None:
-    """Decide on all held records: the stream has ended.
+    """Decide on all held records at the end of the stream.
 
-    Fewer than 2k subjects leave as one cluster, for two could not be filled; fewer than k are suppressed, or fewer
-    than the population asked for.
+    Fewer than 2k subjects are released as one cluster, because they cannot fill two. Fewer than k subjects, or fewer
+    than the required population, are suppressed.
     """
-    if not is_populated(held, scratch, demand):
-        while held.line[HEAD] < held.line[TAIL]:
-            records.suppress(held, outcome, newest, records.FLUSHED)
-    while held.line[HEAD] < held.line[TAIL]:
-        subjects = held.subjects[held.line[HEAD] : held.line[TAIL]]
-        if demand.k <= count_up_to(scratch.numbering, subjects, 2 * demand.k) < 2 * demand.k:
-            decided = outcome.counts[records.CLUSTERS]
-            if demand.dominance.share > 0.0:
-                _release_balanced(held, scratch, outcome, demand, newest, records.FLUSHED, subjects.size + 1)
+    if not has_min_population(held, workspace, constraints):
+        while held.extent[HEAD] < held.extent[TAIL]:
+            suppress(held, decisions, newest, FLUSHED)
+    while held.extent[HEAD] < held.extent[TAIL]:
+        subjects = held.subjects[held.extent[HEAD] : held.extent[TAIL]]
+        if constraints.k <= count_up_to(workspace.numbering, subjects, 2 * constraints.k) < 2 * constraints.k:
+            clusters_before = decisions.counts[CLUSTERS]
+            if constraints.dominance.share > 0.0:
+                _release_undominated(held, workspace, decisions, constraints, newest, FLUSHED, subjects.size + 1)
             else:
-                release_grown(held, scratch, outcome, demand, newest, records.FLUSHED, subjects.size + 1)
-            follow(demand.omega_p, demand.target, outcome, decided)
+                release_nearest(held, workspace, decisions, constraints, newest, FLUSHED, subjects.size + 1)
+            update_weight(constraints.omega_p, constraints.target, decisions, clusters_before)
         else:
-            expire(held, scratch, outcome, demand, newest, records.FLUSHED)
+            expire(held, workspace, decisions, constraints, newest, FLUSHED)
 
 
 @njit_in_place
 def expire(
-    held: HeldRecords, scratch: Workspace, outcome: DecisionBuffer, demand: StreamConstraints, newest: int, cause: int
+    held: HeldRecords,
+    workspace: Workspace,
+    decisions: DecisionBuffer,
+    constraints: StreamConstraints,
+    newest: int,
+    cause: int,
 ) -> None:
-    """Release the oldest record in a cluster of k subjects, or suppress it if fewer are held."""
-    decided = outcome.counts[records.CLUSTERS]
-    _expire(held, scratch, outcome, demand, newest, cause)
-    follow(demand.omega_p, demand.target, outcome, decided)
+    """Release the oldest record in a cluster of k subjects, or suppress it if fewer are held; update the weight."""
+    clusters_before = decisions.counts[CLUSTERS]
+    _expire(held, workspace, decisions, constraints, newest, cause)
+    update_weight(constraints.omega_p, constraints.target, decisions, clusters_before)
 
 
 @njit_in_place
 def _expire(
-    held: HeldRecords, scratch: Workspace, outcome: DecisionBuffer, demand: StreamConstraints, newest: int, cause: int
+    held: HeldRecords,
+    workspace: Workspace,
+    decisions: DecisionBuffer,
+    constraints: StreamConstraints,
+    newest: int,
+    cause: int,
 ) -> None:
-    head, tail = held.line[HEAD], held.line[TAIL]
-    if demand.dominance.share > 0.0:
-        _release_balanced(held, scratch, outcome, demand, newest, cause, demand.k)
+    head, tail = held.extent[HEAD], held.extent[TAIL]
+    if constraints.dominance.share > 0.0:
+        _release_undominated(held, workspace, decisions, constraints, newest, cause, constraints.k)
         return
-    if tail - head >= demand.k:
-        distances, subjects = scratch.distances[: tail - head], held.subjects[head:tail]
-        measure(held, demand.omega_p[0], distances)
-        nearest = scratch.order[: demand.k]
-        _select(distances, scratch.reached[: demand.k - 1], scratch.heap, nearest)
-        if all_differ(subjects, nearest, scratch):
-            records.release(held, outcome, nearest, newest, cause)
+    if tail - head >= constraints.k:
+        distances, subjects = workspace.distances[: tail - head], held.subjects[head:tail]
+        squared_distances(held, constraints.omega_p[0], distances)
+        nearest = workspace.members[: constraints.k]
+        _select_nearest(distances, workspace.nearest_distances[: constraints.k - 1], workspace.heap, nearest)
+        if all_distinct(subjects, nearest, workspace):
+            release(held, decisions, nearest, newest, cause)
             return
-        if count_up_to(scratch.numbering, subjects, demand.k) == demand.k:
-            release_grown(held, scratch, outcome, demand, newest, cause, demand.k)
+        if count_up_to(workspace.numbering, subjects, constraints.k) == constraints.k:
+            release_nearest(held, workspace, decisions, constraints, newest, cause, constraints.k)
             return
-    records.suppress(held, outcome, newest, cause)
+    suppress(held, decisions, newest, cause)
 
 
 @njit_in_place
-def release_grown(
+def release_nearest(
     held: HeldRecords,
-    scratch: Workspace,
-    outcome: DecisionBuffer,
-    demand: StreamConstraints,
+    workspace: Workspace,
+    decisions: DecisionBuffer,
+    constraints: StreamConstraints,
     newest: int,
     cause: int,
     wanted: int,
 ) -> None:
-    """Release the oldest record with its nearest until ``wanted`` subjects are in, less what is above the cap."""
-    head, tail = held.line[HEAD], held.line[TAIL]
-    distances, subjects = scratch.distances[: tail - head], held.subjects[head:tail]
-    measure(held, demand.omega_p[0], distances)
-    size = _grow(distances, subjects, scratch, wanted)
-    left = hand_back(scratch, size, demand.max_share)
-    order_by_age(scratch.order[:size], scratch.heap[: tail - head])
-    records.release(held, outcome, scratch.order[:left], newest, cause)
+    """Release the oldest record with its nearest until ``wanted`` subjects are members, less records above the cap."""
+    head, tail = held.extent[HEAD], held.extent[TAIL]
+    distances, subjects = workspace.distances[: tail - head], held.subjects[head:tail]
+    squared_distances(held, constraints.omega_p[0], distances)
+    size = _add_nearest(distances, subjects, workspace, wanted)
+    kept = cap_and_reset(workspace, size, constraints.max_share)
+    sort_by_age(workspace.members[:size], workspace.heap[: tail - head])
+    release(held, decisions, workspace.members[:kept], newest, cause)
 
 
 @njit_in_place
-def _release_balanced(
+def _release_undominated(
     held: HeldRecords,
-    scratch: Workspace,
-    outcome: DecisionBuffer,
-    demand: StreamConstraints,
+    workspace: Workspace,
+    decisions: DecisionBuffer,
+    constraints: StreamConstraints,
     newest: int,
     cause: int,
     wanted: int,
 ) -> None:
-    """Release the oldest record as `release_grown` does, in a cluster in which nobody's contribution stands out.
+    """Release the oldest record as `release_nearest` does, in a cluster that satisfies the p % rule.
 
-    A subject that stands out is handed back, its farthest records first, and the next nearest records are taken for
-    it. Where the expiring record itself stands out, more are taken until it does not. It is suppressed if that needs
-    more than `PATIENCE` k records more than ``wanted`` subjects do, or all that are held.
+    A subject that violates the rule is removed, its farthest records first, and the next nearest records are added
+    instead. If the subject of the oldest record violates it, records are added until it no longer does. The oldest
+    record is suppressed if that needs more than `MAX_EXTRA` k records beyond those for ``wanted`` subjects, or all held
+    records.
     """
-    head, tail = held.line[HEAD], held.line[TAIL]
+    head, tail = held.extent[HEAD], held.extent[TAIL]
     distances, subjects, amounts = (
-        scratch.distances[: tail - head],
+        workspace.distances[: tail - head],
         held.subjects[head:tail],
         held.amounts[:, head:tail],
     )
-    measure(held, demand.omega_p[0], distances)
-    heap = scratch.heap[: distances.size - 1]
+    squared_distances(held, constraints.omega_p[0], distances)
+    heap = workspace.heap[: distances.size - 1]
     for x in range(heap.size):
         heap[x] = x + 1
     build(heap, distances)
-    record, size, left, present, remaining, patience = 0, 0, 0, 0, heap.size, PATIENCE * demand.k
+    record, size, kept, subjects_in, remaining, extra_left = 0, 0, 0, 0, heap.size, MAX_EXTRA * constraints.k
     while True:
-        present += join(scratch, subjects, record, size)
-        size, left = size + 1, left + 1
-        is_last = remaining == 0 or patience == 0
+        subjects_in += add_member(workspace, subjects, record, size)
+        size, kept = size + 1, kept + 1
+        is_last = remaining == 0 or extra_left == 0
         fits = False
-        if present >= wanted or is_last:
-            present, left, fits = _balance(amounts, scratch, demand, size, present, left)
-            patience -= 1
-        if is_last or (fits and present >= wanted):
+        if subjects_in >= wanted or is_last:
+            subjects_in, kept, fits = _remove_dominating(amounts, workspace, constraints, size, subjects_in, kept)
+            extra_left -= 1
+        if is_last or (fits and subjects_in >= wanted):
             break
         record = heap[0]
         remaining -= 1
         heap[0] = heap[remaining]
         sink(heap, remaining, 0, distances)
-    scratch.counts[: scratch.numbering.size[0]] = 0
-    clear(scratch.numbering)
-    if fits and (present >= wanted or remaining == 0):
-        order_by_age(scratch.order[:size], scratch.heap[: tail - head])
-        records.release(held, outcome, scratch.order[:left], newest, cause)
+    workspace.counts[: workspace.numbering.size[0]] = 0
+    clear(workspace.numbering)
+    if fits and (subjects_in >= wanted or remaining == 0):
+        sort_by_age(workspace.members[:size], workspace.heap[: tail - head])
+        release(held, decisions, workspace.members[:kept], newest, cause)
     else:
-        records.suppress(held, outcome, newest, cause)
+        suppress(held, decisions, newest, cause)
 
 
 @njit_in_place
-def _balance(
-    amounts: Float64Matrix, scratch: Workspace, demand: StreamConstraints, size: int, present: int, left: int
+def _remove_dominating(
+    amounts: Float64Matrix, workspace: Workspace, constraints: StreamConstraints, size: int, subjects_in: int, kept: int
 ) -> tuple[int, int, bool]:
-    """Hand back what is above its share, and the farthest records of whoever stands out, but not the expiring one.
+    """Remove records above the cap, and the farthest records of subjects that violate the p % rule.
 
-    ``present`` subjects and ``left`` records are in the cluster before, and are returned; and whether it may leave.
+    Takes and returns the numbers of subjects and members. The last value returned tells whether the cluster may be
+    released. It may not if the oldest record would have to be removed.
     """
-    while present >= demand.k:
-        left = cap(scratch, left, demand.max_share)
-        counts = scratch.counts[: scratch.numbering.size[0]]
-        owner = dominating(amounts, scratch.order[:size], scratch.owners, counts, scratch.totals, demand.dominance)
+    while subjects_in >= constraints.k:
+        kept = cap_shares(workspace, kept, constraints.max_share)
+        counts = workspace.counts[: workspace.numbering.size[0]]
+        owner = dominating_subject(
+            amounts, workspace.members[:size], workspace.owners, counts, workspace.totals, constraints.dominance
+        )
         if owner < 0:
-            return present, left, True
-        if scratch.order[scratch.last[owner]] == 0:
+            return subjects_in, kept, True
+        if workspace.members[workspace.farthest[owner]] == 0:
             break
-        take_out(scratch, scratch.last[owner])
-        left -= 1
-        present -= scratch.counts[owner] == 0
-    return present, left, False
+        remove_member(workspace, workspace.farthest[owner])
+        kept -= 1
+        subjects_in -= workspace.counts[owner] == 0
+    return subjects_in, kept, False
 
 
 @njit_in_place
-def _select(distances: Float64Vector, reached: Float64Vector, tried: Int64Vector, nearest: Int64Vector) -> None:
-    """Write the oldest record and its ``reached.size`` nearest others to ``nearest``, from old to young.
+def _select_nearest(
+    distances: Float64Vector, nearest_distances: Float64Vector, listed: Int64Vector, nearest: Int64Vector
+) -> None:
+    """Write the oldest record and the ``nearest_distances.size`` nearest others to ``nearest``, oldest first.
 
-    One pass keeps the smallest distances in order, and lists in ``tried`` all records that were among the nearest for
-    a while. Of these, all are taken that are nearer than the last one, and the oldest of those that are just as far.
+    One pass keeps the smallest distances in order, and lists every record that was among the nearest when it was read.
+    Of these, all records nearer than the last distance are taken, and the oldest of those at that distance.
     """
-    reached[:] = np.inf
-    last, count = reached.size - 1, 0
+    nearest_distances[:] = np.inf
+    last, count = nearest_distances.size - 1, 0
     for x in range(1, distances.size):
         distance = distances[x]
-        # The first ones are listed even at an infinite distance (their squares overflow): somebody must fill up.
-        if distance < reached[last] or x <= reached.size:
-            tried[count] = x
+        # The first records are listed even at an infinite distance (squares may overflow), so that enough are listed.
+        if distance < nearest_distances[last] or x <= nearest_distances.size:
+            listed[count] = x
             count += 1
             for i in range(last, 0, -1):
-                reached[i] = min(reached[i], max(distance, reached[i - 1]))
-            reached[0] = min(reached[0], distance)
-    farthest, nearer = reached[last], 0
-    for x in tried[:count]:
+                nearest_distances[i] = min(nearest_distances[i], max(distance, nearest_distances[i - 1]))
+            nearest_distances[0] = min(nearest_distances[0], distance)
+    farthest, nearer = nearest_distances[last], 0
+    for x in listed[:count]:
         nearer += distances[x] < farthest
-    equal = reached.size - nearer
+    equal = nearest_distances.size - nearer
     nearest[0] = 0
     taken = 1
-    for x in tried[:count]:  # the last of them is always taken, so that none is written behind the end
+    for x in listed[:count]:  # the last one is always taken, so that no entry is written behind the end
         fits = distances[x] == farthest and equal > 0
         equal -= fits
         nearest[taken] = x
@@ -224,20 +350,20 @@ def _select(distances: Float64Vector, reached: Float64Vector, tried: Int64Vector
 
 
 @njit_in_place
-def _grow(distances: Float64Vector, subjects: Int64Vector, scratch: Workspace, wanted: int) -> int:
-    """Write records to ``order`` from the nearest on until ``wanted`` subjects are in; return how many.
+def _add_nearest(distances: Float64Vector, subjects: Int64Vector, workspace: Workspace, wanted: int) -> int:
+    """Add records to the cluster, the nearest first, until ``wanted`` subjects are members; return how many were added.
 
-    Fills ``owners``, ``before``, ``counts`` and ``last`` on the way; the numbering stays filled.
+    What `add_member` fills stays filled.
     """
-    heap = scratch.heap[: distances.size - 1]
+    heap = workspace.heap[: distances.size - 1]
     for x in range(heap.size):
         heap[x] = x + 1
     build(heap, distances)
     record, size, remaining = 0, 0, heap.size
     while True:
-        join(scratch, subjects, record, size)
+        add_member(workspace, subjects, record, size)
         size += 1
-        if scratch.numbering.size[0] >= wanted or remaining == 0:
+        if workspace.numbering.size[0] >= wanted or remaining == 0:
             return size
         record = heap[0]
         remaining -= 1

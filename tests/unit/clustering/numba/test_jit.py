@@ -1,6 +1,9 @@
+"""Compiled kernels: where they are cached, and that a changed kernel is compiled again."""
+
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -26,46 +29,63 @@ assert config.CACHE_DIR == before
 def doubled(values):
     return values + values
 
-def trebled(values):
+def tripled(values):
     return values + values + values
 
 assert njit(doubled)(np.ones(2)).tolist() == [2.0, 2.0]
 try:
-    njit_in_place(trebled)(np.ones(2))
+    njit_in_place(tripled)(np.ones(2))
 except errors.NumbaError:
-    print("refused")
+    print("rejected")
+"""
+
+LIMIT_PROGRAM = """
+import numpy as np
+from shoal.clustering.stream.dominance import NO_DOMINANCE
+from shoal.clustering.stream.expiry import StreamConstraints, empty_workspace
+from shoal.clustering.stream.held_records import empty_held
+from shoal.clustering.stream.partition import held_as_table
+from shoal.clustering.stream.steering import NO_TARGET
+held = empty_held(8, 1, 0)
+held.extent[:] = 0, 2
+held.subjects[:2] = 1, 2
+held.coordinates[0, :2] = 100.0
+limits = np.zeros(0, np.int64)
+constraints = StreamConstraints(2, 5, np.zeros(1), 0.5, limits, 0, NO_DOMINANCE, NO_TARGET)
+rows = held_as_table(held, empty_workspace(8), constraints)
+print(len(rows), sum(held_as_table.stats.cache_hits.values()))
 """
 
 
-def run(folder: Path, cache: Path, *before: str) -> str:
+def run(folder: Path, cache: Path, *prefix: str) -> str:
     program = folder / "program.py"
     program.write_text(PROGRAM)
     variables = {**os.environ, "NUMBA_DISABLE_JIT": "0", "NUMBA_CACHE_DIR": str(cache)}
-    command = [*before, sys.executable, str(program)]
+    command = [*prefix, sys.executable, str(program)]
     done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def test_kernels_are_kept_where_numba_is_told_to(tmp_path: Path) -> None:
-    assert run(tmp_path, tmp_path / "kept") == "refused\n"
-    (folder,) = (tmp_path / "kept").iterdir()
+def test_kernels_are_cached_in_the_folder_of_the_environment_variable(tmp_path: Path) -> None:
+    assert run(tmp_path, tmp_path / "cache") == "rejected\n"
+    (folder,) = (tmp_path / "cache").iterdir()
     assert folder.name.startswith("shoal-")
     assert [path.name for path in folder.rglob("exact_sums.sum_clusters*.nbi")] != []
 
 
-def test_without_a_place_to_keep_them_kernels_are_compiled_in_every_process(tmp_path: Path) -> None:
+def test_without_a_writable_folder_kernels_are_compiled_in_every_process(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder can be made below this")
-    assert run(tmp_path, tmp_path / "file" / "kept") == "refused\n"
+    assert run(tmp_path, tmp_path / "file" / "cache") == "rejected\n"
 
 
 def test_on_a_full_disk_kernels_are_compiled_in_every_process(tmp_path: Path) -> None:
-    # Full for every file, as it were: so a place counts as writable, and no kernel fits into it.
-    assert run(tmp_path, tmp_path / "kept", "prlimit", "--fsize=100", "--") == "refused\n"
-    assert [path for path in (tmp_path / "kept").rglob("*") if path.suffix in {".nbi", ".nbc"}] == []
+    # With this limit an empty file can be created, so the folder counts as writable, but no kernel fits.
+    assert run(tmp_path, tmp_path / "cache", "prlimit", "--fsize=100", "--") == "rejected\n"
+    assert [path for path in (tmp_path / "cache").rglob("*") if path.suffix in {".nbi", ".nbc"}] == []
 
 
-def test_the_folder_is_named_by_the_text_of_every_module_with_kernels(
+def test_the_name_of_the_folder_depends_on_every_module_with_kernels(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     clustering = tmp_path / "clustering"
@@ -86,10 +106,33 @@ def test_the_folder_is_named_by_the_text_of_every_module_with_kernels(
     assert jit._cache_folder.__wrapped__() == first
 
 
-def test_a_folder_of_the_user_is_the_second_choice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_kernel_is_compiled_again_when_a_constant_of_another_module_changes(tmp_path: Path) -> None:
+    # numba alone compares the file of the kernel only, and the constant is in another file.
+    package = Path(jit.__file__).parents[2]
+    shutil.copytree(package, tmp_path / "shoal", ignore=shutil.ignore_patterns("__pycache__"))
+    arrays = tmp_path / "shoal" / "arrays.py"
+    original = arrays.read_text()
+    variables = {
+        **os.environ,
+        "NUMBA_DISABLE_JIT": "0",
+        "NUMBA_CACHE_DIR": str(tmp_path / "cache"),
+        "PYTHONPATH": str(tmp_path),
+    }
+    printed = []
+    for text in (original, original, original.replace("LARGEST = 1e150", "LARGEST = 10.0"), original):
+        arrays.write_text(text)
+        command = [sys.executable, "-c", LIMIT_PROGRAM]
+        done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        printed.append(done.stdout.split())
+    # Rows of the table (none where a coordinate exceeds the constant), and kernels read from the cache.
+    assert printed == [["2", "0"], ["2", "1"], ["0", "0"], ["2", "1"]]
+
+
+def test_the_cache_folder_of_the_user_is_the_second_choice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "arrays.py").write_text("")
     (tmp_path / "clustering").mkdir()
-    (tmp_path / "clustering" / "__pycache__").write_text("in the way")
+    (tmp_path / "clustering" / "__pycache__").write_text("not a folder")
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
     monkeypatch.setattr(jit, "_CLUSTERING", tmp_path / "clustering")
@@ -98,10 +141,10 @@ def test_a_folder_of_the_user_is_the_second_choice(monkeypatch: pytest.MonkeyPat
     assert folder.parent == tmp_path / "user" / "numba"
 
 
-def test_a_user_without_a_home_has_no_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_user_without_a_home_has_no_cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "arrays.py").write_text("")
     (tmp_path / "clustering").mkdir()
-    (tmp_path / "clustering" / "__pycache__").write_text("in the way")
+    (tmp_path / "clustering" / "__pycache__").write_text("not a folder")
     for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(jit, "_CLUSTERING", tmp_path / "clustering")
@@ -112,7 +155,7 @@ def test_a_user_without_a_home_has_no_folder(monkeypatch: pytest.MonkeyPatch, tm
     assert folder.parent == tmp_path / "home" / ".cache" / "numba"
 
 
-def test_a_compiled_function_is_still_a_function() -> None:
+def test_a_decorated_function_can_be_called() -> None:
     @jit.njit
     def total(values: Float64Vector) -> float:
         return float(values.sum())

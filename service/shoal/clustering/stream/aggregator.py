@@ -1,0 +1,254 @@
+"""The Python interface to stream microaggregation: raw values in, clusters with their centroids out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import partial
+from typing import Any
+from unicodedata import normalize
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from shoal.arrays import Float64Matrix, Int64Vector
+from shoal.clustering.embedding import exact_means
+from shoal.clustering.stream.clusterer import Decisions, StreamClusterer
+from shoal.clustering.stream.steering import are_weights, parse_position
+from shoal.clustering.stream.validation import as_array, parameter_faults
+from shoal.errors import ParameterError
+
+__all__ = ["Released", "StreamAggregator", "SubjectEncoder"]
+
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,17})?")
+"""Texts that are numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """Clusters that one call of `StreamAggregator` released. All arrays are new and belong to the caller.
+
+    Attributes
+    ----------
+    positions : int64 (E,)
+        Released records by their number in the stream, from 0; cluster after cluster, ascending inside a cluster.
+    offsets : int64 (G + 1,)
+        Cluster g is ``positions[offsets[g]:offsets[g + 1]]``.
+    centroids : float64 (G, d)
+        Means of the values, in the units in which they were pushed.
+    suppressed : int64 (S,)
+        Records that will never be released, because fewer than k subjects were held when they became due.
+    """
+
+    positions: Int64Vector
+    offsets: Int64Vector
+    centroids: Float64Matrix
+    suppressed: Int64Vector
+
+
+class StreamAggregator:
+    """Stream microaggregation with a delay of at most delta records, for use from Python.
+
+    Parameters
+    ----------
+    k : int
+        Distinct subjects in a cluster, 2 or more.
+    delta : int
+        Largest delay in records, k - 1 or more.
+    rule : str
+        ``nearest``, ``greedy``, ``awo`` (opportunity-cost growth), ``block``, or ``auto``: ``block`` for k of 7 or
+        more, else ``awo``.
+    position : float or mapping
+        Weight omega_p of the position of a record, 0 or more, in units of the weighted values per record. Or
+        ``{"target_span": S}``: after each cluster the weight is adjusted to hold a mean excess span of S records.
+    weights : sequence of float, optional
+        One per attribute, above 0. They multiply the values for distances only.
+    max_share : float
+        Largest share of one subject in a cluster, from 1/k to 1.
+
+    Raises
+    ------
+    ParameterError
+        One or more parameters are outside their domain; the message names all of them.
+
+    Notes
+    -----
+    Values are not rescaled: give attributes of comparable ranges, or weights. Guarantees, cost and source are those of
+    `StreamClusterer`. Memory also holds the values of up to 2 (delta + block) records.
+
+    Examples
+    --------
+    >>> stream = StreamAggregator(k=2, delta=2)
+    >>> out = stream.push([[0.0], [5.0], [1.0]])
+    >>> out.positions.tolist(), out.centroids.tolist()
+    ([0, 2], [[0.5]])
+    >>> stream.flush().suppressed.tolist()
+    [1]
+    """
+
+    def __init__(
+        self,
+        k: int,
+        delta: int,
+        rule: str = "auto",
+        position: float | Mapping[str, float] = 0.0,
+        weights: Sequence[float] | None = None,
+        max_share: float = 0.5,
+    ) -> None:
+        steered: Any = parse_position(position)
+        faults = parameter_faults(k, delta, rule, steered, max_share)
+        if weights is not None and not are_weights(weights):
+            faults.append("weights: must be finite numbers above 0, one per attribute")
+        if faults:
+            raise ParameterError("; ".join(faults))
+        self._make = partial(StreamClusterer, k, delta, rule=rule, position=steered, max_share=max_share)
+        self._weights = None if weights is None else np.asarray(weights, np.float64)
+        self._clusterer: StreamClusterer | None = None
+        self._encoder = SubjectEncoder(delta)
+        self._delta = delta
+        self._values = np.zeros((1, 0))
+
+    def push(
+        self, values: ArrayLike, subjects: ArrayLike | None = None, confidential: ArrayLike | None = None
+    ) -> Released:
+        """Add records and return the clusters that are released.
+
+        Parameters
+        ----------
+        values : array_like of float64, shape (n, d)
+            Quasi-identifiers, finite; d is that of the first call. Not modified.
+        subjects : array_like of int or str, shape (n,), optional
+            Subject of each record. Strings are compared as in record files; see `SubjectEncoder`. If omitted (then in
+            all calls), each record is a subject of its own.
+        confidential : array_like, length n, optional
+            Reserved; only its length is checked.
+
+        Returns
+        -------
+        Released
+            Clusters in the order of decision.
+
+        Raises
+        ------
+        ParameterError
+            The records are not valid; nothing has changed.
+        GuaranteeError
+            A decision violates an invariant. Nothing is returned, by this and all later calls.
+        """
+        matrix = self._matrix(values)
+        count, width = matrix.shape
+        if confidential is not None and as_array(confidential, "confidential").shape[:1] != (count,):
+            raise ParameterError(f"confidential: must have length {count}")
+        clusterer = self._clusterer or self._make(width)
+        codes = None if subjects is None else self._encoder.encode(subjects, count)
+        first = clusterer.next_position
+        decided = clusterer.push(matrix if self._weights is None else matrix * self._weights, codes)
+        self._clusterer = clusterer
+        self._encoder.remember(count)
+        self._store(matrix, first)
+        return self._released(decided)
+
+    def flush(self) -> Released:
+        """Release all held records, as at the end of the stream; see `StreamClusterer.flush`."""
+        clusterer = self._clusterer or self._make(1)
+        return self._released(clusterer.flush())
+
+    def _matrix(self, values: ArrayLike) -> Float64Matrix:
+        given = as_array(values, "values")
+        if given.ndim != 2 or given.dtype.kind not in "iuf" or not given.shape[1]:  # noqa: PLR2004 - rows and columns
+            raise ParameterError("values: must be numbers, shape (n, d)")
+        if self._weights is not None and given.shape[1] != len(self._weights):
+            raise ParameterError(f"values: must have {len(self._weights)} columns, one per weight")
+        return np.ascontiguousarray(given, np.float64)
+
+    def _store(self, matrix: Float64Matrix, first: int) -> None:
+        """Store values in a ring buffer by their positions, from ``first`` on. Held records are at most delta older."""
+        older, (count, width) = min(first, self._delta), matrix.shape
+        if older + count > len(self._values):
+            values = np.zeros((1 << (older + count).bit_length(), width))
+            if older:
+                held = np.arange(first - older, first)
+                values[held % len(values)] = self._values[held % len(self._values)]
+            self._values = values
+        self._values[np.arange(first, first + count) % len(self._values)] = matrix
+
+    def _released(self, decided: Decisions) -> Released:
+        members = self._values[decided.positions % len(self._values)]
+        return Released(decided.positions, decided.offsets, exact_means(members, decided.offsets), decided.suppressed)
+
+
+class SubjectEncoder:
+    """Encodes subjects as integers: integers as themselves, strings in the order of their first occurrence.
+
+    Strings are compared without surrounding whitespace, in Unicode's composed form (NFC), and numbers by their value:
+    "7", "07" and "7.0 " are the same subject.
+
+    Parameters
+    ----------
+    delta : int
+        A string keeps its code for at least this many records after its last occurrence.
+
+    Notes
+    -----
+    A stream has either integers or strings. Codes are never reused. Memory: the strings of 2 delta records and two
+    blocks.
+    """
+
+    def __init__(self, delta: int) -> None:
+        self._delta = delta
+        self._recent: dict[str, int] = {}
+        self._older: dict[str, int] = {}
+        self._seen = 0
+        self._next = 0
+        self._kind = self._pending_kind = ""
+
+    def encode(self, subjects: ArrayLike, count: int) -> Int64Vector:
+        """Return one code per subject. Call `remember` once the records have been accepted.
+
+        Raises
+        ------
+        ParameterError
+            The subjects are not ``count`` integers or strings, or are strings after integers or integers after strings.
+        """
+        given = as_array(subjects, "subjects")
+        if given.dtype == object and all(isinstance(name, str) for name in given.ravel()):
+            given = given.astype(np.str_)
+        kind = {"i": "integers", "u": "integers", "U": "strings"}.get(given.dtype.kind)
+        if kind is None or given.shape != (count,):
+            raise ParameterError(f"subjects: must be integers or strings, shape ({count},)")
+        if self._kind not in {"", kind}:
+            raise ParameterError(f"subjects: {kind} in this block, {self._kind} before")
+        self._pending_kind = kind
+        if kind == "integers":
+            return given.astype(np.int64)
+        return np.array([self._code(_normal_form(name)) for name in given.tolist()], np.int64)
+
+    def remember(self, count: int) -> None:
+        """Count accepted records. Strings without an occurrence among the last delta records are dropped eventually."""
+        if count:
+            self._kind = self._pending_kind
+        self._seen += count
+        if self._seen > self._delta:
+            self._recent, self._older, self._seen = {}, self._recent, 0
+
+    def _code(self, name: str) -> int:
+        """Return the code of a string in normal form."""
+        code = self._recent.get(name)
+        if code is None:
+            code = self._older.get(name, self._next)
+            self._next += code == self._next
+            self._recent[name] = code
+        return code
+
+
+def _normal_form(name: str) -> str:
+    """Return the normal form of a string."""
+    text = normalize("NFC", name).strip()
+    if not _NUMBER.fullmatch(text):
+        return text
+    sign, digits, exponent = Decimal(text).as_tuple()
+    whole = "".join(map(str, digits)).lstrip("0")
+    short = whole.rstrip("0")
+    return f"{'-' * sign}{short}e{int(exponent) + len(whole) - len(short)}" if short else "0"

@@ -1,0 +1,336 @@
+"""The held records and the decisions as arrays. Every rule's kernels read and write them.
+
+Held records stand oldest first in the slots ``[extent[HEAD], extent[TAIL])`` of every array. A block that arrives is
+staged behind them, and `append_next` moves the tail over it record by record. `release` and `suppress` close the gaps
+that removed records leave. Rules that use a cell index call `release_in_place` and `suppress_in_place` instead: there a
+removed record stays in its slot as a gap until `Buffer.compact` is called.
+
+Kernels use three kinds of index. A *slot* is an index into the arrays of `HeldRecords`. A *record* is a slot counted
+from the head, so that the oldest held record is 0. A *position* is the arrival rank of a record in the stream.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
+from shoal.clustering.numba.jit import njit_in_place
+
+__all__ = [
+    "BEFORE",
+    "BY_CLOCK",
+    "BY_POSITION",
+    "CAUSE",
+    "CLUSTERS",
+    "COMPACTIONS",
+    "END",
+    "FLUSHED",
+    "GAP_COUNT",
+    "HEAD",
+    "NEWEST",
+    "NOT_DUE",
+    "POSITION",
+    "RELEASED",
+    "SUPPRESSED",
+    "TAIL",
+    "DecisionBuffer",
+    "HeldRecords",
+    "append_next",
+    "cause_of_oldest",
+    "empty_decision_buffer",
+    "empty_held",
+    "release",
+    "release_in_place",
+    "suppress",
+    "suppress_in_place",
+    "trim",
+]
+
+HEAD, TAIL = 0, 1
+"""Indices into `HeldRecords.extent`."""
+
+GAP_COUNT, COMPACTIONS = 0, 1
+"""Indices into `HeldRecords.gap_state`."""
+
+CLUSTERS, RELEASED, SUPPRESSED = 0, 1, 2
+"""Indices into `DecisionBuffer.counts`."""
+
+END = POSITION = 0
+"""Row 0 of `DecisionBuffer.clusters` and of `DecisionBuffer.suppressed`."""
+
+CAUSE, NEWEST, BEFORE = 1, 2, 3
+"""Rows of both arrays; ``BEFORE`` of `DecisionBuffer.suppressed` only."""
+
+NOT_DUE = -2
+"""Returned instead of a cause when no held record is due."""
+
+LONG_RUN = 16
+"""Mean number of records between two members from which runs are copied instead of single values."""
+
+FLUSHED = -1
+"""Cause of a decision: the end of the stream."""
+
+BY_POSITION = 0
+"""Cause of a decision: delta."""
+
+BY_CLOCK = 1
+"""Cause of a decision: the first expiry key, which is a clock. Expiry key c, counted from 0, is cause c + 1."""
+
+
+class HeldRecords(NamedTuple):
+    """Arrays of the held records; every array is allocated once.
+
+    Attributes
+    ----------
+    coordinates : float64 (d, capacity)
+        Scaled and weighted quasi-identifiers, one row per attribute.
+    amounts : float64 (a, capacity)
+        Values that the p % rule is applied to.
+    positions, subjects : int64 (capacity,)
+        Arrival rank and subject code.
+    expiry_keys : int64 (C, capacity)
+        One row per expiry limit.
+    extent : int64 (2,)
+        Slots of the head and the tail.
+    removed : bool (capacity,)
+        True for a slot between head and tail whose record has left.
+    gap_state : int64 (2,)
+        Number of such slots, and how often the buffer has been compacted.
+    latest_keys : int64 (C,)
+        Expiry keys of the last record that arrived; that record may have left since.
+    remaining_records, moved_integers, moved_floats : (capacity,)
+        Scratch of `release`.
+    """
+
+    coordinates: Float64Matrix
+    amounts: Float64Matrix
+    positions: Int64Vector
+    subjects: Int64Vector
+    expiry_keys: Int64Matrix
+    extent: Int64Vector
+    removed: BoolVector
+    gap_state: Int64Vector
+    latest_keys: Int64Vector
+    remaining_records: Int64Vector
+    moved_integers: Int64Vector
+    moved_floats: Float64Vector
+
+
+class DecisionBuffer(NamedTuple):
+    """Decisions of one call, in the order in which they were taken.
+
+    Attributes
+    ----------
+    positions : int64 (E,)
+        Released records, cluster after cluster, ascending inside a cluster.
+    clusters : int64 (3, G)
+        For each cluster its end in ``positions``, its cause, and the newest position at the decision.
+    suppressed : int64 (4, S)
+        For each suppressed record its position, its cause, the newest position at the decision, and the number of
+        clusters decided before it.
+    counts : int64 (3,)
+        Clusters, released records and suppressed records written so far.
+    """
+
+    positions: Int64Vector
+    clusters: Int64Matrix
+    suppressed: Int64Matrix
+    counts: Int64Vector
+
+
+def empty_held(capacity: int, dimensions: int, columns: int, amounts: int = 0) -> HeldRecords:
+    """Allocate the arrays for ``capacity`` records with so many coordinates, expiry keys and amounts."""
+    return HeldRecords(
+        coordinates=np.zeros((dimensions, capacity)),
+        amounts=np.zeros((amounts, capacity)),
+        positions=np.zeros(capacity, np.int64),
+        subjects=np.zeros(capacity, np.int64),
+        expiry_keys=np.zeros((columns, capacity), np.int64),
+        extent=np.zeros(2, np.int64),
+        removed=np.zeros(capacity, np.bool_),
+        gap_state=np.zeros(2, np.int64),
+        latest_keys=np.zeros(columns, np.int64),
+        remaining_records=np.zeros(capacity, np.int64),
+        moved_integers=np.zeros(capacity, np.int64),
+        moved_floats=np.zeros(capacity),
+    )
+
+
+def empty_decision_buffer(capacity: int) -> DecisionBuffer:
+    """Allocate the arrays for decisions on at most ``capacity`` records."""
+    return DecisionBuffer(
+        positions=np.empty(capacity, np.int64),
+        clusters=np.empty((3, capacity), np.int64),
+        suppressed=np.empty((4, capacity), np.int64),
+        counts=np.zeros(3, np.int64),
+    )
+
+
+@njit_in_place
+def append_next(held: HeldRecords) -> int:
+    """Move the tail over the next staged record and return its position."""
+    tail = held.extent[TAIL]
+    for column in range(held.latest_keys.size):
+        held.latest_keys[column] = held.expiry_keys[column, tail]
+    held.extent[TAIL] = tail + 1
+    return int(held.positions[tail])
+
+
+@njit_in_place
+def cause_of_oldest(held: HeldRecords, newest: int, delta: int, expiry_limits: Int64Vector, first_column: int) -> int:
+    """Return why the oldest held record is due now that ``newest`` has arrived, or `NOT_DUE`.
+
+    Expiry keys before ``first_column`` are ignored.
+    """
+    head, tail = held.extent[HEAD], held.extent[TAIL]
+    if head == tail:
+        return NOT_DUE
+    if newest - held.positions[head] >= delta:
+        return BY_POSITION
+    for column in range(first_column, expiry_limits.size):
+        if held.latest_keys[column] - held.expiry_keys[column, head] > expiry_limits[column]:
+            return column + 1
+    return NOT_DUE
+
+
+@njit_in_place
+def suppress(held: HeldRecords, decisions: DecisionBuffer, newest: int, cause: int) -> None:
+    """Record the oldest held record as suppressed and remove it."""
+    head, index = held.extent[HEAD], decisions.counts[SUPPRESSED]
+    decisions.suppressed[POSITION, index] = held.positions[head]
+    decisions.suppressed[CAUSE, index] = cause
+    decisions.suppressed[NEWEST, index] = newest
+    decisions.suppressed[BEFORE, index] = decisions.counts[CLUSTERS]
+    decisions.counts[SUPPRESSED] = index + 1
+    held.extent[HEAD] = head + 1
+
+
+@njit_in_place
+def release(held: HeldRecords, decisions: DecisionBuffer, members: Int64Vector, newest: int, cause: int) -> None:
+    """Record a cluster and remove its members, given as ascending records. The oldest record must be one of them."""
+    _append_cluster(held, decisions, members, newest, cause)
+    _close_gaps(held, members)
+
+
+@njit_in_place
+def release_in_place(
+    held: HeldRecords, decisions: DecisionBuffer, members: Int64Vector, newest: int, cause: int
+) -> None:
+    """Record a cluster as `release` does, but leave its members as gaps; the head moves to the oldest held record."""
+    _append_cluster(held, decisions, members, newest, cause)
+    for i in range(members.size):
+        held.removed[held.extent[HEAD] + members[i]] = True
+    held.gap_state[GAP_COUNT] += members.size
+    _skip_gaps(held)
+
+
+@njit_in_place
+def suppress_in_place(held: HeldRecords, decisions: DecisionBuffer, newest: int, cause: int) -> None:
+    """Record the oldest held record as suppressed, leave it as a gap, and move the head to the next held record."""
+    held.removed[held.extent[HEAD]] = True
+    suppress(held, decisions, newest, cause)
+    _skip_gaps(held)
+
+
+@njit_in_place
+def _skip_gaps(held: HeldRecords) -> None:
+    """Move the head over gaps."""
+    head, tail = held.extent[HEAD], held.extent[TAIL]
+    while head < tail and held.removed[head]:
+        held.gap_state[GAP_COUNT] -= 1
+        head += 1
+    held.extent[HEAD] = head
+
+
+@njit_in_place
+def _append_cluster(
+    held: HeldRecords, decisions: DecisionBuffer, members: Int64Vector, newest: int, cause: int
+) -> None:
+    """Append a cluster to the decisions."""
+    head, index, start = held.extent[HEAD], decisions.counts[CLUSTERS], decisions.counts[RELEASED]
+    positions = held.positions[head:]
+    for i in range(members.size):
+        decisions.positions[start + i] = positions[members[i]]
+    decisions.clusters[END, index] = start + members.size
+    decisions.clusters[CAUSE, index] = cause
+    decisions.clusters[NEWEST, index] = newest
+    decisions.counts[CLUSTERS] = index + 1
+    decisions.counts[RELEASED] = start + members.size
+
+
+@njit_in_place
+def _close_gaps(held: HeldRecords, members: Int64Vector) -> None:
+    """Remove the members. Older records move up, because the oldest record of all is always a member."""
+    head, moving = held.extent[HEAD], members[-1] + 1 - members.size
+    stop = head + members[-1] + 1
+    if moving > LONG_RUN * members.size:
+        _shift_runs(held.positions[head:stop], members, held.moved_integers)
+        _shift_runs(held.subjects[head:stop], members, held.moved_integers)
+        for row in range(held.expiry_keys.shape[0]):
+            _shift_runs(held.expiry_keys[row, head:stop], members, held.moved_integers)
+        for row in range(held.coordinates.shape[0]):
+            _shift_runs(held.coordinates[row, head:stop], members, held.moved_floats)
+        for row in range(held.amounts.shape[0]):
+            _shift_runs(held.amounts[row, head:stop], members, held.moved_floats)
+    else:
+        remaining_records = held.remaining_records[: moving + 1]
+        _list_remaining(members, remaining_records)
+        remaining_records = remaining_records[:moving]
+        _shift_values(held.positions[head:stop], remaining_records, held.moved_integers)
+        _shift_values(held.subjects[head:stop], remaining_records, held.moved_integers)
+        for row in range(held.expiry_keys.shape[0]):
+            _shift_values(held.expiry_keys[row, head:stop], remaining_records, held.moved_integers)
+        for row in range(held.coordinates.shape[0]):
+            _shift_values(held.coordinates[row, head:stop], remaining_records, held.moved_floats)
+        for row in range(held.amounts.shape[0]):
+            _shift_values(held.amounts[row, head:stop], remaining_records, held.moved_floats)
+    held.extent[HEAD] = head + members.size
+
+
+@njit_in_place
+def _list_remaining(members: Int64Vector, remaining_records: Int64Vector) -> None:
+    """List the records before the youngest member that are not members; one entry more than needed is written."""
+    kept, next_member = 0, 0
+    for x in range(members[-1]):
+        remaining_records[kept] = x
+        leaves = members[next_member] == x  # without a branch, because the processor cannot predict it
+        next_member += leaves
+        kept += not leaves
+
+
+@njit_in_place
+def _shift_values(
+    column: Float64Vector | Int64Vector, remaining_records: Int64Vector, moved: Float64Vector | Int64Vector
+) -> None:
+    """Move the remaining values of a column to its end, one by one."""
+    for i in range(remaining_records.size):
+        moved[i] = column[remaining_records[i]]
+    target = column[column.size - remaining_records.size :]
+    for i in range(remaining_records.size):
+        target[i] = moved[i]
+
+
+@njit_in_place
+def _shift_runs(column: Float64Vector | Int64Vector, members: Int64Vector, moved: Float64Vector | Int64Vector) -> None:
+    """Move the remaining values of a column to its end, run by run from the youngest. Copies of long runs are fast."""
+    for i in range(members.size - 2, -1, -1):
+        start, step = members[i] + 1, members.size - 1 - i
+        run = column[start : members[i + 1]]
+        target = column[start + step : members[i + 1] + step]
+        for x in range(run.size):
+            moved[x] = run[x]
+        for x in range(run.size):
+            target[x] = moved[x]
+
+
+def trim(decisions: DecisionBuffer) -> DecisionBuffer:
+    """Return a copy of what has been written, without the unused rest of the arrays."""
+    clusters, released, suppressed = decisions.counts.tolist()
+    return DecisionBuffer(
+        decisions.positions[:released].copy(),
+        decisions.clusters[:, :clusters].copy(),
+        decisions.suppressed[:, :suppressed].copy(),
+        decisions.counts,
+    )

@@ -1,0 +1,268 @@
+"""All held records as one finished table: its partition by MDAV and descent, its feasibility, and its release.
+
+Rule block releases all held records in this way whenever a record is due. Rules greedy, awo and block do so at the end
+of the stream. Parameters that all kernels of the rules share are described in `expiry`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from shoal.arrays import LARGEST, Float64Matrix, Int32Vector, Int64Vector
+from shoal.clustering.numba.jit import njit, njit_in_place
+from shoal.clustering.numba.subject_codes import clear, count_up_to, number
+from shoal.clustering.static.mdav import mdav
+from shoal.clustering.static.refinement import descended, precompile_refinement
+from shoal.clustering.stream.expiry import StreamConstraints, Workspace, has_min_population
+from shoal.clustering.stream.held_records import (
+    CAUSE,
+    CLUSTERS,
+    END,
+    FLUSHED,
+    HEAD,
+    NEWEST,
+    RELEASED,
+    TAIL,
+    DecisionBuffer,
+    HeldRecords,
+    empty_decision_buffer,
+)
+from shoal.clustering.stream.membership import SHARE_TOLERANCE
+from shoal.clustering.stream.nearest import NearestRule
+from shoal.clustering.stream.steering import update_weight
+
+__all__ = ["PartitionFlushRule", "held_as_table", "is_feasible", "merge_until_feasible", "release_partition"]
+
+
+class PartitionFlushRule(NearestRule):
+    """Base of the rules that decide on the end of the stream as on a finished table.
+
+    Notes
+    -----
+    At the end of the stream all held records are partitioned by MDAV and descent, with clusters of k to 2k - 1 records.
+    Clusters with too few subjects, or with a subject above its share, are merged with the nearest cluster until all
+    constraints hold. If the constraints do not hold for all records in one cluster, rule nearest decides on the
+    records.
+
+    Cost of the end: that of `clustering.static.mdav` and `clustering.static.refinement` for the held records.
+    """
+
+    def precompile(self) -> None:
+        """Compile all kernels by deciding on no records and on a few artificial ones."""
+        super().precompile()
+        precompile_refinement(self._constraints.delta + 1)
+        self._run_on_zeros(self._flush)
+
+    def _run_on_zeros(self, decide: Callable[[DecisionBuffer, int], object]) -> None:
+        """Let ``decide`` process 2k artificial records, then restore the buffer and the weight."""
+        held, constraints = self._buffer.held, self._constraints
+        count, weight = min(2 * constraints.k, self._buffer.capacity), constraints.omega_p.copy()
+        held.subjects[:count] = np.arange(count)
+        held.extent[:] = 0, count
+        decide(empty_decision_buffer(count), count - 1)
+        held.subjects[:count] = 0
+        held.extent[:] = 0
+        constraints.omega_p[:] = weight
+
+    def _flush(self, decisions: DecisionBuffer, newest: int) -> None:
+        held, workspace, constraints = self._buffer.held, self._workspace, self._constraints
+        if has_min_population(held, workspace, constraints) and len(self._buffer):
+            rows, labels = self._partition()
+            if len(labels) and merge_until_feasible(held, rows, labels, workspace, constraints):
+                release_partition(held, decisions, constraints, labels, newest, FLUSHED)
+        super()._flush(decisions, newest)
+
+    def _partition(self) -> tuple[Float64Matrix, Int32Vector]:
+        """Return the held records as a table, and the cluster of each; both are empty if they cannot be partitioned."""
+        rows = held_as_table(self._buffer.held, self._workspace, self._constraints)
+        k = self._constraints.k
+        return rows, descended(rows, mdav(rows, k), k) if len(rows) else np.empty(0, np.int32)
+
+
+@njit
+def held_as_table(held: HeldRecords, workspace: Workspace, constraints: StreamConstraints) -> Float64Matrix:
+    """Return the held records as a table (n, d) with the weighted position as last column.
+
+    The table is empty if the records cannot be partitioned: fewer than k subjects, or a coordinate whose square
+    overflows.
+    """
+    head, tail, dimensions = held.extent[HEAD], held.extent[TAIL], held.coordinates.shape[0]
+    if count_up_to(workspace.numbering, held.subjects[head:tail], constraints.k) < constraints.k:
+        return np.empty((0, dimensions))
+    rows = np.empty((tail - head, dimensions + (1 if constraints.omega_p[0] > 0.0 else 0)))
+    for j in range(dimensions):
+        for x in range(tail - head):
+            value = held.coordinates[j, head + x]
+            if not abs(value) <= LARGEST:
+                return rows[:0]
+            rows[x, j] = value
+    if constraints.omega_p[0] > 0.0:
+        if not constraints.omega_p[0] * float(held.positions[tail - 1] - held.positions[head]) <= LARGEST:
+            return rows[:0]
+        for x in range(tail - head):
+            rows[x, dimensions] = constraints.omega_p[0] * float(held.positions[head + x] - held.positions[head])
+    return rows
+
+
+@njit
+def is_feasible(held: HeldRecords, labels: Int32Vector, workspace: Workspace, constraints: StreamConstraints) -> bool:
+    """Whether each cluster of a partition of the held records satisfies k and the cap on shares."""
+    subjects = held.subjects[held.extent[HEAD] : held.extent[TAIL]]
+    if count_up_to(workspace.numbering, subjects, subjects.size) == subjects.size:
+        return True  # every record has a subject of its own, and no cluster has fewer than k records
+    return _first_infeasible(subjects, labels, _count_clusters(labels), workspace, constraints) < 0
+
+
+@njit
+def merge_until_feasible(
+    held: HeldRecords, rows: Float64Matrix, labels: Int32Vector, workspace: Workspace, constraints: StreamConstraints
+) -> bool:
+    """Merge each cluster that violates k or the cap on shares with the nearest cluster, until none does.
+
+    Parameters
+    ----------
+    held : HeldRecords
+    rows : ndarray of float64, shape (n, d)
+        Coordinates of the held records.
+    labels : ndarray of int32, shape (n,)
+        Cluster of each record, from 0. Changed in place; labels may end up without a record.
+    workspace : Workspace
+    constraints : StreamConstraints
+
+    Returns
+    -------
+    bool
+        False if even a single cluster of all records violates the constraints.
+    """
+    subjects, clusters = held.subjects[held.extent[HEAD] : held.extent[TAIL]], _count_clusters(labels)
+    for _ in range(clusters):
+        violating = _first_infeasible(subjects, labels, clusters, workspace, constraints)
+        if violating < 0:
+            return True
+        into = _nearest_cluster(rows, labels, clusters, violating)
+        if into < 0:
+            return False
+        for i in range(labels.size):
+            if labels[i] == violating:
+                labels[i] = into
+    return False
+
+
+@njit
+def release_partition(
+    held: HeldRecords,
+    decisions: DecisionBuffer,
+    constraints: StreamConstraints,
+    labels: Int32Vector,
+    newest: int,
+    cause: int,
+) -> None:
+    """Release all held records in the clusters of a feasible partition, and update the weight."""
+    clusters_before = decisions.counts[CLUSTERS]
+    _release_all(held, decisions, labels, newest, cause)
+    update_weight(constraints.omega_p, constraints.target, decisions, clusters_before)
+
+
+@njit
+def _first_infeasible(
+    subjects: Int64Vector, labels: Int32Vector, clusters: int, workspace: Workspace, constraints: StreamConstraints
+) -> int:
+    """Return the first cluster that violates a constraint, or -1."""
+    ends, members = _members(labels, clusters)
+    start = 0
+    for cluster in range(clusters):
+        size = ends[cluster] - start
+        if size:
+            subjects_in, heaviest = _count_subjects(subjects, members[start : ends[cluster]], workspace)
+            if subjects_in < constraints.k or heaviest > constraints.max_share * size + SHARE_TOLERANCE:
+                return cluster
+        start = ends[cluster]
+    return -1
+
+
+@njit_in_place
+def _count_clusters(labels: Int32Vector) -> int:
+    """Return the largest label plus 1."""
+    clusters = 0
+    for label in labels:
+        clusters = max(clusters, label + 1)
+    return clusters
+
+
+@njit
+def _members(labels: Int32Vector, clusters: int) -> tuple[Int64Vector, Int64Vector]:
+    """Return the end of each cluster in the list of members, and that list, oldest record first in each cluster."""
+    sizes, members = np.zeros(clusters, np.int64), np.zeros(labels.size, np.int64)
+    for label in labels:
+        sizes[label] += 1
+    ends = np.cumsum(sizes)
+    filled = ends - sizes
+    for i in range(labels.size):
+        members[filled[labels[i]]] = i
+        filled[labels[i]] += 1
+    return ends, members
+
+
+@njit
+def _number_by_age(labels: Int32Vector) -> Int32Vector:
+    """Number clusters by their oldest record, leaving out empty ones."""
+    ranks, renamed, found = np.full(_count_clusters(labels), -1, np.int32), np.zeros(labels.size, np.int32), 0
+    for i in range(labels.size):
+        if ranks[labels[i]] < 0:
+            ranks[labels[i]] = found
+            found += 1
+        renamed[i] = ranks[labels[i]]
+    return renamed
+
+
+@njit_in_place
+def _count_subjects(subjects: Int64Vector, members: Int64Vector, workspace: Workspace) -> tuple[int, int]:
+    """Return the number of distinct subjects among members, and the records of the most frequent one."""
+    heaviest = 0
+    for i in members:
+        owner = number(workspace.numbering, subjects[i])
+        workspace.counts[owner] += 1
+        heaviest = max(heaviest, workspace.counts[owner])
+    subjects_in = workspace.numbering.size[0]
+    workspace.counts[:subjects_in] = 0
+    clear(workspace.numbering)
+    return subjects_in, heaviest
+
+
+@njit
+def _nearest_cluster(rows: Float64Matrix, labels: Int32Vector, clusters: int, source: int) -> int:
+    """Return the cluster whose mean is nearest to that of ``source``, or -1 if there is no other."""
+    sizes, means = np.zeros(clusters), np.zeros((clusters, rows.shape[1]))
+    for i in range(labels.size):
+        sizes[labels[i]] += 1.0
+        for j in range(rows.shape[1]):
+            means[labels[i], j] += (rows[i, j] - means[labels[i], j]) / sizes[labels[i]]
+    best, nearest = np.inf, -1
+    for cluster in range(clusters):
+        if cluster != source and sizes[cluster] > 0.0:
+            squared = 0.0
+            for j in range(rows.shape[1]):
+                step = means[cluster, j] - means[source, j]
+                squared += step * step
+            if squared < best or nearest < 0:
+                best, nearest = squared, cluster
+    return nearest
+
+
+@njit
+def _release_all(held: HeldRecords, decisions: DecisionBuffer, labels: Int32Vector, newest: int, cause: int) -> None:
+    """Record all clusters, that of the oldest record first, and remove all held records."""
+    head, tail = held.extent[HEAD], held.extent[TAIL]
+    ranks = _number_by_age(labels)
+    ends, members = _members(ranks, _count_clusters(ranks))
+    index, start, found = decisions.counts[CLUSTERS], decisions.counts[RELEASED], ends.size
+    for i in range(labels.size):
+        decisions.positions[start + i] = held.positions[head + members[i]]
+    decisions.clusters[END, index : index + found] = start + ends
+    decisions.clusters[CAUSE, index : index + found] = cause
+    decisions.clusters[NEWEST, index : index + found] = newest
+    decisions.counts[CLUSTERS] = index + found
+    decisions.counts[RELEASED] = start + labels.size
+    held.extent[HEAD] = tail

@@ -1,0 +1,155 @@
+"""Clusters of a partition as another part of this process gets them, besides the output or instead of it.
+
+`ClusterListener` holds the callbacks of a process. A partition task asks it for a `ClusterDelivery`: `NoDelivery` where
+nothing is to be told before the commit (the service), `AwaitedDelivery` where each decided cluster is handed over and
+counts as decided only when the listener has handled it (a Faust stage without an output topic).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from shoal.pipeline import DecidedCluster
+
+__all__ = ["AwaitedDelivery", "ClusterDelivery", "ClusterListener", "NoDelivery"]
+
+AsyncStep = Callable[[], Awaitable[None]]
+
+
+class ClusterDelivery(Protocol):
+    """What a partition task does with decided clusters before it applies the decision."""
+
+    awaits_commits: bool
+    """Whether a commit that is due is awaited before more records are processed."""
+    is_marked: bool
+    """Whether the next commit says that clusters decided after it may have been handed over."""
+
+    async def deliver(
+        self, clusters: Sequence[DecidedCluster], ensure_still_owner: AsyncStep, commit_if_due: AsyncStep
+    ) -> None:
+        """Return when all clusters were handled."""
+
+    def after_read(self, next_offset: int) -> None:
+        """Update the mark after a block was processed; ``next_offset`` is the first unread offset."""
+
+    def before_close(self, next_offset: int) -> None:
+        """Update the mark for the last commit."""
+
+
+@dataclass(slots=True)
+class NoDelivery:
+    """Clusters leave only with their commit.
+
+    An earlier process may have handed over clusters of records before ``marked_until``. The mark is removed when they
+    all are decided again.
+    """
+
+    is_marked: bool
+    marked_until: int
+    awaits_commits: bool = False
+
+    async def deliver(
+        self, clusters: Sequence[DecidedCluster], ensure_still_owner: AsyncStep, commit_if_due: AsyncStep
+    ) -> None:
+        """Do nothing."""
+
+    def after_read(self, next_offset: int) -> None:
+        """Remove the mark once all records before ``marked_until`` were read."""
+        if next_offset >= self.marked_until:
+            self.is_marked = False
+
+    def before_close(self, next_offset: int) -> None:
+        """Keep the mark."""
+
+
+@dataclass(slots=True)
+class AwaitedDelivery:
+    """Each decided cluster is handed over, and the task waits until it was handled.
+
+    Parameters
+    ----------
+    on_decided : callable
+        Takes a cluster and returns when it was handled.
+    interval_s : float
+        Commit interval (s). Earlier decisions are committed in it also while a cluster is being handled.
+    is_marked, marked_until : bool, int
+        As of `NoDelivery`.
+    awaits_commits : bool
+        As of `ClusterDelivery`.
+    """
+
+    on_decided: Callable[[DecidedCluster], Awaitable[None]]
+    interval_s: float
+    is_marked: bool
+    marked_until: int
+    awaits_commits: bool = True
+    _is_delivering: bool = False
+
+    async def deliver(
+        self, clusters: Sequence[DecidedCluster], ensure_still_owner: AsyncStep, commit_if_due: AsyncStep
+    ) -> None:
+        """Hand the clusters over one by one, each after a check that the task still owns its partition."""
+        self._is_delivering = bool(clusters)
+        for cluster in clusters:
+            await ensure_still_owner()
+            await self._until_handled(self.on_decided(cluster), commit_if_due)
+        self._is_delivering = False
+
+    async def _until_handled(self, handling: Awaitable[None], commit_if_due: AsyncStep) -> None:
+        task = asyncio.ensure_future(handling)
+        try:
+            while not task.done():
+                await asyncio.wait({task}, timeout=self.interval_s / 2)
+                if not task.done():
+                    await commit_if_due()
+            task.result()
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+
+    def after_read(self, next_offset: int) -> None:
+        """Keep the mark: the next cluster may be handed over at any time."""
+
+    def before_close(self, next_offset: int) -> None:
+        """Remove the mark if the last commit covers every cluster that was handed over."""
+        self.is_marked = self.is_marked and (self._is_delivering or next_offset < self.marked_until)
+
+
+async def _ignore_decided(_: int, __: DecidedCluster) -> None:
+    """Handle nothing."""
+
+
+def _ignore_committed(_: int, __: Sequence[DecidedCluster]) -> None:
+    """Handle nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterListener:
+    """Callbacks that get the clusters of all partitions of a process. The first argument is the partition.
+
+    Attributes
+    ----------
+    publishes : bool
+        Whether clusters are sent to the output. If not, only offsets, quarantine entries and evidence are committed.
+    on_decided : callable
+        Returns when a decided cluster was handled; the cluster is committed after that.
+    on_committed : callable
+        Is told the clusters of each committed transaction; it must not wait.
+    is_full : callable
+        Whether the listener is so far behind that reading should pause.
+    """
+
+    publishes: bool = True
+    on_decided: Callable[[int, DecidedCluster], Awaitable[None]] = _ignore_decided
+    on_committed: Callable[[int, Sequence[DecidedCluster]], None] = _ignore_committed
+    is_full: Callable[[], bool] = lambda: False
+
+    def delivery(self, partition: int, interval_s: float, *, is_marked: bool, marked_until: int) -> ClusterDelivery:
+        """Return what the task of a partition does with decided clusters; parameters as of `AwaitedDelivery`."""
+        if self.on_decided is _ignore_decided:
+            return NoDelivery(is_marked, marked_until)
+        return AwaitedDelivery(partial(self.on_decided, partition), interval_s, is_marked, marked_until)

@@ -1,0 +1,89 @@
+"""The position of a task in its partition: which messages it takes, and checks that the log is the one it was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from shoal.kafka.classification import Classification, Message, MessageColumns, classify_messages
+from shoal.kafka.offset_tracker import LogTruncatedError, OffsetState, OffsetTracker
+from shoal.pipeline import PartitionPipeline
+from shoal.records import Block, JsonDecoder
+
+__all__ = ["PartitionReader"]
+
+
+class PartitionReader:
+    """Takes messages in the order of the log and decodes and classifies them. It changes no offset.
+
+    Parameters
+    ----------
+    name : str
+        Topic and partition, for errors.
+    decoder : JsonDecoder
+        May be shared.
+    pipeline : PartitionPipeline
+        Applies the quota of each subject.
+    state : OffsetState
+        Of the commit from which the task continues.
+    """
+
+    def __init__(self, name: str, decoder: JsonDecoder, pipeline: PartitionPipeline, state: OffsetState) -> None:
+        self._name, self._decoder, self._pipeline = name, decoder, pipeline
+        self.position = state.committed_offset
+        """Offset from which the next message is taken."""
+        self._begin, self._origin, self._probe = state.committed_offset, state.origin, state.probe
+        self._restored_until = state.next_offset
+
+    @property
+    def has_restored(self) -> bool:
+        """Whether everything that was read before the last commit was read again."""
+        return self.position >= self._restored_until
+
+    def restore(self, log_start: int) -> bool:
+        """Move the position back to where a restart must begin; see `PartitionTask.restore`."""
+        if self._probe is not None and log_start <= self._probe.offset < self.position:
+            self.position = self._probe.offset
+        window = self._pipeline.quota_window_start(self._begin)
+        if window is None:
+            return True
+        start = max(window, self._origin)
+        if start < log_start:
+            self._pipeline.suppress_window(self._begin)
+        self.position = min(self.position, max(start, log_start))
+        return start >= log_start
+
+    def new_messages(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """Return the messages from the position on; those before it were taken before."""
+        if not messages or messages[0].offset >= self.position:
+            return messages
+        return [message for message in messages if message.offset >= self.position]
+
+    def read(self, messages: Sequence[Message], tracker: OffsetTracker, now_ms: int) -> tuple[Block, Classification]:
+        """Decode and classify a block of messages, and move the position behind it.
+
+        Raises
+        ------
+        GuaranteeError
+            The messages are out of order.
+        LogTruncatedError
+            The record at the probe is another one than before the restart.
+        """
+        columns = MessageColumns.of(messages)
+        columns.check_order(self.position)
+        self._check_probe(columns)
+        block = self._decoder.decode([message.value for message in messages], messages)
+        block = self._pipeline.admit(block, columns.offsets[block.index])
+        self.position = messages[-1].offset + 1
+        return block, classify_messages(tracker, columns, block, self._begin, now_ms)
+
+    def _check_probe(self, columns: MessageColumns) -> None:
+        """Compare the record at the probe, when it comes, with the one that was there at the last commit."""
+        probe = self._probe
+        if probe is None or columns.offsets[-1] < probe.offset:
+            return
+        self._probe = None
+        index = int(np.searchsorted(columns.offsets, probe.offset))
+        if probe.is_contradicted(int(columns.offsets[index]), int(columns.timestamps[index])):
+            raise LogTruncatedError.at_probe(self._name, probe)

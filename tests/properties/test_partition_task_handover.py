@@ -1,0 +1,231 @@
+"""A partition task that hands clusters over to a listener, under crashes at every step."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import pytest
+from properties.test_partition_task import START_S, Message, Topic, policy_of, random_log, random_policy
+from shoal.errors import BrokerUnavailableError, FencedError
+from shoal.kafka import ClusterListener
+from shoal.kafka.external_loop import HandoverCancelledError
+from shoal.kafka.offset_metadata import CommittedState, decode, encode
+from shoal.kafka.offset_tracker import OffsetState
+from shoal.kafka.partition_task import PartitionTask
+from shoal.observability import Metrics
+from shoal.pipeline import DecidedCluster
+from shoal.policy import Policy
+from shoal.records import JsonDecoder
+from support.kafka_broker import wait_until
+
+pytestmark = pytest.mark.property
+
+INTERVAL_S = 0.2
+
+
+@dataclass
+class Listener:
+    """Sees clusters, and is torn away from some; ``now`` is the clock of all."""
+
+    topic: RecordingTopic
+    draw: Random
+    now: list[float]
+    policy: Policy | None = None
+    seen: list[DecidedCluster] = field(default_factory=list)
+    wanted: dict[int, int] = field(default_factory=dict)
+    dealt: set[int] = field(default_factory=set)
+
+    async def hand(self, cluster: DecidedCluster) -> None:
+        assert self.topic.is_marked, "a cluster was shown, and the commit does not say that one may have been"
+        assert self.now[0] - self.topic.at_s < INTERVAL_S, "a cluster was shown by one who may have been replaced"
+        assert self.policy is not None
+        assert self.topic.commit.has_policy(self.policy.fingerprint), "shown under another policy than the commit says"
+        self.seen.append(cluster)
+        self.wanted[cluster.number] = self.policy.k
+        self.now[0] += self.draw.choice([0.0, 0.0, 0.01, 0.3])
+        if self.draw.random() < 0.05:
+            raise HandoverCancelledError("too slow")
+        self.dealt.add(cluster.number)
+
+
+@dataclass
+class RecordingTopic(Topic):
+    """Keeps what is committed, and sees that nothing is that was not dealt with."""
+
+    now: list[float] = field(default_factory=lambda: [START_S])
+    at_s: float = 0.0
+    listener: Listener | None = None
+
+    @property
+    def is_marked(self) -> bool:
+        return self.snapshot.handed_over_uncommitted
+
+    @property
+    def commit(self) -> CommittedState:
+        return decode(self.offset[1], "t", 0, self.offset[0])
+
+    @property
+    def snapshot(self) -> OffsetState:
+        return self.commit.state
+
+    async def publish(self, batch: Any, committed_offset: int, metadata: str, at_ms: int) -> None:
+        counted = decode(metadata, "t", 0, committed_offset).state.clusters
+        assert self.listener is not None
+        assert set(range(counted)) <= self.listener.dealt, "a commit covers a cluster that was not dealt with"
+        await super().publish(batch, committed_offset, metadata, at_ms)
+        self.at_s = self.now[0]
+
+
+async def live(policies: list[Policy], log: list[Message], topic: RecordingTopic, listener: Listener) -> int:
+    """Live until all is dealt with; return how often the policy was changed."""
+    draw, now = listener.draw, topic.now
+    topic.offset = (
+        0,
+        encode(CommittedState(OffsetState(committed_offset=0, next_offset=0), policies[0].fingerprint, 1), "t", 0),
+    )
+    visible, changes = 1, 0
+    while True:
+        commit = topic.commit
+        (policy,) = [one for one in policies if commit.has_policy(one.fingerprint)]
+        if (
+            not commit.state.handed_over_uncommitted and commit.state.flush_at_offset is None
+        ):  # else the start refuses another one
+            chosen = draw.choice([policy, *policies])
+            changes, policy = changes + (chosen is not policy), chosen
+        listener.policy = policy
+        decoder, clock = JsonDecoder(policy), lambda: now[0]
+        options: dict[str, Any] = {"listener": listening(listener.hand), "log_end": log[visible - 1].offset + 1}
+        task = PartitionTask("t", 0, policy, decoder, topic, commit, Metrics(), INTERVAL_S, now=clock, **options)
+        task.restore(0)
+        try:
+            while True:
+                todo = [message for message in log[:visible] if message.offset >= task.position]
+                await task.process(todo[: draw.randint(1, 6)])
+                now[0] += draw.randint(0, 6) / 10
+                is_at_end = task.position > log[visible - 1].offset
+                await task.punctuate(log_end=task.position if is_at_end else None)
+                topic.perhaps_dies(draw.randint(0, 20))
+                if is_at_end and visible == len(log):
+                    break
+                visible = min(len(log), visible + draw.randint(0, 9))
+            await task.commit(flush=True)
+            await task.close(finish=True)
+        except (BrokerUnavailableError, HandoverCancelledError) as error:
+            with contextlib.suppress(BrokerUnavailableError):
+                await task.close(finish=isinstance(error, HandoverCancelledError))
+            now[0] += draw.randint(0, 30) / 10
+            visible = min(len(log), visible + draw.randint(0, 9))
+            continue
+        assert not topic.is_marked, "everything was dealt with and committed"
+        return changes
+
+
+def run_and_check(seed: int) -> Counter[str]:
+    draw, now = Random(seed), [START_S + 100]
+    log, policies = random_log(draw), [random_policy(draw), random_policy(draw)]
+    topic = RecordingTopic(
+        plan=[draw.choice(["commit", "commit", "commit", "abort", "unknown"]) for _ in range(40)], now=now
+    )
+    topic.listener = listener = Listener(topic, draw, now)
+    changes = asyncio.run(live(policies, log, topic, listener))
+    first: dict[int, DecidedCluster] = {}
+    for cluster in listener.seen:
+        assert first.setdefault(cluster.number, cluster) == cluster, "a cluster came again with other content"
+    assert sorted(first) == list(range(len(first)))
+    fates = [place for cluster in first.values() for place in cluster.places]
+    fates += [reference.offset for batch in topic.committed for reference in batch.quarantined]
+    assert sorted(fates) == [message.offset for message in log], "an offset is lost or stands twice"
+    people = {message.offset: json.loads(message.value)["who"] for message in log if message.value not in {None, b"{"}}
+    for number, cluster in first.items():
+        assert len({people[place] for place in cluster.places}) >= listener.wanted[number]
+    return Counter(clusters=len(first), repeats=len(listener.seen) - len(first), changes=changes)
+
+
+def test_clusters_handed_over_again_are_the_same_and_no_commit_runs_ahead() -> None:
+    happened: Counter[str] = Counter()
+    for seed in range(150):
+        try:
+            happened += run_and_check(seed)
+        except Exception as error:
+            error.add_note(f"seed {seed}")
+            raise
+    assert happened["clusters"] > 700
+    assert happened["repeats"] > 200
+    assert happened["changes"] > 50
+
+
+async def test_an_idle_worker_that_was_replaced_hands_nothing_over() -> None:
+    draw, now = Random(1), [START_S]
+    policy = random_policy(Random(3))
+    log = [
+        Message(i, round(START_S * 1000) + i, json.dumps({"who": i, "x": i % 100, "y": i, "n": i}).encode())
+        for i in range(200)
+    ]
+    topic = RecordingTopic(now=now)
+    topic.listener = listener = Listener(topic, draw, now, policy)
+    begun = CommittedState(OffsetState(committed_offset=0, next_offset=0), policy.fingerprint, 1)
+    topic.offset = (0, encode(begun, "t", 0))
+    task = PartitionTask(
+        "t",
+        0,
+        policy,
+        JsonDecoder(policy),
+        topic,
+        begun,
+        Metrics(),
+        INTERVAL_S,
+        lambda: now[0],
+        listener=listening(listener.hand),
+    )
+    await task.process(log[: policy.k - 1])
+    now[0] += 60
+
+    async def is_fenced(*_: Any, **__: Any) -> None:
+        raise FencedError("another one has it")
+
+    topic.publish = is_fenced  # type: ignore[method-assign]
+    with pytest.raises(FencedError):
+        await task.process(log[policy.k - 1 :])
+    assert listener.seen == []
+
+
+async def test_handled_clusters_are_committed_while_the_next_one_is_being_handled() -> None:
+    policy = policy_of(3, delta=5, position=0.0, max_delay_s=None, max_share=1.0)
+    log = [
+        Message(i, round(START_S * 1000), json.dumps({"who": i, "x": i, "y": i, "n": i}).encode()) for i in range(60)
+    ]
+    topic, is_done, seen = Topic(), asyncio.Event(), list[DecidedCluster]()
+
+    async def hand(cluster: DecidedCluster) -> None:
+        seen.append(cluster)
+        if cluster.number:
+            await is_done.wait()
+
+    begun = CommittedState(OffsetState(committed_offset=0, next_offset=0), policy.fingerprint, 1)
+    task = PartitionTask("t", 0, policy, JsonDecoder(policy), topic, begun, Metrics(), 0.02, listener=listening(hand))
+
+    async def read() -> None:
+        for message in log:
+            await task.process([message])
+
+    def committed() -> int:
+        return decode(topic.offset[1], "t", 0, topic.offset[0]).state.clusters if topic.offset[1] else 0
+
+    reading = asyncio.create_task(read())
+    await wait_until(lambda: len(seen) == 2 and committed() == 1, 10, "the commit of the first cluster")
+    assert not reading.done()
+    is_done.set()
+    await reading
+    await task.close(finish=True)
+    assert committed() == len(seen) > 5
+
+
+def listening(hand: Callable[[DecidedCluster], Awaitable[None]]) -> ClusterListener:
+    return ClusterListener(on_decided=lambda _, cluster: hand(cluster))

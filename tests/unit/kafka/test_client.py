@@ -1,0 +1,106 @@
+"""Kafka clients: their ids, their errors, and their cancellations."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+from aiokafka import errors as kafka_errors
+from shoal.errors import BrokerUnavailableError, GuaranteeError, InputError
+from shoal.kafka import client as connection
+from shoal.kafka.client import task_exception, to_shoal_error
+from shoal.policy import KafkaSection
+
+pytestmark = pytest.mark.unit
+
+
+async def cancelled_from_within() -> None:
+    """As the client does: it cancels what it waits for, and lets that out."""
+    waited: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    waited.cancel()
+    await waited
+
+
+async def test_a_task_told_to_stop_has_not_failed() -> None:
+    task = asyncio.create_task(asyncio.sleep(60))
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait({task})
+    assert task_exception(task) is None
+
+
+async def test_a_task_cancelled_by_the_client_has_failed_with_a_retriable_error() -> None:
+    task = asyncio.create_task(cancelled_from_within())
+    await asyncio.wait({task})
+    error = task_exception(task)
+    assert isinstance(error, asyncio.CancelledError)
+    assert isinstance(to_shoal_error(error), BrokerUnavailableError)
+
+
+async def test_a_task_that_ended_has_not_failed() -> None:
+    task: asyncio.Task[Any] = asyncio.create_task(asyncio.sleep(0))
+    await asyncio.wait({task})
+    assert task_exception(task) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (InputError("words of ours"), InputError),
+        (kafka_errors.KafkaConnectionError("secret"), BrokerUnavailableError),
+        (OSError(111, "secret"), BrokerUnavailableError),
+        (KeyError("secret"), GuaranteeError),
+    ],
+)
+def test_client_errors_become_shoal_errors_without_their_text(error: Exception, kind: type[Exception]) -> None:
+    found = to_shoal_error(error)
+    assert isinstance(found, kind)
+    assert "secret" not in str(found)
+
+
+def test_an_unexpected_error_is_reported_by_class_and_line() -> None:
+    with pytest.raises(ValueError, match="secret") as caught:
+        int("secret")
+    assert "ValueError at test_client.py:" in str(to_shoal_error(caught.value))
+
+
+async def test_a_client_that_cancels_its_own_stop_does_not_cancel_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Rash:
+        def __init__(self) -> None:
+            self._conns = {1: self}
+            self.closed = False
+
+        async def stop(self) -> None:
+            await cancelled_from_within()
+
+        def close(self) -> None:
+            self.closed = True
+
+    rash = Rash()
+    monkeypatch.setattr(connection, "_network", lambda client: client)
+    task = asyncio.create_task(connection.stop(cast("Any", rash), 1))
+    await task
+    assert rash.closed, "what it had not closed is cut off"
+
+
+async def test_each_client_has_an_id_that_names_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[dict[str, Any]] = []
+
+    class Client:
+        def __init__(self, **options: Any) -> None:
+            made.append(options)
+
+        async def start(self) -> None:
+            pass
+
+        close = start
+
+    monkeypatch.setattr(connection, "AIOKafkaProducer", Client)
+    monkeypatch.setattr(connection, "AIOKafkaAdminClient", Client)
+    settings = KafkaSection(input="in", output="out", group="g")
+    connection.producer(settings, 7, 1000)
+    async with connection.admin(settings):
+        pass
+    assert [options["client_id"] for options in made] == ["shoal-g-7", "shoal-g-admin"]
+    assert made[0]["transactional_id"] == "g-in-7"

@@ -1,0 +1,166 @@
+"""Offset metadata: round trips, sizes, and what is refused."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from shoal.errors import InputError
+from shoal.kafka.offset_metadata import CommittedState, decode, encode, largest_span, pack
+from shoal.kafka.offset_tracker import LogProbe, OffsetState
+
+pytestmark = pytest.mark.unit
+
+LIMIT_BYTES = 4096
+ENCRYPTED_BYTES = 3008
+UNLIMITED = 1 << 60
+MAX_FUTURE_TIMESTAMPED = 64
+
+FINGERPRINT = "0123456789abcdef" * 4
+
+
+@st.composite
+def snapshots(draw: st.DrawFn) -> OffsetState:
+    start = draw(st.integers(0, 2**40))
+    gaps = draw(st.lists(st.integers(1, 3000), max_size=60))
+    held = tuple(start + sum(gaps[:i]) for i in range(len(gaps)))
+    end = (held[-1] if held else start) + draw(st.integers(1, 10_000))
+    void = tuple(sorted(draw(st.sets(st.integers(start + 1, start + 5000), max_size=MAX_FUTURE_TIMESTAMPED))))
+    anchor = draw(st.none() | st.builds(LogProbe, st.integers(max(0, start - 5), start), st.integers(-1, 2**42)))
+    return OffsetState(
+        committed_offset=start,
+        next_offset=end if held else start,
+        incomplete=held,
+        future_timestamped=void,
+        stream_time=draw(st.integers(-1, 2**42)),
+        clusters=draw(st.integers(0, 2**50)),
+        flush_at_offset=draw(st.none() | st.just(end)),
+        probe=anchor,
+        origin=draw(st.integers(0, start)),
+        adaptive_state=draw(st.binary(max_size=200)),
+        handed_over_uncommitted=draw(st.booleans()),
+    )
+
+
+@given(snapshots())
+def test_encoded_values_can_be_decoded(snapshot: OffsetState) -> None:
+    text = encode(CommittedState(snapshot, FINGERPRINT, 1_790_000_000_000), "t", 5)
+    found = decode(text, "t", 5, snapshot.committed_offset)
+    assert found.state == snapshot
+    assert found.has_policy(FINGERPRINT)
+    assert not found.has_policy("f" * 64)
+    assert found.at_ms == 1_790_000_000_000
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 8, 9, 50, 1000])
+def test_incomplete_offsets_are_packed_as_bitmap_or_gaps(step: int) -> None:
+    held = tuple(range(100, 100 + 400 * step, step))
+    snapshot = OffsetState(committed_offset=100, next_offset=held[-1] + 1, incomplete=held)
+    assert decode(encode(CommittedState(snapshot, FINGERPRINT, 0), "t", 0), "t", 0, 100).state.incomplete == held
+
+
+@pytest.mark.parametrize("delta", [2, 100, 600, 1000, 5000, 20_000])
+def test_within_the_span_metadata_always_fit(delta: int) -> None:
+    slack = 512
+    span = largest_span(delta, slack)
+    count = delta + 1 + slack
+    void = tuple(range(2**40 + 1, 2**40 + 1 + MAX_FUTURE_TIMESTAMPED))
+    widest = min(span, 2**44)
+    for held in (
+        tuple(range(2**40, 2**40 + count)),
+        tuple(2**40 + (widest * i) // (count - 1) for i in range(count)) if widest >= count else (),
+        tuple(2**40 + widest + slack - count + 1 + i if i else 2**40 for i in range(count)),
+    ):
+        if not held or len(set(held)) != len(held):
+            continue
+        snapshot = OffsetState(2**40, held[-1] + 1, held, void, 2**42, 2**50, held[-1] + 1, LogProbe(2**40, 2**42))
+        assert len(encode(CommittedState(snapshot, FINGERPRINT, 2**42), "t", 0)) <= LIMIT_BYTES
+
+
+@pytest.mark.parametrize(("delta", "course"), [(2, 1), (600, 17), (5000, 500), (16_000, 500), (100, 2300)])
+def test_within_the_span_metadata_with_adaptive_state_fit(delta: int, course: int) -> None:
+    slack = 512
+    span = min(largest_span(delta, slack, course), 2**44)
+    assert span <= largest_span(delta, slack)
+    count = delta + 1 + slack
+    void = tuple(range(2**40 + 1, 2**40 + 1 + MAX_FUTURE_TIMESTAMPED))
+    for width in {count - 1, max(count - 1, span)}:
+        held = tuple(2**40 + (width * i) // (count - 1) for i in range(count))
+        anchor = LogProbe(2**40, 2**42)
+        snapshot = OffsetState(
+            2**40, held[-1] + 1, held, void, 2**42, 2**50, None, anchor, adaptive_state=b"\xff" * course
+        )
+        assert len(pack(CommittedState(snapshot, FINGERPRINT, 2**42))) < ENCRYPTED_BYTES
+
+
+def test_an_adaptive_state_that_leaves_no_bytes_is_refused() -> None:
+    with pytest.raises(InputError, match="give their bounds"):
+        largest_span(100, 512, 3000)
+    with pytest.raises(InputError, match="at most"):
+        largest_span(20_000, 512, 500)
+
+
+def test_metadata_without_adaptive_state_have_the_older_version() -> None:
+    assert pack(CommittedState(OffsetState(5, 5), FINGERPRINT, 0))[0] == 2
+    assert pack(CommittedState(OffsetState(5, 5, adaptive_state=b"x"), FINGERPRINT, 0))[0] == 3
+
+
+OLDER = "shoal1:AgAEAAMAEQAABQEjRWeJq83vAAVuIJbp"
+"""What a version that knew of no course wrote of `good`."""
+
+
+def test_metadata_of_an_older_version_can_be_decoded() -> None:
+    assert decode(OLDER, "t", 0, 5).state == OffsetState(5, 9, (5, 7), clusters=3)
+
+
+def test_a_small_delta_needs_no_limit_and_a_huge_one_is_refused() -> None:
+    assert largest_span(10, 512) > 2**30
+    assert largest_span(10, 512) <= UNLIMITED
+    with pytest.raises(InputError, match="at most"):
+        largest_span(25_000, 512)
+
+
+def test_metadata_that_are_too_long_are_an_error() -> None:
+    held = tuple(range(0, 90_000, 3))
+    with pytest.raises(InputError, match="does not fit"):
+        encode(CommittedState(OffsetState(0, 90_001, held), FINGERPRINT, 0), "t", 0)
+
+
+def good() -> str:
+    return encode(CommittedState(OffsetState(5, 9, (5, 7), clusters=3), FINGERPRINT, 17), "t", 0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "something else",
+        "shoal1:",
+        "shoal1:????",
+        "shoal2:" + good()[7:],
+        good()[:-4],
+        good() + "AAAA",
+        good()[:20] + ("A" if good()[20] != "A" else "B") + good()[21:],
+    ],
+)
+def test_foreign_or_invalid_metadata_are_refused_with_a_remedy(text: str) -> None:
+    with pytest.raises(InputError, match=r"--import.*--skip-to-end"):
+        decode(text, "t", 0, 5)
+
+
+@pytest.mark.parametrize(("topic", "partition", "offset"), [("u", 0, 5), ("t", 1, 5), ("t", 0, 6)])
+def test_metadata_copied_to_another_partition_or_offset_are_refused(topic: str, partition: int, offset: int) -> None:
+    with pytest.raises(InputError):
+        decode(good(), topic, partition, offset)
+
+
+def test_every_flipped_bit_is_detected() -> None:
+    body = bytearray(base64.b64decode(good()[7:]))
+    for place in range(len(body)):
+        for bit in range(8):
+            body[place] ^= 1 << bit
+            with pytest.raises(InputError):
+                decode("shoal1:" + base64.b64encode(bytes(body)).decode(), "t", 0, 5)
+            body[place] ^= 1 << bit

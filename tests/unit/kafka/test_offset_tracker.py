@@ -1,0 +1,136 @@
+"""The offset tracker by examples, and which offset state covers another."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from shoal.errors import GuaranteeError
+from shoal.kafka.offset_tracker import OffsetState, OffsetTracker
+
+MAX_FUTURE_TIMESTAMPED = 64
+
+pytestmark = pytest.mark.unit
+
+
+def test_the_committed_offset_stays_at_the_oldest_member_until_its_cluster_has_left() -> None:
+    progress = OffsetTracker(0)
+    progress.read(range(5), [10] * 5, [9] * 5, 1)
+    progress.assign([0, 4])
+    progress.release([0])
+    progress.complete([1, 2, 3])
+    assert (progress.committed_offset, progress.incomplete) == (0, 1)
+    snapshot = progress.snapshot()
+    assert (snapshot.partial_clusters, snapshot.released_up_to, snapshot.waiting) == (((0, 4),), 1, 1)
+    again = OffsetTracker.restore(snapshot)
+    assert again.is_restoring
+    assert not again.can_commit
+    progress.release([4])
+    assert progress.committed_offset == 5
+    assert progress.snapshot().released_up_to == 0
+
+
+HELD = OffsetState(0, 4, (0, 1, 2, 3))
+
+
+PROMISED = OffsetState(0, 4, (1, 2), partial_clusters=((0, 3),), released_up_to=0)
+
+
+LEFT = OffsetState(0, 4, (1, 2), partial_clusters=((0, 3),), released_up_to=1)
+
+
+OTHERWISE = OffsetState(0, 4, (2, 3), partial_clusters=((0, 1),), released_up_to=1)
+
+
+DONE = OffsetState(1, 4, (1, 2))
+
+
+@pytest.mark.parametrize(
+    ("saved", "current", "covers"),
+    [
+        (PROMISED, HELD, True),
+        (LEFT, PROMISED, True),
+        (DONE, LEFT, True),
+        (HELD, PROMISED, False),
+        (PROMISED, LEFT, False),
+        (LEFT, DONE, False),
+        (OTHERWISE, LEFT, False),
+        (LEFT, OTHERWISE, False),
+    ],
+)
+def test_an_import_reverts_no_decision(saved: OffsetState, current: OffsetState, *, covers: bool) -> None:
+    assert saved.covers(current) is covers
+
+
+def test_an_offset_is_completed_once() -> None:
+    progress = OffsetTracker(0)
+    progress.read([0], [0], [-1], 0)
+    progress.complete([0])
+    with pytest.raises(GuaranteeError, match="twice"):
+        progress.complete([0])
+    with pytest.raises(GuaranteeError):
+        progress.complete([4])
+
+
+def test_incomplete_offsets_not_read_again_survive_a_commit() -> None:
+    progress = OffsetTracker(0)
+    progress.read(range(10), range(10), [-1] * 10, 0)
+    progress.complete([1, 2, 8])
+    again = OffsetTracker.restore(progress.snapshot())
+    again.read([0], [0], [-1], 0)
+    middle = again.snapshot()
+    assert middle.next_offset == 10
+    assert middle.incomplete == (0, 3, 4, 5, 6, 7, 9)
+    assert OffsetTracker.restore(middle).are_incomplete(np.array([7, 8, 9])).tolist() == [True, False, True]
+    with pytest.raises(GuaranteeError, match="read again"):
+        OffsetTracker.restore(middle).read([7, 8], [7, 8], [-1, -1], 0)
+
+
+def test_many_future_timestamps_need_no_list() -> None:
+    progress, count = OffsetTracker(0), 10 * MAX_FUTURE_TIMESTAMPED
+    progress.read(range(count), [10] * count, [-1] * count, 0)
+    for offset in range(2, count):
+        progress.reject_future_timestamp(offset, 3000 + offset % 2)
+    # By this time the clock could have let in all that is stamped up to 3000.
+    snapshot = progress.snapshot(horizon=3000)
+    assert len(snapshot.future_timestamped) == MAX_FUTURE_TIMESTAMPED
+    assert all(offset % 2 == 0 for offset in snapshot.future_timestamped)
+    assert progress.snapshot(horizon=2999).future_timestamped == ()
+    again = OffsetTracker.restore(progress.snapshot(horizon=2999), horizon=2999)
+    assert again.were_future_timestamped(np.arange(4), np.array([10, 2999, 3000, 3001])).tolist() == [
+        False,
+        False,
+        True,
+        True,
+    ]
+
+
+def test_future_timestamped_offsets_are_kept_until_the_committed_offset_passes_them() -> None:
+    progress = OffsetTracker(0)
+    progress.read(range(4), range(4), [-1] * 4, 0)
+    progress.reject_future_timestamp(2, 2000)
+    assert progress.snapshot().future_timestamped == (2,)
+    stamps = np.full(4, 5)
+    again = OffsetTracker.restore(progress.snapshot())
+    assert again.were_future_timestamped(np.arange(4), stamps).tolist() == [False, False, True, False]
+    again.note_future_timestamped([2], [5])
+    assert again.snapshot().future_timestamped == (2,)
+    progress.complete([0, 1])
+    assert progress.snapshot().future_timestamped == ()
+
+
+@st.composite
+def snapshots(draw: st.DrawFn) -> OffsetState:
+    next_offset = draw(st.integers(0, 8))
+    held = tuple(sorted(draw(st.sets(st.integers(0, max(0, next_offset - 1)), max_size=next_offset))))
+    return OffsetState(committed_offset=held[0] if held else next_offset, next_offset=next_offset, incomplete=held)
+
+
+def resolved(snapshot: OffsetState) -> set[int]:
+    return set(range(snapshot.next_offset)) - set(snapshot.incomplete)
+
+
+@given(snapshots(), snapshots())
+def test_a_state_covers_another_if_it_has_completed_all_that_the_other_has(a: OffsetState, b: OffsetState) -> None:
+    assert a.covers(b) == (resolved(b) <= resolved(a))

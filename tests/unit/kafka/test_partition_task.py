@@ -1,0 +1,417 @@
+"""A partition task without a broker, under crashes, clock changes, control records and large records."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from shoal.errors import BrokerUnavailableError, GuaranteeError, InputError
+from shoal.kafka import collector as outgoing
+from shoal.kafka.offset_metadata import CommittedState, decode, encode
+from shoal.kafka.offset_tracker import LogProbe, LogTruncatedError, OffsetState
+from shoal.kafka.partition_task import PartitionTask
+from shoal.kafka.producer import TransactionBatch
+from shoal.observability import Metrics
+from shoal.policy import Policy
+from shoal.policy.schema import Document
+from shoal.records import JsonDecoder
+
+pytestmark = pytest.mark.unit
+
+MAX_AHEAD_MS = 3_600_000
+
+START_MS = 1_700_000_000_000
+BEGINNING = OffsetState(committed_offset=0, next_offset=0)
+
+
+@dataclass(frozen=True)
+class Message:
+    offset: int
+    value: bytes | None
+    timestamp: int = START_MS
+    key: bytes | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+@dataclass
+class Sink:
+    """Remembers what was published; `errors` are raised first, one a time."""
+
+    published: list[tuple[TransactionBatch, OffsetState]] = field(default_factory=list)
+    times: list[int] = field(default_factory=list)
+    errors: list[Exception] = field(default_factory=list)
+    gate: asyncio.Event | None = None
+    is_closed: bool = False
+
+    async def publish(self, batch: TransactionBatch, committed_offset: int, metadata: str, at_ms: int) -> None:
+        assert at_ms > 0
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.errors:
+            raise self.errors.pop(0)
+        self.published.append((batch, decode(metadata, "t", 0, committed_offset).state))
+        self.times.append(at_ms)
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.s = START_MS / 1000 + 1
+
+    def __call__(self) -> float:
+        return self.s
+
+
+def policy_of(k: int = 2, delta: int = 4, privacy: dict[str, Any] | None = None, **stream: Any) -> Policy:
+    return Policy.from_document(
+        Document.model_validate(
+            {
+                "attributes": {
+                    "who": {"role": "identifier", "subject": True, "type": "integer"},
+                    "x": {"role": "quasi_identifier", "scale": "numeric", "bounds": [0, 100], "integer": True},
+                    "note": {"role": "confidential", "type": "string"},
+                },
+                "privacy": {"k": k, **(privacy or {})},
+                "stream": {"delta": delta, **stream},
+            }
+        )
+    )
+
+
+def task_of(policy: Policy, sink: Sink, snapshot: OffsetState = BEGINNING, clock: Clock | None = None) -> PartitionTask:
+    commit = CommittedState(snapshot, policy.fingerprint, START_MS)
+    return PartitionTask("t", 0, policy, JsonDecoder(policy), sink, commit, Metrics(), 0.2, now=clock or Clock())
+
+
+def record(offset: int, timestamp: int = START_MS, note: str = "") -> Message:
+    value = {"who": offset, "x": offset * 7 % 101, "note": note}
+    return Message(offset, json.dumps(value).encode(), timestamp)
+
+
+async def turn(task: PartitionTask, clock: Clock, *, at_end: bool = False) -> None:
+    """Let the commit interval pass, and the transaction it leads to."""
+    clock.s += 1
+    await task.punctuate(log_end=task.position if at_end else None)
+    await asyncio.sleep(0)
+    task._collector.check()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_rejected_future_timestamp_is_committed_before_later_decisions(
+    fails: bool,  # noqa: FBT001
+) -> None:
+    policy, clock, sink = policy_of(), Clock(), Sink(gate=asyncio.Event())
+    task = task_of(policy, sink, clock=clock)
+    await task.process([*map(record, range(8)), record(8, START_MS + 3 * MAX_AHEAD_MS), *map(record, range(9, 30))])
+    # One block, and what the clock refused in it was packed before the block was decided on.
+    await turn(task, clock)
+    assert sink.published == []
+    assert sink.gate is not None
+    if fails:
+        sink.errors.append(BrokerUnavailableError("gone"))
+    sink.gate.set()
+    if fails:
+        with pytest.raises(BrokerUnavailableError):
+            await turn(task, clock)
+        with pytest.raises(BrokerUnavailableError):
+            await turn(task, clock)
+        assert sink.published == []
+        return
+    await turn(task, clock)
+    await turn(task, clock)
+    (first, at_first), (second, _) = sink.published
+    # So far ahead that nobody needs to list it.
+    assert (first.clusters, [one.offset for one in first.quarantined], at_first.future_timestamped) == ([], [8], ())
+    assert at_first.incomplete == tuple(offset for offset in range(30) if offset != 8)
+    assert second.clusters
+
+
+async def test_commit_times_never_decrease() -> None:
+    clock, sink = Clock(), Sink()
+    task = task_of(policy_of(), sink, clock=clock)
+    for offset, step in enumerate((1, -100, 1, 200)):
+        await task.process([record(4 * offset + number) for number in range(4)])
+        clock.s += step
+        await task.punctuate()
+        await asyncio.sleep(0)
+        task._collector.check()
+    # The task began from a commit at this time.
+    assert sink.times == [START_MS, START_MS, START_MS + 103_000]
+
+
+async def test_a_task_with_too_many_waiting_transactions_is_full() -> None:
+    policy, sink = policy_of(), Sink(gate=asyncio.Event())
+    task = task_of(policy, sink)
+    assert not task.is_full
+    for offset in range(16):
+        await task.process([record(offset, START_MS + 3 * MAX_AHEAD_MS)])
+    assert task.is_full
+
+
+async def test_a_record_rejected_for_its_timestamp_does_not_move_the_stream_time_when_it_is_read_again() -> None:
+    policy, clock, sink = policy_of(max_delay_s=3.0), Clock(), Sink()
+    task = task_of(policy, sink, clock=clock)
+    await task.process([record(0, START_MS + 3 * MAX_AHEAD_MS)])
+    await turn(task, clock)
+    assert [reference.reason for reference in sink.published[0][0].quarantined] == ["invalid"]
+    again = task_of(policy, sink, sink.published[-1][1], clock)
+    again.restore(0)
+    assert again.position == 0
+    await again.process([record(0, START_MS + 3 * MAX_AHEAD_MS), record(1), record(2)])
+    assert again.tracker.stream_time == START_MS
+    assert again.incomplete == 2
+
+
+async def test_nothing_is_committed_before_restoring_has_ended() -> None:
+    policy, clock, sink = policy_of(), Clock(), Sink()
+    # Offsets 0 and 1 are released in the replay, 2 and 3 are still to come: nobody knows the clock before 2 yet.
+    task = task_of(
+        policy, sink, OffsetState(committed_offset=0, next_offset=9, incomplete=(0, 1, 7, 8), stream_time=-1), clock
+    )
+    await task.process([record(offset) for offset in range(6)])
+    assert task.is_restoring
+    await turn(task, clock)
+    assert sink.published == []
+    await task.process([record(7)])
+    await turn(task, clock)
+    # Nor what the clock may have refused behind that.
+    assert sink.published == []
+    await task.process([record(8)])
+    await turn(task, clock)
+    ((batch, snapshot),) = sink.published
+    assert [cluster.places for cluster in batch.clusters] == [[0, 1]]
+    assert (snapshot.committed_offset, snapshot.incomplete, snapshot.stream_time) == (7, (7, 8), START_MS)
+
+
+async def test_a_task_closed_while_restoring_commits_nothing() -> None:
+    policy, sink = policy_of(), Sink()
+    task = task_of(
+        policy, sink, OffsetState(committed_offset=0, next_offset=9, incomplete=(0, 1, 7, 8), stream_time=-1)
+    )
+    await task.process([record(offset) for offset in range(6)])
+    await task.close(finish=True)
+    assert sink.published == []
+    assert sink.is_closed
+
+
+async def test_the_committed_offset_passes_control_records_and_is_committed_alone_once() -> None:
+    clock, sink = Clock(), Sink()
+    task = task_of(policy_of(), sink, clock=clock)
+    await task.process([Message(0, b"{"), Message(1, None)])
+    await turn(task, clock)
+    task._advance_position(5)
+    for _ in range(3):
+        await turn(task, clock)
+    assert [snapshot.committed_offset for _, snapshot in sink.published] == [2, 5]
+    assert not sink.published[-1][0]
+    assert task.position == 5
+
+
+async def test_the_committed_offset_passes_no_incomplete_record_and_nothing_while_restoring() -> None:
+    task = task_of(policy_of(), Sink())
+    await task.process([record(0)])
+    task._advance_position(4)
+    assert (task.tracker.committed_offset, task.tracker.next_offset) == (0, 4)
+    restored = task_of(policy_of(), Sink(), OffsetState(committed_offset=3, next_offset=9, incomplete=(3, 8)))
+    restored._advance_position(20)
+    assert restored.tracker.next_offset == 9
+
+
+async def test_commits_continue_after_the_clock_was_set_back() -> None:
+    clock, sink = Clock(), Sink()
+    task = task_of(policy_of(), sink, clock=clock)
+    await task.process([Message(0, b"{")])
+    await turn(task, clock)
+    clock.s -= 7200
+    await task.process([Message(1, b"{")])
+    await task.punctuate()
+    await asyncio.sleep(0)
+    assert len(sink.published) == 2
+
+
+async def test_a_task_with_too_many_waiting_bytes_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outgoing, "FULL_BYTES", 10_000)
+    task = task_of(policy_of(), Sink(gate=asyncio.Event()))
+    await task.process([record(offset, note="n" * 4000) for offset in range(4)])
+    assert not task.is_full
+    await task.process([record(offset, note="n" * 4000) for offset in range(4, 9)])
+    assert task.is_full
+
+
+async def test_a_transaction_takes_what_was_decided_when_it_was_packed() -> None:
+    clock, sink = Clock(), Sink()
+    task = task_of(policy_of(), sink, clock=clock)
+    await task.process([Message(0, b"{")])
+    clock.s += 1
+    await task.punctuate()
+    # No other task has run since: the transaction has not begun to run either.
+    await task.process([Message(1, b"{"), record(2)])
+    await asyncio.sleep(0)
+    ((batch, snapshot),) = sink.published
+    assert [reference.offset for reference in batch.quarantined] == [0]
+    assert (snapshot.committed_offset, snapshot.incomplete) == (1, ())
+
+
+@pytest.mark.parametrize("held", [(), (5,)])
+async def test_another_record_at_the_probe_is_refused_with_both_remedies(held: tuple[int, ...]) -> None:
+    anchor = LogProbe(5 if held else 4, START_MS - 1)
+    task = task_of(
+        policy_of(),
+        Sink(),
+        OffsetState(committed_offset=5, next_offset=6 if held else 5, incomplete=held, probe=anchor),
+    )
+    task.restore(0)
+    with pytest.raises(InputError, match=r"t-0.*another group.*--skip-to-end"):
+        await task.process([record(4), record(5)][len(held) :])
+
+
+async def test_messages_out_of_order_are_an_error() -> None:
+    task = task_of(policy_of(), Sink())
+    with pytest.raises(GuaranteeError, match="order"):
+        await task.process([record(2), record(1)])
+
+
+async def test_messages_fetched_twice_are_ignored() -> None:
+    task = task_of(policy_of(), Sink())
+    await task.process([record(0), record(1)])
+    await task.process([record(0), record(1), record(2)])
+    assert task.incomplete == 3
+
+
+async def test_a_failed_transaction_is_raised_by_the_next_punctuation_and_counted() -> None:
+    clock, sink = Clock(), Sink(errors=[BrokerUnavailableError("away")])
+    task = task_of(policy_of(), sink, clock=clock)
+    await task.process([Message(0, b"{")])
+    with pytest.raises(BrokerUnavailableError):
+        await turn(task, clock)
+    assert task._metrics.registry.get_sample_value("shoal_transactions_total", {"outcome": "aborted"}) == 1
+    assert task._metrics.totals()["quarantined"] == 0, "what was not committed has not happened"
+
+
+async def test_incomplete_records_that_did_not_come_again_are_suppressed_at_the_end() -> None:
+    clock, sink = Clock(), Sink()
+    task = task_of(policy_of(), sink, OffsetState(committed_offset=0, next_offset=4, incomplete=(0, 2, 3)), clock)
+    await task.process([record(0), record(3)])
+    await turn(task, clock, at_end=True)
+    assert [(one.offset, one.reason) for one in sink.published[0][0].quarantined] == [(2, "suppressed")]
+
+
+async def test_a_flush_is_committed_before_it_is_done() -> None:
+    clock, sink = Clock(), Sink()
+    task = task_of(policy_of(delta=10, max_delay_s=2.0), sink, clock=clock)
+    await task.process([record(offset) for offset in range(4)])
+    clock.s += 1.5
+    await task.punctuate(log_end=task.position)
+    assert sink.published == []
+    clock.s += 1
+    await task.punctuate(log_end=task.position)
+    decision, deed = sink.published
+    assert (decision[1].flush_at_offset, len(decision[0].clusters), decision[1].incomplete) == (4, 0, (0, 1, 2, 3))
+    assert (deed[1].flush_at_offset, len(deed[0].clusters), deed[1].incomplete) == (None, 2, ())
+
+
+async def test_a_committed_flush_is_done_after_a_crash_at_the_same_offset() -> None:
+    policy, sink = policy_of(delta=10, max_delay_s=2.0), Sink()
+    task = task_of(
+        policy, sink, OffsetState(committed_offset=0, next_offset=4, incomplete=(0, 1, 2, 3), flush_at_offset=4)
+    )
+    await task.process([record(offset) for offset in range(9)])
+    ((batch, snapshot),) = sink.published
+    assert sorted(place for cluster in batch.clusters for place in cluster.places) == [0, 1, 2, 3]
+    assert (snapshot.next_offset, snapshot.flush_at_offset, task.incomplete) == (4, None, 5)
+
+
+def test_metadata_of_a_task_can_be_decoded() -> None:
+    task = task_of(policy_of(), Sink())
+    text = encode(CommittedState(task.tracker.snapshot(), task._policy.fingerprint, 1), "t", 0)
+    assert decode(text, "t", 0, 0).state == task.tracker.snapshot()
+
+
+LIMITED = {"per_subject": {"max": 1, "window": 10}}
+
+
+def by_one(offset: int, who: int) -> Message:
+    return Message(offset, json.dumps({"who": who, "x": offset, "note": ""}).encode(), START_MS)
+
+
+async def test_a_restart_counts_its_quota_window_again() -> None:
+    policy, clock, sink = policy_of(privacy=LIMITED), Clock(), Sink()
+    log = [by_one(offset, who) for offset, who in enumerate([0, 1, 2, 3, 4, 5, 0, 6, 7, 0, 0])]
+    # Offsets 10 and on are the next window; everything before 6 is resolved.
+    task = task_of(policy, sink, OffsetState(committed_offset=6, next_offset=6), clock)
+    assert task.restore(0)
+    assert task.position == 0
+    await task.process(log)
+    await turn(task, clock)
+    ((batch, snapshot),) = sink.published
+    assert [(reference.offset, reference.reason) for reference in batch.quarantined] == [
+        (6, "suppressed"),
+        (9, "suppressed"),
+    ]
+    assert snapshot.incomplete == (7, 8, 10)
+
+
+@pytest.mark.parametrize(("origin", "low", "found"), [(0, 0, True), (4, 4, True), (0, 4, False), (4, 5, False)])
+async def test_a_quota_window_whose_start_is_not_retained_is_suppressed(origin: int, low: int, found: bool) -> None:  # noqa: FBT001
+    task = task_of(policy_of(privacy=LIMITED), Sink(), OffsetState(committed_offset=6, next_offset=6, origin=origin))
+    assert task.restore(low) is found
+    assert task.position == low
+    await task.process([by_one(offset, offset) for offset in range(low, 12)])
+    assert task.incomplete == (4 if found else 2)
+
+
+async def test_the_probe_is_checked_although_reading_begins_before_it() -> None:
+    snapshot = OffsetState(committed_offset=6, next_offset=6, probe=LogProbe(5, START_MS - 1))
+    task = task_of(policy_of(privacy=LIMITED), Sink(), snapshot)
+    task.restore(0)
+    await task.process([by_one(offset, offset) for offset in range(5)])
+    with pytest.raises(LogTruncatedError, match="another record is at offset 5"):
+        await task.process([by_one(5, 5)])
+
+
+async def test_at_a_quiet_moment_few_subjects_wait_and_enough_are_flushed() -> None:
+    policy, clock, sink = policy_of(delta=9, privacy={"min_population": 4}, max_delay_s=3.0), Clock(), Sink()
+    task = task_of(policy, sink, clock=clock)
+    await task.process([record(0), record(1), record(2), by_one(3, 2)])
+    clock.s += 60
+    await turn(task, clock, at_end=True)
+    assert task.incomplete == 4, "three people left at a quiet moment"
+    await task.process([record(4, round(clock.s * 1000))])
+    assert task.incomplete == 3, (
+        "of four people the oldest leaves by the clock of the records, and the others are too few"
+    )
+    await task.process([record(5, round(clock.s * 1000))])
+    clock.s += 60
+    await turn(task, clock, at_end=True)
+    assert (task.incomplete, task.tracker.clusters) == (2, 2)
+
+
+async def test_a_flush_of_too_few_subjects_suppresses_them_also_after_a_restart() -> None:
+    policy, sink = policy_of(delta=9, privacy={"min_population": 4}), Sink()
+    task = task_of(policy, sink)
+    await task.process([record(0), record(1), record(2)])
+    await task.commit(flush=True)
+    assert [len(batch.quarantined) for batch, _ in sink.published] == [0, 3]
+    again = task_of(policy, Sink(), sink.published[0][1])
+    await again.process([record(0), record(1), record(2)])
+    await again.punctuate(log_end=again.position)
+    assert again.incomplete == 0
+    assert not again.tracker.clusters
+
+
+async def test_a_future_timestamp_stays_rejected_when_the_committed_offset_passes_it_first() -> None:
+    policy, clock, sink = policy_of(), Clock(), Sink()
+    snapshot = OffsetState(
+        committed_offset=0, next_offset=6, incomplete=(0, 1, 2, 3), future_timestamped=(4, 5), flush_at_offset=6
+    )
+    task = task_of(policy, sink, snapshot, clock)
+    await task.process([record(offset) for offset in range(4)])
+    await turn(task, clock)
+    assert sink.published[-1][1].committed_offset == 6
+    await task.process([record(offset, START_MS + 3 * MAX_AHEAD_MS) for offset in (4, 5)])
+    assert task.tracker.stream_time == START_MS

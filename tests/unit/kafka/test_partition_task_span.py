@@ -1,0 +1,103 @@
+"""Offset metadata that would not fit: the oldest records leave early, the same ones whatever the blocks are."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+
+import pytest
+from shoal.kafka.offset_metadata import CommittedState, largest_span
+from shoal.kafka.offset_tracker import OffsetState
+from shoal.kafka.partition_task import PartitionTask
+from shoal.kafka.producer import TransactionBatch
+from shoal.observability import Metrics
+from shoal.pipeline import DecidedCluster
+from shoal.policy import Policy
+from shoal.policy.schema import Document
+from shoal.records import JsonDecoder
+
+pytestmark = pytest.mark.unit
+
+BLOCK_RECORDS = 512
+LIMIT_BYTES = 4096
+
+DELTA = 2000
+COUNT = 5000
+
+
+@dataclass(frozen=True)
+class Message:
+    offset: int
+    timestamp: int
+    value: bytes | None
+    key: bytes | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+@dataclass
+class Topic:
+    clusters: list[DecidedCluster] = field(default_factory=list)
+    longest: int = 0
+
+    async def publish(self, batch: TransactionBatch, committed_offset: int, metadata: str, at_ms: int) -> None:
+        assert committed_offset >= 0
+        assert at_ms > 0
+        self.clusters += batch.clusters
+        self.longest = max(self.longest, len(metadata))
+
+    async def close(self) -> None:
+        pass
+
+
+def policy() -> Policy:
+    return Policy.from_document(
+        Document.model_validate(
+            {
+                "attributes": {"x": {"role": "quasi_identifier", "bounds": [0, 1000], "integer": True}},
+                "subject": "every_record",
+                "privacy": {"k": 3},
+                "stream": {"delta": DELTA},
+            }
+        )
+    )
+
+
+def live(gap: int, cut: int) -> tuple[Topic, Metrics]:
+    topic, metrics = Topic(), Metrics()
+    commit = CommittedState(OffsetState(0, 0), policy().fingerprint, 1)
+    now = [1e9]
+    task = PartitionTask("t", 0, policy(), JsonDecoder(policy()), topic, commit, metrics, 0.2, now=lambda: now[0])
+    log = [Message(i * gap, 1, json.dumps({"x": i * 7919 % 1001}).encode()) for i in range(COUNT)]
+
+    async def run() -> None:
+        for start in range(0, COUNT, cut):
+            await task.process(log[start : start + cut])
+            now[0] += 1
+            await task.punctuate()
+            await asyncio.sleep(0)
+        await task.commit(flush=True)
+
+    asyncio.run(run())
+    return topic, metrics
+
+
+def early(metrics: Metrics) -> float:
+    return metrics.registry.get_sample_value("shoal_clusters_early_total", {"topic": "t", "partition": "0"}) or 0
+
+
+def test_a_log_full_of_gaps_makes_the_oldest_leave_early() -> None:
+    gap = 2 * largest_span(DELTA, BLOCK_RECORDS) // DELTA
+    topic, metrics = live(gap, 100)
+    assert early(metrics) > 0
+    assert topic.longest <= LIMIT_BYTES
+    places = sorted(place for cluster in topic.clusters for place in cluster.places)
+    assert places == [i * gap for i in range(COUNT)]
+    again, _ = live(gap, 333)
+    assert [c.rows for c in again.clusters] == [c.rows for c in topic.clusters]
+
+
+def test_without_gaps_no_record_leaves_early() -> None:
+    topic, metrics = live(1, 500)
+    assert early(metrics) == 0
+    assert topic.longest <= LIMIT_BYTES

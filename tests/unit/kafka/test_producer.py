@@ -1,0 +1,343 @@
+"""The transactional producer: requests to the client, its answers and errors."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from aiokafka import errors as kafka_errors
+from aiokafka.structs import OffsetAndMetadata, TopicPartition
+from shoal.errors import BrokerError, BrokerUnavailableError, FencedError, InputError
+from shoal.kafka import client as connection
+from shoal.kafka import producer as publisher
+from shoal.kafka.client import broker_error
+from shoal.kafka.preflight import TopicLayout
+from shoal.kafka.producer import QuarantineEntry, TransactionalProducer, TransactionBatch
+from shoal.pipeline import DecidedCluster
+from shoal.policy import KafkaSection, Policy
+from shoal.policy.schema import Document
+
+pytestmark = pytest.mark.unit
+
+SETTINGS = KafkaSection(
+    input="in", output="out", group="g", quarantine="bad", evidence="proof", clusters="sums", commit_interval_ms=200
+)
+LAYOUT = TopicLayout({"in": 6, "out": 6, "bad": 4, "proof": 4, "sums": 4})
+
+
+class Batch:
+    def __init__(self, limit: int) -> None:
+        self.values: list[bytes] = []
+        self.limit = limit
+        self.stamps: set[int] = set()
+
+    def append(self, *, key: bytes | None, value: bytes, timestamp: int) -> object | None:
+        assert key is None
+        if self.values and sum(map(len, self.values)) + len(value) > self.limit:
+            return None
+        self.values.append(value)
+        self.stamps.add(timestamp)
+        return object()
+
+    def close(self) -> None:
+        pass
+
+
+class Producer:
+    """The client as far as a publisher uses it; writes down what it is asked for."""
+
+    def __init__(self, fail_at: str = "", error: Exception | None = None) -> None:
+        self.calls: list[Any] = []
+        self.fail_at, self.error = fail_at, error or kafka_errors.KafkaError("x")
+        self.client = self
+        self.ends: dict[str, int] = {}
+        self.open: set[str] = set()
+        self._conns: dict[int, Any] = {}
+
+    def _call(self, name: str, *about: Any) -> None:
+        self.calls.append((name, *about))
+        if name == self.fail_at:
+            raise self.error
+
+    async def begin_transaction(self) -> None:
+        self._call("begin")
+
+    def create_batch(self) -> Batch:
+        return Batch(100)
+
+    async def send_batch(self, batch: Batch, topic: str, *, partition: int) -> asyncio.Future[Any]:
+        self._call("send", topic, partition, list(batch.values), set(batch.stamps))
+        done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        done.set_result(SimpleNamespace(offset=self.ends.get(topic, 0)))
+        self.ends[topic] = self.ends.get(topic, 0) + len(batch.values)
+        self.open.add(topic)
+        return done
+
+    async def send_offsets_to_transaction(self, offsets: Any, group: str) -> None:
+        self._call("offsets", offsets, group)
+
+    async def commit_transaction(self) -> None:
+        self._call("commit")
+        self.ends |= {topic: self.ends[topic] + 1 for topic in self.open}
+        self.open.clear()
+
+    async def abort_transaction(self) -> None:
+        self._call("abort")
+
+    async def stop(self) -> None:
+        self._call("stop")
+
+
+def policy() -> Policy:
+    return Policy.from_document(
+        Document.model_validate(
+            {
+                "attributes": {
+                    "x": {"role": "quasi_identifier", "scale": "numeric", "bounds": [0, 100], "integer": True},
+                },
+                "subject": "every_record",
+                "privacy": {"k": 2},
+                "stream": {"delta": 4},
+            }
+        )
+    )
+
+
+def made(
+    monkeypatch: pytest.MonkeyPatch, producer: Producer, partition: int = 5, **changes: Any
+) -> TransactionalProducer:
+    monkeypatch.setattr(publisher, "producer", lambda *_: producer)
+    return TransactionalProducer(policy(), SETTINGS.model_copy(update=changes), partition, LAYOUT)
+
+
+def clusters() -> list[DecidedCluster]:
+    return [
+        DecidedCluster(0, [3, 7], [b'{"x":9}', b'{"x":9}'], ("9",), 2),
+        DecidedCluster(1, [4, 9], [b'{"x":1}', b'{"x":1}'], ("1",), 2),
+    ]
+
+
+@dataclass
+class Log:
+    """What a reader finds in the output from an offset on, and what it was asked for."""
+
+    found: int | Exception | None
+    asked: list[tuple[TopicPartition, int]] = field(default_factory=list)
+
+    async def first_record(self, _: KafkaSection, place: TopicPartition, offset: int) -> int | None:
+        self.asked.append((place, offset))
+        if isinstance(self.found, Exception):
+            raise self.found
+        return self.found
+
+
+async def with_a_gap(monkeypatch: pytest.MonkeyPatch, producer: Producer, log: Log) -> TransactionalProducer:
+    """A publisher that has committed, 4 records and their mark, before something else took the next offset."""
+    monkeypatch.setattr(publisher, "first_record", log.first_record)
+    ours = made(monkeypatch, producer)
+    for number in range(3):
+        await ours.publish(TransactionBatch(clusters()), number, "meta", 1_234_567)
+    await ours.publish(TransactionBatch(), 4, "meta", 1_234_567)
+    assert log.asked == []
+    producer.ends["out"] += 1
+    return ours
+
+
+@pytest.mark.parametrize("found", [15, None])
+async def test_a_second_writer_is_detected_before_the_commit(
+    monkeypatch: pytest.MonkeyPatch, found: int | None
+) -> None:
+    producer = Producer()
+    ours = await with_a_gap(monkeypatch, producer, Log(found))
+    with pytest.raises(InputError, match=r"out-5.*another producer"):
+        await ours.publish(TransactionBatch(clusters()), 5, "meta", 1_234_567)
+    assert [call[0] for call in producer.calls].count("commit") == 4
+    with pytest.raises(BrokerUnavailableError):
+        await ours.publish(TransactionBatch(), 6, "meta", 1_234_567)
+
+
+async def test_a_duplicate_transaction_marker_is_no_second_writer(monkeypatch: pytest.MonkeyPatch) -> None:
+    producer, log = Producer(), Log(16)
+    ours = await with_a_gap(monkeypatch, producer, log)
+    for number in (5, 6):
+        await ours.publish(TransactionBatch(clusters()), number, "meta", 1_234_567)
+    assert [call[0] for call in producer.calls].count("commit") == 6
+    assert log.asked == [(TopicPartition("out", 5), 15)]
+
+
+async def test_a_gap_that_cannot_be_read_is_not_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    producer = Producer()
+    ours = await with_a_gap(monkeypatch, producer, Log(kafka_errors.RequestTimedOutError()))
+    with pytest.raises(BrokerUnavailableError):
+        await ours.publish(TransactionBatch(clusters()), 5, "meta", 1_234_567)
+    assert [call[0] for call in producer.calls].count("commit") == 4
+
+
+async def test_the_first_check_is_awaited_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    producer, asked = Producer(), []
+
+    async def check() -> None:
+        asked.append(len(producer.calls))
+
+    ours = made(monkeypatch, producer)
+    ours.check_before_first(check)
+    await ours.publish(TransactionBatch(), 4, "meta", 1_234_567)
+    assert asked == []
+    before = len(producer.calls)
+    for _ in range(2):
+        await ours.publish(TransactionBatch(clusters()), 5, "meta", 1_234_567)
+    assert asked == [before]
+
+
+async def test_a_foreign_record_between_two_batches_is_detected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    producer, log = Producer(), Log(1)
+    monkeypatch.setattr(publisher, "first_record", log.first_record)
+    send = producer.send_batch
+
+    async def and_somebody_else(batch: Batch, topic: str, *, partition: int) -> asyncio.Future[Any]:
+        sent = await send(batch, topic, partition=partition)
+        if topic == "out":
+            producer.ends[topic] += 1
+        return sent
+
+    producer.send_batch = and_somebody_else  # type: ignore[method-assign]
+    ours = made(monkeypatch, producer)
+    large = DecidedCluster(0, [0, 1, 2], [b"a" * 90, b"b" * 90, b"c" * 90], ("1",), 3)
+    with pytest.raises(InputError, match=r"out-5.*another producer"):
+        await ours.publish(TransactionBatch([large]), 3, "meta", 1)
+    assert log.asked == [(TopicPartition("out", 5), 1)]
+    assert "commit" not in [call[0] for call in producer.calls]
+
+
+@pytest.mark.parametrize("step", ["begin", "offsets", "abort", ""])
+@pytest.mark.parametrize("error", [kafka_errors.ProducerFenced(), kafka_errors.RequestTimedOutError()])
+async def test_a_failed_first_check_of_a_fenced_producer_is_a_fencing_error(
+    monkeypatch: pytest.MonkeyPatch, step: str, error: Exception
+) -> None:
+    async def check() -> None:
+        raise InputError("holds records already")
+
+    producer = Producer(step, error)
+    is_fenced = bool(step) and isinstance(error, kafka_errors.ProducerFenced)
+    ours = made(monkeypatch, producer)
+    ours.check_before_first(check)
+    with pytest.raises(FencedError if is_fenced else InputError):
+        await ours.publish(TransactionBatch(clusters()), 5, "meta", 1_234_567)
+    # Nothing was sent, nothing is left open.
+    steps = ["begin", "offsets", "abort"]
+    assert [call[0] for call in producer.calls] == steps[: steps.index(step or "abort") + 1]
+    with pytest.raises(BrokerUnavailableError):
+        await ours.publish(TransactionBatch(), 6, "meta", 1_234_567)
+
+
+async def test_one_transaction_carries_everything_in_this_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    producer = Producer()
+    await made(monkeypatch, producer).publish(
+        TransactionBatch(clusters(), [QuarantineEntry(1, "invalid")]), 10, "meta", 1_234_567
+    )
+    assert [call[0] for call in producer.calls] == ["begin", "send", "send", "send", "send", "offsets", "commit"]
+    sent = {call[1]: call[2:] for call in producer.calls if call[0] == "send"}
+    stamps = {1_234_400}
+    assert sent["out"] == (5, [b'{"x":1}', b'{"x":1}', b'{"x":9}', b'{"x":9}'], stamps)
+    assert sent["sums"][:2] == (
+        5 % 4,
+        [b'{"centroid":{"x":1},"size":2,"subjects":2}', b'{"centroid":{"x":9},"size":2,"subjects":2}'],
+    )
+    assert sent["proof"] == (
+        5 % 4,
+        [b'{"partition":5,"cluster":0,"offsets":[3,7]}', b'{"partition":5,"cluster":1,"offsets":[4,9]}'],
+        stamps,
+    )
+    assert sent["bad"] == (5 % 4, [b'{"topic":"in","partition":5,"offset":1,"reason":"invalid"}'], stamps)
+    assert producer.calls[-2][1:] == ({TopicPartition("in", 5): OffsetAndMetadata(10, "meta")}, "g")
+
+
+async def test_several_batches_stay_in_one_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    producer = Producer()
+    large = DecidedCluster(0, [0, 1, 2], [b"a" * 90, b"b" * 90, b"c" * 90], ("1",), 3)
+    await made(monkeypatch, producer, evidence=None, clusters=None).publish(TransactionBatch([large]), 3, "meta", 1)
+    assert [call[0] for call in producer.calls] == ["begin", "send", "send", "send", "offsets", "commit"]
+    assert [value[:1] for call in producer.calls if call[0] == "send" for value in call[3]] == [b"a", b"b", b"c"]
+
+
+@pytest.mark.parametrize("step", ["begin", "send", "offsets", "commit"])
+async def test_a_producer_cannot_be_used_after_an_error(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    producer = Producer(step)
+    one = made(monkeypatch, producer)
+    with pytest.raises(BrokerError):
+        await one.publish(TransactionBatch(clusters()), 10, "meta", 1)
+    producer.fail_at = ""
+    before = list(producer.calls)
+    with pytest.raises(BrokerUnavailableError, match="read again"):
+        await one.publish(TransactionBatch(), 10, "meta", 1)
+    assert producer.calls == before
+    await one.close()
+
+
+async def test_a_transaction_is_cancelled_after_its_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    producer = Producer()
+
+    async def hang() -> None:
+        await asyncio.Event().wait()
+
+    producer.commit_transaction = hang  # type: ignore[method-assign]
+    one = made(monkeypatch, producer, transaction_timeout_ms=50)
+    with pytest.raises(BrokerUnavailableError, match="TimeoutError"):
+        await one.publish(TransactionBatch(), 10, "meta", 1)
+
+
+async def test_a_client_that_does_not_stop_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stuck(Producer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.closed = False
+            self._conns = {1: self}
+            self._coordinator = self
+            self._heartbeat_task = asyncio.create_task(asyncio.Event().wait())
+
+        async def stop(self) -> None:
+            await asyncio.Event().wait()
+
+        def close(self) -> None:
+            self.closed = True
+
+    stuck = Stuck()
+    monkeypatch.setattr(connection, "_network", lambda client: client)
+    await connection.stop(cast("Any", stuck), 0.01)
+    assert stuck.closed
+    await asyncio.wait({stuck._heartbeat_task})
+    assert stuck._heartbeat_task.cancelled()
+
+
+def wrapped(cause: Exception) -> Exception:
+    error: Exception = kafka_errors.KafkaError("Unexpected error during batch delivery")
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "words"),
+    [
+        (kafka_errors.ProducerFenced(), FencedError, "another instance"),
+        (wrapped(kafka_errors.InvalidProducerEpoch()), FencedError, "another instance"),
+        (wrapped(kafka_errors.OffsetMetadataTooLargeError()), BrokerError, "offset.metadata.max.bytes"),
+        (kafka_errors.MessageSizeTooLargeError(), BrokerError, "max.message.bytes"),
+        (kafka_errors.InconsistentGroupProtocolError(), BrokerError, "another kind"),
+        (kafka_errors.TopicAuthorizationFailedError("secret"), BrokerError, "ACL"),
+        (kafka_errors.NodeNotReadyError("10.0.0.1"), BrokerUnavailableError, "NodeNotReadyError"),
+        (TimeoutError("secret"), BrokerUnavailableError, "TimeoutError"),
+    ],
+)
+def test_a_client_error_becomes_a_shoal_error_without_its_text(
+    error: Exception, kind: type[BrokerError], words: str
+) -> None:
+    ours = broker_error(error)
+    assert type(ours) is kind
+    assert words in str(ours)
+    assert "secret" not in str(ours)
+    assert "10.0.0.1" not in str(ours)

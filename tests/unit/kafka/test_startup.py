@@ -1,0 +1,54 @@
+"""The committed offset is read until the group coordinator has given it."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+from aiokafka import errors as kafka_errors
+from aiokafka.structs import OffsetAndMetadata, TopicPartition
+from shoal.errors import BrokerUnavailableError
+from shoal.kafka import startup as start
+from shoal.kafka.startup import committed
+from shoal.policy import KafkaSection
+
+SETTINGS = KafkaSection(input="in", output="out", group="g")
+
+pytestmark = pytest.mark.unit
+
+
+class Coordinator:
+    """Answers of an admin client, one after the other."""
+
+    def __init__(self, *answers: dict[Any, Any] | Exception) -> None:
+        self.answers = list(answers)
+
+    async def list_consumer_group_offsets(self, group: str, partitions: list[TopicPartition]) -> dict[Any, Any]:
+        assert (group, partitions) == ("g", [TopicPartition("in", 3)])
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+PLACE = TopicPartition("in", 3)
+
+
+async def test_the_committed_offset_is_read_until_two_answers_agree() -> None:
+    first, second = OffsetAndMetadata(5, "a"), OffsetAndMetadata(6, "b")
+    moving = kafka_errors.GroupCoordinatorNotAvailableError()
+    client = Coordinator({PLACE: first}, {}, moving, {PLACE: first}, {PLACE: second}, {PLACE: second})
+    assert await committed(cast("Any", client), SETTINGS, 3) == second
+
+
+async def test_an_error_that_is_not_retriable_is_raised_at_once() -> None:
+    with pytest.raises(kafka_errors.GroupAuthorizationFailedError):
+        await committed(cast("Any", Coordinator(kafka_errors.GroupAuthorizationFailedError())), SETTINGS, 3)
+
+
+async def test_a_silent_coordinator_does_not_mean_that_there_is_no_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(start, "SILENCE_S", 0.1)
+    assert await committed(cast("Any", Coordinator({PLACE: OffsetAndMetadata(-1, "")})), SETTINGS, 3) is None
+    # A coordinator that is still loading, or has moved, answers without partitions.
+    with pytest.raises(BrokerUnavailableError, match=r"in-3.*group g"):
+        await committed(cast("Any", Coordinator({})), SETTINGS, 3)

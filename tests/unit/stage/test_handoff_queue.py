@@ -1,0 +1,82 @@
+"""A cluster is acknowledged when the app asks for the next one, and by nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from shoal.errors import GuaranteeError, InputError
+from shoal.kafka import HandoverCancelledError
+from shoal.pipeline import DecidedCluster
+from shoal.stage.handoff_queue import HandoffQueue
+
+CANARY = "xq7canary9z"
+
+
+def decided(number: int) -> DecidedCluster:
+    return DecidedCluster(number, [number, number + 1], [b'{"age":1}', b'{"age":2}'], ("1",), 2)
+
+
+async def test_a_cluster_is_acknowledged_when_the_next_one_is_asked_for() -> None:
+    queue = HandoffQueue()
+    first = asyncio.create_task(queue.hand_over(3, decided(0)))
+    cluster = await queue.next()
+    assert (cluster.partition, cluster.number, cluster.size, cluster.subjects) == (3, 0, 2, 2)
+    assert cluster.records == ({"age": 1}, {"age": 2})
+    await asyncio.sleep(0)
+    assert not first.done()
+    second = asyncio.create_task(queue.hand_over(3, decided(1)))
+    assert (await queue.next()).number == 1
+    await first
+    assert not second.done()
+    second.cancel()
+
+
+async def test_a_cancelled_hand_over_is_not_acknowledged_by_a_later_request() -> None:
+    queue = HandoffQueue()
+    first = asyncio.create_task(queue.hand_over(0, decided(0)))
+    await queue.next()
+    queue.cancel_handover()
+    with pytest.raises(HandoverCancelledError):
+        await first
+    with pytest.raises(HandoverCancelledError):
+        await queue.hand_over(0, decided(1))
+    queue.resume()
+    again = asyncio.create_task(queue.hand_over(0, decided(0)))
+    assert (await queue.next()).number == 0
+    assert not again.done()
+    again.cancel()
+
+
+async def test_a_closed_queue_ends_the_iteration_with_the_first_error_or_without_one() -> None:
+    queue = HandoffQueue()
+    waiting = asyncio.create_task(queue.next())
+    await asyncio.sleep(0)
+    queue.close(GuaranteeError("first"))
+    queue.close(InputError("second"))
+    with pytest.raises(GuaranteeError, match="first"):
+        await waiting
+    ended = HandoffQueue()
+    ended.close()
+    with pytest.raises(StopAsyncIteration):
+        await ended.next()
+
+
+async def test_committed_clusters_are_returned_in_order_and_bounded() -> None:
+    queue = HandoffQueue()
+    queue.put_committed(0, [decided(number) for number in range(1023)])
+    assert not queue.is_full()
+    queue.put_committed(0, [decided(1023)])
+    assert queue.is_full()
+    assert [(await queue.next()).number for _ in range(1024)] == list(range(1024))
+    assert not queue.is_full()
+    await queue.wait_until_empty(0)
+
+
+async def test_the_text_of_a_cluster_shows_no_record() -> None:
+    queue = HandoffQueue()
+    row = json.dumps({"note": CANARY}).encode()
+    task = asyncio.create_task(queue.hand_over(0, DecidedCluster(0, [0], [row], ("1",), 1)))
+    assert CANARY not in repr(await queue.next())
+    task.cancel()

@@ -1,0 +1,369 @@
+"""Errors and log lines reveal no attribute value: rules for the source, and what is printed of an exception."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import gc
+import json
+import logging
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import shoal
+from shoal import StreamAggregator
+from shoal.clustering.stream.clusterer import StreamClusterer
+from shoal.errors import InputError, ParameterError, ShoalError
+from shoal.observability import (
+    error_code,
+    install_exception_hooks,
+    install_loop_exception_handler,
+    logger,
+    raise_location,
+    set_up_logs,
+)
+from support.kafka_broker import wait_until
+
+pytestmark = pytest.mark.unit
+
+SOURCE = Path(shoal.__file__).parent
+MODULES = sorted(SOURCE.rglob("*.py"))
+CANARY = "xq7canary9z"
+
+SAFE_ATTRIBUTES = {"errno", "strerror", "filename", "code", "exit_code", "retriable", "__traceback__", "__cause__"}
+"""Attributes of an exception from outside Shoal that hold no text made of a value."""
+SAFE_CALLS = {"error_code", "raise_location", "broker_error", "to_shoal_error", "isinstance", "type"}
+SAFE_CALLS_WITH_SHOAL_ERRORS = {"str", "stop_app"}
+EXCEPTIONS = {
+    ("policy/loader.py", "TOMLDecodeError"): "only the digits of a line number are read from the text",
+    ("policy/loader.py", "YAMLError"): "only the line of the mark is read",
+    ("policy/loader.py", "ValidationError"): "only its details without inputs and contexts are read",
+    ("settings.py", "ValidationError"): "only its details without inputs and contexts are read",
+}
+
+
+def shoal_error_names() -> set[str]:
+    """Names of all classes of the package that descend from `ShoalError`."""
+    nodes = [node for path in MODULES for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+    bases = {node.name: {ast.unparse(base) for base in node.bases} for node in nodes if isinstance(node, ast.ClassDef)}
+    found = {"ShoalError"}
+    while more := {name for name, above in bases.items() if above & found} - found:
+        found |= more
+    return found
+
+
+SHOAL_ERRORS = shoal_error_names()
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(SOURCE).as_posix()
+
+
+def parents(tree: ast.AST) -> dict[ast.AST, ast.AST]:
+    return {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+
+
+def is_safe_use(use: ast.Name, above: dict[ast.AST, ast.AST], *, is_shoal_error: bool) -> bool:
+    """Return whether this use of a caught exception reveals nothing of its text."""
+    parent = above[use]
+    if isinstance(parent, ast.Raise):
+        return parent.exc is use and parent.cause is None
+    if isinstance(parent, ast.Attribute):
+        return is_shoal_error or parent.attr in SAFE_ATTRIBUTES
+    if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name):
+        return parent.func.id in SAFE_CALLS or (is_shoal_error and parent.func.id in SAFE_CALLS_WITH_SHOAL_ERRORS)
+    return is_shoal_error and not isinstance(parent, ast.FormattedValue)
+
+
+def unsafe_uses(path: Path) -> Iterator[str]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    above = parents(tree)
+    for handler in (node for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler) and node.name):
+        caught = ast.unparse(handler.type).rpartition(".")[2] if handler.type else ""
+        if (name_of(path), caught) in EXCEPTIONS:
+            continue
+        for use in ast.walk(handler):
+            if not isinstance(use, ast.Name) or use.id != handler.name:
+                continue
+            if not is_safe_use(use, above, is_shoal_error=caught in SHOAL_ERRORS):
+                yield f"{name_of(path)}:{use.lineno}: {caught} is used as {ast.unparse(above[use])}"
+
+
+def chained_or_logged(path: Path) -> Iterator[str]:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    tree = ast.parse("\n".join(lines))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Raise) and node.cause is not None and ast.unparse(node.cause) != "None":
+            yield f"{name_of(path)}:{node.lineno}: chained"
+        if (isinstance(node, ast.keyword) and node.arg in {"exc_info", "stack_info"}) or (
+            isinstance(node, ast.Attribute) and node.attr in {"print_exc", "format_exc", "format_exception"}
+        ):
+            yield f"{name_of(path)}:{node.lineno}: a traceback is logged"
+    handlers = [node for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler)]
+    for node in (node for handler in handlers for node in ast.walk(handler)):
+        if isinstance(node, ast.Raise) and node.exc and not node.cause and "raise final" not in lines[node.lineno - 1]:
+            yield f"{name_of(path)}:{node.lineno}: raised without 'from None'"
+
+
+def test_the_text_of_a_caught_exception_is_never_used() -> None:
+    assert [use for path in MODULES for use in unsafe_uses(path)] == []
+
+
+def test_no_error_is_chained_and_no_traceback_is_logged() -> None:
+    assert [fault for path in MODULES for fault in chained_or_logged(path)] == []
+
+
+def test_every_exempted_handler_still_exists() -> None:
+    for name, caught in EXCEPTIONS:
+        assert f"except {caught} as" in (SOURCE / name).read_text().replace("tomllib.", "")
+
+
+# ---------------------------------------------------------------- errors of Shoal
+
+
+def test_a_shoal_error_has_no_context() -> None:
+    def convert(text: str) -> None:
+        try:
+            float(text)
+        except ValueError:
+            raise InputError("line 3: no number; correct it")  # noqa: B904 - the rule is about this mistake
+
+    with pytest.raises(InputError) as caught:
+        convert(CANARY)
+    error = caught.value
+    assert error.__context__ is None
+    assert error.__cause__ is None
+    assert CANARY not in "".join(traceback.format_exception(error))
+    assert CANARY not in repr(error) + str(vars(error)) + str(error.args)
+
+
+def test_the_traceback_of_the_interpreter_shows_no_context(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from shoal.errors import InputError\n"
+        "def convert(text):\n    try:\n        float(text)\n"
+        "    except ValueError:\n        raise InputError('line 3')\n"
+        "import sys\nconvert(sys.argv[1])\n"
+    )
+    done = subprocess.run([sys.executable, script, CANARY], capture_output=True, check=False)
+    assert b"line 3" in done.stderr
+    assert CANARY.encode() not in done.stderr
+
+
+WRONG_TYPES: list[Any] = ["x", None, [1], {}, float("nan"), b"x", object(), np.array([1, 2]), 10**400, 1j, len]
+
+
+@pytest.mark.parametrize("name", ["k", "delta", "rule", "position", "weights", "max_share"])
+def test_a_parameter_of_the_wrong_type_is_refused_by_name(name: str) -> None:
+    for wrong in WRONG_TYPES:
+        if name == "weights" and (wrong is None or isinstance(wrong, list | np.ndarray)):
+            continue  # None is valid, and a list can be
+        with pytest.raises(ParameterError, match=rf"\b{name}\b"):
+            StreamAggregator(**{"k": 2, "delta": 5, name: wrong})
+
+
+@pytest.mark.parametrize("wrong", WRONG_TYPES, ids=lambda wrong: type(wrong).__name__)
+def test_a_reach_or_dimension_of_the_wrong_type_is_refused(wrong: Any) -> None:
+    with pytest.raises(ParameterError):
+        StreamClusterer(2, 5, 1, expiry_limits=wrong) if not isinstance(wrong, list) else StreamClusterer(2, 5, wrong)  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------- uncaught exceptions
+
+
+@pytest.fixture
+def restored_hooks(capsys: pytest.CaptureFixture[str]) -> Iterator[pytest.CaptureFixture[str]]:
+    hooks = sys.excepthook, threading.excepthook, sys.unraisablehook
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    quiet = {name: logging.getLogger(name).level for name in ("aiokafka", "aiohttp", "asyncio", "numba", "kafka")}
+    yield capsys
+    sys.excepthook, threading.excepthook, sys.unraisablehook = hooks
+    root.handlers = handlers
+    root.setLevel(level)
+    for name, before in quiet.items():
+        logging.getLogger(name).setLevel(before)
+
+
+def install_hooks() -> None:
+    """Called by the test itself, because its standard error is not that of the fixture."""
+    set_up_logs("json")
+    install_exception_hooks()
+
+
+def fail() -> None:
+    raise ValueError(CANARY)
+
+
+def logged_lines(restored_hooks: pytest.CaptureFixture[str], count: int = 1) -> list[dict[str, Any]]:
+    out, err = restored_hooks.readouterr()
+    assert CANARY not in out + err
+    lines = [json.loads(line) for line in err.splitlines()]
+    assert len(lines) == count
+    return lines
+
+
+def test_an_uncaught_exception_of_a_thread_is_logged_by_location(restored_hooks: pytest.CaptureFixture[str]) -> None:
+    install_hooks()
+    thread = threading.Thread(target=fail)
+    thread.start()
+    thread.join()
+    (line,) = logged_lines(restored_hooks)
+    assert line["code"] == "ValueError"
+    assert line["location"].startswith("ValueError at test_errors.py:")
+
+
+@pytest.mark.parametrize(
+    ("template", "expected"),
+    [
+        ('Unable connect to "%s:%s": %s', "Unable connect to"),
+        (
+            "Heartbeat failed for group %s: coordinator (node %s) is dead",
+            "Heartbeat failed for group: coordinator (node) is dead",
+        ),
+        ("Heartbeat send request failed: %s. Will retry.", "Heartbeat send request failed. Will retry."),
+        ("Error sending %s to node %s [%s] -- marking %5.2f%%", "Error sending to node -- marking %%"),
+        (
+            "OffsetCommit failed due to group error (%s), will rejoin",
+            "OffsetCommit failed due to group error, will rejoin",
+        ),
+        ("%s: %r", "message"),
+    ],
+)
+def test_a_line_of_a_client_library_has_neither_arguments_nor_placeholders(
+    restored_hooks: pytest.CaptureFixture[str], template: str, expected: str
+) -> None:
+    install_hooks()
+    arguments = tuple(1.5 if "." in kind else CANARY for kind in re.findall(r"%[\d.]*[srf]", template))
+    logging.getLogger("aiokafka.test").warning(template, *arguments)
+    (line,) = logged_lines(restored_hooks)
+    assert (line["event"], line["logger"], line["client"]) == (expected, "aiokafka.test", "aiokafka.test")
+
+
+def test_a_line_names_its_logger(restored_hooks: pytest.CaptureFixture[str]) -> None:
+    install_hooks()
+    logger("kafka").warning("session ended")
+    (line,) = logged_lines(restored_hooks)
+    assert (line["event"], line["logger"]) == ("session ended", "shoal.kafka")
+
+
+def test_an_uncaught_exception_of_the_process_is_logged_without_its_text(
+    restored_hooks: pytest.CaptureFixture[str],
+) -> None:
+    install_hooks()
+    try:
+        fail()
+    except ValueError as error:
+        sys.excepthook(ValueError, error, error.__traceback__)
+    assert logged_lines(restored_hooks)[0]["event"] == "unexpected"
+
+
+def test_an_exception_of_a_destructor_is_logged_without_its_text(restored_hooks: pytest.CaptureFixture[str]) -> None:
+    install_hooks()
+
+    class Failing:
+        def __del__(self) -> None:
+            fail()
+
+    Failing()
+    gc.collect()
+    assert logged_lines(restored_hooks)[0]["event"] == "unexpected"
+
+
+async def test_an_exception_that_no_task_retrieves_is_logged_by_location(
+    restored_hooks: pytest.CaptureFixture[str],
+) -> None:
+    install_hooks()
+    loop = asyncio.get_running_loop()
+    install_loop_exception_handler(loop)
+    loop.call_soon(fail)
+    await asyncio.sleep(0)
+
+    async def failing() -> None:
+        fail()
+
+    task = asyncio.create_task(failing(), name=CANARY)
+    await asyncio.wait({task})
+    del task
+    gc.collect()
+    await asyncio.sleep(0)
+    assert {line["location"].partition(":")[0] for line in logged_lines(restored_hooks, 2)} == {
+        "ValueError at test_errors.py"
+    }
+
+
+def test_code_and_location_hold_nothing_of_the_text() -> None:
+    assert error_code(InputError(CANARY)) == "input"
+    assert raise_location(ValueError(CANARY)) == "ValueError"
+
+
+def test_every_error_class_has_its_own_code() -> None:
+    def below(kind: type[ShoalError]) -> Iterator[type[ShoalError]]:
+        yield kind
+        for child in kind.__subclasses__():
+            yield from below(child)
+
+    codes = [kind.code for kind in below(ShoalError) if kind.__module__ == "shoal.errors"]
+    assert len(set(codes)) == len(codes)
+
+
+# ---------------------------------------------------------------- the command
+
+
+COMMAND = Path(sys.executable).with_name("shoal")
+
+
+def test_the_final_error_is_a_json_line_if_the_log_is_json(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [COMMAND, "check", tmp_path / "absent.yaml", "--log", "json"], capture_output=True, check=False
+    )
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    reported = json.loads(line)
+    assert (reported["level"], reported["code"], reported["event"]) == ("error", "input", "stopped")
+    assert reported["reason"].endswith("absent.yaml: cannot be read: No such file or directory")
+
+
+WATCH_IMPORTS = """
+import pathlib, sys
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "shoal":
+            pathlib.Path(__file__).with_name("loading").touch()
+
+sys.meta_path.insert(0, Finder())
+"""
+"""A sitecustomize module that makes a file when the process begins to load the package."""
+
+
+def start_check(folder: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [COMMAND, "check", folder / "policy.yaml"],
+        env={**os.environ, "PYTHONPATH": str(folder)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+@pytest.mark.parametrize("after_s", [0, 0.1, 0.3, 0.5, 0.8])
+async def test_an_interrupt_while_the_package_loads_ends_without_a_traceback(tmp_path: Path, after_s: float) -> None:
+    (tmp_path / "policy.yaml").write_text("attributes: {}\n")
+    (tmp_path / "sitecustomize.py").write_text(WATCH_IMPORTS)
+    with start_check(tmp_path) as process:
+        await wait_until((tmp_path / "loading").exists, 30, "the import of the package")
+        await asyncio.sleep(after_s)
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=60)
+    assert process.returncode in {-signal.SIGINT, 130, 2}  # 2: the command was faster and has reported the policy
+    assert b"Traceback" not in stderr
