@@ -166,7 +166,7 @@ CRASHES = {
     "decode": "shoal.records.json_decoder.JsonDecoder.decode",
     "decide": "shoal.clustering.stream.clusterer.StreamClusterer.push",
     "embed": "shoal.clustering.embedding.Embedding.published",
-    "flow": "shoal.pipeline.stream.Flow.push",
+    "flow": "shoal.pipeline.stream.PartitionPipeline.push",
     "encode": "shoal.records.encoder.JsonEncoder.encode_clusters",
     "send": "shoal.kafka.producer.TransactionalProducer._transact",
     "look": "shoal.observability.metrics.Metrics.totals",
@@ -182,7 +182,7 @@ def crashing(folder: Path, path: str) -> Path:
         import importlib, sys
         sys.path.insert(0, {str(Path(LOUD).parents[1])!r})
         from support.canaries import main_loudly
-        from shoal import cli
+        from shoal.cli import run
         def fail(*given, **named):
             held = [(getattr(one, "values", None), getattr(one, "passthrough", None), one) for one in given]
             try:
@@ -191,7 +191,7 @@ def crashing(folder: Path, path: str) -> Path:
                 error.add_note({BAD!r})
                 raise RuntimeError(str(held), {BAD!r}, {CLIPPED!r}) from error
         setattr(getattr(importlib.import_module({module!r}), {owner!r}), {name!r}, fail)
-        vars(cli)["warm_up"] = print
+        run.precompile = print
         sys.exit(main_loudly())
         """)
     )

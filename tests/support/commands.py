@@ -146,7 +146,7 @@ def _settings_of_the_process() -> Iterator[None]:
 
 @dataclass
 class FollowingThread:
-    """`shoal pipe --follow` in a thread: what a test asks of a process, without signals and without a new interpreter.
+    """`shoal pipe --follow` in a thread, with the methods of `subprocess.Popen` that the tests use.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ class FollowingThread:
         self._stop.set()
 
     def kill(self) -> None:
-        """End it, however it stands."""
+        """Stop following and wait for the end."""
         self._stop.set()
         self._thread.join(30)
 
