@@ -133,7 +133,7 @@ async def measure(policy: Policy, records: int) -> Speed:
     """Measure Shoal, from opening the partitions to the last commit of `--drain`."""
     precompile(policy)
     metrics = Metrics()
-    start = StartOptions(origin="earliest", drain=True)
+    start = StartOptions(reset="earliest", drain=True)
     transformer = Worker(policy, kafka_settings(policy, {}), metrics, Health(), start)
     began, cpu = time.monotonic(), time.process_time()
     await transformer.run()

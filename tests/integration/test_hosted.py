@@ -17,7 +17,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.structs import OffsetAndMetadata
 from shoal.kafka import BrokerLiveness, ClusterListener, ExternalLoop, MetadataCipher, WorkerContext
 from shoal.kafka.external_loop import MessageSource
-from shoal.kafka.startup import committed
+from shoal.kafka.startup import fetch_committed
 from shoal.observability import Health, Metrics
 from shoal.pipeline import DecidedCluster
 from shoal.policy import KafkaSection, Policy
@@ -219,11 +219,11 @@ async def test_a_coordinator_that_is_late_is_asked_again_before_a_start_is_refus
     told: list[object] = []
 
     async def late(client: AIOKafkaAdminClient, settings: KafkaSection, partition: int) -> OffsetAndMetadata | None:
-        found = await committed(client, settings, partition)
+        found = await fetch_committed(client, settings, partition)
         told.append(found)
         return None if len(told) == 1 else found
 
-    monkeypatch.setattr("shoal.kafka.startup.committed", late)
+    monkeypatch.setattr("shoal.kafka.startup.fetch_committed", late)
     places += await stage.put(100)
     host = Careless(stage, Random(6))
     async with bringing(host), hosting(stage, host, ClusterListener()):

@@ -16,7 +16,7 @@ from shoal.errors import FencedError, InputError
 from shoal.kafka import StartOptions
 from shoal.kafka.preflight import TopicLayout
 from shoal.kafka.producer import TransactionalProducer, TransactionBatch
-from shoal.kafka.startup import check_unpublished
+from shoal.kafka.startup import check_output_is_empty
 from shoal.pipeline import DecidedCluster
 from shoal.policy import Policy
 from support.kafka_broker import produce, read_until, wait_until
@@ -110,7 +110,7 @@ async def test_whoever_was_relieved_before_its_first_clusters_is_told_so_and_ref
         for one in publishers:
             opened.push_async_callback(one.close)
             await one.open()
-            one.check_before_first(partial(check_unpublished, one, stage.settings(), 0))
+            one.check_before_first(partial(check_output_is_empty, one, stage.settings(), 0))
         relieved, present = publishers
         await present.publish(TransactionBatch(CLUSTERS), 2, "", 1_000)
         await read_until(bootstrap, stage.topics["output"], 2)

@@ -25,7 +25,7 @@ from support.running import EARLIEST, Process, Stage
 
 pytestmark = pytest.mark.integration
 
-DRAIN = StartOptions(origin="earliest", drain=True)
+DRAIN = StartOptions(reset="earliest", drain=True)
 
 
 async def put_everywhere(stage: Stage, count: int, partitions: int) -> list[tuple[int, int]]:

@@ -161,7 +161,10 @@ async def test_a_policy_that_changes_while_clusters_are_in_use_is_refused(bootst
         deployment.policy.write_text(json.dumps(json.loads(text) | {"privacy": {"k": 6}}))
         worker.start()
         await wait_until(lambda: worker.is_dead, 40, "the end of the worker")
-        assert "the policy has changed while clusters may be in use" in worker.said
+        assert (
+            "the policy has changed while a Faust stage may have received clusters that are not committed"
+            in worker.said
+        )
         assert len(await deployment.notes()) == 1
         # The old policy repeats the cluster. After an orderly end, another policy is accepted.
         deployment.policy.write_text(text)

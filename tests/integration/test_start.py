@@ -105,7 +105,7 @@ async def test_from_never_overrides_progress(bootstrap: str, tmp_path: Path) -> 
     for origin in origins:
         places += await stage.put(30)
         # Were `latest` taken, what was just put in would never leave; were `earliest`, the first would leave twice.
-        async with stage.run(StartOptions(origin=origin)) as run:
+        async with stage.run(StartOptions(reset=origin)) as run:
             await run.until_read(30)
         await stage.drained()
         await stage.until_resolved(places)
@@ -114,10 +114,10 @@ async def test_from_never_overrides_progress(bootstrap: str, tmp_path: Path) -> 
 async def test_from_latest_begins_at_the_end_and_commits_that_alone(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path)
     early = await stage.put(30)
-    async with stage.run(StartOptions(origin="latest")) as run:
+    async with stage.run(StartOptions(reset="latest")) as run:
         await run.until_ready()
         assert (await stage.progress()).state == OffsetState(
-            committed_offset=30, next_offset=30, origin=30, clusters=30
+            committed_offset=30, next_offset=30, first_released_offset=30, clusters=30
         )
         late = await stage.put(30)
         await run.until_read(30)
@@ -263,7 +263,7 @@ async def test_a_topic_made_anew_takes_the_progress_with_it_and_is_refused_besid
     await recreate(stage, keep=False)
     await stage.put(40)
     words = await refusal(stage)
-    assert "no progress" in words
+    assert "has no committed offset" in words
     assert "--skip-to-end" in words
 
 

@@ -402,7 +402,7 @@ async def test_a_cluster_of_records_that_fill_a_request_each_leaves_in_one_trans
     )
     values = [stage.record(note=os.urandom(400_000).hex()) for _ in range(17)]
     places = await stage.send(values, max_request_size=1 << 20, max_batch_size=1 << 20)
-    async with stage.run(StartOptions(origin="earliest", drain=True)) as run:
+    async with stage.run(StartOptions(reset="earliest", drain=True)) as run:
         await run.ended(60)
     await stage.until_resolved(places)
     rows = await stage.read()

@@ -94,7 +94,9 @@ async def lived(policy: Policy, messages: list[Message], *, dies: bool) -> Disk:
     commit = CommittedState(OffsetState(committed_offset=0, next_offset=0), policy.fingerprint, 1)
 
     def begun() -> PartitionTask:
-        return PartitionTask("t", 0, policy, JsonDecoder(policy), disk, commit, Metrics(), 0.2, now=lambda: clock[0])
+        return PartitionTask(
+            "t", 0, policy, JsonDecoder(policy), disk, commit, Metrics(), 0.2, wall_clock=lambda: clock[0]
+        )
 
     lane, end = begun(), 1
     while end <= len(messages):
@@ -105,13 +107,13 @@ async def lived(policy: Policy, messages: list[Message], *, dies: bool) -> Disk:
         await asyncio.sleep(0)
         lane._collector.check()
         if dies and disk.offset != before:
-            await lane.close(finish=False)
+            await lane.close(commit=False)
             commit = decode(disk.offset[1], "t", 0, disk.offset[0])
             lane = begun()
         end += 1
     await lane.process([message for message in messages if message.offset >= lane.position])
     await lane.commit(flush=True)
-    await lane.close(finish=True)
+    await lane.close(commit=True)
     return disk
 
 

@@ -23,8 +23,8 @@ from support.running import Stage
 
 pytestmark = pytest.mark.privacy
 
-EARLIEST, LATEST = StartOptions(origin="earliest"), StartOptions(origin="latest")
-STARTS = [EARLIEST, LATEST, StartOptions(origin="earliest", drain=True), StartOptions()]
+EARLIEST, LATEST = StartOptions(reset="earliest"), StartOptions(reset="latest")
+STARTS = [EARLIEST, LATEST, StartOptions(reset="earliest", drain=True), StartOptions()]
 
 
 async def worked(stage: Stage, count: int = 60) -> None:
@@ -212,7 +212,7 @@ async def test_a_second_deployment_over_a_copy_of_the_records_is_refused_at_the_
 
 
 @pytest.mark.parametrize(
-    "start", [EARLIEST, LATEST, StartOptions(origin="latest", drain=True), StartOptions(skip_to_end=True)]
+    "start", [EARLIEST, LATEST, StartOptions(reset="latest", drain=True), StartOptions(skip_to_end=True)]
 )
 async def test_a_start_that_asks_for_another_beginning_goes_on_where_the_last_one_was(
     bootstrap: str, tmp_path: Path, start: StartOptions

@@ -142,7 +142,9 @@ async def run(policy: Policy, log: list[Message], topic: Topic, steps: Any, now:
     while True:
         commit = decode(topic.offset[1], "t", 0, topic.offset[0])
         metrics = Metrics()
-        task = PartitionTask("t", 0, policy, JsonDecoder(policy), topic, commit, metrics, 0.2, now=lambda: now[0])
+        task = PartitionTask(
+            "t", 0, policy, JsonDecoder(policy), topic, commit, metrics, 0.2, wall_clock=lambda: now[0]
+        )
         task.restore(0)
         try:
             while True:
@@ -159,9 +161,9 @@ async def run(policy: Policy, log: list[Message], topic: Topic, steps: Any, now:
                 visible = min(len(log), visible + steps(0, 9))
             await task.commit(flush=True)
             assert task.incomplete == 0
-            await task.close(finish=True)
+            await task.close(commit=True)
         except BrokerUnavailableError:
-            await task.close(finish=False)
+            await task.close(commit=False)
             now[0] += steps(0, 30) / 10
             visible = min(len(log), visible + steps(0, 9))
             continue
@@ -170,7 +172,7 @@ async def run(policy: Policy, log: list[Message], topic: Topic, steps: Any, now:
 
 def resolved(batches: list[TransactionBatch]) -> list[int]:
     released = [place for batch in batches for cluster in batch.clusters for place in cluster.offsets]
-    return released + [reference.offset for batch in batches for reference in batch.quarantined]
+    return released + [reference.offset for batch in batches for reference in batch.unpublished]
 
 
 def by_number(batches: list[TransactionBatch]) -> dict[int, DecidedCluster]:

@@ -43,7 +43,7 @@ class Listener:
     dealt: set[int] = field(default_factory=set)
 
     async def hand(self, cluster: DecidedCluster) -> None:
-        assert self.topic.is_marked, "a cluster was shown, and the commit does not say that one may have been"
+        assert self.topic.has_handed_over, "a cluster was shown, and the commit does not say that one may have been"
         assert self.now[0] - self.topic.at_s < INTERVAL_S, "a cluster was shown by one who may have been replaced"
         assert self.policy is not None
         assert self.topic.commit.has_policy(self.policy.fingerprint), "shown under another policy than the commit says"
@@ -64,7 +64,7 @@ class RecordingTopic(Topic):
     listener: Listener | None = None
 
     @property
-    def is_marked(self) -> bool:
+    def has_handed_over(self) -> bool:
         return self.snapshot.handed_over_uncommitted
 
     @property
@@ -102,7 +102,7 @@ async def run(policies: list[Policy], log: list[Message], topic: RecordingTopic,
         listener.policy = policy
         decoder, clock = JsonDecoder(policy), lambda: now[0]
         options: dict[str, Any] = {"listener": listening(listener.hand), "log_end": log[visible - 1].offset + 1}
-        task = PartitionTask("t", 0, policy, decoder, topic, commit, Metrics(), INTERVAL_S, now=clock, **options)
+        task = PartitionTask("t", 0, policy, decoder, topic, commit, Metrics(), INTERVAL_S, wall_clock=clock, **options)
         task.restore(0)
         try:
             while True:
@@ -116,14 +116,14 @@ async def run(policies: list[Policy], log: list[Message], topic: RecordingTopic,
                     break
                 visible = min(len(log), visible + draw.randint(0, 9))
             await task.commit(flush=True)
-            await task.close(finish=True)
+            await task.close(commit=True)
         except (BrokerUnavailableError, HandoverCancelledError) as error:
             with contextlib.suppress(BrokerUnavailableError):
-                await task.close(finish=isinstance(error, HandoverCancelledError))
+                await task.close(commit=isinstance(error, HandoverCancelledError))
             now[0] += draw.randint(0, 30) / 10
             visible = min(len(log), visible + draw.randint(0, 9))
             continue
-        assert not topic.is_marked, "everything was dealt with and committed"
+        assert not topic.has_handed_over, "everything was dealt with and committed"
         return changes
 
 
@@ -140,7 +140,7 @@ def run_and_check(seed: int) -> Counter[str]:
         assert first.setdefault(cluster.number, cluster) == cluster, "a cluster came again with other content"
     assert sorted(first) == list(range(len(first)))
     completed = [offset for cluster in first.values() for offset in cluster.offsets]
-    completed += [reference.offset for batch in topic.committed for reference in batch.quarantined]
+    completed += [reference.offset for batch in topic.committed for reference in batch.unpublished]
     assert sorted(completed) == [message.offset for message in log], "an offset is lost or completed twice"
     people = {message.offset: json.loads(message.value)["who"] for message in log if message.value not in {None, b"{"}}
     for number, cluster in first.items():
@@ -223,7 +223,7 @@ async def test_handled_clusters_are_committed_while_the_next_one_is_being_handle
     assert not reading.done()
     is_done.set()
     await reading
-    await task.close(finish=True)
+    await task.close(commit=True)
     assert committed() == len(seen) > 5
 
 

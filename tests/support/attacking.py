@@ -17,7 +17,7 @@ from shoal.kafka.offset_metadata import CommittedState
 from shoal.kafka.offset_tracker import OffsetState
 from shoal.kafka.partition_task import PartitionTask
 from shoal.kafka.preflight import TopicLayout
-from shoal.kafka.producer import QuarantineEntry, TransactionalProducer, TransactionBatch
+from shoal.kafka.producer import TransactionalProducer, TransactionBatch, UnpublishedRecord
 from shoal.observability import Metrics
 from shoal.pipeline import DecidedCluster
 from shoal.policy import KafkaSection, Policy
@@ -124,7 +124,7 @@ class Transaction:
     newest: int
     topics: dict[str, list[bytes]]
     clusters: list[DecidedCluster]
-    references: list[QuarantineEntry]
+    references: list[UnpublishedRecord]
 
 
 @dataclass
@@ -172,7 +172,7 @@ class Wire:
         clusters = list({id(cluster_of[id(row)]): cluster_of[id(row)] for row in topics.get("out", [])}.values())
         assert [row for cluster in clusters for row in cluster.rows] == topics.get("out", [])
         if outbox:
-            self.release.transactions.append(Transaction(self.newest, topics, clusters, list(outbox.quarantined)))
+            self.release.transactions.append(Transaction(self.newest, topics, clusters, list(outbox.unpublished)))
 
     async def close(self) -> None:
         pass
@@ -195,7 +195,7 @@ async def _released(
     wire, clock = Wire(release), [START_MS / 1000 + 1.0]
     beginning = CommittedState(OffsetState(committed_offset=0, next_offset=0), policy.fingerprint, 1)
     lane = PartitionTask(
-        "in", 0, policy, JsonDecoder(policy), wire, beginning, release.metrics, 0.2, now=lambda: clock[0]
+        "in", 0, policy, JsonDecoder(policy), wire, beginning, release.metrics, 0.2, wall_clock=lambda: clock[0]
     )
     messages = [Message(offset, json.dumps(record).encode()) for offset, record in enumerate(records)]
     for start in range(0, len(messages), step):
@@ -215,7 +215,7 @@ async def _released(
             lane._collector.check()
     else:
         await lane.commit(flush=True)
-    await lane.close(finish=True)
+    await lane.close(commit=True)
     return release
 
 

@@ -33,7 +33,7 @@ from support.kafka_broker import Message, admin, create_topic, is_shown, produce
 __all__ = ["EARLIEST", "Process", "Run", "Stage", "sample"]
 
 SHOAL = Path(sys.executable).with_name("shoal")
-EARLIEST = StartOptions(origin="earliest")
+EARLIEST = StartOptions(reset="earliest")
 SIDE = ("output", "quarantine", "clusters", "evidence")
 
 
@@ -169,7 +169,7 @@ class Stage:
 
     async def drained(self) -> None:
         """Let everything that is held leave."""
-        async with self.run(StartOptions(origin="earliest", drain=True)) as last:
+        async with self.run(StartOptions(reset="earliest", drain=True)) as last:
             await last.ended()
 
     def process(self, *arguments: str, name: str = "worker", **environment: str) -> Process:

@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the start options and the HTTP address."""
     parser.add_argument(
         "--from",
-        dest="origin",
+        dest="reset",
         choices=("earliest", "latest"),
         help="where a partition without committed progress begins; committed progress always wins",
     )
@@ -42,7 +42,7 @@ def execute(options: argparse.Namespace) -> int:
     policy = Policy.load(options.policy)
     settings = kafka_settings(policy)
     policy.require_stream(options.policy)
-    start = StartOptions(origin=options.origin, skip_to_end=options.skip_to_end, drain=options.drain)
+    start = StartOptions(reset=options.reset, skip_to_end=options.skip_to_end, drain=options.drain)
     asyncio.run(_serve(policy, settings, start, options.http))
     return 0
 

@@ -45,7 +45,7 @@ from shoal.kafka.offset_metadata import (
 )
 from shoal.policy import KafkaSection
 
-__all__ = ["ENCRYPTED_PREFIX", "PLAIN", "MetadataCipher", "UnreadableError"]
+__all__ = ["ENCRYPTED_PREFIX", "NO_ENCRYPTION", "MetadataCipher", "UnreadableError"]
 
 ENCRYPTED_PREFIX = "shoal1-aes:"
 """Prefix of encrypted metadata."""
@@ -192,7 +192,7 @@ class MetadataCipher:
         return f"shoal progress\n{topic}\n{partition}\n{self.group}".encode()
 
 
-PLAIN = MetadataCipher()
+NO_ENCRYPTION = MetadataCipher()
 """Metadata in plain text, for any group."""
 
 

@@ -113,8 +113,8 @@ class Classification:
         Open messages that are not pushed, in order.
     known_future : MessageColumns
         Completed messages that were rejected before a restart for a timestamp in the future.
-    unread : int
-        How many messages were never read before.
+    new_count : int
+        Number of messages that were never read before.
     """
 
     columns: MessageColumns
@@ -126,7 +126,7 @@ class Classification:
     marks: Int64Matrix
     rejections: list[Rejection]
     known_future: MessageColumns
-    unread: int
+    new_count: int
 
     @property
     def rejects_future(self) -> bool:
@@ -179,7 +179,7 @@ def classify_messages(
         marks=np.column_stack((after[pushed], offsets[pushed])),
         rejections=_rejections(columns, is_open & ~pushed, block) if block.rejected or is_future.any() else [],
         known_future=columns.chosen(known_future),
-        unread=int(np.count_nonzero(unread)),
+        new_count=int(np.count_nonzero(unread)),
     )
 
 

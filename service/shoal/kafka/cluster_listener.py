@@ -1,8 +1,8 @@
-"""Clusters of a partition as another part of this process gets them, besides the output or instead of it.
+"""Gives the clusters of a partition to another part of this process, in addition to the output or in place of it.
 
-`ClusterListener` holds the callbacks of a process. A partition task asks it for a `ClusterDelivery`: `NoDelivery` where
-nothing is to be told before the commit (the service), `AwaitedDelivery` where each decided cluster is handed over and
-counts as decided only when the listener has handled it (a Faust stage without an output topic).
+`ClusterListener` holds the callbacks of a process. A partition task asks it for a `ClusterDelivery`. With `NoDelivery`
+(the service) the listener receives clusters only after their commit. With `AwaitedDelivery` (a Faust stage without an
+output topic) each decided cluster is handed over, and its decision is applied when the listener has handled it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ClusterDelivery(Protocol):
 
     awaits_commits: bool
     """Whether a commit that is due is awaited before more records are processed."""
-    is_marked: bool
+    has_handed_over: bool
     """Whether the next commit says that clusters decided after it may have been handed over."""
 
     async def deliver(
@@ -34,22 +34,22 @@ class ClusterDelivery(Protocol):
         """Return when all clusters were handled."""
 
     def after_read(self, next_offset: int) -> None:
-        """Update the mark after a block was processed; ``next_offset`` is the first unread offset."""
+        """Update `has_handed_over` after a block was processed; ``next_offset`` is the first unread offset."""
 
     def before_close(self, next_offset: int) -> None:
-        """Update the mark for the last commit."""
+        """Update `has_handed_over` for the last commit."""
 
 
 @dataclass(slots=True)
 class NoDelivery:
     """Clusters leave only with their commit.
 
-    An earlier process may have handed over clusters of records before ``marked_until``. The mark is removed when they
-    all are decided again.
+    An earlier process may have handed over clusters of records before ``handed_over_until``. When all these records
+    were read again, `has_handed_over` becomes false.
     """
 
-    is_marked: bool
-    marked_until: int
+    has_handed_over: bool
+    handed_over_until: int
     awaits_commits: bool = False
 
     async def deliver(
@@ -58,12 +58,12 @@ class NoDelivery:
         """Do nothing."""
 
     def after_read(self, next_offset: int) -> None:
-        """Remove the mark once all records before ``marked_until`` were read."""
-        if next_offset >= self.marked_until:
-            self.is_marked = False
+        """Clear `has_handed_over` once all records before ``handed_over_until`` were read."""
+        if next_offset >= self.handed_over_until:
+            self.has_handed_over = False
 
     def before_close(self, next_offset: int) -> None:
-        """Keep the mark."""
+        """Change nothing."""
 
 
 @dataclass(slots=True)
@@ -74,18 +74,18 @@ class AwaitedDelivery:
     ----------
     on_decided : callable
         Takes a cluster and returns when it was handled.
-    interval_s : float
-        Commit interval (s). Earlier decisions are committed in it also while a cluster is being handled.
-    is_marked, marked_until : bool, int
+    commit_interval_s : float
+        Commit interval (s). Earlier decisions are committed in this interval also while a cluster is being handled.
+    has_handed_over, handed_over_until : bool, int
         As of `NoDelivery`.
     awaits_commits : bool
         As of `ClusterDelivery`.
     """
 
     on_decided: Callable[[DecidedCluster], Awaitable[None]]
-    interval_s: float
-    is_marked: bool
-    marked_until: int
+    commit_interval_s: float
+    has_handed_over: bool
+    handed_over_until: int
     awaits_commits: bool = True
     _is_delivering: bool = False
 
@@ -103,7 +103,7 @@ class AwaitedDelivery:
         task = asyncio.ensure_future(handling)
         try:
             while not task.done():
-                await asyncio.wait({task}, timeout=self.interval_s / 2)
+                await asyncio.wait({task}, timeout=self.commit_interval_s / 2)
                 if not task.done():
                     await commit_if_due()
             task.result()
@@ -112,11 +112,11 @@ class AwaitedDelivery:
             await asyncio.wait({task})
 
     def after_read(self, next_offset: int) -> None:
-        """Keep the mark: the next cluster may be handed over at any time."""
+        """Change nothing: the next cluster may be handed over at any time."""
 
     def before_close(self, next_offset: int) -> None:
-        """Remove the mark if the last commit covers every cluster that was handed over."""
-        self.is_marked = self.is_marked and (self._is_delivering or next_offset < self.marked_until)
+        """Clear `has_handed_over` if the last commit covers every cluster that was handed over."""
+        self.has_handed_over = self.has_handed_over and (self._is_delivering or next_offset < self.handed_over_until)
 
 
 async def _ignore_decided(_: int, __: DecidedCluster) -> None:
@@ -129,7 +129,7 @@ def _ignore_committed(_: int, __: Sequence[DecidedCluster]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ClusterListener:
-    """Callbacks that get the clusters of all partitions of a process. The first argument is the partition.
+    """Callbacks that receive the clusters of all partitions of a process. The first argument is the partition.
 
     Attributes
     ----------
@@ -138,7 +138,7 @@ class ClusterListener:
     on_decided : callable
         Returns when a decided cluster was handled; the cluster is committed after that.
     on_committed : callable
-        Is told the clusters of each committed transaction; it must not wait.
+        Receives the clusters of each committed transaction; it must not wait.
     is_full : callable
         Whether the listener is so far behind that reading should pause.
     """
@@ -148,8 +148,12 @@ class ClusterListener:
     on_committed: Callable[[int, Sequence[DecidedCluster]], None] = _ignore_committed
     is_full: Callable[[], bool] = lambda: False
 
-    def delivery(self, partition: int, interval_s: float, *, is_marked: bool, marked_until: int) -> ClusterDelivery:
+    def delivery(
+        self, partition: int, commit_interval_s: float, *, has_handed_over: bool, handed_over_until: int
+    ) -> ClusterDelivery:
         """Return what the task of a partition does with decided clusters; parameters as of `AwaitedDelivery`."""
         if self.on_decided is _ignore_decided:
-            return NoDelivery(is_marked, marked_until)
-        return AwaitedDelivery(partial(self.on_decided, partition), interval_s, is_marked, marked_until)
+            return NoDelivery(has_handed_over, handed_over_until)
+        return AwaitedDelivery(
+            partial(self.on_decided, partition), commit_interval_s, has_handed_over, handed_over_until
+        )

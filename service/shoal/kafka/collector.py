@@ -1,7 +1,7 @@
-"""Decisions of one partition on their way to the broker: collected, packed with the offset state, sent in order.
+"""Collects the decisions of one partition, packs them with the offset state, and sends them to the broker in order.
 
-One transaction is sent at a time, in the order of packing. What is packed at one moment is therefore committed before
-anything that is decided later.
+One transaction is sent at a time, in the order of packing. Decisions that are packed together are therefore committed
+before later decisions.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import NamedTuple, Protocol
 
 from shoal.arrays import Float64Vector
 from shoal.errors import ShoalError
-from shoal.kafka.cipher import PLAIN, MetadataCipher
+from shoal.kafka.cipher import NO_ENCRYPTION, MetadataCipher
 from shoal.kafka.offset_metadata import CommittedState
-from shoal.kafka.producer import QuarantineEntry, TransactionBatch
+from shoal.kafka.producer import TransactionBatch, UnpublishedRecord
 from shoal.observability import Metrics
 from shoal.pipeline import BlockDecisions, DecidedCluster
 from shoal.records import Reason
@@ -34,7 +34,7 @@ class TransactionSink(Protocol):
         """Send the batch and the offset in one transaction."""
 
     async def close(self) -> None:
-        """Release the partition."""
+        """Close the producer of the partition."""
 
 
 class _PendingTransaction(NamedTuple):
@@ -45,24 +45,24 @@ class _PendingTransaction(NamedTuple):
 
 
 class RecordCollector:
-    """Decisions of one partition between decision and commit.
+    """The decisions of one partition that are not committed yet.
 
     Parameters
     ----------
     topic, partition : str, int
-        The input's.
+        Input topic and partition.
     sink : TransactionSink
         Where transactions go.
     begun : CommittedState
-        The commit from which the task began.
+        The commit from which the task continues.
     metrics : Metrics
         Counts what was committed, and nothing else.
-    now : callable
-        Wall clock (s).
+    wall_clock : callable
+        Returns the wall-clock time (s).
     cipher : MetadataCipher
         Encodes the offset metadata.
     on_committed : callable
-        Is told the clusters of each committed transaction; it must not wait.
+        Receives the clusters of each committed transaction; it must not wait.
 
     Notes
     -----
@@ -76,20 +76,20 @@ class RecordCollector:
         sink: TransactionSink,
         begun: CommittedState,
         metrics: Metrics,
-        now: Callable[[], float],
-        cipher: MetadataCipher = PLAIN,
+        wall_clock: Callable[[], float],
+        cipher: MetadataCipher = NO_ENCRYPTION,
         on_committed: Callable[[Sequence[DecidedCluster]], None] = lambda _: None,
     ) -> None:
         self._topic, self._partition = topic, partition
-        self._sink, self._metrics, self._now, self._cipher = sink, metrics, now, cipher
+        self._sink, self._metrics, self._wall_clock, self._cipher = sink, metrics, wall_clock, cipher
         self._on_committed = on_committed
         self._last = begun
         self.committed_offset = begun.state.committed_offset
         """Offset of the last commit."""
-        self.packed_s = now()
-        """When the last transaction was packed."""
-        self.confirmed_s = 0.0
-        """When the last committed transaction was sent: no other instance owned the partition before that."""
+        self.packed_at_s = wall_clock()
+        """When the last transaction was packed (s)."""
+        self.confirmed_at_s = 0.0
+        """When the last committed transaction was sent (s): until then no other instance owned the partition."""
         self._batch = TransactionBatch()
         self._pending: deque[_PendingTransaction] = deque()
         self._sending: asyncio.Task[None] | None = None
@@ -112,7 +112,7 @@ class RecordCollector:
         return rows >= FULL_ROWS or size >= FULL_BYTES or len(self._pending) >= FULL_TRANSACTIONS
 
     @property
-    def is_marked(self) -> bool:
+    def has_handed_over(self) -> bool:
         """Whether the last commit says that clusters decided after it may have been handed over."""
         return self._last.state.handed_over_uncommitted
 
@@ -126,19 +126,19 @@ class RecordCollector:
             batch.stats.append((decisions.stats, decisions.sst_growth, held_s))
 
     def add_unpublished(self, offset: int, reason: Reason) -> None:
-        """Add a record that is not published."""
-        self._batch.quarantined.append(QuarantineEntry(offset, reason.value))
+        """Add a record that is suppressed or quarantined."""
+        self._batch.unpublished.append(UnpublishedRecord(offset, reason.value))
 
     # ------------------------------------------------------------------ transactions
 
     def next_commit_ms(self) -> int:
         """Return the time of the commit that is packed now (ms).
 
-        It is never before that of an earlier commit: no record in the output is later than the last commit, and a
-        start checks that.
+        It is never before the time of an earlier commit, even if the clock was set back. A start checks that no record
+        in the output is later than the last commit.
         """
-        self.packed_s = self._now()
-        return max(self._last.at_ms, round(self.packed_s * 1000))
+        self.packed_at_s = self._wall_clock()
+        return max(self._last.at_ms, round(self.packed_at_s * 1000))
 
     def dispatch(self, commit: CommittedState) -> None:
         """Pack what was added with this state, and send it after all transactions that were packed before.
@@ -146,7 +146,7 @@ class RecordCollector:
         Raises
         ------
         BrokerError
-            How an earlier transaction ended.
+            An earlier transaction failed.
         """
         self.check()
         self._last = commit
@@ -154,13 +154,16 @@ class RecordCollector:
         self._batch = TransactionBatch()
         self._send_in_background()
 
-    async def recommit_marked(self) -> None:
-        """Commit the last state again, marked as handed over. It fails if another instance took the partition over."""
+    async def recommit_as_handed_over(self) -> None:
+        """Commit the last state again, with ``handed_over_uncommitted``.
+
+        It fails if another instance owns the partition.
+        """
         self.check()
         self._last = replace(self._last, state=replace(self._last.state, handed_over_uncommitted=True))
         self._pending.append(_PendingTransaction(TransactionBatch(), self._last))
         self._send_in_background()
-        await self.settle()
+        await self.wait_until_committed()
 
     def check(self) -> None:
         """Raise the error of a transaction that failed in the background."""
@@ -168,13 +171,13 @@ class RecordCollector:
             self._sending.result()
             self._sending = None
 
-    async def settle(self) -> None:
+    async def wait_until_committed(self) -> None:
         """Wait until everything that was packed is committed."""
         if self._sending is not None:
             await self._sending
         self.check()
 
-    async def abandon(self) -> None:
+    async def cancel(self) -> None:
         """Send nothing more, and cancel the transaction that is being sent."""
         self._pending.clear()
         if self._sending is not None:
@@ -192,16 +195,16 @@ class RecordCollector:
 
     async def _send(self, pending: _PendingTransaction) -> None:
         batch, commit = pending
-        started, committed_offset = self._now(), commit.state.committed_offset
+        started, committed_offset = self._wall_clock(), commit.state.committed_offset
         try:
             metadata = self._cipher.encode(commit, self._topic, self._partition)
             await self._sink.publish(batch, committed_offset, metadata, commit.at_ms)
         except ShoalError:
             self._metrics.transactions.labels("aborted").inc()
             raise
-        self.committed_offset, self.confirmed_s = committed_offset, started
+        self.committed_offset, self.confirmed_at_s = committed_offset, started
         self._metrics.transactions.labels("committed").inc()
-        self._metrics.transaction_seconds.observe([max(0.0, self._now() - started)])
+        self._metrics.transaction_seconds.observe([max(0.0, self._wall_clock() - started)])
         self._count_committed(batch)
         self._on_committed(batch.clusters)
 
@@ -209,7 +212,7 @@ class RecordCollector:
         if batch.rows:
             self._count("released", "", len(batch.rows))
             self._metrics.clusters.labels(self._topic, self._partition).inc(len(batch.clusters))
-        for reason, count in Counter(entry.reason for entry in batch.quarantined).items():
+        for reason, count in Counter(entry.reason for entry in batch.unpublished).items():
             self._count("suppressed" if reason == Reason.SUPPRESSED else "quarantined", reason, count)
         for stats, spread, held_s in batch.stats:
             self._metrics.observe(stats, spread, held_s)

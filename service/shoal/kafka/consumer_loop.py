@@ -98,7 +98,7 @@ class ConsumerLoop:
             reader = consumer(settings) if self._drains else self._group_consumer()
             probe = asyncio.create_task(self._liveness.probe(partial(self._ask, client, reader)))
             probe.add_done_callback(self._on_background_end)
-            finish = False
+            commit = False
             try:
                 if self._drains:
                     await self._assign_all(client, reader)
@@ -107,10 +107,10 @@ class ConsumerLoop:
                     await reader.start()
                 self._health.joined = True
                 await self._read(reader)
-                finish = True
+                commit = True
             finally:
                 probe.cancel()
-                await self._leave(reader, finish=finish)
+                await self._leave(reader, commit=commit)
 
     def _group_consumer(self) -> AIOKafkaConsumer:
         settings = self._settings
@@ -132,12 +132,12 @@ class ConsumerLoop:
         reader.assign(partitions)
         self.assigned(partitions, client, reader)
 
-    async def _leave(self, reader: AIOKafkaConsumer, *, finish: bool) -> None:
+    async def _leave(self, reader: AIOKafkaConsumer, *, commit: bool) -> None:
         self._has_ended = True
         self._health.joined = False
         try:
             await self._stop_opening()
-            await self._tasks.close(list(self._tasks), finish=finish)
+            await self._tasks.close(list(self._tasks), commit=commit)
         finally:
             await stop(reader, LEAVE_S)
 
@@ -180,7 +180,7 @@ class ConsumerLoop:
 
     def _is_drained(self) -> bool:
         is_open = self._opening is not None and self._opening.done()
-        return self._drains and is_open and all(task.is_finished for _, task in self._tasks.items())
+        return self._drains and is_open and all(task.is_drained for _, task in self._tasks.items())
 
     async def _poll(self, reader: AIOKafkaConsumer) -> dict[TopicPartition, list[Any]]:
         full = [tp for tp, task in self._tasks.items() if task.is_full]
@@ -195,7 +195,9 @@ class ConsumerLoop:
             found = {}
         except kafka_errors.OffsetOutOfRangeError:
             # The next loop checks at its start what was lost.
-            raise BrokerUnavailableError("records were removed before they could be read; the start judges") from None
+            raise BrokerUnavailableError(
+                "records were removed before they could be read; the next start checks what was lost"
+            ) from None
         finally:
             if full:
                 reader.resume(*(tp for tp in full if tp in reader.assignment()))
@@ -220,7 +222,7 @@ class ConsumerLoop:
         if not self._has_ended:
             await self._stop_opening()
             try:
-                await self._tasks.close(partitions, finish=True)
+                await self._tasks.close(partitions, commit=True)
             except ShoalError as error:
                 self.fail(error)
 
@@ -240,7 +242,7 @@ class ConsumerLoop:
 
 
 class _RebalanceListener(ConsumerRebalanceListener):  # type: ignore[misc] # the client has no types
-    """Called by the client in a task of its own, while the loop may be processing a block."""
+    """Called by the client in another asyncio task, while the loop may be processing a block."""
 
     def __init__(self, loop: ConsumerLoop, client: AIOKafkaAdminClient, reader: AIOKafkaConsumer) -> None:
         self._loop, self._client, self._reader = loop, client, reader

@@ -183,7 +183,7 @@ class ExternalLoop:
         self._liveness.note_answer()
         if self._may_contain_uncommitted:
             self._uncommitted_before = await self._uncommitted_ends()
-        finish = False
+        commit = False
         async with reading(context.settings) as reader:
             try:
                 opening = self._tasks.open(self._partitions, client, reader, self._task_opened)
@@ -192,14 +192,14 @@ class ExternalLoop:
                 self.opened.set()
                 clocks = [self._punctuate_regularly(*one) for one in self._tasks.items()]
                 await _until_all(self._feed_all(reader), self._poll_log_ends(reader), *clocks)
-                finish = True
+                commit = True
             except HandoverCancelledError:
                 # What other tasks have decided, and clusters that were handled before, are committed.
-                finish = True
+                commit = True
                 raise
             finally:
                 context.health.joined = False
-                await self._tasks.close(list(self._tasks), finish=finish)
+                await self._tasks.close(list(self._tasks), commit=commit)
 
     async def _until_ending(self) -> None:
         await self._ending.wait()

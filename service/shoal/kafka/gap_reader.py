@@ -77,7 +77,7 @@ class GapReader:
             if records:
                 return np.fromiter((record.offset for record in records), np.int64, len(records))
             if time.monotonic() > deadline:
-                raise BrokerUnavailableError(f"{tp.topic}-{tp.partition}: cannot be read to its end for now")
+                raise BrokerUnavailableError(f"{tp.topic}-{tp.partition}: cannot be read to its end; trying again")
         return np.empty(0, np.int64)
 
 

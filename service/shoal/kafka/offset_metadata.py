@@ -165,7 +165,7 @@ def pack(commit: CommittedState) -> bytes:
         commit.at_ms,
         0 if probe is None else _zigzag(probe.offset - start) + 1,
         0 if probe is None else _zigzag(probe.timestamp),
-        start - state.origin,
+        start - state.first_released_offset,
     ):
         body += _varint(number)
     body += bytes.fromhex(commit.fingerprint[: 2 * _FINGERPRINT_BYTES])
@@ -210,7 +210,7 @@ def unpack(body: bytes, committed_offset: int) -> CommittedState:
         clusters=clusters,
         flush_at_offset=None if flush == 0 else start + flush - 1,
         probe=None if probe_offset == 0 else LogProbe(start + _unzigzag(probe_offset - 1), _unzigzag(probe_time)),
-        origin=start - since,
+        first_released_offset=start - since,
         adaptive_state=adaptive_state,
         partial_clusters=partial_clusters,
         released_up_to=released_up_to,

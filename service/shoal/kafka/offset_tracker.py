@@ -79,19 +79,19 @@ class LogProbe(NamedTuple):
 
 
 class LogTruncatedError(InputError):
-    """The committed offsets belong to another log: the topic was created anew, or its log was truncated."""
+    """The committed offsets belong to another log: the topic was recreated, or its log was truncated."""
 
-    def __init__(self, where: str, found: str) -> None:
+    def __init__(self, partition_name: str, reason: str) -> None:
         super().__init__(
-            f"{where}: {found} (topic created anew, or its log truncated): releasing from here could publish records "
-            "twice; use another group and an empty output, or start with --skip-to-end to go on at the end and "
-            "count the gap"
+            f"{partition_name}: {reason}. The topic was recreated, or its log was truncated. Releasing from here could "
+            "publish records twice. Use another group and an empty output, or start with --skip-to-end to continue at "
+            "the end and count the gap"
         )
 
     @classmethod
-    def at_probe(cls, where: str, probe: LogProbe) -> LogTruncatedError:
+    def at_probe(cls, partition_name: str, probe: LogProbe) -> LogTruncatedError:
         """Return the error for a probe that is contradicted."""
-        return cls(where, f"another record is at offset {probe.offset} than before")
+        return cls(partition_name, f"another record is at offset {probe.offset} than before")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class OffsetState:
         operator decided that, so it is committed before it is done.
     probe : LogProbe or None
         The record at the committed offset, or the last one read when none is incomplete.
-    origin : int
+    first_released_offset : int
         The group released no record before this offset; 0 if that is not known.
     adaptive_state : bytes
         What later decisions take from earlier ones (`pipeline.adaptive_state`); empty where the policy keeps nothing.
@@ -138,7 +138,7 @@ class OffsetState:
     clusters: int = 0
     flush_at_offset: int | None = None
     probe: LogProbe | None = None
-    origin: int = 0
+    first_released_offset: int = 0
     adaptive_state: bytes = b""
     partial_clusters: tuple[tuple[int, ...], ...] = ()
     released_up_to: int = 0
@@ -177,7 +177,7 @@ class OffsetTracker:
     stream_time: int = -1
     clusters: int = 0
     flush_at_offset: int | None = None
-    origin: int = 0
+    first_released_offset: int = 0
     adaptive_state: bytes = b""
     partial: PartialReleases = field(default_factory=PartialReleases)
     _incomplete: dict[int, tuple[int, int, int]] = field(default_factory=dict)
@@ -202,7 +202,7 @@ class OffsetTracker:
             stream_time=state.stream_time,
             clusters=state.clusters,
             flush_at_offset=state.flush_at_offset,
-            origin=state.origin,
+            first_released_offset=state.first_released_offset,
             adaptive_state=state.adaptive_state,
             partial=PartialReleases.restore(state.partial_clusters, state.released_up_to),
             _incomplete=dict.fromkeys(state.incomplete, (UNKNOWN, state.stream_time, UNKNOWN)),
@@ -284,8 +284,9 @@ class OffsetTracker:
         """
         if not offsets:
             return
-        incomplete, unread = self._incomplete, self.next_offset
-        if offsets[0] < unread and any(offset < unread and offset not in incomplete for offset in offsets):
+        incomplete, first_unread_offset = self._incomplete, self.next_offset
+        has_old = offsets[0] < first_unread_offset
+        if has_old and any(offset < first_unread_offset and offset not in incomplete for offset in offsets):
             raise GuaranteeError("a completed offset was about to be read again; nothing was sent")
         incomplete.update(zip(offsets, zip(timestamps, stream_times, repeat(now_ms)), strict=False))
         if self._unseen:
@@ -369,7 +370,7 @@ class OffsetTracker:
             clusters=self.clusters,
             flush_at_offset=self.flush_at_offset,
             probe=self._last if oldest is None else LogProbe(committed, oldest.timestamp),
-            origin=self.origin,
+            first_released_offset=self.first_released_offset,
             adaptive_state=self.adaptive_state,
             partial_clusters=partial_clusters,
             released_up_to=self.partial.released_up_to if partial_clusters else 0,

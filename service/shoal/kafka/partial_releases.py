@@ -84,7 +84,7 @@ class PartialReleases:
                 self._unseen.discard(offset)
                 self._known[offset] = (timestamp, stream_time, now_ms)
 
-    def has_lost(self, before: int) -> bool:
+    def has_missing_members(self, before: int) -> bool:
         """Return whether a member below ``before`` did not come again."""
         return any(offset < before for offset in self._unseen)
 

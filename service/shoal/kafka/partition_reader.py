@@ -53,7 +53,11 @@ class PartitionReader:
         self._name, self._decoder, self._pipeline = name, decoder, pipeline
         self.position = state.committed_offset
         """Offset from which the next message is taken."""
-        self._begin, self._origin, self._probe = state.committed_offset, state.origin, state.probe
+        self._begin, self._first_released_offset, self._probe = (
+            state.committed_offset,
+            state.first_released_offset,
+            state.probe,
+        )
         self._restored_until = state.next_offset
 
     @property
@@ -68,7 +72,7 @@ class PartitionReader:
         window = self._pipeline.quota_window_start(self._begin)
         if window is None:
             return True
-        start = max(window, self._origin)
+        start = max(window, self._first_released_offset)
         if start < log_start:
             self._pipeline.suppress_window(self._begin)
         self.position = min(self.position, max(start, log_start))

@@ -19,15 +19,15 @@ from shoal.pipeline import DecidedCluster, release_strategy
 from shoal.pipeline.stats import ReleaseStats
 from shoal.policy import KafkaSection, Policy
 
-__all__ = ["QuarantineEntry", "TransactionBatch", "TransactionalProducer"]
+__all__ = ["TransactionBatch", "TransactionalProducer", "UnpublishedRecord"]
 
 CLOSE_S = 1.5
 ASK_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class QuarantineEntry:
-    """A record that is not published: its offset in the input, and the reason."""
+class UnpublishedRecord:
+    """A record that is suppressed or quarantined: its offset in the input, and the reason."""
 
     offset: int
     reason: str
@@ -41,8 +41,8 @@ class TransactionBatch:
     ----------
     clusters : list of DecidedCluster
         In the order of decision.
-    quarantined : list of QuarantineEntry
-        Records that are not published.
+    unpublished : list of UnpublishedRecord
+        Records that are suppressed or quarantined.
     rows : list of bytes
         Published rows that leave, in the order in which they leave the pipeline.
     row_bytes : int
@@ -52,14 +52,14 @@ class TransactionBatch:
     """
 
     clusters: list[DecidedCluster] = field(default_factory=list)
-    quarantined: list[QuarantineEntry] = field(default_factory=list)
+    unpublished: list[UnpublishedRecord] = field(default_factory=list)
     rows: list[bytes] = field(default_factory=list)
     row_bytes: int = 0
     stats: list[tuple[ReleaseStats, float, Float64Vector]] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         """Return whether there is anything to send."""
-        return bool(self.clusters or self.quarantined or self.rows)
+        return bool(self.clusters or self.unpublished or self.rows)
 
 
 class TransactionalProducer:
@@ -130,7 +130,7 @@ class TransactionalProducer:
         metadata : str
             Offset metadata.
         at_ms : int
-            Time of the commit (ms). Messages get it as their timestamp, floored to the commit interval.
+            Time of the commit (ms). Messages get it as their timestamp, floored to a multiple of the commit interval.
 
         Raises
         ------
@@ -234,13 +234,13 @@ class TransactionalProducer:
                     for cluster in sorted(clusters, key=lambda cluster: cluster.number)
                 ],
             )
-        if settings.quarantine and batch.quarantined:
+        if settings.quarantine and batch.unpublished:
             topic, partition = settings.input, self._partition
             yield (
                 settings.quarantine,
                 [
                     encode({"topic": topic, "partition": partition, "offset": entry.offset, "reason": entry.reason})
-                    for entry in batch.quarantined
+                    for entry in batch.unpublished
                 ],
             )
 

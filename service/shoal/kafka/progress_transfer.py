@@ -17,7 +17,7 @@ from shoal.kafka.client import admin
 from shoal.kafka.offset_metadata import CommittedState
 from shoal.kafka.preflight import TopicLayout, partitions_of
 from shoal.kafka.producer import TransactionalProducer, TransactionBatch
-from shoal.kafka.startup import check_settled, committed, is_published_since
+from shoal.kafka.startup import check_no_open_transaction, fetch_committed, is_published_since
 from shoal.pipeline import AdaptiveState
 from shoal.policy import KafkaSection, Policy
 
@@ -48,7 +48,7 @@ async def report_progress(policy: Policy, settings: KafkaSection) -> list[dict[s
 async def _report(
     client: AIOKafkaAdminClient, policy: Policy, settings: KafkaSection, cipher: MetadataCipher, partition: int
 ) -> dict[str, Any]:
-    found = await committed(client, settings, partition)
+    found = await fetch_committed(client, settings, partition)
     about: dict[str, Any] = {"partition": partition, "watermark": None, "held": None, "last_commit": None}
     if found is None:
         return about | {"state": "no progress"}
@@ -87,7 +87,7 @@ async def export_progress(settings: KafkaSection) -> str:
     async with admin(settings) as client:
         saved = []
         for partition in await _partitions(client, settings):
-            found = await committed(client, settings, partition)
+            found = await fetch_committed(client, settings, partition)
             if found is not None:
                 saved.append(_SavedPartition(partition=partition, offset=found.offset, metadata=found.metadata or ""))
     export = _Export(topic=str(settings.input), group=str(settings.group), partitions=saved)
@@ -135,19 +135,19 @@ async def _import_one(
     commit: CommittedState,
 ) -> None:
     producer = TransactionalProducer(policy, settings, saved.partition, TopicLayout({}))
-    where = f"{settings.input}-{saved.partition}"
+    partition_name = f"{settings.input}-{saved.partition}"
     await producer.open()
     try:
-        found = await committed(client, settings, saved.partition)
+        found = await fetch_committed(client, settings, saved.partition)
         if found is not None and not _covers(saved, commit, found, settings, cipher):
             raise InputError(
-                f"{where}: the committed progress is ahead of the file: going back would publish records twice"
+                f"{partition_name}: the committed progress is ahead of the file. Going back would publish records twice"
             )
-        await check_settled(settings, TopicPartition(settings.output, saved.partition))
+        await check_no_open_transaction(settings, TopicPartition(settings.output, saved.partition))
         if await is_published_since(settings, saved.partition, commit.at_ms):
             raise InputError(
-                f"{where}: {settings.output}-{saved.partition} holds records that were published after the export: "
-                "going back would publish them twice; use a later export, or start with --skip-to-end"
+                f"{partition_name}: {settings.output}-{saved.partition} holds records that were published after the "
+                "export. Going back would publish them twice. Use a later export, or start with --skip-to-end"
             )
         metadata = cipher.encode(commit, str(settings.input), saved.partition)
         await producer.publish(TransactionBatch(), saved.offset, metadata, commit.at_ms)

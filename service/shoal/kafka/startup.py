@@ -1,6 +1,7 @@
 """Where a partition begins: its committed state is read after fencing, checked, and accepted or refused.
 
-No record may be released twice. So every doubt leads to a refusal that names the partition and the remedies.
+No record may be released twice. If that is not certain, the start is refused. The message names the partition and the
+remedies.
 """
 
 from __future__ import annotations
@@ -28,20 +29,21 @@ from shoal.kafka.producer import TransactionalProducer, TransactionBatch
 from shoal.policy import KafkaSection
 
 __all__ = [
+    "PartitionStart",
     "StartOptions",
-    "StartPosition",
-    "check_settled",
-    "check_unpublished",
-    "committed",
+    "check_no_open_transaction",
+    "check_output_is_empty",
+    "fetch_committed",
     "initialize_partition",
     "is_published_since",
     "read_committed_records",
 ]
 
-MAX_ANSWERS = 20
-SILENCE_S = 5.0
-RECHECK_S = 1.0
-READ_S = 10.0
+MAX_REQUESTS = 20
+"""After more repeats than this, one answer is accepted, even if it differs from the one before."""
+COORDINATOR_TIMEOUT_S = 5.0
+RECHECK_DELAY_S = 1.0
+READ_TIMEOUT_S = 10.0
 POLL_RECORDS = 500
 APPEND_TIME = 1
 """Timestamp type of a topic with ``message.timestamp.type=LogAppendTime``."""
@@ -49,15 +51,25 @@ APPEND_TIME = 1
 
 @dataclass(frozen=True, slots=True)
 class StartOptions:
-    """Options of the operator: where a partition without a commit begins, skip to the end, drain."""
+    """Options of the operator.
 
-    origin: Literal["earliest", "latest"] | None = None
+    Attributes
+    ----------
+    reset : {"earliest", "latest"} or None
+        Where a partition without a commit begins, like Kafka's ``auto.offset.reset``. With None it is refused.
+    skip_to_end : bool
+        A partition that would be refused begins at the end of its log.
+    drain : bool
+        Read to the end of the log, release or suppress all incomplete records, and end.
+    """
+
+    reset: Literal["earliest", "latest"] | None = None
     skip_to_end: bool = False
     drain: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class StartPosition:
+class PartitionStart:
     """Where a partition begins.
 
     Attributes
@@ -65,9 +77,10 @@ class StartPosition:
     commit : CommittedState
         The commit from which to continue.
     log_start, log_end : int
-        First offset of the log, and the one after its last committed record.
-    skipped : int or None
-        Offsets left out by ``--skip-to-end``.
+        First offset of the log, and the end of its committed part (exclusive).
+    skipped_count : int or None
+        Number of offsets that ``--skip-to-end`` left out: from the committed offset (or the start of the log, if there
+        is no usable commit) to the end of the log. None if nothing was skipped.
     is_first : bool
         There was no commit before, and no record was published.
     """
@@ -75,15 +88,18 @@ class StartPosition:
     commit: CommittedState
     log_start: int
     log_end: int
-    skipped: int | None = None
+    skipped_count: int | None = None
     is_first: bool = False
 
 
-async def committed(client: AIOKafkaAdminClient, settings: KafkaSection, partition: int) -> OffsetAndMetadata | None:
-    """Return the committed offset and metadata of one partition, or None; asked until two answers agree.
+async def fetch_committed(
+    admin: AIOKafkaAdminClient, settings: KafkaSection, partition: int
+) -> OffsetAndMetadata | None:
+    """Return the committed offset and metadata of one partition, or None if there is no commit.
 
     The previous producer was fenced before, so its transaction has ended. A classic group coordinator may still be
-    writing the offsets of that transaction.
+    writing the offsets of that transaction. So the request is repeated until two answers in succession agree. After
+    more than 20 repeats one answer is accepted.
 
     Raises
     ------
@@ -91,109 +107,122 @@ async def committed(client: AIOKafkaAdminClient, settings: KafkaSection, partiti
         The coordinator did not answer. That does not mean that there is no commit.
     """
     tp = TopicPartition(settings.input, partition)
-    answer: OffsetAndMetadata | None = None
-    silent_s = 0.0
-    for number in itertools.count():
-        previous, answer = answer, await _coordinator_answer(client, settings, tp)
-        if answer is not None and (answer == previous or number > MAX_ANSWERS):
-            return None if answer.offset < 0 else answer
-        if answer is None and silent_s >= SILENCE_S:
+    offset_and_metadata: OffsetAndMetadata | None = None
+    unanswered_s = 0.0
+    for repeats in itertools.count():
+        previous, offset_and_metadata = offset_and_metadata, await _ask_coordinator(admin, settings, tp)
+        if offset_and_metadata is not None and (offset_and_metadata == previous or repeats > MAX_REQUESTS):
+            return None if offset_and_metadata.offset < 0 else offset_and_metadata
+        if offset_and_metadata is None and unanswered_s >= COORDINATOR_TIMEOUT_S:
             break
-        silent_s += 0.0 if answer is not None else 0.1
-        await asyncio.sleep(0.01 if answer is not None else 0.1)
-    words = f"the coordinator of group {settings.group} does not tell its progress for now"
-    raise BrokerUnavailableError(f"{settings.input}-{partition}: {words}")
+        unanswered_s += 0.0 if offset_and_metadata is not None else 0.1
+        await asyncio.sleep(0.01 if offset_and_metadata is not None else 0.1)
+    message = f"the coordinator of group {settings.group} does not return the committed offset; trying again"
+    raise BrokerUnavailableError(f"{settings.input}-{partition}: {message}")
 
 
-async def _coordinator_answer(
-    client: AIOKafkaAdminClient, settings: KafkaSection, tp: TopicPartition
+async def _ask_coordinator(
+    admin: AIOKafkaAdminClient, settings: KafkaSection, tp: TopicPartition
 ) -> OffsetAndMetadata | None:
-    """Return the coordinator's answer, with offset -1 for no commit; None where it does not answer."""
+    """Return the committed offset and metadata, with offset -1 for no commit; None if the coordinator has no answer."""
     try:
-        found = await client.list_consumer_group_offsets(str(settings.group), partitions=[tp])
+        offsets = await admin.list_consumer_group_offsets(str(settings.group), partitions=[tp])
     except kafka_errors.KafkaError as error:
-        # The coordinator of the first group is created by the request; others may be moving or loading.
+        # The first request of a Kafka cluster creates the coordinator's topic. A coordinator may also move or load.
         if not error.retriable:
             raise
         return None
-    answer: OffsetAndMetadata | None = found.get(tp)
-    return answer
+    offset_and_metadata: OffsetAndMetadata | None = offsets.get(tp)
+    return offset_and_metadata
 
 
 async def initialize_partition(
-    client: AIOKafkaAdminClient,
-    reader: AIOKafkaConsumer,
+    admin: AIOKafkaAdminClient,
+    consumer: AIOKafkaConsumer,
     producer: TransactionalProducer,
     settings: KafkaSection,
     fingerprint: str,
     partition: int,
     start: StartOptions,
     cipher: MetadataCipher,
-) -> StartPosition:
-    """Return where a partition begins whose producer is open; commit that if there was no commit.
+) -> PartitionStart:
+    """Return where a partition begins; commit the beginning if there is no usable commit.
+
+    The producer must be open, so that earlier owners are fenced. The commit is made where there is none yet, and with
+    ``start.skip_to_end`` in place of one that is refused.
 
     Raises
     ------
     InputError
         The committed state cannot be trusted, or there is none and the operator did not say where to begin.
     """
-    tp, where = TopicPartition(settings.input, partition), f"{settings.input}-{partition}"
-    log_start = (await reader.beginning_offsets([tp]))[tp]
-    log_end = (await reader.end_offsets([tp]))[tp]
-    found = await committed(client, settings, partition)
+    tp, partition_name = TopicPartition(settings.input, partition), f"{settings.input}-{partition}"
+    log_start = (await consumer.beginning_offsets([tp]))[tp]
+    log_end = (await consumer.end_offsets([tp]))[tp]
+    offset_and_metadata = await fetch_committed(admin, settings, partition)
     try:
-        if found is not None:
-            commit = cipher.decode(found.metadata or "", str(settings.input), partition, found.offset)
-            _check_log(commit.state, where, log_start, log_end)
+        if offset_and_metadata is not None:
+            metadata, offset = offset_and_metadata.metadata or "", offset_and_metadata.offset
+            commit = cipher.decode(metadata, str(settings.input), partition, offset)
+            _check_log(commit.state, partition_name, log_start, log_end)
             if start.skip_to_end:
-                # Without the option the task checks this with the first record; then it is too late to skip.
+                # Without this option the task checks the probe when it reads the first record.
                 await _check_probe(settings, commit.state, tp, log_start)
-            _check_policy(commit, fingerprint, where, drain=start.drain)
+            _check_policy(commit, fingerprint, partition_name, drain=start.drain)
             await _check_output(settings, partition, commit)
-            return StartPosition(commit, log_start, log_end)
+            return PartitionStart(commit, log_start, log_end)
         offset = await _first_offset(producer, settings, partition, start, log_start, log_end)
-        skipped = None
+        skipped_count = None
     except InputError as refusal:
-        if await _committed_offset_changed(client, settings, partition, found):
-            return await initialize_partition(client, reader, producer, settings, fingerprint, partition, start, cipher)
+        if await _committed_offset_changed(admin, settings, partition, offset_and_metadata):
+            return await initialize_partition(
+                admin, consumer, producer, settings, fingerprint, partition, start, cipher
+            )
         if not start.skip_to_end:
             raise
-        if found is None or found.offset > log_end or isinstance(refusal, LogTruncatedError):
-            offset, skipped = log_end, log_end - log_start
+        if (
+            offset_and_metadata is None
+            or offset_and_metadata.offset > log_end
+            or isinstance(refusal, LogTruncatedError)
+        ):
+            offset, skipped_count = log_end, log_end - log_start
         else:
-            offset, skipped = log_end, log_end - found.offset
+            offset, skipped_count = log_end, log_end - offset_and_metadata.offset
     now_ms = time.time_ns() // 1_000_000
-    if skipped is not None:
-        # A worker whose clock was ahead may have published later than now, and later starts compare with this time.
+    if skipped_count is not None:
+        # Later starts compare the output with this time. A worker whose clock was ahead may have published with a later
+        # time than now.
         now_ms = max(now_ms, await _latest_published(settings, partition))
-    # What was released before a skip is not known.
-    origin = offset if skipped is None else 0
-    # There are never more clusters than offsets before them, so no cluster number is used twice after a skip.
-    state = OffsetState(committed_offset=offset, next_offset=offset, origin=origin, clusters=offset)
+    # After a skip it is not known which records were released before.
+    first_released_offset = offset if skipped_count is None else 0
+    # A partition has at most as many clusters as offsets. So numbering from the offset repeats no number after a skip.
+    state = OffsetState(
+        committed_offset=offset, next_offset=offset, first_released_offset=first_released_offset, clusters=offset
+    )
     commit = CommittedState(state, fingerprint, now_ms)
-    # Alone in its transaction: if this commit is lost, nothing else was done.
+    # The transaction holds nothing else: if this commit fails, nothing was published.
     await producer.publish(TransactionBatch(), offset, cipher.encode(commit, str(settings.input), partition), now_ms)
-    return StartPosition(commit, log_start, log_end, skipped, is_first=skipped is None)
+    return PartitionStart(commit, log_start, log_end, skipped_count, is_first=skipped_count is None)
 
 
 async def _committed_offset_changed(
-    client: AIOKafkaAdminClient, settings: KafkaSection, partition: int, found: OffsetAndMetadata | None
+    admin: AIOKafkaAdminClient, settings: KafkaSection, partition: int, expected: OffsetAndMetadata | None
 ) -> bool:
-    """Return whether the coordinator, under load, had answered with an older commit than the last one."""
-    await asyncio.sleep(RECHECK_S)
-    return await committed(client, settings, partition) != found
+    """Return whether the coordinator now returns another commit: under load its first answer may be an older one."""
+    await asyncio.sleep(RECHECK_DELAY_S)
+    return await fetch_committed(admin, settings, partition) != expected
 
 
-def _check_log(state: OffsetState, where: str, log_start: int, log_end: int) -> None:
+def _check_log(state: OffsetState, partition_name: str, log_start: int, log_end: int) -> None:
     if log_start > state.committed_offset:
         raise InputError(
-            f"{where}: the log begins at {log_start}, after the committed offset {state.committed_offset}: records "
-            "that were never published are no longer retained; lengthen the topic's retention, and start with "
-            "--skip-to-end to go on at the end and count the gap"
+            f"{partition_name}: the log begins at {log_start}, after the committed offset {state.committed_offset}. "
+            "Records that were never published are no longer retained. Lengthen the retention of the topic, and start "
+            "with --skip-to-end to continue at the end and count the gap"
         )
     if log_end < state.next_offset:
         raise LogTruncatedError(
-            where, f"the log ends at {log_end}, before offset {state.next_offset} that was read already"
+            partition_name, f"the log ends at {log_end}, before offset {state.next_offset}, up to which it was read"
         )
 
 
@@ -209,49 +238,50 @@ async def _check_probe(settings: KafkaSection, state: OffsetState, tp: TopicPart
             return
 
 
-def _check_policy(commit: CommittedState, fingerprint: str, where: str, *, drain: bool) -> None:
+def _check_policy(commit: CommittedState, fingerprint: str, partition_name: str, *, drain: bool) -> None:
     if commit.state.partial_clusters and not commit.has_policy(fingerprint):
         raise InputError(
-            f"{where}: the policy has changed while clusters of which a part has left are still to be completed: run "
-            "'shoal run POLICY --drain' with the policy as it was first"
+            f"{partition_name}: the policy has changed while partly released clusters are still to be completed. Run "
+            "'shoal run POLICY --drain' with the old policy first"
         )
     if commit.state.flush_at_offset is not None and not commit.has_policy(fingerprint) and not drain:
         raise InputError(
-            f"{where}: the policy has changed while clusters that were decided on are not released yet: run "
-            "'shoal run POLICY --drain' first, best with the policy as it was"
+            f"{partition_name}: the policy has changed while a flush that was decided is not done. Run "
+            "'shoal run POLICY --drain' first, preferably with the old policy"
         )
     if commit.state.handed_over_uncommitted and not commit.has_policy(fingerprint):
         raise InputError(
-            f"{where}: the policy has changed while clusters may be in use that are not committed (a worker with a "
-            "stage was killed): the new policy could release the same records in different clusters. Run the worker "
-            "once more with the policy as it was, until it has caught up, and stop it with SIGTERM; or start with "
-            "--skip-to-end to go on at the end and count the gap"
+            f"{partition_name}: the policy has changed while a Faust stage may have received clusters that are not "
+            "committed (its worker was killed). The new policy could release the same records in different clusters. "
+            "Run the worker with the old policy until it has caught up, and stop it with SIGTERM; or start with "
+            "--skip-to-end to continue at the end and count the gap"
         )
 
 
 async def _check_output(settings: KafkaSection, partition: int, commit: CommittedState) -> None:
-    """Check that this is the last commit: an older one that was put back would release later records again."""
+    """Check that this is the last commit: from an older one, records would be released a second time."""
     if settings.output is not None and await is_published_since(settings, partition, commit.at_ms):
         raise InputError(
             f"{settings.input}-{partition}: {settings.output}-{partition} holds records that were published after the "
-            "committed progress (put back by another tool, or from an old copy?): going on would publish them a second "
-            "time. Bring the latest progress back with 'shoal progress POLICY --import FILE', or start with "
-            "--skip-to-end to go on at the end and count the gap"
+            "commit (committed offsets reset by another tool, or an old export imported?). Continuing would publish "
+            "them a second time. Import the latest export with 'shoal progress POLICY --import FILE', or start with "
+            "--skip-to-end to continue at the end and count the gap"
         )
 
 
-async def check_unpublished(producer: TransactionalProducer, settings: KafkaSection, partition: int) -> None:
-    """Refuse to begin without a commit where records of this partition were published already.
+async def check_output_is_empty(producer: TransactionalProducer, settings: KafkaSection, partition: int) -> None:
+    """Refuse to begin without a commit if records of this partition were published before.
 
     Raises
     ------
     InputError
-        There are committed records in the output partition, or evidence or summaries of clusters of this partition.
-        (A stage that hands clusters over to Faust may write evidence and summaries only.)
+        There are committed records in the output partition, or evidence or summaries of clusters of this partition. (A
+        Faust stage without an output topic writes only evidence and summaries.)
     """
     topics = [(settings.output, False), (settings.evidence, True), (settings.clusters, False)]
     for topic, names_partition in topics:
-        # Evidence names the partition of the input. Records in other topics belong to it if it is the only writer.
+        # Evidence names the input partition. In the other topics, records belong to this partition only if it is the
+        # only writer.
         if topic is None or not (names_partition or producer.is_only_writer(topic)):
             continue
         async with aclosing(read_committed_records(settings, producer.target(topic))) as records:
@@ -260,20 +290,20 @@ async def check_unpublished(producer: TransactionalProducer, settings: KafkaSect
                     continue
                 tp = producer.target(topic)
                 raise InputError(
-                    f"{settings.input}-{partition}: no progress is committed for group {settings.group}, but "
-                    f"{tp.topic}-{tp.partition} holds records already: starting over would publish them a second "
-                    "time. Bring the progress back with 'shoal progress POLICY --import FILE', or start with "
-                    "--skip-to-end to go on at the end and count the gap, or use an empty output"
+                    f"{settings.input}-{partition}: group {settings.group} has no committed offset, but "
+                    f"{tp.topic}-{tp.partition} holds records already. Starting over would publish them a second "
+                    "time. Import the committed offsets with 'shoal progress POLICY --import FILE', or start with "
+                    "--skip-to-end to continue at the end and count the gap, or use an empty output"
                 )
 
 
 def _is_evidence_of(evidence: bytes | None, partition: int) -> bool:
     """Return whether a message of the evidence topic is about this partition."""
     try:
-        found = msgspec.json.decode(evidence or b"")
+        content = msgspec.json.decode(evidence or b"")
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return False
-    return isinstance(found, dict) and found.get("partition") == partition
+    return isinstance(content, dict) and content.get("partition") == partition
 
 
 async def _latest_published(settings: KafkaSection, partition: int) -> int:
@@ -295,21 +325,21 @@ async def _first_offset(
     log_start: int,
     log_end: int,
 ) -> int:
-    where = f"{settings.input}-{partition}"
+    partition_name = f"{settings.input}-{partition}"
     if settings.output is not None:
-        await check_settled(settings, TopicPartition(settings.output, partition))
-    await check_unpublished(producer, settings, partition)
-    if start.origin is None:
+        await check_no_open_transaction(settings, TopicPartition(settings.output, partition))
+    await check_output_is_empty(producer, settings, partition)
+    if start.reset is None:
         raise InputError(
-            f"{where}: no progress is committed for group {settings.group}: say where to begin with --from earliest "
-            "or --from latest (in an app: start=), bring it back with 'shoal progress POLICY --import FILE', or start "
-            "with --skip-to-end (skip_to_end=True)"
+            f"{partition_name}: group {settings.group} has no committed offset. Say where to begin with --from "
+            "earliest or --from latest (in an app: start=), or import committed offsets with "
+            "'shoal progress POLICY --import FILE', or start with --skip-to-end (skip_to_end=True)"
         )
-    return log_start if start.origin == "earliest" else log_end
+    return log_start if start.reset == "earliest" else log_end
 
 
-async def check_settled(settings: KafkaSection, tp: TopicPartition) -> None:
-    """Check that no open transaction hides records: consumers of committed records cannot read past it.
+async def check_no_open_transaction(settings: KafkaSection, tp: TopicPartition) -> None:
+    """Check that no open transaction hides records: a consumer of committed records stops at its first record.
 
     Raises
     ------
@@ -318,26 +348,28 @@ async def check_settled(settings: KafkaSection, tp: TopicPartition) -> None:
     """
     ends = []
     for isolation in ("read_uncommitted", "read_committed"):
-        async with reading(settings, isolation_level=isolation) as reader:
-            ends.append((await reader.end_offsets([tp]))[tp])
+        async with reading(settings, isolation_level=isolation) as consumer:
+            ends.append((await consumer.end_offsets([tp]))[tp])
     if ends[0] > ends[1]:
         raise BrokerUnavailableError(
-            f"{tp.topic}-{tp.partition}: an open transaction hides the records after offset {ends[1]}; waiting for its "
-            "end"
+            f"{tp.topic}-{tp.partition}: an open transaction hides the records from offset {ends[1]} on; waiting for "
+            "its end"
         )
 
 
 async def is_published_since(settings: KafkaSection, partition: int, at_ms: int) -> bool:
-    """Return whether the output holds records of a later commit than the one at this time (ms).
+    """Return whether the output holds records with a later timestamp than this time of a commit (ms).
 
-    Records carry the time of their commit, floored to the commit interval.
+    Records carry the time of their commit, floored to a multiple of the commit interval. A commit that is at least one
+    interval later is therefore found, if the clock was not set back. A later commit before the next multiple is not
+    found: its records carry the same timestamp as those of this commit, which is not after ``at_ms``.
     """
     tp = TopicPartition(settings.output, partition)
     async with aclosing(read_committed_records(settings, tp, since_ms=at_ms + 1)) as records:
         async for record in records:
-            # With LogAppendTime the records of the commit itself have later timestamps, too.
-            slack_ms = settings.transaction_timeout_ms if record.timestamp_type == APPEND_TIME else 0
-            if record.timestamp > at_ms + slack_ms:
+            # With LogAppendTime the records of this commit, too, have a later timestamp.
+            tolerance_ms = settings.transaction_timeout_ms if record.timestamp_type == APPEND_TIME else 0
+            if record.timestamp > at_ms + tolerance_ms:
                 return True
     return False
 
@@ -347,27 +379,27 @@ async def read_committed_records(
 ) -> AsyncGenerator[Any, None]:
     """Yield the committed records of a partition from an offset and a time (ms) on, up to the present end of the log.
 
-    Records of aborted transactions are left out: a worker that was killed in its first transaction may start again.
+    Records of aborted transactions are left out. So a worker that was killed in its first transaction can start again.
 
     Raises
     ------
     BrokerUnavailableError
         No record came for 10 s.
     """
-    async with reading(settings) as reader:
-        reader.assign([tp])
-        low = (await reader.beginning_offsets([tp]))[tp]
-        high = (await reader.end_offsets([tp]))[tp]
+    async with reading(settings) as consumer:
+        consumer.assign([tp])
+        log_start = (await consumer.beginning_offsets([tp]))[tp]
+        log_end = (await consumer.end_offsets([tp]))[tp]
         if since_ms is not None:
-            later = (await reader.offsets_for_times({tp: since_ms}))[tp]
-            low = high if later is None else later.offset
-        reader.seek(tp, max(low, begin))
-        deadline = time.monotonic() + READ_S
-        while await reader.position(tp) < high:
-            for records in (await reader.getmany(tp, timeout_ms=200, max_records=POLL_RECORDS)).values():
+            later = (await consumer.offsets_for_times({tp: since_ms}))[tp]
+            log_start = log_end if later is None else later.offset
+        consumer.seek(tp, max(log_start, begin))
+        deadline = time.monotonic() + READ_TIMEOUT_S
+        while await consumer.position(tp) < log_end:
+            for records in (await consumer.getmany(tp, timeout_ms=200, max_records=POLL_RECORDS)).values():
                 for record in records:
-                    if record.offset < high:
+                    if record.offset < log_end:
                         yield record
-                deadline = time.monotonic() + READ_S
+                deadline = time.monotonic() + READ_TIMEOUT_S
             if time.monotonic() > deadline:
-                raise BrokerUnavailableError(f"{tp.topic}-{tp.partition}: cannot be read to its end for now")
+                raise BrokerUnavailableError(f"{tp.topic}-{tp.partition}: cannot be read to its end; trying again")

@@ -18,7 +18,7 @@ from shoal.kafka.cluster_listener import ClusterListener
 from shoal.kafka.partition_task import PartitionTask
 from shoal.kafka.preflight import TopicLayout
 from shoal.kafka.producer import TransactionalProducer
-from shoal.kafka.startup import StartOptions, StartPosition, check_unpublished, initialize_partition
+from shoal.kafka.startup import PartitionStart, StartOptions, check_output_is_empty, initialize_partition
 from shoal.observability import Health, Metrics, logger
 from shoal.policy import KafkaSection, Policy
 from shoal.records import JsonDecoder
@@ -52,7 +52,7 @@ class TaskManager:
     context : WorkerContext
         Of the process.
     listener : ClusterListener
-        Gets the clusters besides the output.
+        Receives the clusters, in addition to the output or in place of it.
     """
 
     def __init__(self, context: WorkerContext, listener: ClusterListener | None = None) -> None:
@@ -80,8 +80,8 @@ class TaskManager:
     async def open(
         self,
         partitions: Iterable[TopicPartition],
-        client: AIOKafkaAdminClient,
-        reader: AIOKafkaConsumer,
+        admin: AIOKafkaAdminClient,
+        consumer: AIOKafkaConsumer,
         opened: Opened,
     ) -> None:
         """Open a task for each partition; ``opened`` is called with each, and records may be processed after that.
@@ -96,7 +96,7 @@ class TaskManager:
 
         async def open_one(tp: TopicPartition) -> None:
             async with limit:
-                task = await self._open(tp, client, reader, decoder)
+                task = await self._open(tp, admin, consumer, decoder)
                 opened(tp, task)
                 self._tasks[tp] = task
 
@@ -110,24 +110,24 @@ class TaskManager:
             raise errors[0]
 
     async def _open(
-        self, tp: TopicPartition, client: AIOKafkaAdminClient, reader: AIOKafkaConsumer, decoder: JsonDecoder
+        self, tp: TopicPartition, admin: AIOKafkaAdminClient, consumer: AIOKafkaConsumer, decoder: JsonDecoder
     ) -> PartitionTask:
         """Fence the partition, read its committed state, and make a task of it."""
         context, listener, partition = self._context, self._listener, tp.partition
         settings, policy = context.settings, context.policy
         if partition >= self.layout.partitions[str(settings.input)]:
-            raise BrokerUnavailableError("the input has got more partitions: checking the other topics again")
+            raise BrokerUnavailableError("the input has more partitions than at the start: checking all topics again")
         async with contextlib.AsyncExitStack() as on_failure:
             producer = TransactionalProducer(policy, settings, partition, self.layout, publishes=listener.publishes)
             on_failure.push_async_callback(producer.close)
             await producer.open()
             begin = await initialize_partition(
-                client, reader, producer, settings, policy.fingerprint, partition, context.start, context.cipher
+                admin, consumer, producer, settings, policy.fingerprint, partition, context.start, context.cipher
             )
             self._report(tp, begin)
             if begin.is_first:
-                # Until the first clusters are sent another group may have begun, too.
-                producer.check_before_first(partial(check_unpublished, producer, settings, partition))
+                # Another group may begin to publish before this one sends its first clusters: check again then.
+                producer.check_before_first(partial(check_output_is_empty, producer, settings, partition))
             task = PartitionTask(
                 tp.topic,
                 partition,
@@ -146,15 +146,15 @@ class TaskManager:
             log.warning("the log has lost the beginning of a window: its records are suppressed", topic=tp.topic)
         return task
 
-    def _report(self, tp: TopicPartition, begin: StartPosition) -> None:
+    def _report(self, tp: TopicPartition, begin: PartitionStart) -> None:
         metrics, state = self._context.metrics, begin.commit.state
         about = {"topic": tp.topic, "partition": tp.partition, "watermark": state.committed_offset}
         if not begin.commit.has_policy(self._context.policy.fingerprint):
             metrics.policy_changes.inc()
             log.warning("policy changed; continuing from the committed offset", **about)
-        if begin.skipped is not None:
-            metrics.skipped.labels(tp.topic, tp.partition).inc(begin.skipped)
-            log.warning("skipped to the end", skipped=begin.skipped, **about)
+        if begin.skipped_count is not None:
+            metrics.skipped.labels(tp.topic, tp.partition).inc(begin.skipped_count)
+            log.warning("skipped to the end", skipped=begin.skipped_count, **about)
         log.info("took over", held=state.waiting, **about)
 
     def update_metrics(self, tp: TopicPartition, task: PartitionTask, log_end: int | None) -> None:
@@ -166,14 +166,14 @@ class TaskManager:
             if not task.is_restoring:
                 self._context.health.restoring.discard(tp.partition)
 
-    async def close(self, partitions: Iterable[TopicPartition], *, finish: bool) -> None:
-        """Close the tasks of these partitions; with ``finish``, commit what they have decided first."""
+    async def close(self, partitions: Iterable[TopicPartition], *, commit: bool) -> None:
+        """Close the tasks of these partitions; with ``commit``, commit what they have decided first."""
         tasks = [(tp, self._tasks.pop(tp)) for tp in partitions if tp in self._tasks]
-        results = await asyncio.gather(*(task.close(finish=finish) for _, task in tasks), return_exceptions=True)
+        results = await asyncio.gather(*(task.close(commit=commit) for _, task in tasks), return_exceptions=True)
         for tp, task in tasks:
             self._context.metrics.remove_partition(tp.topic, tp.partition)
             self._context.health.restoring.discard(tp.partition)
             log.info("handed back", topic=tp.topic, partition=tp.partition, watermark=task.committed_offset)
         for result in results:
-            if isinstance(result, BaseException) and finish:
+            if isinstance(result, BaseException) and commit:
                 raise to_shoal_error(result) from None

@@ -151,7 +151,7 @@ def anonymize(
     ends, the app is stopped ten seconds later: otherwise it would keep its partitions and process no record.
     """
     join_logs()
-    options = StartOptions(origin=start, skip_to_end=skip_to_end)
+    options = StartOptions(reset=start, skip_to_end=skip_to_end)
     try:
         return _clusters(stream, policy, to, options, http)
     except ShoalError as error:

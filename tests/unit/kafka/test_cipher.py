@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from shoal.errors import InputError, PolicyError
-from shoal.kafka.cipher import PLAIN, MetadataCipher, UnreadableError
+from shoal.kafka.cipher import NO_ENCRYPTION, MetadataCipher, UnreadableError
 from shoal.kafka.offset_metadata import CommittedState, encode, largest_span
 from shoal.kafka.offset_tracker import LogProbe, OffsetState
 from shoal.policy import KafkaSection
@@ -134,7 +134,7 @@ def test_during_a_rotation_each_worker_reads_what_each_other_writes(steps: list[
 
 
 def test_plain_metadata_are_those_of_encode() -> None:
-    assert PLAIN.encode(commit(5, 7), "t", 0) == encode(commit(5, 7), "t", 0)
+    assert NO_ENCRYPTION.encode(commit(5, 7), "t", 0) == encode(commit(5, 7), "t", 0)
     assert MetadataCipher.of(KafkaSection(group="g")) == MetadataCipher("g", (None,))
 
 

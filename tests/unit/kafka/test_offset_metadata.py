@@ -38,7 +38,7 @@ def snapshots(draw: st.DrawFn) -> OffsetState:
         clusters=draw(st.integers(0, 2**50)),
         flush_at_offset=draw(st.none() | st.just(end)),
         probe=probe,
-        origin=draw(st.integers(0, start)),
+        first_released_offset=draw(st.integers(0, start)),
         adaptive_state=draw(st.binary(max_size=200)),
         handed_over_uncommitted=draw(st.booleans()),
     )

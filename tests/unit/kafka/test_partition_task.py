@@ -85,7 +85,7 @@ def policy_of(k: int = 2, delta: int = 4, privacy: dict[str, Any] | None = None,
 
 def task_of(policy: Policy, sink: Sink, snapshot: OffsetState = BEGINNING, clock: Clock | None = None) -> PartitionTask:
     commit = CommittedState(snapshot, policy.fingerprint, START_MS)
-    return PartitionTask("t", 0, policy, JsonDecoder(policy), sink, commit, Metrics(), 0.2, now=clock or Clock())
+    return PartitionTask("t", 0, policy, JsonDecoder(policy), sink, commit, Metrics(), 0.2, wall_clock=clock or Clock())
 
 
 def record(offset: int, timestamp: int = START_MS, note: str = "") -> Message:
@@ -126,7 +126,7 @@ async def test_a_rejected_future_timestamp_is_committed_before_later_decisions(
     await turn(task, clock)
     (first, at_first), (second, _) = sink.published
     # So far ahead that it need not be listed.
-    assert (first.clusters, [one.offset for one in first.quarantined], at_first.future_timestamped) == ([], [8], ())
+    assert (first.clusters, [one.offset for one in first.unpublished], at_first.future_timestamped) == ([], [8], ())
     assert at_first.incomplete == tuple(offset for offset in range(30) if offset != 8)
     assert second.clusters
 
@@ -158,7 +158,7 @@ async def test_a_record_rejected_for_its_timestamp_does_not_move_the_stream_time
     task = task_of(policy, sink, clock=clock)
     await task.process([record(0, START_MS + 3 * MAX_AHEAD_MS)])
     await turn(task, clock)
-    assert [reference.reason for reference in sink.published[0][0].quarantined] == ["invalid"]
+    assert [reference.reason for reference in sink.published[0][0].unpublished] == ["invalid"]
     again = task_of(policy, sink, sink.published[-1][1], clock)
     again.restore(0)
     assert again.position == 0
@@ -194,7 +194,7 @@ async def test_a_task_closed_while_restoring_commits_nothing() -> None:
         policy, sink, OffsetState(committed_offset=0, next_offset=9, incomplete=(0, 1, 7, 8), stream_time=-1)
     )
     await task.process([record(offset) for offset in range(6)])
-    await task.close(finish=True)
+    await task.close(commit=True)
     assert sink.published == []
     assert sink.is_closed
 
@@ -253,7 +253,7 @@ async def test_a_transaction_takes_what_was_decided_when_it_was_packed() -> None
     await task.process([Message(1, b"{"), record(2)])
     await asyncio.sleep(0)
     ((batch, snapshot),) = sink.published
-    assert [reference.offset for reference in batch.quarantined] == [0]
+    assert [reference.offset for reference in batch.unpublished] == [0]
     assert (snapshot.committed_offset, snapshot.incomplete) == (1, ())
 
 
@@ -298,7 +298,7 @@ async def test_incomplete_records_that_did_not_come_again_are_suppressed_at_the_
     task = task_of(policy_of(), sink, OffsetState(committed_offset=0, next_offset=4, incomplete=(0, 2, 3)), clock)
     await task.process([record(0), record(3)])
     await turn(task, clock, at_end=True)
-    assert [(one.offset, one.reason) for one in sink.published[0][0].quarantined] == [(2, "suppressed")]
+    assert [(one.offset, one.reason) for one in sink.published[0][0].unpublished] == [(2, "suppressed")]
 
 
 async def test_a_flush_is_committed_before_it_is_done() -> None:
@@ -349,7 +349,7 @@ async def test_a_restart_counts_its_quota_window_again() -> None:
     await task.process(log)
     await turn(task, clock)
     ((batch, snapshot),) = sink.published
-    assert [(reference.offset, reference.reason) for reference in batch.quarantined] == [
+    assert [(reference.offset, reference.reason) for reference in batch.unpublished] == [
         (6, "suppressed"),
         (9, "suppressed"),
     ]
@@ -358,7 +358,9 @@ async def test_a_restart_counts_its_quota_window_again() -> None:
 
 @pytest.mark.parametrize(("origin", "low", "found"), [(0, 0, True), (4, 4, True), (0, 4, False), (4, 5, False)])
 async def test_a_quota_window_whose_start_is_not_retained_is_suppressed(origin: int, low: int, found: bool) -> None:  # noqa: FBT001
-    task = task_of(policy_of(privacy=LIMITED), Sink(), OffsetState(committed_offset=6, next_offset=6, origin=origin))
+    task = task_of(
+        policy_of(privacy=LIMITED), Sink(), OffsetState(committed_offset=6, next_offset=6, first_released_offset=origin)
+    )
     assert task.restore(low) is found
     assert task.position == low
     await task.process([by_one(offset, offset) for offset in range(low, 12)])
@@ -396,7 +398,7 @@ async def test_a_flush_of_too_few_subjects_suppresses_them_also_after_a_restart(
     task = task_of(policy, sink)
     await task.process([record(0), record(1), record(2)])
     await task.commit(flush=True)
-    assert [len(batch.quarantined) for batch, _ in sink.published] == [0, 3]
+    assert [len(batch.unpublished) for batch, _ in sink.published] == [0, 3]
     again = task_of(policy, Sink(), sink.published[0][1])
     await again.process([record(0), record(1), record(2)])
     await again.punctuate(log_end=again.position)

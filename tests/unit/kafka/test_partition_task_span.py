@@ -67,7 +67,9 @@ def live(gap: int, cut: int) -> tuple[Topic, Metrics]:
     topic, metrics = Topic(), Metrics()
     commit = CommittedState(OffsetState(0, 0), policy().fingerprint, 1)
     now = [1e9]
-    task = PartitionTask("t", 0, policy(), JsonDecoder(policy()), topic, commit, metrics, 0.2, now=lambda: now[0])
+    task = PartitionTask(
+        "t", 0, policy(), JsonDecoder(policy()), topic, commit, metrics, 0.2, wall_clock=lambda: now[0]
+    )
     log = [Message(i * gap, 1, json.dumps({"x": i * 7919 % 1001}).encode()) for i in range(COUNT)]
 
     async def run() -> None:

@@ -15,7 +15,7 @@ from shoal.kafka import client as connection
 from shoal.kafka import producer as publisher
 from shoal.kafka.client import broker_error
 from shoal.kafka.preflight import TopicLayout
-from shoal.kafka.producer import QuarantineEntry, TransactionalProducer, TransactionBatch
+from shoal.kafka.producer import TransactionalProducer, TransactionBatch, UnpublishedRecord
 from shoal.pipeline import DecidedCluster
 from shoal.policy import KafkaSection, Policy
 from shoal.policy.schema import Document
@@ -238,7 +238,7 @@ async def test_a_failed_first_check_of_a_fenced_producer_is_a_fencing_error(
 async def test_one_transaction_carries_everything_in_this_order(monkeypatch: pytest.MonkeyPatch) -> None:
     producer = Producer()
     await made(monkeypatch, producer).publish(
-        TransactionBatch(clusters(), [QuarantineEntry(1, "invalid")]), 10, "meta", 1_234_567
+        TransactionBatch(clusters(), [UnpublishedRecord(1, "invalid")]), 10, "meta", 1_234_567
     )
     assert [call[0] for call in producer.calls] == ["begin", "send", "send", "send", "send", "offsets", "commit"]
     sent = {call[1]: call[2:] for call in producer.calls if call[0] == "send"}

@@ -9,7 +9,7 @@ from aiokafka import errors as kafka_errors
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from shoal.errors import BrokerUnavailableError
 from shoal.kafka import startup as start
-from shoal.kafka.startup import committed
+from shoal.kafka.startup import fetch_committed
 from shoal.policy import KafkaSection
 
 SETTINGS = KafkaSection(input="in", output="out", group="g")
@@ -38,17 +38,17 @@ async def test_the_committed_offset_is_read_until_two_answers_agree() -> None:
     first, second = OffsetAndMetadata(5, "a"), OffsetAndMetadata(6, "b")
     moving = kafka_errors.GroupCoordinatorNotAvailableError()
     client = Coordinator({PLACE: first}, {}, moving, {PLACE: first}, {PLACE: second}, {PLACE: second})
-    assert await committed(cast("Any", client), SETTINGS, 3) == second
+    assert await fetch_committed(cast("Any", client), SETTINGS, 3) == second
 
 
 async def test_an_error_that_is_not_retriable_is_raised_at_once() -> None:
     with pytest.raises(kafka_errors.GroupAuthorizationFailedError):
-        await committed(cast("Any", Coordinator(kafka_errors.GroupAuthorizationFailedError())), SETTINGS, 3)
+        await fetch_committed(cast("Any", Coordinator(kafka_errors.GroupAuthorizationFailedError())), SETTINGS, 3)
 
 
 async def test_a_silent_coordinator_does_not_mean_that_there_is_no_commit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(start, "SILENCE_S", 0.1)
-    assert await committed(cast("Any", Coordinator({PLACE: OffsetAndMetadata(-1, "")})), SETTINGS, 3) is None
+    monkeypatch.setattr(start, "COORDINATOR_TIMEOUT_S", 0.1)
+    assert await fetch_committed(cast("Any", Coordinator({PLACE: OffsetAndMetadata(-1, "")})), SETTINGS, 3) is None
     # A coordinator that is still loading, or has moved, answers without partitions.
     with pytest.raises(BrokerUnavailableError, match=r"in-3.*group g"):
-        await committed(cast("Any", Coordinator({})), SETTINGS, 3)
+        await fetch_committed(cast("Any", Coordinator({})), SETTINGS, 3)
