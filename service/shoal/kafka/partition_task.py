@@ -98,16 +98,12 @@ class PartitionTask:
         self._policy, self._sink, self._metrics, self._wall_clock = policy, sink, metrics, wall_clock
         self._commit_interval_s = commit_interval_s
         self._tracker = OffsetTracker.restore(state, last_commit.at_ms + MAX_AHEAD_MS)
-        on_committed = partial(listener.on_committed, partition)
         self._collector = RecordCollector(
-            topic, partition, sink, last_commit, metrics, wall_clock, cipher, on_committed
+            topic, partition, sink, last_commit, metrics, wall_clock, cipher, partial(listener.on_committed, partition)
         )
-        has_handed_over = state.handed_over_uncommitted
+        handed_over = state.handed_over_uncommitted
         self._delivery = listener.delivery(
-            partition,
-            commit_interval_s,
-            has_handed_over=has_handed_over,
-            handed_over_until=log_end if has_handed_over else 0,
+            partition, commit_interval_s, has_handed_over=handed_over, handed_over_until=log_end if handed_over else 0
         )
         self._release = release_strategy(policy)
         self._pipeline = restore_pipeline(policy, state)
@@ -161,8 +157,7 @@ class PartitionTask:
 
     @property
     def _can_commit(self) -> bool:
-        # Until everything before the last commit's next offset was read again, it is not known which of the completed
-        # records had been rejected for a future timestamp. A commit lists them.
+        # A commit lists the records that were rejected for a future timestamp. They are known once all are read again.
         return self._tracker.can_commit and self._reader.has_restored
 
     @property
@@ -189,9 +184,8 @@ class PartitionTask:
     def restore(self, log_start: int) -> bool:
         """Move the read position back, if need be to before the committed offset. Call it before the first message.
 
-        Reading begins at the earlier of the log probe, which shows that the log is still the same, and the start of the
-        quota window, from which the records of each subject are counted again. Without either it begins at the
-        committed offset.
+        Reading begins at the earliest of: the committed offset; the log probe, to check that the log is still the same;
+        the start of the quota window, to count the records of each subject again.
 
         Parameters
         ----------
@@ -201,8 +195,7 @@ class PartitionTask:
         Returns
         -------
         bool
-            Whether the log still holds the start of the quota window. If not, the records of this window are
-            suppressed.
+            Whether the log holds the start of the quota window. If not, the records of this window are suppressed.
         """
         return self._reader.restore(log_start)
 
@@ -307,15 +300,12 @@ class PartitionTask:
             await self._collector.recommit_as_handed_over()
 
     async def punctuate(self, delivered_up_to: int | None = None, log_end: int | None = None) -> None:
-        """Commit or flush if the time has come.
-
-        The task flushes only at the end of the log.
+        """Commit or flush if the time has come. The task flushes only at the end of the log.
 
         Parameters
         ----------
         delivered_up_to : int, optional
-            Every record before this offset was delivered to `process`. The offsets of control records are never
-            delivered, so it may be above the position of the task.
+            Every record before this offset was delivered to `process`. Control records are never delivered.
         log_end : int, optional
             End of the log. Without it nothing is flushed.
 
@@ -381,7 +371,7 @@ class PartitionTask:
     async def _flush(self) -> None:
         """Release or suppress all incomplete records.
 
-        The decision to flush is committed first, because a restart would not repeat it.
+        The decision to flush is committed first: a restart would not repeat it.
         """
         if self._tracker.incomplete:
             self._tracker.flush_at_offset = self._tracker.next_offset

@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -79,8 +79,8 @@ class PartitionStart:
     log_start, log_end : int
         First offset of the log, and the end of its committed part (exclusive).
     skipped_count : int or None
-        Number of offsets that ``--skip-to-end`` left out: from the committed offset (or the start of the log, if there
-        is no usable commit) to the end of the log. None if nothing was skipped.
+        Number of offsets that ``--skip-to-end`` left out: from the committed offset to the end of the log, or the whole
+        log if the committed offset does not belong to it. None without a skip.
     is_first : bool
         There was no commit before, and no record was published.
     """
@@ -132,8 +132,7 @@ async def _ask_coordinator(
         if not error.retriable:
             raise
         return None
-    offset_and_metadata: OffsetAndMetadata | None = offsets.get(tp)
-    return offset_and_metadata
+    return cast("OffsetAndMetadata | None", offsets.get(tp))
 
 
 async def initialize_partition(
@@ -148,8 +147,8 @@ async def initialize_partition(
 ) -> PartitionStart:
     """Return where a partition begins; commit the beginning if there is no usable commit.
 
-    The producer must be open, so that earlier owners are fenced. The commit is made where there is none yet, and with
-    ``start.skip_to_end`` in place of one that is refused.
+    It commits in two cases: there is no commit yet, or ``start.skip_to_end`` replaces one that is refused. The producer
+    must be open, so that earlier owners are fenced.
 
     Raises
     ------
@@ -180,18 +179,13 @@ async def initialize_partition(
             )
         if not start.skip_to_end:
             raise
-        if (
-            offset_and_metadata is None
-            or offset_and_metadata.offset > log_end
-            or isinstance(refusal, LogTruncatedError)
-        ):
-            offset, skipped_count = log_end, log_end - log_start
-        else:
-            offset, skipped_count = log_end, log_end - offset_and_metadata.offset
+        first_skipped = log_start if offset_and_metadata is None else offset_and_metadata.offset
+        if first_skipped > log_end or isinstance(refusal, LogTruncatedError):
+            first_skipped = log_start
+        offset, skipped_count = log_end, log_end - first_skipped
     now_ms = time.time_ns() // 1_000_000
     if skipped_count is not None:
-        # Later starts compare the output with this time. A worker whose clock was ahead may have published with a later
-        # time than now.
+        # Later starts compare the output with this time. A worker with a fast clock may have published later than now.
         now_ms = max(now_ms, await _latest_published(settings, partition))
     # After a skip it is not known which records were released before.
     first_released_offset = offset if skipped_count is None else 0
@@ -280,8 +274,7 @@ async def check_output_is_empty(producer: TransactionalProducer, settings: Kafka
     """
     topics = [(settings.output, False), (settings.evidence, True), (settings.clusters, False)]
     for topic, names_partition in topics:
-        # Evidence names the input partition. In the other topics, records belong to this partition only if it is the
-        # only writer.
+        # Evidence names the input partition. In other topics, records belong to it only if it is the only writer.
         if topic is None or not (names_partition or producer.is_only_writer(topic)):
             continue
         async with aclosing(read_committed_records(settings, producer.target(topic))) as records:
@@ -362,7 +355,8 @@ async def is_published_since(settings: KafkaSection, partition: int, at_ms: int)
 
     Records carry the time of their commit, floored to a multiple of the commit interval. A commit that is at least one
     interval later is therefore found, if the clock was not set back. A later commit before the next multiple is not
-    found: its records carry the same timestamp as those of this commit, which is not after ``at_ms``.
+    found: its records carry the same timestamp as those of this commit, which is not after ``at_ms``. With
+    ``LogAppendTime``, records count from one transaction timeout after ``at_ms`` on.
     """
     tp = TopicPartition(settings.output, partition)
     async with aclosing(read_committed_records(settings, tp, since_ms=at_ms + 1)) as records:
