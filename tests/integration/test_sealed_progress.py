@@ -107,7 +107,7 @@ async def test_without_its_key_or_with_another_one_encrypted_progress_stops_the_
     for ways in ((OLD,), (OLD, "plain"), ("plain",)):
         give(stage, *ways)
         words = await refusal(stage)
-        assert f"{stage.topics['input']}-0: the progress beside the committed offset is encrypted" in words
+        assert f"{stage.topics['input']}-0: the offset metadata is encrypted" in words
         assert "kafka.metadata_key_file" in words
     give(stage, OLD, NEW)
     await stage.drained()
@@ -163,7 +163,7 @@ async def test_tampered_or_foreign_progress_stops_the_start_and_can_be_skipped(
         stage.document["kafka"]["group"] += "-other"
     await stage.commit(offset, text)
     words = await refusal(stage)
-    assert "broken or belongs elsewhere" in words
+    assert "the offset metadata is broken" in words
     assert "--import" in words
     before = [message for message in await stage.read() if message.partition == 0]
     async with stage.run(StartOptions(skip_to_end=True)) as run:

@@ -68,9 +68,7 @@ class UnreadableError(InputError):
 
     def __init__(self, where: str, state: str, remedy: str) -> None:
         self.state = state
-        super().__init__(
-            f"{where}: the progress beside the committed offset is {state}: {remedy}; --skip-to-end would discard it"
-        )
+        super().__init__(f"{where}: the offset metadata is {state}: {remedy}; --skip-to-end would discard it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +76,7 @@ class MetadataCipher:
     """Encodes and decodes the offset metadata of one consumer group.
 
     Guarantee: encrypted metadata are accepted only if a holder of one of the keys wrote them for this group, topic,
-    partition and offset. An older commit that was put back cannot be recognised by its metadata.
+    partition and offset. The metadata do not show whether a commit is the latest.
 
     Parameters
     ----------
@@ -102,8 +100,8 @@ class MetadataCipher:
         """
         given = settings.metadata_key
         if given is not None and settings.metadata_key_file is not None:
-            words = "given beside kafka.metadata_key_file: keep one of them"
-            raise PolicyError([Fault(("SHOAL_KAFKA__METADATA_KEY",), words)], "settings")
+            message = "given together with kafka.metadata_key_file: keep one of them"
+            raise PolicyError([Fault(("SHOAL_KAFKA__METADATA_KEY",), message)], "settings")
         if given is not None:
             return cls(str(settings.group), _keys(given.get_secret_value(), "SHOAL_KAFKA__METADATA_KEY"))
         if settings.metadata_key_file is not None:

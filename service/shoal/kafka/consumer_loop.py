@@ -39,9 +39,9 @@ class ConsumerLoop:
     context : WorkerContext
         Of the process.
     liveness : BrokerLiveness
-        Is told when the broker answers.
+        Records when the broker answered.
     stopping : asyncio.Event
-        Set when the loop shall end.
+        Set to end the loop.
     """
 
     def __init__(self, context: WorkerContext, liveness: BrokerLiveness, stopping: asyncio.Event) -> None:
@@ -160,7 +160,7 @@ class ConsumerLoop:
                 return
 
     async def _punctuate_all(self, reader: AIOKafkaConsumer) -> None:
-        # Concurrently: a task that flushes waits for some transactions.
+        # Concurrently, because a task that flushes waits for several transactions.
         running = [asyncio.create_task(self._punctuate(reader, tp, task)) for tp, task in self._tasks.items()]
         try:
             await asyncio.gather(*running)
@@ -194,7 +194,7 @@ class ConsumerLoop:
             # The client asked for a position before the task had set it.
             found = {}
         except kafka_errors.OffsetOutOfRangeError:
-            # The next loop checks at its start what was lost.
+            # The next loop checks at its start which records were lost.
             raise BrokerUnavailableError(
                 "records were removed before they could be read; the next start checks what was lost"
             ) from None
@@ -218,7 +218,7 @@ class ConsumerLoop:
         self._opening.add_done_callback(self._on_background_end)
 
     async def revoked(self, partitions: Iterable[TopicPartition]) -> None:
-        """Commit what the tasks of these partitions have decided, and close them."""
+        """Commit the decisions of the tasks of these partitions, and close them."""
         if not self._has_ended:
             await self._stop_opening()
             try:

@@ -37,7 +37,7 @@ IDLE_S = 0.01
 END_POLL_S = 1.0
 """How often the ends of the logs are read; an idle task learns from them that it has all records."""
 END_VALID_S = 2 * END_POLL_S
-"""An older answer is not used: a broker that does not answer must not lead to a flush."""
+"""Log ends that were read earlier are not used: a flush must not depend on a broker that no longer answers."""
 GAP_GRACE_S = 0.3
 """How long a missing message may be on its way before a rewind is requested."""
 REWIND_RETRY_S = 2.0
@@ -87,13 +87,13 @@ class ExternalLoop:
     context : WorkerContext
         Of the process.
     liveness : BrokerLiveness
-        Is told when the broker answers.
+        Records when the broker answered.
     source : MessageSource
         Brings the messages.
     partitions : sequence of int
         Of the input, assigned to this process.
     listener : ClusterListener
-        Gets the clusters.
+        Receives the clusters.
     most : int
         Messages taken at once. Decisions on them are committed together at the earliest.
     may_contain_uncommitted : bool
@@ -133,7 +133,7 @@ class ExternalLoop:
         self._ends_read_s = self._compared_s = 0.0
 
     async def end(self, timeout_s: float) -> bool:
-        """Commit what is decided and close the tasks; return whether that was done in this time."""
+        """Commit the decisions and close the tasks; return whether both were done in this time."""
         self._ending.set()
         try:
             await asyncio.wait_for(self._ended.wait(), timeout_s)
@@ -142,7 +142,7 @@ class ExternalLoop:
         return True
 
     def cancel(self) -> None:
-        """Cancel the work; what is decided and not committed is decided again later."""
+        """Cancel the work. Decisions that are not committed are made again after the next start."""
         if self._work_task is not None:
             self._work_task.cancel()
 
@@ -194,7 +194,7 @@ class ExternalLoop:
                 await _until_all(self._feed_all(reader), self._poll_log_ends(reader), *clocks)
                 commit = True
             except HandoverCancelledError:
-                # What other tasks have decided, and clusters that were handled before, are committed.
+                # Commit the decisions of the other tasks, and the clusters that were handled before.
                 commit = True
                 raise
             finally:
@@ -318,7 +318,7 @@ class ExternalLoop:
             self._rewinds[tp] = asyncio.create_task(self._rewind(gap, tp, task.position))
 
     async def _rewind(self, gap: _GapWait, tp: TopicPartition, offset: int) -> None:
-        """Run beside the tasks: the source may first have to deliver messages that are on their way to all of them."""
+        """Request a rewind while the tasks continue: the source may first have to deliver messages for all of them."""
         try:
             await self._source.rewind(tp.partition, offset)
         finally:
@@ -327,7 +327,7 @@ class ExternalLoop:
             gap.next_s = time.monotonic() + min(REWIND_RETRY_S * gap.times, REWIND_RETRY_MAX_S)
 
     async def _check_idle_tasks(self, gap_reader: GapReader) -> None:
-        """See whether each idle task has all records before the end of its log."""
+        """Check whether each idle task has read all records before the end of its log."""
         for tp, task in self._tasks.items():
             log_end, idle_s = self._log_ends.get(tp, 0), time.monotonic() - self._last_message_s[tp]
             if idle_s < END_POLL_S or log_end <= task.position:

@@ -1,4 +1,4 @@
-"""The text that Kafka keeps beside a committed offset (the offset metadata): an `OffsetState` in at most 4096 bytes.
+"""The text that Kafka stores with a committed offset (the offset metadata): an `OffsetState` in at most 4096 bytes.
 
 Layout: ``shoal1:`` and the base64 of
 
@@ -100,7 +100,7 @@ def encode(commit: CommittedState, topic: str, partition: int) -> str:
     body += _checksum(body, topic, partition, commit.state.committed_offset)
     text = PREFIX + base64.b64encode(body).decode("ascii")
     if len(text) > LIMIT_BYTES:
-        raise InputError("progress does not fit into the group's metadata: lower stream.delta")
+        raise InputError("the committed state does not fit into the offset metadata: lower stream.delta")
     return text
 
 
@@ -130,8 +130,8 @@ def decode(text: str, topic: str, partition: int, committed_offset: int) -> Comm
 def invalid_metadata(topic: str, partition: int) -> InputError:
     """Return the error for metadata that were changed, or were written for another offset, partition or topic."""
     return InputError(
-        f"{topic}-{partition}: the progress beside the committed offset is broken or belongs elsewhere: bring it back "
-        "with 'shoal progress --import', or start with --skip-to-end"
+        f"{topic}-{partition}: the offset metadata is broken, or belongs to another group, topic, partition or offset. "
+        "Import an export with 'shoal progress POLICY --import FILE', or start with --skip-to-end"
     )
 
 

@@ -8,11 +8,11 @@ An offset is in one of three states:
 
 A completed offset stays completed, and only an incomplete offset can be completed. So no record can be released twice.
 Where records leave in order (``stream.release: ordered``) there is a state in between: *assigned* to a cluster that is
-decided and of which a part has not left (`partial_releases`).
+decided and partly released (`partial_releases`).
 
-A commit holds the oldest offset that is incomplete or in such a cluster (else ``next_offset``), and beside it the
+A commit holds the oldest offset that is incomplete or in such a cluster (else ``next_offset``), and with it the
 incomplete offsets above. A restart reads from the committed offset on and processes only what is unread or incomplete,
-and the members of clusters that left in part, to make the same clusters of them. The Parallel Consumer of Confluent
+and the members of partly released clusters, to build the same clusters again. The Parallel Consumer of Confluent
 keeps its offsets in the same way (`PartitionState`).
 """
 
@@ -114,8 +114,8 @@ class OffsetState:
     clusters : int
         Clusters decided so far: the number of the next one.
     flush_at_offset : int or None
-        A flush that is decided and not done: when ``next_offset`` is here, all incomplete records leave. A clock or the
-        operator decided that, so it is committed before it is done.
+        A flush that is decided and not done: when ``next_offset`` is here, all incomplete records are released or
+        suppressed. The clock or the operator triggered it, so the decision is committed before it is done.
     probe : LogProbe or None
         The record at the committed offset, or the last one read when none is incomplete.
     first_released_offset : int
@@ -123,9 +123,9 @@ class OffsetState:
     adaptive_state : bytes
         What later decisions take from earlier ones (`pipeline.adaptive_state`); empty where the policy keeps nothing.
     partial_clusters : tuple of tuple of int
-        Clusters of which at least one record has not left, by their first offset; ascending in each.
+        Clusters of which at least one record is not released, by their first offset; ascending in each.
     released_up_to : int
-        Members of partial clusters before this offset have left; 0 where there are none.
+        Members of partial clusters before this offset are released; 0 where there are none.
     handed_over_uncommitted : bool
         Clusters that are decided after this commit may have been handed over to a listener.
     """
@@ -146,7 +146,7 @@ class OffsetState:
 
     @property
     def waiting(self) -> int:
-        """Number of records that were read and have not left."""
+        """Number of records that were read and are not yet published, suppressed or quarantined."""
         unreleased = sum(offset >= self.released_up_to for members in self.partial_clusters for offset in members)
         return len(self.incomplete) + unreleased
 
@@ -222,12 +222,12 @@ class OffsetTracker:
 
     @property
     def incomplete(self) -> int:
-        """Number of records that were read and have not left."""
+        """Number of records that were read and are not yet published, suppressed or quarantined."""
         return len(self._incomplete) + len(self.partial)
 
     @property
     def oldest(self) -> IncompleteOffset | None:
-        """What is known of the oldest record that has not left."""
+        """What is known of the oldest incomplete or assigned record that is not released."""
         first, assigned = next(iter(self._incomplete), None), self.partial.next_to_leave
         return self._about(first if assigned is None or (first is not None and first < assigned) else assigned)
 
@@ -253,7 +253,7 @@ class OffsetTracker:
         return listed | (timestamps > self._horizon)
 
     def lost_to_compaction(self, before: int) -> list[int]:
-        """Return the incomplete offsets below ``before`` that did not come again. They stay incomplete."""
+        """Return the incomplete offsets below ``before`` that were not read again. They stay incomplete."""
         lost = []
         for offset in self._unseen:
             if offset >= before:
@@ -325,7 +325,7 @@ class OffsetTracker:
         return [about[2] for about in gone if about is not None]
 
     def assign(self, members: Sequence[int]) -> None:
-        """Note that these incomplete offsets, ascending, form one cluster whose records leave one by one.
+        """Note that these incomplete offsets, ascending, form one cluster whose records are released one by one.
 
         Raises
         ------
@@ -352,7 +352,7 @@ class OffsetTracker:
     def snapshot(self, horizon: int = NEVER, *, handed_over_uncommitted: bool = False) -> OffsetState:
         """Return the state to commit now, with every decision taken so far in it.
 
-        A rejected record with a timestamp after ``horizon`` (ms) is not listed: `restore` will be told the same time.
+        A rejected record with a timestamp after ``horizon`` (ms) is not listed: `restore` receives the same time.
         """
         committed = self.committed_offset
         self._future_timestamped = {

@@ -1,7 +1,7 @@
-"""Clusters that are decided and whose records leave one by one (``stream.release: ordered``). Pure.
+"""Clusters that are decided and whose records are released one by one (``stream.release: ordered``). Pure.
 
-A decision must not be taken again while a part of the cluster has left, so the decision is committed: which offsets
-are in which cluster, and the offset up to which records have left. They leave in ascending order of offsets.
+The decision on a partly released cluster must not be made again. So it is committed: which offsets are in which
+cluster, and the offset up to which records are released. They are released in ascending order of offsets.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ Known = tuple[int, int, int]
 
 @dataclass(slots=True)
 class PartialReleases:
-    """The clusters of which at least one record has not left.
+    """The clusters of which at least one record is not released.
 
-    Guarantee: an offset is assigned to one cluster, leaves once, and leaves after every lower assigned offset.
+    Guarantee: an offset is assigned to one cluster, and released once, after every lower assigned offset.
     """
 
     released_up_to: int = 0
-    """All assigned offsets before this one have left."""
+    """All assigned offsets before this one are released."""
     _clusters: dict[int, tuple[int, ...]] = field(default_factory=dict)
     """By their first offset, the offsets ascending."""
     _first_of: dict[int, int] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class PartialReleases:
         return restored
 
     def __len__(self) -> int:
-        """Return the number of records that have not left."""
+        """Return the number of records that are not released."""
         return sum(offset >= self.released_up_to for offset in self._first_of)
 
     def __contains__(self, offset: object) -> bool:
@@ -85,7 +85,7 @@ class PartialReleases:
                 self._known[offset] = (timestamp, stream_time, now_ms)
 
     def has_missing_members(self, before: int) -> bool:
-        """Return whether a member below ``before`` did not come again."""
+        """Return whether a member below ``before`` was not read again."""
         return any(offset < before for offset in self._unseen)
 
     def add(self, members: Sequence[int], known: Iterable[Known]) -> None:
@@ -94,7 +94,7 @@ class PartialReleases:
         self._known.update(zip(members, known, strict=True))
 
     def release(self, offsets: Sequence[int]) -> list[int]:
-        """Let the records of these offsets leave, in this order.
+        """Release the records of these offsets, in this order.
 
         Returns
         -------
@@ -104,13 +104,13 @@ class PartialReleases:
         Raises
         ------
         GuaranteeError
-            One of them is not assigned, was not read again, or has left, or a later one has.
+            One of them is not assigned, was not read again, or is released already; or a later one is released.
         """
         read_ms = []
         for offset in offsets:
             first = self._first_of.get(offset)
             if first is None or offset < self.released_up_to or offset in self._unseen:
-                raise GuaranteeError("a record was about to leave out of order; nothing was sent")
+                raise GuaranteeError("a record was about to be released out of order; nothing was sent")
             self.released_up_to = offset + 1
             read_ms.append(self._known[offset][2])
             if offset == self._clusters[first][-1]:

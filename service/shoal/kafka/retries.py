@@ -28,7 +28,7 @@ class BrokerLiveness:
     Parameters
     ----------
     health : Health
-        Is told whether the broker answers.
+        Records whether the broker answers.
     patience_s : float
         After this time without an answer (s) the worker gives up.
     """
@@ -47,7 +47,7 @@ class BrokerLiveness:
         self.health.broker_reached = False
 
     async def probe(self, ask: Callable[[], Awaitable[None]], every_s: float = PROBE_S) -> None:
-        """Send the broker a request again and again: an idle connection does not show that it is lost.
+        """Send the broker requests at intervals: an idle connection does not show that the broker is lost.
 
         Raises
         ------
@@ -71,11 +71,11 @@ class BrokerLiveness:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether that is longer than ``patience_s``."""
+        """Whether the broker has not answered for longer than ``patience_s``."""
         return self.away_s > self.patience_s
 
     def raise_if_fatal(self, error: ShoalError, context: WorkerContext, stopping: asyncio.Event) -> None:
-        """Return if another consumer loop can do better; raise the final error if not."""
+        """Return if a new consumer loop may succeed; otherwise raise the final error."""
         final = error
         if isinstance(error, FencedError) and context.start.drain:
             final = BrokerError("--drain: a worker of this group is running; stop all of them first")
@@ -100,7 +100,7 @@ async def run_with_retries(
     Raises
     ------
     ShoalError
-        An error that another consumer loop would meet again.
+        An error that a new consumer loop would meet again.
     """
     failures = 0
     while not stopping.is_set():

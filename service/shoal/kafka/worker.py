@@ -29,7 +29,7 @@ class Worker:
     metrics : Metrics
         Counts what was committed.
     health : Health
-        Is told whether the worker is ready.
+        Records whether the worker is ready.
     start : StartOptions
         Where to begin.
     """
@@ -48,17 +48,17 @@ class Worker:
         self._context = WorkerContext(self.policy, self.settings, self.metrics, self.health, self.start, cipher)
 
     def stop(self) -> None:
-        """Let `run` commit what is decided, leave the group and return, within ten seconds."""
+        """Let `run` commit the decisions, leave the group and return, within ten seconds."""
         self._stopping.set()
         self.health.stopping = True
 
     async def run(self) -> None:
-        """Work until stopped or, with ``start.drain``, until every record has left.
+        """Work until stopped or, with ``start.drain``, until every record is released, suppressed or quarantined.
 
         Raises
         ------
         BrokerError
-            The broker was away for longer than ``kafka.patience_s``, or refuses for good.
+            The broker was away for longer than ``kafka.patience_s``, or refuses a request permanently.
         InputError, PolicyError
             The checks before the start failed.
         GuaranteeError

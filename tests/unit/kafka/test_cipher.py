@@ -61,7 +61,9 @@ def test_metadata_encrypted_for_another_offset_or_partition_are_refused(
     seal: MetadataCipher, topic: str, partition: int, offset: int
 ) -> None:
     text = SEAL.encode(commit(5, 7), "t", 0)
-    with pytest.raises(InputError, match=r"belongs elsewhere.*--import.*--skip-to-end"):
+    with pytest.raises(
+        InputError, match=r"belongs to another group, topic, partition or offset.*--import.*--skip-to-end"
+    ):
         seal.decode(text, topic, partition, offset)
 
 
