@@ -86,7 +86,21 @@ def run_tests(tests: list[str], limit_s: int = CPU_S) -> tuple[int | None, str]:
         "NUMBA_DISABLE_JIT": "1",
         "HYPOTHESIS_PROFILE": "mutants",
     }
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not nightly", "-k", SPARED, "-p", "no:randomly"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-x",
+        "-q",
+        "-n",
+        "0",
+        "-m",
+        "not nightly",
+        "-k",
+        SPARED,
+        "-p",
+        "no:randomly",
+    ]
     command += ["-p", "no:cacheprovider", "--tb=no", *tests]
     process = subprocess.Popen(
         command,
