@@ -38,7 +38,7 @@ RECORDED = ("golden", "privacy.md")
 """Folders and files: outputs, published figures and the page of measured attacks, with which tests compare."""
 CPU_S, WALL_S = 300, 1500
 """Limits of one run of pytest: the first is the one that counts, whatever else the machine does meanwhile."""
-SPARED = "not compiled_and_plain"
+SELECTED_TESTS = "not compiled_and_plain"
 """Tests that compile by themselves: a changed kernel takes minutes there, and plain Python alone must notice it."""
 SEEDED = HAND_MADE = 4
 """Of each group but the last one, which holds what belongs to none."""
@@ -97,7 +97,7 @@ def run_tests(tests: list[str], limit_s: int = CPU_S) -> tuple[int | None, str]:
         "-m",
         "not nightly",
         "-k",
-        SPARED,
+        SELECTED_TESTS,
         "-p",
         "no:randomly",
     ]
