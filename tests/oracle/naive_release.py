@@ -1,4 +1,4 @@
-"""A release made in plain Python: grouped by sorting, averaged with fractions; nothing of the engine in it."""
+"""A release computed in plain Python, without the engine: clusters by sorting, means with fractions."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def load_policy(folder: Path, text: str = POLICY) -> Policy:
     return Policy.load(path)
 
 
-def make_records(n: int, seed: int = 0, people: int | None = None) -> list[Record]:
+def make_records(n: int, seed: int = 0, subjects: int | None = None) -> list[Record]:
     rng = random.Random(seed)
     return [
         {
-            "patient": f"p{rng.randrange(people or 3 * n)}",
+            "patient": f"p{rng.randrange(subjects or 3 * n)}",
             "diagnosis": f"d{number}-é",
             "age": rng.randrange(-5, 120),
             "income": rng.randrange(0, 120000) / 4,
@@ -58,7 +58,7 @@ def make_records(n: int, seed: int = 0, people: int | None = None) -> list[Recor
 
 
 def group(records: Sequence[Record], k: int = K) -> list[list[int]]:
-    """Neighbours by age until there are k people and nobody owns more than half; the rest joins the last."""
+    """Group records by age: a cluster ends at k subjects if none owns more than half; the rest joins the last."""
     order = sorted(range(len(records)), key=lambda index: (records[index]["age"], index))
     found: list[list[int]] = [[]]
     for index in order:
@@ -67,16 +67,16 @@ def group(records: Sequence[Record], k: int = K) -> list[list[int]]:
         found[-1].append(index)
     if len(found) > 1 and not _is_full([records[member]["patient"] for member in found[-1]], k):
         rest = found.pop()
-        # Only those whom the last cluster can take; the others are suppressed.
+        # A record that the last cluster cannot take is suppressed.
         for index in rest:
             if _is_full([records[member]["patient"] for member in [*found[-1], index]], k):
                 found[-1].append(index)
     return found
 
 
-def _is_full(people: list[str], k: int) -> bool:
-    counts = Counter(people)
-    return len(counts) >= k and 2 * max(counts.values()) <= len(people)
+def _is_full(subjects: list[str], k: int) -> bool:
+    counts = Counter(subjects)
+    return len(counts) >= k and 2 * max(counts.values()) <= len(subjects)
 
 
 def centroid(records: Sequence[Record], members: Sequence[int], name: str) -> str:
@@ -106,8 +106,8 @@ def row_cells(record: Record, shown: dict[str, str]) -> str:
 
 
 @dataclass
-class World:
-    """Original, release, evidence and summary, to be bent before they are judged."""
+class NaiveRelease:
+    """Original, release, evidence and summary, which a test changes before it verifies them."""
 
     folder: Path
     records: list[Record]
@@ -120,10 +120,10 @@ class World:
     policy: str = POLICY
 
     def __post_init__(self) -> None:
-        self.release()
+        self.regenerate()
 
-    def release(self) -> None:
-        """Make rows, evidence and summary of the clusters as they are."""
+    def regenerate(self) -> None:
+        """Compute rows, evidence and summary of the current clusters."""
         make = row_cells if self.csv else row_text
         self.rows = []
         for members in self.clusters:
@@ -171,8 +171,8 @@ class World:
         writer.writerows(self.records)
         return text.getvalue().splitlines()
 
-    def judge(self, *, evidence: bool = True, summary: bool = False, **options: Any) -> Verdict:
-        """Write and verify."""
+    def verify(self, *, evidence: bool = True, summary: bool = False, **options: Any) -> Verdict:
+        """Write the files and verify them."""
         paths = self.write()
         return verify(
             load_policy(self.folder, self.policy),
@@ -184,9 +184,11 @@ class World:
         )
 
 
-def make_world(folder: Path, n: int = 60, *, seed: int = 0, people: int | None = None, csv: bool = False) -> World:
-    records = make_records(n, seed, people)
-    return World(folder, records, group(records), csv=csv)
+def make_release(
+    folder: Path, n: int = 60, *, seed: int = 0, subjects: int | None = None, csv: bool = False
+) -> NaiveRelease:
+    records = make_records(n, seed, subjects)
+    return NaiveRelease(folder, records, group(records), csv=csv)
 
 
 def broken(verdict: Verdict) -> set[str]:

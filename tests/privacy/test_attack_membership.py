@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from oracle.naive_release import K, broken, make_world
+from oracle.naive_release import K, broken, make_release
 from shoal.cli import main
 from support.attacking import (
     ADULT,
@@ -97,13 +97,13 @@ def test_each_cluster_leaves_once_and_whole_and_nobody_joins_it_later(data_dir: 
 
 
 def test_the_judge_does_not_add_up_two_small_clusters_with_equal_centroids(tmp_path: Path) -> None:
-    world = make_world(tmp_path)
+    world = make_release(tmp_path)
     first, second = world.clusters[0][: K // 2], world.clusters[0][K // 2 :]
     for index in world.clusters[0]:
         world.records[index] |= {"age": 40, "income": 1000.0, "dose": 0.5}
     world.clusters = [first, *world.clusters[1:], second]
-    world.release()
-    verdict = world.judge()
+    world.regenerate()
+    verdict = world.verify()
     assert verdict.exit_code == 1
     assert broken(verdict)
     closed("R27", "the judge counts people per cluster as it was released, not per published value")

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from oracle.naive_release import POLICY, broken, load_policy, make_world
+from oracle.naive_release import POLICY, broken, load_policy, make_release
 from shoal.audit import verify
 from shoal.errors import PolicyError
 from support.attacking import ADULT, Release, policy_of, quasi, released, tagged, zipf_people
@@ -185,17 +185,17 @@ def test_how_often_a_cluster_agrees_on_a_confidential_value_is_what_the_judge_sa
 
 
 def test_a_confidential_field_that_is_a_key_is_named_by_the_judge_and_refused_by_a_strict_one(tmp_path: Path) -> None:
-    world = make_world(tmp_path, 60)
+    world = make_release(tmp_path, 60)
     for number, record in enumerate(world.records):
         record["diagnosis"] = f"{number:04}"
-    world.release()
-    told = [text for text in world.judge().warnings if text.startswith("diagnosis")]
+    world.regenerate()
+    told = [text for text in world.verify().warnings if text.startswith("diagnosis")]
     assert len(told) == 2
     assert "unique" in told[0]
     assert "rank correlation 1.00" in told[1]
-    assert broken(world.judge(strict=True)) == {"unchanged"}
+    assert broken(world.verify(strict=True)) == {"unchanged"}
     meant = POLICY.replace("{role: confidential,", "{role: confidential, publish_unchanged: true,")
     assert load_policy(tmp_path, meant).passthrough[0].publish_unchanged
     world.policy = meant
-    assert world.judge(strict=True).exit_code == 0
+    assert world.verify(strict=True).exit_code == 0
     closed("R23", "the judge measures each such field, warns, and with --strict refuses what the policy does not name")

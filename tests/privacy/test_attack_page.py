@@ -8,7 +8,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from oracle.naive_release import World, group, make_records
+from oracle.naive_release import NaiveRelease, group, make_records
 from shoal.observability import Health, Metrics, serve
 from support.ledger import closed
 
@@ -74,12 +74,12 @@ def test_the_judge_names_clusters_and_counts_and_nobody(tmp_path: Path) -> None:
     records = make_records(60)
     for number, record in enumerate(records):
         record |= {"patient": f"{CANARY}{number}", "diagnosis": f"{CANARY}{number}"}
-    world = World(tmp_path, records, group(records))
-    assert world.judge().exit_code == 0
-    sound = world.judge(summary=True)
+    world = NaiveRelease(tmp_path, records, group(records))
+    assert world.verify().exit_code == 0
+    sound = world.verify(summary=True)
     world.rows[0][0] = world.rows[0][0].replace(CANARY, f"{CANARY}x")
     world.clusters[1].append(world.clusters[0][0])
-    broken = world.judge(summary=True)
+    broken = world.verify(summary=True)
     assert broken.exit_code == 1
     for verdict in (sound, broken):
         assert CANARY not in verdict.text()

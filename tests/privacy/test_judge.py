@@ -1,4 +1,4 @@
-"""Every cheat that somebody thought of, planted in a sound release: the judge must see each of them."""
+"""Tampered releases: each manipulation of a correct release must break the check that is meant for it."""
 
 from __future__ import annotations
 
@@ -8,257 +8,267 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from oracle.naive_release import POLICY, K, World, broken, centroid, group, make_records, make_world, row_text
+from oracle.naive_release import (
+    POLICY,
+    K,
+    NaiveRelease,
+    broken,
+    centroid,
+    group,
+    make_records,
+    make_release,
+    row_text,
+)
 from shoal.audit import verify
 from shoal.errors import InputError
 from shoal.policy import Policy
 
 pytestmark = pytest.mark.privacy
 
-Cheat = Callable[[World], None]
+Tampering = Callable[[NaiveRelease], None]
 
 
-def shown(world: World, members: list[int]) -> dict[str, str]:
-    return {name: centroid(world.records, members, name) for name in ("age", "income", "dose")}
+def shown(naive: NaiveRelease, members: list[int]) -> dict[str, str]:
+    return {name: centroid(naive.records, members, name) for name in ("age", "income", "dose")}
 
 
-def change(world: World, field: str, value: str, *, cluster: int = 0) -> None:
+def change(naive: NaiveRelease, field: str, value: str, *, cluster: int = 0) -> None:
     """Publish another value of a field in all rows of a cluster."""
-    world.rows[cluster] = [re.sub(rf'"{field}":[^,]*', f'"{field}":{value}', text) for text in world.rows[cluster]]
+    naive.rows[cluster] = [re.sub(rf'"{field}":[^,]*', f'"{field}":{value}', text) for text in naive.rows[cluster]]
 
 
-# ---------------------------------------------------------------- clusters that are none
+# ---------------------------------------------------------------- clusters
 
 
-def too_few_subjects(world: World) -> None:
-    # Nine records, but one person has half of what makes it k.
-    first = world.clusters[0]
-    world.records[first[1]]["patient"] = world.records[first[0]]["patient"]
-    while len({world.records[index]["patient"] for index in first}) > K - 1:
-        world.records[first[-1]]["patient"] = world.records[first[0]]["patient"]
+def too_few_subjects(naive: NaiveRelease) -> None:
+    # The cluster keeps its size and loses subjects until there are k - 1.
+    first = naive.clusters[0]
+    naive.records[first[1]]["patient"] = naive.records[first[0]]["patient"]
+    while len({naive.records[index]["patient"] for index in first}) > K - 1:
+        naive.records[first[-1]]["patient"] = naive.records[first[0]]["patient"]
         first = first[:-1]
-    world.release()
+    naive.regenerate()
 
 
-def share_above_cap(world: World) -> None:
-    members = world.clusters[0] + world.clusters[1]
+def share_above_cap(naive: NaiveRelease) -> None:
+    members = naive.clusters[0] + naive.clusters[1]
     for index in members[K - 1 :]:
-        world.records[index]["patient"] = "greedy"
-    world.clusters = [members, *world.clusters[2:]]
-    world.release()
+        naive.records[index]["patient"] = "dominant"
+    naive.clusters = [members, *naive.clusters[2:]]
+    naive.regenerate()
 
 
-def one_record_in_two_clusters(world: World) -> None:
-    world.clusters[1].append(world.clusters[0][0])
-    world.release()
+def one_record_in_two_clusters(naive: NaiveRelease) -> None:
+    naive.clusters[1].append(naive.clusters[0][0])
+    naive.regenerate()
 
 
-def equal_centroids_in_two_halves(world: World) -> None:
-    halves = world.clusters[0][:3], world.clusters[0][3:]
-    for index in world.clusters[0]:
-        world.records[index] |= {"age": 40, "income": 1000.0, "dose": 0.5}
-    world.clusters = [halves[0], *world.clusters[1:], halves[1]]
-    world.release()
+def equal_centroids_in_two_halves(naive: NaiveRelease) -> None:
+    halves = naive.clusters[0][:3], naive.clusters[0][3:]
+    for index in naive.clusters[0]:
+        naive.records[index] |= {"age": 40, "income": 1000.0, "dose": 0.5}
+    naive.clusters = [halves[0], *naive.clusters[1:], halves[1]]
+    naive.regenerate()
 
 
-def centroid_of_another(world: World) -> None:
-    one, two = world.clusters[0], world.clusters[1]
-    world.rows[0] = sorted(row_text(world.records[index], shown(world, two)) for index in one)
+def centroid_of_another(naive: NaiveRelease) -> None:
+    one, two = naive.clusters[0], naive.clusters[1]
+    naive.rows[0] = sorted(row_text(naive.records[index], shown(naive, two)) for index in one)
 
 
-# ---------------------------------------------------------------- rows that are none
+# ---------------------------------------------------------------- rows
 
 
-def row_twice(world: World) -> None:
-    world.rows[0].insert(0, world.rows[0][0])
+def row_twice(naive: NaiveRelease) -> None:
+    naive.rows[0].insert(0, naive.rows[0][0])
 
 
-def row_missing(world: World) -> None:
-    del world.rows[0][0]
+def row_missing(naive: NaiveRelease) -> None:
+    del naive.rows[0][0]
 
 
-def row_of_nobody(world: World) -> None:
-    world.rows[-1].append(row_text(make_records(1, seed=99)[0], {"age": "30", "income": "1000", "dose": "0.50"}))
+def row_without_record(naive: NaiveRelease) -> None:
+    naive.rows[-1].append(row_text(make_records(1, seed=99)[0], {"age": "30", "income": "1000", "dose": "0.50"}))
 
 
-def cluster_missing(world: World) -> None:
-    del world.rows[2]
+def cluster_missing(naive: NaiveRelease) -> None:
+    del naive.rows[2]
 
 
-def cluster_unnamed(world: World) -> None:
-    del world.evidence[2]
+def cluster_missing_in_the_evidence(naive: NaiveRelease) -> None:
+    del naive.evidence[2]
 
 
-def one_grid_step(world: World) -> None:
-    step = int(shown(world, world.clusters[0])["income"]) + 500
-    change(world, "income", str(step))
+def one_grid_step(naive: NaiveRelease) -> None:
+    step = int(shown(naive, naive.clusters[0])["income"]) + 500
+    change(naive, "income", str(step))
 
 
-def swapped_confidential(world: World) -> None:
-    one, two = world.clusters[0][0], world.clusters[1][0]
-    texts = ["\n".join(rows) for rows in world.rows]
-    a, b = (json.dumps(world.records[index]["diagnosis"], ensure_ascii=False) for index in (one, two))
+def swapped_confidential(naive: NaiveRelease) -> None:
+    one, two = naive.clusters[0][0], naive.clusters[1][0]
+    texts = ["\n".join(rows) for rows in naive.rows]
+    a, b = (json.dumps(naive.records[index]["diagnosis"], ensure_ascii=False) for index in (one, two))
     texts[0], texts[1] = texts[0].replace(a, b), texts[1].replace(b, a)
-    world.rows = [sorted(text.split("\n"), key=str.encode) for text in texts]
+    naive.rows = [sorted(text.split("\n"), key=str.encode) for text in texts]
 
 
-def value_of_another_type(world: World) -> None:
-    world.records[world.clusters[0][0]]["ward"] = "1"
-    world.release()
-    world.rows[0] = [text.replace('"ward":"1"', '"ward":1') for text in world.rows[0]]
-    world.records[world.clusters[0][0]]["ward"] = "1"
+def value_of_another_type(naive: NaiveRelease) -> None:
+    naive.records[naive.clusters[0][0]]["ward"] = "1"
+    naive.regenerate()
+    naive.rows[0] = [text.replace('"ward":"1"', '"ward":1') for text in naive.rows[0]]
+    naive.records[naive.clusters[0][0]]["ward"] = "1"
 
 
-def truth_for_one(world: World) -> None:
-    world.records[world.clusters[0][0]]["ward"] = True
-    world.release()
-    world.rows[0] = [text.replace('"ward":true', '"ward":1') for text in world.rows[0]]
+def one_instead_of_true(naive: NaiveRelease) -> None:
+    naive.records[naive.clusters[0][0]]["ward"] = True
+    naive.regenerate()
+    naive.rows[0] = [text.replace('"ward":true', '"ward":1') for text in naive.rows[0]]
 
 
-# ---------------------------------------------------------------- columns, spelling, order
+# ---------------------------------------------------------------- columns, canonical form, order
 
 
-def extra_field(world: World) -> None:
-    world.rows[0][0] = world.rows[0][0][:-1] + ',"seen_at":7}'
+def extra_field(naive: NaiveRelease) -> None:
+    naive.rows[0][0] = naive.rows[0][0][:-1] + ',"seen_at":7}'
 
 
-def identifier_in_output(world: World) -> None:
-    world.rows[0][0] = world.rows[0][0][:-1] + ',"patient":"p1"}'
+def identifier_in_output(naive: NaiveRelease) -> None:
+    naive.rows[0][0] = naive.rows[0][0][:-1] + ',"patient":"p1"}'
 
 
-def identifier_instead_of_ward(world: World) -> None:
-    world.rows[0][0] = world.rows[0][0].split(',"ward"')[0] + ',"patient":"p1"}'
+def identifier_instead_of_ward(naive: NaiveRelease) -> None:
+    naive.rows[0][0] = naive.rows[0][0].split(',"ward"')[0] + ',"patient":"p1"}'
 
 
-def wrong_field_order(world: World) -> None:
-    world.rows[0][0] = re.sub(r'("age":[^,]*),("income":[^,]*)', r"\2,\1", world.rows[0][0])
+def wrong_field_order(naive: NaiveRelease) -> None:
+    naive.rows[0][0] = re.sub(r'("age":[^,]*),("income":[^,]*)', r"\2,\1", naive.rows[0][0])
 
 
-def doubled_key(world: World) -> None:
-    world.rows[0][0] = world.rows[0][0][:-1] + ',"age":7}'
+def doubled_key(naive: NaiveRelease) -> None:
+    naive.rows[0][0] = naive.rows[0][0][:-1] + ',"age":7}'
 
 
-def white_space(world: World) -> None:
-    world.rows[0][0] = world.rows[0][0].replace(',"age":', ', "age":')
+def white_space(naive: NaiveRelease) -> None:
+    naive.rows[0][0] = naive.rows[0][0].replace(',"age":', ', "age":')
 
 
-def line_end_of_windows(world: World) -> None:
-    world.rows[0][0] += "\r"
+def carriage_return(naive: NaiveRelease) -> None:
+    naive.rows[0][0] += "\r"
 
 
-def needless_escape(world: World) -> None:
-    world.rows[0][0] = world.rows[0][0].replace("é", "\\u00e9")
+def needless_escape(naive: NaiveRelease) -> None:
+    naive.rows[0][0] = naive.rows[0][0].replace("é", "\\u00e9")
 
 
-def respelled_number(world: World) -> None:
-    world.records[world.clusters[0][0]]["ward"] = 100.0
-    world.release()
-    world.rows[0] = [text.replace('"ward":100.0', '"ward":1e2') for text in world.rows[0]]
+def respelled_number(naive: NaiveRelease) -> None:
+    naive.records[naive.clusters[0][0]]["ward"] = 100.0
+    naive.regenerate()
+    naive.rows[0] = [text.replace('"ward":100.0', '"ward":1e2') for text in naive.rows[0]]
 
 
-def not_a_number(world: World) -> None:
-    change(world, "age", '"41"')
+def not_a_number(naive: NaiveRelease) -> None:
+    change(naive, "age", '"41"')
 
 
-def nothing_for_a_number(world: World) -> None:
-    change(world, "age", "null")
+def null_instead_of_a_number(naive: NaiveRelease) -> None:
+    change(naive, "age", "null")
 
 
-def unrounded_mean(world: World) -> None:
-    members = world.clusters[0]
-    exact = sum(min(max(world.records[index]["income"], 0), 100000) for index in members) / len(members) + 0.125
-    change(world, "income", repr(exact))
+def unrounded_mean(naive: NaiveRelease) -> None:
+    members = naive.clusters[0]
+    exact = sum(min(max(naive.records[index]["income"], 0), 100000) for index in members) / len(members) + 0.125
+    change(naive, "income", repr(exact))
 
 
-def missing_decimals(world: World) -> None:
-    for index in world.clusters[0]:
-        world.records[index]["dose"] = 0.5
-    world.release()
-    change(world, "dose", "0.5")
+def missing_decimals(naive: NaiveRelease) -> None:
+    for index in naive.clusters[0]:
+        naive.records[index]["dose"] = 0.5
+    naive.regenerate()
+    change(naive, "dose", "0.5")
 
 
-def out_of_bounds(world: World) -> None:
-    change(world, "age", "111")
+def out_of_bounds(naive: NaiveRelease) -> None:
+    change(naive, "age", "111")
 
 
-def minus_nothing(world: World) -> None:
-    for index in world.clusters[0]:
-        world.records[index]["dose"] = 0.0
-    world.release()
-    change(world, "dose", "-0.00")
+def minus_zero(naive: NaiveRelease) -> None:
+    for index in naive.clusters[0]:
+        naive.records[index]["dose"] = 0.0
+    naive.regenerate()
+    change(naive, "dose", "-0.00")
 
 
-def garbage(world: World) -> None:
-    world.rows[0][0] = "\x00"
+def control_character(naive: NaiveRelease) -> None:
+    naive.rows[0][0] = "\x00"
 
 
-def blank_row(world: World) -> None:
-    world.rows[0].insert(0, "")
+def blank_row(naive: NaiveRelease) -> None:
+    naive.rows[0].insert(0, "")
 
 
-def order_of_arrival(world: World) -> None:
-    members = world.clusters[0]
+def order_of_arrival(naive: NaiveRelease) -> None:
+    members = naive.clusters[0]
     for number, index in enumerate(sorted(members)):
-        world.records[index]["diagnosis"] = f"d{9 - number}"
-    world.release()
-    world.rows[0].reverse()
+        naive.records[index]["diagnosis"] = f"d{9 - number}"
+    naive.regenerate()
+    naive.rows[0].reverse()
 
 
-def two_clusters_mixed(world: World) -> None:
-    world.rows[0][-1], world.rows[1][0] = world.rows[1][0], world.rows[0][-1]
+def two_clusters_mixed(naive: NaiveRelease) -> None:
+    naive.rows[0][-1], naive.rows[1][0] = naive.rows[1][0], naive.rows[0][-1]
 
 
-def clusters_out_of_turn(world: World) -> None:
-    world.rows.reverse()
+def clusters_in_reverse_order(naive: NaiveRelease) -> None:
+    naive.rows.reverse()
 
 
 # ---------------------------------------------------------------- evidence
 
 
-def offset_out_of_range(world: World) -> None:
-    world.evidence[0]["offsets"].append(10_000)
+def offset_out_of_range(naive: NaiveRelease) -> None:
+    naive.evidence[0]["offsets"].append(10_000)
 
 
-def negative_offset(world: World) -> None:
-    world.evidence[0]["offsets"].append(-1)
+def negative_offset(naive: NaiveRelease) -> None:
+    naive.evidence[0]["offsets"].append(-1)
 
 
-def offset_twice(world: World) -> None:
-    world.evidence[0]["offsets"].append(world.evidence[0]["offsets"][0])
+def offset_twice(naive: NaiveRelease) -> None:
+    naive.evidence[0]["offsets"].append(naive.evidence[0]["offsets"][0])
 
 
-def offset_twice_and_published_twice(world: World) -> None:
-    world.clusters[0].append(world.clusters[0][0])
-    world.release()
+def offset_twice_and_published_twice(naive: NaiveRelease) -> None:
+    naive.clusters[0].append(naive.clusters[0][0])
+    naive.regenerate()
 
 
-def foreign_partition(world: World) -> None:
-    world.evidence[0]["partition"] = 1
+def foreign_partition(naive: NaiveRelease) -> None:
+    naive.evidence[0]["partition"] = 1
 
 
-def nobody_at_all(world: World) -> None:
-    world.evidence.append({"partition": 0, "cluster": 99, "offsets": []})
+def cluster_without_members(naive: NaiveRelease) -> None:
+    naive.evidence.append({"partition": 0, "cluster": 99, "offsets": []})
 
 
-def cluster_named_twice(world: World) -> None:
-    world.evidence.append(world.evidence[0])
+def cluster_named_twice(naive: NaiveRelease) -> None:
+    naive.evidence.append(naive.evidence[0])
 
 
-def no_evidence_lines(world: World) -> None:
-    world.evidence = []
+def no_evidence_lines(naive: NaiveRelease) -> None:
+    naive.evidence = []
 
 
-def no_rows(world: World) -> None:
-    world.rows = []
+def no_rows(naive: NaiveRelease) -> None:
+    naive.rows = []
 
 
-def unusable_record(world: World) -> None:
-    world.records[world.clusters[0][0]]["dose"] = "0.5"
-    # What a careless engine would have published.
-    world.rows[0][0] = world.rows[0][0].replace("é", "e")
+def unusable_record(naive: NaiveRelease) -> None:
+    naive.records[naive.clusters[0][0]]["dose"] = "0.5"
+    # The row is changed as an engine without type checks would publish it.
+    naive.rows[0][0] = naive.rows[0][0].replace("é", "e")
 
 
-CHEATS: list[tuple[Cheat, str]] = [
+TAMPERINGS: list[tuple[Tampering, str]] = [
     (too_few_subjects, "subjects"),
     (share_above_cap, "share"),
     (one_record_in_two_clusters, "once"),
@@ -266,13 +276,13 @@ CHEATS: list[tuple[Cheat, str]] = [
     (centroid_of_another, "nothing_else"),
     (row_twice, "nothing_else"),
     (row_missing, "nothing_missing"),
-    (row_of_nobody, "nothing_else"),
+    (row_without_record, "nothing_else"),
     (cluster_missing, "nothing_missing"),
-    (cluster_unnamed, "nothing_else"),
+    (cluster_missing_in_the_evidence, "nothing_else"),
     (one_grid_step, "nothing_else"),
     (swapped_confidential, "nothing_else"),
     (value_of_another_type, "nothing_else"),
-    (truth_for_one, "nothing_else"),
+    (one_instead_of_true, "nothing_else"),
     (extra_field, "columns"),
     (extra_field, "hidden"),
     (identifier_in_output, "hidden"),
@@ -281,27 +291,27 @@ CHEATS: list[tuple[Cheat, str]] = [
     (wrong_field_order, "columns"),
     (doubled_key, "columns"),
     (white_space, "spelling"),
-    (line_end_of_windows, "spelling"),
+    (carriage_return, "spelling"),
     (needless_escape, "spelling"),
     (respelled_number, "spelling"),
     (not_a_number, "grid"),
-    (nothing_for_a_number, "grid"),
+    (null_instead_of_a_number, "grid"),
     (unrounded_mean, "grid"),
     (unrounded_mean, "nothing_else"),
     (missing_decimals, "grid"),
-    (minus_nothing, "grid"),
+    (minus_zero, "grid"),
     (out_of_bounds, "bounds"),
-    (garbage, "columns"),
+    (control_character, "columns"),
     (blank_row, "columns"),
     (order_of_arrival, "byte_order"),
     (two_clusters_mixed, "together"),
-    (clusters_out_of_turn, "together"),
+    (clusters_in_reverse_order, "together"),
     (offset_out_of_range, "existing"),
     (negative_offset, "existing"),
     (offset_twice, "once"),
     (offset_twice_and_published_twice, "once"),
     (foreign_partition, "existing"),
-    (nobody_at_all, "subjects"),
+    (cluster_without_members, "subjects"),
     (cluster_named_twice, "once"),
     (no_evidence_lines, "nothing_else"),
     (no_rows, "nothing_missing"),
@@ -309,17 +319,19 @@ CHEATS: list[tuple[Cheat, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("cheat", "check"), CHEATS, ids=[f"{cheat.__name__}-{check}" for cheat, check in CHEATS])
-def test_a_planted_cheat_breaks_its_check(tmp_path: Path, cheat: Cheat, check: str) -> None:
-    world = make_world(tmp_path)
-    assert world.judge().exit_code == 0
-    cheat(world)
-    verdict = world.judge()
+@pytest.mark.parametrize(
+    ("tamper", "check"), TAMPERINGS, ids=[f"{tamper.__name__}-{check}" for tamper, check in TAMPERINGS]
+)
+def test_a_tampered_release_breaks_the_check(tmp_path: Path, tamper: Tampering, check: str) -> None:
+    naive = make_release(tmp_path)
+    assert naive.verify().exit_code == 0
+    tamper(naive)
+    verdict = naive.verify()
     assert verdict.exit_code == 1
     assert check in broken(verdict)
 
 
-BLIND = [
+TRACEABLE = [
     too_few_subjects,
     share_above_cap,
     one_record_in_two_clusters,
@@ -327,7 +339,7 @@ BLIND = [
     centroid_of_another,
     row_twice,
     row_missing,
-    row_of_nobody,
+    row_without_record,
     one_grid_step,
     swapped_confidential,
     value_of_another_type,
@@ -339,12 +351,12 @@ BLIND = [
 ]
 
 
-@pytest.mark.parametrize("cheat", BLIND, ids=lambda cheat: cheat.__name__)
-def test_a_cheat_is_seen_without_evidence_where_rows_can_be_traced(tmp_path: Path, cheat: Cheat) -> None:
-    world = make_world(tmp_path)
-    assert world.judge(evidence=False).exit_code == 0
-    cheat(world)
-    assert world.judge(evidence=False).exit_code == 1
+@pytest.mark.parametrize("tamper", TRACEABLE, ids=lambda tamper: tamper.__name__)
+def test_a_tampered_release_is_broken_without_evidence_if_rows_can_be_traced(tmp_path: Path, tamper: Tampering) -> None:
+    naive = make_release(tmp_path)
+    assert naive.verify(evidence=False).exit_code == 0
+    tamper(naive)
+    assert naive.verify(evidence=False).exit_code == 1
 
 
 @pytest.mark.parametrize(
@@ -368,10 +380,10 @@ def test_a_cheat_is_seen_without_evidence_where_rows_can_be_traced(tmp_path: Pat
     ],
 )
 def test_evidence_of_another_shape_is_refused_with_its_line(tmp_path: Path, line: str) -> None:
-    world = make_world(tmp_path)
-    world.evidence.insert(1, line)
+    naive = make_release(tmp_path)
+    naive.evidence.insert(1, line)
     with pytest.raises(InputError, match=r"evidence\.jsonl, line 2: .*; write the evidence again") as error:
-        world.judge()
+        naive.verify()
     assert error.value.exit_code == 2
 
 
@@ -391,11 +403,11 @@ ACCOUNTS: list[tuple[str, object]] = [
 
 
 @pytest.mark.parametrize(("field", "value"), ACCOUNTS)
-def test_accounts_that_do_not_balance_are_broken(tmp_path: Path, field: str, value: object) -> None:
-    world = make_world(tmp_path)
-    assert world.judge(summary=True)["accounts"].status == "holds"
-    world.summary[field] = value
-    verdict = world.judge(summary=True)
+def test_a_summary_that_does_not_agree_is_broken(tmp_path: Path, field: str, value: object) -> None:
+    naive = make_release(tmp_path)
+    assert naive.verify(summary=True)["accounts"].status == "holds"
+    naive.summary[field] = value
+    verdict = naive.verify(summary=True)
     assert verdict.exit_code == 1
     assert broken(verdict) == {"accounts"}
 
@@ -403,11 +415,11 @@ def test_accounts_that_do_not_balance_are_broken(tmp_path: Path, field: str, val
 # ---------------------------------------------------------------- exports of topics
 
 
-def export(world: World, *, raw: bool) -> dict[str, Path]:
-    """The same records in two partitions, clusters whole in one of them, offsets with a gap."""
-    paths = world.write()
+def export(naive: NaiveRelease, *, raw: bool) -> dict[str, Path]:
+    """Export the records to two partitions, each cluster in one of them, with gaps between offsets."""
+    paths = naive.write()
     place: dict[int, tuple[int, int]] = {}
-    for number, members in enumerate(world.clusters):
+    for number, members in enumerate(naive.clusters):
         place |= {index: (number % 2, 100 + 3 * index) for index in members}
     lines = [
         {
@@ -415,33 +427,33 @@ def export(world: World, *, raw: bool) -> dict[str, Path]:
             "offset": place[index][1],
             "value": json.dumps(record) if raw else record,
         }
-        for index, record in enumerate(world.records)
+        for index, record in enumerate(naive.records)
     ]
     evidence = [
         {"partition": number % 2, "cluster": number // 2, "offsets": [place[index][1] for index in members]}
-        for number, members in enumerate(world.clusters)
+        for number, members in enumerate(naive.clusters)
     ]
-    # Clusters of a transaction stand in byte order, not in that of the evidence.
-    order = sorted(range(len(world.rows)), key=lambda number: world.rows[number][0].encode())
-    released = [{"partition": number % 2, "value": row} for number in order for row in world.rows[number]]
+    # The clusters of a transaction are in byte order, not in that of the evidence.
+    order = sorted(range(len(naive.rows)), key=lambda number: naive.rows[number][0].encode())
+    released = [{"partition": number % 2, "value": row} for number in order for row in naive.rows[number]]
     for name, content in (("original", lines), ("evidence", evidence), ("released", released)):
         paths[name].write_text("".join(json.dumps(line) + "\n" for line in content), encoding="utf-8")
     return paths
 
 
 @pytest.mark.parametrize("raw", [True, False])
-def test_exports_of_topics_are_judged_per_partition(tmp_path: Path, *, raw: bool) -> None:
-    world = make_world(tmp_path)
-    paths = export(world, raw=raw)
+def test_exports_of_topics_are_checked_per_partition(tmp_path: Path, *, raw: bool) -> None:
+    naive = make_release(tmp_path)
+    paths = export(naive, raw=raw)
     policy = Policy.load(_policy(tmp_path))
     verdict = verify(policy, paths["original"], paths["released"], paths["evidence"])
     assert verdict.exit_code == 0, verdict.text()
-    assert verdict["together"].examined == len(world.clusters)
+    assert verdict["together"].examined == len(naive.clusters)
     assert verify(policy, paths["original"], paths["released"]).exit_code == 0
 
 
-def test_a_row_in_another_partition_is_nothing_of_its_cluster(tmp_path: Path) -> None:
-    paths = export(make_world(tmp_path), raw=True)
+def test_a_row_in_another_partition_does_not_belong_to_its_cluster(tmp_path: Path) -> None:
+    paths = export(make_release(tmp_path), raw=True)
     lines = [json.loads(line) for line in paths["released"].read_text().splitlines()]
     lines[0]["partition"] = 1 - lines[0]["partition"]
     paths["released"].write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -450,26 +462,26 @@ def test_a_row_in_another_partition_is_nothing_of_its_cluster(tmp_path: Path) ->
     assert {"nothing_else", "nothing_missing"} <= broken(verdict)
 
 
-def test_a_cluster_is_called_by_its_partition_too(tmp_path: Path) -> None:
-    world = make_world(tmp_path)
-    paths = export(world, raw=True)
+def test_a_cluster_is_named_with_its_partition(tmp_path: Path) -> None:
+    naive = make_release(tmp_path)
+    paths = export(naive, raw=True)
     lines = [json.loads(line) for line in paths["released"].read_text().splitlines()]
-    kept = [line for line in lines if line["value"] not in world.rows[3]]
+    kept = [line for line in lines if line["value"] not in naive.rows[3]]
     paths["released"].write_text("".join(json.dumps(line) + "\n" for line in kept))
     verdict = verify(Policy.load(_policy(tmp_path)), paths["original"], paths["released"], paths["evidence"])
     assert verdict["nothing_missing"].places == ("1/1",)
 
 
-def test_a_cluster_torn_apart_in_a_topic_does_not_stand_together(tmp_path: Path) -> None:
-    paths = export(make_world(tmp_path), raw=True)
+def test_rows_of_a_cluster_must_be_adjacent_in_a_topic(tmp_path: Path) -> None:
+    paths = export(make_release(tmp_path), raw=True)
     lines = paths["released"].read_text().splitlines()
     paths["released"].write_text("\n".join([*lines[1:], lines[0]]) + "\n")
     policy = Policy.load(_policy(tmp_path))
     assert "together" in broken(verify(policy, paths["original"], paths["released"], paths["evidence"]))
 
 
-def test_a_topic_out_of_byte_order_is_seen(tmp_path: Path) -> None:
-    paths = export(make_world(tmp_path), raw=True)
+def test_a_topic_out_of_byte_order_is_broken(tmp_path: Path) -> None:
+    paths = export(make_release(tmp_path), raw=True)
     lines = paths["released"].read_text().splitlines()
     lines[0], lines[1] = lines[1], lines[0]
     paths["released"].write_text("\n".join(lines) + "\n")
@@ -480,70 +492,70 @@ def test_a_topic_out_of_byte_order_is_seen(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- quarantine
 
 
-def quarantined(tmp_path: Path) -> tuple[World, list[dict[str, object]]]:
-    world = make_world(tmp_path)
-    out = world.clusters.pop(0)
-    world.release()
-    return world, [{"topic": "t", "partition": 0, "offset": index, "reason": "suppressed"} for index in out]
+def quarantined(tmp_path: Path) -> tuple[NaiveRelease, list[dict[str, object]]]:
+    naive = make_release(tmp_path)
+    out = naive.clusters.pop(0)
+    naive.regenerate()
+    return naive, [{"topic": "t", "partition": 0, "offset": index, "reason": "suppressed"} for index in out]
 
 
-def judged_with(world: World, references: list[dict[str, object]], *, complete: bool = True) -> set[str]:
-    path = world.folder / "quarantine.jsonl"
+def broken_with(naive: NaiveRelease, references: list[dict[str, object]], *, complete: bool = True) -> set[str]:
+    path = naive.folder / "quarantine.jsonl"
     path.write_text("".join(json.dumps(reference) + "\n" for reference in references))
-    return broken(world.judge(quarantine=path, complete=complete))
+    return broken(naive.verify(quarantine=path, complete=complete))
 
 
-def test_released_and_referenced_records_are_all_records(tmp_path: Path) -> None:
-    world, references = quarantined(tmp_path)
-    assert judged_with(world, references) == set()
+def test_every_record_is_released_or_referenced(tmp_path: Path) -> None:
+    naive, references = quarantined(tmp_path)
+    assert broken_with(naive, references) == set()
 
 
-def test_what_is_still_held_is_not_missed(tmp_path: Path) -> None:
-    world, references = quarantined(tmp_path)
-    assert judged_with(world, references[1:], complete=False) == set()
+def test_held_records_are_not_missing_unless_complete_is_set(tmp_path: Path) -> None:
+    naive, references = quarantined(tmp_path)
+    assert broken_with(naive, references[1:], complete=False) == set()
 
 
 def test_without_references_a_complete_release_has_every_record(tmp_path: Path) -> None:
-    world, _ = quarantined(tmp_path)
-    assert broken(world.judge(complete=True)) == {"complete"}
-    assert make_world(tmp_path).judge(complete=True).exit_code == 0
+    naive, _ = quarantined(tmp_path)
+    assert broken(naive.verify(complete=True)) == {"complete"}
+    assert make_release(tmp_path).verify(complete=True).exit_code == 0
 
 
-def test_references_are_not_balanced_with_what_is_not_known(tmp_path: Path) -> None:
-    world, references = quarantined(tmp_path)
-    for record in world.records:
+def test_references_are_not_examined_if_clusters_are_unknown(tmp_path: Path) -> None:
+    naive, references = quarantined(tmp_path)
+    for record in naive.records:
         record |= {"diagnosis": "flu", "ward": None}
-    world.release()
+    naive.regenerate()
     path = tmp_path / "quarantine.jsonl"
     for lines, status in ((references, "not examined"), (references * 2, "broken")):
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        verdict = world.judge(evidence=False, quarantine=path, complete=True)
+        verdict = naive.verify(evidence=False, quarantine=path, complete=True)
         assert verdict["references"].status == status
         assert verdict["complete"].status == "not examined"
 
 
-def test_a_record_neither_released_nor_referenced_is_missed(tmp_path: Path) -> None:
-    world, references = quarantined(tmp_path)
-    assert judged_with(world, references[1:]) == {"complete"}
+def test_a_record_neither_released_nor_referenced_is_missing(tmp_path: Path) -> None:
+    naive, references = quarantined(tmp_path)
+    assert broken_with(naive, references[1:]) == {"complete"}
 
 
 @pytest.mark.parametrize("offset", [10_000, -1, "released", "twice"])
-def test_a_reference_must_be_to_a_record_that_was_not_released_and_once(tmp_path: Path, offset: int | str) -> None:
-    world, references = quarantined(tmp_path)
-    known: dict[int | str, object] = {"released": world.clusters[0][0], "twice": references[0]["offset"]}
-    assert judged_with(world, [*references, {**references[0], "offset": known.get(offset, offset)}]) == {"references"}
+def test_a_reference_must_name_an_unreleased_record_once(tmp_path: Path, offset: int | str) -> None:
+    naive, references = quarantined(tmp_path)
+    known: dict[int | str, object] = {"released": naive.clusters[0][0], "twice": references[0]["offset"]}
+    assert broken_with(naive, [*references, {**references[0], "offset": known.get(offset, offset)}]) == {"references"}
 
 
 @pytest.mark.parametrize(
-    "bent",
+    "changed",
     [{"reason": "income too high"}, {"value": 7}, {"reason": None}, {"topic": "income-7"}, {"topic": {"income": 7}}],
 )
-def test_a_reference_says_no_more_than_it_may(tmp_path: Path, bent: dict[str, object]) -> None:
-    world, references = quarantined(tmp_path)
-    assert judged_with(world, [*references[1:], references[0] | bent]) == {"reasons"}
+def test_a_reference_with_another_field_topic_or_reason_is_broken(tmp_path: Path, changed: dict[str, object]) -> None:
+    naive, references = quarantined(tmp_path)
+    assert broken_with(naive, [*references[1:], references[0] | changed]) == {"reasons"}
 
 
-# ---------------------------------------------------------------- who is a person
+# ---------------------------------------------------------------- subjects
 
 
 @pytest.mark.parametrize(
@@ -554,52 +566,52 @@ def test_a_reference_says_no_more_than_it_may(tmp_path: Path, bent: dict[str, ob
         [True, "true", " true", "true ", "true\n"],
     ],
 )
-def test_all_spellings_of_a_person_count_once(tmp_path: Path, spellings: list[object]) -> None:
+def test_all_spellings_of_a_subject_count_once(tmp_path: Path, spellings: list[object]) -> None:
     records = [{**record, "patient": name} for record, name in zip(make_records(K), spellings, strict=True)]
-    world = World(tmp_path, records, [list(range(K))])
-    verdict = world.judge()
+    naive = NaiveRelease(tmp_path, records, [list(range(K))])
+    verdict = naive.verify()
     assert verdict["subjects"].worst == 1
     assert {"subjects", "share"} <= broken(verdict)
 
 
-def test_texts_with_leading_zeros_are_different_people_where_the_type_says_text(tmp_path: Path) -> None:
+def test_leading_zeros_make_different_subjects_of_type_string(tmp_path: Path) -> None:
     records = [{**record, "patient": "0" * number + "7"} for number, record in enumerate(make_records(K))]
     text = POLICY.replace("subject: true", "subject: true, type: string")
-    world = World(tmp_path, records, [list(range(K))], policy=text)
-    assert world.judge().exit_code == 0
+    naive = NaiveRelease(tmp_path, records, [list(range(K))], policy=text)
+    assert naive.verify().exit_code == 0
 
 
-# ---------------------------------------------------------------- what the judge says
+# ---------------------------------------------------------------- what is printed
 
 
-def test_no_value_and_no_person_is_told(tmp_path: Path) -> None:
+def test_a_verdict_contains_no_value_and_no_subject(tmp_path: Path) -> None:
     records = [
         {**record, "patient": f"CANARY-{i}", "diagnosis": f"CANARY-{i}"} for i, record in enumerate(make_records(60))
     ]
-    world = World(tmp_path, records, group(records))
-    for rows in world.rows:
+    naive = NaiveRelease(tmp_path, records, group(records))
+    for rows in naive.rows:
         rows.append(rows[0][:-1] + ',"CANARY":"CANARY"}')
-    world.original_lines = [json.dumps(record) for record in records] + ['{"CANARY', '{"CANARY": 1}']
-    verdict = world.judge(summary=True)
+    naive.original_lines = [json.dumps(record) for record in records] + ['{"CANARY', '{"CANARY": 1}']
+    verdict = naive.verify(summary=True)
     assert verdict.exit_code == 1
     assert "CANARY" not in verdict.text()
     assert "CANARY" not in json.dumps(verdict.as_dict())
 
 
 @pytest.mark.parametrize("name", ["original", "released", "evidence", "summary"])
-def test_no_value_is_told_of_a_broken_file(tmp_path: Path, name: str) -> None:
-    world = make_world(tmp_path)
-    paths = world.write()
+def test_an_error_about_a_malformed_file_contains_no_value(tmp_path: Path, name: str) -> None:
+    naive = make_release(tmp_path)
+    paths = naive.write()
     paths[name].write_bytes(b'{"CANARY": CANARY\xff')
     policy = Policy.load(_policy(tmp_path))
-    assert "CANARY" not in _told_or_refused(policy, paths)
+    assert "CANARY" not in _printed(policy, paths)
 
 
-def _told_or_refused(policy: Policy, paths: dict[str, Path]) -> str:
+def _printed(policy: Policy, paths: dict[str, Path]) -> str:
     try:
         verdict = verify(policy, paths["original"], paths["released"], paths["evidence"], paths["summary"])
     except InputError as error:
-        assert error.__cause__ is None  # noqa: PT017 - refused or judged, both are right
+        assert error.__cause__ is None  # noqa: PT017 - the file may be refused or verified
         return str(error)
     assert verdict.exit_code == 1
     return verdict.text()

@@ -1,4 +1,4 @@
-"""Any sound release passes, and a release that differs from it in one place does not."""
+"""Any correct release holds, and a release that differs from it in one position is broken."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from oracle.naive_release import Record, World, load_policy, make_world
+from oracle.naive_release import NaiveRelease, Record, load_policy, make_release
 from shoal.audit import Verdict, verify
 from shoal.errors import InputError
 
@@ -22,7 +22,7 @@ SEEDS = st.integers(0, 2**32)
 SIZES = st.integers(12, 70)
 BYTES = st.sampled_from([bytes([number]) for number in (*b'0123456789.-+eE,:"{}[]\\ \t\r\nax', 0x00, 0x7F, 0xC3, 0xFF)])
 
-BENT: list[Record] = [
+CHANGES: list[Record] = [
     {"diagnosis": "another"},
     {"diagnosis": 7},
     {"ward": "another"},
@@ -36,98 +36,98 @@ BENT: list[Record] = [
 
 
 @contextmanager
-def world_of(n: int, seed: int, people: int | None = None, *, csv: bool = False) -> Iterator[World]:
+def release_of(n: int, seed: int, subjects: int | None = None, *, csv: bool = False) -> Iterator[NaiveRelease]:
     with TemporaryDirectory() as folder:
-        yield make_world(Path(folder), n, seed=seed, people=people, csv=csv)
+        yield make_release(Path(folder), n, seed=seed, subjects=subjects, csv=csv)
 
 
-def judged(world: World, paths: dict[str, Path]) -> Verdict | None:
-    """None where the files are refused."""
+def verdict_of(naive: NaiveRelease, paths: dict[str, Path]) -> Verdict | None:
+    """Return the verdict; None if the files are refused."""
     try:
-        return verify(load_policy(world.folder), paths["original"], paths["released"], paths["evidence"])
+        return verify(load_policy(naive.folder), paths["original"], paths["released"], paths["evidence"])
     except InputError:
         return None
 
 
 @settings(max_examples=60)
 @given(SIZES, SEEDS, st.integers(15, 80), st.booleans(), st.booleans())
-def test_a_naive_release_passes(n: int, seed: int, people: int, csv: bool, evidence: bool) -> None:  # noqa: FBT001
-    with world_of(n, seed, people, csv=csv) as world:
-        assume(all(len(members) >= 5 for members in world.clusters))
-        verdict = world.judge(evidence=evidence, summary=True)
+def test_a_naive_release_holds(n: int, seed: int, subjects: int, csv: bool, evidence: bool) -> None:  # noqa: FBT001
+    with release_of(n, seed, subjects, csv=csv) as naive:
+        assume(all(len(members) >= 5 for members in naive.clusters))
+        verdict = naive.verify(evidence=evidence, summary=True)
         assert verdict.exit_code == 0 or (not evidence and verdict.exit_code == 2), verdict.text()
 
 
 @settings(max_examples=150)
 @given(st.data(), SIZES, SEEDS, st.booleans())
-def test_one_byte_of_the_release_decides(data: st.DataObject, n: int, seed: int, csv: bool) -> None:  # noqa: FBT001
-    with world_of(n, seed, csv=csv) as world:
-        paths = world.write()
-        sound = paths["released"].read_bytes()
-        place = data.draw(st.integers(0, len(sound) - 1))
+def test_one_changed_byte_of_the_release_breaks_it(data: st.DataObject, n: int, seed: int, csv: bool) -> None:  # noqa: FBT001
+    with release_of(n, seed, csv=csv) as naive:
+        paths = naive.write()
+        correct = paths["released"].read_bytes()
+        position = data.draw(st.integers(0, len(correct) - 1))
         removed = data.draw(st.integers(0, 1))
         added = data.draw(BYTES if not removed else st.one_of(BYTES, st.just(b"")))
-        bent = sound[:place] + added + sound[place + removed :]
-        # Whether the last line ends is all that may differ.
-        assume(bent.removesuffix(b"\n") != sound.removesuffix(b"\n"))
-        paths["released"].write_bytes(bent)
-        verdict = judged(world, paths)
+        changed = correct[:position] + added + correct[position + removed :]
+        # A missing end of the last line is no difference.
+        assume(changed.removesuffix(b"\n") != correct.removesuffix(b"\n"))
+        paths["released"].write_bytes(changed)
+        verdict = verdict_of(naive, paths)
         assert verdict is None or verdict.exit_code == 1, verdict.text()
 
 
 @settings(max_examples=100)
 @given(st.data(), st.integers(30, 70), SEEDS)
-def test_one_offset_of_the_evidence_decides(data: st.DataObject, n: int, seed: int) -> None:
-    with world_of(n, seed) as world:
-        lines = world.evidence
+def test_one_changed_offset_of_the_evidence_breaks_it(data: st.DataObject, n: int, seed: int) -> None:
+    with release_of(n, seed) as naive:
+        lines = naive.evidence
         first, second = data.draw(st.permutations(range(len(lines))))[:2]
         offsets, others = lines[first]["offsets"], lines[second]["offsets"]
-        place = data.draw(st.integers(0, len(offsets) - 1))
+        position = data.draw(st.integers(0, len(offsets) - 1))
         match data.draw(st.sampled_from(["drop", "double", "share", "move", "swap", "shift", "forget", "exchange"])):
             case "drop":
-                del offsets[place]
+                del offsets[position]
             case "double":
-                offsets.append(offsets[place])
+                offsets.append(offsets[position])
             case "share":
-                others.append(offsets[place])
+                others.append(offsets[position])
             case "move":
-                others.append(offsets.pop(place))
+                others.append(offsets.pop(position))
             case "swap":
-                offsets[place], others[0] = others[0], offsets[place]
+                offsets[position], others[0] = others[0], offsets[position]
             case "shift":
-                offsets[place] += data.draw(st.sampled_from([-n, -1, 1, n, 2**60]))
+                offsets[position] += data.draw(st.sampled_from([-n, -1, 1, n, 2**60]))
             case "forget":
                 del lines[first]
             case _:
-                assume(world.rows[first] != world.rows[second])
+                assume(naive.rows[first] != naive.rows[second])
                 lines[first]["offsets"], lines[second]["offsets"] = others, offsets
-        verdict = judged(world, world.write())
+        verdict = verdict_of(naive, naive.write())
         assert verdict is not None
         assert verdict.exit_code == 1, verdict.text()
 
 
 @settings(max_examples=60)
 @given(st.data(), st.integers(30, 70), SEEDS)
-def test_one_field_of_one_original_decides(data: st.DataObject, n: int, seed: int) -> None:
-    with world_of(n, seed) as world:
-        index = data.draw(st.sampled_from([index for members in world.clusters for index in members]))
-        bent = data.draw(st.sampled_from(BENT))
-        world.records[index] = world.records[index] | bent
-        assert world.judge().exit_code == 1
+def test_one_changed_field_of_an_original_breaks_it(data: st.DataObject, n: int, seed: int) -> None:
+    with release_of(n, seed) as naive:
+        index = data.draw(st.sampled_from([index for members in naive.clusters for index in members]))
+        changed = data.draw(st.sampled_from(CHANGES))
+        naive.records[index] = naive.records[index] | changed
+        assert naive.verify().exit_code == 1
 
 
 @settings(max_examples=60)
 @given(SIZES, SEEDS, st.randoms())
-def test_order_and_spelling_of_the_original_do_not_matter(n: int, seed: int, chance: random.Random) -> None:
-    with world_of(n, seed) as world:
-        place = list(range(n))
-        chance.shuffle(place)
+def test_order_and_form_of_the_original_do_not_matter(n: int, seed: int, chance: random.Random) -> None:
+    with release_of(n, seed) as naive:
+        position = list(range(n))
+        chance.shuffle(position)
         lines = [""] * n
-        for index, record in enumerate(world.records):
+        for index, record in enumerate(naive.records):
             respelled = dict(reversed(record.items())) | {"patient": f" {record['patient']}\t"}
-            lines[place[index]] = json.dumps(respelled, indent=1).replace("\n", "  ").replace("0,", "0e0,")
-        for line in world.evidence:
-            line["offsets"] = [place[index] for index in line["offsets"]]
-        world.original_lines = lines
-        verdict = world.judge()
+            lines[position[index]] = json.dumps(respelled, indent=1).replace("\n", "  ").replace("0,", "0e0,")
+        for line in naive.evidence:
+            line["offsets"] = [position[index] for index in line["offsets"]]
+        naive.original_lines = lines
+        verdict = naive.verify()
         assert verdict.exit_code == 0, verdict.text()

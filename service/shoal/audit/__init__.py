@@ -1,7 +1,17 @@
-"""The judge: looks at what was released and at what it was made of, and shares no arithmetic with the engine."""
+"""Checks a release against its original, without any code of the clustering, the pipeline or the record decoders.
 
-from shoal.audit.check_counter import Check
-from shoal.audit.verdict import Verdict
+`verify` works in these steps:
+
+1. Read the originals, the released rows and, if given, evidence, quarantine and summary.
+2. Check each released row by itself: columns, canonical form, grid, bounds.
+3. Take the clusters from the evidence, or infer them from the rows.
+4. Check the members of each cluster: they exist, are used once, hold k subjects and respect the cap and the options.
+5. Recompute the rows of each cluster and compare them, and their order, with the released rows.
+6. Reconcile quarantine and summary with what was counted.
+7. Return a `Verdict` with one `Check` per question, measures, warnings, and what could not be examined.
+"""
+
+from shoal.audit.verdict import Check, Verdict
 from shoal.audit.verify import verify
 
 __all__ = ["Check", "Verdict", "verify"]

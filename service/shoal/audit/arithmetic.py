@@ -1,7 +1,7 @@
-"""The centroid as the policy defines it, in whole numbers.
+"""Exact arithmetic on the publication grid, in integers.
 
-A float64 is a whole number over a power of two; so sums, the mean and the rounding to the grid are exact here
-and need no tolerance. Nothing is shared with the arithmetic that is judged.
+A float64 is an integer over a power of two. Sums, means and rounding to the grid are therefore exact here and need no
+tolerance. This module shares no code with the arithmetic that produced the release.
 """
 
 from __future__ import annotations
@@ -13,30 +13,31 @@ from decimal import Decimal, InvalidOperation
 
 from shoal.policy import Attribute
 
-__all__ = ["ExactGrid", "spelled"]
+__all__ = ["ExactGrid", "canonical_float"]
 
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
-_LEAST_PLAIN = -5
-"""Power of ten of the first digit, from which on fractions are written without an exponent."""
+_MIN_PLAIN_EXPONENT = -5
+"""Fractions whose first digit stands for at least 10**-5 are written without an exponent."""
 
-_LONGEST = 400
-"""No float64 within its range, printed on a grid, is longer."""
+_MAX_LENGTH = 400
+"""No finite float64 printed on a grid has more characters."""
 
 
 class ExactGrid:
-    """The published values of one quasi-identifier.
+    """The grid of publishable values of one quasi-identifier.
 
     Parameters
     ----------
     attribute : Attribute
-        Its bounds and resolution.
+        Gives bounds and resolution.
     table : bool
-        Whether the defaults of tables hold instead of those of streams.
+        Whether the default resolution of tables applies instead of that of streams.
 
     Notes
     -----
-    A step is ``_step / 10**_decimals`` with both whole.
+    The grid step is ``_step / 10**_decimals``; both are integers. A step of 0 means that means are published exactly,
+    as float64.
     """
 
     def __init__(self, attribute: Attribute, *, table: bool) -> None:
@@ -44,20 +45,25 @@ class ExactGrid:
         exponent = resolution.as_tuple().exponent
         self._decimals = max(0, -exponent) if isinstance(exponent, int) else 0
         self._step = _scaled(resolution, self._decimals)
-        tail = rf"\.[0-9]{{{self._decimals}}}" if self._decimals else ""
-        self._form = re.compile(rf"-?(?:0|[1-9][0-9]*){tail}" if self._step else _NUMBER)
+        fraction = rf"\.[0-9]{{{self._decimals}}}" if self._decimals else ""
+        self._pattern = re.compile(rf"-?(?:0|[1-9][0-9]*){fraction}" if self._step else _NUMBER)
         self._limits = None
         if attribute.bounds is not None:
             low, high = (Decimal(repr(bound)) for bound in attribute.bounds)
             self._limits = (low - resolution / 2, high + resolution / 2)
 
     def mean(self, values: Sequence[float]) -> str | None:
-        """Print the mean, rounded to the grid, ties to even; None where no number can hold it.
+        """Return the mean of the values, rounded half to even to the grid, as published text.
 
         Parameters
         ----------
         values : sequence of float
-            Clipped values of the members of one cluster, at least one, finite.
+            Clipped values of the members of one cluster: at least one, all finite.
+
+        Returns
+        -------
+        str or None
+            None if the exact mean of a grid without step overflows float64.
         """
         if not self._step:
             try:
@@ -65,70 +71,72 @@ class ExactGrid:
             except OverflowError:
                 return None
         ratios = [value.as_integer_ratio() for value in values]
-        common = max(below for _, below in ratios)  # powers of two: the largest is a multiple of all
-        total = sum(above * (common // below) for above, below in ratios)
+        common = max(
+            denominator for _, denominator in ratios
+        )  # all are powers of two: the largest is a multiple of all
+        total = sum(numerator * (common // denominator) for numerator, denominator in ratios)
         steps = _half_even(total * 10**self._decimals, common * len(values) * self._step)
         return self._text(steps * self._step)
 
-    def holds(self, text: str) -> bool:
-        """Whether a text is a value of the grid in its one spelling."""
-        if not self._form.fullmatch(text):
+    def contains(self, text: str) -> bool:
+        """Whether a text is a value of the grid in its canonical form."""
+        if not self._pattern.fullmatch(text):
             return False
         if not self._step:
             return text == repr(float(text) + 0.0)
-        if len(text) > _LONGEST:
+        if len(text) > _MAX_LENGTH:
             return False
-        whole = int(text.replace(".", ""))
-        return whole % self._step == 0 and not (whole == 0 and text.startswith("-"))
+        scaled = int(text.replace(".", ""))
+        return scaled % self._step == 0 and not (scaled == 0 and text.startswith("-"))
 
-    def spelled(self, value: float) -> str:
-        """Write a number, of which only the float64 is known, as the value of the grid that it is; else as it is."""
+    def canonical(self, value: float) -> str:
+        """Write a float64 read from a binary column: as the grid value that it equals, else in its shortest form."""
         if not self._step:
             return repr(float(value) + 0.0)
-        above, below = float(value).as_integer_ratio()
-        text = self._text(_half_even(above * 10**self._decimals, below * self._step) * self._step)
+        numerator, denominator = float(value).as_integer_ratio()
+        text = self._text(_half_even(numerator * 10**self._decimals, denominator * self._step) * self._step)
         return text if float(text) == value else repr(value)
 
-    def within(self, text: str) -> bool:
-        """Whether a text is a number inside the bounds, half a step aside."""
-        if len(text) > _LONGEST or not _NUMBER.fullmatch(text) or not math.isfinite(float(text)):
+    def within_bounds(self, text: str) -> bool:
+        """Whether a text is a number inside the bounds, widened by half a grid step on both sides."""
+        if len(text) > _MAX_LENGTH or not _NUMBER.fullmatch(text) or not math.isfinite(float(text)):
             return False
         if self._limits is None:
             return True
         try:
             number = Decimal(text)
-        except InvalidOperation:  # an exponent that not even a decimal can have
+        except InvalidOperation:  # the exponent exceeds even the range of Decimal
             return False
         return self._limits[0] <= number <= self._limits[1]
 
-    def _text(self, whole: int) -> str:
-        sign, digits = "-" if whole < 0 else "", str(abs(whole)).zfill(self._decimals + 1)
+    def _text(self, scaled: int) -> str:
+        sign, digits = "-" if scaled < 0 else "", str(abs(scaled)).zfill(self._decimals + 1)
         if not self._decimals:
             return sign + digits
         return f"{sign}{digits[: -self._decimals]}.{digits[-self._decimals :]}"
 
 
 def _scaled(number: Decimal, decimals: int) -> int:
-    above, below = number.as_integer_ratio()
-    return int(above * 10**decimals // below)
+    numerator, denominator = number.as_integer_ratio()
+    return int(numerator * 10**decimals // denominator)
 
 
-def _half_even(above: int, below: int) -> int:
-    """Round a ratio to the nearest whole number, halves to the even one; ``below`` is positive."""
-    whole, rest = divmod(above, below)
-    twice = 2 * rest
-    return whole + (twice > below or (twice == below and whole % 2 == 1))
+def _half_even(numerator: int, denominator: int) -> int:
+    """Round a ratio with a positive denominator to the nearest integer, ties to even."""
+    quotient, remainder = divmod(numerator, denominator)
+    doubled = 2 * remainder
+    return quotient + (doubled > denominator or (doubled == denominator and quotient % 2 == 1))
 
 
-def spelled(value: float) -> str:
-    """Write a finite float64 in its one spelling: a whole one as an integer, others in the fewest digits.
+def canonical_float(value: float) -> str:
+    """Write a finite float64 in its canonical form: integral values as integers, others in the fewest digits.
 
-    Below 0.00001 a fraction has an exponent, without a plus sign and without zeros in front.
+    Fractions below 0.00001 have an exponent, without plus sign and leading zeros.
     """
     number = Decimal(repr(value))
     if value.is_integer():
         return str(int(number))
-    if number.adjusted() >= _LEAST_PLAIN:
+    if number.adjusted() >= _MIN_PLAIN_EXPONENT:
         return f"{number:f}"
     sign, digits, _ = number.as_tuple()
     first, *rest = map(str, digits)

@@ -1,6 +1,6 @@
-"""What is said about a release by those who made it: evidence, references of the quarantine, the summary.
+"""Reads what a run claims about its release: evidence, references of the quarantine, and the summary.
 
-Nothing here is believed. Evidence is a witness to be checked; the rest are accounts to be balanced.
+None of it is trusted. The clusters that the evidence claims are checked, the rest is reconciled with the files.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, TypeGuard
 
-from shoal.audit.reading import FARTHEST, Pairs, byte_lines, json_value
+from shoal.audit.parsing import LARGEST_COUNT, JsonObject, byte_lines, json_value
 from shoal.errors import InputError
 
 __all__ = [
     "ClaimedCluster",
     "ClaimedReference",
     "Summary",
-    "is_whole",
+    "is_count",
     "read_evidence",
     "read_quarantine",
     "read_summary",
@@ -25,113 +25,119 @@ __all__ = [
 
 Summary: TypeAlias = Mapping[str, Any]
 
-_CLUSTER = ("partition", "cluster", "offsets")
-_REFERENCE = ("topic", "partition", "offset", "reason")
-_AGAIN = "write the evidence again with --evidence"
+_CLUSTER_FIELDS = ("partition", "cluster", "offsets")
+_REFERENCE_FIELDS = ("topic", "partition", "offset", "reason")
+_REASONS = {"undecodable", "invalid", "suppressed", "too_large"}
+_EVIDENCE_REMEDY = "write the evidence again with --evidence"
+_QUARANTINE_REMEDY = "export the quarantine again"
+_SUMMARY_REMEDY = "write the summary again with --summary"
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimedCluster:
-    """A cluster as the evidence names it."""
+    """A cluster as the evidence names it: its number and the offsets of its members."""
 
     partition: int
     number: int
     offsets: tuple[int, ...]
 
     @property
-    def place(self) -> int | str:
-        """What to call it: its number, in a topic of many partitions after that of the partition."""
+    def label(self) -> int | str:
+        """How checks name it: its number, in partitions other than 0 as "partition/number"."""
         return f"{self.partition}/{self.number}" if self.partition else self.number
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimedReference:
-    """A record that was not released, by reference; ``closed`` if it says no more than it may."""
+    """A reference to a record that was not released.
+
+    ``is_wellformed``: it has exactly the four agreed fields, with a known reason.
+    """
 
     topic: str
     partition: int
     offset: int
     reason: str
-    closed: bool
+    is_wellformed: bool
 
 
 def read_evidence(path: Path) -> Iterator[ClaimedCluster]:
-    """Clusters, one JSON line each.
+    """Yield the clusters of an evidence file, one JSON object per line.
 
     Raises
     ------
     InputError
-        A line is not of the agreed shape. Offsets that do not exist are no matter of shape.
+        A line has another shape. Whether its offsets exist is checked later.
     """
     for number, line in enumerate(byte_lines(path), 1):
-        place = f"{path}, line {number}"
-        found = _object(line, place, _AGAIN)
-        if found.keys() - set(_CLUSTER):
-            raise InputError(f"{place}: must be {', '.join(_CLUSTER)} and nothing else; {_AGAIN}")
+        location = f"{path}, line {number}"
+        found = _object(line, location, _EVIDENCE_REMEDY)
+        if found.keys() - set(_CLUSTER_FIELDS):
+            fields = ", ".join(_CLUSTER_FIELDS)
+            raise InputError(f"{location}: must be {fields} and nothing else; {_EVIDENCE_REMEDY}")
         offsets = found.get("offsets")
-        if not isinstance(offsets, list) or isinstance(offsets, Pairs):
-            raise InputError(f"{place}: offsets must be a list of integers; {_AGAIN}")
-        if not all(is_whole(offset) for offset in offsets):
-            raise InputError(f"{place}: offsets must be integers; {_AGAIN}")
-        partition, cluster = (_integer(found, name, place, _AGAIN) for name in ("partition", "cluster"))
+        if not isinstance(offsets, list) or isinstance(offsets, JsonObject):
+            raise InputError(f"{location}: offsets must be a list of integers; {_EVIDENCE_REMEDY}")
+        if not all(is_count(offset) for offset in offsets):
+            raise InputError(f"{location}: offsets must be integers; {_EVIDENCE_REMEDY}")
+        partition, cluster = (_integer(found, name, location, _EVIDENCE_REMEDY) for name in ("partition", "cluster"))
         yield ClaimedCluster(partition, cluster, tuple(offsets))
 
 
 def read_quarantine(path: Path) -> Iterator[ClaimedReference]:
-    """Read references to records that were not released, one JSON line each.
+    """Yield the references of a quarantine file, one JSON object per line.
 
     Raises
     ------
     InputError
-        A line is not of the agreed shape.
+        A line is not an object with integers as partition and offset.
     """
     for number, line in enumerate(byte_lines(path), 1):
-        place, again = f"{path}, line {number}", "export the quarantine again"
-        found = _object(line, place, again)
-        partition, offset = (_integer(found, name, place, again) for name in ("partition", "offset"))
+        location = f"{path}, line {number}"
+        found = _object(line, location, _QUARANTINE_REMEDY)
+        partition, offset = (_integer(found, name, location, _QUARANTINE_REMEDY) for name in ("partition", "offset"))
         topic, reason = found.get("topic"), str(found.get("reason"))
-        is_known = isinstance(topic, str) and reason in {"undecodable", "invalid", "suppressed", "too_large"}
-        yield ClaimedReference(str(topic), partition, offset, reason, set(found) == set(_REFERENCE) and is_known)
+        is_wellformed = set(found) == set(_REFERENCE_FIELDS) and isinstance(topic, str) and reason in _REASONS
+        yield ClaimedReference(str(topic), partition, offset, reason, is_wellformed)
 
 
 def read_summary(source: Path | Summary) -> Summary:
-    """One JSON object, from a file or as it is.
+    """Read a summary from a file, or return a mapping as it is.
 
     Raises
     ------
     InputError
-        Not a JSON object.
+        The file is not one JSON object.
     """
     if isinstance(source, Mapping):
         return source
-    again = "write the summary again with --summary"
     text = b"\n".join(byte_lines(source))
-    return dict(_plain(_object(text, str(source), again)))
+    return dict(_as_plain(_object(text, str(source), _SUMMARY_REMEDY)))
 
 
-def _object(text: bytes, place: str, remedy: str) -> dict[str, object]:
+def _object(text: bytes, location: str, remedy: str) -> dict[str, object]:
     try:
         found = json_value(text)
     except ValueError:
-        raise InputError(f"{place}: not JSON; {remedy}") from None
-    if not isinstance(found, Pairs) or len(dict(found)) != len(found):
-        raise InputError(f"{place}: not a JSON object with each name once; {remedy}")
+        raise InputError(f"{location}: not JSON; {remedy}") from None
+    if not isinstance(found, JsonObject) or len(dict(found)) != len(found):
+        raise InputError(f"{location}: not a JSON object with each name once; {remedy}")
     return dict(found)
 
 
-def _integer(found: Mapping[str, object], name: str, place: str, remedy: str) -> int:
+def _integer(found: Mapping[str, object], name: str, location: str, remedy: str) -> int:
     value = found.get(name)
-    if not is_whole(value):
-        raise InputError(f"{place}: {name} must be an integer; {remedy}")
+    if not is_count(value):
+        raise InputError(f"{location}: {name} must be an integer; {remedy}")
     return value
 
 
-def is_whole(value: object) -> TypeGuard[int]:
-    """Whether a value is an integer, and none so large that only a mistake can have written it."""
-    return type(value) is int and abs(value) < FARTHEST
+def is_count(value: object) -> TypeGuard[int]:
+    """Whether a value is an integer of plausible size."""
+    return type(value) is int and abs(value) < LARGEST_COUNT
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 - any JSON
-    if isinstance(value, Pairs | dict):
-        return {name: _plain(item) for name, item in dict(value).items()}
-    return [_plain(item) for item in value] if isinstance(value, list) else value
+def _as_plain(value: Any) -> Any:  # noqa: ANN401 - any JSON
+    if isinstance(value, JsonObject | dict):
+        return {name: _as_plain(item) for name, item in dict(value).items()}
+    return [_as_plain(item) for item in value] if isinstance(value, list) else value

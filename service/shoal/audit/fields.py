@@ -1,8 +1,7 @@
-"""Fields to what counts: who, where, and what is published unchanged.
+"""Turns the fields of a record into what is compared: quasi-identifier values, kept texts, and the subject.
 
-In: a record as read, its numbers as written. Out: for each kind of field one text or number by which two
-spellings of one value are equal and two values are not. A record that does not fit the policy is unusable: no
-cluster may hold it.
+Equal values become equal texts or numbers whatever their spelling; different values stay different. A record that
+does not fit the policy is unusable: no cluster may hold it. Nothing here is shared with the decoders of the engine.
 """
 
 from __future__ import annotations
@@ -16,105 +15,119 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import TypeAlias
 
-from shoal.audit.arithmetic import spelled
-from shoal.audit.reading import Form, Record, Token
+from shoal.audit.arithmetic import canonical_float
+from shoal.audit.parsing import Form, JsonNumber, Record
 from shoal.policy import Attribute, FieldType, MessagePart, Policy
 
 __all__ = [
-    "Fields",
+    "FIELD_SEPARATOR",
+    "DecimalSign",
     "KeptReader",
-    "Points",
-    "Usable",
+    "RecordReader",
+    "UsableRecord",
+    "canonical_decimal",
     "decimal_number",
-    "form_of_source",
+    "json_text",
     "kept_reader",
-    "quoted",
     "released_reader",
-    "value_of",
+    "source_form",
 ]
 
 KeptReader: TypeAlias = Callable[[object], str | None]
 
+FIELD_SEPARATOR = "\x00"
+"""Separates the texts of kept fields. JSON text holds no raw NUL, so no field contains it."""
+
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-_LONGEST_INTEGER = 4300
-"""Digits; longer ones are no numbers to anybody."""
+_MAX_INTEGER_LENGTH = 4300
+"""Characters; longer integers are not numbers (the limit of Python's int)."""
 
-quoted = json.JSONEncoder(ensure_ascii=False).encode
-"""A string as JSON text with as few escapes as there can be."""
+json_text = json.JSONEncoder(ensure_ascii=False).encode
+"""Write a string as JSON with the fewest escapes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Usable:
-    """What the judge keeps of a record that fits the policy."""
+class UsableRecord:
+    """A record that fits the policy.
+
+    Attributes
+    ----------
+    values : tuple of float
+        Clipped quasi-identifiers in the order of the policy.
+    kept : str
+        Texts of the kept fields, separated by `FIELD_SEPARATOR`.
+    subject : str or None
+        Normalised subject; None if every record is a subject of its own.
+    """
 
     values: tuple[float, ...]
     kept: str
     subject: str | None
 
 
-class Fields:
-    """Reads records of one form into what a release of another form would show of them.
+class RecordReader:
+    """Reads records of an original into what a release of them would show.
 
     Parameters
     ----------
     policy : Policy
-        Names, roles, types, and the part of a message that each attribute is read from.
+        Names, roles and types, and the part of a message that each attribute is read from.
     original, released : {"csv", "jsonl"}
-        How the records are written, and how the rows are to which they are compared.
+        Form of the records, and form of the rows that they are compared with.
     """
 
     def __init__(self, policy: Policy, original: Form, released: Form) -> None:
         self._names = {attribute.name for attribute in policy.value_attributes}
-        self._around = [(attribute.name, str(attribute.source)) for attribute in policy.envelope_attributes]
-        self._closed = policy.undeclared == "quarantine"
-        # The field in which Faust names its model is in nobody's way.
-        self._spared = {"__faust"} - self._names if original == "jsonl" else set()
-        points = Points(policy.csv.decimal if original == "csv" else ".")
+        self._from_envelope = [(attribute.name, str(attribute.source)) for attribute in policy.envelope_attributes]
+        self._refuses_undeclared = policy.undeclared == "quarantine"
+        # Faust adds the name of its model to every record.
+        self._ignored = {"__faust"} - self._names if original == "jsonl" else set()
+        sign = DecimalSign(policy.csv.decimal if original == "csv" else ".")
         self._quasi = [
-            (a.name, _Coordinate(a, _number_reader(form_of_source(a, original), points)))
+            (a.name, _QuasiIdentifierReader(a, _number_reader(source_form(a, original), sign)))
             for a in policy.quasi_identifiers
         ]
-        shown = Points(policy.csv_output.decimal if released == "csv" else ".")
+        released_sign = DecimalSign(policy.csv_output.decimal if released == "csv" else ".")
         self._kept = [
-            (a.name, kept_reader(a.type, form_of_source(a, original), released, points, shown))
+            (a.name, kept_reader(a.type, source_form(a, original), released, sign, released_sign))
             for a in policy.passthrough
         ]
-        self._subject, self._points = policy.subject, points
+        self._subject, self._sign = policy.subject, sign
 
-    def take(self, record: Record | None, around: Record) -> Usable | None:
+    def read(self, record: Record | None, envelope: Record) -> UsableRecord | None:
         """Read one record; None if it is unusable."""
         if record is None or not record.keys() >= self._names:
             return None
-        if self._closed and len(record) != len(self._names) and record.keys() != self._names | self._spared:
+        has_more = len(record) != len(self._names)
+        if self._refuses_undeclared and has_more and record.keys() != self._names | self._ignored:
             return None
-        if self._around:
-            # What the value holds under the name of a key is undeclared.
-            if not all(source in around for _, source in self._around):
+        if self._from_envelope:
+            # A field of the value with the name of such an attribute is undeclared.
+            if not all(source in envelope for _, source in self._from_envelope):
                 return None
-            record = {**record, **{name: around[source] for name, source in self._around}}
+            record = {**record, **{name: envelope[source] for name, source in self._from_envelope}}
         return self._usable(record)
 
-    def _usable(self, record: Record) -> Usable | None:
+    def _usable(self, record: Record) -> UsableRecord | None:
         values = [value for name, read in self._quasi if (value := read(record[name])) is not None]
         kept = [text for name, read in self._kept if (text := read(record[name])) is not None]
         if len(values) < len(self._quasi) or len(kept) < len(self._kept):
             return None
-        subject = None if self._subject is None else self._person(record[self._subject.name], self._subject)
+        subject = None if self._subject is None else self._subject_text(record[self._subject.name], self._subject)
         if subject is None and self._subject is not None:
             return None
-        # No JSON text holds a raw NUL, so it can part the fields.
-        return Usable(tuple(values), "\x00".join(kept), subject)
+        return UsableRecord(tuple(values), FIELD_SEPARATOR.join(kept), subject)
 
-    def _person(self, value: object, subject: Attribute) -> str | None:
-        if subject.type != "string" and isinstance(value, str) and self._points.are_commas:
+    def _subject_text(self, value: object, subject: Attribute) -> str | None:
+        if subject.type != "string" and isinstance(value, str) and self._sign.is_comma:
             text = value.replace(",", ".")
             value = text if decimal_number(text.strip()) is not None else value
-        return _person(value, subject.type)
+        return _normalised_subject(value, subject.type)
 
 
-def form_of_source(attribute: Attribute, original: Form) -> Form:
-    """How an attribute is written: keys and headers are texts, as cells are; timestamps are numbers."""
+def source_form(attribute: Attribute, original: Form) -> Form:
+    """Return how an attribute is written: keys and headers are texts, as cells are; timestamps are JSON numbers."""
     match attribute.source.part:
         case MessagePart.VALUE:
             return original
@@ -124,32 +137,32 @@ def form_of_source(attribute: Attribute, original: Form) -> Form:
             return "csv"
 
 
-class Points:
-    """Decimal signs of a dialect of CSV: brings numbers to points, and back."""
+class DecimalSign:
+    """Converts the numbers of a CSV dialect to numbers with a decimal point, and back."""
 
-    def __init__(self, decimal: str = ".") -> None:
-        self._decimal = decimal
-        self.are_commas = decimal != "."
+    def __init__(self, sign: str = ".") -> None:
+        self._sign = sign
+        self.is_comma = sign != "."
 
-    def put(self, cell: str) -> str:
-        """Write a cell with points; one that has a point where none may be is no number any more."""
-        if not self.are_commas:
+    def to_point(self, cell: str) -> str:
+        """Write a cell with a decimal point. One that has a point where the dialect has a comma is no number."""
+        if not self.is_comma:
             return cell
-        return "." if "." in cell else cell.replace(self._decimal, ".")
+        return "." if "." in cell else cell.replace(self._sign, ".")
 
-    def taken(self, number: str) -> str:
+    def from_point(self, number: str) -> str:
         """Write a number as a cell of the dialect."""
-        return number.replace(".", self._decimal)
+        return number.replace(".", self._sign)
 
 
-POINTS = Points()
+POINT = DecimalSign()
 
 
 # ---------------------------------------------------------------- quasi-identifiers
 
 
-class _Coordinate:
-    """The clipped float64 value of a quasi-identifier, or None."""
+class _QuasiIdentifierReader:
+    """Returns the clipped float64 value of a quasi-identifier, or None."""
 
     __slots__ = ("_clip", "_high", "_integer", "_low", "_number")
 
@@ -166,30 +179,30 @@ class _Coordinate:
 
 
 def _json_number(value: object) -> float | None:
-    return float(value) if isinstance(value, Token) else None
+    return float(value) if isinstance(value, JsonNumber) else None
 
 
-def _number_reader(form: Form, points: Points) -> Callable[[object], float | None]:
-    return _json_number if form == "jsonl" else lambda value: decimal_number(points.put(str(value).strip()))
+def _number_reader(form: Form, sign: DecimalSign) -> Callable[[object], float | None]:
+    return _json_number if form == "jsonl" else lambda value: decimal_number(sign.to_point(str(value).strip()))
 
 
 def decimal_number(text: str) -> float | None:
-    """Return the float64 next to an ASCII decimal text; None for anything else."""
+    """Return the float64 nearest to an ASCII decimal number; None for any other text."""
     return float(text) if _DECIMAL.fullmatch(text) else None
 
 
 # ---------------------------------------------------------------- the subject
 
 
-def _person(value: object, kind: FieldType) -> str | None:
-    """One text per person, however the name was spelled; None where there is nobody."""
+def _normalised_subject(value: object, kind: FieldType) -> str | None:
+    """Return one text per subject, whatever the spelling; None if the value cannot be a subject of this type."""
     if isinstance(value, bool):
         return str(value).lower() if kind in {"boolean", "any"} else None
-    if not isinstance(value, str) or not _is_text(value):
+    if not isinstance(value, str) or not _is_encodable(value):
         return None
     text = unicodedata.normalize("NFC", value).strip()
     if kind == "string":
-        return None if isinstance(value, Token) else text or None
+        return None if isinstance(value, JsonNumber) else text or None
     if kind == "boolean":
         return text.lower() if text.lower() in {"true", "false"} else None
     number = _exact(text)
@@ -199,46 +212,47 @@ def _person(value: object, kind: FieldType) -> str | None:
 
 
 def _exact(text: str) -> tuple[str, int] | None:
-    """Digits without zeros at the end and the power of ten they are times of; None if it is no number."""
+    """Return a decimal number as digits without trailing zeros and a power of ten; None if the text is no number."""
     if not _DECIMAL.fullmatch(text):
         return None
     try:
         sign, digits, exponent = Decimal(text).as_tuple()
     except InvalidOperation:
         return None
-    whole = "".join(map(str, digits)).lstrip("0")
-    short = whole.rstrip("0")
+    integer = "".join(map(str, digits)).lstrip("0")
+    short = integer.rstrip("0")
     if not short:
         return "0", 0
-    return "-" * sign + short, int(exponent) + len(whole) - len(short)
+    return "-" * sign + short, int(exponent) + len(integer) - len(short)
 
 
-# ---------------------------------------------------------------- fields published as they are
+# ---------------------------------------------------------------- kept fields
 
 
 def kept_reader(
-    kind: FieldType, original: Form, released: Form, points: Points = POINTS, shown: Points = POINTS
+    kind: FieldType, original: Form, released: Form, sign: DecimalSign = POINT, released_sign: DecimalSign = POINT
 ) -> KeptReader:
-    """Return the function from a value to the text it is compared by (None: not of this type).
+    """Return the function from the value of a kept field to the text by which it is compared.
 
-    The text is JSON: 1, "1" and true are three values where the type lets them be three; 1e2, 100.0 and 100 are
-    one, as numbers go by value. ``points`` are those of the original's cells, ``shown`` those of the release's.
+    The function returns None for a value of another type. Its text is JSON: where the type admits all of them, 1, "1"
+    and true are three values. 1e2, 100.0 and 100 are one value. The decimal signs are those of the original's cells
+    and of the released cells.
     """
     if original == "csv":
         read = _CSV[kind]
-        if points.are_commas and kind in {"integer", "number"}:
-            return lambda cell: read(points.put(str(cell)))
+        if sign.is_comma and kind in {"integer", "number"}:
+            return lambda cell: read(sign.to_point(str(cell)))
         return read
     if released == "csv" and kind in {"string", "any"}:
-        return _string_as_cell if kind == "string" else lambda value: _any_as_cell(value, shown)
+        return _string_as_cell if kind == "string" else lambda value: _any_as_cell(value, released_sign)
     return _JSON[kind]
 
 
-def released_reader(kind: FieldType, original: Form, released: Form, shown: Points = POINTS) -> KeptReader:
-    """Return the same for the rows of a release; the texts of both are equal where the values are."""
+def released_reader(kind: FieldType, original: Form, released: Form, released_sign: DecimalSign = POINT) -> KeptReader:
+    """Return the same for released rows: its texts equal those of `kept_reader` where the values are equal."""
     if original == "jsonl" and released == "csv" and kind == "any":
         return _cell_text
-    return kept_reader(kind, released, released, shown, shown)
+    return kept_reader(kind, released, released, released_sign, released_sign)
 
 
 def _string_as_cell(value: object) -> str | None:
@@ -246,18 +260,18 @@ def _string_as_cell(value: object) -> str | None:
     return '""' if text == "null" else text
 
 
-def _any_as_cell(value: object, shown: Points) -> str | None:
-    """Turn into text, as every cell is; null is the empty one."""
+def _any_as_cell(value: object, released_sign: DecimalSign) -> str | None:
+    """Return the text of the cell that a JSON value becomes; null becomes the empty cell."""
     text = _any(value)
     if text is None or text == "null":
         return text and '""'
     if text.startswith('"'):
         return text
-    return quoted(shown.taken(text) if isinstance(value, Token) else text)
+    return json_text(released_sign.from_point(text) if isinstance(value, JsonNumber) else text)
 
 
-def _is_text(value: str) -> bool:
-    """Whether UTF-8 can hold it: a lone surrogate cannot be published."""
+def _is_encodable(value: str) -> bool:
+    """Whether UTF-8 can encode a text: a lone surrogate cannot be published."""
     if value.isascii():
         return True
     try:
@@ -272,17 +286,17 @@ def _any(value: object) -> str | None:
         return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, Token):
-        return value_of(value)
-    return quoted(value) if isinstance(value, str) and _is_text(value) else None
+    if isinstance(value, JsonNumber):
+        return canonical_decimal(value)
+    return json_text(value) if isinstance(value, str) and _is_encodable(value) else None
 
 
-def value_of(text: str) -> str | None:
-    """Write a decimal number in its one spelling, integers exactly, others by their float64; None if none holds it."""
+def canonical_decimal(text: str) -> str | None:
+    """Write a decimal number in its canonical form: integers exactly, others as float64; None if it overflows."""
     if _INTEGER.fullmatch(text):
-        return str(int(text)) if len(text) <= _LONGEST_INTEGER else None
+        return str(int(text)) if len(text) <= _MAX_INTEGER_LENGTH else None
     value = float(text)
-    return spelled(value) if math.isfinite(value) else None
+    return canonical_float(value) if math.isfinite(value) else None
 
 
 def _string(value: object) -> str | None:
@@ -291,7 +305,7 @@ def _string(value: object) -> str | None:
 
 
 def _number(value: object) -> str | None:
-    return _any(value) if value is None or isinstance(value, Token) else None
+    return _any(value) if value is None or isinstance(value, JsonNumber) else None
 
 
 def _integer(value: object) -> str | None:
@@ -313,14 +327,14 @@ _JSON: dict[FieldType, KeptReader] = {
 
 
 def _cell_text(value: object) -> str | None:
-    return quoted(str(value))
+    return json_text(str(value))
 
 
 def _cell_number(value: object) -> str | None:
     text = str(value).strip()
     if not text:
         return "null"
-    return value_of(text) if _DECIMAL.fullmatch(text) else None
+    return canonical_decimal(text) if _DECIMAL.fullmatch(text) else None
 
 
 def _cell_integer(value: object) -> str | None:

@@ -1,136 +1,150 @@
-"""What is reported and not judged: things k-anonymity does not promise and a reader should know."""
+"""Measures what k-anonymity does not cover and a reader of the verdict should know.
+
+Fields that are published unchanged are measured on the originals: unique values identify records, and values that
+follow the order of arrival reveal when a record arrived. They are warnings; ``strict`` makes them a check.
+"""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from shoal.audit.check_counter import CheckCounter
 from shoal.audit.clusters import RecomputedClusters
-from shoal.audit.fields import decimal_number
+from shoal.audit.fields import FIELD_SEPARATOR, decimal_number
 from shoal.audit.originals import Originals
+from shoal.audit.verdict import CheckCounter
 from shoal.policy import Policy, Role
 
-__all__ = ["Unchanged", "judge_unchanged", "look_at_unchanged", "measure"]
+__all__ = ["UnchangedField", "check_unchanged_fields", "measure_release", "measure_unchanged_fields"]
 
-FEWEST = 30
-"""Below this many records, everything is unique and every order looks meant."""
-UNIQUE_SHARE = 0.05
-CORRELATION = 0.5
+MIN_RECORDS = 30
+"""With fewer records most values are unique and most correlations are large by chance."""
+MAX_UNIQUE_SHARE = 0.05
+MAX_ORDER_CORRELATION = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Unchanged:
-    """A field that is published as it came: how well a record can be found by it.
+class UnchangedField:
+    """A field that is published unchanged, and how well it identifies records.
 
-    ``unique`` is the share of values that only one record has (nulls and empty cells are none), ``steady`` the largest
-    rank correlation with the order of arrival in a partition; both None where records are too few to tell.
-    ``acknowledged``: the policy says ``publish_unchanged`` of it.
+    Attributes
+    ----------
+    name : str
+    unique_share : float or None
+        Share of the values that occur in one record only; nulls and empty cells do not count. None for fewer than 30
+        usable records.
+    order_correlation : float or None
+        Largest absolute rank correlation (Spearman) with the order of arrival in a partition. None as above.
+    is_acknowledged : bool
+        Whether the policy sets ``publish_unchanged`` for it.
     """
 
     name: str
-    unique: float | None
-    steady: float | None
-    acknowledged: bool
+    unique_share: float | None
+    order_correlation: float | None
+    is_acknowledged: bool
 
     def warnings(self) -> list[str]:
-        """Say how a record can be found by it, in words without values."""
-        remedy = "" if self.acknowledged else "; publish_unchanged: true says that this is meant"
-        told = []
-        if self.unique is not None and self.unique > UNIQUE_SHARE:
-            told.append(
-                f"{self.name} is published unchanged and {self.unique:.0%} of its values are unique: "
-                f"whoever knows one finds the record{remedy}"
+        """Return a sentence for each way to identify a record by this field, without values."""
+        remedy = "" if self.is_acknowledged else "; set publish_unchanged: true if this is intended"
+        found = []
+        if self.unique_share is not None and self.unique_share > MAX_UNIQUE_SHARE:
+            found.append(
+                f"{self.name} is published unchanged and {self.unique_share:.0%} of its values are unique: "
+                f"a known value identifies its record{remedy}"
             )
-        if self.steady is not None and self.steady > CORRELATION:
-            told.append(
+        if self.order_correlation is not None and self.order_correlation > MAX_ORDER_CORRELATION:
+            found.append(
                 f"{self.name} is published unchanged and follows the order of arrival "
-                f"(rank correlation {self.steady:.2f}): it tells when a record came{remedy}"
+                f"(rank correlation {self.order_correlation:.2f}): it reveals when a record arrived{remedy}"
             )
-        return told
+        return found
 
 
-def measure(
-    policy: Policy, originals: Originals, clusters: RecomputedClusters | None, unchanged: Sequence[Unchanged]
+def measure_release(
+    policy: Policy, originals: Originals, clusters: RecomputedClusters | None, unchanged: Sequence[UnchangedField]
 ) -> dict[str, float | int | None]:
-    """Releases per subject, the share of clusters that agree on a confidential value, fields that find a record.
+    """Return the measures of the verdict.
 
     Returns
     -------
     dict
-        ``releases_per_subject_max``, ``releases_per_subject_mean`` (over released subjects), ``largest_share`` of one
-        subject in a cluster, and for each confidential attribute ``single_value_share.NAME``, unless the clusters are
-        not known; for each field that is published as it came ``unique_share.NAME`` and ``order_correlation.NAME``.
+        If the clusters are known: ``releases_per_subject_max`` and ``releases_per_subject_mean`` (over released
+        subjects), ``largest_share`` (of one subject in a cluster), and for each confidential attribute
+        ``single_value_share.NAME`` (the share of clusters in which all values are equal). For each field that is
+        published unchanged: ``unique_share.NAME`` and ``order_correlation.NAME``.
     """
     found: dict[str, float | int | None] = {} if clusters is None else _measure_clusters(policy, originals, clusters)
     for field in unchanged:
-        found[f"unique_share.{field.name}"] = field.unique
-        found[f"order_correlation.{field.name}"] = field.steady
+        found[f"unique_share.{field.name}"] = field.unique_share
+        found[f"order_correlation.{field.name}"] = field.order_correlation
     return found
 
 
-def _measure_clusters(
-    policy: Policy, originals: Originals, clusters: RecomputedClusters
-) -> dict[str, float | int | None]:
-    members = [index for cluster in clusters.found for index in cluster.members]
+def _measure_clusters(policy: Policy, originals: Originals, found: RecomputedClusters) -> dict[str, float | int | None]:
+    members = [index for cluster in found.clusters for index in cluster.members]
     counts = np.bincount(originals.subjects[members]) if members else np.zeros(0, dtype=np.int64)
     released = counts[counts > 0]
-    found: dict[str, float | int | None] = {
+    measures: dict[str, float | int | None] = {
         "releases_per_subject_max": int(released.max()) if released.size else None,
         "releases_per_subject_mean": float(released.mean()) if released.size else None,
-        "largest_share": clusters.largest_share,
+        "largest_share": found.largest_share,
     }
     for column, attribute in enumerate(policy.passthrough):
         if attribute.role is Role.CONFIDENTIAL:
-            single = sum(len({text.split("\x00")[column] for text in cluster.kept}) == 1 for cluster in clusters.found)
-            found[f"single_value_share.{attribute.name}"] = single / len(clusters.found) if clusters.found else None
-    return found
+            values = ({text.split(FIELD_SEPARATOR)[column] for text in cluster.kept} for cluster in found.clusters)
+            single = sum(len(distinct) == 1 for distinct in values)
+            share = single / len(found.clusters) if found.clusters else None
+            measures[f"single_value_share.{attribute.name}"] = share
+    return measures
 
 
-def look_at_unchanged(policy: Policy, originals: Originals) -> list[Unchanged]:
-    """Look at fields published unchanged by which a record can be found: unique values, values that tell the order."""
+def measure_unchanged_fields(policy: Policy, originals: Originals) -> list[UnchangedField]:
+    """Measure the fields that are published unchanged on the usable originals."""
     usable = [index for index, text in enumerate(originals.kept) if text is not None]
-    if len(usable) < FEWEST:
-        return [Unchanged(attribute.name, None, None, attribute.publish_unchanged) for attribute in policy.passthrough]
-    texts = [text.split("\x00") for text in originals.kept_of(usable)]
-    parts = originals.partitions[usable]
+    if len(usable) < MIN_RECORDS:
+        return [
+            UnchangedField(attribute.name, None, None, attribute.publish_unchanged) for attribute in policy.passthrough
+        ]
+    texts = [text.split(FIELD_SEPARATOR) for text in originals.kept_of(usable)]
+    partitions = originals.partitions[usable]
     found = []
     for column, attribute in enumerate(policy.passthrough):
         values = [text[column] for text in texts]
         ranks = _ranks(values)
-        steady = max((abs(_correlation(ranks[parts == part])) for part in np.unique(parts)), default=0.0)
-        found.append(Unchanged(attribute.name, _unique_share(values), steady, attribute.publish_unchanged))
+        correlations = (abs(_order_correlation(ranks[partitions == one])) for one in np.unique(partitions))
+        strongest = max(correlations, default=0.0)
+        found.append(UnchangedField(attribute.name, _unique_share(values), strongest, attribute.publish_unchanged))
     return found
 
 
-def judge_unchanged(unchanged: Sequence[Unchanged]) -> CheckCounter:
-    """Judge that no field tells records apart without the policy's saying so."""
-    claim = "no field by which records can be found is published unchanged, unless the policy says that this is meant"
-    tally = CheckCounter("unchanged", claim, "field")
+def check_unchanged_fields(unchanged: Sequence[UnchangedField]) -> CheckCounter:
+    """Check that no field identifies records unless the policy acknowledges it."""
+    claim = "no field that identifies records is published unchanged, unless the policy sets publish_unchanged for it"
+    check = CheckCounter("unchanged", claim, "field")
     for field in unchanged:
-        tally.expect(field.acknowledged or not field.warnings(), field.name)
+        check.expect(field.is_acknowledged or not field.warnings(), field.name)
     if not unchanged:
-        tally.leave("no field is published unchanged")
-    return tally
+        check.skip("no field is published unchanged")
+    return check
 
 
 def _unique_share(values: Sequence[str]) -> float:
-    counts: dict[str, int] = {}
-    for value in values:
-        counts[value] = counts.get(value, 0) + 1
-    for nothing in ("null", '""'):  # the latter is how the cell of a table is empty
-        counts.pop(nothing, None)
+    counts = Counter(values)
+    for empty in ("null", '""'):  # the second is an empty cell
+        counts.pop(empty, None)
     return sum(count == 1 for count in counts.values()) / max(1, sum(counts.values()))
 
 
 def _ranks(values: Sequence[str]) -> npt.NDArray[np.float64]:
-    """Mean ranks, by number where every value is one and by code points otherwise; nulls are NaN."""
+    """Return mean ranks, by number if all values are numbers and by code points otherwise; NaN for nulls."""
     known = sorted({value for value in values if value != "null"})
-    numbers = {value: _as_number(value) for value in known}
+    numbers = {value: _number(value) for value in known}
     if all(number is not None for number in numbers.values()):
         known.sort(key=lambda value: numbers[value] or 0.0)
     codes = {value: code for code, value in enumerate(known)}
@@ -140,14 +154,14 @@ def _ranks(values: Sequence[str]) -> npt.NDArray[np.float64]:
     return np.asarray(ranks[column], dtype=np.float64)
 
 
-def _as_number(text: str) -> float | None:
+def _number(text: str) -> float | None:
     return decimal_number(json.loads(text) if text.startswith('"') else text)
 
 
-def _correlation(ranks: npt.NDArray[np.float64]) -> float:
-    """Correlation of ranks with positions; 0 where either does not vary."""
-    places = np.flatnonzero(~np.isnan(ranks)).astype(np.float64)
+def _order_correlation(ranks: npt.NDArray[np.float64]) -> float:
+    """Return the correlation of ranks with positions; 0 for fewer than 30 values or equal ones."""
+    positions = np.flatnonzero(~np.isnan(ranks)).astype(np.float64)
     known = ranks[~np.isnan(ranks)]
-    if known.size < FEWEST or np.ptp(known) == 0:
+    if known.size < MIN_RECORDS or np.ptp(known) == 0:
         return 0.0
-    return float(np.corrcoef(known, places)[0, 1])
+    return float(np.corrcoef(known, positions)[0, 1])

@@ -1,4 +1,4 @@
-"""What a policy asks for beyond k and the cap, judged on the clusters: contributions, and releases of one person."""
+"""Checks the privacy options of a policy on the recomputed clusters: ``dominance``, ``per_subject`` and ``t``."""
 
 from __future__ import annotations
 
@@ -7,106 +7,112 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import TypeVar
 
-from shoal.audit.check_counter import CheckCounter
 from shoal.audit.clusters import RecomputedCluster
 from shoal.audit.originals import Originals
-from shoal.audit.t_closeness import judge_closeness
+from shoal.audit.t_closeness import check_closeness
+from shoal.audit.verdict import CheckCounter
 from shoal.policy import Attribute, PerSubject, Policy
 
-__all__ = ["judge_options", "not_seen"]
+__all__ = ["check_options", "unobservable_options"]
 
 Number = TypeVar("Number", float, Fraction)
 
-PLAIN = 1 + 1e-6
-"""By so much more than asked for, floats are sure."""
+FLOAT_MARGIN = 1 + 1e-6
+"""Sums of float64 that exceed the limit by this factor exceed it exactly, too."""
 
 
-def judge_options(policy: Policy, originals: Originals, clusters: Sequence[RecomputedCluster]) -> list[CheckCounter]:
-    """Judge ``dominance``, ``per_subject`` and ``t``, if the policy sets them.
+def check_options(policy: Policy, originals: Originals, clusters: Sequence[RecomputedCluster]) -> list[CheckCounter]:
+    """Check the options that the policy sets.
 
-    Parameters
-    ----------
-    policy : Policy
-        What was promised.
-    originals : Originals
-        The records that clusters name.
-    clusters : sequence of Cluster
-        All that were found.
+    Returns
+    -------
+    list of CheckCounter
+        ``dominance``, ``releases`` (for ``per_subject``) and ``closeness`` (for ``t``).
     """
-    tallies = []
+    checks = []
     if policy.dominance is not None:
-        tallies.append(_dominance(policy, policy.dominance, originals, clusters))
+        checks.append(_check_dominance(policy, policy.dominance, originals, clusters))
     if policy.per_subject is not None:
-        tallies.append(_releases(policy.per_subject, originals, clusters))
+        checks.append(_check_per_subject(policy.per_subject, originals, clusters))
     if policy.t is not None:
-        tallies.append(judge_closeness(policy, policy.t, originals, clusters))
-    return tallies
+        checks.append(check_closeness(policy, policy.t, originals, clusters))
+    return checks
 
 
-def not_seen(policy: Policy) -> list[str]:
-    """Say which options files cannot show."""
+def unobservable_options(policy: Policy) -> list[str]:
+    """Return what files cannot show about the options of a policy."""
     if policy.min_population is None:
         return []
-    return [f"whether a clock or the end let anybody go while fewer than {policy.min_population} people were held"]
+    held = f"while fewer than {policy.min_population} subjects were held"
+    return [f"whether a time limit or the end of the input released records {held}"]
 
 
-def _releases(rule: PerSubject, originals: Originals, clusters: Sequence[RecomputedCluster]) -> CheckCounter:
-    claim = f"at most {rule.max} records of one subject were released from each window of {rule.window} offsets"
-    tally = CheckCounter("releases", claim, "window")
-    seen: Counter[tuple[int, int, int]] = Counter()
+def _check_per_subject(option: PerSubject, originals: Originals, clusters: Sequence[RecomputedCluster]) -> CheckCounter:
+    claim = f"at most {option.max} records of one subject were released from each window of {option.window} offsets"
+    check = CheckCounter("releases", claim, "window")
+    counts: Counter[tuple[int, int, int]] = Counter()
     for cluster in clusters:
         for index in cluster.members:
-            window = int(originals.offsets[index]) // rule.window
-            seen[cluster.partition, window, int(originals.subjects[index])] += 1
-    for (partition, window, _), count in sorted(seen.items()):
-        tally.expect(count <= rule.max, f"{partition}/{window}" if partition else window)
-    tally.worst = max(seen.values(), default=None)
-    return tally
+            window = int(originals.offsets[index]) // option.window
+            counts[cluster.partition, window, int(originals.subjects[index])] += 1
+    for (partition, window, _), count in sorted(counts.items()):
+        check.expect(count <= option.max, f"{partition}/{window}" if partition else window)
+    check.worst = max(counts.values(), default=None)
+    return check
 
 
-def _dominance(
+def _check_dominance(
     policy: Policy, percent: float, originals: Originals, clusters: Sequence[RecomputedCluster]
 ) -> CheckCounter:
-    tally = CheckCounter(
-        "dominance", f"nobody's contribution to a cluster can be worked out within {percent:g} %", "cluster"
+    """Check the p% rule for each quasi-identifier and each value that a contribution can be measured from.
+
+    Source: Hundepool et al., Statistical Disclosure Control (2012), chapter 4, doi:10.1002/9781118348239.
+    """
+    check = CheckCounter(
+        "dominance", f"no subject's contribution to a cluster can be estimated to within {percent:g} %", "cluster"
     )
     share = Fraction(percent) / 100
-    points = [_points(attribute) for attribute in policy.quasi_identifiers]
+    known_points = [_known_points(attribute) for attribute in policy.quasi_identifiers]
     for cluster in clusters:
-        people = originals.subjects[list(cluster.members)].tolist()
-        holds = True
-        for column, known in enumerate(points):
+        subjects = originals.subjects[list(cluster.members)].tolist()
+        is_safe = True
+        for column, points in enumerate(known_points):
             values = originals.values[list(cluster.members), column].tolist()
-            for point in known:
-                margin, enough = _margin(values, people, point, share)
-                holds &= enough
+            for point in points:
+                margin, is_enough = _margin(values, subjects, point, share)
+                is_safe &= is_enough
                 if margin is not None:
-                    tally.worst = margin if tally.worst is None else min(tally.worst, margin)
-        tally.expect(holds, cluster.place)
-    return tally
+                    check.worst = margin if check.worst is None else min(check.worst, margin)
+        check.expect(is_safe, cluster.label)
+    return check
 
 
-def _points(attribute: Attribute) -> tuple[float, ...]:
-    """Points everybody knows."""
-    low, high = attribute.bounds or (0.0, 0.0)  # bounds are asked for where dominance is
+def _known_points(attribute: Attribute) -> tuple[float, ...]:
+    """Return the values from which contributions are measured: both bounds, and zero if it lies between them."""
+    low, high = attribute.bounds or (0.0, 0.0)  # a policy with dominance must give bounds
     return (low, high, 0.0) if low < 0 < high else (low, high)
 
 
-def _margin(values: Sequence[float], people: Sequence[int], point: float, share: Fraction) -> tuple[float | None, bool]:
-    """What the others contribute, in percent of the largest contribution, and whether it is enough."""
-    rough = _ranked([abs(value - point) for value in values], people, 0.0)
-    largest, rest = rough[-1], sum(rough[:-2])
+def _margin(
+    values: Sequence[float], subjects: Sequence[int], point: float, share: Fraction
+) -> tuple[float | None, bool]:
+    """Return the remainder in percent of the largest contribution, and whether it is at least the required share.
+
+    The remainder is the sum of all contributions except the two largest. The margin is None if all are zero.
+    """
+    rough = _contributions([abs(value - point) for value in values], subjects, 0.0)
+    largest, remainder = rough[-1], sum(rough[:-2])
     if not largest:
         return None, True
-    if rest >= float(share) * largest * PLAIN:
-        return 100 * rest / largest, True
-    exact = _ranked([abs(Fraction(value) - Fraction(point)) for value in values], people, Fraction())
-    return 100 * rest / largest, sum(exact[:-2], Fraction()) >= share * exact[-1]
+    if remainder >= float(share) * largest * FLOAT_MARGIN:
+        return 100 * remainder / largest, True
+    exact = _contributions([abs(Fraction(value) - Fraction(point)) for value in values], subjects, Fraction())
+    return 100 * remainder / largest, sum(exact[:-2], Fraction()) >= share * exact[-1]
 
 
-def _ranked(amounts: Sequence[Number], people: Sequence[int], zero: Number) -> list[Number]:
-    """Contributions of people, the largest last."""
+def _contributions(amounts: Sequence[Number], subjects: Sequence[int], zero: Number) -> list[Number]:
+    """Return the total of each subject, ascending."""
     totals: dict[int, Number] = defaultdict(lambda: zero)
-    for amount, person in zip(amounts, people, strict=True):
-        totals[person] += amount
+    for amount, subject in zip(amounts, subjects, strict=True):
+        totals[subject] += amount
     return sorted(totals.values())

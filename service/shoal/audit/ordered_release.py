@@ -1,103 +1,120 @@
-"""Rows that leave one by one, in the order of the input: each at the place of a record, none before its turn."""
+"""Checks a release in the order of the input (``release: ordered``).
+
+There each row is published at the position of one record of its cluster, so the rows of a cluster are not adjacent.
+"""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from typing import NamedTuple
 
-from shoal.audit.check_counter import CheckCounter
 from shoal.audit.clusters import RecomputedCluster
 from shoal.audit.originals import Originals
-from shoal.audit.releases import ReleasedRows, Rows
+from shoal.audit.releases import PartitionRows, ReleasedRows
+from shoal.audit.verdict import CheckCounter
 
-__all__ = ["judge_turns"]
+__all__ = ["check_ordered_release"]
 
 
-class _Turn(NamedTuple):
-    """The place of a record: its offset, its cluster, its own kept fields."""
+class _ExpectedRow(NamedTuple):
+    """What the row at the position of a record must show: the centroid of its cluster, one of its kept fields."""
 
     offset: int
     cluster: RecomputedCluster
-    kept: str
+    own_kept: str
 
 
-class _Tallies:
-    """What is looked at, over all partitions."""
+class _OrderChecks:
+    """The four checks, over all partitions."""
 
     def __init__(self, *, reveals: bool) -> None:
         self.extra = CheckCounter("nothing_else", "every row is the recomputed row of a member of a cluster")
         self.missing = CheckCounter(
-            "nothing_missing", "every recomputed row of a cluster was released in its turn", "cluster"
+            "nothing_missing", "every recomputed row of a cluster was released at a position of the cluster", "cluster"
         )
-        self.turn = CheckCounter("in_turn", "rows stand in the order of the input, each at the place of a record")
-        claim = "each place has the fields of its own record" if reveals else "fields are dealt in byte order"
-        self.dealt = CheckCounter("own_place" if reveals else "byte_order", claim)
+        self.in_turn = CheckCounter("in_turn", "rows are in the order of the input, one at the position of each record")
+        claim = (
+            "each row has the kept fields of the record at its position"
+            if reveals
+            else "rows of a cluster are in byte order"
+        )
+        self.arrangement = CheckCounter("own_place" if reveals else "byte_order", claim)
 
 
-def judge_turns(
+def check_ordered_release(
     release: ReleasedRows, clusters: list[RecomputedCluster], originals: Originals, *, reveals: bool, complete: bool
 ) -> list[CheckCounter]:
-    """Judge a release in which each record leaves at its own expiry.
+    """Check a release in which each row is published at the position of a record.
 
     Parameters
     ----------
-    release, clusters, originals
-        The rows, the clusters as the evidence names them, and the records.
+    release : ReleasedRows
+        With the rows as published.
+    clusters : list of RecomputedCluster
+    originals : Originals
     reveals : bool
-        Whether the policy lets each place have the fields of its own record; otherwise those of a cluster are dealt to
-        its places in byte order.
+        Whether the policy publishes the kept fields of a record at its own position (``reveal_order``). Otherwise the
+        kept fields of a cluster are assigned to its positions in byte order.
     complete : bool
-        Whether all clusters must have left as a whole. Otherwise the last ones may have yet to.
+        Whether all clusters must be released as a whole. Otherwise the last clusters may have rows that are not
+        released yet.
+
+    Returns
+    -------
+    list of CheckCounter
+        ``nothing_else``, ``nothing_missing``, ``in_turn``, and ``own_place`` or ``byte_order``.
     """
-    tallies = _Tallies(reveals=reveals)
-    turns: dict[int, list[_Turn]] = defaultdict(list)
+    checks = _OrderChecks(reveals=reveals)
+    expected: dict[int, list[_ExpectedRow]] = defaultdict(list)
     for cluster in clusters:
         for index, kept in zip(cluster.members, cluster.kept, strict=True):
-            turns[cluster.partition].append(_Turn(int(originals.offsets[index]), cluster, kept))
+            expected[cluster.partition].append(_ExpectedRow(int(originals.offsets[index]), cluster, kept))
     unfinished = 0
-    for partition in turns.keys() | release.parts.keys():
-        rows = release.parts.get(partition, Rows())
-        in_order = sorted(turns[partition], key=lambda turn: turn.offset)
-        _judge_rows(rows, in_order, tallies, reveals=reveals)
-        unfinished += _judge_clusters(rows, in_order, tallies.missing, complete=complete)
+    for partition in expected.keys() | release.by_partition.keys():
+        rows = release.by_partition.get(partition, PartitionRows())
+        in_order = sorted(expected[partition], key=lambda row: row.offset)
+        _check_rows(rows, in_order, checks, reveals=reveals)
+        unfinished += _check_complete(rows, in_order, checks.missing, complete=complete)
     if unfinished and not complete:
-        tallies.missing.note = f"{unfinished} clusters have yet to leave as a whole: judge again when they have"
-    return [tallies.extra, tallies.missing, tallies.turn, tallies.dealt]
+        checks.missing.note = f"{unfinished} clusters are not yet released as a whole: verify again when they are"
+    return [checks.extra, checks.missing, checks.in_turn, checks.arrangement]
 
 
-def _judge_rows(rows: Rows, turns: list[_Turn], tallies: _Tallies, *, reveals: bool) -> None:
-    """Judge each row at its place: whose it is, and how it follows the row of its cluster before it."""
-    left: dict[int, Counter[str]] = {}
-    last: dict[int, str] = {}
-    for place, line in enumerate(rows.lines):
-        if place >= len(turns):
-            tallies.extra.expect(False, line)
+def _check_rows(rows: PartitionRows, expected: list[_ExpectedRow], checks: _OrderChecks, *, reveals: bool) -> None:
+    """Check each row against the record at its position, and against the previous row of the same cluster."""
+    unmatched: dict[int, Counter[str]] = {}
+    previous: dict[int, str] = {}
+    for position, line in enumerate(rows.lines):
+        if position >= len(expected):
+            checks.extra.expect(False, line)
             continue
-        turn = turns[place]
-        name = id(turn.cluster)
-        kept, text = rows.kept[place], rows.texts[place]
-        mine = left.setdefault(name, Counter(turn.cluster.kept))
-        tallies.turn.expect(rows.quasi[place] == turn.cluster.quasi, line)
-        tallies.extra.expect(rows.quasi[place] == turn.cluster.quasi and mine[kept] > 0, line)
-        mine[kept] -= 1
-        tallies.dealt.expect(kept == turn.kept if reveals else last.get(name, "") <= text, line)
-        last[name] = text
+        row = expected[position]
+        cluster = id(row.cluster)
+        kept, text = rows.kept[position], rows.texts[position]
+        counts = unmatched.setdefault(cluster, Counter(row.cluster.kept))
+        is_equal = rows.quasi[position] == row.cluster.quasi
+        checks.in_turn.expect(is_equal, line)
+        checks.extra.expect(is_equal and counts[kept] > 0, line)
+        counts[kept] -= 1
+        checks.arrangement.expect(kept == row.own_kept if reveals else previous.get(cluster, "") <= text, line)
+        previous[cluster] = text
 
 
-def _judge_clusters(rows: Rows, turns: list[_Turn], missing: CheckCounter, *, complete: bool) -> int:
-    """Judge whether clusters left as a whole; return how many did not, and needed not yet."""
+def _check_complete(rows: PartitionRows, expected: list[_ExpectedRow], missing: CheckCounter, *, complete: bool) -> int:
+    """Check that clusters were released as a whole; return the number of those that are not and need not be yet."""
     found: dict[int, tuple[RecomputedCluster, Counter[str]]] = {}
-    for place, turn in enumerate(turns):
-        _, left = found.setdefault(id(turn.cluster), (turn.cluster, Counter(turn.cluster.kept)))
-        if place < len(rows):
-            left[rows.kept[place]] -= 1
-    ends = {id(turn.cluster): place for place, turn in enumerate(turns)}
+    last_position: dict[int, int] = {}
+    for position, row in enumerate(expected):
+        last_position[id(row.cluster)] = position
+        _, unmatched = found.setdefault(id(row.cluster), (row.cluster, Counter(row.cluster.kept)))
+        if position < len(rows):
+            unmatched[rows.kept[position]] -= 1
     unfinished = 0
-    for name, (cluster, left) in found.items():
-        if ends[name] < len(rows):
-            missing.expect(not any(left.values()), cluster.place)
+    for key, (cluster, unmatched) in found.items():
+        if last_position[key] < len(rows):
+            missing.expect(not any(unmatched.values()), cluster.label)
         elif complete:
-            missing.expect(False, cluster.place)
+            missing.expect(False, cluster.label)
         else:
             unfinished += 1
     return unfinished

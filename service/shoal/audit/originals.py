@@ -1,7 +1,13 @@
-"""The original records, as arrays: who, where, what is kept; found by partition and offset."""
+"""The records of the original as arrays, found by partition and offset.
+
+A CSV record is unusable if one of its cells contains another record. An unpaired quote in the file causes this: the
+cell then holds the fields of another subject.
+"""
 
 from __future__ import annotations
 
+import csv
+import math
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -10,25 +16,45 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from shoal.audit.embedded_record_check import EmbeddedRecordFinder
-from shoal.audit.fields import Fields
-from shoal.audit.reading import AROUND, ORIGINAL_EXPORT, File, Form, is_ended, names_of_first, original_records
-from shoal.audit.tables import original_header
+from shoal.audit.fields import DecimalSign, RecordReader, decimal_number
+from shoal.audit.parsing import (
+    ENVELOPE_FIELDS,
+    ORIGINAL_EXPORT,
+    Form,
+    InputFile,
+    Record,
+    first_line_names,
+    is_ended,
+    original_records,
+)
+from shoal.audit.table_parsing import original_header
 from shoal.errors import InputError
-from shoal.policy import MessagePart, Policy
+from shoal.policy import CsvDialect, MessagePart, Policy
 
-__all__ = ["Originals", "is_export", "read_originals"]
+__all__ = ["EmbeddedRecordFinder", "Originals", "is_export_of", "read_originals"]
 
-NOBODY = -1
-_PART = {MessagePart.KEY: "key", MessagePart.HEADER: "headers", MessagePart.TIMESTAMP: "timestamp"}
+UNUSABLE = -1
+"""Subject code of an unusable record."""
+_ENVELOPE_FIELD = {MessagePart.KEY: "key", MessagePart.HEADER: "headers", MessagePart.TIMESTAMP: "timestamp"}
 
 
 @dataclass
 class Originals:
-    """All records of the original, in its order.
+    """All n records of the original, in its order.
 
-    ``values`` (n, d) float64 clipped, ``subjects`` (n,) int64 codes of people (-1: unusable), ``kept`` one text
-    per record (None: unusable), ``places`` the index of a record by partition and offset.
+    Attributes
+    ----------
+    values : ndarray of float64, shape (n, d)
+        Clipped quasi-identifiers; zeros where the record is unusable.
+    subjects : ndarray of int64, shape (n,)
+        Equal codes for equal subjects; -1 where the record is unusable.
+    kept : list of (str or None), length n
+        Texts of the kept fields; None where the record is unusable.
+    partitions, offsets : ndarray of int64, shape (n,)
+    is_export : bool
+        Whether the file is an export of a topic. Else offsets are the numbers of the records, from 0.
+    file : InputFile, optional
+        The file that was read.
     """
 
     values: npt.NDArray[np.float64]
@@ -36,53 +62,55 @@ class Originals:
     kept: list[str | None]
     partitions: npt.NDArray[np.int64]
     offsets: npt.NDArray[np.int64]
-    wrapped: bool
-    file: File | None = None
-    _places: dict[int, dict[int, int]] = field(default_factory=dict)
+    is_export: bool
+    file: InputFile | None = None
+    _index: dict[int, dict[int, int]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.kept)
 
     @property
     def usable(self) -> int:
-        """Number of records that fit the policy."""
+        """Number of usable records."""
         return self.usable_of(len(self))
 
     def usable_of(self, first: int) -> int:
-        """Number of those among the first so many records."""
-        return int(np.count_nonzero(self.subjects[:first] != NOBODY))
+        """Number of usable records among the first ones."""
+        return int(np.count_nonzero(self.subjects[:first] != UNUSABLE))
 
     @cached_property
     def is_ended(self) -> bool:
-        """Whether the last record has its end; else whoever followed the file may not have read it."""
+        """Whether the last record is complete. A run with ``--follow`` does not read one that is not."""
         return self.file is None or is_ended(self.file)
 
     def find(self, partition: int, offset: int) -> int | None:
-        """Index of a record; None if there is none."""
-        if self.wrapped:
-            return self._places.get(partition, {}).get(offset)
+        """Return the index of a record; None if it does not exist."""
+        if self.is_export:
+            return self._index.get(partition, {}).get(offset)
         return offset if partition == 0 and 0 <= offset < len(self.kept) else None
 
     def is_usable(self, index: int) -> bool:
-        """Whether a cluster may hold this record."""
+        """Whether a record fits the policy, so that a cluster may hold it."""
         return self.kept[index] is not None
 
     def kept_of(self, members: Iterable[int]) -> list[str]:
-        """Kept texts of usable records."""
+        """Return the kept texts of the usable ones among these records."""
         return [text for text in map(self.kept.__getitem__, members) if text is not None]
 
 
-def is_export(policy: Policy, file: File, needed: frozenset[str], more: frozenset[str] = frozenset()) -> bool:
-    """Whether a file is an export of a topic; not if the policy declares just these fields itself."""
+def is_export_of(
+    policy: Policy, file: InputFile, required: frozenset[str], optional: frozenset[str] = frozenset()
+) -> bool:
+    """Whether the first line of a file is one of an export, and not a record with just these declared fields."""
     if file.form == "csv":
         return False
-    names = names_of_first(file.path)
-    own = [{attribute.name for attribute in declared} for declared in (policy.value_attributes, policy.published)]
-    return needed <= names <= needed | more and names not in own
+    names = first_line_names(file.path)
+    declared = [{attribute.name for attribute in group} for group in (policy.value_attributes, policy.published)]
+    return required <= names <= required | optional and names not in declared
 
 
-def _exported(policy: Policy, file: File, *, wrapped: bool | None, by_line: bool) -> frozenset[str] | None:
-    """Names that every line of an export must have; None for plain records.
+def _export_names(policy: Policy, file: InputFile, *, is_export: bool | None, by_line: bool) -> frozenset[str] | None:
+    """Return the names that every line of an export must have; None for plain records.
 
     Raises
     ------
@@ -90,77 +118,130 @@ def _exported(policy: Policy, file: File, *, wrapped: bool | None, by_line: bool
         The policy reads keys, headers or timestamps, and the file has none.
     """
     if not policy.envelope_attributes:
-        is_it = is_export(policy, file, ORIGINAL_EXPORT, AROUND) if wrapped is None else wrapped
-        return ORIGINAL_EXPORT if is_it else None
-    parts = {"value", *(_PART[attribute.source.part] for attribute in policy.envelope_attributes)}
-    needed = frozenset(parts if by_line else parts | ORIGINAL_EXPORT)
-    if file.form == "csv" or not needed <= names_of_first(file.path):
-        source = policy.envelope_attributes[0]
+        found = is_export_of(policy, file, ORIGINAL_EXPORT, ENVELOPE_FIELDS) if is_export is None else is_export
+        return ORIGINAL_EXPORT if found else None
+    read = {"value", *(_ENVELOPE_FIELD[attribute.source.part] for attribute in policy.envelope_attributes)}
+    required = frozenset(read if by_line else read | ORIGINAL_EXPORT)
+    if file.form == "csv" or not required <= first_line_names(file.path):
+        attribute = policy.envelope_attributes[0]
         raise InputError(
-            f"{file.path}, line 1: attributes.{source.name} is read from {source.source}: give JSON lines of "
-            f"{', '.join(sorted(needed))}"
+            f"{file.path}, line 1: attributes.{attribute.name} is read from {attribute.source}: give JSON lines of "
+            f"{', '.join(sorted(required))}"
         )
-    return needed
+    return required
 
 
 def read_originals(
-    policy: Policy, file: File, released: Form, *, wrapped: bool | None = None, by_line: bool = False
+    policy: Policy, file: InputFile, released: Form, *, is_export: bool | None = None, by_line: bool = False
 ) -> Originals:
-    """Read the original file.
+    """Read the original.
 
     Parameters
     ----------
     policy : Policy
-        What the fields mean.
-    file : File
-        CSV, JSON lines or an export of a topic.
+    file : InputFile
+        CSV, JSON lines, Parquet or an export of a topic.
     released : {"csv", "jsonl"}
-        Form of the release the records will be compared with.
-    wrapped : bool, optional
-        Whether it is an export; None: see for yourself.
+        Form of the release that the records will be compared with.
+    is_export : bool, optional
+        Whether the file is an export; None: decide by its first line.
     by_line : bool
-        Whether the release names the lines of messages by their number, as `shoal pipe` does, and not by offset.
+        Whether the evidence names messages by line, as that of `shoal pipe` does, and not by offset.
 
     Raises
     ------
     InputError
-        Not readable, empty, or an export in which an offset stands twice.
+        The file is not readable, has no records, or is an export in which an offset is repeated.
+
+    Notes
+    -----
+    Cost: O(n) time and memory.
     """
     path, form = file.path, file.form
     if form == "csv":
         original_header(path, file.dialect)
-    names = _exported(policy, file, wrapped=wrapped, by_line=by_line)
+    names = _export_names(policy, file, is_export=is_export, by_line=by_line)
     by_line = by_line and bool(policy.envelope_attributes)
-    exported = names is not None and not by_line
-    fields, strays = Fields(policy, form, released), EmbeddedRecordFinder(policy) if form == "csv" else None
+    has_offsets = names is not None and not by_line
+    reader, embedded = RecordReader(policy, form, released), EmbeddedRecordFinder(policy) if form == "csv" else None
     values, subjects, partitions, offsets = array("d"), array("q"), array("q"), array("q")
     kept: list[str | None] = []
-    nothing = (0.0,) * len(policy.quasi_identifiers)
-    people: dict[str, int] = {}
-    places: dict[int, dict[int, int]] = {}
+    zeros = (0.0,) * len(policy.quasi_identifiers)
+    codes: dict[str, int] = {}
+    indices: dict[int, dict[int, int]] = {}
     for index, original in enumerate(original_records(file, names, by_line=by_line)):
-        partition, offset, record, around = original
-        if exported and places.setdefault(partition, {}).setdefault(offset, index) != index:
-            raise InputError(f"{path}, line {index + 1}: this partition and offset stand twice; export again")
-        found = None if strays is not None and record and strays.holds_another(record) else fields.take(record, around)
+        partition, offset, record, envelope = original
+        if has_offsets and indices.setdefault(partition, {}).setdefault(offset, index) != index:
+            raise InputError(f"{path}, line {index + 1}: this partition and offset are repeated; export again")
+        if embedded is not None and record and embedded.contains_record(record):
+            record = None
+        found = reader.read(record, envelope)
         partitions.append(partition)
         offsets.append(offset)
-        values.extend(nothing if found is None else found.values)
+        values.extend(zeros if found is None else found.values)
         kept.append(None if found is None else found.kept)
         if found is None:
-            subjects.append(NOBODY)
+            subjects.append(UNUSABLE)
         else:
-            # Without a declared subject every record is a person of its own.
-            subjects.append(index if found.subject is None else people.setdefault(found.subject, len(people)))
+            # Without a declared subject every record is a subject of its own.
+            subjects.append(index if found.subject is None else codes.setdefault(found.subject, len(codes)))
     if not kept:
         raise InputError(f"{path}: no records, so there is nothing to compare with; give the original")
     return Originals(
-        values=np.frombuffer(values, dtype=np.float64).reshape(len(kept), len(nothing)),
+        values=np.frombuffer(values, dtype=np.float64).reshape(len(kept), len(zeros)),
         subjects=np.frombuffer(subjects, dtype=np.int64),
         kept=kept,
         partitions=np.frombuffer(partitions, dtype=np.int64),
         offsets=np.frombuffer(offsets, dtype=np.int64),
-        wrapped=exported,
+        is_export=has_offsets,
         file=file,
-        _places=places,
+        _index=indices,
     )
+
+
+class EmbeddedRecordFinder:
+    """Finds CSV records in which a cell contains what would be a record by itself.
+
+    Parameters
+    ----------
+    policy : Policy
+        Gives the dialect and the quasi-identifiers. ``csv.multiline`` allows such cells.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self._dialect: CsvDialect = policy.csv
+        self._sign = DecimalSign(policy.csv.decimal)
+        self._quasi = [attribute.name for attribute in policy.quasi_identifiers]
+
+    def contains_record(self, record: Record) -> bool:
+        """Whether a line of a cell is a record, or a cell joins the first part of one record to the last of another."""
+        cells = [str(cell) for cell in record.values()]
+        if self._dialect.multiline or not any(end in cell for cell in cells for end in "\r\n"):
+            return False
+        names = list(record)
+        for column, cell in enumerate(cells):
+            lines = cell.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+            if len(lines) < 2:  # noqa: PLR2004 - a cell of one line contains no other record
+                continue
+            if any(self._is_record(names, found) for line in lines for found in self._readings(line)):
+                return True
+            before = cells[:column] + self._split(lines[0])
+            after = self._split(lines[-1]) + cells[column + 1 :]
+            if self._is_record(names, before) and self._is_record(names, after):
+                return True
+        return False
+
+    def _split(self, line: str) -> list[str]:
+        return [cell.strip(" \t").strip(self._dialect.quote) for cell in line.split(self._dialect.delimiter)]
+
+    def _readings(self, line: str) -> list[list[str]]:
+        """Return the cells of a line, read once without regard to quotes and once with them."""
+        reader = csv.reader([line], delimiter=self._dialect.delimiter, quotechar=self._dialect.quote)
+        return [self._split(line), *reader]
+
+    def _is_record(self, names: list[str], cells: list[str]) -> bool:
+        if len(cells) != len(names):
+            return False
+        found = dict(zip(names, cells, strict=True))
+        values = [decimal_number(self._sign.to_point(found[name].strip(" \t"))) for name in self._quasi]
+        return all(value is not None and math.isfinite(value) for value in values)

@@ -1,150 +1,261 @@
-"""The released rows: what each shows, and what is wrong with it by itself.
+"""Reads the released rows and checks each of them by itself: columns, canonical form, grid, bounds.
 
-A row is compared by its quasi-identifiers as printed and its kept fields by value; how it is written is judged
-here, row by row, against the one text it may have.
+A row is compared with others by its quasi-identifiers as printed and by the values of its kept fields. Its text must
+be the canonical one: compact JSON, or CSV with the fewest quotes. A second way of writing the same value could carry
+information, such as 1e2 for 100.0 or an escape for a letter.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from shoal.audit.arithmetic import ExactGrid
-from shoal.audit.check_counter import CheckCounter
-from shoal.audit.fields import Points, form_of_source, released_reader
-from shoal.audit.originals import is_export
-from shoal.audit.reading import RELEASED_EXPORT, File, Form, Record, Token, released_records
-from shoal.audit.spelling import CsvSpelling, JsonSpelling
-from shoal.audit.tables import released_header
-from shoal.policy import Policy
+from shoal.audit.fields import (
+    FIELD_SEPARATOR,
+    DecimalSign,
+    canonical_decimal,
+    json_text,
+    released_reader,
+    source_form,
+)
+from shoal.audit.originals import is_export_of
+from shoal.audit.parsing import RELEASED_EXPORT, Form, InputFile, JsonNumber, Record, released_records
+from shoal.audit.table_parsing import released_header
+from shoal.audit.verdict import CheckCounter
+from shoal.policy import CsvDialect, Policy, Role
 
-__all__ = ["ReleasedRows", "Rows", "read_release"]
+__all__ = ["CanonicalCsv", "CanonicalJson", "PartitionRows", "ReleasedRows", "csv_line", "read_release"]
 
 NO_ROW = "\x02"
-"""Equal to no recomputed text: those are JSON."""
+"""Text of an unreadable value. Recomputed texts are JSON or numbers, so it equals none of them."""
+
+_JSON_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
 
 @dataclass(slots=True)
-class Rows:
-    """The rows of one partition in their order: ``quasi`` and ``kept`` are what they are compared by.
+class PartitionRows:
+    """The released rows of one partition, in their order.
 
-    ``rises[i]`` tells whether row i is not below row i - 1 in byte order; ``lines[i]`` is its number in the
-    file, from 1 (headers do not count); ``texts`` are the rows as they stand, where asked for.
+    Attributes
+    ----------
+    quasi, kept : list of str
+        Texts of the quasi-identifiers and of the kept fields of each row.
+    lines : list of int
+        Number of each row in the file, from 1; a header does not count.
+    is_ascending : bytearray
+        1 where a row is not below the row before it in byte order.
+    texts : list of str
+        The rows as published; empty unless ``stores_texts``.
     """
 
     quasi: list[str] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
-    rises: bytearray = field(default_factory=bytearray)
-    last: str = ""
+    is_ascending: bytearray = field(default_factory=bytearray)
     texts: list[str] = field(default_factory=list)
-    keeps_texts: bool = False
+    stores_texts: bool = False
+    _last: str = ""
 
     def __len__(self) -> int:
         return len(self.quasi)
 
     def add(self, line: int, text: str, quasi: str, kept: str) -> None:
         """Append one row."""
-        # Code points and UTF-8 bytes have the same order.
-        self.rises.append(self.last <= text)
-        self.last = text
+        # The order of code points is that of UTF-8 bytes.
+        self.is_ascending.append(self._last <= text)
+        self._last = text
         self.quasi.append(quasi)
         self.kept.append(kept)
         self.lines.append(line)
-        if self.keeps_texts:
+        if self.stores_texts:
             self.texts.append(text)
 
 
 @dataclass(slots=True)
 class ReleasedRows:
-    """All rows by partition, and the checks that need nothing else."""
+    """All released rows by partition, and the checks on single rows."""
 
-    parts: dict[int, Rows]
+    by_partition: dict[int, PartitionRows]
     checks: list[CheckCounter]
-    wrapped: bool
+    is_export: bool
 
     def __len__(self) -> int:
-        return sum(map(len, self.parts.values()))
-
-
-class _RowReader:
-    """Reads one row: columns, spelling, grid and bounds are noted, the texts to compare by returned."""
-
-    def __init__(self, policy: Policy, form: Form, original: Form, grids: list[ExactGrid]) -> None:
-        self.columns = CheckCounter("columns", "every row has exactly the published fields, in order")
-        self.hidden = CheckCounter("hidden", "no identifier and no undeclared field appears")
-        self.spelling = CheckCounter("spelling", "every value is written in its one spelling")
-        self.grid = CheckCounter("grid", "quasi-identifiers are multiples of their resolution")
-        self.bounds = CheckCounter("bounds", "quasi-identifiers are within their bounds, half a step aside")
-        self._names = [attribute.name for attribute in policy.published]
-        self._quasi = [(a.name, grid) for a, grid in zip(policy.quasi_identifiers, grids, strict=True)]
-        self._points = Points(policy.csv_output.decimal if form == "csv" else ".")
-        self._kept = [
-            (a.name, released_reader(a.type, form_of_source(a, original), form, self._points))
-            for a in policy.passthrough
-        ]
-        self._spelling = CsvSpelling(policy) if form == "csv" else JsonSpelling(policy)
-        # A JSON number comes as `Token`: one in quotes is none. A cell is always text.
-        self._number = str if form == "csv" else Token
-        self._judged: dict[tuple[str, str], tuple[bool, bool]] = {}
-        self._interned: dict[str, str] = {}
-
-    @property
-    def checks(self) -> list[CheckCounter]:
-        return [self.columns, self.hidden, self.spelling, self.grid, self.bounds]
-
-    def read_header(self, names: list[str]) -> None:
-        self.columns.expect(names == self._names, "header")
-        self.hidden.expect(not set(names) - set(self._names), "header")
-
-    def read(self, line: int, text: str, record: Record | None) -> tuple[str, str]:
-        """Quasi-identifiers and kept fields to compare by."""
-        names = [] if record is None else list(record)
-        self.columns.expect(names == self._names, line)
-        self.hidden.expect(names == self._names or not set(names) - set(self._names), line)
-        if record is None:
-            return NO_ROW, NO_ROW
-        self.spelling.expect(self._spelling.is_kept(text, record), line)
-        if not all(name in record for name in self._names):
-            return NO_ROW, NO_ROW
-        quasi = "\x00".join([self._coordinate(line, name, grid, record[name]) for name, grid in self._quasi])
-        kept = "\x00".join([read(record[name]) or NO_ROW for name, read in self._kept])
-        return self._interned.setdefault(quasi, quasi), kept
-
-    def _coordinate(self, line: int, name: str, grid: ExactGrid, value: object) -> str:
-        text = self._points.put(str(value)) if isinstance(value, self._number) else NO_ROW
-        judged = self._judged.get((name, text))
-        if judged is None:
-            judged = self._judged[name, text] = (grid.holds(text), grid.within(text))
-        self.grid.expect(judged[0], line)
-        self.bounds.expect(judged[1], line)
-        return text
+        return sum(map(len, self.by_partition.values()))
 
 
 def read_release(
     policy: Policy,
-    file: File,
+    file: InputFile,
     grids: list[ExactGrid],
     *,
     original: Form,
-    wrapped: bool | None = None,
-    keeps_texts: bool = False,
+    is_export: bool | None = None,
+    stores_texts: bool = False,
 ) -> ReleasedRows:
-    """Read the released file and judge every row by itself; ``original`` is the form of what it was made of.
+    """Read the released file and check every row by itself.
+
+    Parameters
+    ----------
+    policy : Policy
+    file : InputFile
+    grids : list of ExactGrid
+        One per quasi-identifier.
+    original : {"csv", "jsonl"}
+        Form of the original.
+    is_export : bool, optional
+        Whether the file is an export of a topic; None: decide by its first line.
+    stores_texts : bool
+        Whether to keep the rows as published.
 
     Raises
     ------
     InputError
-        The file cannot be read at all; a row that is none is a broken check, not an error.
+        The file cannot be read at all. A malformed row is a broken check, not an error.
     """
     form = file.form
-    exported = is_export(policy, file, RELEASED_EXPORT) if wrapped is None else wrapped
-    reader = _RowReader(policy, form, original, grids)
+    exported = is_export_of(policy, file, RELEASED_EXPORT) if is_export is None else is_export
+    checker = _RowChecker(policy, form, original, grids)
     header = released_header(file.path, file.dialect) if form == "csv" else None
     if header is not None:
-        # A header alone shows fields too, even if no row follows.
-        reader.read_header(header)
-    parts: dict[int, Rows] = {}
-    spellers = {a.name: grid.spelled for a, grid in zip(policy.quasi_identifiers, grids, strict=True)}
-    for line, (partition, text, record) in enumerate(released_records(file, wrapped=exported, spellers=spellers), 1):
-        parts.setdefault(partition, Rows(keeps_texts=keeps_texts)).add(line, text, *reader.read(line, text, record))
-    return ReleasedRows(parts, reader.checks, exported)
+        # A header shows field names even if no row follows.
+        checker.check_header(header)
+    partitions: dict[int, PartitionRows] = {}
+    writers = {a.name: grid.canonical for a, grid in zip(policy.quasi_identifiers, grids, strict=True)}
+    rows = released_records(file, is_export=exported, number_writers=writers)
+    for line, (partition, text, record) in enumerate(rows, 1):
+        quasi, kept = checker.check(line, text, record)
+        partitions.setdefault(partition, PartitionRows(stores_texts=stores_texts)).add(line, text, quasi, kept)
+    return ReleasedRows(partitions, checker.checks, exported)
+
+
+class _RowChecker:
+    """Checks columns, canonical form, grid and bounds of single rows, and returns the texts to compare them by."""
+
+    def __init__(self, policy: Policy, form: Form, original: Form, grids: list[ExactGrid]) -> None:
+        self._columns = CheckCounter("columns", "every row has exactly the published fields, in order")
+        self._hidden = CheckCounter("hidden", "no identifier and no undeclared field appears")
+        self._spelling = CheckCounter("spelling", "every value is written in its canonical form")
+        self._grid = CheckCounter("grid", "quasi-identifiers are multiples of their resolution")
+        self._bounds = CheckCounter(
+            "bounds", "quasi-identifiers are within their bounds, plus or minus half a resolution"
+        )
+        self._names = [attribute.name for attribute in policy.published]
+        self._quasi = [(a.name, grid) for a, grid in zip(policy.quasi_identifiers, grids, strict=True)]
+        self._sign = DecimalSign(policy.csv_output.decimal if form == "csv" else ".")
+        self._kept = [
+            (a.name, released_reader(a.type, source_form(a, original), form, self._sign)) for a in policy.passthrough
+        ]
+        self._canonical = CanonicalCsv(policy) if form == "csv" else CanonicalJson(policy)
+        # A JSON number is read as `JsonNumber`, a quoted one as str. A cell is always str.
+        self._number_type = str if form == "csv" else JsonNumber
+        self._known: dict[tuple[str, str], tuple[bool, bool]] = {}
+        self._interned: dict[str, str] = {}
+
+    @property
+    def checks(self) -> list[CheckCounter]:
+        return [self._columns, self._hidden, self._spelling, self._grid, self._bounds]
+
+    def check_header(self, names: list[str]) -> None:
+        self._columns.expect(names == self._names, "header")
+        self._hidden.expect(not set(names) - set(self._names), "header")
+
+    def check(self, line: int, text: str, record: Record | None) -> tuple[str, str]:
+        """Check one row; return its texts of quasi-identifiers and of kept fields."""
+        names = [] if record is None else list(record)
+        self._columns.expect(names == self._names, line)
+        self._hidden.expect(names == self._names or not set(names) - set(self._names), line)
+        if record is None:
+            return NO_ROW, NO_ROW
+        self._spelling.expect(self._canonical.matches(text, record), line)
+        if not all(name in record for name in self._names):
+            return NO_ROW, NO_ROW
+        quasi = FIELD_SEPARATOR.join([self._check_number(line, name, grid, record[name]) for name, grid in self._quasi])
+        kept = FIELD_SEPARATOR.join([read(record[name]) or NO_ROW for name, read in self._kept])
+        return self._interned.setdefault(quasi, quasi), kept
+
+    def _check_number(self, line: int, name: str, grid: ExactGrid, value: object) -> str:
+        text = self._sign.to_point(str(value)) if isinstance(value, self._number_type) else NO_ROW
+        known = self._known.get((name, text))
+        if known is None:
+            known = self._known[name, text] = (grid.contains(text), grid.within_bounds(text))
+        self._grid.expect(known[0], line)
+        self._bounds.expect(known[1], line)
+        return text
+
+
+# ---------------------------------------------------------------- canonical form
+
+
+class CanonicalJson:
+    """The canonical form of a JSON row: no white space, the fewest escapes, one form for all numbers of a value."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._quasi = {attribute.name for attribute in policy.quasi_identifiers}
+
+    def matches(self, text: str, record: Record) -> bool:
+        """Whether a row is in its canonical form, whatever its values are."""
+        fields = (f"{json_text(name)}:{self._value(name, value)}" for name, value in record.items())
+        return text == "{" + ",".join(fields) + "}"
+
+    def _value(self, name: str, value: object) -> str:
+        # The grid check prescribes the decimals of quasi-identifiers.
+        if isinstance(value, JsonNumber) and name in self._quasi:
+            return value
+        return _canonical_value(value)
+
+
+def _canonical_value(value: object) -> str:
+    if isinstance(value, JsonNumber):
+        return value if _is_canonical_number(value) else ""
+    if isinstance(value, str):
+        return json_text(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "null"
+
+
+def _is_canonical_number(text: str) -> bool:
+    return _JSON_NUMBER.fullmatch(text) is not None and text == canonical_decimal(text)
+
+
+class CanonicalCsv:
+    """The canonical form of a CSV row: only cells that need quotes have them; numbers as in JSON."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._types = {a.name: a.type for a in policy.published if a.role is not Role.QUASI_IDENTIFIER}
+        self._dialect = policy.csv_output
+        self._sign = DecimalSign(policy.csv_output.decimal)
+
+    def matches(self, text: str, record: Record) -> bool:
+        """Whether a row is in its canonical form, whatever its values are."""
+        cells = {name: str(cell) for name, cell in record.items()}
+        return text == csv_line(list(cells.values()), self._dialect) and all(
+            self._is_canonical(name, cell) for name, cell in cells.items()
+        )
+
+    def _is_canonical(self, name: str, cell: str) -> bool:
+        # Quasi-identifiers are checked against their grid; a text has one form only.
+        match self._types.get(name, "any"):
+            case "integer" | "number":
+                return not cell or _is_canonical_number(self._sign.to_point(cell))
+            case "boolean":
+                return cell in {"", "true", "false"}
+            case _:
+                return True
+
+
+def csv_line(cells: list[str], dialect: CsvDialect) -> str:
+    """Write one CSV record with the fewest quotes, without line end."""
+    return dialect.delimiter.join([_csv_cell(cell, dialect) for cell in cells])
+
+
+def _csv_cell(text: str, dialect: CsvDialect) -> str:
+    quote = dialect.quote
+    special = [dialect.delimiter, quote, "\n", "\r"]
+    if dialect.escape == "doubled":
+        inner = text.replace(quote, quote * 2)
+    else:
+        special.append("\\")
+        inner = text.replace("\\", "\\\\").replace(quote, "\\" + quote)
+    return quote + inner + quote if any(character in text for character in special) else text

@@ -1,143 +1,276 @@
-"""The released rows against the recomputed ones: nothing else, nothing missing, and in no telling order."""
+"""Compares the released rows with the recomputed ones: their contents, and their order.
+
+Contents are compared as multisets per partition. The order must not show more than the clusters: rows of a cluster
+are adjacent and in byte order. In a file the clusters stand in the order of the evidence. In a topic they do not,
+since one transaction may hold several clusters: there they are searched for along runs of equal rows.
+"""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
 from operator import eq
+from typing import TypeAlias
 
-from shoal.audit.check_counter import CheckCounter
 from shoal.audit.clusters import RecomputedCluster
 from shoal.audit.originals import Originals
-from shoal.audit.releases import ReleasedRows, Rows
-from shoal.audit.run_cover import part, runs
+from shoal.audit.releases import PartitionRows, ReleasedRows
+from shoal.audit.verdict import CheckCounter
 
-__all__ = ["compare_rows", "judge_order"]
+__all__ = ["RunCover", "check_order", "compare_rows", "cover_runs", "equal_runs"]
+
+MAX_TRIES_PER_ROW = 64
+"""Limit of the search for a run cover. It is reached only where hundreds of clusters have equal centroids."""
+
+Contents: TypeAlias = tuple[str, ...]
+"""Kept fields of the rows of a cluster, sorted."""
 
 
 def compare_rows(release: ReleasedRows, clusters: list[RecomputedCluster]) -> list[CheckCounter]:
-    """Compare the multisets of each partition.
+    """Compare released and recomputed rows as multisets, per partition.
 
     Returns
     -------
-    list of Tally
-        ``nothing_else``: rows that no cluster explains. ``nothing_missing``: clusters with a row that was not
-        released. A wrong centroid or a changed value is both.
+    list of CheckCounter
+        ``nothing_else``: rows that belong to no cluster. ``nothing_missing``: clusters with a row that was not
+        released. A wrong centroid or a changed value fails both.
     """
     extra = CheckCounter("nothing_else", "every row is the recomputed row of a member of a cluster")
     missing = CheckCounter("nothing_missing", "every recomputed row of a cluster was released", "cluster")
-    left: dict[int, Counter[tuple[str, str]]] = defaultdict(Counter)
-    for partition, rows in release.parts.items():
-        left[partition].update(zip(rows.quasi, rows.kept, strict=True))
+    unmatched: dict[int, Counter[tuple[str, str]]] = defaultdict(Counter)
+    for partition, rows in release.by_partition.items():
+        unmatched[partition].update(zip(rows.quasi, rows.kept, strict=True))
     for cluster in clusters:
-        part = left[cluster.partition]
-        whole = True
+        counts = unmatched[cluster.partition]
+        is_complete = True
         for kept in cluster.kept:
             row = (cluster.quasi, kept)
-            if part[row] > 0:
-                part[row] -= 1
+            if counts[row] > 0:
+                counts[row] -= 1
             else:
-                whole = False
-        missing.expect(whole, cluster.place)
-    for partition, rows in release.parts.items():
-        part = left[partition]
+                is_complete = False
+        missing.expect(is_complete, cluster.label)
+    for partition, rows in release.by_partition.items():
+        counts = unmatched[partition]
         for line, row in zip(rows.lines, zip(rows.quasi, rows.kept, strict=True), strict=True):
-            surplus = part[row] > 0
-            part[row] -= surplus
-            extra.expect(not surplus, line)
+            is_surplus = counts[row] > 0
+            counts[row] -= is_surplus
+            extra.expect(not is_surplus, line)
     return [extra, missing]
 
 
-def judge_order(
+def check_order(
     release: ReleasedRows, clusters: list[RecomputedCluster], originals: Originals, *, keeps_order: bool
 ) -> list[CheckCounter]:
-    """Judge where rows stand: members of a cluster together and in byte order, clusters as they were decided.
+    """Check the order of the rows.
 
-    A file that is in byte order as a whole tells no more about arrival; one in the order of its input does, and
-    is let pass, unexamined, only where the summary owns to it (``keeps_order``).
+    A file in byte order as a whole reveals no order of arrival either, so its clusters may be mixed. A file in the
+    order of its input reveals it. Such a file is left unexamined only if the summary says so (``keeps_order``).
+
+    Returns
+    -------
+    list of CheckCounter
+        ``together``: the rows of a cluster are adjacent. ``byte_order``: they are in byte order.
     """
-    together = CheckCounter(
-        "together", "members of a cluster stand together, equal on all quasi-identifiers", "cluster"
-    )
-    ordered = CheckCounter("byte_order", "members of a cluster stand in byte order")
-    parts: dict[int, list[RecomputedCluster]] = defaultdict(list)
+    together = CheckCounter("together", "rows of a cluster are adjacent and equal on all quasi-identifiers", "cluster")
+    ordered = CheckCounter("byte_order", "rows of a cluster are in byte order")
+    by_partition: dict[int, list[RecomputedCluster]] = defaultdict(list)
     for cluster in clusters:
-        parts[cluster.partition].append(cluster)
-    for partition, rows in release.parts.items():
-        members = parts[partition]
-        if release.wrapped:
-            _judge_runs(rows, members, together, ordered)
-        elif not _stands_in_turn(rows, members) and all(rows.rises):
-            together.leave("the file is in byte order as a whole: clusters need not stand together")
+        by_partition[cluster.partition].append(cluster)
+    for partition, rows in release.by_partition.items():
+        members = by_partition[partition]
+        if release.is_export:
+            _check_topic(rows, members, together, ordered)
+        elif not _is_in_evidence_order(rows, members) and all(rows.is_ascending):
+            together.skip("the file is in byte order as a whole: clusters need not be adjacent")
             ordered.examined += len(rows)
             ordered.note = "the file is in byte order as a whole"
-        elif keeps_order and _follows_input(rows, members, originals):
-            reason = "the rows are in the order of the input, as the summary says: arrival can be read from it"
-            together.leave(reason)
-            ordered.leave(reason)
+        elif keeps_order and _is_in_input_order(rows, members, originals):
+            reason = "the rows are in the order of the input, as the summary says: it reveals the order of arrival"
+            together.skip(reason)
+            ordered.skip(reason)
         else:
-            _judge_in_turn(rows, members, together, ordered)
+            _check_file(rows, members, together, ordered)
     return [together, ordered]
 
 
 # ---------------------------------------------------------------- files
 
 
-def _stands_in_turn(rows: Rows, clusters: list[RecomputedCluster]) -> bool:
+def _is_in_evidence_order(rows: PartitionRows, clusters: list[RecomputedCluster]) -> bool:
     together = CheckCounter("", "")
-    _judge_in_turn(rows, clusters, together, CheckCounter("", ""))
+    _check_file(rows, clusters, together, CheckCounter("", ""))
     return not together.failed
 
 
-def _judge_in_turn(
-    rows: Rows, clusters: list[RecomputedCluster], together: CheckCounter, ordered: CheckCounter
+def _check_file(
+    rows: PartitionRows, clusters: list[RecomputedCluster], together: CheckCounter, ordered: CheckCounter
 ) -> None:
-    """Judge the clusters one after the other, in the order of the evidence."""
+    """Check the clusters one after the other, in the order of the evidence."""
     start = 0
     for cluster in clusters:
         stop = start + len(cluster.kept)
-        placed = _is_run(rows, start, stop, cluster)
-        together.expect(placed, cluster.place)
-        if not placed:
-            together.note = "what follows the first cluster in a wrong place was not examined"
+        is_here = _is_cluster(rows, start, stop, cluster)
+        together.expect(is_here, cluster.label)
+        if not is_here:
+            together.note = "clusters after the first misplaced one were not examined"
             return
-        _judge_bytes(rows, start, stop, ordered)
+        _check_byte_order(rows, start, stop, ordered)
         start = stop
 
 
-def _is_run(rows: Rows, start: int, stop: int, cluster: RecomputedCluster) -> bool:
+def _is_cluster(rows: PartitionRows, start: int, stop: int, cluster: RecomputedCluster) -> bool:
     if stop > len(rows) or any(quasi != cluster.quasi for quasi in rows.quasi[start:stop]):
         return False
     return sorted(rows.kept[start:stop]) == sorted(cluster.kept)
 
 
-def _judge_bytes(rows: Rows, start: int, stop: int, ordered: CheckCounter) -> None:
+def _check_byte_order(rows: PartitionRows, start: int, stop: int, ordered: CheckCounter) -> None:
     for index in range(start, stop):
-        ordered.expect(index == start or bool(rows.rises[index]), rows.lines[index])
+        ordered.expect(index == start or bool(rows.is_ascending[index]), rows.lines[index])
 
 
-def _follows_input(rows: Rows, clusters: list[RecomputedCluster], originals: Originals) -> bool:
-    placed = sorted((index, cluster.quasi) for cluster in clusters for index in cluster.members)
-    texts = ((quasi, originals.kept[index]) for index, quasi in placed)
-    return len(placed) == len(rows) and all(map(eq, texts, zip(rows.quasi, rows.kept, strict=True)))
+def _is_in_input_order(rows: PartitionRows, clusters: list[RecomputedCluster], originals: Originals) -> bool:
+    members = sorted((index, cluster.quasi) for cluster in clusters for index in cluster.members)
+    expected = ((quasi, originals.kept[index]) for index, quasi in members)
+    return len(members) == len(rows) and all(map(eq, expected, zip(rows.quasi, rows.kept, strict=True)))
 
 
 # ---------------------------------------------------------------- topics
 
 
-def _judge_runs(rows: Rows, clusters: list[RecomputedCluster], together: CheckCounter, ordered: CheckCounter) -> None:
-    """Look for whole clusters wherever rows are equal on all quasi-identifiers."""
-    waiting: dict[str, list[RecomputedCluster]] = defaultdict(list)
+def _check_topic(
+    rows: PartitionRows, clusters: list[RecomputedCluster], together: CheckCounter, ordered: CheckCounter
+) -> None:
+    """Search for whole clusters in the runs of rows that are equal on all quasi-identifiers."""
+    clusters_of: dict[str, list[RecomputedCluster]] = defaultdict(list)
     for cluster in clusters:
-        waiting[cluster.quasi].append(cluster)
-    places: dict[str, list[tuple[int, int]]] = defaultdict(list)
-    for start, stop in runs(rows):
-        places[rows.quasi[start]].append((start, stop))
-    for quasi, here in places.items():
-        together.examined += len(waiting[quasi])
-        parted = part(rows, here, waiting[quasi])
-        if parted.is_open:
-            together.leave("too many clusters with equal centroids look alike to tell where each stands")
-        elif parted.stuck is not None:
-            together.fail(f"row {rows.lines[parted.stuck]}")
-        for begin, cluster in parted.found:
-            _judge_bytes(rows, begin, begin + len(cluster.kept), ordered)
+        clusters_of[cluster.quasi].append(cluster)
+    runs_of: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for start, stop in equal_runs(rows):
+        runs_of[rows.quasi[start]].append((start, stop))
+    for quasi, runs in runs_of.items():
+        together.examined += len(clusters_of[quasi])
+        cover = cover_runs(rows, runs, clusters_of[quasi])
+        if cover.gave_up:
+            together.skip("too many clusters with equal centroids look alike to tell where each stands")
+        elif cover.failed_row is not None:
+            together.fail(f"row {rows.lines[cover.failed_row]}")
+        for start, cluster in cover.starts:
+            _check_byte_order(rows, start, start + len(cluster.kept), ordered)
+
+
+def equal_runs(rows: PartitionRows) -> Iterator[tuple[int, int]]:
+    """Yield start and stop of each maximal run of adjacent rows that are equal on all quasi-identifiers."""
+    start = 0
+    for index in range(1, len(rows) + 1):
+        if index == len(rows) or rows.quasi[index] != rows.quasi[start]:
+            yield start, index
+            start = index
+
+
+@dataclass(frozen=True, slots=True)
+class RunCover:
+    """Clusters laid along runs of equal rows.
+
+    Attributes
+    ----------
+    starts : list of (int, RecomputedCluster)
+        The first row of each cluster; empty if no cover was found.
+    failed_row : int or None
+        The row that no cluster can cover; None if a cover was found or the search gave up.
+    """
+
+    starts: list[tuple[int, RecomputedCluster]]
+    failed_row: int | None = None
+
+    @property
+    def gave_up(self) -> bool:
+        """Whether the search ended before all combinations were tried."""
+        return not self.starts and self.failed_row is None
+
+
+def cover_runs(rows: PartitionRows, runs: list[tuple[int, int]], clusters: list[RecomputedCluster]) -> RunCover:
+    """Cover the runs of one centroid with the clusters that have this centroid.
+
+    Parameters
+    ----------
+    rows : PartitionRows
+    runs : list of (int, int)
+        Start and stop of the runs, ascending.
+    clusters : list of RecomputedCluster
+        In the order of the evidence.
+
+    Returns
+    -------
+    RunCover
+        With the rows of each cluster in byte order if such a cover exists, else in any order.
+    """
+    released = Counter(kept for start, stop in runs for kept in rows.kept[start:stop])
+    if released != Counter(kept for cluster in clusters for kept in cluster.kept):
+        return RunCover([], failed_row=runs[0][0])
+    ascending = _CoverSearch(rows, runs, clusters, ascending=True).run()
+    if ascending.starts or ascending.gave_up:
+        return ascending
+    return _CoverSearch(rows, runs, clusters, ascending=False).run()
+
+
+class _CoverSearch:
+    """Depth-first search with backtracking for a cover of all rows by whole clusters."""
+
+    def __init__(
+        self,
+        rows: PartitionRows,
+        runs: list[tuple[int, int]],
+        clusters: list[RecomputedCluster],
+        *,
+        ascending: bool,
+    ) -> None:
+        self._rows, self._ascending = rows, ascending
+        self._ends = [stop for start, stop in runs for _ in range(start, stop)]
+        self._indices = [index for start, stop in runs for index in range(start, stop)]
+        self._sizes = sorted({len(cluster.kept) for cluster in clusters})
+        # Stacks: the cluster that the evidence names first is at the end.
+        self._unplaced: dict[Contents, list[tuple[int, RecomputedCluster]]] = defaultdict(list)
+        for number, cluster in reversed(list(enumerate(clusters))):
+            self._unplaced[tuple(sorted(cluster.kept))].append((number, cluster))
+
+    def run(self) -> RunCover:
+        """Search until all rows are covered, all combinations have been tried, or the limit is reached."""
+        path: list[tuple[int, Contents, tuple[int, RecomputedCluster]]] = []
+        candidates = [self._candidates(0)]
+        position = furthest = 0
+        tries = MAX_TRIES_PER_ROW * len(self._indices)
+        while position < len(self._indices):
+            tries -= len(self._sizes)
+            if tries < 0:
+                return RunCover([])
+            if candidates[-1]:
+                contents = candidates[-1].pop()
+                path.append((position, contents, self._unplaced[contents].pop()))
+                position += len(contents)
+                furthest = max(furthest, position)
+                candidates.append(self._candidates(position))
+            elif path:
+                candidates.pop()
+                position, contents, rejected = path.pop()
+                self._unplaced[contents].append(rejected)
+            else:
+                return RunCover([], failed_row=self._indices[min(furthest, len(self._indices) - 1)])
+        return RunCover([(self._indices[start], cluster) for start, _, (_, cluster) in path])
+
+    def _candidates(self, position: int) -> list[Contents]:
+        """Return the contents of unplaced clusters that fit here; that of the first in the evidence is last."""
+        if position == len(self._indices):
+            return []
+        start, stop = self._indices[position], self._ends[position]
+        fitting = []
+        for size in self._sizes:
+            end = start + size
+            if end > stop or (self._ascending and not all(self._rows.is_ascending[start + 1 : end])):
+                break
+            contents = tuple(sorted(self._rows.kept[start:end]))
+            if self._unplaced.get(contents):
+                fitting.append(contents)
+        return sorted(fitting, key=lambda contents: self._unplaced[contents][-1][0], reverse=True)

@@ -1,16 +1,22 @@
-"""The verdict: every check by name, what was measured, what was not seen. Counts and cluster numbers only."""
+"""The result of an audit: checks by name, counts, measures, warnings and what could not be examined.
+
+A verdict holds counts and the numbers of clusters, rows and records. It never holds an attribute value or a subject.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
 
-from shoal.audit.check_counter import Check
+__all__ = ["NOT_EXAMINED", "Check", "CheckCounter", "Status", "Verdict"]
 
-__all__ = ["NOT_SHOWN", "Verdict"]
+Status: TypeAlias = Literal["holds", "broken", "not examined"]
 
-NOT_SHOWN = (
-    "whether each cluster left whole in one transaction",
+MAX_PLACES = 10
+"""Failed cases that a check lists."""
+
+NOT_EXAMINED = (
+    "whether each cluster was published in one transaction",
     "keys, headers and timestamps of released messages",
     "delay, and when anything was released",
     "aborted messages, which a read_uncommitted reader can see",
@@ -18,23 +24,117 @@ NOT_SHOWN = (
     "measures of information loss in the summary, and its clipped values, displacement, excess span, delay and speed",
     "earlier or other releases of the same records",
 )
-"""What files cannot show."""
+"""Questions that the files cannot answer."""
+
+_SMALLEST_FIXED = 0.001
+"""Smaller numbers are printed with two significant digits, others with up to four decimals."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The result of one check.
+
+    Attributes
+    ----------
+    name, claim : str
+        Its name in the JSON verdict, and what it claims of the release.
+    status : {"holds", "broken", "not examined"}
+        "broken" if any case failed.
+    examined, failed : int
+        Number of cases.
+    worst : float or None
+        The examined value that is nearest to the limit or farthest beyond it, if the check has such a value.
+    unit : str
+        What a case is: a row, a cluster, a record, a reference, a window or a field.
+    places : tuple of int or str
+        The first failed cases: numbers of rows, clusters, records or references, or names of fields.
+    note : str
+        Why it was not examined, or what limits its result.
+    """
+
+    name: str
+    claim: str
+    status: Status
+    examined: int
+    failed: int
+    worst: float | None = None
+    unit: str = "row"
+    places: tuple[int | str, ...] = ()
+    note: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values, for JSON."""
+        return {
+            "name": self.name,
+            "claim": self.claim,
+            "status": self.status,
+            "examined": self.examined,
+            "failed": self.failed,
+            "worst": self.worst,
+            "unit": self.unit,
+            "places": list(self.places),
+            "note": self.note,
+        }
+
+
+@dataclass(slots=True)
+class CheckCounter:
+    """Counts the cases of one check while it runs; `result` returns the `Check`."""
+
+    name: str
+    claim: str
+    unit: str = "row"
+    examined: int = 0
+    failed: int = 0
+    worst: float | None = None
+    places: list[int | str] = field(default_factory=list)
+    note: str = ""
+    skip_reason: str = ""
+
+    def expect(self, condition: bool, place: int | str) -> None:  # noqa: FBT001 - reads like an assertion
+        """Count one case; ``place`` identifies it if the condition is false."""
+        self.examined += 1
+        if not condition:
+            self.fail(place)
+
+    def fail(self, place: int | str) -> None:
+        """Count one failure and keep the first few places."""
+        self.failed += 1
+        if len(self.places) < MAX_PLACES and place not in self.places:
+            self.places.append(place)
+
+    def skip(self, reason: str) -> None:
+        """Record why the check cannot be examined. Failures counted before or after still break it."""
+        self.skip_reason = reason
+
+    def result(self) -> Check:
+        """Return the check. One without any case is not examined: it does not hold."""
+        reason = self.skip_reason or ("" if self.examined else "there was nothing to examine")
+        status: Status = "broken" if self.failed else "not examined" if reason else "holds"
+        note = reason if status == "not examined" else self.note
+        return Check(
+            self.name, self.claim, status, self.examined, self.failed, self.worst, self.unit, tuple(self.places), note
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the judge found.
+    """The result of an audit.
 
     Attributes
     ----------
     checks : tuple of Check
-        In the order they are told.
+        In the order in which they are printed.
     counts : dict
-        Records, usable and unusable ones, rows, clusters.
+        Numbers of ``records``, of ``usable`` and ``unusable`` ones, of ``rows`` and of ``clusters`` (None if unknown).
     measures : dict
-        Reported, not judged.
-    warnings, undecided, not_examined : tuple of str
-        Fields to think about; what would decide an open question; what the inputs cannot show.
+        Figures that are reported and not checked.
+    warnings : tuple of str
+        Findings that do not break k-anonymity.
+    undecided : tuple of str
+        Why the result is undecided, and which input would decide it.
+    not_examined : tuple of str
+        Questions that the inputs cannot answer.
     """
 
     checks: tuple[Check, ...]
@@ -42,31 +142,31 @@ class Verdict:
     measures: dict[str, float | int | None]
     warnings: tuple[str, ...] = ()
     undecided: tuple[str, ...] = ()
-    not_examined: tuple[str, ...] = NOT_SHOWN
+    not_examined: tuple[str, ...] = NOT_EXAMINED
 
     @property
     def outcome(self) -> Literal["holds", "broken", "undecided"]:
-        """One word: a broken check decides, else an open question does."""
+        """The result in one word. A broken check takes precedence over an undecided question."""
         if any(check.status == "broken" for check in self.checks):
             return "broken"
         return "undecided" if self.undecided else "holds"
 
     @property
     def verified(self) -> bool:
-        """Whether everything holds."""
+        """Whether the outcome is "holds"."""
         return self.outcome == "holds"
 
     @property
     def exit_code(self) -> int:
-        """0: all hold; 1: something is broken; 2: it cannot be decided."""
+        """Exit code of `shoal verify`: 0 for "holds", 1 for "broken", 2 for "undecided"."""
         return {"holds": 0, "broken": 1, "undecided": 2}[self.outcome]
 
     def __getitem__(self, name: str) -> Check:
-        """Find the check of this name."""
+        """Return the check of this name."""
         return next(check for check in self.checks if check.name == name)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values, for JSON."""
         return {
             "outcome": self.outcome,
             "verified": self.verified,
@@ -80,13 +180,13 @@ class Verdict:
         }
 
     def text(self) -> str:
-        """For people."""
-        lines = [f"{self.outcome}: " + ", ".join(f"{_told(n)} {name}" for name, n in self.counts.items())]
+        """Return the verdict as lines to be printed, with rounded numbers."""
+        lines = [f"{self.outcome}: " + ", ".join(f"{_readable(n)} {name}" for name, n in self.counts.items())]
         lines += [_check_line(check) for check in self.checks]
-        lines += [f"  measured: {name} = {_told(value)}" for name, value in self.measures.items()]
+        lines += [f"  measured: {name} = {_readable(value)}" for name, value in self.measures.items()]
         lines += [f"  warning: {warning}" for warning in self.warnings]
         lines += [f"  undecided: {question}" for question in self.undecided]
-        lines += [f"  not examined: {unseen}" for unseen in self.not_examined]
+        lines += [f"  not examined: {question}" for question in self.not_examined]
         return "\n".join(lines)
 
 
@@ -94,7 +194,7 @@ def _check_line(check: Check) -> str:
     line = f"  {check.status.upper() if check.failed else check.status}: {check.claim}"
     if check.status != "not examined":
         failed = f", {check.failed} failed" if check.failed else ""
-        worst = f", worst {_told(check.worst)}" if check.worst is not None else ""
+        worst = f", worst {_readable(check.worst)}" if check.worst is not None else ""
         line += f" ({check.examined} examined{failed}{worst})"
     if check.places:
         more = ", ..." if check.failed > len(check.places) else ""
@@ -102,5 +202,11 @@ def _check_line(check: Check) -> str:
     return line + (f"; {check.note}" if check.note else "")
 
 
-def _told(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:.4f}".rstrip("0").rstrip(".")
+def _readable(value: float | None) -> str:
+    if value is None:
+        return "unknown"
+    if isinstance(value, int):
+        return str(value)
+    if 0 < abs(value) < _SMALLEST_FIXED:
+        return f"{value:.2g}"
+    return f"{value:.4f}".rstrip("0").rstrip(".")

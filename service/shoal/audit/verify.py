@@ -1,4 +1,4 @@
-"""Composes the rooms of the judge: read, recompute, compare, tell."""
+"""The public function `verify`: reads the files, runs the checks and returns the verdict."""
 
 from __future__ import annotations
 
@@ -6,19 +6,25 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from shoal.audit.arithmetic import ExactGrid
-from shoal.audit.balance import Facts, balance_references, balance_summary, doubts_about_reading
-from shoal.audit.check_counter import CheckCounter
-from shoal.audit.clusters import RecomputedCluster, RecomputedClusters, judge_clusters
-from shoal.audit.evidence import ClaimedCluster, ClaimedReference, Summary, read_evidence, read_quarantine, read_summary
-from shoal.audit.measures import judge_unchanged, look_at_unchanged, measure
-from shoal.audit.options import judge_options, not_seen
-from shoal.audit.ordered_release import judge_turns
+from shoal.audit.clusters import RecomputedCluster, RecomputedClusters, check_clusters
+from shoal.audit.evidence import (
+    ClaimedCluster,
+    ClaimedReference,
+    Summary,
+    read_evidence,
+    read_quarantine,
+    read_summary,
+)
+from shoal.audit.measures import check_unchanged_fields, measure_release, measure_unchanged_fields
+from shoal.audit.options import check_options, unobservable_options
+from shoal.audit.ordered_release import check_ordered_release
 from shoal.audit.originals import Originals, read_originals
-from shoal.audit.reading import File, Form
+from shoal.audit.parsing import Form, InputFile
+from shoal.audit.reconciliation import AuditedCounts, check_references, check_summary, reading_warnings
 from shoal.audit.releases import ReleasedRows, read_release
-from shoal.audit.rows import compare_rows, judge_order
-from shoal.audit.verdict import NOT_SHOWN, Verdict
-from shoal.audit.without_evidence import REMEDY, check_without_evidence, rebuild
+from shoal.audit.rows import check_order, compare_rows
+from shoal.audit.verdict import NOT_EXAMINED, Verdict
+from shoal.audit.without_evidence import REMEDY, check_without_evidence, infer_clusters
 from shoal.errors import InputError
 from shoal.policy import Policy
 
@@ -40,182 +46,183 @@ def verify(
     released_form: Form | None = None,
     strict: bool = False,
 ) -> Verdict:
-    """Judge a release against its original, sharing no arithmetic with those who made it.
+    """Check a release against its original, without any code that produced the release.
 
     Parameters
     ----------
     policy : Policy
-        What was promised.
+        The policy of the run.
     original, released : path
-        ``.csv`` (in the policy's dialect) or ``.jsonl`` (``.json`` is read as JSON lines). Exports of topics are JSON
-        lines of ``{"partition", "offset", "value"}`` (value: the record or its raw text) and of
-        ``{"partition", "value"}`` (the raw published text); then every check is made per partition. Those of an
-        original may have ``key`` (a text or null), ``headers`` (a list of ``[name, text or null]``) and
-        ``timestamp`` (ms), and must where the policy reads them. Such lines beside a plain release are what
-        `shoal pipe` read: then records are counted by lines.
+        ``.csv`` in the policy's dialect, ``.jsonl`` (``.json`` is read as JSON lines) or ``.parquet``. An export of a
+        topic is a JSON lines file with ``{"partition", "offset", "value"}`` for the original (value: the record or its
+        text) and ``{"partition", "value"}`` for the release (value: the published text); every check is then made per
+        partition. The original may also have ``key`` (text or null), ``headers`` (list of ``[name, text or null]``)
+        and ``timestamp`` (ms), and must have those that the policy reads. Such an original beside a plain release is
+        the input of `shoal pipe`: its records are numbered by line.
     evidence : path, optional
-        One line per cluster, ``{"partition", "cluster", "offsets"}``; files are partition 0 and count records
-        from 0. Evidence is checked, never believed.
+        JSON lines of ``{"partition", "cluster", "offsets"}``, one per cluster. In plain files the partition is 0 and
+        offsets are the numbers of records, from 0. Evidence is checked, never trusted.
     summary : path or mapping, optional
-        What the run said of itself.
+        The summary of the run.
     quarantine : path, optional
-        Lines of ``{"topic", "partition", "offset", "reason"}``: records that were not released.
+        JSON lines of ``{"topic", "partition", "offset", "reason"}``, one per record that was not released.
     complete : bool
         Whether every record must be released or referenced.
     wrapped : bool, optional
-        Whether both files are exports; None: they show it themselves.
+        Whether both files are exports of topics; None: decide by their first lines.
     table : bool, optional
-        Whether the default grid is that of tables; None: if the policy has no stream section.
+        Whether the default resolutions of tables apply; None: if the policy has no ``stream`` section.
     form, released_form : {"csv", "jsonl"}, optional
-        Of files whose names do not tell.
+        Form of files with another suffix.
     strict : bool
-        Whether a confidential field by which records can be found breaks the verdict, unless the policy says
-        ``publish_unchanged: true`` of it. Otherwise it is a warning.
+        Whether an unchanged field that identifies records breaks the verdict, unless the policy sets
+        ``publish_unchanged: true`` for it. Otherwise it is a warning.
 
     Returns
     -------
     Verdict
-        With ``exit_code`` 0 (all holds), 1 (something is broken) or 2 (it cannot be decided).
+        Its ``exit_code`` is 0 if all checks hold, 1 if one is broken, 2 if the inputs cannot decide.
 
     Raises
     ------
     InputError
-        A file is not readable or not of the agreed shape: the message names file, line and remedy.
+        A file is not readable or has another shape. The message names file, line and remedy, and no value.
 
     Notes
     -----
+    Guarantee: if all checks hold with evidence, every released row is the row of one cluster of the evidence, and each
+    cluster has at least k subjects and respects the cap and the options of the policy.
+
     Cost: O(n log n) time, O(n) memory.
     """
-    source = File.of(original, policy.csv, form)
-    target = File.of(released, policy.csv_output, released_form or form)
-    said = None if summary is None else read_summary(Path(summary) if isinstance(summary, str) else summary)
-    witness = None if evidence is None else list(read_evidence(Path(evidence)))
+    source = InputFile.of(original, policy.csv, form)
+    target = InputFile.of(released, policy.csv_output, released_form or form)
+    claims = None if summary is None else read_summary(Path(summary) if isinstance(summary, str) else summary)
+    claimed = None if evidence is None else list(read_evidence(Path(evidence)))
     tables = policy.stream is None if table is None else table
     grids = [ExactGrid(attribute, table=tables) for attribute in policy.quasi_identifiers]
-    in_turn = not tables and policy.stream is not None and policy.stream.is_ordered
-    release = read_release(policy, target, grids, original=source.form, wrapped=wrapped, keeps_texts=in_turn)
-    by_line = bool(len(release)) and not release.wrapped
-    originals = read_originals(policy, source, target.form, wrapped=wrapped, by_line=by_line)
-    if len(release) and release.wrapped != originals.wrapped:
+    is_ordered = not tables and policy.stream is not None and policy.stream.is_ordered
+    release = read_release(policy, target, grids, original=source.form, is_export=wrapped, stores_texts=is_ordered)
+    by_line = bool(len(release)) and not release.is_export
+    originals = read_originals(policy, source, target.form, is_export=wrapped, by_line=by_line)
+    if len(release) and release.is_export != originals.is_export:
         raise InputError(
-            f"{released}: the export of a topic can only be compared with another; give two exports or none"
+            f"{released}: an export of a topic can only be compared with another export; give two exports or none"
         )
-    case = _Case(policy, originals, release, grids)
-    if in_turn:
-        case.examine_turns(witness, complete=complete)
+    audit = _Audit(policy, originals, release, grids)
+    if is_ordered:
+        audit.check_ordered(claimed, complete=complete)
     else:
-        case.examine(witness, keeps_order=said is not None and said.get("keep_order") is True)
+        audit.check_unordered(claimed, keeps_order=claims is not None and claims.get("keep_order") is True)
     if quarantine is not None or complete:
-        references = [] if quarantine is None else list(read_quarantine(Path(quarantine)))
-        case.reach(references)
-        case.balance(balance_references(originals, case.used, references, complete=complete))
+        audit.check_quarantine([] if quarantine is None else list(read_quarantine(Path(quarantine))), complete=complete)
     if strict:
-        case.balance([judge_unchanged(case.unchanged)])
-    if said is not None:
-        called = str(summary) if isinstance(summary, str | Path) else "the summary"
-        case.balance([balance_summary(said, case.facts(), called)])
-        case.warnings += doubts_about_reading(said, originals, called)
-    if not len(release) and (said is None or said.get("released") != 0):
-        case.doubts.append("nothing was released: give the summary (--summary) if that is so")
-    return case.verdict()
+        audit.check_unchanged()
+    if claims is not None:
+        audit.check_summary(claims, str(summary) if isinstance(summary, str | Path) else "the summary")
+    if not len(release) and (claims is None or claims.get("released") != 0):
+        audit.undecided.append("nothing was released: give the summary (--summary) to confirm it")
+    return audit.verdict()
 
 
-class _Case:
-    """One release before the judge, with all that is found about it."""
+class _Audit:
+    """The checks of one release and their results."""
 
     def __init__(self, policy: Policy, originals: Originals, release: ReleasedRows, grids: list[ExactGrid]) -> None:
         self._policy, self._originals, self._release, self._grids = policy, originals, release, grids
-        self._tallies = list(release.checks)
+        self._checks = list(release.checks)
         self._clusters: RecomputedClusters | None = None
-        self._reached = 0
-        self.doubts: list[str] = []
-        self.unchanged = look_at_unchanged(policy, originals)
-        self.warnings = [text for field in self.unchanged for text in field.warnings()]
+        self._referenced_end = 0
+        self._unchanged = measure_unchanged_fields(policy, originals)
+        self._warnings = [text for field in self._unchanged for text in field.warnings()]
+        self.undecided: list[str] = []
 
-    @property
-    def used(self) -> bytearray | None:
-        """Which records were released, if it is known."""
-        return None if self._clusters is None else self._clusters.used
-
-    def examine(self, witness: list[ClaimedCluster] | None, *, keeps_order: bool) -> None:
-        """Judge the clusters: as the evidence names them, else as the release shows them."""
-        if witness is not None:
-            self._judge(witness, keeps_order=keeps_order)
+    def check_unordered(self, claimed: list[ClaimedCluster] | None, *, keeps_order: bool) -> None:
+        """Check clusters, rows and order: with the clusters of the evidence, else with inferred ones."""
+        if claimed is not None:
+            self._check_rows(claimed, keeps_order=keeps_order)
             return
-        rebuilt = rebuild(self._policy, self._originals, self._release)
-        self._tallies.append(rebuilt.traced)
-        self._tallies += check_without_evidence(self._policy, self._release)
-        before = len(self._tallies)
-        if rebuilt.named is not None:
-            self._judge(rebuilt.named, keeps_order=False)
-        if rebuilt.doubt and (rebuilt.named is None or any(tally.failed for tally in self._tallies[before:])):
-            # Clusters that were guessed wrongly prove nothing.
-            del self._tallies[before:]
+        inferred = infer_clusters(self._policy, self._originals, self._release)
+        self._checks.append(inferred.traced)
+        self._checks += check_without_evidence(self._policy, self._release)
+        before = len(self._checks)
+        if inferred.clusters is not None:
+            self._check_rows(inferred.clusters, keeps_order=False)
+        if inferred.doubt and (inferred.clusters is None or any(check.failed for check in self._checks[before:])):
+            # Clusters that may have been inferred wrongly prove nothing.
+            del self._checks[before:]
             self._clusters = None
-            self.doubts.append(rebuilt.doubt)
+            self.undecided.append(inferred.doubt)
 
-    def examine_turns(self, witness: list[ClaimedCluster] | None, *, complete: bool) -> None:
-        """Judge rows that leave one by one: without evidence nobody can say who belongs together."""
-        if witness is None:
-            self.doubts.append(f"the rows are in the order of the input, which does not show the clusters: {REMEDY}")
+    def check_ordered(self, claimed: list[ClaimedCluster] | None, *, complete: bool) -> None:
+        """Check a release in the order of the input. Without evidence its clusters are unknown."""
+        if claimed is None:
+            reason = f"the rows are in the order of the input, which does not show the clusters: {REMEDY}"
+            self.undecided.append(reason)
             return
-        clusters, reveals = self._members(witness), self._policy.require_stream().reveal_order
-        self._tallies += judge_turns(self._release, clusters, self._originals, reveals=reveals, complete=complete)
+        clusters, reveals = self._check_clusters(claimed), self._policy.require_stream().reveal_order
+        self._checks += check_ordered_release(
+            self._release, clusters, self._originals, reveals=reveals, complete=complete
+        )
 
-    def _judge(self, named: Iterable[ClaimedCluster], *, keeps_order: bool) -> None:
-        clusters = self._members(named)
-        self._tallies += compare_rows(self._release, clusters)
-        self._tallies += judge_order(self._release, clusters, self._originals, keeps_order=keeps_order)
+    def _check_rows(self, claimed: Iterable[ClaimedCluster], *, keeps_order: bool) -> None:
+        clusters = self._check_clusters(claimed)
+        self._checks += compare_rows(self._release, clusters)
+        self._checks += check_order(self._release, clusters, self._originals, keeps_order=keeps_order)
 
-    def _members(self, named: Iterable[ClaimedCluster]) -> list[RecomputedCluster]:
-        """Judge who is in the clusters."""
-        clusters = judge_clusters(self._policy, self._originals, named, self._grids)
-        self._clusters = clusters
-        self._tallies += clusters.checks
-        self._tallies += judge_options(self._policy, self._originals, clusters.found)
-        return clusters.found
+    def _check_clusters(self, claimed: Iterable[ClaimedCluster]) -> list[RecomputedCluster]:
+        found = check_clusters(self._policy, self._originals, claimed, self._grids)
+        self._clusters = found
+        self._checks += found.checks
+        self._checks += check_options(self._policy, self._originals, found.clusters)
+        return found.clusters
 
-    def reach(self, references: list[ClaimedReference]) -> None:
-        """Note how far references go."""
-        found = [self._originals.find(reference.partition, reference.offset) for reference in references]
-        self._reached = max((index + 1 for index in found if index is not None), default=0)
+    def check_quarantine(self, references: list[ClaimedReference], *, complete: bool) -> None:
+        """Check the references, and with ``complete`` that no record is missing."""
+        indices = [self._originals.find(reference.partition, reference.offset) for reference in references]
+        self._referenced_end = max((index + 1 for index in indices if index is not None), default=0)
+        is_released = None if self._clusters is None else self._clusters.is_released
+        self._checks += check_references(self._originals, is_released, references, complete=complete)
 
-    def balance(self, tallies: list[CheckCounter]) -> None:
-        """Add what the accounts showed."""
-        self._tallies += tallies
+    def check_unchanged(self) -> None:
+        """Check that unchanged fields do not identify records."""
+        self._checks.append(check_unchanged_fields(self._unchanged))
 
-    def facts(self) -> Facts:
-        """Say what was counted, for the summary to agree with."""
-        clusters = self._clusters
-        released = 0 if clusters is None else clusters.used.rfind(1) + 1
-        reached = len(self._originals) if self._originals.wrapped else max(self._reached, released)
-        sizes = [] if clusters is None else [len(cluster.members) for cluster in clusters.found]
-        return Facts(
+    def check_summary(self, summary: Summary, name: str) -> None:
+        """Check the summary; ``name`` is what errors call it."""
+        self._checks.append(check_summary(summary, self._counts(), name))
+        self._warnings += reading_warnings(summary, self._originals, name)
+
+    def _counts(self) -> AuditedCounts:
+        found = self._clusters
+        released_end = 0 if found is None else found.is_released.rfind(1) + 1
+        read_end = max(self._referenced_end, released_end)
+        sizes = [] if found is None else [len(cluster.members) for cluster in found.clusters]
+        return AuditedCounts(
             records=len(self._originals),
-            reached=reached,
+            reached=len(self._originals) if self._originals.is_export else read_end,
             rows=len(self._release),
-            clusters=None if clusters is None else clusters.named,
+            clusters=None if found is None else found.claimed,
             smallest=min(sizes, default=None),
             largest=max(sizes, default=None),
-            fewest_subjects=None if clusters is None else clusters.fewest_subjects,
-            largest_share=None if clusters is None else clusters.largest_share,
+            fewest_subjects=None if found is None else found.fewest_subjects,
+            largest_share=None if found is None else found.largest_share,
         )
 
     def verdict(self) -> Verdict:
-        """Close the case."""
+        """Return the verdict on all checks so far."""
         usable = self._originals.usable
-        clusters = self._clusters
         return Verdict(
-            checks=tuple(tally.check() for tally in self._tallies),
+            checks=tuple(check.result() for check in self._checks),
             counts={
                 "records": len(self._originals),
                 "usable": usable,
                 "unusable": len(self._originals) - usable,
                 "rows": len(self._release),
-                "clusters": None if clusters is None else clusters.named,
+                "clusters": None if self._clusters is None else self._clusters.claimed,
             },
-            measures=measure(self._policy, self._originals, clusters, self.unchanged),
-            warnings=tuple(self.warnings),
-            undecided=tuple(self.doubts),
-            not_examined=(*NOT_SHOWN, *not_seen(self._policy)),
+            measures=measure_release(self._policy, self._originals, self._clusters, self._unchanged),
+            warnings=tuple(self._warnings),
+            undecided=tuple(self.undecided),
+            not_examined=(*NOT_EXAMINED, *unobservable_options(self._policy)),
         )

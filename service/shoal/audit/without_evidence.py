@@ -1,10 +1,11 @@
-"""Clusters without evidence: read off the release, where its rows tell which records they are.
+"""Infers the clusters from the release if there is no evidence.
 
-A row can be traced if its kept fields are unique among the originals of its partition. Then clusters are runs of
-neighbouring rows that are equal on all quasi-identifiers, never all rows with equal values: a cluster of five is
-not hidden by another five elsewhere. Members stand in byte order, so a run ends where it descends. Two
-neighbours with equal centroids and no descent between them read as one; that does no harm: if each of two
-clusters keeps k, the cap and its centroid, so does their union, and to a reader they are one.
+A row can be traced to its record if its kept fields are unique among the originals of its partition. Then a cluster
+is a run of adjacent rows that are equal on all quasi-identifiers; a run ends where the byte order descends, since the
+rows of a cluster are in byte order. Equal rows elsewhere are not counted: they do not make a cluster of five safe.
+
+Two adjacent clusters with equal centroids and ascending rows are taken for one. This is harmless: if each of them has
+k subjects and respects the cap, so does their union, and a reader of the release cannot tell them apart.
 """
 
 from __future__ import annotations
@@ -13,48 +14,55 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from shoal.audit.check_counter import CheckCounter
 from shoal.audit.evidence import ClaimedCluster
 from shoal.audit.originals import Originals
-from shoal.audit.releases import ReleasedRows, Rows
-from shoal.audit.run_cover import runs
+from shoal.audit.releases import PartitionRows, ReleasedRows
+from shoal.audit.rows import equal_runs
+from shoal.audit.verdict import CheckCounter
 from shoal.policy import Policy
 
-__all__ = ["REMEDY", "Rebuilt", "check_without_evidence", "rebuild"]
+__all__ = ["REMEDY", "InferredClusters", "check_without_evidence", "infer_clusters"]
 
 REMEDY = "give the evidence file (--evidence)"
 
 
 @dataclass(slots=True)
-class Rebuilt:
-    """Clusters numbered from 0 in the order of the release; None if rows cannot be traced.
+class InferredClusters:
+    """Clusters read off the release.
 
-    ``doubt`` says why clusters may not be what they seem, and what would decide it.
+    Attributes
+    ----------
+    clusters : list of ClaimedCluster or None
+        Numbered from 0 in the order of the release; None if rows cannot be traced to records.
+    traced : CheckCounter
+        Whether every row has the kept fields of a record.
+    doubt : str
+        Why the clusters may be wrong and what would decide it; empty if they are certain.
     """
 
-    named: list[ClaimedCluster] | None
+    clusters: list[ClaimedCluster] | None
     traced: CheckCounter
     doubt: str = ""
 
 
-def rebuild(policy: Policy, originals: Originals, release: ReleasedRows) -> Rebuilt:
-    """Trace the rows and cut the release into clusters.
+def infer_clusters(policy: Policy, originals: Originals, release: ReleasedRows) -> InferredClusters:
+    """Trace the rows to records and split the release into clusters.
 
     Returns
     -------
-    Rebuilt
-        With a ``doubt`` if the members cannot be told apart, or if the order of the rows need not show the
-        clusters (a file sorted as a whole by a kept field, or left in the order of its input).
+    InferredClusters
+        With a ``doubt`` if records have equal kept fields, or if the order of the rows need not show the clusters (a
+        file in the order of its input, or sorted as a whole by a kept field).
     """
     traced = CheckCounter("traced", "every row has the kept fields of one record, which no other row has")
-    places = _places(originals)
-    if places is None:
-        _trace_values(originals, release, traced)
-        return Rebuilt(None, traced, f"members cannot be told apart by their kept fields: {REMEDY}")
-    named: list[ClaimedCluster] = []
+    index_of = _index_by_kept(originals)
+    if index_of is None:
+        _check_kept_counts(originals, release, traced)
+        return InferredClusters(None, traced, f"records cannot be told apart by their kept fields: {REMEDY}")
+    clusters: list[ClaimedCluster] = []
     in_input_order = True
-    for partition, rows in release.parts.items():
-        known = places.get(partition, {})
+    for partition, rows in release.by_partition.items():
+        known = index_of.get(partition, {})
         used: set[int] = set()
         members = []
         for line, kept in zip(rows.lines, rows.kept, strict=True):
@@ -63,65 +71,66 @@ def rebuild(policy: Policy, originals: Originals, release: ReleasedRows) -> Rebu
             members.append(-1 if index is None else index)
             used.add(members[-1])
         in_input_order &= members == sorted(members)
-        for start, stop in _pieces(rows):
+        for start, stop in _ascending_runs(rows):
             offsets = tuple(originals.offsets[[index for index in members[start:stop] if index >= 0]].tolist())
-            named.append(ClaimedCluster(partition, len(named), offsets))
+            clusters.append(ClaimedCluster(partition, len(clusters), offsets))
     doubt = ""
-    if not release.wrapped and in_input_order:
+    if not release.is_export and in_input_order:
         doubt = f"the rows are in the order of the input, which does not show the clusters: {REMEDY}"
-    elif not release.wrapped and _is_sorted_by_kept(policy, release):
+    elif not release.is_export and _is_sorted_by_kept_field(policy, release):
         doubt = f"the file is in byte order as a whole, which does not show the clusters: {REMEDY}"
-    return Rebuilt(named, traced, doubt)
+    return InferredClusters(clusters, traced, doubt)
 
 
-def _places(originals: Originals) -> dict[int, dict[str, int]] | None:
-    """Index of each usable record by partition and kept fields; None if two of them share these."""
-    places: dict[int, dict[str, int]] = {}
+def _index_by_kept(originals: Originals) -> dict[int, dict[str, int]] | None:
+    """Return the index of each usable record by partition and kept fields; None if two records have equal ones."""
+    found: dict[int, dict[str, int]] = {}
     for index, (partition, kept) in enumerate(zip(originals.partitions.tolist(), originals.kept, strict=True)):
-        if kept is not None and places.setdefault(partition, {}).setdefault(kept, index) != index:
+        if kept is not None and found.setdefault(partition, {}).setdefault(kept, index) != index:
             return None
-    return places
+    return found
 
 
-def _trace_values(originals: Originals, release: ReleasedRows, traced: CheckCounter) -> None:
-    """Compare the kept fields as multisets: more rows than records with a value were not made of records."""
-    left = Counter(zip(originals.partitions.tolist(), originals.kept, strict=True))
-    for partition, rows in release.parts.items():
+def _check_kept_counts(originals: Originals, release: ReleasedRows, traced: CheckCounter) -> None:
+    """Compare kept fields as multisets: a value on more rows than records does not come from the originals."""
+    unmatched = Counter(zip(originals.partitions.tolist(), originals.kept, strict=True))
+    for partition, rows in release.by_partition.items():
         for line, kept in zip(rows.lines, rows.kept, strict=True):
-            left[partition, kept] -= 1
-            traced.expect(left[partition, kept] >= 0, line)
+            unmatched[partition, kept] -= 1
+            traced.expect(unmatched[partition, kept] >= 0, line)
 
 
-def _pieces(rows: Rows) -> Iterator[tuple[int, int]]:
-    for start, stop in runs(rows):
-        begin = start
-        for index in range(start + 1, stop):
-            if not rows.rises[index]:
-                yield begin, index
-                begin = index
-        yield begin, stop
+def _ascending_runs(rows: PartitionRows) -> Iterator[tuple[int, int]]:
+    """Split the runs of equal rows where the byte order descends."""
+    for run_start, run_stop in equal_runs(rows):
+        start = run_start
+        for index in range(run_start + 1, run_stop):
+            if not rows.is_ascending[index]:
+                yield start, index
+                start = index
+        yield start, run_stop
 
 
-def _is_sorted_by_kept(policy: Policy, release: ReleasedRows) -> bool:
-    """Whether a file in byte order has a kept field before the last quasi-identifier."""
+def _is_sorted_by_kept_field(policy: Policy, release: ReleasedRows) -> bool:
+    """Whether a file is in byte order, with a kept field before the last quasi-identifier."""
     first = len(policy.quasi_identifiers)
-    leading = policy.published[:first] == policy.quasi_identifiers
-    return not leading and all(all(rows.rises) for rows in release.parts.values())
+    quasi_identifiers_lead = policy.published[:first] == policy.quasi_identifiers
+    return not quasi_identifiers_lead and all(all(rows.is_ascending) for rows in release.by_partition.values())
 
 
 def check_without_evidence(policy: Policy, release: ReleasedRows) -> list[CheckCounter]:
-    """Judge what the rows alone show: how many share their quasi-identifiers.
+    """Check what the rows alone show.
 
     Returns
     -------
-    list of Tally
-        ``alone``: rows whose quasi-identifiers fewer than k rows of their partition have, wherever they stand;
-        these are in no cluster of k.
+    list of CheckCounter
+        ``alone``: rows whose quasi-identifiers are shared by fewer than k rows of their partition, wherever these
+        stand. Such a row is in no cluster of k.
     """
     alone = CheckCounter(
         "alone", f"every row shares its quasi-identifiers with at least {policy.k} rows of its partition"
     )
-    for rows in release.parts.values():
+    for rows in release.by_partition.values():
         counts = Counter(rows.quasi)
         for line, quasi in zip(rows.lines, rows.quasi, strict=True):
             alone.expect(counts[quasi] >= policy.k, line)

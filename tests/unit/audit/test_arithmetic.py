@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shoal.audit.arithmetic import ExactGrid, spelled
+from shoal.audit.arithmetic import ExactGrid, canonical_float
 from shoal.policy import Attribute, Role
 from shoal.records.numerals import integral_to_int
 
@@ -58,18 +58,18 @@ def test_the_mean_is_rounded_once_and_printed_with_the_decimals_of_its_grid(
     assert grid(resolution, None).mean(values) == text
 
 
-def test_a_mean_that_no_float_can_hold_is_none() -> None:
+def test_a_mean_that_overflows_float64_is_none() -> None:
     assert grid("0", None).mean([1.7e308, 1.7e308]) is None
 
 
-def test_tenths_are_what_their_floats_are_and_no_more() -> None:
-    # 0.15 is a little less than its decimal, 0.25 is not: the tie is a tie only where it is exact.
+def test_ties_are_decided_by_the_exact_value_of_the_float() -> None:
+    # The float64 of 0.15 is below 0.15 and that of 0.25 is exact: only the second is a tie.
     assert grid("0.1").mean([0.15]) == "0.1"
     assert grid("0.1").mean([0.25]) == "0.2"
     assert grid("0.1").mean([0.35]) == "0.3"
 
 
-def test_defaults_come_from_the_policy_alone() -> None:
+def test_the_default_step_comes_from_the_policy() -> None:
     assert grid(None, (0, 110)).mean([1.3]) == "1.5"
     assert grid(None, (0, 110), integer=True).mean([1.3]) == "1"
     assert grid(None, (0, 110), table=True).mean([1.3]) == "1.3"
@@ -86,26 +86,26 @@ def test_no_multiple_of_the_resolution_is_nearer_to_the_exact_mean(values: list[
     exact = sum(map(Fraction, values)) / len(values) / Fraction(resolution)
     assert steps.denominator == 1
     assert steps == round(exact)
-    assert grid(resolution, None).holds(text)
+    assert grid(resolution, None).contains(text)
 
 
 @pytest.mark.parametrize("text", ["1.60", "-0.05", "0.00", "12.35", "100.05"])
-def test_values_of_the_grid(text: str) -> None:
-    assert grid("0.05").holds(text)
+def test_a_grid_contains_its_multiples_in_canonical_form(text: str) -> None:
+    assert grid("0.05").contains(text)
 
 
 @pytest.mark.parametrize(
     "text", ["1.6", "1.61", "-0.00", "01.60", "1.600", "1,60", "+1.60", "1.60 ", "", "1e1", "NaN", "1" * 500 + ".00"]
 )
-def test_texts_off_the_grid(text: str) -> None:
-    assert not grid("0.05").holds(text)
+def test_a_grid_contains_no_other_text(text: str) -> None:
+    assert not grid("0.05").contains(text)
 
 
 @pytest.mark.parametrize(
     ("text", "holds"), [("2.0", True), ("2", False), ("1e-05", True), ("0.00001", False), ("1e-5", False), ("x", False)]
 )
-def test_an_exact_mean_is_written_as_a_float(text: str, holds: bool) -> None:  # noqa: FBT001
-    assert grid("0").holds(text) is holds
+def test_without_a_step_the_canonical_form_is_that_of_float64(text: str, holds: bool) -> None:  # noqa: FBT001
+    assert grid("0").contains(text) is holds
 
 
 @pytest.mark.parametrize(
@@ -121,22 +121,22 @@ def test_an_exact_mean_is_written_as_a_float(text: str, holds: bool) -> None:  #
         ("1" * 401, False),
     ],
 )
-def test_bounds_are_kept_half_a_step_aside(text: str, within: bool) -> None:  # noqa: FBT001
-    assert grid("0.05").within(text) is within
+def test_bounds_are_widened_by_half_a_step(text: str, within: bool) -> None:  # noqa: FBT001
+    assert grid("0.05").within_bounds(text) is within
 
 
-def test_half_a_step_aside_is_within() -> None:
-    assert grid("1", (0.5, 9.5)).within("0")
-    assert grid("1", (0.5, 9.5)).within("10")
-    assert not grid("1", (0.5, 9.5)).within("-1")
+def test_a_value_half_a_step_outside_is_within_bounds() -> None:
+    assert grid("1", (0.5, 9.5)).within_bounds("0")
+    assert grid("1", (0.5, 9.5)).within_bounds("10")
+    assert not grid("1", (0.5, 9.5)).within_bounds("-1")
 
 
-def test_without_bounds_every_number_is_within() -> None:
-    assert grid("1", None).within("-1e300")
-    assert not grid("1", None).within("1e999")
+def test_without_bounds_every_finite_number_is_within() -> None:
+    assert grid("1", None).within_bounds("-1e300")
+    assert not grid("1", None).within_bounds("1e999")
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False) | st.floats(-1e-3, 1e-3))
-def test_a_float_has_one_spelling_which_is_the_one_that_is_published(value: float) -> None:
-    assert spelled(value).encode() == msgspec.json.encode(integral_to_int(value))
-    assert float(spelled(value)) == value
+def test_the_canonical_form_of_a_float_is_the_published_one(value: float) -> None:
+    assert canonical_float(value).encode() == msgspec.json.encode(integral_to_int(value))
+    assert float(canonical_float(value)) == value

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from oracle.naive_release import load_policy
-from shoal.audit.fields import Fields, Usable, kept_reader, released_reader
-from shoal.audit.reading import File, Form, Pairs, Token, original_records
+from shoal.audit.fields import RecordReader, UsableRecord, kept_reader, released_reader
+from shoal.audit.parsing import Form, InputFile, JsonNumber, JsonObject, original_records
 from shoal.policy import FieldType
 
 pytestmark = pytest.mark.unit
@@ -26,17 +26,17 @@ stream: {{delta: 20}}
 GOOD = {"who": "p", "id": 1, "age": 40, "size": 0.5, "job": "x"}
 
 
-def take(folder: Path, line: str, form: Form = "jsonl", **settings: str) -> Usable | None:
+def take(folder: Path, line: str, form: Form = "jsonl", **settings: str) -> UsableRecord | None:
     settings = {"subject": "any", "kept": "any", "undeclared": "quarantine"} | settings
     policy = load_policy(folder, POLICY.format(**settings))
     path = folder / f"original.{form}"
     path.write_bytes(line.encode("utf-8", "surrogateescape"))
-    one = next(original_records(File.of(path, policy.csv)))
-    return Fields(policy, form, "jsonl").take(one.record, one.around)
+    one = next(original_records(InputFile.of(path, policy.csv)))
+    return RecordReader(policy, form, "jsonl").read(one.record, one.envelope)
 
 
 def test_a_record_that_fits_is_read(tmp_path: Path) -> None:
-    assert take(tmp_path, json.dumps(GOOD)) == Usable((40.0, 0.5), '"x"', "p")
+    assert take(tmp_path, json.dumps(GOOD)) == UsableRecord((40.0, 0.5), '"x"', "p")
 
 
 def test_values_out_of_bounds_are_clipped_where_the_policy_clips(tmp_path: Path) -> None:
@@ -45,14 +45,14 @@ def test_values_out_of_bounds_are_clipped_where_the_policy_clips(tmp_path: Path)
     assert found.values == (110.0, 0.5)
 
 
-def test_the_model_that_faust_names_is_passed_over(tmp_path: Path) -> None:
+def test_the_model_name_that_faust_adds_is_ignored(tmp_path: Path) -> None:
     assert take(tmp_path, json.dumps(GOOD | {"__faust": {"ns": "app.Visit"}})) == take(tmp_path, json.dumps(GOOD))
     short = {name: value for name, value in GOOD.items() if name != "job"}
     assert take(tmp_path, json.dumps(short | {"__faust": 1})) is None
 
 
 @pytest.mark.parametrize(
-    "bent",
+    "changed",
     [
         {"age": "40"},
         {"age": True},
@@ -73,12 +73,12 @@ def test_the_model_that_faust_names_is_passed_over(tmp_path: Path) -> None:
         {"who": "\ud800"},
     ],
 )
-def test_a_record_that_does_not_fit_is_unusable(tmp_path: Path, bent: dict[str, Any]) -> None:
-    assert take(tmp_path, json.dumps(GOOD | bent)) is None
+def test_a_record_that_does_not_fit_is_unusable(tmp_path: Path, changed: dict[str, Any]) -> None:
+    assert take(tmp_path, json.dumps(GOOD | changed)) is None
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_every_declared_field_must_be_there(tmp_path: Path, name: str) -> None:
+def test_a_record_without_a_declared_field_is_unusable(tmp_path: Path, name: str) -> None:
     assert take(tmp_path, json.dumps({key: value for key, value in GOOD.items() if key != name})) is None
 
 
@@ -101,27 +101,27 @@ def test_every_declared_field_must_be_there(tmp_path: Path, name: str) -> None:
         json.dumps(GOOD) * 2,
     ],
 )
-def test_what_is_no_record_is_unusable(tmp_path: Path, line: str) -> None:
+def test_a_line_that_is_not_a_record_is_unusable(tmp_path: Path, line: str) -> None:
     assert take(tmp_path, line + "\n") is None
 
 
 @pytest.mark.parametrize("line", [json.dumps(GOOD) + "\r", json.dumps(GOOD, indent=1).replace("\n", " ")])
-def test_what_surrounds_a_record_does_not_matter(tmp_path: Path, line: str) -> None:
+def test_white_space_around_a_record_is_ignored(tmp_path: Path, line: str) -> None:
     assert take(tmp_path, line) is not None
 
 
 def test_undeclared_fields_are_dropped_where_the_policy_says_so(tmp_path: Path) -> None:
     line = json.dumps(GOOD | {"extra": {"a": ["\ud800"]}})
-    assert take(tmp_path, line, undeclared="drop") == Usable((40.0, 0.5), '"x"', "p")
+    assert take(tmp_path, line, undeclared="drop") == UsableRecord((40.0, 0.5), '"x"', "p")
 
 
-def test_numbers_are_floats_of_their_text(tmp_path: Path) -> None:
+def test_numbers_are_the_nearest_float64(tmp_path: Path) -> None:
     found = take(tmp_path, json.dumps(GOOD).replace("40", "4.2e1").replace("0.5", "0.1000000000000000055"))
     assert found is not None
     assert found.values == (42.0, 0.1)
 
 
-# ---------------------------------------------------------------- people
+# ---------------------------------------------------------------- subjects
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_numbers_are_floats_of_their_text(tmp_path: Path) -> None:
         ("any", [9007199254740993, "9007199254740993.0"]),
     ],
 )
-def test_spellings_of_one_person(tmp_path: Path, kind: str, same: list[object]) -> None:
+def test_spellings_of_one_subject_are_equal(tmp_path: Path, kind: str, same: list[object]) -> None:
     found = {take(tmp_path, json.dumps(GOOD | {"who": who}), subject=kind) for who in same}
     assert None not in found
     assert len(found) == 1
@@ -153,13 +153,13 @@ def test_spellings_of_one_person(tmp_path: Path, kind: str, same: list[object]) 
         ("boolean", [True, False]),
     ],
 )
-def test_different_people(tmp_path: Path, kind: str, different: list[object]) -> None:
+def test_different_subjects_stay_different(tmp_path: Path, kind: str, different: list[object]) -> None:
     found = [take(tmp_path, json.dumps(GOOD | {"who": who}), subject=kind) for who in different]
     assert len({one.subject for one in found if one is not None}) == len(different)
 
 
 @pytest.mark.parametrize(
-    ("kind", "nobody"),
+    ("kind", "refused"),
     [
         ("string", [7, True, None, ""]),
         ("integer", ["seven", 7.5, True, ""]),
@@ -167,8 +167,8 @@ def test_different_people(tmp_path: Path, kind: str, different: list[object]) ->
         ("boolean", [1, "yes", 0]),
     ],
 )
-def test_a_subject_of_another_type_is_nobody(tmp_path: Path, kind: str, nobody: list[object]) -> None:
-    assert {take(tmp_path, json.dumps(GOOD | {"who": who}), subject=kind) for who in nobody} == {None}
+def test_a_subject_of_another_type_makes_the_record_unusable(tmp_path: Path, kind: str, refused: list[object]) -> None:
+    assert {take(tmp_path, json.dumps(GOOD | {"who": who}), subject=kind) for who in refused} == {None}
 
 
 # ---------------------------------------------------------------- kept fields
@@ -177,38 +177,38 @@ def test_a_subject_of_another_type_is_nobody(tmp_path: Path, kind: str, nobody: 
 @pytest.mark.parametrize(
     ("kind", "value", "text"),
     [
-        ("any", Token("1"), "1"),
-        ("any", Token("1.0"), "1"),
-        ("any", Token("1e2"), "100"),
-        ("any", Token("-0.0"), "0"),
-        ("any", Token("-0"), "0"),
-        ("any", Token("0.10"), "0.1"),
-        ("any", Token("1e23"), "1" + "0" * 23),
-        ("any", Token("123456789012345678901"), "123456789012345678901"),
-        ("any", Token("1" * 4300), "1" * 4300),
-        ("any", Token("1" * 4301), None),
+        ("any", JsonNumber("1"), "1"),
+        ("any", JsonNumber("1.0"), "1"),
+        ("any", JsonNumber("1e2"), "100"),
+        ("any", JsonNumber("-0.0"), "0"),
+        ("any", JsonNumber("-0"), "0"),
+        ("any", JsonNumber("0.10"), "0.1"),
+        ("any", JsonNumber("1e23"), "1" + "0" * 23),
+        ("any", JsonNumber("123456789012345678901"), "123456789012345678901"),
+        ("any", JsonNumber("1" * 4300), "1" * 4300),
+        ("any", JsonNumber("1" * 4301), None),
         ("any", True, "true"),
         ("any", "1", '"1"'),
         ("any", "true", '"true"'),
         ("any", None, "null"),
         ("any", 'é"\\\n\x00/', '"é\\"\\\\\\n\\u0000/"'),
-        ("any", Pairs(), None),
+        ("any", JsonObject(), None),
         ("string", "x", '"x"'),
         ("string", None, "null"),
-        ("string", Token("1"), None),
+        ("string", JsonNumber("1"), None),
         ("string", True, None),
-        ("integer", Token("7"), "7"),
-        ("integer", Token("7.0"), "7"),
-        ("integer", Token("7.5"), None),
+        ("integer", JsonNumber("7"), "7"),
+        ("integer", JsonNumber("7.0"), "7"),
+        ("integer", JsonNumber("7.5"), None),
         ("integer", "7", None),
         ("integer", True, None),
         ("integer", None, "null"),
-        ("number", Token("7.5"), "7.5"),
+        ("number", JsonNumber("7.5"), "7.5"),
         ("number", "7.5", None),
         ("number", False, None),
         ("boolean", False, "false"),
         ("boolean", "false", None),
-        ("boolean", Token("0"), None),
+        ("boolean", JsonNumber("0"), None),
         ("boolean", None, "null"),
     ],
 )
@@ -245,11 +245,11 @@ def test_kept_values_of_csv_are_texts_until_a_type_is_declared(kind: FieldType, 
 @pytest.mark.parametrize(
     ("kind", "value", "text"),
     [
-        ("any", Token("1e2"), '"100"'),
+        ("any", JsonNumber("1e2"), '"100"'),
         ("any", None, '""'),
         ("any", True, '"true"'),
         ("string", "x", '"x"'),
-        ("string", Token("1"), None),
+        ("string", JsonNumber("1"), None),
         ("integer", None, "null"),
     ],
 )
@@ -260,14 +260,14 @@ def test_json_values_are_compared_with_the_cells_they_become(kind: FieldType, va
 @pytest.mark.parametrize(
     ("value", "cell"),
     [
-        (Token("1.5E-7"), "1.5e-7"),
-        (Token("0.00001"), "0.00001"),
-        (Token("1e-5"), "0.00001"),
+        (JsonNumber("1.5E-7"), "1.5e-7"),
+        (JsonNumber("0.00001"), "0.00001"),
+        (JsonNumber("1e-5"), "0.00001"),
         ("1e-05", "1e-05"),
-        (Token("1e2"), "100"),
+        (JsonNumber("1e2"), "100"),
         ("1e2", "1e2"),
         ("1e999", "1e999"),
-        (Token("7"), "7"),
+        (JsonNumber("7"), "7"),
         ("007", "007"),
         (True, "true"),
         (None, ""),
@@ -287,7 +287,7 @@ CSV = "who,id,age,size,job\n"
 
 
 def test_a_csv_record_is_read(tmp_path: Path) -> None:
-    assert take(tmp_path, CSV + 'p,1, 40 ,.5,"x\ny"\n', "csv") == Usable((40.0, 0.5), '"x\\ny"', "p")
+    assert take(tmp_path, CSV + 'p,1, 40 ,.5,"x\ny"\n', "csv") == UsableRecord((40.0, 0.5), '"x\\ny"', "p")
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shoal.audit.check_counter import Check
 from shoal.audit.clusters import RecomputedCluster
 from shoal.audit.originals import Originals
-from shoal.audit.releases import ReleasedRows, Rows
-from shoal.audit.rows import compare_rows, judge_order
+from shoal.audit.releases import PartitionRows, ReleasedRows
+from shoal.audit.rows import check_order, compare_rows
+from shoal.audit.verdict import Check
 
 pytestmark = pytest.mark.unit
 
@@ -18,18 +18,18 @@ pytestmark = pytest.mark.unit
 def originals(kept: list[str | None]) -> Originals:
     n = len(kept)
     numbers = np.arange(n)
-    return Originals(np.zeros((n, 1)), numbers, kept, np.zeros(n, np.int64), numbers, wrapped=False)
+    return Originals(np.zeros((n, 1)), numbers, kept, np.zeros(n, np.int64), numbers, is_export=False)
 
 
-def release(rows: list[tuple[str, str]], *, wrapped: bool) -> ReleasedRows:
-    part = Rows()
+def release(rows: list[tuple[str, str]], *, is_export: bool) -> ReleasedRows:
+    found = PartitionRows()
     for line, (quasi, kept) in enumerate(rows, 1):
-        part.add(line, f"{quasi},{kept}", quasi, kept)
-    return ReleasedRows({0: part}, [], wrapped)
+        found.add(line, f"{quasi},{kept}", quasi, kept)
+    return ReleasedRows({0: found}, [], is_export)
 
 
 def clusters(*parts: tuple[str, str]) -> list[RecomputedCluster]:
-    """Clusters of one centroid and the letters of a text."""
+    """Make clusters of a centroid and the letters of a text, one per member."""
     found = []
     start = 0
     for number, (quasi, letters) in enumerate(parts):
@@ -38,14 +38,14 @@ def clusters(*parts: tuple[str, str]) -> list[RecomputedCluster]:
     return found
 
 
-def checks(text: str, *parts: tuple[str, str], wrapped: bool = True, keeps_order: bool = False) -> dict[str, Check]:
-    """Judge rows written as "A:ab B:cd"."""
+def checks(text: str, *parts: tuple[str, str], is_export: bool = True, keeps_order: bool = False) -> dict[str, Check]:
+    """Check rows written as "A:ab B:cd": centroid, then kept fields."""
     rows = [(group[0], letter) for group in text.split() for letter in group[2:]]
-    given_rows, named = release(rows, wrapped=wrapped), clusters(*parts)
+    given_rows, named = release(rows, is_export=is_export), clusters(*parts)
     known: list[str | None] = [letter for _, letters in parts for letter in letters]
-    tallies = compare_rows(given_rows, named)
-    tallies += judge_order(given_rows, named, originals(known), keeps_order=keeps_order)
-    return {tally.name: tally.check() for tally in tallies}
+    counters = compare_rows(given_rows, named)
+    counters += check_order(given_rows, named, originals(known), keeps_order=keeps_order)
+    return {check.name: check.result() for check in counters}
 
 
 def broken(found: dict[str, Check]) -> set[str]:
@@ -60,7 +60,7 @@ def test_rows_are_compared_as_a_multiset() -> None:
     assert found["nothing_missing"].places == (0,)
 
 
-def test_the_first_few_rows_too_many_are_named() -> None:
+def test_the_first_ten_surplus_rows_are_listed() -> None:
     found = checks("A:" + "x" * 30, ("A", "x"))
     assert found["nothing_else"].failed == 29
     assert len(found["nothing_else"].places) == 10
@@ -71,26 +71,26 @@ def test_clusters_of_a_topic_may_stand_in_any_order() -> None:
 
 
 def test_clusters_of_a_file_stand_in_the_order_of_the_evidence() -> None:
-    assert broken(checks("B:cd A:ab", ("A", "ab"), ("B", "cd"), wrapped=False)) == {"together"}
-    assert broken(checks("B:cd A:ab", ("B", "cd"), ("A", "ab"), wrapped=False)) == set()
+    assert broken(checks("B:cd A:ab", ("A", "ab"), ("B", "cd"), is_export=False)) == {"together"}
+    assert broken(checks("B:cd A:ab", ("B", "cd"), ("A", "ab"), is_export=False)) == set()
 
 
 def test_members_of_a_cluster_must_show_the_same_quasi_identifiers() -> None:
-    # The kept fields stand as they should; the centroids are exchanged between two of the rows.
-    assert broken(checks("B:a A:b A:a B:b", ("A", "ab"), ("B", "ab"), wrapped=False)) == {"together"}
+    # The kept fields are in place; the centroids of two rows are exchanged.
+    assert broken(checks("B:a A:b A:a B:b", ("A", "ab"), ("B", "ab"), is_export=False)) == {"together"}
     assert broken(checks("B:a A:b A:a B:b", ("A", "ab"), ("B", "ab"))) == {"together", "byte_order"}
 
 
 def test_a_file_in_byte_order_as_a_whole_may_mix_its_clusters() -> None:
-    found = checks("A:aabbcc", ("A", "abc"), ("A", "abc"), wrapped=False)
+    found = checks("A:aabbcc", ("A", "abc"), ("A", "abc"), is_export=False)
     assert broken(found) == set()
     assert found["together"].status == "not examined"
     assert found["byte_order"].status == "holds"
     assert "as a whole" in found["together"].note
 
 
-def test_a_file_in_byte_order_whose_clusters_stand_together_is_examined() -> None:
-    found = checks("A:ab B:cd", ("A", "ab"), ("B", "cd"), wrapped=False)
+def test_a_file_in_byte_order_with_adjacent_clusters_is_examined() -> None:
+    found = checks("A:ab B:cd", ("A", "ab"), ("B", "cd"), is_export=False)
     assert found["together"].status == found["byte_order"].status == "holds"
     assert found["together"].examined == 2
 
@@ -99,42 +99,42 @@ def test_a_topic_in_byte_order_must_not_mix_its_clusters() -> None:
     assert broken(checks("A:aabbcd", ("A", "abc"), ("A", "abd"))) == {"together"}
 
 
-def test_the_order_of_the_input_is_let_pass_only_if_the_summary_owns_to_it() -> None:
+def test_the_order_of_the_input_is_accepted_only_if_the_summary_states_it() -> None:
     parts = ("A", "cab"), ("B", "zx")
-    assert broken(checks("A:cab B:zx", *parts, wrapped=False)) == {"byte_order"}
-    found = checks("A:cab B:zx", *parts, wrapped=False, keeps_order=True)
+    assert broken(checks("A:cab B:zx", *parts, is_export=False)) == {"byte_order"}
+    found = checks("A:cab B:zx", *parts, is_export=False, keeps_order=True)
     assert found["byte_order"].status == found["together"].status == "not examined"
-    assert broken(checks("A:cba B:zx", *parts, wrapped=False, keeps_order=True)) == {"byte_order"}
-    assert broken(checks("A:cab B:z", *parts, wrapped=False, keeps_order=True)) >= {"nothing_missing", "together"}
+    assert broken(checks("A:cba B:zx", *parts, is_export=False, keeps_order=True)) == {"byte_order"}
+    assert broken(checks("A:cab B:z", *parts, is_export=False, keeps_order=True)) >= {"nothing_missing", "together"}
 
 
-def test_neighbours_with_equal_centroids_are_told_apart_by_their_rows() -> None:
+def test_adjacent_clusters_with_equal_centroids_are_told_apart_by_their_rows() -> None:
     assert broken(checks("A:abcabd", ("A", "abd"), ("A", "abc"))) == set()
-    # The longer one fits too, and leads nowhere: the search must turn back.
+    # The longer cluster fits first but leaves rows uncovered: the search must backtrack.
     assert broken(checks("A:xyyz B:q A:xyy", ("A", "xy"), ("A", "yz"), ("A", "xyy"), ("B", "q"))) == set()
 
 
-def test_a_run_that_no_clusters_make_up_is_not_parted() -> None:
+def test_a_run_that_no_clusters_cover_is_broken() -> None:
     found = checks("A:abc", ("A", "ab"), ("A", "bc"))
     assert broken(found) == {"together", "nothing_missing"}
     assert found["together"].places[0] == "row 1"
 
 
-def test_members_of_a_cluster_torn_apart_do_not_stand_together() -> None:
+def test_rows_of_a_cluster_must_be_adjacent() -> None:
     assert broken(checks("A:ab B:c A:d", ("A", "abd"), ("B", "c"))) == {"together"}
-    assert broken(checks("A:ab B:c A:d", ("A", "abd"), ("B", "c"), wrapped=False)) == {"together"}
+    assert broken(checks("A:ab B:c A:d", ("A", "abd"), ("B", "c"), is_export=False)) == {"together"}
 
 
-def test_clusters_that_look_alike_are_laid_along_all_runs_together() -> None:
-    # Taking the six first would leave nothing for the last run.
+def test_clusters_with_equal_rows_are_placed_across_all_runs() -> None:
+    # Placing the cluster of six in the first run leaves the last run uncovered.
     parts = [("A", "x" * size) for size in (6, 4, 2)] + [("B", "y")]
     assert broken(checks("A:" + "x" * 6 + " B:y A:" + "x" * 6, *parts)) == set()
     assert broken(checks("A:" + "x" * 6 + " B:y A:" + "x" * 6, *reversed(parts))) == set()
     assert broken(checks("A:" + "x" * 5 + " B:y A:" + "x" * 7, *parts)) == {"together"}
 
 
-def test_the_search_gives_up_before_it_takes_for_ever_and_says_so() -> None:
-    # No odd number is made of fours and sixes, but there are many ways to try.
+def test_the_search_gives_up_at_its_limit_and_is_not_examined() -> None:
+    # Clusters of four and six cannot cover 999 rows, and there are many combinations.
     parts = [("A", "x" * size) for size in (4, 6) * 200] + [("B", "y")]
     found = checks("A:" + "x" * 999 + " B:y A:" + "x" * 1001, *parts)
     assert broken(found) == set()
@@ -146,7 +146,7 @@ PARTS = st.lists(st.tuples(st.sampled_from("AB"), st.text("xyz", min_size=1, max
 
 
 @given(PARTS, st.randoms())
-def test_any_order_of_whole_clusters_is_parted(parts: list[tuple[str, str]], chance: random.Random) -> None:
+def test_any_order_of_whole_clusters_is_covered(parts: list[tuple[str, str]], chance: random.Random) -> None:
     parts = [(quasi, "".join(sorted(letters))) for quasi, letters in parts]
     shuffled = list(parts)
     chance.shuffle(shuffled)

@@ -4,17 +4,17 @@ import json
 from pathlib import Path
 
 import pytest
-from shoal.audit.reading import (
+from shoal.audit.parsing import (
     BLANK,
-    File,
-    Token,
+    InputFile,
+    JsonNumber,
     byte_lines,
+    first_line_names,
     form_of,
-    names_of_first,
+    is_ended,
     original_records,
     released_records,
 )
-from shoal.audit.tables import original_header, released_header
 from shoal.errors import InputError
 from shoal.policy import CsvDialect
 
@@ -33,16 +33,16 @@ PLAIN = CsvDialect()
 
 
 def originals(path: Path, exported: frozenset[str] | None = None) -> list[tuple[object, ...]]:
-    """Partition, offset, record, and what stood around it where there is any."""
-    found = original_records(File.of(path, PLAIN), exported)
-    return [tuple(one) if one.around else tuple(one)[:3] for one in found]
+    """Partition, offset, record, and the envelope if there is one."""
+    found = original_records(InputFile.of(path, PLAIN), exported)
+    return [tuple(one) if one.envelope else tuple(one)[:3] for one in found]
 
 
-def released(path: Path, *, wrapped: bool = False) -> list[tuple[int, str, object]]:
-    return list(released_records(File.of(path, PLAIN), wrapped=wrapped))
+def released(path: Path, *, is_export: bool = False) -> list[tuple[int, str, object]]:
+    return list(released_records(InputFile.of(path, PLAIN), is_export=is_export))
 
 
-def test_the_suffix_tells_the_form() -> None:
+def test_the_suffix_decides_the_form() -> None:
     assert [form_of(Path(f"a.{suffix}")) for suffix in ("csv", "CSV", "jsonl", "json", "ndjson")] == [
         "csv",
         "csv",
@@ -50,11 +50,11 @@ def test_the_suffix_tells_the_form() -> None:
         "jsonl",
         "jsonl",
     ]
-    with pytest.raises(InputError, match=r"a\.xlsx: the judge reads .*; convert"):
+    with pytest.raises(InputError, match=r"a\.xlsx: verify reads .*; convert"):
         form_of(Path("a.xlsx"))
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named_in_the_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"none\.jsonl: cannot be read: No such file"):
         list(byte_lines(tmp_path / "none.jsonl"))
 
@@ -67,61 +67,20 @@ def test_lines_end_with_a_line_feed_and_nothing_else(tmp_path: Path) -> None:
 def test_plain_records_are_numbered_by_physical_lines(tmp_path: Path) -> None:
     path = file(tmp_path, '{"a":1}\n\n{"a":"x"}\n{"a":1,"a":1}\n')
     assert originals(path) == [
-        (0, 0, {"a": Token("1")}),
+        (0, 0, {"a": JsonNumber("1")}),
         (0, 1, BLANK),
         (0, 2, {"a": "x"}),
         (0, 3, None),
     ]
 
 
-def test_csv_records_are_numbered_without_the_header(tmp_path: Path) -> None:
-    path = file(tmp_path, '\ufeffa,b\r\n1,"x\ny"\r\n\r\n2\n3,"x"y\n4,z', "a.csv")
-    assert originals(path) == [
-        (0, 0, {"a": "1", "b": "x\ny"}),
-        (0, 1, BLANK),
-        (0, 2, None),
-        (0, 3, None),
-        (0, 4, {"a": "4", "b": "z"}),
-    ]
-
-
-def test_what_stands_behind_the_last_carriage_return_of_windows_lines_is_no_record(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    path.write_bytes(b"a,b\r\n1,2\r\n3,4\r\n")
-    found = list(original_records(File.of(path, CsvDialect(line_end="\r"))))
-    assert [one.record for one in found] == [None, None]
-
-
-def test_the_text_of_a_released_row_is_what_stands_in_the_file(tmp_path: Path) -> None:
-    path = file(tmp_path, 'a,b\n1,"x\ny"\n"1",z\r\n', "a.csv")
-    assert [text for _, text, _ in released(path)] == ['1,"x\ny"', '"1",z\r']
-
-
-def test_headers(tmp_path: Path) -> None:
-    assert original_header(file(tmp_path, "a,b\n", "a.csv"), PLAIN) == ["a", "b"]
-    assert released_header(file(tmp_path, "", "a.csv"), PLAIN) is None
-    with pytest.raises(InputError, match=r"line 1: no header"):
-        original_header(file(tmp_path, "", "a.csv"), PLAIN)
-    with pytest.raises(InputError, match=r"line 1: no header"):
-        original_header(file(tmp_path, "\n", "a.csv"), PLAIN)
-    with pytest.raises(InputError, match=r"line 1: a column name stands twice"):
-        original_header(file(tmp_path, "a,a\n", "a.csv"), PLAIN)
-    with pytest.raises(InputError, match=r"line 1: the header is no utf-8 text in CSV"):
-        released_header(file(tmp_path, '"a"b\n', "a.csv"), PLAIN)
-
-
-def test_doubled_columns_make_no_row(tmp_path: Path) -> None:
-    path = file(tmp_path, "a,a\n1,2\n", "a.csv")
-    assert released(path) == [(0, "1,2", None)]
-
-
-def test_an_export_is_known_by_its_keys(tmp_path: Path) -> None:
+def test_an_export_is_recognised_by_the_names_of_its_first_line(tmp_path: Path) -> None:
     line = {"partition": 0, "offset": 3, "value": {"a": 1}}
-    assert names_of_first(file(tmp_path, json.dumps(line))) == ORIGINAL_EXPORT
-    assert names_of_first(file(tmp_path, json.dumps(line | {"key": 1}))) == ORIGINAL_EXPORT | {"key"}
-    assert names_of_first(file(tmp_path, "\ufeff" + json.dumps(line))) == ORIGINAL_EXPORT
-    assert names_of_first(file(tmp_path, "")) == frozenset()
-    assert names_of_first(file(tmp_path, '["partition", "value"]')) == frozenset()
+    assert first_line_names(file(tmp_path, json.dumps(line))) == ORIGINAL_EXPORT
+    assert first_line_names(file(tmp_path, json.dumps(line | {"key": 1}))) == ORIGINAL_EXPORT | {"key"}
+    assert first_line_names(file(tmp_path, "\ufeff" + json.dumps(line))) == ORIGINAL_EXPORT
+    assert first_line_names(file(tmp_path, "")) == frozenset()
+    assert first_line_names(file(tmp_path, '["partition", "value"]')) == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -136,7 +95,7 @@ def test_an_export_holds_a_record_or_its_text(tmp_path: Path, value: object, rec
 def test_a_released_export_holds_the_published_text(tmp_path: Path) -> None:
     lines = [{"partition": 1, "value": '{"a":1}'}, {"partition": 1, "value": 7}, {"partition": 1, "value": None}]
     path = file(tmp_path, "\n".join(map(json.dumps, lines)))
-    assert released(path, wrapped=True) == [(1, '{"a":1}', {"a": "1"}), (1, "", None), (1, "", None)]
+    assert released(path, is_export=True) == [(1, '{"a":1}', {"a": "1"}), (1, "", None), (1, "", None)]
 
 
 @pytest.mark.parametrize(
@@ -149,13 +108,13 @@ def test_a_released_export_holds_the_published_text(tmp_path: Path) -> None:
         ('{"partition":null,"offset":3,"value":{}}', "line 2: partition must be an integer"),
     ],
 )
-def test_a_line_that_is_no_export_is_named(tmp_path: Path, line: str, message: str) -> None:
+def test_a_line_that_is_not_of_an_export_is_refused_with_its_number(tmp_path: Path, line: str, message: str) -> None:
     path = file(tmp_path, f'{{"partition":0,"offset":0,"value":{{}}}}\n{line}\n')
     with pytest.raises(InputError, match=message):
         originals(path, ORIGINAL_EXPORT)
 
 
-def test_an_export_tells_what_stood_around_a_value(tmp_path: Path) -> None:
+def test_an_export_gives_key_headers_and_timestamp(tmp_path: Path) -> None:
     line = {"partition": 0, "offset": 3, "value": {}, "key": "p", "timestamp": 7}
     headers: list[tuple[object, object]] = [
         ([["a", "1"], ["b", None], ["c", "x"], ["c", "x"]], {"header:a": "1"}),
@@ -163,19 +122,42 @@ def test_an_export_tells_what_stood_around_a_value(tmp_path: Path) -> None:
     ]
     for written, read in headers:
         path = file(tmp_path, json.dumps(line | {"headers": written}))
-        assert originals(path, ORIGINAL_EXPORT) == [(0, 3, {}, {"key": "p", "timestamp": Token("7")} | read)]  # type: ignore[operator]
+        assert originals(path, ORIGINAL_EXPORT) == [(0, 3, {}, {"key": "p", "timestamp": JsonNumber("7")} | read)]  # type: ignore[operator]
     nothing: dict[str, object] = {"key": None, "timestamp": -1, "headers": []}
     assert originals(file(tmp_path, json.dumps(line | nothing)), ORIGINAL_EXPORT) == [(0, 3, {})]
 
 
 @pytest.mark.parametrize("headers", [{}, {"a": "1"}, "a", [["a"]], [["a", "1", "2"]], [{"a": "1"}], [[1, "1"]], None])
-def test_headers_that_are_no_list_of_pairs_are_named(tmp_path: Path, headers: object) -> None:
+def test_headers_that_are_not_a_list_of_pairs_are_refused(tmp_path: Path, headers: object) -> None:
     path = file(tmp_path, json.dumps({"partition": 0, "offset": 3, "value": {}, "headers": headers}))
     with pytest.raises(InputError, match=r"line 1: headers must be a list of \[name, text or null\]; export again"):
         originals(path, ORIGINAL_EXPORT)
 
 
-def test_a_mark_at_the_beginning_is_no_part_of_the_first_record(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_ignored_in_an_original_only(tmp_path: Path) -> None:
     assert originals(file(tmp_path, '\ufeff{"a":1}\n{"a":2}\n')) == [(0, 0, {"a": "1"}), (0, 1, {"a": "2"})]
-    # Nobody needs one in a release.
+    # A release has none.
     assert released(file(tmp_path, '\ufeff{"a":1}\n'))[0][2] is None
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.jsonl", '{"who":"p'),
+        ("a.jsonl", "[]"),
+        ("a.csv", "p9,3"),
+        ("a.csv", 'p9,30,"x\n'),
+        ("a.csv", 'p9,30,"x\ny'),
+    ],
+)
+@pytest.mark.parametrize("is_incomplete", [True, False])
+def test_a_last_record_without_an_end_is_incomplete(
+    tmp_path: Path,
+    name: str,
+    text: str,
+    is_incomplete: bool,  # noqa: FBT001
+) -> None:
+    header = "who,age,note\n" if name == "a.csv" else ""
+    path = tmp_path / name
+    path.write_text(header + ('p,3,"a"b\n' if header else "{}\n") + (text if is_incomplete else ""))
+    assert is_ended(InputFile.of(path, CsvDialect())) is not is_incomplete

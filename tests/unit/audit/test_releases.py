@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
-from oracle.naive_release import load_policy
-from shoal.audit.reading import File, released_records
-from shoal.audit.spelling import CsvSpelling, JsonSpelling, csv_line
+from oracle.naive_release import POLICY as NAIVE_POLICY
+from oracle.naive_release import broken, load_policy, make_release
+from shoal.audit.parsing import InputFile, released_records
+from shoal.audit.releases import CanonicalCsv, CanonicalJson, csv_line
 from shoal.policy import CsvDialect
 
 pytestmark = pytest.mark.unit
@@ -23,7 +25,7 @@ stream: {delta: 20}
 
 
 @pytest.mark.parametrize(
-    ("text", "kept"),
+    ("text", "canonical"),
     [
         ('{"age":1.60,"a":"é","n":1,"b":true}', True),
         ('{"a":0.1,"n":-7,"b":null}', True),
@@ -51,16 +53,16 @@ stream: {delta: 20}
         ('{"a":1e999}', False),
     ],
 )
-def test_json_has_one_text(tmp_path: Path, text: str, kept: bool) -> None:  # noqa: FBT001
+def test_a_json_row_has_one_canonical_form(tmp_path: Path, text: str, canonical: bool) -> None:  # noqa: FBT001
     path = tmp_path / "a.jsonl"
     path.write_text(text, encoding="utf-8")
-    ((_, row, record),) = released_records(File.of(path, CsvDialect()), wrapped=False)
+    ((_, row, record),) = released_records(InputFile.of(path, CsvDialect()), is_export=False)
     assert record is not None
-    assert JsonSpelling(load_policy(tmp_path, POLICY)).is_kept(row, record) is kept
+    assert CanonicalJson(load_policy(tmp_path, POLICY)).matches(row, record) is canonical
 
 
 @pytest.mark.parametrize(
-    ("text", "kept"),
+    ("text", "canonical"),
     [
         ("1.60,x,1,true", True),
         ("1.60,,,", True),
@@ -83,13 +85,37 @@ def test_json_has_one_text(tmp_path: Path, text: str, kept: bool) -> None:  # no
         ("1.60,x,1,true\r", False),
     ],
 )
-def test_csv_has_one_text(tmp_path: Path, text: str, kept: bool) -> None:  # noqa: FBT001
+def test_a_csv_row_has_one_canonical_form(tmp_path: Path, text: str, canonical: bool) -> None:  # noqa: FBT001
     path = tmp_path / "a.csv"
     path.write_bytes(f"age,a,n,b\n{text}\n".encode())
-    ((_, row, record),) = released_records(File.of(path, CsvDialect()), wrapped=False)
+    ((_, row, record),) = released_records(InputFile.of(path, CsvDialect()), is_export=False)
     assert record is not None
-    assert CsvSpelling(load_policy(tmp_path, POLICY)).is_kept(row, record) is kept
+    assert CanonicalCsv(load_policy(tmp_path, POLICY)).matches(row, record) is canonical
 
 
-def test_a_line_is_quoted_where_it_must_be() -> None:
+def test_only_cells_that_need_quotes_are_quoted() -> None:
     assert csv_line(["a", 'b"', "c,d", "", "e\r"], CsvDialect()) == 'a,"b""","c,d",,"e\r"'
+
+
+@pytest.mark.parametrize(("one", "other"), [("1.5e-7", "1.5e-07"), ("100", "100.0"), ("10000000000000000", "1e16")])
+def test_a_number_in_another_form_breaks_the_spelling_check(tmp_path: Path, one: str, other: str) -> None:
+    naive = make_release(tmp_path, 60)
+    for record in naive.records:
+        record["ward"] = float(one)
+    naive.regenerate()
+    naive.rows = [[row.replace(json.dumps(float(one)), one) for row in rows] for rows in naive.rows]
+    assert naive.verify().exit_code == 0
+    naive.rows[3][0] = naive.rows[3][0].replace(one, other)
+    assert "spelling" in broken(naive.verify())
+
+
+def test_rows_of_a_cluster_are_equal_in_every_byte_of_their_quasi_identifiers(tmp_path: Path) -> None:
+    naive = make_release(tmp_path, 60)
+    naive.policy = NAIVE_POLICY.replace("resolution: 0.05", "resolution: 0")
+    for record in naive.records:
+        record["dose"] = 2e-9
+    naive.regenerate()
+    naive.rows = [[row.replace('"dose":0.00', '"dose":2e-09') for row in rows] for rows in naive.rows]
+    assert naive.verify().exit_code == 0
+    naive.rows[3][0] = naive.rows[3][0].replace("2e-09", "2e-9")
+    assert broken(naive.verify()) >= {"grid", "nothing_else", "together"}

@@ -1,4 +1,4 @@
-"""The judge of a release in the order of the input: what he lets pass, and every cheat that he does not."""
+"""Releases in the order of the input: correct ones hold, and each manipulation breaks a check."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ def policy_of(*, reveal_order: bool = False) -> Policy:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("turns")
+    folder = tmp_path_factory.mktemp("ordered")
     chance = random.Random(4)
     lines = [f"{chance.randint(0, 1000)},{chance.randint(0, 10**6)}" for _ in range(COUNT)]
     (folder / "in.csv").write_text("\n".join(["x,n", *lines]) + "\n")
-    for name, reveals in (("dealt", False), ("own", True)):
+    for name, reveals in (("by_bytes", False), ("own", True)):
         files = Files(str(folder / "in.csv"), str(folder / f"{name}.csv"), evidence=str(folder / f"{name}.jsonl"))
         run_pipe(policy_of(reveal_order=reveals), files)
     return folder
 
 
-def judged(folder: Path, rows: list[str], *, reveals: bool = False, complete: bool = False) -> Verdict:
-    released, name = folder / "judged.csv", "own" if reveals else "dealt"
+def verdict_of(folder: Path, rows: list[str], *, reveals: bool = False, complete: bool = False) -> Verdict:
+    released, name = folder / "verified.csv", "own" if reveals else "by_bytes"
     released.write_text("\n".join(rows) + "\n")
     policy = policy_of(reveal_order=reveals)
     return verify(policy, folder / "in.csv", released, folder / f"{name}.jsonl", complete=complete)
 
 
-def rows_of(folder: Path, name: str = "dealt") -> list[str]:
+def rows_of(folder: Path, name: str = "by_bytes") -> list[str]:
     return (folder / f"{name}.csv").read_text().splitlines()
 
 
@@ -61,61 +61,63 @@ def broken(verdict: Verdict) -> set[str]:
     return {check.name for check in verdict.checks if check.status == "broken"}
 
 
-def test_what_left_in_turn_holds(folder: Path) -> None:
-    assert judged(folder, rows_of(folder), complete=True).exit_code == 0
-    assert judged(folder, rows_of(folder, "own"), reveals=True, complete=True).exit_code == 0
+def test_a_correct_ordered_release_holds(folder: Path) -> None:
+    assert verdict_of(folder, rows_of(folder), complete=True).exit_code == 0
+    assert verdict_of(folder, rows_of(folder, "own"), reveals=True, complete=True).exit_code == 0
 
 
-def test_the_last_clusters_may_have_yet_to_leave_unless_all_must_have(folder: Path) -> None:
-    part = rows_of(folder)[:121]
-    verdict = judged(folder, part)
+def test_the_last_clusters_may_be_incomplete_unless_complete_is_set(folder: Path) -> None:
+    first_rows = rows_of(folder)[:121]
+    verdict = verdict_of(folder, first_rows)
     assert verdict.exit_code == 0
-    assert any("have yet to leave" in check.note for check in verdict.checks)
-    assert "nothing_missing" in broken(judged(folder, part, complete=True))
+    assert any("are not yet released" in check.note for check in verdict.checks)
+    assert "nothing_missing" in broken(verdict_of(folder, first_rows, complete=True))
 
 
-def swapped(rows: list[str]) -> list[str]:
-    place = next(i for i in range(1, COUNT) if rows[i].split(",")[0] != rows[i + 1].split(",")[0])
-    return [*rows[:place], rows[place + 1], rows[place], *rows[place + 2 :]]
+def swap_adjacent_rows(rows: list[str]) -> list[str]:
+    position = next(i for i in range(1, COUNT) if rows[i].split(",")[0] != rows[i + 1].split(",")[0])
+    return [*rows[:position], rows[position + 1], rows[position], *rows[position + 2 :]]
 
 
-def redealt(rows: list[str]) -> list[str]:
-    """Two members of one cluster change places: everything is there, and the fields stand where they do not belong."""
+def swap_members_of_a_cluster(rows: list[str]) -> list[str]:
+    """Swap two rows of one cluster: all rows are there, but not in byte order."""
     first = rows[1].split(",")[0]
     other = next(i for i in range(2, COUNT) if rows[i].split(",")[0] == first)
     return [rows[0], rows[other], *rows[2:other], rows[1], *rows[other + 1 :]]
 
 
 @pytest.mark.parametrize(
-    ("cheat", "found"),
+    ("tamper", "found"),
     [
-        (swapped, {"in_turn"}),
-        (redealt, {"byte_order"}),
+        (swap_adjacent_rows, {"in_turn"}),
+        (swap_members_of_a_cluster, {"byte_order"}),
         (lambda rows: [*rows[:50], *rows[51:]], {"in_turn"}),
         (lambda rows: [*rows[:50], rows[49], *rows[50:]], {"nothing_else"}),
         (lambda rows: [*rows, rows[-1]], {"nothing_else"}),
         (lambda rows: [*rows[:-1], rows[-1].split(",")[0] + ",5"], {"nothing_else", "nothing_missing"}),
     ],
-    ids=["two rows swapped", "dealt otherwise", "one left out", "one twice", "one more", "one changed"],
+    ids=["two rows swap_adjacent_rows", "members swapped", "one missing", "one repeated", "one more", "one changed"],
 )
-def test_no_cheat_passes(folder: Path, cheat: Callable[[list[str]], list[str]], found: set[str]) -> None:
-    verdict = judged(folder, cheat(rows_of(folder)))
+def test_a_tampered_ordered_release_is_broken(
+    folder: Path, tamper: Callable[[list[str]], list[str]], found: set[str]
+) -> None:
+    verdict = verdict_of(folder, tamper(rows_of(folder)))
     assert verdict.exit_code == 1
     assert found <= broken(verdict)
 
 
-def test_dealt_fields_do_not_pass_for_revealed_ones_nor_the_other_way(folder: Path) -> None:
-    assert "own_place" in broken(judged(folder, rows_of(folder), reveals=True))
-    assert "byte_order" in broken(judged(folder, rows_of(folder, "own")))
+def test_byte_order_and_own_positions_are_told_apart(folder: Path) -> None:
+    assert "own_place" in broken(verdict_of(folder, rows_of(folder), reveals=True))
+    assert "byte_order" in broken(verdict_of(folder, rows_of(folder, "own")))
 
 
-def test_without_evidence_nobody_can_say_who_belongs_together(folder: Path) -> None:
-    verdict = verify(policy_of(), folder / "in.csv", folder / "dealt.csv")
+def test_an_ordered_release_without_evidence_is_undecided(folder: Path) -> None:
+    verdict = verify(policy_of(), folder / "in.csv", folder / "by_bytes.csv")
     assert verdict.exit_code == 2
-    assert any("--evidence" in doubt for doubt in verdict.undecided)
+    assert any("--evidence" in reason for reason in verdict.undecided)
 
 
-def test_a_file_that_is_followed_cannot_leave_in_order(folder: Path) -> None:
+def test_a_followed_file_cannot_be_released_in_order(folder: Path) -> None:
     with pytest.raises(ConfigError, match=r"--follow: cannot keep stream\.release: ordered"):
         run_pipe(policy_of(), Files(str(folder / "in.csv"), str(folder / "out.csv")), Event())
     assert not (folder / "out.csv").exists()

@@ -1,0 +1,326 @@
+"""Reads files into records: JSON lines, exports of topics, and tables through `table_parsing`.
+
+This module yields an `OriginalRecord` for each record of an original, and partition, text and record for each released
+row. A record maps names to values, or is None where the text is not a record. What the fields mean is not known here.
+
+JSON is read with the standard library. The strictness of the reader decides which originals are usable, so it is not
+shared with the decoders of the engine: one defect would then be invisible to both sides.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple, NoReturn, TypeAlias, TypeGuard, TypeVar
+
+from shoal.audit.table_parsing import NumberWriter, csv_rows, is_csv_ended, is_parquet, parquet_lines
+from shoal.errors import InputError
+from shoal.policy import CsvDialect
+
+__all__ = [
+    "BLANK",
+    "ENVELOPE_FIELDS",
+    "LARGEST_COUNT",
+    "ORIGINAL_EXPORT",
+    "RELEASED_EXPORT",
+    "Form",
+    "InputFile",
+    "JsonNumber",
+    "JsonObject",
+    "OriginalRecord",
+    "Record",
+    "byte_lines",
+    "first_line_names",
+    "form_of",
+    "is_ended",
+    "json_value",
+    "original_records",
+    "released_records",
+]
+
+Form: TypeAlias = Literal["csv", "jsonl"]
+Record: TypeAlias = Mapping[str, object]
+Item = TypeVar("Item")
+
+ORIGINAL_EXPORT = frozenset({"partition", "offset", "value"})
+"""Names that every line of an exported original has."""
+ENVELOPE_FIELDS = frozenset({"key", "headers", "timestamp"})
+"""Names that a line of an exported original may have besides."""
+RELEASED_EXPORT = frozenset({"partition", "value"})
+"""Names that every line of an exported release has, and no others."""
+LARGEST_COUNT = 1 << 62
+"""Partitions, offsets and counts are smaller in magnitude."""
+BLANK: Record = {}
+"""The record of an empty line: unusable. Empty lines at the end of a file are no records."""
+
+_TIMESTAMP = re.compile(r"-?[0-9]{1,18}")
+_FORMS: dict[str, Form] = {".csv": "csv", ".jsonl": "jsonl", ".json": "jsonl", ".ndjson": "jsonl", ".parquet": "jsonl"}
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """A file and how it is written. The dialect applies to CSV only."""
+
+    path: Path
+    form: Form
+    dialect: CsvDialect
+
+    @classmethod
+    def of(cls, path: str | Path, dialect: CsvDialect, default_form: Form | None = None) -> InputFile:
+        """Describe a file; ``default_form`` applies where the suffix is unknown."""
+        return cls(Path(path), form_of(Path(path), default_form), dialect)
+
+
+class OriginalRecord(NamedTuple):
+    """A record of an original. ``envelope`` holds the usable key, timestamp and headers, named as in ``from``."""
+
+    partition: int
+    offset: int
+    record: Record | None
+    envelope: Record
+
+
+class JsonObject(list[tuple[str, object]]):
+    """A JSON object as a list of pairs, with repeated names and in its order."""
+
+    __slots__ = ()
+
+
+class JsonNumber(str):
+    """The text of a JSON number."""
+
+    __slots__ = ()
+
+
+def _refuse(_name: str) -> NoReturn:
+    # The standard library accepts NaN and Infinity, which are not JSON.
+    raise ValueError
+
+
+_with_numbers = json.JSONDecoder(object_pairs_hook=JsonObject, parse_constant=_refuse)
+_with_number_texts = json.JSONDecoder(
+    object_pairs_hook=JsonObject, parse_constant=_refuse, parse_int=JsonNumber, parse_float=JsonNumber
+)
+
+
+def form_of(path: Path, default: Form | None = None) -> Form:
+    """Return the form of a file by its suffix, else the default.
+
+    Raises
+    ------
+    InputError
+        The suffix is unknown and there is no default.
+    """
+    form = _FORMS.get(path.suffix.lower(), default)
+    if form is None:
+        raise InputError(f"{path}: verify reads .csv, .jsonl, .json and .parquet; convert the file, or give --format")
+    return form
+
+
+def byte_lines(path: Path, *, skip_bom: bool = False) -> Iterator[bytes]:
+    """Yield the lines of a file without their ends; of a Parquet file its rows as JSON.
+
+    The empty text after the last line end is not a line. ``skip_bom``: ignore a byte order mark at the beginning.
+    """
+    if is_parquet(path):
+        yield from map(str.encode, parquet_lines(path))
+        return
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file):
+                text = line.removeprefix(codecs.BOM_UTF8) if skip_bom and not number else line
+                yield text.removesuffix(b"\n")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _without_blank_end(items: Iterable[Item], is_blank: Callable[[Item], bool]) -> Iterator[Item]:
+    """Drop blank items at the end; a blank item that another one follows is kept."""
+    pending: list[Item] = []
+    for item in items:
+        pending.append(item)
+        if not is_blank(item):
+            yield from pending
+            pending.clear()
+
+
+def _original_lines(path: Path) -> Iterator[bytes]:
+    return _without_blank_end(byte_lines(path, skip_bom=True), lambda text: not text.strip())
+
+
+def is_ended(file: InputFile) -> bool:
+    """Whether the last record of a file is complete. `shoal pipe --follow` waits for one that is not."""
+    if file.form == "csv":
+        return is_csv_ended(file.path, file.dialect)
+    if is_parquet(file.path):
+        return True
+    with file.path.open("rb") as lines:
+        lines.seek(-min(1, lines.seek(0, os.SEEK_END)), os.SEEK_END)
+        return lines.read() in {b"", b"\n"}
+
+
+def json_value(text: bytes) -> object:
+    """Parse one JSON text with its numbers as int and float; objects become `JsonObject`.
+
+    Raises
+    ------
+    ValueError
+        Not UTF-8 or not JSON. Its message holds the text: never show it.
+    """
+    try:
+        return _with_numbers.decode(text.decode())
+    except RecursionError:
+        raise ValueError from None
+
+
+def _record(text: bytes | str) -> Record | None:
+    """Parse one record with its numbers as `JsonNumber`."""
+    try:
+        return _as_record(_with_number_texts.decode(text.decode() if isinstance(text, bytes) else text))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _as_record(value: object) -> Record | None:
+    """Return a JSON object as a mapping; None for any other value and for repeated names."""
+    if not isinstance(value, JsonObject):
+        return None
+    record = dict(value)
+    return record if len(record) == len(value) else None
+
+
+# ---------------------------------------------------------------- originals
+
+
+def original_records(
+    file: InputFile, export_names: frozenset[str] | None = None, *, by_line: bool = False
+) -> Iterator[OriginalRecord]:
+    """Yield the records of an original.
+
+    Parameters
+    ----------
+    file : InputFile
+    export_names : frozenset of str, optional
+        Names that every line must have, if the file holds messages of a topic; None for plain records.
+    by_line : bool
+        Whether messages are numbered by line, from 0 in partition 0, as the records of a plain file are.
+    """
+    if export_names is not None:
+        yield from _messages(file.path, export_names) if by_line else _exported(file.path, export_names)
+    elif file.form == "csv":
+        rows = (cells for _, cells in csv_rows(file.path, file.dialect, skip_bom=True))
+        for number, cells in enumerate(_without_blank_end(rows, lambda cells: cells == {})):
+            yield OriginalRecord(0, number, BLANK if cells == {} else cells, BLANK)
+    else:
+        for number, text in enumerate(_original_lines(file.path)):
+            yield OriginalRecord(0, number, _record(text) if text.strip() else BLANK, BLANK)
+
+
+def first_line_names(path: Path) -> frozenset[str]:
+    """Return the names in the first line of a JSON lines file; empty if the line is not an object."""
+    return frozenset(_record(next(byte_lines(path, skip_bom=True), b"")) or ())
+
+
+def _export_lines(path: Path, required: frozenset[str], allowed: frozenset[str]) -> Iterator[tuple[int, Record]]:
+    """Yield line number, from 1, and content of each line of an export."""
+    lines = byte_lines(path) if allowed == RELEASED_EXPORT else _original_lines(path)
+    for number, text in enumerate(lines, 1):
+        line = _record(text)
+        if line is None or not required <= line.keys() <= allowed:
+            optional = ", ".join(sorted(allowed - required))
+            names = f"{', '.join(sorted(required))}{f' (and {optional})' if optional else ''}"
+            raise InputError(f"{path}, line {number}: not an export of exactly {names}; export again")
+        yield number, line
+
+
+def _integer(path: Path, number: int, line: Record, name: str) -> int:
+    value = line[name]
+    if not isinstance(value, JsonNumber) or not value.removeprefix("-").isdigit():
+        raise InputError(f"{path}, line {number}: {name} must be an integer; export again")
+    return int(value)
+
+
+def _exported(path: Path, required: frozenset[str]) -> Iterator[OriginalRecord]:
+    """Yield the messages of an exported topic. A malformed line is an error of the export, not an unusable record."""
+    for number, line in _export_lines(path, required, ORIGINAL_EXPORT | ENVELOPE_FIELDS):
+        partition, offset = (_integer(path, number, line, name) for name in ("partition", "offset"))
+        if "timestamp" in line:
+            _integer(path, number, line, "timestamp")
+        if not _is_headers(line.get("headers", [])):
+            raise InputError(f"{path}, line {number}: headers must be a list of [name, text or null]; export again")
+        yield OriginalRecord(partition, offset, _value(line), _envelope(line))
+
+
+def _messages(path: Path, required: frozenset[str]) -> Iterator[OriginalRecord]:
+    """Yield the messages of a file that `shoal pipe` read, by line. A malformed line is an unusable record."""
+    for number, text in enumerate(_original_lines(path)):
+        line = _record(text)
+        if line is None or not required <= line.keys() <= ORIGINAL_EXPORT | ENVELOPE_FIELDS:
+            yield OriginalRecord(0, number, None if text.strip() else BLANK, BLANK)
+        else:
+            yield OriginalRecord(0, number, _value(line), _envelope(line))
+
+
+def _value(line: Record) -> Record | None:
+    value = line["value"]
+    return _record(str(value)) if _is_text(value) else _as_record(value)
+
+
+def _envelope(line: Record) -> Record:
+    """Return key, timestamp and headers of a message; without those that are missing, malformed or repeated."""
+    found: dict[str, object] = {}
+    if _is_text(line.get("key")):
+        found["key"] = line["key"]
+    timestamp = line.get("timestamp")
+    if isinstance(timestamp, JsonNumber) and _TIMESTAMP.fullmatch(timestamp) and int(timestamp) >= 0:
+        found["timestamp"] = timestamp
+    headers = line.get("headers", [])
+    if not _is_headers(headers):
+        return found
+    counts = Counter(name for name, _ in headers)
+    return found | {f"header:{name}": text for name, text in headers if counts[name] == 1 and _is_text(text)}
+
+
+def _is_headers(headers: object) -> TypeGuard[list[tuple[object, object]]]:
+    return isinstance(headers, list) and not isinstance(headers, JsonObject) and all(map(_is_header, headers))
+
+
+def _is_header(header: object) -> bool:
+    is_list = isinstance(header, list) and not isinstance(header, JsonObject)
+    return is_list and len(header) == 2 and _is_text(header[0])  # type: ignore[arg-type, index]  # noqa: PLR2004
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and not isinstance(value, JsonNumber)
+
+
+# ---------------------------------------------------------------- releases
+
+
+def released_records(
+    file: InputFile, *, is_export: bool, number_writers: Mapping[str, NumberWriter] | None = None
+) -> Iterator[tuple[int, str, Record | None]]:
+    """Yield partition, published text and record of each released row.
+
+    ``number_writers`` write the numbers of Parquet columns, which have no text.
+    """
+    if is_export:
+        for number, line in _export_lines(file.path, RELEASED_EXPORT, RELEASED_EXPORT):
+            partition, value = _integer(file.path, number, line, "partition"), line["value"]
+            text = str(value) if _is_text(value) else ""
+            yield partition, text, _record(text)
+    elif file.form == "csv":
+        for text, cells in csv_rows(file.path, file.dialect, skip_bom=False):
+            yield 0, text, cells
+    elif is_parquet(file.path):
+        for text in parquet_lines(file.path, number_writers):
+            yield 0, text, _record(text)
+    else:
+        for row in byte_lines(file.path):
+            yield 0, row.decode(errors="surrogateescape"), _record(row)

@@ -1,0 +1,69 @@
+"""CSV files as cells."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from shoal.audit.parsing import BLANK, InputFile, original_records, released_records
+from shoal.audit.table_parsing import original_header, released_header
+from shoal.errors import InputError
+from shoal.policy import CsvDialect
+
+pytestmark = pytest.mark.unit
+
+
+PLAIN = CsvDialect()
+
+
+def table(folder: Path, text: str) -> Path:
+    path = folder / "a.csv"
+    path.write_bytes(text.encode())
+    return path
+
+
+def originals(path: Path, dialect: CsvDialect = PLAIN) -> list[object]:
+    return [one.record for one in original_records(InputFile.of(path, dialect))]
+
+
+def released(path: Path) -> list[tuple[int, str, object]]:
+    return list(released_records(InputFile.of(path, PLAIN), is_export=False))
+
+
+def test_csv_records_are_numbered_without_the_header(tmp_path: Path) -> None:
+    path = table(tmp_path, '\ufeffa,b\r\n1,"x\ny"\r\n\r\n2\n3,"x"y\n4,z')
+    assert originals(path) == [
+        {"a": "1", "b": "x\ny"},
+        BLANK,
+        None,
+        None,
+        {"a": "4", "b": "z"},
+    ]
+
+
+def test_the_last_line_feed_is_no_record_if_lines_end_with_carriage_returns(tmp_path: Path) -> None:
+    path = table(tmp_path, "a,b\r\n1,2\r\n3,4\r\n")
+    assert originals(path, CsvDialect(line_end="\r")) == [None, None]
+
+
+def test_a_released_row_keeps_its_text(tmp_path: Path) -> None:
+    path = table(tmp_path, 'a,b\n1,"x\ny"\n"1",z\r\n')
+    assert [text for _, text, _ in released(path)] == ['1,"x\ny"', '"1",z\r']
+
+
+def test_headers_are_read_or_refused(tmp_path: Path) -> None:
+    assert original_header(table(tmp_path, "a,b\n"), PLAIN) == ["a", "b"]
+    assert released_header(table(tmp_path, ""), PLAIN) is None
+    with pytest.raises(InputError, match=r"line 1: no header"):
+        original_header(table(tmp_path, ""), PLAIN)
+    with pytest.raises(InputError, match=r"line 1: no header"):
+        original_header(table(tmp_path, "\n"), PLAIN)
+    with pytest.raises(InputError, match=r"line 1: a column name is repeated"):
+        original_header(table(tmp_path, "a,a\n"), PLAIN)
+    with pytest.raises(InputError, match=r"line 1: the header is not CSV in utf-8"):
+        released_header(table(tmp_path, '"a"b\n'), PLAIN)
+
+
+def test_rows_below_repeated_column_names_are_no_records(tmp_path: Path) -> None:
+    path = table(tmp_path, "a,a\n1,2\n")
+    assert released(path) == [(0, "1,2", None)]

@@ -1,0 +1,70 @@
+"""The verdict as JSON and as text."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from oracle.naive_release import make_release
+from shoal.audit import Verdict
+
+pytestmark = pytest.mark.unit
+
+
+def test_a_verdict_has_plain_values_and_a_text(tmp_path: Path) -> None:
+    naive = make_release(tmp_path)
+    verdict = naive.verify(summary=True)
+    plain = json.loads(json.dumps(verdict.as_dict()))
+    assert plain["outcome"] == "holds"
+    assert plain["verified"] is True
+    assert plain["exit_code"] == 0
+    assert plain["counts"] == {"records": 60, "usable": 60, "unusable": 0, "rows": 60, "clusters": 11}
+    assert {check["name"] for check in plain["checks"]} >= {"subjects", "share", "once", "accounts"}
+    assert len(plain["not_examined"]) >= 5
+    text = verdict.text()
+    assert text.startswith("holds: 60 records, 60 usable")
+    assert "holds: every cluster holds at least 5 different subjects (11 examined, worst 5)" in text
+    assert "not examined: keys, headers and timestamps" in text
+
+
+def test_a_broken_verdict_lists_clusters_and_counts(tmp_path: Path) -> None:
+    naive = make_release(tmp_path)
+    naive.rows = [rows[1:] for rows in naive.rows]
+    text = naive.verify().text()
+    assert text.startswith("broken: ")
+    assert "BROKEN: every recomputed row of a cluster was released (11 examined, 11 failed); cluster 0, 1, " in text
+    assert ", ..." in text
+    naive.regenerate()
+    naive.rows = [rows[1:] if number < 10 else rows for number, rows in enumerate(naive.rows)]
+    assert "(11 examined, 10 failed); cluster 0, 1, 2, 3, 4, 5, 6, 7, 8, 9\n" in naive.verify().text()
+
+
+def test_an_undecided_verdict_names_the_missing_input() -> None:
+    verdict = Verdict((), {"clusters": None}, {}, undecided=("give it",))
+    assert verdict.outcome == "undecided"
+    assert verdict.exit_code == 2
+    assert not verdict.verified
+    assert "undecided: give it" in verdict.text()
+    assert "unknown clusters" in verdict.text()
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "unknown"),
+        (0, "0"),
+        (120000, "120000"),
+        (0.0, "0"),
+        (5.0, "5"),
+        (1.7314169999999998, "1.7314"),
+        (0.30000000000000004, "0.3"),
+        (-0.5, "-0.5"),
+        (0.00012345, "0.00012"),
+        (1e-9, "1e-09"),
+    ],
+)
+def test_the_text_shows_rounded_numbers_and_the_json_exact_ones(value: float | None, text: str) -> None:
+    verdict = Verdict((), {}, {"m": value}, not_examined=())
+    assert verdict.text() == f"holds: \n  measured: m = {text}"
+    assert verdict.as_dict()["measures"] == {"m": value}
