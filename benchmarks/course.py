@@ -136,7 +136,7 @@ def losses(values: Float64Matrix, units: Float64Vector, policy: Policy) -> Float
         outcome = flow.push(block, np.column_stack([np.zeros_like(part), part])) if len(part) else flow.flush()
         for cluster in outcome.clusters:
             centroid = np.array([float(text) for text in cluster.centroid]) / units
-            found[cluster.places] = (values[cluster.places] - centroid) ** 2
+            found[cluster.offsets] = (values[cluster.offsets] - centroid) ** 2
     return found
 
 

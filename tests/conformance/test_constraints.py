@@ -226,7 +226,7 @@ def test_linked_records_equal_brute_force_with_ties(decimals: int) -> None:
             nearest = np.flatnonzero(squares == squares.min())
             hits += float(i in nearest) / len(nearest)
         offsets = np.append(0, np.cumsum(sizes))
-        assert measures.disclosure(values, published, labels, offsets) == pytest.approx(hits / n)
+        assert measures.linkage_share(values, published, labels, offsets) == pytest.approx(hits / n)
 
 
 def test_categories_and_losses_equal_their_definitions() -> None:
@@ -246,10 +246,10 @@ def test_categories_and_losses_equal_their_definitions() -> None:
         for members in clusters_of(labels):
             own = column[members][known[members]]
             within += float(((own - own.mean()) ** 2).sum()) if len(own) else 0.0
-    assert measures.preserved(labels, numbers) == pytest.approx(within / total)
+    assert measures.confidential_loss(labels, numbers) == pytest.approx(within / total)
     values, published = draw.random((50, 2)), draw.random((50, 2))
     values[:, 1] = 7.0
-    found = measures.losses(values, published, np.array([2.0, 0.0]))
+    found = measures.measure_losses(values, published, np.array([2.0, 0.0]))
     assert found["sst"] == 50
     assert found["sse"] == pytest.approx(((values - published)[:, 0] ** 2).sum() / values[:, 0].var())
     squares = ((values - published)[:, 0] / 2) ** 2 + (values - published)[:, 1] ** 2

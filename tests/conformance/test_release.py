@@ -54,9 +54,9 @@ def run_pipeline(
         for outcome in outcomes:
             clusters += outcome.clusters
             released += zip(outcome.released, outcome.rows, strict=True)
-    summary = pipeline.accounts.summary(pipeline.held, 1.0)
+    summary = pipeline.summary.as_dict(pipeline.held, 1.0)
     assert summary["held"] == 0
-    assert summary["released"] == sum(len(cluster.places) for cluster in clusters)
+    assert summary["released"] == sum(len(cluster.offsets) for cluster in clusters)
     assert summary["delay"]["max"] <= DELTA
     return clusters, released
 
@@ -76,18 +76,18 @@ def test_ordered_release_gives_the_rows_of_the_same_clusters_in_input_order(
     options = (rule, position, max_delay_s)
     whole, rows_of_whole = run_pipeline(policy_of("cluster", *options, reveal_order=False), records, [40])
     assert rows_of_whole == [
-        member for cluster in whole for member in zip(cluster.places, cluster.rows, strict=True)
+        member for cluster in whole for member in zip(cluster.offsets, cluster.rows, strict=True)
     ], "a cluster was not released as a whole"
     for reveal_order in (False, True):
         policy = policy_of("ordered", *options, reveal_order=reveal_order)
         cuts = sorted(random.sample(range(1, COUNT), 5))
         clusters, released = run_pipeline(policy, records, cuts)
-        assert [cluster.places for cluster in clusters] == [cluster.places for cluster in whole]
-        assert [place for place, _ in released] == sorted(place for cluster in whole for place in cluster.places)
+        assert [cluster.offsets for cluster in clusters] == [cluster.offsets for cluster in whole]
+        assert [place for place, _ in released] == sorted(place for cluster in whole for place in cluster.offsets)
         assert Counter(row for _, row in released) == Counter(row for cluster in whole for row in cluster.rows)
         at = dict(released)
         for cluster in clusters:
-            rows = [at[place] for place in cluster.places]
+            rows = [at[place] for place in cluster.offsets]
             assert rows == sorted(rows) or reveal_order
             if reveal_order:
-                assert [json.loads(row)["n"] for row in rows] == cluster.places
+                assert [json.loads(row)["n"] for row in rows] == cluster.offsets

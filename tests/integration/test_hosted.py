@@ -181,7 +181,7 @@ async def test_a_slow_customer_of_one_partition_costs_nobody_in_another(bootstra
         if partition == 0:
             is_waiting.set()
             await may_go_on.wait()
-        seen.update((partition, offset) for offset in cluster.places)
+        seen.update((partition, offset) for offset in cluster.offsets)
 
     async def bring(count: int, partition: int) -> list[tuple[int, int]]:
         places = await stage.put(count, partition)

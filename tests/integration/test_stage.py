@@ -1,4 +1,4 @@
-"""The stage in Faust workers, as their users run them: the bytes of the service, back-pressure, coming and going."""
+"""The stage in Faust workers: the bytes of the service, back-pressure, rebalances, shutdown."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MALFORMED: list[bytes | None] = [
 
 
 async def put_everything(deployment: Deployment) -> None:
-    """Good records, bad ones of every kind, records of transactions that were committed or not."""
+    """Send valid records, invalid ones of every kind, and records of committed and aborted transactions."""
     topic = deployment.topics["input"]
     await deployment.put(600, PARTITIONS)
     await produce(deployment.bootstrap, topic, MALFORMED * 3, keys=[b"key"] * 30, partitions=0)
@@ -48,7 +48,7 @@ async def put_everything(deployment: Deployment) -> None:
 
 
 async def published(deployment: Deployment) -> dict[str, Any]:
-    """What the topics hold, but for how it was cut into transactions, which the clock does."""
+    """Return the content of the topics without the transactions, which depend on the clock."""
     read = {name: await read_all(deployment.bootstrap, topic) for name, topic in deployment.topics.items()}
     assert all((message.key, message.headers) == (None, ()) for message in read["output"])
     references = [json.loads(message.value or b"") | {"topic": ""} for message in read["quarantine"]]
@@ -67,7 +67,7 @@ async def test_service_and_stage_publish_the_same_bytes(bootstrap: str, tmp_path
         kind = Deployment if name == "service" else AppDeployment
         deployment = await kind.create(bootstrap, folder, partitions=PARTITIONS)
         if isinstance(deployment, AppDeployment):
-            # An agent that does something else first: by then the consumer has fetched what was aborted, too.
+            # The agent does something else first, and the consumer fetches aborted records meanwhile.
             late = name == "late"
             deployment.variables += (("STAGE_KIND", "dict"), ("STAGE_LATE_S", "5")) if late else (("STAGE_KIND", name),)
         await put_everything(deployment)
@@ -89,7 +89,7 @@ async def test_service_and_stage_publish_the_same_bytes(bootstrap: str, tmp_path
         assert found[name] == found["service"], name
 
 
-async def test_a_slow_customer_holds_everything_up_and_loses_nothing(bootstrap: str, tmp_path: Path) -> None:
+async def test_a_slow_agent_stops_the_reading_and_loses_no_record(bootstrap: str, tmp_path: Path) -> None:
     deployment = await HandedDeployment.with_notes(bootstrap, tmp_path, partitions=PARTITIONS)
     await deployment.put(30_000, PARTITIONS)
     worker = deployment.worker("slow", STAGE_PAUSE_S="0.1", STAGE_HTTP="127.0.0.1:0")
@@ -103,7 +103,7 @@ async def test_a_slow_customer_holds_everything_up_and_loses_nothing(bootstrap: 
         _, text = await worker.get("/metrics")
         handed = sum(len(note["rows"]) for note in await deployment.notes())
         was_read = sample(text, "shoal_records_total", outcome="in")
-        # What may be held for a cluster, and the slice that was read last.
+        # At most delta records are held, and one slice was read after the last cluster.
         assert was_read <= handed + PARTITIONS * (100 + 10) + was_read // 25
         assert (await worker.get("/readyz"))[0] == 200
         assert worker.terminate() == 0
@@ -113,7 +113,7 @@ async def test_a_slow_customer_holds_everything_up_and_loses_nothing(bootstrap: 
     assert notes == distinct(notes), "a clean end repeated a cluster"
 
 
-async def test_what_nobody_looks_at_is_published_up_to_a_limit(bootstrap: str, tmp_path: Path) -> None:
+async def test_clusters_that_wait_for_the_agent_are_published_up_to_a_limit(bootstrap: str, tmp_path: Path) -> None:
     deployment = await AppDeployment.create(bootstrap, tmp_path, partitions=PARTITIONS)
     deployment.variables += (("STAGE_PAUSE_S", "60"), ("STAGE_HTTP", "127.0.0.1:0"))
     await deployment.put(30_000, PARTITIONS)
@@ -129,12 +129,12 @@ async def test_what_nobody_looks_at_is_published_up_to_a_limit(bootstrap: str, t
 
         await wait_until(stands_still, 60, "the end of reading")
         _, text = await worker.get("/metrics")
-        # One line of clusters, and for each partition a block and what is held.
+        # The queue of clusters, and for each partition one block and the held records.
         assert was_read[-1] < 2048 + PARTITIONS * (1024 + 100)
         rows = await read_all(bootstrap, deployment.topics["output"])
         assert sample(text, "shoal_records_total", outcome="released") == len(rows) > 2000
         seconds, count = (sample(text, f"shoal_transaction_seconds_{name}") for name in ("sum", "count"))
-        assert seconds / count < 10, "what a customer takes counts as the broker's"
+        assert seconds / count < 10, "the time of the agent counts as that of the broker"
         assert worker.terminate() == 0
     finally:
         worker.kill()
@@ -155,7 +155,7 @@ async def test_a_policy_that_changes_while_clusters_are_in_use_is_refused(bootst
     worker = deployment.worker("one", STAGE_PAUSE_S="60")
     worker.start()
     try:
-        await wait_until(is_busy, 40, "a cluster in his hands")
+        await wait_until(is_busy, 40, "a cluster that the agent works on")
         worker.kill()
         text = deployment.policy.read_text()
         deployment.policy.write_text(json.dumps(json.loads(text) | {"privacy": {"k": 6}}))
@@ -163,7 +163,7 @@ async def test_a_policy_that_changes_while_clusters_are_in_use_is_refused(bootst
         await wait_until(lambda: worker.is_dead, 40, "the end of the worker")
         assert "the policy has changed while clusters may be in use" in worker.said
         assert len(await deployment.notes()) == 1
-        # With the policy as it was, the same once more; after an orderly end another policy goes on.
+        # The old policy repeats the cluster. After an orderly end, another policy is accepted.
         deployment.policy.write_text(text)
         worker = deployment.worker("one", STAGE_HTTP="127.0.0.1:0")
         worker.start()
@@ -181,7 +181,7 @@ async def test_a_policy_that_changes_while_clusters_are_in_use_is_refused(bootst
     assert len(notes) == len(distinct(notes)) + 1
 
 
-async def test_workers_come_and_go_without_repeats(bootstrap: str, tmp_path: Path) -> None:
+async def test_workers_join_and_leave_without_repeats(bootstrap: str, tmp_path: Path) -> None:
     deployment = await HandedDeployment.with_notes(bootstrap, tmp_path, partitions=4, max_delay_s=2.0)
     one, two = deployment.worker("one"), deployment.worker("two")
     try:
@@ -204,7 +204,7 @@ async def test_workers_come_and_go_without_repeats(bootstrap: str, tmp_path: Pat
     assert repeats == 0
 
 
-async def test_an_agent_that_fails_gets_its_cluster_once_more(bootstrap: str, tmp_path: Path) -> None:
+async def test_an_agent_that_fails_gets_its_cluster_again(bootstrap: str, tmp_path: Path) -> None:
     deployment = await HandedDeployment.with_notes(bootstrap, tmp_path, partitions=1, max_delay_s=2.0)
     await deployment.put(1000, 1)
     worker = deployment.worker("one", STAGE_FAIL_AT="50")
@@ -221,7 +221,7 @@ async def test_an_agent_that_fails_gets_its_cluster_once_more(bootstrap: str, tm
 
 
 async def ends_with(worker: AppWorker, *words: str) -> None:
-    """It ends by itself, says why, and not that all went well."""
+    """Wait until the worker ends by itself; check its exit code and these words in its log."""
     try:
         await wait_until(lambda: worker.is_dead, 60, "the end of the worker")
     finally:
@@ -239,7 +239,7 @@ async def test_an_agent_that_leaves_its_loop_ends_the_worker(bootstrap: str, tmp
     worker = deployment.worker("one", STAGE_LEAVE=how)
     worker.start()
     await ends_with(worker, "no task asks for clusters", "its agent has left the loop over its clusters")
-    # The cluster at which it left was not dealt with, as far as anybody knows.
+    # The cluster at which the agent left is not acknowledged.
     again = deployment.worker("again")
     again.start()
     try:
@@ -252,19 +252,17 @@ async def test_an_agent_that_leaves_its_loop_ends_the_worker(bootstrap: str, tmp
 
 
 @pytest.mark.parametrize("late_s", ["0", "2"])
-async def test_a_second_agent_on_the_topic_ends_the_worker_for_good(
-    bootstrap: str, tmp_path: Path, late_s: str
-) -> None:
+async def test_a_second_agent_on_the_topic_stops_the_worker(bootstrap: str, tmp_path: Path, late_s: str) -> None:
     deployment = await HandedDeployment.with_notes(bootstrap, tmp_path, partitions=1)
     await deployment.put(100, 1)
     worker = deployment.worker("one", STAGE_OTHER=deployment.topics["input"], STAGE_OTHER_LATE_S=late_s)
     worker.start()
     await ends_with(worker, "has a stage already")
-    # Faust starts the agent again while the app ends: a stage that began then would keep it from ending.
+    # Faust restarts the agent while the app stops. A stage that starts then would never be stopped.
     assert worker.said.count("event='started'") <= 1
 
 
-async def test_what_was_decided_together_is_repeated_together(bootstrap: str, tmp_path: Path) -> None:
+async def test_clusters_that_were_decided_together_are_repeated_together(bootstrap: str, tmp_path: Path) -> None:
     deployment = await HandedDeployment.with_notes(bootstrap, tmp_path, partitions=1, max_delay_s=2.0)
     await deployment.put(95, 1)
     worker = deployment.worker("one", STAGE_PAUSE_S="0.2")
@@ -274,23 +272,23 @@ async def test_what_was_decided_together_is_repeated_together(bootstrap: str, tm
         async def is_half_done() -> bool:
             return len(await deployment.notes()) >= 8
 
-        await wait_until(is_half_done, 60, "half of what left by its limit of time")
+        await wait_until(is_half_done, 60, "half of the clusters that max_delay_s released")
         worker.kill()
         await deployment.settled([])
     finally:
         worker.kill()
     clusters, repeats = await check_handed(deployment)
-    # More than a commit interval of them, and never more than are held at a time.
+    # More than one commit interval of clusters, and at most all that can be held at once.
     assert 8 <= repeats <= clusters <= 100 // 5
 
 
-async def test_a_stage_beside_another_one_reads_nothing_that_was_aborted(bootstrap: str, tmp_path: Path) -> None:
+async def test_a_stage_beside_another_one_reads_no_aborted_record(bootstrap: str, tmp_path: Path) -> None:
     deployment = await HandedDeployment.with_notes(bootstrap, tmp_path, partitions=1, max_delay_s=2.0)
     topic, other = deployment.topics["input"], await create_topic(bootstrap)
     aborted = [json.dumps({"who": f"x{i}", "age": i, "income": i, "serial": -9 - i}).encode() for i in range(30)]
     await produce(bootstrap, topic, aborted, partitions=0, transactional_id=f"upstream-{topic}", abort=True)
     await deployment.put(200, 1)
-    # By the time of the first stage the consumer of both has fetched what was aborted.
+    # Before the first stage starts, the consumer of both has fetched aborted records.
     worker = deployment.worker("one", STAGE_LATE_S="8", STAGE_OTHER=other, STAGE_OTHER_LATE_S="5")
     worker.start()
     try:
@@ -310,7 +308,7 @@ async def test_service_and_stage_take_over_from_each_other(bootstrap: str, tmp_p
     for worker in (service, stage, service):
         before = await deployment.resolved()
         await deployment.put(1000, PARTITIONS)
-        # Members without a name of their own leave the group when they end; it takes no others beside them.
+        # Without an instance id, a member leaves the group when it ends, and its partitions are free at once.
         worker.start(instance="")
         try:
             await deployment.wait_for(before + 700)
@@ -322,7 +320,7 @@ async def test_service_and_stage_take_over_from_each_other(bootstrap: str, tmp_p
     assert (await judge(deployment)).records == 3000
 
 
-async def test_records_in_order_leave_through_a_stage_as_through_the_service(bootstrap: str, tmp_path: Path) -> None:
+async def test_ordered_release_works_in_a_stage_as_in_the_service(bootstrap: str, tmp_path: Path) -> None:
     deployment = await AppDeployment.create(bootstrap, tmp_path, partitions=PARTITIONS, release="ordered")
     await deployment.put(1000, PARTITIONS)
     worker = deployment.worker("one")
@@ -351,7 +349,7 @@ async def test_a_worker_under_load_ends_within_ten_seconds(bootstrap: str, tmp_p
     assert "handed back" in worker.said
 
 
-async def test_a_worker_that_still_compiles_ends_within_ten_seconds(bootstrap: str, tmp_path: Path) -> None:
+async def test_a_worker_that_is_compiling_ends_within_ten_seconds(bootstrap: str, tmp_path: Path) -> None:
     deployment = await AppDeployment.create(bootstrap, tmp_path, partitions=1)
     deployment.variables += (("NUMBA_CACHE_DIR", str(tmp_path / "empty")),)
     worker = deployment.worker("one")
@@ -366,7 +364,7 @@ async def test_a_worker_that_still_compiles_ends_within_ten_seconds(bootstrap: s
 
 
 @pytest.mark.parametrize("pause_s", ["0.4", "60"])
-async def test_a_customer_that_takes_long_does_not_keep_a_worker_from_ending(
+async def test_an_agent_that_works_long_does_not_keep_a_worker_from_ending(
     bootstrap: str, tmp_path: Path, pause_s: str
 ) -> None:
     deployment = await HandedDeployment.with_notes(bootstrap, tmp_path, partitions=1)
@@ -378,11 +376,11 @@ async def test_a_customer_that_takes_long_does_not_keep_a_worker_from_ending(
         async def is_busy() -> bool:
             return len(await deployment.notes()) >= 1
 
-        await wait_until(is_busy, 40, "a cluster in his hands")
+        await wait_until(is_busy, 40, "a cluster that the agent works on")
         assert worker.terminate() == 0
     finally:
         worker.kill()
-    # Whether it was dealt with in time decides who sees it again.
+    # The cluster is repeated only if the agent did not ask for the next one in time.
     again = deployment.worker("again")
     again.start()
     try:
@@ -397,7 +395,7 @@ async def test_a_customer_that_takes_long_does_not_keep_a_worker_from_ending(
     ("variables", "words"),
     [({"STAGE_START": ""}, "say where to begin with"), ({"STAGE_ACKS": "1"}, "declare it with app.topic")],
 )
-async def test_a_worker_that_may_not_begin_ends_and_says_why(
+async def test_a_worker_that_is_refused_ends_and_names_the_reason(
     bootstrap: str, tmp_path: Path, variables: dict[str, str], words: str
 ) -> None:
     deployment = await HandedDeployment.with_notes(bootstrap, tmp_path, partitions=1)

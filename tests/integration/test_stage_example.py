@@ -1,4 +1,4 @@
-"""The example of docs/faust.md runs as it is printed, and counts what came in."""
+"""The example of docs/faust.md runs as it is printed, and counts every visit once."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def test_the_page_shows_the_example_as_it_is() -> None:
 
 
 async def counted(bootstrap: str, table: str) -> Counter[str]:
-    """What a table holds, over all partitions (and hours), as its changelog tells."""
+    """Return the content of a table over all partitions (and hours), from its changelog."""
     found = {}
     for message in await read_all(bootstrap, f"{table}-changelog"):
         found[message.partition, message.key] = json.loads(message.value or b"{}")
     return sum((Counter(one["counts"]) for one in found.values()), Counter())
 
 
-async def test_the_sender_makes_the_topic_and_sends(bootstrap: str) -> None:
+async def test_the_sender_creates_the_topic_and_sends(bootstrap: str) -> None:
     topic = f"visits-{uuid.uuid4().hex[:8]}"
     environment = {**os.environ, "VISITS_BROKER": f"kafka://{bootstrap}", "VISITS_TOPIC": topic}
     for _ in range(2):
@@ -48,16 +48,16 @@ async def test_the_sender_makes_the_topic_and_sends(bootstrap: str) -> None:
 
 
 async def are_read(bootstrap: str, name: str) -> bool:
-    """Whether the app has committed that it has read all counts."""
+    """Return whether the app has committed the offsets of all counts."""
     ends = await end_offsets(bootstrap, f"{name}-diagnoses")
     async with admin(bootstrap) as client:
         committed = await client.list_consumer_group_offsets(name)
-    done = {place.partition: one.offset for place, one in committed.items() if place.topic == f"{name}-diagnoses"}
+    done = {tp.partition: one.offset for tp, one in committed.items() if tp.topic == f"{name}-diagnoses"}
     return all(done.get(partition, 0) >= end for partition, end in ends.items())
 
 
 async def referenced(bootstrap: str, quarantine: str) -> set[tuple[int, int]]:
-    """What was suppressed: who waited for five seconds while fewer than k people were there."""
+    """Return the suppressed records: they waited for five seconds with fewer than k people."""
     references = [json.loads(message.value or b"") for message in await read_all(bootstrap, quarantine)]
     assert {one["reason"] for one in references} <= {"suppressed"}
     return {(one["partition"], one["offset"]) for one in references}
@@ -110,7 +110,7 @@ async def test_the_example_counts_every_visit_once_through_a_kill_and_a_restart(
             return all(one.total() + missing >= len(sent) for one in found)
 
         await wait_until(all_counted, 60, "all counts")
-        # All clusters once more, as after a crash, and in the next hour (a broker takes no later ones).
+        # Send all clusters again, as after a crash, with a timestamp in the next hour (a broker refuses later ones).
         again = await read_all(bootstrap, f"{name}-diagnoses")
         await produce(
             bootstrap,
@@ -121,7 +121,7 @@ async def test_the_example_counts_every_visit_once_through_a_kill_and_a_restart(
             timestamps_ms=[round((time.time() + 3590) * 1000)] * len(again),
         )
         await wait_until(lambda: are_read(bootstrap, name), 60, "the end of the repeats")
-        await wait_until(lambda: re.search(r"counted [1-9]\d* visits", log.read_text()), 30, "what the page says")
+        await wait_until(lambda: re.search(r"counted [1-9]\d* visits", log.read_text()), 30, "the log line of the page")
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(10) == 0
     finally:

@@ -345,7 +345,7 @@ async def test_an_output_that_takes_no_such_messages_is_refused_with_both_remedi
     stage = await Stage.create(bootstrap, tmp_path)
     small = await create_topic(bootstrap, 1, {"max.message.bytes": "100000"})
     words = await refusal(stage, output=small)
-    assert "takes 100000 bytes at once" in words
+    assert "accepts 100000 bytes at once" in words
     assert "max.message.bytes" in words
     assert "kafka.max_record_bytes" in words
     stage.document["kafka"] |= {"output": small, "max_record_bytes": 80_000}

@@ -47,7 +47,7 @@ def test_false_people_around_a_record(
             records += [near(record, error, random) for _ in range(false_ones)]
             people += range(FALSE + len(records), FALSE + len(records) + false_ones)
     release = released(policy_of(AGES, K, delta=DELTA, position=position, rule=rule), tagged(records, people))
-    cluster_of = {place: cluster for cluster in release.clusters for place in cluster.places}
+    cluster_of = {place: cluster for cluster in release.clusters for place in cluster.offsets}
     alone = [
         float(all(who >= FALSE for who in release.people(cluster_of[target]) if who != people[target]))
         for target in targets
@@ -104,7 +104,7 @@ def test_silence_after_a_record_and_its_false_neighbours(
     for target in targets:
         people = [0, *range(FALSE, FALSE + false_ones)]
         release = released_in_silence(policy, tagged([target] * (1 + false_ones), people))
-        alone.append(float(any(0 in cluster.places for cluster in release.clusters)))
+        alone.append(float(any(0 in cluster.offsets for cluster in release.clusters)))
     measured(
         "R31",
         f"record alone in a quiet partition, {false_ones} false ones after it, k = {K}, "

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from random import Random
 
 import pytest
-from properties.test_partition_task import START_S, Topic, live, policy_of, random_log
+from properties.test_partition_task import START_S, Topic, policy_of, random_log, run
 from shoal.kafka.offset_metadata import decode
 from shoal.kafka.producer import TransactionBatch
 from support.ledger import measured
@@ -40,7 +40,7 @@ def test_what_a_clock_has_decided_is_decided_alike_after_a_crash() -> None:
         log = random_log(random)
         policy = policy_of(3, delta=2 + random.randint(0, 12), position=0.01, max_delay_s=0.8, max_share=1.0)
         topic = Watched(plan=[random.choice(["commit", "commit", "abort", "abort", "unknown"]) for _ in range(40)])
-        asyncio.run(live(policy, log, topic, random.randint, [START_S + 100]))
+        asyncio.run(run(policy, log, topic, random.randint, [START_S + 100]))
         published, aborted = clusters_in(topic.committed), clusters_in(topic.aborted)
         serials = [json.loads(row)["n"] for rows in published.elements() for row in rows]
         assert len(serials) == len(set(serials)), f"life {seed}: a record left twice"

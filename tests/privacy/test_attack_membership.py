@@ -30,7 +30,7 @@ AGES = {name: quasi(*bounds, integer=True) for name, bounds in ADULT.items()}
 
 def shares(release: Release) -> list[float]:
     """Of each cluster, the part that its heaviest subject owns."""
-    return [max(release.people(cluster).values()) / len(cluster.places) for cluster in release.clusters]
+    return [max(release.people(cluster).values()) / len(cluster.offsets) for cluster in release.clusters]
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -42,7 +42,7 @@ def test_nobody_owns_more_of_a_cluster_than_the_cap(data_dir: Path, exponent: fl
     release = released(policy_of(AGES, k, max_share=cap, rule=rule), tagged(adult(data_dir, count), people))
     worst = max(shares(release))
     assert min(len(release.people(cluster)) for cluster in release.clusters) >= k
-    assert sum(len(cluster.places) for cluster in release.clusters) + len(release.suppressed) == count
+    assert sum(len(cluster.offsets) for cluster in release.clusters) + len(release.suppressed) == count
     measured(
         "R24",
         f"largest share of one subject, subjects by Zipf {exponent}, k = {k}, max_share {cap}",
@@ -86,12 +86,12 @@ def test_each_cluster_leaves_once_and_whole_and_nobody_joins_it_later(data_dir: 
     centroids = Counter(cluster.centroid for cluster in release.clusters)
     assert max(centroids.values()) > 1
     assert all(len(release.people(cluster)) >= k for cluster in release.clusters)
-    places = [place for cluster in release.clusters for place in cluster.places]
+    places = [place for cluster in release.clusters for place in cluster.offsets]
     assert len(places) == len(set(places))
     for one in release.transactions:
         left = [row for cluster in one.clusters for row in cluster.rows]
         assert left == one.topics.get("out", [])
-        assert sum(len(cluster.places) for cluster in one.clusters) == len(left)
+        assert sum(len(cluster.offsets) for cluster in one.clusters) == len(left)
     closed("R6", "a cluster leaves in one transaction, whole: borders of transactions tell of clusters only")
     closed("R28", "a cluster has all its members when it leaves; equal centroids later have k people of their own")
 
@@ -119,7 +119,7 @@ def test_only_those_are_suppressed_who_have_fewer_than_k_people_around_them_and_
     release = released(policy_of(AGES, k, delta=delta, rule=rule), tagged(adult(data_dir, count), people), step=1)
     gone = release.suppressed
     left_at = {
-        place: one.newest for one in release.transactions for cluster in one.clusters for place in cluster.places
+        place: one.newest for one in release.transactions for cluster in one.clusters for place in cluster.offsets
     }
     left_at |= {reference.offset: one.newest for one in release.transactions for reference in one.references}
     assert len(gone) > 20
@@ -127,7 +127,7 @@ def test_only_those_are_suppressed_who_have_fewer_than_k_people_around_them_and_
         then = left_at[place]
         around = {people[other] for other in range(max(0, then - delta), then + 1) if left_at[other] >= then}
         assert len(around) < k
-    assert not set(gone) & {place for cluster in release.clusters for place in cluster.places}
+    assert not set(gone) & {place for cluster in release.clusters for place in cluster.offsets}
     told = [json.loads(line) for one in release.transactions for line in one.topics.get("bad", [])]
     assert {tuple(one) for one in told} == {("topic", "partition", "offset", "reason")}
     assert {one["reason"] for one in told} == {"suppressed"}
@@ -184,7 +184,7 @@ def test_three_spellings_of_everybody_do_not_make_three_times_as_many_people(dat
     ]
     assert len({record["who"] for record in written}) > 2 * len(set(people))
     release = released(policy_of(AGES, k, rule=rule), written)
-    sizes = [len({people[place] for place in cluster.places}) for cluster in release.clusters]
+    sizes = [len({people[place] for place in cluster.offsets}) for cluster in release.clusters]
     measured(
         "R26",
         f"clusters with fewer than {k} people, each person under three spellings",

@@ -48,7 +48,7 @@ def worked_out(release: Release, field: str, percent: int, resolution: int = 0) 
     """
     found = []
     for cluster in release.clusters:
-        amounts = sorted(Fraction(release.records[place][field]) for place in cluster.places)
+        amounts = sorted(Fraction(release.records[place][field]) for place in cluster.offsets)
         if amounts[-1]:
             mean = Fraction(json.loads(cluster.rows[0])[field]) + Fraction(resolution, 2)
             guess = mean * len(amounts) - amounts[-2]
@@ -62,7 +62,7 @@ def test_one_huge_value_among_zeros_is_clipped_and_its_cluster_does_not_tell_it(
         fields = {"age": AGES["age"], "gain": quasi(0, 99_999)}
         records = [{"age": 40, "gain": huge if number == 50 else 0} for number in range(200)]
         release = released(policy_of(fields, 10), tagged(records))
-        sums = [float(json.loads(cluster.rows[0])["gain"]) * len(cluster.places) for cluster in release.clusters]
+        sums = [float(json.loads(cluster.rows[0])["gain"]) * len(cluster.offsets) for cluster in release.clusters]
         assert max(abs(total) for total in sums) < 0.9 * huge
     closed("R16", "values are clipped at declared bounds: nothing beyond them shows in a mean")
 
@@ -71,9 +71,9 @@ def test_one_huge_value_within_the_bounds_never_shows_where_dominance_is_asked_f
     fields = {"age": AGES["age"], "gain": quasi(-(10**6), 10**6)}
     records = [{"age": 40, "gain": 10**6 if number % 70 == 50 else 0} for number in range(400)]
     release = released(policy_of(fields, 10, dominance=10), tagged(records))
-    assert sum(len(cluster.places) for cluster in release.clusters) > 380
+    assert sum(len(cluster.offsets) for cluster in release.clusters) > 380
     for cluster in release.clusters:
-        total = float(json.loads(cluster.rows[0])["gain"]) * len(cluster.places)
+        total = float(json.loads(cluster.rows[0])["gain"]) * len(cluster.offsets)
         assert abs(total - 10**6) > 10**5, "one value of a million among zeros was published"
 
 
@@ -121,7 +121,7 @@ def test_a_person_is_released_as_often_in_a_window_as_is_allowed_and_no_oftener(
     window, most = 1000, 3
     policy = policy_of(AGES, 5, per_subject={"max": most, "window": window}, rule=rule)
     release = released(policy, tagged(records, people))
-    seen = Counter((people[place], place // window) for cluster in release.clusters for place in cluster.places)
+    seen = Counter((people[place], place // window) for cluster in release.clusters for place in cluster.offsets)
     measured(
         "R25",
         f"most releases of one person in a window of {window}, subjects by Zipf 1.0, per_subject {most}",
@@ -143,7 +143,7 @@ def test_nobody_is_alone_with_k_minus_one_sybils_at_night(population: int | None
     for night in range(nights):
         records = [{"age": 20 + 3 * night, "education-num": 9, "hours-per-week": 40}] * k
         release = released(policy_of(AGES, k, rule=rule, **option), tagged(records))
-        alone += any(0 in cluster.places and len(cluster.places) == k for cluster in release.clusters)
+        alone += any(0 in cluster.offsets and len(cluster.offsets) == k for cluster in release.clusters)
     measured(
         "R31",
         f"records alone with {k - 1} sybils when a quiet partition is drained, k = {k}, "
@@ -166,13 +166,13 @@ def test_how_often_a_cluster_agrees_on_a_confidential_value_is_what_the_judge_sa
     policy = policy_of(fields, k)
     release = released(policy, records)
     values = [{json.loads(row)["salary"] for row in cluster.rows} for cluster in release.clusters]
-    sizes = [len(cluster.places) for cluster in release.clusters]
+    sizes = [len(cluster.offsets) for cluster in release.clusters]
     agreed = [size for size, found in zip(sizes, values, strict=True) if len(found) == 1]
     lines = {
         "original.jsonl": [json.dumps(record) for record in records],
         "released.jsonl": [row.decode() for cluster in release.clusters for row in cluster.rows],
         "evidence.jsonl": [
-            json.dumps({"partition": 0, "cluster": cluster.number, "offsets": cluster.places})
+            json.dumps({"partition": 0, "cluster": cluster.number, "offsets": cluster.offsets})
             for cluster in release.clusters
         ],
     }

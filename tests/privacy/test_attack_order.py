@@ -66,7 +66,7 @@ def nearest_cluster(release: Release, target: int, span: float) -> tuple[Decided
         for cluster, newest in open_ones
     ]
     if is_told(release):
-        open_ones = [(cluster, newest) for cluster, newest in open_ones if target in cluster.places]
+        open_ones = [(cluster, newest) for cluster, newest in open_ones if target in cluster.offsets]
         distances = [0.0]
     cluster, newest = open_ones[int(np.argmin(distances))]
     since = target - (newest - DELTA)
@@ -84,14 +84,14 @@ def test_values_and_time_of_a_record_do_not_find_it_inside_its_cluster(
 ) -> None:
     release = release_of(data_dir, k, position, 1, rule)
     # How far clusters reach he can see by letting records of his own through the same policy.
-    span = float(np.mean([cluster.places[-1] - cluster.places[0] for cluster in release.clusters]))
+    span = float(np.mean([cluster.offsets[-1] - cluster.offsets[0] for cluster in release.clusters]))
     hits, control, found = [], [], []
     for target in targets_of(release):
         cluster, place = nearest_cluster(release, target, span)
         slot = round(place * (len(cluster.rows) - 1))
         hits.append(float(release.members(cluster)[slot] == target))
         control.append(float(by_place(release, cluster)[slot] == target))
-        found.append(float(target in cluster.places))
+        found.append(float(target in cluster.offsets))
     assert np.mean(control) > 1.5 / k, "by position he would succeed: the attack works"
     assert np.mean(found) > 0.5
     measured(
@@ -162,7 +162,7 @@ def test_the_time_of_release_tells_no_more_than_the_transaction(
     k = 10
     step = 1 if clusters == 1 else clusters * k
     release = release_of(data_dir, k, position, step, rule, delta)
-    span = float(np.mean([cluster.places[-1] - cluster.places[0] for cluster in release.clusters]))
+    span = float(np.mean([cluster.offsets[-1] - cluster.offsets[0] for cluster in release.clusters]))
     leaving = [transaction for transaction in release.transactions if transaction.clusters]
     for transaction in leaving:
         firsts = [cluster.rows[0] for cluster in transaction.clusters]
@@ -178,7 +178,7 @@ def test_the_time_of_release_tells_no_more_than_the_transaction(
                 left = next(one for one in leaving if one.newest >= target)
             else:
                 left = leaving[int(np.argmin(np.abs(newest - (target + delta - before))))]
-            holding = [cluster for cluster in left.clusters if target in cluster.places]
+            holding = [cluster for cluster in left.clusters if target in cluster.offsets]
             found.append(len(holding) / len(left.clusters))
             linked.append(sum(1 / len(cluster.rows) for cluster in holding) / len(left.clusters))
         return found, linked

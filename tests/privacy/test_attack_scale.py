@@ -47,7 +47,7 @@ def widths(rule: str, values: Float64Matrix) -> list[float]:
     flow, found = flow_of(rule), list[float]()
     for start, end in pairwise(range(0, len(values) + 1, 100)):
         push(flow, values[start:end], np.arange(start, end))
-        ranges = flow.state.ranges
+        ranges = flow.adaptive_state.scaler
         assert ranges is not None
         found.append(float(ranges.widths[0]))
     return found
@@ -86,13 +86,13 @@ def test_what_is_committed_of_ranges_depends_on_published_means_alone(rule: str)
     decided = [place for place in range(1000) if push(first, values[place : place + 1], np.array([place]))]
     # Two records come between these decisions; who expires has to, whatever the youngest say.
     quiet = next(one for one, other in pairwise(decided) if one > 400 and other > one + 2)
-    courses = set()
+    states = set()
     for held in (values[quiet + 1, 1], 12345.678, -EXTREME):
         flow, changed = flow_of(rule), values.copy()
         changed[quiet + 1 : quiet + 3, 1] = held
         push(flow, changed[: quiet + 1], np.arange(quiet + 1))
         assert not push(flow, changed[quiet + 1 : quiet + 3], np.arange(quiet + 1, quiet + 3))
-        courses.add(flow.course)
-        assert struct.pack(">d", held) not in flow.course
-    assert len(courses) == 1
+        states.add(flow.adaptive_state.to_bytes())
+        assert struct.pack(">d", held) not in flow.adaptive_state.to_bytes()
+    assert len(states) == 1
     closed("R9", "ranges that are learned are worked out from published means; what is held moves nothing")

@@ -125,8 +125,8 @@ def test_a_crash_after_every_transaction_leaves_no_cluster_in_parts(data_dir: Pa
     calm = asyncio.run(lived(policy, messages, dies=False))
     stormy = asyncio.run(lived(policy, messages, dies=True))
     assert stormy.rows == calm.rows, "the same rows in the same order, whatever happens in between"
-    assert [cluster.places for cluster in stormy.clusters] == [cluster.places for cluster in calm.clusters]
+    assert [cluster.offsets for cluster in stormy.clusters] == [cluster.offsets for cluster in calm.clusters]
     whole = Counter(row for cluster in stormy.clusters for row in cluster.rows)
     assert Counter(stormy.rows) == whole
-    assert all(len({people[place] for place in cluster.places}) >= policy.k for cluster in stormy.clusters)
+    assert all(len({people[place] for place in cluster.offsets}) >= policy.k for cluster in stormy.clusters)
     closed("R4", "which records are together is committed with the first that leaves: a crash after every transaction")

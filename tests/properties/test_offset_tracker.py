@@ -45,7 +45,9 @@ class Partition(RuleBasedStateMachine):
         todo = [o for o in self.log if o >= self.cursor][:count]
         offsets = np.array(todo, np.int64)
         is_open = (offsets >= self.progress.next_offset) | self.progress.are_incomplete(offsets)
-        assert is_open.tolist() == [o not in self.done and o not in self.undecided for o in todo], "a fate changed"
+        assert is_open.tolist() == [o not in self.done and o not in self.undecided for o in todo], (
+            "a completed offset became incomplete"
+        )
         unresolved = offsets[is_open]
         self.progress.read(unresolved.tolist(), (unresolved * 10).tolist(), (unresolved * 10 - 1).tolist(), 0)
         self.cursor = max(self.cursor, *(o + 1 for o in todo), 0)

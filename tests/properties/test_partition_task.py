@@ -134,7 +134,7 @@ def random_policy(random: Random) -> Policy:
     )
 
 
-async def live(policy: Policy, log: list[Message], topic: Topic, steps: Any, now: list[float]) -> None:
+async def run(policy: Policy, log: list[Message], topic: Topic, steps: Any, now: list[float]) -> None:
     """Run tasks over a growing log until everything is resolved, dying wherever the plan says so."""
     snapshot = OffsetState(committed_offset=0, next_offset=0)
     topic.offset = (0, encode(CommittedState(snapshot, policy.fingerprint, 1), "t", 0))
@@ -155,7 +155,7 @@ async def live(policy: Policy, log: list[Message], topic: Topic, steps: Any, now
                 topic.perhaps_dies(steps(0, 20))
                 if is_at_end and visible == len(log):
                     break
-                # The log grows, also while nobody reads it.
+                # The log grows also while it is not read.
                 visible = min(len(log), visible + steps(0, 9))
             await task.commit(flush=True)
             assert task.incomplete == 0
@@ -169,7 +169,7 @@ async def live(policy: Policy, log: list[Message], topic: Topic, steps: Any, now
 
 
 def resolved(batches: list[TransactionBatch]) -> list[int]:
-    released = [place for batch in batches for cluster in batch.clusters for place in cluster.places]
+    released = [place for batch in batches for cluster in batch.clusters for place in cluster.offsets]
     return released + [reference.offset for batch in batches for reference in batch.quarantined]
 
 
@@ -182,24 +182,24 @@ def run_and_check(seed: int) -> Counter[str]:
     random = Random(seed)
     log, policy = random_log(random), random_policy(random)
     topic = Topic(plan=[random.choice(["commit", "commit", "abort", "unknown"]) for _ in range(30)])
-    asyncio.run(live(policy, log, topic, random.randint, [START_S + 100]))
+    asyncio.run(run(policy, log, topic, random.randint, [START_S + 100]))
 
-    fates = resolved(topic.committed)
-    assert sorted(fates) == [message.offset for message in log], "an offset is lost or stands twice"
+    completed = resolved(topic.committed)
+    assert sorted(completed) == [message.offset for message in log], "an offset is lost or completed twice"
     people = {message.offset: json.loads(message.value)["who"] for message in log if message.value not in {None, b"{"}}
     clusters = by_number(topic.committed)
     assert sorted(clusters) == list(range(len(clusters)))
     for cluster in clusters.values():
-        assert len({people[place] for place in cluster.places}) >= policy.k
+        assert len({people[place] for place in cluster.offsets}) >= policy.k
         assert cluster.rows == sorted(cluster.rows)
     rule = policy.per_subject
     if rule is not None:
-        places = [place for cluster in clusters.values() for place in cluster.places]
+        places = [place for cluster in clusters.values() for place in cluster.offsets]
         assert not set(places).intersection(too_many(log, rule)), "a subject was released too often within a window"
     aborted = by_number(topic.aborted)
     for number, cluster in aborted.items():
         again = clusters[number]
-        assert (again.rows, again.places) == (cluster.rows, cluster.places), "a second try decided otherwise"
+        assert (again.rows, again.offsets) == (cluster.rows, cluster.offsets), "a second try decided otherwise"
     surplus = 0 if rule is None else len(too_many(log, rule))
     in_order = check_order(topic, clusters) if policy.require_stream().is_ordered else 0
     return Counter(clusters=len(clusters), aborted=len(aborted), surplus=surplus, in_order=in_order)
@@ -207,7 +207,7 @@ def run_and_check(seed: int) -> Counter[str]:
 
 def check_order(topic: Topic, clusters: dict[int, DecidedCluster]) -> int:
     """See that each record left at its own place, once; how many did so away from others of their cluster."""
-    slots = sorted(slot for cluster in clusters.values() for slot in zip(cluster.places, cluster.rows, strict=True))
+    slots = sorted(slot for cluster in clusters.values() for slot in zip(cluster.offsets, cluster.rows, strict=True))
     rows = [row for _, row in slots]
     assert [row for batch in topic.committed for row in batch.rows] == rows, "the output is not in the input's order"
     for batch in topic.aborted:
@@ -219,7 +219,7 @@ def check_order(topic: Topic, clusters: dict[int, DecidedCluster]) -> int:
         left += slots[len(left) : len(left) + len(batch.rows)]
         places = {place for place, _ in left}
         apart += sum(
-            0 < len(places.intersection(cluster.places)) < len(cluster.places) for cluster in clusters.values()
+            0 < len(places.intersection(cluster.offsets)) < len(cluster.offsets) for cluster in clusters.values()
         )
     return apart
 
@@ -240,7 +240,7 @@ def test_each_offset_is_completed_once_and_crashes_repeat_the_same_clusters() ->
     happened = sum((run_seed(seed) for seed in range(800)), Counter[str]())
     assert happened["clusters"] > 3000
     assert happened["aborted"] > 700, "hardly any crash fell between a decision and its commit"
-    assert happened["surplus"] > 600, "hardly anybody came too often"
+    assert happened["surplus"] > 600, "hardly any record exceeded the quota"
     assert happened["in_order"] > 1000, "hardly any commit fell between the records of a cluster"
 
 
@@ -259,7 +259,7 @@ def test_the_same_for_many_more_runs() -> None:
 
 
 def run_seed(seed: int) -> Counter[str]:
-    """Say which life failed: the seed is all that is needed to live it again."""
+    """Name the seed of a run that failed; it is enough to repeat the run."""
     try:
         return run_and_check(seed)
     except Exception as error:

@@ -83,7 +83,7 @@ class RecordingTopic(Topic):
         self.at_s = self.now[0]
 
 
-async def live(policies: list[Policy], log: list[Message], topic: RecordingTopic, listener: Listener) -> int:
+async def run(policies: list[Policy], log: list[Message], topic: RecordingTopic, listener: Listener) -> int:
     """Live until all is dealt with; return how often the policy was changed."""
     draw, now = listener.draw, topic.now
     topic.offset = (
@@ -134,17 +134,17 @@ def run_and_check(seed: int) -> Counter[str]:
         plan=[draw.choice(["commit", "commit", "commit", "abort", "unknown"]) for _ in range(40)], now=now
     )
     topic.listener = listener = Listener(topic, draw, now)
-    changes = asyncio.run(live(policies, log, topic, listener))
+    changes = asyncio.run(run(policies, log, topic, listener))
     first: dict[int, DecidedCluster] = {}
     for cluster in listener.seen:
         assert first.setdefault(cluster.number, cluster) == cluster, "a cluster came again with other content"
     assert sorted(first) == list(range(len(first)))
-    fates = [place for cluster in first.values() for place in cluster.places]
-    fates += [reference.offset for batch in topic.committed for reference in batch.quarantined]
-    assert sorted(fates) == [message.offset for message in log], "an offset is lost or stands twice"
+    completed = [offset for cluster in first.values() for offset in cluster.offsets]
+    completed += [reference.offset for batch in topic.committed for reference in batch.quarantined]
+    assert sorted(completed) == [message.offset for message in log], "an offset is lost or completed twice"
     people = {message.offset: json.loads(message.value)["who"] for message in log if message.value not in {None, b"{"}}
     for number, cluster in first.items():
-        assert len({people[place] for place in cluster.places}) >= listener.wanted[number]
+        assert len({people[place] for place in cluster.offsets}) >= listener.wanted[number]
     return Counter(clusters=len(first), repeats=len(listener.seen) - len(first), changes=changes)
 
 

@@ -44,17 +44,17 @@ def traces(canaries: Iterable[str | int], places: Mapping[str, bytes]) -> list[s
 
 def main_loudly() -> int:
     """Run a command of the process's arguments with every logger at DEBUG."""
-    from shoal import cli
+    from shoal.cli import command_line
 
-    set_up = vars(cli)["set_up_logs"]
+    set_up = vars(command_line)["set_up_logs"]
 
     def set_up_loudly(style: str) -> None:
         set_up(style)
         for name in (None, "aiokafka", "aiohttp", "asyncio", "kafka"):
             logging.getLogger(name).setLevel(logging.DEBUG)
 
-    vars(cli)["set_up_logs"] = set_up_loudly
-    return cli.main(sys.argv[1:])
+    vars(command_line)["set_up_logs"] = set_up_loudly
+    return command_line.main(sys.argv[1:])
 
 
 if __name__ == "__main__":

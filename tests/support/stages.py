@@ -1,4 +1,4 @@
-"""Faust apps with a stage as workers: the deployment of `faulty_workers`, with other processes in it."""
+"""Workers that are Faust apps with a stage: the deployment of `faulty_workers` with other processes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class AppWorker(Worker):
 
     variables: tuple[tuple[str, str], ...] = ()
     starts: list[float] = field(default_factory=list)
-    """When it was started (s)."""
+    """Times at which it was started (s)."""
 
     def start(self, *extra: str, **options: Any) -> None:
         self.starts.append(time.time())
@@ -48,11 +48,11 @@ class AppWorker(Worker):
 
     @property
     def said(self) -> str:
-        """What it logged."""
+        """Its log."""
         return self.log.read_text() if self.log.exists() else ""
 
     async def until_said(self, words: str, count: int = 1, timeout_s: float = 40) -> None:
-        """Wait for words in its log."""
+        """Wait until its log has these words, at least ``count`` times."""
 
         def is_said() -> bool:
             assert not self.is_dead, self.said[-3000:]
@@ -61,7 +61,7 @@ class AppWorker(Worker):
         await wait_until(is_said, timeout_s, f"{count} x {words}")
 
     async def get(self, path: str) -> tuple[int, str]:
-        """Ask its server."""
+        """Return status and text of a page of its HTTP server."""
         await self.until_said("http_port=")
         port = re.findall(r"http_port=(\d+)", self.said)[-1]
         async with aiohttp.ClientSession() as client, client.get(f"http://127.0.0.1:{port}{path}") as answer:
@@ -70,7 +70,7 @@ class AppWorker(Worker):
 
 @dataclass
 class AppDeployment(Deployment):
-    """The app publishes."""
+    """Apps that publish their clusters."""
 
     variables: tuple[tuple[str, str], ...] = (("STAGE_FORM", "to"),)
 
@@ -81,8 +81,11 @@ class AppDeployment(Deployment):
 
 @dataclass(frozen=True)
 class Repeats:
-    """How many clusters of each killed worker were handed over again, where there were some; and the longest time
-    between its hand-overs of those of one partition (s): what had waited for its commit."""
+    """Clusters that were handed over again.
+
+    ``counts`` has their number for each killed worker that had some. ``reach_s`` is the longest time between the
+    hand-overs of one worker's clusters of one partition (s), which had waited for their commit.
+    """
 
     counts: list[int]
     reach_s: float
@@ -90,11 +93,11 @@ class Repeats:
 
 @dataclass
 class HandedDeployment(AppDeployment):
-    """The app iterates, and notes each cluster in a topic when it has dealt with it."""
+    """Apps that iterate over clusters and write a note of each processed cluster to a topic."""
 
     handed: str = ""
     starts: list[float] = field(default_factory=list)
-    """When its workers were started (s)."""
+    """Times at which its workers were started (s)."""
 
     def worker(self, name: str, **variables: str) -> AppWorker:
         worker = super().worker(name)
@@ -110,20 +113,20 @@ class HandedDeployment(AppDeployment):
         return deployment
 
     async def notes(self) -> list[dict[str, Any]]:
-        """All that was noted, in order, with repeats."""
+        """Return all notes in order, with repeats."""
         return [json.loads(message.value or b"") for message in await read_all(self.bootstrap, self.handed)]
 
     async def repeats(self) -> Repeats:
-        """What each worker had noted, and another noted again."""
+        """Return how many clusters of each worker were noted again by another."""
         latest: dict[tuple[int, int], tuple[bytes | None, float]] = {}
         bursts: dict[bytes | None, dict[int, list[float]]] = {}
         for message in await read_all(self.bootstrap, self.handed):
             note, at = json.loads(message.value or b""), message.timestamp_ms / 1000
-            place = note["partition"], note["number"]
-            if place in latest:
-                worker, before = latest[place]
+            key = note["partition"], note["number"]
+            if key in latest:
+                worker, before = latest[key]
                 bursts.setdefault(worker, {}).setdefault(note["partition"], []).append(before)
-            latest[place] = message.key, at
+            latest[key] = message.key, at
         counts = sorted(sum(map(len, burst.values())) for burst in bursts.values())
         return Repeats(
             counts, max((max(of) - min(of) for burst in bursts.values() for of in burst.values()), default=0)
@@ -134,7 +137,7 @@ class HandedDeployment(AppDeployment):
         return sum(len(note["rows"]) for note in distinct(await self.notes())) + len(quarantine)
 
     async def settled(self, workers: Sequence[Worker]) -> None:
-        """Let what is held leave by its limit of time, and end all workers as an operator does."""
+        """Wait until max_delay_s has released all held records, and stop all workers as an operator does."""
         for worker in workers:
             worker.kill()
         last = self.worker("last")
@@ -157,20 +160,20 @@ def distinct(notes: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 async def check_handed(deployment: HandedDeployment) -> tuple[int, int]:
-    """See that each record has one fate in what was handed over, repeats dropped; return clusters and repeats."""
+    """Check that each record has exactly one outcome, repeats dropped; return the number of clusters and of repeats."""
     notes = await deployment.notes()
     clusters = distinct(notes)
     read = {name: await read_all(deployment.bootstrap, topic) for name, topic in deployment.topics.items()}
-    assert read["output"] == [], "somebody has published"
+    assert read["output"] == [], "records were published"
     records = {(m.partition, m.offset): json.loads(m.value or b"") for m in read["input"]}
-    place_of = {record["serial"]: place for place, record in records.items()}
-    members = [[place_of[json.loads(row)["serial"]] for row in note["rows"]] for note in clusters]
+    key_of = {record["serial"]: key for key, record in records.items()}
+    members = [[key_of[json.loads(row)["serial"]] for row in note["rows"]] for note in clusters]
     references = [json.loads(message.value or b"") for message in read["quarantine"]]
-    fates = Counter(place for cluster in members for place in cluster)
-    fates.update((one["partition"], one["offset"]) for one in references)
+    outcomes = Counter(key for cluster in members for key in cluster)
+    outcomes.update((one["partition"], one["offset"]) for one in references)
     assert len(records) == deployment.serial
-    twice, lost = sum(count - 1 for count in fates.values()), len(records.keys() - fates.keys())
-    small = sum(len({records[place]["who"] for place in cluster}) < deployment.k for cluster in members)
+    twice, lost = sum(count - 1 for count in outcomes.values()), len(records.keys() - outcomes.keys())
+    small = sum(len({records[key]["who"] for key in cluster}) < deployment.k for cluster in members)
     assert (twice, lost, small) == (0, 0, 0)
     assert all(note["rows"] == sorted(note["rows"], key=str.encode) for note in clusters)
     assert await leaks(deployment) == []

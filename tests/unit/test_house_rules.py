@@ -50,6 +50,14 @@ MACHINE_SPECIFIC = (
 """Addresses of package registries and paths of one machine: those of another clone differ."""
 
 
+METAPHORS = (
+    {"aside", "border", "course", "desk", "door", "draft", "fate", "hand", "host"}
+    | {"keeper", "lane", "parcel", "plan", "promise", "reunion", "room", "roster", "seal"}
+    | {"shell", "stray", "swallow", "tally", "trail", "turn", "witness"}
+)
+"""Words that class and module names do not contain; docs/glossary.md has the terms to use instead."""
+
+
 @cache
 def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
@@ -151,6 +159,34 @@ def length(function: Definition) -> int:
 def catches_all(handler: ast.ExceptHandler) -> bool:
     named = set() if handler.type is None else set(re.findall(r"\w+", ast.unparse(handler.type)))
     return handler.type is None or bool(named & {"Exception", "BaseException"})
+
+
+def repeated_classes(modules: dict[str, ast.Module]) -> list[str]:
+    """Return each class name that is defined more than once, with the locations of its definitions."""
+    found: dict[str, list[str]] = {}
+    for module, parsed in modules.items():
+        for node in ast.walk(parsed):
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, []).append(f"{module}:{node.lineno}")
+    return [f"{name}: {', '.join(locations)}" for name, locations in sorted(found.items()) if len(locations) > 1]
+
+
+def words_of(name: str) -> set[str]:
+    """Return the words of a name in CamelCase or snake_case, in lower case, with and without a plural s."""
+    words = {word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)}
+    return words | {word.removesuffix("s") for word in words}
+
+
+def metaphors(modules: dict[str, ast.Module]) -> list[str]:
+    """Return the module and class names that hold a word of the list."""
+    names = [(module, part) for module in modules for part in module.removesuffix(".py").split("/")]
+    names += [
+        (f"{module}:{node.lineno}", node.name)
+        for module, parsed in modules.items()
+        for node in ast.walk(parsed)
+        if isinstance(node, ast.ClassDef)
+    ]
+    return sorted({f"{where}: {name}" for where, name in names if words_of(name) & METAPHORS})
 
 
 def tracked() -> list[Path]:
@@ -323,3 +359,32 @@ def test_nothing_beside_the_package_names_a_path_outside_the_repository() -> Non
         if checked and path.suffix not in {".csv", ".gz"}:  # these are data
             found += outside(name, path.read_text(encoding="utf-8", errors="ignore"))
     assert found == []
+
+
+def parsed_modules() -> dict[str, ast.Module]:
+    return {name_of(path): tree(path) for path in MODULES}
+
+
+def test_repeated_class_names_are_found() -> None:
+    once, twice = ast.parse("class A: ..."), ast.parse("class B:\n    class C: ...\nclass C: ...")
+    assert repeated_classes({"one.py": once, "two.py": twice}) == ["C: two.py:3, two.py:2"]
+    assert repeated_classes({"one.py": once, "two.py": once}) == ["A: one.py:1, two.py:1"]
+    assert repeated_classes({"one.py": once}) == []
+
+
+def test_metaphors_are_found_in_every_form_of_a_name() -> None:
+    for word in METAPHORS:
+        for name in (word.title(), f"_{word.title()}Map", f"Kafka{word.title()}s", f"HTTP{word.title()}"):
+            assert metaphors({"x.py": ast.parse(f"class {name}: ...")}) == [f"x.py:1: {name}"]
+        for module in (f"{word}.py", f"x/{word}s.py", f"x/my_{word}.py"):
+            assert len(metaphors({module: ast.parse("")})) == 1
+    for plain in ("Planet", "Returned", "Handler", "HandoffQueue", "Sealed", "Ghost", "Classroom"):
+        assert metaphors({"x.py": ast.parse(f"class {plain}: ...")}) == []
+
+
+def test_no_class_name_is_defined_twice() -> None:
+    assert repeated_classes(parsed_modules()) == []
+
+
+def test_no_class_or_module_is_named_with_a_metaphor() -> None:
+    assert metaphors(parsed_modules()) == []

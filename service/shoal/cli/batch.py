@@ -6,7 +6,7 @@ import argparse
 
 from shoal.cli.file_options import add_file_arguments, checked_files
 from shoal.clustering.static import ALGORITHMS, REFINEMENTS, T_CLOSE_ALGORITHMS
-from shoal.files import choice_of, run_batch
+from shoal.files import parse_algorithm_options, run_batch
 from shoal.policy import Policy
 
 __all__ = ["SUMMARY", "add_arguments", "execute"]
@@ -37,6 +37,6 @@ def execute(options: argparse.Namespace) -> int:
     """Anonymize the whole input as one table."""
     policy = Policy.load(options.policy)
     files = checked_files(options)
-    algorithm = choice_of(options.algorithm, options.refine, options.param, options.seed)
+    algorithm = parse_algorithm_options(options.algorithm, options.refine, options.param, options.seed)
     run_batch(policy, files, algorithm, keep_order=options.keep_order)
     return 0

@@ -51,8 +51,8 @@ def checked_files(options: argparse.Namespace) -> Files:
     files = Files(
         source=options.input,
         target=options.output,
-        form=options.format,
-        target_form=options.output_format,
+        source_format=options.format,
+        target_format=options.output_format,
         summary=options.summary,
         evidence=options.evidence,
         quarantine=options.quarantine,

@@ -1,8 +1,12 @@
-"""Files and pipes, no broker: the stream engine, tables, and the same judge."""
+"""Anonymize files and pipes without a broker: `run_pipe` for streams, `run_batch` for finished tables.
 
-from shoal.files.algorithm_options import choice_of
+Both open the source and the outputs, decode the records, pass them through `shoal.pipeline`, and write the released
+rows, and if asked for evidence, references to suppressed records and a summary.
+"""
+
+from shoal.files.algorithm_options import parse_algorithm_options
 from shoal.files.batch import run_batch
 from shoal.files.outputs import Files, write_text
 from shoal.files.pipe import run_pipe
 
-__all__ = ["Files", "choice_of", "run_batch", "run_pipe", "write_text"]
+__all__ = ["Files", "parse_algorithm_options", "run_batch", "run_pipe", "write_text"]

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from shoal.clustering.static import BudgetUsed, Parameter, check_parameters, default_budget, parameters_of
 from shoal.errors import ConfigError
-from shoal.files.progress_bar import bar
+from shoal.files.background import progress_bar
 from shoal.pipeline import AlgorithmSpec
 
-__all__ = ["choice_of"]
+__all__ = ["parse_algorithm_options"]
 
 AUTO = "auto"
 BLOCKS = "blocks"
@@ -20,7 +20,7 @@ BUDGETED = {"anneal": "annealing", "exact": "choosing"}
 """Refinements that end when their budget is used up, and the labels of their progress bars."""
 
 
-def choice_of(algorithm: str, refine: str | None, given: Sequence[str], seed: int) -> AlgorithmSpec:
+def parse_algorithm_options(algorithm: str, refine: str | None, given: Sequence[str], seed: int) -> AlgorithmSpec:
     """Return how a table is partitioned, from the options of a command.
 
     Parameters
@@ -82,13 +82,13 @@ def _budget_for(refine: str, time_s: float | None) -> Callable[[int, int], Budge
 
     def budget_for(n: int, blocks: int) -> BudgetUsed:
         share_of = default_budget(n) if time_s is None else _budget_of_seconds(time_s / blocks)
-        shown = bar(desc=BUDGETED[refine], total=100, bar_format="{desc}: {bar} {elapsed}")
+        bar = progress_bar(desc=BUDGETED[refine], total=100, bar_format="{desc}: {bar} {elapsed}")
 
         def budget_used(tried: int) -> float:
             share = share_of(tried)
-            shown.update(min(100.0, 100.0 * share) - shown.n)
+            bar.update(min(100.0, 100.0 * share) - bar.n)
             if share >= 1:
-                shown.close()
+                bar.close()
             return share
 
         return budget_used

@@ -1,25 +1,30 @@
-"""Long work in a thread of its own, so that signals are heard meanwhile."""
+"""Long work of a command: run in a thread, so that signals are handled, with its progress on a terminal."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Self, TypeVar
+from contextlib import contextmanager
+from threading import Event, Thread
+from typing import Any, NoReturn, Self, TypeVar
 
-__all__ = ["BackgroundRunner"]
+from tqdm import tqdm
+
+__all__ = ["BackgroundRunner", "elapsed_time", "progress_bar"]
 
 T = TypeVar("T")
 INTERRUPTED = 130
+REFRESH_S = 0.5
 
 
 class BackgroundRunner:
-    """Where kernels are at work while the main thread waits.
+    """Context in which kernels run in a thread while the main thread waits.
 
-    A kernel cannot be stopped, and Python runs no handler of a signal before the main thread is back from one. Who is
-    sent away while there is work leaves without it: what was opened within this context is closed first (half-written
-    files go), then the process ends at once, with the code of the signal.
+    A kernel cannot be stopped, and Python handles no signal before the main thread returns from one. If a signal ends
+    the command while a kernel runs, the contexts opened within this one are closed first, so that incomplete files are
+    removed. Then the process ends at once, with the exit code of the signal.
     """
 
     def __init__(self) -> None:
@@ -28,8 +33,8 @@ class BackgroundRunner:
     def __enter__(self) -> Self:
         return self
 
-    def do(self, work: Callable[[], T]) -> T:
-        """Return what the work returns, or raise what it raises."""
+    def run(self, work: Callable[[], T]) -> T:
+        """Return the result of ``work``, or raise its exception."""
         executor = ThreadPoolExecutor(1, thread_name_prefix="kernels")
         future = executor.submit(work)
         self._work = future
@@ -42,3 +47,29 @@ class BackgroundRunner:
         code = error.code if isinstance(error, SystemExit) else INTERRUPTED
         sys.stderr.flush()
         os._exit(code if isinstance(code, int) else INTERRUPTED)
+
+
+def progress_bar(**options: Any) -> tqdm[NoReturn]:  # noqa: ANN401 - the options of tqdm
+    """Return a progress bar on standard error; it is drawn only on a terminal."""
+    return tqdm(**options, disable=not sys.stderr.isatty(), file=sys.stderr)
+
+
+@contextmanager
+def elapsed_time(label: str) -> Iterator[tqdm[NoReturn]]:
+    """Show the elapsed time of work of unknown length. A thread draws it, since kernels release the interpreter."""
+    with progress_bar(desc=label, bar_format="{desc}: {elapsed}") as bar:
+        is_over = Event()
+
+        def refresh() -> None:
+            while not is_over.wait(REFRESH_S):
+                bar.refresh()
+
+        thread = Thread(target=refresh, name=f"{label}-bar", daemon=True)
+        if not bar.disable:
+            thread.start()
+        try:
+            yield bar
+        finally:
+            is_over.set()
+            if thread.is_alive():
+                thread.join()

@@ -1,4 +1,4 @@
-"""Read a whole table, partition it, write it: `shoal batch`."""
+"""Anonymize a finished table: `shoal batch`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from shoal.errors import ConfigError, InputError
-from shoal.files.background import BackgroundRunner
-from shoal.files.output_writer import evidence_of, references_to
-from shoal.files.outputs import PIPE, AtomicOutputs, Files, RowSink, Whole, opened_for_reading
-from shoal.files.progress_bar import bar, ticking
-from shoal.files.sources import Source, open_source, parquet
+from shoal.files.background import BackgroundRunner, elapsed_time, progress_bar
+from shoal.files.output_writer import encode_evidence, encode_references
+from shoal.files.outputs import PIPE, AtomicOutputs, Files, RowSink, UnbufferedOutput, open_input
+from shoal.files.sources import RecordSource, import_parquet, open_source
 from shoal.observability import logger
 from shoal.pipeline import AlgorithmSpec, TablePipeline, TableRelease
 from shoal.policy import Policy
@@ -22,120 +21,128 @@ from shoal.records import CsvEncoder, JsonEncoder, Reason, RecordEncoder
 
 __all__ = ["run_batch"]
 
-LOST = (
-    "NOT K-ANONYMOUS: each block of columns is, but whoever knows values of several blocks can find the record among "
-    "fewer than k, and mostly alone"
+NOT_JOINTLY_ANONYMOUS = (
+    "NOT K-ANONYMOUS: each block of columns is k-anonymous, but the values of several blocks together identify a "
+    "record among fewer than k, mostly uniquely"
 )
-APPROXIMATE = "approximate loses so many times as much as MDAV, refined alike; auto loses less than both"
+LOSES_MORE_THAN_MDAV = "approximate loses more than MDAV with the same refinement; auto loses less than both"
 ONE_CLUSTER = (
-    "ONE CLUSTER: all rows have the same quasi-identifiers, since only all joined keep privacy.t and max_share: "
-    "use auto, or ask for less"
+    "ONE CLUSTER: all rows have the same quasi-identifiers, because no smaller cluster satisfies privacy.t and "
+    "max_share; use auto, or relax the policy"
 )
-AT_ONCE = 10_000
-"""Rows that are put together for one write."""
+ROWS_PER_WRITE = 10_000
 
 
-def run_batch(policy: Policy, files: Files, choice: AlgorithmSpec, *, keep_order: bool = False) -> None:
-    """Anonymize a finished table and write what is asked for beside it.
+def run_batch(policy: Policy, files: Files, spec: AlgorithmSpec, *, keep_order: bool = False) -> None:
+    """Read a table, release it, and write its outputs.
 
     Parameters
     ----------
     policy : Policy
-        What is protected and how strongly.
+        Attributes and constraints.
     files : Files
-        Source, target, formats, summary, evidence, references.
-    choice : Choice
-        Algorithm, refinement, parameters and seed.
+        Source, outputs and formats.
+    spec : AlgorithmSpec
+        Algorithm and refinement, with their parameters.
     keep_order : bool
-        Whether rows stay in the order of the input.
+        Whether rows keep the order of the input.
 
     Raises
     ------
     InputError, ConfigError
-        A file cannot be used, or a record of it: file, line, column and reason are told; nothing is written.
+        A file or a record cannot be used; the message has file, line, column and reason. Nothing is written.
     GuaranteeError
-        Something was about to leave that must not.
+        A cluster violates an invariant. Nothing is written.
     """
-    began = time.monotonic()
-    form, target_form = files.forms
-    if "parquet" in {form, target_form}:
-        parquet()
-    encoder: RecordEncoder = CsvEncoder(policy) if target_form == "csv" else JsonEncoder(policy)
-    with BackgroundRunner() as aside, AtomicOutputs() as drafts, ExitStack() as stack:
-        file = stack.enter_context(opened_for_reading(files.source))
-        source = open_source(file, form, policy, encoder, files.source, keep=True)
-        target = drafts.open(files.target)
-        beside = (files.evidence, files.quarantine, files.summary)
-        evidence, quarantine, summary = (None if name is None else drafts.open(name, private=True) for name in beside)
+    started = time.monotonic()
+    source_format, target_format = files.formats
+    if "parquet" in {source_format, target_format}:
+        import_parquet()
+    encoder: RecordEncoder = CsvEncoder(policy) if target_format == "csv" else JsonEncoder(policy)
+    with BackgroundRunner() as background, AtomicOutputs() as outputs, ExitStack() as stack:
+        file = stack.enter_context(open_input(files.source))
+        source = open_source(file, source_format, policy, encoder, files.source, with_columns=True)
+        target = outputs.open(files.target)
+        optional = (files.evidence, files.quarantine, files.summary)
+        evidence, quarantine, summary = (
+            None if name is None else outputs.open(name, private=True) for name in optional
+        )
         table = TablePipeline(policy, encoder)
         _read(table, source, file, files.source)
-        with ticking("clustering"):
-            release = aside.do(lambda: _released(table, policy.k, choice, files, keep_order=keep_order))
-        # Evidence first: of rows that went down a pipe somebody must know whose they were.
+        with elapsed_time("clustering"):
+            release = background.run(lambda: _release(table, policy.k, spec, files, keep_order=keep_order))
+        # Evidence first: rows written to a pipe cannot be taken back, and must have evidence.
         if evidence is not None:
-            evidence.write(evidence_of(enumerate(release.clusters())))
+            evidence.write(encode_evidence(enumerate(release.clusters())))
         if quarantine is not None:
-            why = Reason.SUPPRESSED.value
-            refused = ((place, why) for place in release.suppressed.tolist())
-            quarantine.write(references_to(Path(files.source).name, refused))
+            reason = Reason.SUPPRESSED.value
+            suppressed = ((offset, reason) for offset in release.suppressed.tolist())
+            quarantine.write(encode_references(Path(files.source).name, suppressed))
         if summary is not None:
-            told = release.summary | {"elapsed_s": time.monotonic() - began}
-            summary.write(json.dumps(told, indent=2).encode() + b"\n")
-        if isinstance(target, Whole):
-            drafts.place()
-        if target_form == "parquet":
-            _write_pieces(target, parquet().encode_parquet(release.rows, policy, source.schema))
+            contents = release.summary | {"elapsed_s": time.monotonic() - started}
+            summary.write(json.dumps(contents, indent=2).encode() + b"\n")
+        if isinstance(target, UnbufferedOutput):
+            outputs.commit()
+        if target_format == "parquet":
+            _write_chunks(target, import_parquet().encode_parquet(release.rows, policy, source.schema))
         else:
             _write_rows(target, encoder, release.rows)
 
 
-def _read(table: TablePipeline, source: Source, file: BinaryIO, path: str) -> None:
-    """Take all records; the first that does not fit ends it."""
+def _read(table: TablePipeline, source: RecordSource, file: BinaryIO, path: str) -> None:
+    """Add all records to the table.
+
+    Raises
+    ------
+    InputError
+        A record is invalid; the message has its line or row.
+    """
     name = "standard input" if path == PIPE else path
     size = Path(path).stat().st_size if path != PIPE and Path(path).is_file() else None
-    with bar(desc="reading", total=size, unit="B", unit_scale=True) as shown:
-        first, unit = 0, "line" if source.schema is None else "row"
-        for block, read in source.blocks:
+    with progress_bar(desc="reading", total=size, unit="B", unit_scale=True) as bar:
+        block_start, unit = 0, "line" if source.schema is None else "row"
+        for block, records in source.blocks:
             if block.rejected:
-                place, _ = block.rejected[0]
-                fault = f"{name}, {unit} {source.line_of(first + place)}{source.fault_of(read[place])}"
-                raise InputError(f"{fault}; mend the record or take it out: a table is released whole or not at all")
-            for place, fault in table.too_large(block):
-                raise InputError(f"{name}, {unit} {source.line_of(first + place)}, {fault}")
+                index, _ = block.rejected[0]
+                where = f"{name}, {unit} {source.line_of(block_start + index)}{source.fault_of(records[index])}"
+                raise InputError(f"{where}; correct the record or remove it: a table is released whole or not at all")
+            for index, fault in table.find_oversized(block):
+                raise InputError(f"{name}, {unit} {source.line_of(block_start + index)}, {fault}")
             table.add(block)
-            first += len(read)
+            block_start += len(records)
             if size is not None and source.schema is None:
-                shown.update(file.tell() - shown.n)
+                bar.update(file.tell() - bar.n)
 
 
-def _released(table: TablePipeline, k: int, choice: AlgorithmSpec, files: Files, *, keep_order: bool) -> TableRelease:
-    """Partition the table; warn where the joint record is not k-anonymous."""
-    if choice.blocks and files.evidence is not None:
-        raise ConfigError("--evidence: blocks have no clusters of whole records; leave it out, or --param blocks")
-    release = table.release(choice, keep_order=keep_order)
-    if "jointly_k_anonymous" in release.summary:
-        logger("batch").warning(LOST, blocks=choice.blocks)
-    if release.summary["gap"] is not None:
-        logger("batch").info("above the proven bound by at most", percent=round(100 * release.summary["gap"], 3))
-    if release.summary["clusters"] == 1 and release.summary["released"] >= 2 * k:
-        logger("batch").warning(ONE_CLUSTER)
-    mdav = release.summary.get("mdav", {}).get("sse")
-    if mdav and (times := round(release.summary["sse"] / mdav, 2)) > 1:
-        logger("batch").warning(APPROXIMATE, times_mdav=times)
+def _release(table: TablePipeline, k: int, spec: AlgorithmSpec, files: Files, *, keep_order: bool) -> TableRelease:
+    """Release the table, and log what its user should know about the result."""
+    if spec.blocks and files.evidence is not None:
+        raise ConfigError("--evidence: blocks have no clusters of whole records; remove it, or --param blocks")
+    release = table.release(spec, keep_order=keep_order)
+    log, summary = logger("batch"), release.summary
+    if "jointly_k_anonymous" in summary:
+        log.warning(NOT_JOINTLY_ANONYMOUS, blocks=spec.blocks)
+    if summary["gap"] is not None:
+        log.info("loss is above the proven lower bound by at most", percent=round(100 * summary["gap"], 3))
+    if summary["clusters"] == 1 and summary["released"] >= 2 * k:
+        log.warning(ONE_CLUSTER)
+    mdav = summary.get("mdav", {}).get("sse")
+    if mdav and (ratio := round(summary["sse"] / mdav, 2)) > 1:
+        log.warning(LOSES_MORE_THAN_MDAV, times_mdav=ratio)
     return release
 
 
-def _write_pieces(target: RowSink, pieces: Iterable[bytes]) -> None:
-    for piece in pieces:
-        target.write(piece)
+def _write_chunks(target: RowSink, chunks: Iterable[bytes]) -> None:
+    for chunk in chunks:
+        target.write(chunk)
 
 
 def _write_rows(target: RowSink, encoder: RecordEncoder, rows: list[bytes]) -> None:
     header = encoder.header()
     if header is not None:
         target.write(encoder.encode_lines([header]))
-    with bar(desc="writing", total=len(rows), unit=" records", unit_scale=True) as shown:
-        for start in range(0, len(rows), AT_ONCE):
-            part = rows[start : start + AT_ONCE]
+    with progress_bar(desc="writing", total=len(rows), unit=" records", unit_scale=True) as bar:
+        for start in range(0, len(rows), ROWS_PER_WRITE):
+            part = rows[start : start + ROWS_PER_WRITE]
             target.write(encoder.encode_lines(part))
-            shown.update(len(part))
+            bar.update(len(part))

@@ -1,4 +1,4 @@
-"""A file that still grows, or a pipe that is written to now and then."""
+"""Follow a source: read a growing file, a FIFO or standard input until the command is stopped."""
 
 from __future__ import annotations
 
@@ -13,68 +13,68 @@ from shoal.errors import InputError
 from shoal.files.outputs import PIPE, standard_input
 from shoal.records import StoppedReading
 
-__all__ = ["Followed", "followed"]
+__all__ = ["FollowedFile", "open_followed"]
 
 POLL_S = 0.1
-"""How often is looked whether a file has grown."""
+"""Time between two checks whether a file has grown."""
 
 _TAIL_BYTES = 4096
-"""So much of what was read must stand before what comes: a file may be cut short and filled between two looks."""
+"""Last bytes read, compared before new ones are read: a file may be truncated and filled between two checks."""
 
 
-class Followed:
-    """Bytes as they are written, until somebody stops it; the end of a file is no end.
+class FollowedFile:
+    """Reads bytes as they are written, until ``stop`` is set; the end of a file does not end it.
 
     Parameters
     ----------
     descriptor : int
-        Of a file, a FIFO or standard input; read, not closed.
+        Of a file, a FIFO or standard input; not closed.
     path : str
-        Its name, to see whether it is still the same file; ``-`` for standard input.
+        Path of the file, to detect that it was replaced; ``-`` for standard input.
     stop : Event
-        Set when nothing more shall be read.
+        Set to end reading.
 
     Attributes
     ----------
-    idle : callable
-        Called some times a second while there is nothing to read.
+    on_idle : callable
+        Called about ten times a second while there is no data.
     fault : InputError or None
-        Why reading ended, if not because it was stopped.
+        Why reading ended without ``stop``.
     """
 
     def __init__(self, descriptor: int, path: str, stop: Event) -> None:
         self._descriptor, self._path, self._stop = descriptor, path, stop
         self._name = "standard input" if path == PIPE else path
         self._is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
-        self._position = os.lseek(descriptor, 0, os.SEEK_CUR) if self._is_file else 0
+        self._offset = os.lseek(descriptor, 0, os.SEEK_CUR) if self._is_file else 0
         self._tail = b""
-        self.idle: Callable[[], None] = lambda: None
+        self.on_idle: Callable[[], None] = lambda: None
         self.fault: InputError | None = None
 
     def read1(self, size: int) -> bytes:
-        """Some bytes, as soon as there are any; none when nobody can write to standard input any more.
+        """Return the next bytes, at most ``size``, as soon as there are any; none at the end of a pipe.
 
         Raises
         ------
         StoppedReading
-            It was stopped, or the file is not what it was: see ``fault``.
+            ``stop`` was set, or the file was changed; see ``fault``.
         """
         while not self._stop.is_set():
             chunk = self._chunk(size)
             if chunk:
                 self._require_same_tail()
-                self._position += len(chunk)
+                self._offset += len(chunk)
                 self._tail = (self._tail + chunk)[-_TAIL_BYTES:]
                 return chunk
             if chunk is not None and self._path == PIPE and not self._is_file:
                 return b""
             self._require_same_file()
-            self.idle()
+            self.on_idle()
             self._stop.wait(POLL_S)
         raise StoppedReading
 
     def _chunk(self, size: int) -> bytes | None:
-        """What is there; nothing at an end; None if it is not known yet."""
+        """Return the available bytes; none at the end; None if that is not known yet."""
         if not self._is_file and not select([self._descriptor], [], [], 0)[0]:
             return None
         try:
@@ -85,53 +85,53 @@ class Followed:
             raise InputError(f"{self._name}: cannot be read: {error.strerror}") from None
 
     def _require_same_tail(self) -> None:
-        """What was read last must still stand where it stood, or what follows it was never meant to follow it."""
+        """Stop if the bytes before the new ones are not those that were read: the file was written anew."""
         if self._is_file and self._tail:
-            place = self._position - len(self._tail)
-            if os.pread(self._descriptor, len(self._tail), place) != self._tail:
-                self._end("was cut short and written anew")
+            start = self._offset - len(self._tail)
+            if os.pread(self._descriptor, len(self._tail), start) != self._tail:
+                self._end("was truncated and written again")
 
     def _require_same_file(self) -> None:
         if not self._is_file:
             return
-        here = os.fstat(self._descriptor)
-        if here.st_size < self._position:
-            self._end("was cut short")
+        opened = os.fstat(self._descriptor)
+        if opened.st_size < self._offset:
+            self._end("was truncated")
         if self._path != PIPE:
             try:
-                there = os.stat(self._path)  # noqa: PTH116 - the same call as above
+                current = os.stat(self._path)  # noqa: PTH116 - the same call as above
             except OSError:
-                self._end("is gone")
+                self._end("was removed")
             else:
-                if (there.st_dev, there.st_ino) != (here.st_dev, here.st_ino):
-                    self._end("was put in the place of another file")
+                if (current.st_dev, current.st_ino) != (opened.st_dev, opened.st_ino):
+                    self._end("was replaced")
 
-    def _end(self, what: str) -> None:
+    def _end(self, event: str) -> None:
         self.fault = InputError(
-            f"{self._name}: {what} while it was followed; what was read before has left, begin anew with what came "
-            "after it"
+            f"{self._name}: {event} while it was followed; all records read before are written, start again with the "
+            "records after them"
         )
         raise StoppedReading
 
 
 @contextmanager
-def followed(path: str, stop: Event) -> Iterator[Followed]:
-    """Open a file, a FIFO or standard input to be followed.
+def open_followed(path: str, stop: Event) -> Iterator[FollowedFile]:
+    """Open a file, a FIFO or standard input to follow it.
 
     Raises
     ------
     InputError
-        It cannot be opened.
+        The source cannot be opened.
     """
     if path == PIPE:
-        yield Followed(standard_input().fileno(), path, stop)
+        yield FollowedFile(standard_input().fileno(), path, stop)
         return
     try:
-        # A FIFO without a writer must not keep anybody from stopping.
+        # Opening a FIFO without a writer must not block: the command could not be stopped.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     try:
-        yield Followed(descriptor, path, stop)
+        yield FollowedFile(descriptor, path, stop)
     finally:
         os.close(descriptor)

@@ -1,4 +1,4 @@
-"""What leaves a file: rows, evidence and references, each once it is decided; and how long records have waited."""
+"""The outputs of a stream: rows, evidence and references, each written as soon as it is decided."""
 
 from __future__ import annotations
 
@@ -12,42 +12,42 @@ from shoal.files.outputs import RowSink
 from shoal.pipeline import BlockDecisions, ReleaseStrategy
 from shoal.records import Reason, RecordEncoder
 
-__all__ = ["Clock", "OutputWriter", "evidence_of", "references_to"]
+__all__ = ["HoldTimer", "OutputWriter", "encode_evidence", "encode_references"]
 
 
-def evidence_of(clusters: Iterable[tuple[int, list[int]]]) -> bytes:
-    """Return lines that say which records (their places) formed which cluster (its number)."""
+def encode_evidence(clusters: Iterable[tuple[int, list[int]]]) -> bytes:
+    """Return one JSON line for each cluster: its number and the offsets of its members."""
     return msgspec.json.Encoder().encode_lines(
-        [{"partition": 0, "cluster": number, "offsets": places} for number, places in clusters]
+        [{"partition": 0, "cluster": number, "offsets": offsets} for number, offsets in clusters]
     )
 
 
-def references_to(topic: str, refused: Iterable[tuple[int, str]]) -> bytes:
-    """Return lines that name records that are not published, by their places, and why."""
+def encode_references(topic: str, unpublished: Iterable[tuple[int, str]]) -> bytes:
+    """Return one JSON line for each record that is not published: its offset and the reason."""
     return msgspec.json.Encoder().encode_lines(
-        [{"topic": topic, "partition": 0, "offset": place, "reason": why} for place, why in refused]
+        [{"topic": topic, "partition": 0, "offset": offset, "reason": reason} for offset, reason in unpublished]
     )
 
 
 @dataclass(frozen=True, slots=True)
 class OutputWriter:
-    """Writes outcomes.
+    """Writes the decisions of a stream.
 
-    Parameters
+    Attributes
     ----------
     encoder : RecordEncoder
-        Of the rows.
-    target, evidence, quarantine : Sink or None
-        Where rows, members of clusters, and references go.
+        JsonEncoder of the rows.
+    target, evidence, quarantine : RowSink or None
+        Outputs of the rows, of the members of clusters, and of references. Nothing is written to None.
     topic : str
-        What references call the input.
+        Name of the input in references.
     release : ReleaseStrategy
-        How the records of a cluster leave.
+        How the records of a cluster are released.
 
     Notes
     -----
-    Guarantee: a row is written after the evidence of its cluster. The rows of a cluster that leaves as a whole are
-    written in one call.
+    Guarantee: a row is written after the evidence of its cluster. All rows of a cluster that is released as a whole are
+    written by one call.
     """
 
     encoder: RecordEncoder
@@ -57,47 +57,47 @@ class OutputWriter:
     topic: str
     release: ReleaseStrategy
 
-    def write(self, outcome: BlockDecisions, refused: Sequence[tuple[int, str]] = ()) -> None:
-        """Write clusters, and references to the records that are not published (place and reason)."""
-        for clusters, rows in self.release.writes(outcome):
-            # Evidence first: a row that is in the output must be in the evidence, wherever the process is stopped.
+    def write(self, decisions: BlockDecisions, rejected: Sequence[tuple[int, str]] = ()) -> None:
+        """Write the decisions on a block, and references to its rejected records (offset and reason)."""
+        for clusters, rows in self.release.writes(decisions):
+            # Evidence first: every row in the output has evidence, even if the process is stopped in between.
             for cluster in clusters:
                 if self.evidence is not None:
-                    self.evidence.write(evidence_of([(cluster.number, cluster.places)]))
+                    self.evidence.write(encode_evidence([(cluster.number, cluster.offsets)]))
             if rows:
                 self.target.write(self.encoder.encode_lines(rows))
-        told = [*refused, *((place, Reason.SUPPRESSED.value) for place in outcome.suppressed)]
-        if self.quarantine is not None and told:
-            self.quarantine.write(references_to(self.topic, told))
+        unpublished = [*rejected, *((offset, Reason.SUPPRESSED.value) for offset in decisions.suppressed)]
+        if self.quarantine is not None and unpublished:
+            self.quarantine.write(encode_references(self.topic, unpublished))
 
 
-class Clock:
-    """When records that are still held were read.
+class HoldTimer:
+    """Measures how long records have been held.
 
     Parameters
     ----------
     max_delay_s : float or None
-        How long one may be held; None: for ever.
+        Longest time in seconds; None: no limit.
     """
 
     def __init__(self, max_delay_s: float | None) -> None:
         self._max_delay_s = max_delay_s
-        self._read: dict[int, float] = {}
+        self._read_at: dict[int, float] = {}
 
-    def read(self, places: Iterable[int]) -> int:
-        """Note that these were read now; return the time in ms, by a clock that never goes back."""
+    def start(self, offsets: Iterable[int]) -> int:
+        """Start the time of records that are read now; return the time in ms, from a monotonic clock."""
         now = time.monotonic()
         if self._max_delay_s is not None:
-            self._read.update(dict.fromkeys(places, now))
+            self._read_at.update(dict.fromkeys(offsets, now))
         return round(now * 1000)
 
-    def forget(self, outcome: BlockDecisions) -> None:
-        """Note that these are held no more."""
-        for place in (*outcome.suppressed, *outcome.released):
-            self._read.pop(place, None)
+    def stop(self, decisions: BlockDecisions) -> None:
+        """Stop the time of records that are released or suppressed."""
+        for offset in (*decisions.suppressed, *decisions.released):
+            self._read_at.pop(offset, None)
 
     def is_overdue(self) -> bool:
-        """Whether the oldest has waited for as long as it may."""
-        if self._max_delay_s is None or not self._read:
+        """Whether the oldest held record has reached the limit."""
+        if self._max_delay_s is None or not self._read_at:
             return False
-        return time.monotonic() - next(iter(self._read.values())) >= self._max_delay_s
+        return time.monotonic() - next(iter(self._read_at.values())) >= self._max_delay_s

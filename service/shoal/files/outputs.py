@@ -1,4 +1,4 @@
-"""Which files, in which format, and how they are written: whole, or not at all."""
+"""Files and their formats; outputs that appear under their names only when they are complete."""
 
 from __future__ import annotations
 
@@ -16,110 +16,120 @@ from shoal.errors import ConfigError, InputError
 __all__ = [
     "PIPE",
     "AtomicOutputs",
+    "FileFormat",
     "Files",
-    "Form",
     "RowSink",
-    "Whole",
-    "opened_for_appending",
-    "opened_for_reading",
-    "opened_for_writing",
+    "UnbufferedOutput",
+    "open_appending",
+    "open_input",
+    "open_output",
     "standard_input",
     "write_text",
 ]
 
-Form = Literal["csv", "jsonl", "parquet"]
+FileFormat = Literal["csv", "jsonl", "parquet"]
 
-_SUFFIXES: dict[str, Form] = {
+_SUFFIXES: dict[str, FileFormat] = {
     ".csv": "csv",
     ".jsonl": "jsonl",
     ".json": "jsonl",
     ".ndjson": "jsonl",
     ".parquet": "parquet",
 }
-_PACKED = {".gz", ".bz2", ".xz", ".zst", ".zip"}
+_COMPRESSED = {".gz", ".bz2", ".xz", ".zst", ".zip"}
 PIPE = "-"
 
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Where records come from and go to (``-`` is a standard stream), and what is written beside them."""
+    """Paths and formats of the source and of all outputs; ``-`` is a standard stream.
+
+    Attributes
+    ----------
+    source, target : str
+        Input and output of records.
+    source_format, target_format : FileFormat or None
+        Formats where the suffix of the path does not give them.
+    summary, evidence, quarantine : str or None
+        Further outputs; None: not written.
+    """
 
     source: str
     target: str
-    form: Form | None = None
-    target_form: Form | None = None
+    source_format: FileFormat | None = None
+    target_format: FileFormat | None = None
     summary: str | None = None
     evidence: str | None = None
     quarantine: str | None = None
 
     def check(self, policy: str) -> None:
-        """Refuse to write over the input, the policy, or another output.
+        """Check that no output is the input, the policy, or another output.
 
         Raises
         ------
         ConfigError
-            Two of the names mean one file.
+            Two paths are the same file.
         """
         outputs = [name for name in (self.target, self.summary, self.evidence, self.quarantine) if name is not None]
-        named = [os.path.realpath(name) for name in (self.source, policy, *outputs) if name not in {PIPE, os.devnull}]
-        twice = sorted({name for name in named if named.count(name) > 1} or _linked(named))
-        if twice or outputs.count(PIPE) > 1:
-            raise ConfigError(f"{twice[0] if twice else 'standard output'}: named twice; give each its own file")
+        paths = [os.path.realpath(name) for name in (self.source, policy, *outputs) if name not in {PIPE, os.devnull}]
+        duplicates = sorted({path for path in paths if paths.count(path) > 1} or _linked(paths))
+        if duplicates or outputs.count(PIPE) > 1:
+            duplicate = duplicates[0] if duplicates else "standard output"
+            raise ConfigError(f"{duplicate}: named twice; give each its own file")
 
     @property
-    def forms(self) -> tuple[Form, Form]:
-        """Formats of source and target: by their suffixes, else as told.
+    def formats(self) -> tuple[FileFormat, FileFormat]:
+        """Formats of source and target, from the suffix of the path or else from the option.
 
         Raises
         ------
         ConfigError
-            Neither tells.
+            A format is unknown.
         """
-        return _form_of(self.source, self.form), _form_of(self.target, self.target_form or self.form)
+        target_option = self.target_format or self.source_format
+        return _format_of(self.source, self.source_format), _format_of(self.target, target_option)
 
-    def stream_forms(self) -> tuple[Form, Form]:
-        """Return the same for a stream.
+    def stream_formats(self) -> tuple[FileFormat, FileFormat]:
+        """Return the formats of source and target for a stream.
 
         Raises
         ------
         ConfigError
-            Neither tells, or one is Parquet, whose end is written before its beginning can be read.
+            A format is unknown, or is Parquet, which cannot be read or written from start to end.
         """
-        for path, form in zip((self.source, self.target), self.forms, strict=True):
-            if form == "parquet":
-                raise ConfigError(f"{path}: Parquet is for finished tables: use shoal batch, or give .csv or .jsonl")
-        return self.forms
+        for path, file_format in zip((self.source, self.target), self.formats, strict=True):
+            if file_format == "parquet":
+                raise ConfigError(f"{path}: Parquet is for finished tables; use shoal batch, or a .csv or .jsonl file")
+        return self.formats
 
 
-def _linked(names: list[str]) -> list[str]:
-    """Names of one and the same file by hard links."""
-    files = {name: os.stat(name) for name in names if Path(name).is_file()}  # noqa: PTH116 - the device is needed
-    nodes = [(one.st_dev, one.st_ino) for one in files.values()]
-    return [name for name, node in zip(files, nodes, strict=True) if nodes.count(node) > 1]
+def _linked(paths: list[str]) -> list[str]:
+    """Return the paths that are hard links to the same file."""
+    files = {path: os.stat(path) for path in paths if Path(path).is_file()}  # noqa: PTH116 - the device is needed
+    nodes = [(status.st_dev, status.st_ino) for status in files.values()]
+    return [path for path, node in zip(files, nodes, strict=True) if nodes.count(node) > 1]
 
 
-def _form_of(path: str, told: Form | None) -> Form:
+def _format_of(path: str, option: FileFormat | None) -> FileFormat:
     suffix = "" if path == PIPE else Path(path).suffix.lower()
-    if suffix in _PACKED:
-        raise ConfigError(
-            f"{path}: packed files are not read or written; unpack it, or go through a pipe with --format"
-        )
+    if suffix in _COMPRESSED:
+        raise ConfigError(f"{path}: compressed files are not supported; uncompress it, or use a pipe and --format")
     if suffix in _SUFFIXES:
         return _SUFFIXES[suffix]
-    if told is None:
-        raise ConfigError(f"{path}: say --format csv or --format jsonl, the name does not tell")
-    return told
+    if option is None:
+        raise ConfigError(f"{path}: the suffix does not give the format; add --format csv or --format jsonl")
+    return option
 
 
 class RowSink(Protocol):
-    """Anything that takes bytes."""
+    """Output to which bytes are written."""
 
     def write(self, data: bytes, /) -> object:
-        """Take all of them."""
+        """Write all bytes."""
 
 
-class Whole:
-    """Writes each text at once, so that a reader never sees half of it; a file is cut back if it took only a part."""
+class UnbufferedOutput:
+    """Writes each chunk by one call, without a buffer. A file is truncated again if only a part was written."""
 
     def __init__(self, file: IO[bytes], name: str) -> None:
         file.flush()
@@ -127,59 +137,57 @@ class Whole:
         self._name = name
 
     def write(self, data: bytes) -> None:
-        """Write all of it, or none if the disk is full."""
-        rest, done = memoryview(data), 0
+        """Write all bytes, or none if the disk is full."""
+        view, written = memoryview(data), 0
         try:
-            while done < len(data):
-                done += self._file.write(rest[done:]) or 0
+            while written < len(data):
+                written += self._file.write(view[written:]) or 0
         except OSError as error:
-            if done and self._file.seekable():
-                self._file.truncate(self._file.tell() - done)
-            raise _named(error.errno, error.strerror, self._name) from None
+            if written and self._file.seekable():
+                self._file.truncate(self._file.tell() - written)
+            raise _os_error(error.errno, error.strerror, self._name) from None
 
 
-def _named(number: int | None, reason: str | None, name: str) -> OSError:
-    """An error of the system with the file it is about: what only a descriptor was told of names none."""
+def _os_error(number: int | None, reason: str | None, name: str) -> OSError:
+    """Return a system error that names its file; errors of descriptors do not."""
     return OSError(number, reason, name)
 
 
 @contextmanager
-def opened_for_appending(path: str, *, private: bool = False) -> Iterator[RowSink]:
-    """Open a file that grows under its name, text by text, each of them whole; or standard output.
+def open_appending(path: str, *, private: bool = False) -> Iterator[RowSink]:
+    """Open an output to which chunks are appended under its final name; or standard output.
 
     Raises
     ------
     InputError
-        It cannot be written, or holds something: a second run would release the same records again.
+        The file cannot be written, or is not empty: a second run would release the same records again.
     """
     target = Path(path)
     if path == PIPE or (target.exists() and not target.is_file()):
-        with opened_for_writing(path) as sink:
+        with open_output(path) as sink:
             yield sink
         return
     if target.exists() and target.stat().st_size:
-        raise InputError(
-            f"{path}: holds something already, and what is followed is read from its beginning; name a new file"
-        )
+        raise InputError(f"{path}: is not empty, and a followed source is read from its start; use a new file")
     try:
         descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600 if private else 0o666)
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from None
     with os.fdopen(descriptor, "wb", buffering=0) as file:
-        yield Whole(file, path)
+        yield UnbufferedOutput(file, path)
         try:
             os.fsync(file.fileno())
         except OSError as error:
-            raise _named(error.errno, error.strerror, path) from None
+            raise _os_error(error.errno, error.strerror, path) from None
 
 
 def standard_input() -> BinaryIO:
-    """Bytes of standard input.
+    """Return standard input as a binary file.
 
     Raises
     ------
     InputError
-        It is closed.
+        Standard input is closed.
     """
     if sys.stdin is None:
         raise InputError("standard input is closed; give -i FILE")
@@ -187,19 +195,19 @@ def standard_input() -> BinaryIO:
 
 
 @contextmanager
-def opened_for_reading(path: str) -> Iterator[BinaryIO]:
-    """Open a file or standard input.
+def open_input(path: str) -> Iterator[BinaryIO]:
+    """Open a file or standard input for reading.
 
     Raises
     ------
     InputError
-        It cannot be opened.
+        The file cannot be opened.
     """
     if path == PIPE:
         yield standard_input()
         return
     try:
-        file = Path(path).open("rb")  # noqa: SIM115 - only opening may fail this way
+        file = Path(path).open("rb")  # noqa: SIM115 - only the error of opening is caught
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     with file:
@@ -208,7 +216,7 @@ def opened_for_reading(path: str) -> Iterator[BinaryIO]:
 
 @dataclass(slots=True)
 class _AtomicOutput:
-    """A file that is not in its place yet."""
+    """A temporary file that is to replace ``target``."""
 
     file: IO[bytes]
     target: Path
@@ -216,15 +224,15 @@ class _AtomicOutput:
     private: bool
 
     def write(self, data: bytes) -> None:
-        """Take all of it."""
+        """Write all bytes."""
         try:
             self.file.write(data)
         except OSError as error:
-            raise _named(error.errno, error.strerror, self.name) from None
+            raise _os_error(error.errno, error.strerror, self.name) from None
 
     def finish(self) -> None:
-        """Bring everything to the disk, with the rights that the file shall have."""
-        # A temporary file is its owner's alone; a finished one that is not private gets the rights of any new file.
+        """Write everything to the disk, with the permissions of the final file."""
+        # A temporary file is private. A final file that is not private gets the permissions of any new file.
         mask = os.umask(0)
         os.umask(mask)
         try:
@@ -235,87 +243,94 @@ class _AtomicOutput:
                 os.fchmod(self.file.fileno(), 0o666 & ~mask)
             os.fsync(self.file.fileno())
         except OSError as error:
-            raise _named(error.errno, error.strerror, self.name) from None
+            raise _os_error(error.errno, error.strerror, self.name) from None
 
     def discard(self) -> None:
-        """Take it away, if it is not in its place."""
-        with suppress(OSError):  # of what could not be written there is something left to write
+        """Remove the temporary file, if it was not renamed."""
+        with suppress(OSError):  # the buffer may hold bytes that cannot be written
             self.file.close()
         Path(self.file.name).unlink(missing_ok=True)
 
 
 class AtomicOutputs:
-    """Files that appear under their names together, whole, when the context ends well; else none of them does.
+    """Outputs that appear under their names together and complete, if the context ends without an exception.
 
-    All are on the disk before the first is put in place; they are put there in the order in which they were opened. A
-    file that exists keeps its permissions, a link its place.
+    Otherwise none of them appears. All files are written to the disk before the first is renamed; they are renamed in
+    the order in which they were opened. An existing file keeps its permissions, and a symbolic link is followed.
     """
 
     def __init__(self) -> None:
-        self._drafts: list[_AtomicOutput] = []
+        self._outputs: list[_AtomicOutput] = []
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
         return self
 
     def open(self, path: str, *, private: bool = False) -> RowSink:
-        """Begin a file (with ``private`` a new one is for its owner alone), a device, or standard output.
+        """Open a file, a device, or standard output.
+
+        Parameters
+        ----------
+        path : str
+            ``-`` is standard output.
+        private : bool
+            Whether only the owner may read a new file.
 
         Raises
         ------
         InputError
-            It cannot be written there.
+            The output cannot be written.
         """
         if path == PIPE:
             if sys.stdout is None:
                 raise InputError("standard output is closed; give -o FILE")
-            return Whole(sys.stdout.buffer, "standard output")
+            return UnbufferedOutput(sys.stdout.buffer, "standard output")
         target = Path(path).resolve()
         if target.is_dir():
-            raise InputError(f"{path}: is a folder; name a file in it")
+            raise InputError(f"{path}: is a folder; give a file")
         if target.exists() and not target.is_file():
-            # A device or a pipe is written to as it is; it cannot be put in place whole.
-            return Whole(self._stack.enter_context(target.open("wb", buffering=0)), path)
+            # A device or a pipe cannot be replaced: it is written directly.
+            return UnbufferedOutput(self._stack.enter_context(target.open("wb", buffering=0)), path)
         try:
             file = NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False)  # noqa: SIM115
         except OSError as error:
             raise InputError(f"{path}: cannot be written: {error.strerror}") from None
-        self._drafts.append(_AtomicOutput(cast("IO[bytes]", file), target, path, private))
-        return self._drafts[-1]
+        self._outputs.append(_AtomicOutput(cast("IO[bytes]", file), target, path, private))
+        return self._outputs[-1]
 
-    def place(self) -> None:
-        """Put what has been opened so far in place; it cannot be written to any more."""
-        for draft in self._drafts:
-            draft.finish()
-        for draft in self._drafts:
-            Path(draft.file.name).replace(draft.target)
-            draft.file.close()
-        self._drafts.clear()
+    def commit(self) -> None:
+        """Rename all files opened so far to their final names. They can no longer be written."""
+        for output in self._outputs:
+            output.finish()
+        for output in self._outputs:
+            Path(output.file.name).replace(output.target)
+            output.file.close()
+        self._outputs.clear()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None:
-                self.place()
+                self.commit()
         finally:
-            for draft in self._drafts:
-                draft.discard()
+            for output in self._outputs:
+                output.discard()
             self._stack.close()
 
 
 @contextmanager
-def opened_for_writing(path: str, *, private: bool = False) -> Iterator[RowSink]:
-    """Open one file, as `AtomicOutputs` does.
+def open_output(path: str, *, private: bool = False) -> Iterator[RowSink]:
+    """Open one output, as `AtomicOutputs.open` does.
 
     Raises
     ------
     InputError
-        It cannot be written there.
+        The output cannot be written.
     """
-    with AtomicOutputs() as drafts:
-        yield drafts.open(path, private=private)
+    with AtomicOutputs() as outputs:
+        yield outputs.open(path, private=private)
 
 
 def write_text(path: str, text: str, *, private: bool = False) -> None:
-    """Write a small text file, whole; with ``private`` for its owner alone."""
-    with opened_for_writing(path, private=private) as file:
+    """Write a text file as an `AtomicOutputs` file; with ``private`` only the owner may read a new one."""
+    with open_output(path, private=private) as file:
         file.write(text.encode())

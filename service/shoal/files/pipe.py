@@ -1,4 +1,4 @@
-"""Read, decide, write: `shoal pipe`."""
+"""Anonymize a file or a pipe as a stream: `shoal pipe`."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 
 from shoal.errors import ConfigError
-from shoal.files.follow import Followed, followed
-from shoal.files.output_writer import Clock, OutputWriter
-from shoal.files.outputs import AtomicOutputs, Files, RowSink, opened_for_appending, opened_for_reading
-from shoal.files.progress_bar import bar
+from shoal.files.background import progress_bar
+from shoal.files.follow import FollowedFile, open_followed
+from shoal.files.output_writer import HoldTimer, OutputWriter
+from shoal.files.outputs import AtomicOutputs, Files, RowSink, open_appending, open_input
 from shoal.files.sources import open_source
 from shoal.pipeline import BlockDecisions, PartitionPipeline, RunSummary, release_strategy
 from shoal.policy import Policy
@@ -27,63 +27,63 @@ __all__ = ["run_pipe"]
 
 
 def run_pipe(policy: Policy, files: Files, stop: Event | None = None) -> None:
-    """Anonymize a file or a pipe as a stream and write what asked for beside it.
+    """Read a source as a stream and write its outputs.
 
     Parameters
     ----------
     policy : Policy
-        With a stream section. ``max_delay_s`` has a meaning only where a file is followed: it counts from when a line
-        was read. A file that is read to its end has no clock.
+        Must have a stream section. ``max_delay_s`` applies only to a followed source and counts from the time at which
+        a record was read.
     files : Files
-        Source, target, formats, summary and evidence.
+        Source, outputs and formats.
     stop : Event, optional
-        Follow the source until this is set, and write what leaves as soon as it is decided. Without it the source is
-        read to its end, and outputs appear when all is done.
+        If given, the source is followed until this is set, and outputs are written as records are released. Without it
+        the source is read to its end, and outputs appear when everything is written.
 
     Raises
     ------
     InputError, ConfigError
-        A file cannot be used; nothing is left half written.
+        A file cannot be used; no incomplete file is left.
     GuaranteeError
-        Something was about to leave that must not.
+        A decision violates an invariant.
     """
-    began = time.monotonic()
+    started = time.monotonic()
     _require_whole_clusters(policy, follows=stop is not None)
-    form, target_form = files.stream_forms()
-    encoder: RecordEncoder = CsvEncoder(policy) if target_form == "csv" else JsonEncoder(policy)
-    flow = PartitionPipeline(policy, encoder)
-    follow: Followed | None = None
-    with AtomicOutputs() as drafts, ExitStack() as stack:
+    source_format, target_format = files.stream_formats()
+    encoder: RecordEncoder = CsvEncoder(policy) if target_format == "csv" else JsonEncoder(policy)
+    pipeline = PartitionPipeline(policy, encoder)
+    follow: FollowedFile | None = None
+    with AtomicOutputs() as outputs, ExitStack() as stack:
 
-        def opened(name: str, *, private: bool = False) -> RowSink:
+        def open_output(name: str, *, private: bool = False) -> RowSink:
             if stop is None:
-                return drafts.open(name, private=private)
-            return stack.enter_context(opened_for_appending(name, private=private))
+                return outputs.open(name, private=private)
+            return stack.enter_context(open_appending(name, private=private))
 
         if stop is None:
-            source = stack.enter_context(opened_for_reading(files.source))
+            source = stack.enter_context(open_input(files.source))
         else:
-            follow = stack.enter_context(followed(files.source, stop))
+            follow = stack.enter_context(open_followed(files.source, stop))
             source = cast("BinaryIO", follow)
-        # An output that grows must not begin before the input is known to be one.
+        # The header is read before outputs are opened: an invalid input must not leave an output behind.
         try:
-            blocks = open_source(source, form, policy, encoder, files.source).blocks
+            blocks = open_source(source, source_format, policy, encoder, files.source).blocks
         except StoppedReading:
             blocks = iter(())
-        target = opened(files.target)
+        target = open_output(files.target)
         evidence, quarantine = (
-            None if name is None else opened(name, private=True) for name in (files.evidence, files.quarantine)
+            None if name is None else open_output(name, private=True) for name in (files.evidence, files.quarantine)
         )
-        # Its sums are exact: whoever has them computes with them.
-        summary = None if files.summary is None else drafts.open(files.summary, private=True)
-        desk = OutputWriter(encoder, target, evidence, quarantine, Path(files.source).name, release_strategy(policy))
+        # The summary is private: its sums are exact, and differences of sums reveal values.
+        summary = None if files.summary is None else outputs.open(files.summary, private=True)
+        writer = OutputWriter(encoder, target, evidence, quarantine, Path(files.source).name, release_strategy(policy))
         header = encoder.header()
         if header is not None:
             target.write(encoder.encode_lines([header]))
-        _decide(flow, blocks, desk, follow)
+        _process(pipeline, blocks, writer, follow)
         if summary is not None:
-            told = _told(flow, time.monotonic() - began)
-            summary.write(json.dumps(told, indent=2).encode() + b"\n")
+            contents = _summarize(pipeline, time.monotonic() - started)
+            summary.write(json.dumps(contents, indent=2).encode() + b"\n")
     if follow is not None and follow.fault is not None:
         raise follow.fault
 
@@ -91,55 +91,59 @@ def run_pipe(policy: Policy, files: Files, stop: Event | None = None) -> None:
 def _require_whole_clusters(policy: Policy, *, follows: bool) -> None:
     if follows and policy.require_stream().is_ordered:
         raise ConfigError(
-            "--follow: cannot keep stream.release: ordered, for after a crash nobody knows who has left with whom; "
-            "use release: cluster, or shoal run"
+            "--follow: cannot keep stream.release: ordered, because after a crash it is not known which records of a "
+            "cluster were written; use release: cluster, or shoal run"
         )
 
 
-def _told(flow: PartitionPipeline, elapsed_s: float) -> dict[str, Any]:
-    """Return the summary; with what the stream has worked out by its end, where the policy leaves it to it."""
-    return flow.accounts.summary(flow.held, elapsed_s) | flow.state.told(flow.policy)
+def _summarize(pipeline: PartitionPipeline, elapsed_s: float) -> dict[str, Any]:
+    """Return the contents of the summary file: totals, and the adaptive state at the end of the stream."""
+    totals = pipeline.summary.as_dict(pipeline.held, elapsed_s)
+    return totals | pipeline.adaptive_state.as_dict(pipeline.policy)
 
 
-def _decide(
-    flow: PartitionPipeline, blocks: Iterator[tuple[Block, list[Any]]], desk: OutputWriter, follow: Followed | None
+def _process(
+    pipeline: PartitionPipeline,
+    blocks: Iterator[tuple[Block, list[Any]]],
+    writer: OutputWriter,
+    follow: FollowedFile | None,
 ) -> None:
-    """Take block after block, and write what each of them led to."""
-    first = 0
-    clock = Clock(flow.policy.require_stream().max_delay_s) if follow is not None else None
-    if clock is not None and follow is not None:
-        follow.idle = partial(_let_go, flow, desk, clock)
-    with bar(unit=" records", unit_scale=True) as shown, suppress(StoppedReading):
-        for decoded, read in blocks:
-            count = len(read)
-            block = flow.admit(decoded, decoded.index + first)
-            _note(flow.accounts, block, count)
-            places = block.index + first
-            refused = [(first + place, reason.value) for place, reason in block.rejected]
-            first += count
-            now = 0 if clock is None else clock.read(places.tolist())
-            marks = np.column_stack([np.full_like(places, now), places])
-            outcome = flow.push(block, marks) if len(block) else BlockDecisions([], [])
-            desk.write(outcome, refused)
-            if clock is not None:
-                clock.forget(outcome)
-            shown.update(count)
-    desk.write(flow.flush())
+    """Process all blocks and write the decisions on each; flush at the end."""
+    block_start = 0
+    timer = HoldTimer(pipeline.policy.require_stream().max_delay_s) if follow is not None else None
+    if timer is not None and follow is not None:
+        follow.on_idle = partial(_flush_if_overdue, pipeline, writer, timer)
+    with progress_bar(unit=" records", unit_scale=True) as bar, suppress(StoppedReading):
+        for decoded, lines in blocks:
+            count = len(lines)
+            block = pipeline.apply_quota(decoded, decoded.index + block_start)
+            _count_read(pipeline.summary, block, count)
+            offsets = block.index + block_start
+            rejected = [(block_start + index, reason.value) for index, reason in block.rejected]
+            block_start += count
+            now_ms = 0 if timer is None else timer.start(offsets.tolist())
+            expiry_keys = np.column_stack([np.full_like(offsets, now_ms), offsets])
+            decisions = pipeline.push(block, expiry_keys) if len(block) else BlockDecisions([], [])
+            writer.write(decisions, rejected)
+            if timer is not None:
+                timer.stop(decisions)
+            bar.update(count)
+    writer.write(pipeline.flush())
 
 
-def _let_go(flow: PartitionPipeline, desk: OutputWriter, clock: Clock) -> None:
-    """Let everything held leave when the oldest has waited for as long as it may and nothing more comes.
+def _flush_if_overdue(pipeline: PartitionPipeline, writer: OutputWriter, timer: HoldTimer) -> None:
+    """Flush all held records if the oldest has reached ``max_delay_s`` and the source has no more data.
 
-    Fewer people than `privacy.min_population` go on waiting: a clock must not part them from those who come later.
+    Fewer subjects than ``privacy.min_population`` are not flushed: an attacker could have added all but one of them.
     """
-    if clock.is_overdue() and flow.is_populous:
-        outcome = flow.flush()
-        desk.write(outcome)
-        clock.forget(outcome)
+    if timer.is_overdue() and pipeline.has_min_population:
+        decisions = pipeline.flush()
+        writer.write(decisions)
+        timer.stop(decisions)
 
 
-def _note(accounts: RunSummary, block: Block, count: int) -> None:
-    accounts.records_in += count
-    accounts.clipped += block.clipped
+def _count_read(summary: RunSummary, block: Block, count: int) -> None:
+    summary.records_in += count
+    summary.clipped += block.clipped
     for _, reason in block.rejected:
-        (accounts.suppressed if reason is Reason.SUPPRESSED else accounts.quarantined)[reason.value] += 1
+        (summary.suppressed if reason is Reason.SUPPRESSED else summary.quarantined)[reason.value] += 1

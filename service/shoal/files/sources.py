@@ -1,4 +1,4 @@
-"""Files of every form as parts that a decoder takes: one door for the stream and for tables."""
+"""Inputs of all formats as blocks of decoded records, for streams and tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any, BinaryIO
 
 from shoal.errors import ConfigError
-from shoal.files.outputs import PIPE, Form
+from shoal.files.outputs import PIPE, FileFormat
 from shoal.policy import Policy
 from shoal.records import (
     DEFAULT_MAX_BYTES,
@@ -24,16 +24,23 @@ from shoal.records import (
     describe_json_fault,
 )
 
-__all__ = ["Source", "open_source", "parquet"]
+__all__ = ["RecordSource", "import_parquet", "open_source"]
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """An input that has been opened; its header, where it has one, has been read and fits.
+class RecordSource:
+    """An open input; its header, if it has one, was read and is valid.
 
-    ``blocks`` yields the records of each part with what they were decoded from; ``line_of`` gives the line, from 1, of
-    a record by its number from 0 (in Parquet: the row); ``fault_of`` says what is wrong with one that was refused,
-    without its values; ``schema`` is that of a Parquet file.
+    Attributes
+    ----------
+    blocks : iterator of (Block, list)
+        Decoded records, and the raw records from which they were decoded.
+    line_of : callable
+        Returns the line (in Parquet: the row) of a record, from 1, for the number of the record, from 0.
+    fault_of : callable
+        Describes why a raw record was rejected, without its values.
+    schema : pyarrow.Schema or None
+        Schema of a Parquet file.
     """
 
     blocks: Iterator[tuple[Block, list[Any]]]
@@ -42,13 +49,13 @@ class Source:
     schema: Any = None
 
 
-def parquet() -> ModuleType:
+def import_parquet() -> ModuleType:
     """Return the module that reads and writes Parquet.
 
     Raises
     ------
     ConfigError
-        What it needs is not installed.
+        The package pyarrow is not installed.
     """
     try:
         return import_module("shoal.records.parquet")
@@ -57,49 +64,60 @@ def parquet() -> ModuleType:
 
 
 def open_source(
-    source: BinaryIO, form: Form, policy: Policy, encoder: RecordEncoder, name: str, *, keep: bool = False
-) -> Source:
-    """Read a CSV header at once, and the rest when it is asked for.
+    source: BinaryIO,
+    source_format: FileFormat,
+    policy: Policy,
+    encoder: RecordEncoder,
+    name: str,
+    *,
+    with_columns: bool = False,
+) -> RecordSource:
+    """Open an input. A CSV header is read now, records when they are asked for.
 
     Parameters
     ----------
     source : binary file object
-        What to read.
-    form : {"csv", "jsonl", "parquet"}
-        How it is written.
+        Input.
+    source_format : {"csv", "jsonl", "parquet"}
+        Format of the input.
     policy : Policy
-        What the fields mean.
+        Attributes of the records.
     encoder : RecordEncoder
-        Of the output.
+        JsonEncoder of the output format.
     name : str
-        What to call the input in messages.
-    keep : bool
-        Whether blocks shall hold the kept fields as typed values.
+        Name of the input in messages.
+    with_columns : bool
+        Whether blocks contain the passthrough fields also as columns of typed values.
 
     Raises
     ------
     InputError
-        The header does not fit, or the policy reads what such a file has not.
+        The header does not fit the policy, or the policy uses fields that the format does not have.
     """
     name = "standard input" if name == PIPE else name
-    longest = DEFAULT_MAX_BYTES if policy.kafka is None else policy.kafka.max_record_bytes
-    if form == "csv":
+    max_bytes = DEFAULT_MAX_BYTES if policy.kafka is None else policy.kafka.max_record_bytes
+    blocks: Iterator[tuple[Block, list[Any]]]
+    if source_format == "csv":
         reader = CsvReader(source, policy, name=name)
-        cells = CsvDecoder(policy, reader.columns, encoder=encoder, max_bytes=longest, with_columns=keep)
+        cells = CsvDecoder(policy, reader.columns, encoder=encoder, max_bytes=max_bytes, with_columns=with_columns)
         blocks = ((cells.decode(part), list(part)) for part in reader)
-        return Source(blocks, reader.line_of, lambda record: describe_csv_fault(policy, reader.columns, record))
-    messages = JsonDecoder(policy, encoder=encoder, max_bytes=longest, with_columns=keep)
-    if form == "parquet":
-        rows = parquet().ParquetReader(source, policy, name=name)
-        taken = ((messages.decode(part), list(part)) for part in rows)
-        return Source(taken, _line, lambda record: describe_json_fault(policy, record), rows.schema)
+        return RecordSource(blocks, reader.line_of, lambda record: describe_csv_fault(policy, reader.columns, record))
+    decoder = JsonDecoder(policy, encoder=encoder, max_bytes=max_bytes, with_columns=with_columns)
+    if source_format == "parquet":
+        rows = import_parquet().ParquetReader(source, policy, name=name)
+        blocks = ((decoder.decode(part), list(part)) for part in rows)
+        return RecordSource(blocks, _line_of, lambda record: describe_json_fault(policy, record), rows.schema)
     if policy.envelope_attributes:
-        wrapped = MessageExportReader(source, policy, name=name)
-        around = ((messages.decode(values, envelopes), list(values)) for values, envelopes in wrapped)
-        return Source(around, _line, lambda _: ": the message does not fit the policy")
-    plain = ((messages.decode(part), list(part)) for part in JsonLinesReader(source, max_bytes=longest))
-    return Source(plain, _line, lambda record: describe_json_fault(policy, record))
+        messages = MessageExportReader(source, policy, name=name)
+        blocks = ((decoder.decode(values, envelopes), list(values)) for values, envelopes in messages)
+        return RecordSource(blocks, _line_of, lambda _: ": the message does not fit the policy")
+    lines = JsonLinesReader(source, max_bytes=max_bytes)
+    return RecordSource(
+        ((decoder.decode(part), list(part)) for part in lines),
+        _line_of,
+        lambda record: describe_json_fault(policy, record),
+    )
 
 
-def _line(number: int) -> int:
+def _line_of(number: int) -> int:
     return number + 1

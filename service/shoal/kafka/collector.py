@@ -122,8 +122,8 @@ class RecordCollector:
         batch.clusters += decisions.clusters
         batch.rows += decisions.rows
         batch.row_bytes += sum(map(len, decisions.rows))
-        if decisions.figures is not None:
-            batch.stats.append((decisions.figures, decisions.spread, held_s))
+        if decisions.stats is not None:
+            batch.stats.append((decisions.stats, decisions.sst_growth, held_s))
 
     def add_unpublished(self, offset: int, reason: Reason) -> None:
         """Add a record that is not published."""

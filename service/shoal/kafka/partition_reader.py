@@ -74,7 +74,7 @@ class PartitionReader:
         columns.check_order(self.position)
         self._check_probe(columns)
         block = self._decoder.decode([message.value for message in messages], messages)
-        block = self._pipeline.admit(block, columns.offsets[block.index])
+        block = self._pipeline.apply_quota(block, columns.offsets[block.index])
         self.position = messages[-1].offset + 1
         return block, classify_messages(tracker, columns, block, self._begin, now_ms)
 

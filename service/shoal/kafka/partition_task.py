@@ -24,7 +24,14 @@ from shoal.kafka.offset_metadata import CommittedState, span_limit
 from shoal.kafka.offset_tracker import OffsetTracker
 from shoal.kafka.partition_reader import PartitionReader
 from shoal.observability import Metrics
-from shoal.pipeline import BLOCK_RECORDS, BlockDecisions, ClusterRestorer, PartitionPipeline, release_strategy
+from shoal.pipeline import (
+    BLOCK_RECORDS,
+    AdaptiveState,
+    BlockDecisions,
+    ClusterRestorer,
+    PartitionPipeline,
+    release_strategy,
+)
 from shoal.policy import Policy
 from shoal.records import JsonDecoder, JsonEncoder, Reason
 
@@ -108,13 +115,13 @@ class PartitionTask:
         self._pipeline = PartitionPipeline(
             policy,
             JsonEncoder(policy),
-            reach=span_limit(policy),
+            max_offset_span=span_limit(policy),
             clusters=state.clusters,
-            course=state.adaptive_state,
-            reunion=ClusterRestorer(state.partial_clusters, state.released_up_to),
+            adaptive_state=AdaptiveState.from_bytes(state.adaptive_state, policy),
+            restorer=ClusterRestorer(state.partial_clusters, state.released_up_to),
         )
-        self._tracker.adaptive_state = self._pipeline.course
-        metrics.set_position_weight(topic, partition, self._pipeline.weight)
+        self._tracker.adaptive_state = self._pipeline.adaptive_state.to_bytes()
+        metrics.set_position_weight(topic, partition, self._pipeline.position_weight)
         self._max_delay_s = policy.require_stream().max_delay_s
         self._reader = PartitionReader(self._name, decoder, self._pipeline, state)
         # The client revokes partitions in a task of its own, while the loop may be processing a block.
@@ -183,7 +190,7 @@ class PartitionTask:
         if self._now() * 1000 - oldest.read_ms < self._max_delay_s * 1000:
             return False
         # A small buffer is not flushed: an attacker could have filled it.
-        return self._pipeline.is_populous
+        return self._pipeline.has_min_population
 
     def restore(self, log_start: int) -> bool:
         """Set the position before the first message is taken: it may be before the committed offset.
@@ -281,8 +288,8 @@ class PartitionTask:
     def _apply(self, decisions: BlockDecisions) -> None:
         read_ms = self._release.complete(self._tracker, decisions)
         self._tracker.clusters += len(decisions.clusters)
-        self._tracker.adaptive_state = self._pipeline.course
-        self._metrics.set_position_weight(self.topic, self.partition, self._pipeline.weight)
+        self._tracker.adaptive_state = self._pipeline.adaptive_state.to_bytes()
+        self._metrics.set_position_weight(self.topic, self.partition, self._pipeline.position_weight)
         self._suppress(decisions.suppressed)
         self._collector.add(decisions, self._now() - np.array(read_ms) / 1000)
         if decisions.early:

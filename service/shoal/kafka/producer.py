@@ -230,7 +230,7 @@ class TransactionalProducer:
             yield (
                 settings.evidence,
                 [
-                    encode({"partition": self._partition, "cluster": cluster.number, "offsets": cluster.places})
+                    encode({"partition": self._partition, "cluster": cluster.number, "offsets": cluster.offsets})
                     for cluster in sorted(clusters, key=lambda cluster: cluster.number)
                 ],
             )

@@ -76,7 +76,7 @@ def _adaptive_state(commit: CommittedState, policy: Policy) -> dict[str, Any]:
     """Return the adaptive state as plain values, if this policy has one."""
     if not (commit.state.adaptive_state and commit.has_policy(policy.fingerprint)):
         return {}
-    return AdaptiveState.unpack(commit.state.adaptive_state, policy).told(policy)
+    return AdaptiveState.from_bytes(commit.state.adaptive_state, policy).as_dict(policy)
 
 
 async def export_progress(settings: KafkaSection) -> str:

@@ -1,11 +1,15 @@
-"""One partition's way from bytes to bytes: decode, embed, engine, centroid, encode. No clock, no I/O."""
+"""Turn the decoded records of one partition or table into published bytes.
+
+A stream (`PartitionPipeline`) takes each block of records through these steps: quota, embed, cluster, check, centroid,
+encode, release. A finished table (`TablePipeline`) takes all records through the same steps at once and measures the
+result. The caller decodes records and writes rows. The package reads no clock and does no I/O.
+"""
 
 from shoal.pipeline.adaptive_state import AdaptiveState
-from shoal.pipeline.precompile import precompile
 from shoal.pipeline.release import ReleaseStrategy, release_strategy
 from shoal.pipeline.reorder_buffer import ClusterRestorer, PendingRow
 from shoal.pipeline.stats import RunSummary
-from shoal.pipeline.stream import BLOCK_RECORDS, BlockDecisions, DecidedCluster, PartitionPipeline
+from shoal.pipeline.stream import BLOCK_RECORDS, BlockDecisions, DecidedCluster, PartitionPipeline, precompile
 from shoal.pipeline.table import TablePipeline, TableRelease
 from shoal.pipeline.table_partition import AlgorithmSpec
 

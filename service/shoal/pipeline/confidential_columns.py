@@ -1,4 +1,4 @@
-"""Confidential values as numbers a table can be measured by: block by block, of words each different one once."""
+"""Confidential attributes of a table as numbers or categories, collected block by block."""
 
 from __future__ import annotations
 
@@ -14,45 +14,46 @@ from shoal.clustering.static import ConfidentialAttribute
 from shoal.policy import Attribute
 from shoal.records import FIRST_INEXACT, to_exact_number, to_number
 
-__all__ = ["ConfidentialColumn", "standardised"]
+__all__ = ["ConfidentialColumn", "z_scores"]
 
 
 @dataclass(slots=True)
 class ConfidentialColumn:
     """One confidential attribute.
 
-    Numbers (types ``integer`` and ``number``, and ``any`` if every value is a number) lie on a line, others are
-    categories. No value (null, or an empty cell of a number) is one of its own, before all others.
+    An attribute is numeric if its type is ``integer`` or ``number``, or ``any`` and every value is a number. Otherwise
+    its values are categories. A missing value (null, or an empty cell of a numeric attribute) is a value of its own,
+    smaller than all others. Each distinct category is stored once.
     """
 
     attribute: Attribute
     _parts: list[Any]
     _codes: dict[Any, int]
-    _large: dict[int, float] = field(default_factory=dict)
-    """By the number of the record: whole numbers that float64 does not tell apart."""
+    _inexact: dict[int, float] = field(default_factory=dict)
+    """Record number -> number that float64 does not represent exactly."""
     _count: int = 0
 
     @classmethod
     def of(cls, attribute: Attribute) -> ConfidentialColumn:
-        """Begin with nothing."""
+        """Return an empty column."""
         return cls(attribute, [], {})
 
     def add(self, column: Sequence[Any]) -> None:
-        """Take the values of the next records."""
+        """Add the values of the next records."""
         if self.attribute.type in {"integer", "number"}:
             numbers = np.fromiter((to_number(value) or 0.0 for value in column), np.float64, len(column))
-            for place in np.flatnonzero(np.abs(numbers) >= FIRST_INEXACT).tolist():
-                self._large[self._count + place] = to_exact_number(column[place]) or 0.0
+            for index in np.flatnonzero(np.abs(numbers) >= FIRST_INEXACT).tolist():
+                self._inexact[self._count + index] = to_exact_number(column[index]) or 0.0
             self._parts.append(numbers)
             self._count += len(column)
             return
         codes = self._codes
-        # True == 1 in Python, and nowhere else.
+        # True == 1 in Python: keep booleans apart from numbers.
         keys = [(value,) if isinstance(value, bool) else value for value in column]
         self._parts.append(np.fromiter((codes.setdefault(key, len(codes)) for key in keys), np.int64, len(keys)))
 
-    def values(self) -> Float64Vector | None:
-        """Return the numbers (n,), NaN where there is none; None if they are categories."""
+    def numbers(self) -> Float64Vector | None:
+        """Return the numbers (n,), NaN for a missing value; None if the attribute is categorical."""
         column: NDArray[Any] = np.concatenate(self._parts)
         if self.attribute.type in {"integer", "number"}:
             return column.astype(np.float64)
@@ -63,27 +64,27 @@ class ConfidentialColumn:
         return np.asarray(numbers[column], np.float64)
 
     def bins(self, chosen: BoolVector) -> ConfidentialAttribute:
-        """Return the attribute of the chosen records as bins: by value where there are numbers."""
-        values = self.values()
+        """Return the bins of the chosen records; numeric bins are ordered by value."""
+        values = self.numbers()
         column = np.concatenate(self._parts) if values is None else np.where(np.isnan(values), -np.inf, values)
-        large = {} if values is None else self._large_numbers(values)
-        if large:
-            exact = [large.get(place, column[place].item()) for place in np.flatnonzero(chosen).tolist()]
+        inexact = {} if values is None else self._inexact_numbers(values)
+        if inexact:
+            exact = [inexact.get(index, column[index].item()) for index in np.flatnonzero(chosen).tolist()]
             ranks = {number: rank for rank, number in enumerate(sorted(set(exact)))}
             return ConfidentialAttribute(np.array([ranks[number] for number in exact]), ordered=True)
         return ConfidentialAttribute(np.unique(column[chosen], return_inverse=True)[1], values is not None)
 
-    def _large_numbers(self, values: Float64Vector) -> dict[int, float]:
-        """Return the exact numbers of records that a float64 may not tell from others."""
+    def _inexact_numbers(self, values: Float64Vector) -> dict[int, float]:
+        """Return the exact numbers that float64 does not represent, by record number."""
         if self.attribute.type in {"integer", "number"}:
-            return self._large
+            return self._inexact
         codes, known = np.concatenate(self._parts), [to_exact_number(key) for key in self._codes]
-        places = np.flatnonzero(np.abs(values) >= FIRST_INEXACT).tolist()
-        return {place: known[codes[place]] or 0.0 for place in places}
+        indices = np.flatnonzero(np.abs(values) >= FIRST_INEXACT).tolist()
+        return {index: known[codes[index]] or 0.0 for index in indices}
 
 
-def standardised(columns: Sequence[Float64Vector], n: int) -> Float64Matrix:
-    """Return z-scores (n, m) of numbers, NaN where there is none (or beyond 1e150); 0 where nothing varies."""
+def z_scores(columns: Sequence[Float64Vector], n: int) -> Float64Matrix:
+    """Return the z-scores (n, m) of m columns: NaN for a missing value or one beyond 1e150, 0 in a constant column."""
     scaled = np.empty((n, len(columns)))
     for number, column in enumerate(columns):
         usable = np.where(np.abs(column) < LARGEST, column, np.nan)

@@ -1,4 +1,4 @@
-"""What a block of records led to: clusters that were decided on, and who leaves."""
+"""The result of one block of records: decided clusters, suppressed records, and the rows that are released."""
 
 from __future__ import annotations
 
@@ -9,19 +9,29 @@ import numpy as np
 
 from shoal.pipeline.stats import ReleaseStats
 
-__all__ = ["BlockDecisions", "DecidedCluster", "joined"]
+__all__ = ["BlockDecisions", "DecidedCluster", "join_decisions"]
 
 
 class DecidedCluster(NamedTuple):
-    """A cluster that has been decided on.
+    """A cluster whose members are final.
 
-    ``places`` are the members' offsets (or line numbers), ascending; ``rows`` their published bytes, sorted:
-    the two orders have nothing to do with each other, unless the policy says to reveal the order. ``number`` counts
-    clusters of the partition from 0.
+    Attributes
+    ----------
+    number : int
+        Number of the cluster in its partition, from 0, in the order of decision.
+    offsets : list of int
+        Offsets of the members in their partition (record numbers in a file), ascending.
+    rows : list of bytes
+        Published bytes of the members. Sorted by their bytes, so that row i does not belong to offset i; with
+        ``stream.reveal_order`` row i belongs to offset i.
+    centroid : tuple of str
+        Published quasi-identifiers, as JSON numbers.
+    subjects : int
+        Number of distinct subjects.
     """
 
     number: int
-    places: list[int]
+    offsets: list[int]
     rows: list[bytes]
     centroid: tuple[str, ...]
     subjects: int
@@ -29,7 +39,7 @@ class DecidedCluster(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BlockDecisions:
-    """What one block led to.
+    """All decisions that one block of records, or the end of the stream, leads to.
 
     Attributes
     ----------
@@ -37,40 +47,40 @@ class BlockDecisions:
         In the order of decision.
     suppressed : list of int
         Offsets of suppressed records.
-    figures : ReleaseStats or None
-        None where no cluster was decided and no record left.
-    spread : float
-        By how much the total sum of squares grew, scaled to [0, 1].
+    stats : ReleaseStats or None
+        None where no cluster was decided and no record is released.
+    sst_growth : float
+        Growth of the total sum of squares, in units of the attributes' ranges.
     early : int
-        Clusters decided because an offset went out of ``reach``.
+        Number of clusters decided because of the limit on the span of offsets.
     released : list of int
-        Offsets of the records that leave with this block (`pipeline.release`).
+        Offsets of the records that are released now; see `pipeline.release`.
     rows : list of bytes
-        Published bytes of these records, in the order in which they leave. They are as many as ``released``, and are
-        not aligned with it where the members of a cluster are shuffled.
+        Published bytes of the released records, in the order of release. As many as ``released``; aligned with it only
+        where the order of members is revealed.
     """
 
     clusters: list[DecidedCluster]
     suppressed: list[int]
-    figures: ReleaseStats | None = None
-    spread: float = 0.0
+    stats: ReleaseStats | None = None
+    sst_growth: float = 0.0
     early: int = 0
     released: list[int] = field(default_factory=list)
     rows: list[bytes] = field(default_factory=list)
 
 
-def joined(outcomes: list[BlockDecisions]) -> BlockDecisions:
-    """Join the decisions on the parts of a block."""
-    if len(outcomes) == 1:
-        return outcomes[0]
-    figures = [outcome.figures for outcome in outcomes if outcome.figures is not None]
-    columns = ([getattr(part, column.name) for part in figures] for column in fields(ReleaseStats))
+def join_decisions(parts: list[BlockDecisions]) -> BlockDecisions:
+    """Join the decisions on the consecutive parts of a block."""
+    if len(parts) == 1:
+        return parts[0]
+    stats = [part.stats for part in parts if part.stats is not None]
+    columns = ([getattr(one, column.name) for one in stats] for column in fields(ReleaseStats))
     return BlockDecisions(
-        [cluster for outcome in outcomes for cluster in outcome.clusters],
-        [place for outcome in outcomes for place in outcome.suppressed],
-        ReleaseStats(*(np.concatenate(parts) for parts in columns)) if figures else None,
-        sum(outcome.spread for outcome in outcomes),
-        sum(outcome.early for outcome in outcomes),
-        [place for outcome in outcomes for place in outcome.released],
-        [row for outcome in outcomes for row in outcome.rows],
+        clusters=[cluster for part in parts for cluster in part.clusters],
+        suppressed=[offset for part in parts for offset in part.suppressed],
+        stats=ReleaseStats(*(np.concatenate(arrays) for arrays in columns)) if stats else None,
+        sst_growth=sum(part.sst_growth for part in parts),
+        early=sum(part.early for part in parts),
+        released=[offset for part in parts for offset in part.released],
+        rows=[row for part in parts for row in part.rows],
     )

@@ -1,132 +1,150 @@
-"""How large a stream's attributes are, learned from what was published of them: a range for each without bounds.
+"""Ranges of stream attributes without bounds, learned from the published means.
 
-Nothing but published means is looked at, so that what is committed tells nothing that was not told already. A range is
-three times the mean distance between the means of clusters that were decided one after the other, which for values that
-are spread evenly is their range. No distance counts for more than three: one extreme is one among many. Only sums,
-products and quotients are used, which every machine rounds alike.
+Only published means are used, so that the committed state contains nothing that was not published. The width of a range
+is three times the mean distance between the means of consecutive clusters; for uniformly distributed means this is
+their range. A distance above three mean distances counts as three, so that one outlier has limited influence. Only
+additions, multiplications and divisions are used, which all machines round the same way.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
 from shoal.arrays import Float64Matrix, Float64Vector
-from shoal.policy import Attribute
+from shoal.policy import Attribute, Policy
 
-__all__ = ["OnlineScaler", "ScalerState", "first_width", "learned"]
+__all__ = ["OnlineScaler", "ScalerState", "initial_width", "unbounded_columns"]
 
-FARTHEST = 3.0
-"""No distance counts for more than so many mean ones."""
+MAX_DISTANCE = 3.0
+"""Largest distance that is counted, in mean distances."""
 PER_DISTANCE = 3.0
-"""Width of a range over the mean distance of two of its points, if these are spread evenly."""
-GAIN, EAGER_GAIN, EAGER = 0.05, 0.5, 16
-"""What one distance counts in the mean of all: in the long run; at first; and ``EAGER / n`` for the nth in between."""
-LARGEST_CHANGE = 2.0
-"""What the widths in force change by at most from one epoch to the next, once `KNOWN` clusters have been seen."""
-KNOWN = 64
-SHORTEST_EPOCH = 128
-STEPS = 200.0
-"""Before anything is published, a width is so many steps of the published grid; 1 where there is no grid."""
-NARROWEST, WIDEST = 1e-12, 2.0**54
+"""Width of a range over the mean distance of two of its points, for a uniform distribution."""
+GAIN, INITIAL_GAIN, GAIN_DECAY = 0.05, 0.5, 16
+"""Weight of one distance in the running mean: ``GAIN_DECAY / n`` for the nth, within GAIN and INITIAL_GAIN."""
+MAX_CHANGE = 2.0
+"""Largest factor between the widths of two consecutive epochs, after `WARMUP_CLUSTERS` clusters."""
+WARMUP_CLUSTERS = 64
+MIN_EPOCH = 128
+INITIAL_STEPS = 200.0
+"""Initial width in steps of the published grid; without a grid the initial width is 1."""
+MIN_WIDTH, MAX_WIDTH = 1e-12, 2.0**54
 
 
 @dataclass(frozen=True, slots=True)
 class ScalerState:
-    """What is known after some clusters: all that is needed to go on.
+    """Everything that the scaler needs to continue after a restart.
 
     Attributes
     ----------
     epoch : int
-        In which the widths in force were set; -1 before the first.
-    seen : int
-        Clusters that were looked at.
-    last, distances, widths : ndarray of float64, shape (L,)
-        Of the learned attributes: the last published mean, the mean distance, and the width in force; original units.
+        Epoch in which the current widths were set; -1 before the first.
+    clusters_seen : int
+        Number of clusters used so far.
+    last_means, mean_distances, widths : ndarray of float64, shape (L,)
+        Of each attribute without bounds, original units: the last published mean, the mean distance between
+        consecutive means, and the current width of the range.
     """
 
     epoch: int
-    seen: int
-    last: Float64Vector
-    distances: Float64Vector
+    clusters_seen: int
+    last_means: Float64Vector
+    mean_distances: Float64Vector
     widths: Float64Vector
 
 
-def learned(attributes: tuple[Attribute, ...]) -> list[int]:
-    """Return which of a stream's quasi-identifiers have no bounds."""
+def unbounded_columns(attributes: tuple[Attribute, ...]) -> list[int]:
+    """Return the indices of the quasi-identifiers without bounds."""
     return [index for index, attribute in enumerate(attributes) if attribute.bounds is None]
 
 
-def first_width(attribute: Attribute) -> float:
-    """Width of a range before anything is published, from the policy alone."""
-    return STEPS * float(attribute.publication_step()) or 1.0
+def initial_width(attribute: Attribute) -> float:
+    """Return the width of a range before anything is published; it depends on the policy only."""
+    return INITIAL_STEPS * float(attribute.publication_step()) or 1.0
 
 
 class OnlineScaler:
-    """Widths of ranges, in force for an epoch each: so many offsets of the partition, cut as windows are.
+    """Learns the widths of ranges. A width is constant within an epoch, a fixed number of offsets of the partition.
 
     Parameters
     ----------
     attributes : tuple of Attribute
-        The quasi-identifiers; those without bounds are learned.
+        The quasi-identifiers; ranges are learned of those without bounds.
     delta : int
-        An epoch is not shorter than this.
-    state : RangesState, optional
-        As committed; left out: nothing is published yet.
+        Smallest length of an epoch in offsets; at least `MIN_EPOCH` is used.
+    state : ScalerState, optional
+        State committed before a restart. If omitted, nothing was published yet.
 
     Notes
     -----
-    Robust: where a share s of the distances is of somebody's making, a range is at most (1 - s) / (1 - 3 s) times as
-    wide; who makes a third of them or more moves it by a factor of 2 an epoch at most, up to `WIDEST`. One mean is
-    part of two distances. A range is never below the step of the grid, and comes back as fast as it went.
-    Cost: some µs a cluster.
+    Robustness: an attacker that controls a share s < 1/3 of the distances widens a range by a factor of at most
+    (1 - s) / (1 - 3 s). With a third or more, the factor is at most 2 per epoch, up to `MAX_WIDTH`. One mean is part
+    of two distances. A range is never narrower than a step of the grid, and shrinks as fast as it grows.
+    Cost: some µs per cluster.
     """
 
     def __init__(self, attributes: tuple[Attribute, ...], delta: int, state: ScalerState | None = None) -> None:
-        self.columns = learned(attributes)
-        self._length = max(delta, SHORTEST_EPOCH)
-        chosen = [attributes[column] for column in self.columns]
-        self._least = np.array([max(float(attribute.publication_step()), NARROWEST) for attribute in chosen])
-        first = np.array([first_width(attribute) for attribute in chosen])
-        begun = ScalerState(-1, 0, np.zeros(len(chosen)), first / PER_DISTANCE, first) if state is None else state
-        self._epoch, self._seen = begun.epoch, begun.seen
-        self._last, self._distances, self.widths = begun.last.copy(), begun.distances.copy(), begun.widths.copy()
+        self.columns = unbounded_columns(attributes)
+        self._epoch_length = max(delta, MIN_EPOCH)
+        unbounded = [attributes[column] for column in self.columns]
+        self._min_widths = np.array([max(float(attribute.publication_step()), MIN_WIDTH) for attribute in unbounded])
+        if state is None:
+            initial = np.array([initial_width(attribute) for attribute in unbounded])
+            state = ScalerState(-1, 0, np.zeros(len(unbounded)), initial / PER_DISTANCE, initial)
+        self._epoch, self._clusters_seen = state.epoch, state.clusters_seen
+        self._last_means, self._mean_distances = state.last_means.copy(), state.mean_distances.copy()
+        self.widths = state.widths.copy()
+
+    @classmethod
+    def of(cls, policy: Policy, state: ScalerState | None) -> Self | None:
+        """Return the scaler of a policy with a stream section; None if all quasi-identifiers have bounds."""
+        if not unbounded_columns(policy.quasi_identifiers):
+            return None
+        return cls(policy.quasi_identifiers, policy.require_stream().delta, state)
 
     @property
     def state(self) -> ScalerState:
-        """What is known now; a copy."""
-        return ScalerState(self._epoch, self._seen, self._last.copy(), self._distances.copy(), self.widths.copy())
+        """Copy of the current state."""
+        arrays = (self._last_means.copy(), self._mean_distances.copy(), self.widths.copy())
+        return ScalerState(self._epoch, self._clusters_seen, *arrays)
 
-    def epoch_of(self, place: int) -> int:
-        """Return the epoch of an offset, not before the present one."""
-        return max(self._epoch, place // self._length)
+    def epoch_of(self, offset: int) -> int:
+        """Return the epoch of an offset, or the current epoch if that is later."""
+        return max(self._epoch, offset // self._epoch_length)
 
-    def end_of(self, epoch: int) -> int:
+    def epoch_end(self, epoch: int) -> int:
         """Return the first offset after an epoch."""
-        return (epoch + 1) * self._length
+        return (epoch + 1) * self._epoch_length
 
-    def enter(self, epoch: int) -> bool:
-        """Go on to an epoch; return whether other widths are in force now."""
+    def start_epoch(self, epoch: int) -> bool:
+        """Start an epoch, if it is later than the current one; return whether the widths have changed."""
         if epoch <= self._epoch:
             return False
         self._epoch = epoch
-        wanted = PER_DISTANCE * self._distances if self._seen > 1 else self.widths
-        if self._seen >= KNOWN:
-            wanted = np.clip(wanted, self.widths / LARGEST_CHANGE, self.widths * LARGEST_CHANGE)
-        changed = bool((wanted != self.widths).any())
-        self.widths = wanted
+        widths = PER_DISTANCE * self._mean_distances if self._clusters_seen > 1 else self.widths
+        if self._clusters_seen >= WARMUP_CLUSTERS:
+            widths = np.clip(widths, self.widths / MAX_CHANGE, self.widths * MAX_CHANGE)
+        changed = bool((widths != self.widths).any())
+        self.widths = widths
         return changed
 
-    def learn(self, published: Float64Matrix) -> None:
-        """Look at the published numbers of clusters (G, d), in the order of their decision."""
+    def partial_fit(self, published: Float64Matrix) -> None:
+        """Update the mean distances with the published means of clusters.
+
+        Parameters
+        ----------
+        published : ndarray of float64, shape (G, d)
+            Published means of all quasi-identifiers, original units, in the order of decision. Not modified.
+        """
         for means in published[:, self.columns]:
-            if self._seen:
-                gain = min(EAGER_GAIN, max(EAGER / self._seen, GAIN))
-                apart = np.abs(means - self._last) / self._distances
-                moved = self._distances * (1.0 + gain * (np.minimum(apart, FARTHEST) - 1.0))
-                bounded = np.clip(moved, self._least / PER_DISTANCE, WIDEST / PER_DISTANCE)
-                # Equal means tell nothing of a scale: a column that hardly varies must not become ever more important.
-                self._distances = np.where(apart > 0.0, bounded, self._distances)
-            self._last = means.copy()
-            self._seen += 1
+            if self._clusters_seen:
+                gain = min(INITIAL_GAIN, max(GAIN_DECAY / self._clusters_seen, GAIN))
+                relative = np.abs(means - self._last_means) / self._mean_distances
+                moved = self._mean_distances * (1.0 + gain * (np.minimum(relative, MAX_DISTANCE) - 1.0))
+                bounded = np.clip(moved, self._min_widths / PER_DISTANCE, MAX_WIDTH / PER_DISTANCE)
+                # Equal means are ignored: else the range of an attribute that rarely varies would shrink without end.
+                self._mean_distances = np.where(relative > 0.0, bounded, self._mean_distances)
+            self._last_means = means.copy()
+            self._clusters_seen += 1

@@ -1,7 +1,7 @@
-"""Places of decided records, each filled when its own record expires: the output is in the order of the input.
+"""Ordered release: decided rows wait in a reorder buffer and are released when their own records expire.
 
-A cluster is decided on as ever; its rows wait here. What else the rows hold (confidential and other fields) is dealt
-to the cluster's places in the order of their bytes, so that a place tells no more than the cluster does.
+The output then has the order of the input. Clusters are decided as usual. The passthrough fields of a cluster are
+assigned to the members in the order of their bytes, so that a member reveals no more than its cluster does.
 """
 
 from __future__ import annotations
@@ -17,111 +17,136 @@ __all__ = ["ClusterRestorer", "DueRows", "PendingRow", "ReorderBuffer", "Restore
 
 
 class PendingRow(NamedTuple):
-    """What leaves at the place of a record: its offset (or line number), and published bytes."""
+    """Published bytes of a record, and the offset of the record in its partition (its number in a file)."""
 
-    place: int
+    offset: int
     row: bytes
 
 
 class DueRows(NamedTuple):
-    """Slots that leave, and how many records each of them has waited for."""
+    """Rows to release, and for each the number of records that arrived since its own record."""
 
-    slots: list[PendingRow]
+    rows: list[PendingRow]
     delays: Int64Vector
 
 
 class ReorderBuffer:
-    """Decided records that have not left, in the order of arrival.
+    """Rows of decided records that are not released, in the order of arrival of the records.
 
     Parameters
     ----------
     delta : int
-        A record leaves with the first arrival that is so many positions after it.
-    reach : sequence of int
-        One per column of marks: it leaves as soon as the mark of an arriving record exceeds its own by more.
+        A row is released with the first arrival that is at least so many positions after its record.
+    expiry_limits : sequence of int
+        One per column of the expiry keys. A row is released as soon as a key of an arriving record exceeds the key of
+        its own record by more than the limit.
 
     Notes
     -----
-    Guarantee: in the order of positions, each once; the same whatever the blocks are. Cost: O(held) per block.
+    Guarantee: rows are released in the order of positions, each once, however the records are divided into blocks.
+    Cost: O(held) per block.
     """
 
-    def __init__(self, delta: int, reach: Sequence[int]) -> None:
-        self._delta, self._reach = delta, tuple(reach)
+    def __init__(self, delta: int, expiry_limits: Sequence[int]) -> None:
+        self._delta, self._expiry_limits = delta, tuple(expiry_limits)
         self._positions = np.zeros(0, np.int64)
-        self._marks = np.zeros((0, len(self._reach)), np.int64)
-        self._slots: list[PendingRow] = []
+        self._expiry_keys = np.zeros((0, len(self._expiry_limits)), np.int64)
+        self._rows: list[PendingRow] = []
 
     def __len__(self) -> int:
-        return len(self._slots)
+        return len(self._rows)
 
-    def put(self, positions: Int64Vector, marks: Int64Matrix, slots: Iterable[PendingRow]) -> None:
-        """Take what was decided on, in any order; all of it after everything that has left."""
+    def add(self, positions: Int64Vector, expiry_keys: Int64Matrix, rows: Iterable[PendingRow]) -> None:
+        """Add the rows of decided records, in any order; all positions are after those of released rows.
+
+        Parameters
+        ----------
+        positions : ndarray of int64, shape (n,)
+            Arrival ranks of the records.
+        expiry_keys : ndarray of int64, shape (n, C)
+            One column per expiry limit.
+        rows : iterable of PendingRow
+            n rows.
+        """
         joined = np.concatenate((self._positions, positions))
         order = np.argsort(joined, kind="stable")
         self._positions = joined[order]
-        self._marks = np.concatenate((self._marks, marks))[order]
-        every = [*self._slots, *slots]
-        self._slots = [every[place] for place in order.tolist()]
+        self._expiry_keys = np.concatenate((self._expiry_keys, expiry_keys))[order]
+        unordered = [*self._rows, *rows]
+        self._rows = [unordered[index] for index in order.tolist()]
 
-    def due(self, positions: Int64Vector, marks: Int64Matrix, oldest: int) -> DueRows:
-        """Take out what has expired by the arrival of these records; nothing from position ``oldest`` on."""
+    def pop_due(self, positions: Int64Vector, expiry_keys: Int64Matrix, first_undecided: int) -> DueRows:
+        """Remove and return the rows that expire with the arrival of records.
+
+        Parameters
+        ----------
+        positions : ndarray of int64, shape (n,)
+            Arrival ranks of the arriving records, ascending.
+        expiry_keys : ndarray of int64, shape (n, C)
+            Expiry keys of the arriving records.
+        first_undecided : int
+            Rows from this position on stay.
+        """
         expiry = np.searchsorted(positions, self._positions + self._delta)
-        for column, reach in enumerate(self._reach):
-            later = np.searchsorted(marks[:, column], self._marks[:, column] + reach, side="right")
+        for column, limit in enumerate(self._expiry_limits):
+            later = np.searchsorted(expiry_keys[:, column], self._expiry_keys[:, column] + limit, side="right")
             np.minimum(expiry, later, out=expiry)
-        count = int(np.count_nonzero((expiry < len(positions)) & (self._positions < oldest)))
-        return self._take(count, positions[expiry[:count]])
+        count = int(np.count_nonzero((expiry < len(positions)) & (self._positions < first_undecided)))
+        return self._pop(count, positions[expiry[:count]])
 
-    def all(self, newest: int) -> DueRows:
-        """Take out everything, as at the end of a stream; ``newest``: the last position that has arrived."""
-        return self._take(len(self), np.full(len(self), newest))
+    def pop_all(self, last_position: int) -> DueRows:
+        """Remove and return all rows, as at the end of a stream; ``last_position`` is that of the last arrival."""
+        return self._pop(len(self), np.full(len(self), last_position))
 
-    def _take(self, count: int, arrivals: Int64Vector) -> DueRows:
-        left = DueRows(self._slots[:count], arrivals - self._positions[:count])
-        self._positions, self._marks = self._positions[count:], self._marks[count:]
-        self._slots = self._slots[count:]
-        return left
+    def _pop(self, count: int, arrivals: Int64Vector) -> DueRows:
+        due = DueRows(self._rows[:count], arrivals - self._positions[:count])
+        self._positions, self._expiry_keys = self._positions[count:], self._expiry_keys[count:]
+        self._rows = self._rows[count:]
+        return due
 
 
 class RestoredMember(NamedTuple):
-    """A member of a cluster that was decided on before a restart."""
+    """A record that is read again after a restart, and whose cluster was decided before it.
 
-    place: int
+    ``values`` has shape (d,), original units; ``expiry_keys`` shape (C,).
+    """
+
+    offset: int
     position: int
-    marks: Int64Vector
+    expiry_keys: Int64Vector
     values: Float64Vector
-    tail: bytes
+    passthrough: bytes
 
 
 class ClusterRestorer:
-    """Clusters that were decided on before a restart, made again of their records as these are read again.
+    """Collects the members of clusters that were decided, and released in part, before a restart.
 
     Parameters
     ----------
     clusters : sequence of sequence of int
-        Offsets of the members.
-    frontier : int
-        Offsets before it have left.
+        Offsets of the members of each cluster.
+    released_up_to : int
+        Records with a smaller offset were released.
     """
 
-    def __init__(self, clusters: Sequence[Sequence[int]], frontier: int) -> None:
-        self.frontier = frontier
-        self._cluster_of = {place: number for number, members in enumerate(clusters) for place in members}
+    def __init__(self, clusters: Sequence[Sequence[int]], released_up_to: int) -> None:
+        self.released_up_to = released_up_to
+        self._cluster_numbers = {offset: number for number, members in enumerate(clusters) for offset in members}
         self._missing = [len(members) for members in clusters]
-        self._arrived: dict[int, list[RestoredMember]] = {}
+        self._members: dict[int, list[RestoredMember]] = {}
 
     def __bool__(self) -> bool:
-        """Whether any are still to come."""
-        return bool(self._cluster_of)
+        """Whether any members are missing."""
+        return bool(self._cluster_numbers)
 
-    def are_awaited(self, places: Int64Vector) -> BoolVector:
-        """Tell for each offset whether it belongs to one of the clusters."""
-        return np.fromiter((place in self._cluster_of for place in places.tolist()), np.bool_, len(places))
+    def contains(self, offsets: Int64Vector) -> BoolVector:
+        """Return for each offset whether it is a missing member; shape (n,)."""
+        return np.fromiter((offset in self._cluster_numbers for offset in offsets.tolist()), np.bool_, len(offsets))
 
-    def take(self, arrived: RestoredMember) -> list[RestoredMember] | None:
-        """Take a member; return all of its cluster, by their offsets, when it is the last one to come."""
-        number = self._cluster_of.pop(arrived.place)
-        members = self._arrived.setdefault(number, [])
-        members.append(arrived)
+    def add(self, member: RestoredMember) -> list[RestoredMember] | None:
+        """Add a missing member; return all members in the order of their offsets if the cluster is complete."""
+        number = self._cluster_numbers.pop(member.offset)
+        members = self._members.setdefault(number, [])
+        members.append(member)
         self._missing[number] -= 1
-        return None if self._missing[number] else self._arrived.pop(number)
+        return None if self._missing[number] else self._members.pop(number)

@@ -1,4 +1,4 @@
-"""What became of every record, and what it cost: the figures of a summary, added up block by block."""
+"""Statistics of released clusters, and the totals of a run: what was released, suppressed and lost."""
 
 from __future__ import annotations
 
@@ -9,18 +9,25 @@ from typing import Any
 import numpy as np
 
 from shoal.arrays import Float64Matrix, Float64Vector, Int64Vector
+from shoal.clustering.stream.clusterer import Decisions
 
-__all__ = ["EMPTY_STATS", "ReleaseStats", "RunSummary"]
+__all__ = ["EMPTY_STATS", "ReleaseStats", "RunSummary", "measure_clusters"]
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseStats:
-    """Figures of the clusters of one block (G clusters, E records in all), and of the L records that left with it.
+    """Statistics of the G clusters decided with one block (E records), and of the L records released with it.
 
-    ``size``, ``subjects``, ``heaviest``, ``excess_span``: int64 (G,); ``delay``, ``displacement``: int64 (L,), in
-    records; where clusters leave as a whole these are the E records, in the same order; ``squared``, ``absolute``:
-    float64 (E,), squared Euclidean and Euclidean distance between the record and what was published for it,
-    quasi-identifiers scaled to [0, 1] by their bounds.
+    Attributes
+    ----------
+    size, subjects, heaviest, excess_span : ndarray of int64, shape (G,)
+        Records, distinct subjects, records of the subject with most records, and records of other clusters between the
+        first and the last member.
+    delay, displacement : ndarray of int64, shape (L,)
+        Records that arrived between a record and its release, and difference of its ranks in input and output. Where
+        clusters are released as a whole these are the E records, in the same order.
+    squared, absolute : ndarray of float64, shape (E,)
+        Squared and plain Euclidean distance of a record from its published values, in units of the attributes' ranges.
     """
 
     size: Int64Vector
@@ -33,16 +40,54 @@ class ReleaseStats:
     absolute: Float64Vector
 
 
-_NONE, _NO_LOSS = np.zeros(0, np.int64), np.zeros(0)
-EMPTY_STATS = ReleaseStats(_NONE, _NONE, _NONE, _NONE, _NONE, _NONE, _NO_LOSS, _NO_LOSS)
-"""Of a block in which nothing was decided."""
+_NO_COUNTS, _NO_LOSS = np.zeros(0, np.int64), np.zeros(0)
+EMPTY_STATS = ReleaseStats(_NO_COUNTS, _NO_COUNTS, _NO_COUNTS, _NO_COUNTS, _NO_COUNTS, _NO_COUNTS, _NO_LOSS, _NO_LOSS)
+"""Statistics of a block with which nothing was decided."""
+
+
+def measure_clusters(
+    decided: Decisions, values: Float64Matrix, published: Float64Matrix, unit: Float64Vector, next_rank: int
+) -> ReleaseStats:
+    """Return the statistics of decided clusters, as if all their records were released with the decision.
+
+    Parameters
+    ----------
+    decided : Decisions
+        At least one cluster.
+    values, published : ndarray of float64, shape (E, d)
+        Quasi-identifiers as read (clipped) and as published, original units.
+    unit : ndarray of float64, shape (d,)
+        Width of the range of each attribute.
+    next_rank : int
+        Rank in the output of the first of these records.
+    """
+    sizes = np.diff(decided.offsets)
+    starts, ends = decided.offsets[:-1], decided.offsets[1:]
+    # A suppressed record counts in the order of release, as if it were released without being seen.
+    suppressed_before = np.searchsorted(decided.suppressed_before, np.arange(len(sizes)), side="right")
+    ranks = next_rank + np.arange(len(decided.positions)) + suppressed_before.repeat(sizes)
+    scaled = (values - published) / unit
+    squared = np.einsum("ij,ij->i", scaled, scaled)
+    displacement: Int64Vector = np.abs(ranks - decided.positions)
+    return ReleaseStats(
+        size=sizes,
+        subjects=decided.subjects,
+        heaviest=decided.heaviest,
+        excess_span=decided.positions[ends - 1] - decided.positions[starts] - (sizes - 1),
+        delay=decided.newest.repeat(sizes) - decided.positions,
+        displacement=displacement,
+        squared=squared,
+        absolute=np.sqrt(squared),
+    )
 
 
 @dataclass(slots=True)
 class RunSummary:
     """Totals since the start of the process.
 
-    Guarantee: ``records_in = released + suppressed + quarantined + held``, where held is what the engine holds.
+    Notes
+    -----
+    Guarantee: ``records_in = released + suppressed + quarantined + held``, where held is what the pipeline holds.
     """
 
     attributes: int
@@ -51,85 +96,94 @@ class RunSummary:
     clipped: int = 0
     clusters: int = 0
     decided: int = 0
-    """Records of these clusters; some of them may have yet to leave."""
+    """Records of the decided clusters; with ordered release some of them are not released yet."""
     suppressed: Counter[str] = field(default_factory=Counter)
     quarantined: Counter[str] = field(default_factory=Counter)
     _sums: Counter[str] = field(default_factory=Counter)
-    _lowest: dict[str, float] = field(default_factory=dict)
-    _highest: dict[str, float] = field(default_factory=dict)
-    _error: Float64Vector = field(init=False)
+    _min: dict[str, float] = field(default_factory=dict)
+    _max: dict[str, float] = field(default_factory=dict)
+    _squared_error: Float64Vector = field(init=False)
     _mean: Float64Vector = field(init=False)
-    _spread: Float64Vector = field(init=False)
+    _centred_squares: Float64Vector = field(init=False)
 
     def __post_init__(self) -> None:
-        """Start the per-attribute sums at zero."""
-        self._error, self._mean, self._spread = (np.zeros(self.attributes) for _ in range(3))
+        """Start the sums of each attribute at zero."""
+        self._squared_error, self._mean, self._centred_squares = (np.zeros(self.attributes) for _ in range(3))
 
-    def add(self, figures: ReleaseStats, values: Float64Matrix, published: Float64Matrix) -> Float64Vector:
-        """Add the clusters of one block; those of their records that have left are added by `leave`.
+    def add_clusters(self, stats: ReleaseStats, values: Float64Matrix, published: Float64Matrix) -> Float64Vector:
+        """Add the clusters decided with one block. Their released records are added by `add_released`.
 
         Parameters
         ----------
-        figures : Figures
+        stats : ReleaseStats
             Of these clusters.
         values, published : ndarray of float64, shape (E, d)
-            The records' quasi-identifiers in their own units, as read (clipped) and as published; E >= 1.
+            Quasi-identifiers as read (clipped) and as published, original units; E >= 1.
 
         Returns
         -------
         ndarray of float64, shape (d,)
-            By how much the total sum of squares of each attribute (own units) grew.
+            Growth of the total sum of squares of each attribute, original units squared.
         """
-        before = self._spread.copy()
+        before = self._centred_squares.copy()
         self._add_loss(values, published)
         self.decided += len(values)
-        self.clusters += len(figures.size)
-        self._note(size=figures.size, subjects=figures.subjects, excess_span=figures.excess_span)
-        self._note(share=figures.heaviest / figures.size)
-        self._note(squared=figures.squared, absolute=figures.absolute)
-        return self._spread - before
+        self.clusters += len(stats.size)
+        self._add_columns(size=stats.size, subjects=stats.subjects, excess_span=stats.excess_span)
+        self._add_columns(share=stats.heaviest / stats.size)
+        self._add_columns(squared=stats.squared, absolute=stats.absolute)
+        return self._centred_squares - before
 
-    def leave(self, figures: ReleaseStats) -> None:
-        """Add the records that have left."""
-        self.released += len(figures.delay)
-        if len(figures.delay):
-            self._note(delay=figures.delay, displacement=figures.displacement)
+    def add_released(self, stats: ReleaseStats) -> None:
+        """Add the records released with one block."""
+        self.released += len(stats.delay)
+        if len(stats.delay):
+            self._add_columns(delay=stats.delay, displacement=stats.displacement)
 
-    def _note(self, **columns: Int64Vector | Float64Vector) -> None:
-        """Add columns of one length and type."""
+    def _add_columns(self, **columns: Int64Vector | Float64Vector) -> None:
+        """Update sum, minimum and maximum of columns of equal length and type."""
         rows = np.array(list(columns.values()))
         of_each = zip(
             columns, rows.sum(axis=1).tolist(), rows.min(axis=1).tolist(), rows.max(axis=1).tolist(), strict=True
         )
         for name, total, lowest, highest in of_each:
             self._sums[name] += total
-            self._lowest[name] = min(self._lowest.get(name, lowest), lowest)
-            self._highest[name] = max(self._highest.get(name, highest), highest)
+            self._min[name] = min(self._min.get(name, lowest), lowest)
+            self._max[name] = max(self._max.get(name, highest), highest)
 
     def _add_loss(self, values: Float64Matrix, published: Float64Matrix) -> None:
-        # Means and sums of squares of two parts are put together without a second pass (Chan et al. 1983).
+        # Means and sums of squares of two samples are combined without a second pass (Chan et al. 1983).
         error = values - published
-        self._error += np.einsum("ij,ij->j", error, error)
+        self._squared_error += np.einsum("ij,ij->j", error, error)
         count, before = len(values), self.decided
         mean = values.mean(axis=0)
         centred = values - mean
         step = mean - self._mean
-        self._spread += np.einsum("ij,ij->j", centred, centred) + step * step * (before * count / (before + count))
+        between = step * step * (before * count / (before + count))
+        self._centred_squares += np.einsum("ij,ij->j", centred, centred) + between
         self._mean += step * (count / (before + count))
 
     @property
     def sse(self) -> float:
         """Sum of squared errors on z-scores (ddof = 0) of the records of all clusters."""
-        varied = self._spread > 0
-        return float((self._error[varied] / self._spread[varied]).sum() * self.decided)
+        varied = self._centred_squares > 0
+        return float((self._squared_error[varied] / self._centred_squares[varied]).sum() * self.decided)
 
     @property
     def sst(self) -> float:
         """Total sum of squares on z-scores: records times attributes that vary."""
-        return float(np.count_nonzero(self._spread > 0) * self.decided)
+        return float(np.count_nonzero(self._centred_squares > 0) * self.decided)
 
-    def summary(self, held: int, elapsed_s: float) -> dict[str, Any]:
-        """The contract's summary of a stream; figures that do not exist yet are null."""
+    def as_dict(self, held: int, elapsed_s: float) -> dict[str, Any]:
+        """Return the summary of a stream as written by ``--summary``; a figure without records is null.
+
+        Parameters
+        ----------
+        held : int
+            Records that the pipeline holds.
+        elapsed_s : float
+            Duration of the run in seconds.
+        """
         sse, sst = (self.sse, self.sst) if self.decided else (None, None)
         return {
             "records_in": self.records_in,
@@ -140,14 +194,14 @@ class RunSummary:
             "held": held,
             "clusters": self.clusters,
             "cluster_size": {
-                "min": self._lowest.get("size"),
-                "mean": self._per("size", self.clusters),
-                "max": self._highest.get("size"),
+                "min": self._min.get("size"),
+                "mean": self._mean_of("size", self.clusters),
+                "max": self._max.get("size"),
             },
-            "subjects": {"min": self._lowest.get("subjects")},
-            "share": {"max": self._highest.get("share")},
-            "mse": self._per("squared", self.decided),
-            "mae": self._per("absolute", self.decided),
+            "subjects": {"min": self._min.get("subjects")},
+            "share": {"max": self._max.get("share")},
+            "mse": self._mean_of("squared", self.decided),
+            "mae": self._mean_of("absolute", self.decided),
             "sse": sse,
             "sst": sst,
             "information_loss": 100 * sse / sst if sse is not None and sst else None,
@@ -158,8 +212,8 @@ class RunSummary:
             "records_per_s": self.records_in / elapsed_s if elapsed_s > 0 else None,
         }
 
-    def _per(self, name: str, count: int) -> float | None:
+    def _mean_of(self, name: str, count: int) -> float | None:
         return self._sums[name] / count if count else None
 
     def _mean_and_max(self, name: str, count: int) -> dict[str, float | None]:
-        return {"mean": self._per(name, count), "max": self._highest.get(name)}
+        return {"mean": self._mean_of(name, count), "max": self._max.get(name)}

@@ -1,11 +1,13 @@
-"""The composition every mode shares: a block of decoded records in, whole clusters of published bytes out."""
+"""The pipeline of one partition: decoded records in, clusters of published rows out."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
 from shoal.clustering.embedding import Embedding
@@ -14,50 +16,67 @@ from shoal.clustering.stream.dominance import dominance_of
 from shoal.clustering.stream.steering import TargetSpan
 from shoal.errors import GuaranteeError
 from shoal.pipeline.adaptive_state import AdaptiveState
-from shoal.pipeline.decisions import BlockDecisions, DecidedCluster, joined
-from shoal.pipeline.online_scaler import OnlineScaler, learned
+from shoal.pipeline.decisions import BlockDecisions, DecidedCluster, join_decisions
+from shoal.pipeline.online_scaler import OnlineScaler
 from shoal.pipeline.release import release_strategy
 from shoal.pipeline.reorder_buffer import ClusterRestorer, PendingRow, RestoredMember
-from shoal.pipeline.stats import ReleaseStats, RunSummary
+from shoal.pipeline.stats import RunSummary, measure_clusters
 from shoal.pipeline.subject_quota import SubjectQuota
 from shoal.policy import Policy
-from shoal.records import Block, RecordEncoder
+from shoal.records import Block, JsonEncoder, RecordEncoder
 
-__all__ = ["BLOCK_RECORDS", "BlockDecisions", "DecidedCluster", "PartitionPipeline"]
+__all__ = ["BLOCK_RECORDS", "BlockDecisions", "DecidedCluster", "PartitionPipeline", "precompile"]
 
 BLOCK_RECORDS = 512
-"""Most records decoded and pushed at once: larger blocks fall out of the processor's cache."""
+"""Largest number of records in a block: larger blocks do not fit the processor's cache."""
 
-NO_REACH = 1 << 60
+UNLIMITED = 1 << 60
 
-_BY_PLACE = 2
-"""Cause of a decision: the second mark, a record's offset, went out of reach."""
+_BY_OFFSET_SPAN = 2
+"""Cause of a decision: the limit of the second expiry key, the offset, was exceeded."""
 
 
 class PartitionPipeline:
-    """One partition from decoded blocks to published clusters.
+    """The steps from decoded records to published rows, for one partition.
+
+    The caller decodes a block and classifies its records. The pipeline then performs these steps:
+
+    1. quota: `apply_quota` suppresses records above ``privacy.per_subject``;
+    2. embed: scale and weight the quasi-identifiers;
+    3. cluster: add the records to the stream clusterer, which decides clusters;
+    4. check: `clustering.stream.invariants` verifies every decision before it is returned;
+    5. centroid: compute the published values of each cluster;
+    6. encode: write the rows;
+    7. release: return rows now, or keep them until their records expire (``stream.release``).
+
+    `push` performs steps 2 to 7; `flush` performs steps 3 to 7 on all records that are held.
 
     Parameters
     ----------
     policy : Policy
-        With a stream section.
+        Must have a stream section.
     encoder : RecordEncoder
-        Of the output's format.
-    reach : int
-        Most offsets between the oldest held record and the newest; the oldest expires early beyond it.
+        JsonEncoder of the output format.
+    max_offset_span : int
+        Largest distance of the oldest held offset from the newest one. Beyond it the oldest record expires early.
     clusters : int
-        Clusters decided before this process: the number of the next one.
-    course : bytes
-        What `course` was after these decisions; nothing at the beginning.
-    reunion : Reunion, optional
-        Clusters decided before this process of which somebody has yet to leave.
+        Number of clusters decided before a restart; the next cluster gets this number.
+    adaptive_state : AdaptiveState, optional
+        State after these decisions. If omitted, the initial state.
+    restorer : ClusterRestorer, optional
+        Clusters decided before a restart of which some records were not released.
+
+    Raises
+    ------
+    GuaranteeError
+        Under ``stream.release: cluster`` there is a cluster of which some records were released before the restart.
 
     Notes
     -----
-    Guarantees: a record leaves once, in a cluster that `clustering.stream.invariants` has counted again, or it is
-    suppressed; decisions depend on the records and their offsets and timestamps only, never on how they were
-    cut into blocks. Memory: values, offsets and kept fields of ``delta`` records and two blocks; rows of as many where
-    each record leaves by itself.
+    Guarantees: a record is released once, in a cluster that was verified, or it is suppressed. Decisions depend only on
+    the records, their offsets and their timestamps, and not on how the records are divided into blocks.
+    Memory: values, offsets and passthrough fields of ``delta`` records and two blocks; with ordered release also the
+    rows of as many records.
     """
 
     def __init__(
@@ -65,265 +84,316 @@ class PartitionPipeline:
         policy: Policy,
         encoder: RecordEncoder,
         *,
-        reach: int = NO_REACH,
+        max_offset_span: int = UNLIMITED,
         clusters: int = 0,
-        course: bytes = b"",
-        reunion: ClusterRestorer | None = None,
+        adaptive_state: AdaptiveState | None = None,
+        restorer: ClusterRestorer | None = None,
     ) -> None:
         stream = policy.require_stream()
-        self.policy, self.clusters, self._encoder = policy, clusters, encoder
-        begun = AdaptiveState.unpack(course, policy)
-        self._ranges = OnlineScaler(policy.quasi_identifiers, stream.delta, begun.ranges) if _learns(policy) else None
-        self._embedding = Embedding.of(policy, None if self._ranges is None else self._ranges.widths)
+        state = adaptive_state or AdaptiveState()
         width = len(policy.quasi_identifiers)
-        delay_ms = NO_REACH if stream.max_delay_s is None else max(0, round(stream.max_delay_s * 1000) - 1)
-        self._partitioner = StreamClusterer(
+        delay_ms = UNLIMITED if stream.max_delay_s is None else max(0, round(stream.max_delay_s * 1000) - 1)
+        expiry_limits = (delay_ms, max_offset_span)
+        self.policy, self.clusters, self._encoder = policy, clusters, encoder
+        self._quota = None if policy.per_subject is None else SubjectQuota(policy.per_subject)
+        self._scaler = OnlineScaler.of(policy, state.scaler)
+        self._embedding = Embedding.of(policy, None if self._scaler is None else self._scaler.widths)
+        self._clusterer = StreamClusterer(
             policy.k,
             stream.delta,
             width,
             rule=stream.rule,
-            position=_position(policy, begun),
+            position=_position_weight(policy, state),
             max_share=policy.max_share,
-            expiry_limits=(delay_ms, reach),
+            expiry_limits=expiry_limits,
             min_population=policy.min_population or 0,
             dominance=dominance_of(policy),
         )
-        self._waiting = release_strategy(policy).buffer(stream.delta, (delay_ms, reach))
-        self._quota = None if policy.per_subject is None else SubjectQuota(policy.per_subject)
-        self._reunion = reunion or ClusterRestorer((), 0)
-        if self._reunion and not stream.is_ordered:
-            raise GuaranteeError("clusters leave as a whole, and a part of one has left before; nothing was sent")
-        # A cell is taken again only when its record must have been decided on: delta, this block, and the next.
-        self._cells = 1 << (stream.delta + 2 * BLOCK_RECORDS).bit_length()
-        self._values = np.empty((self._cells, width))
-        self._marks = np.full((self._cells, 2), -1, np.int64)
-        self._tails = np.full(self._cells, b"", np.object_)
+        self._buffer = release_strategy(policy).buffer(stream.delta, expiry_limits)
+        self._restorer = restorer or ClusterRestorer((), 0)
+        if self._restorer and not stream.is_ordered:
+            raise GuaranteeError(
+                "stream.release is cluster, but before the restart a part of a cluster was released; nothing was sent"
+            )
+        # A record is decided at most delta positions after its arrival: delta, this block and the next one suffice.
+        self._records = _RecordStore(stream.delta + 2 * BLOCK_RECORDS, width)
         self._next_position = 0
         self._next_rank = 0
-        self.accounts = RunSummary(width)
+        self.summary = RunSummary(width)
 
     @property
     def held(self) -> int:
-        """Number of records waiting to leave."""
-        return self._partitioner.held + len(self._waiting)
+        """Number of records that are neither released nor suppressed."""
+        return self._clusterer.held + len(self._buffer)
 
     @property
-    def course(self) -> bytes:
-        """What the decisions so far leave to later ones, to be committed with them."""
-        return self.state.pack()
+    def adaptive_state(self) -> AdaptiveState:
+        """State after the decisions so far, to be committed with them."""
+        weight = None if self.policy.target_span is None else self.position_weight
+        return AdaptiveState(weight, None if self._scaler is None else self._scaler.state)
 
     @property
-    def state(self) -> AdaptiveState:
-        """The same, to be looked at."""
-        weight = None if self.policy.target_span is None else self.weight
-        return AdaptiveState(weight, None if self._ranges is None else self._ranges.state)
-
-    @property
-    def weight(self) -> float:
+    def position_weight(self) -> float:
         """Weight of the position for the next decision."""
-        return self._partitioner.weight
+        return self._clusterer.weight
 
     @property
-    def is_populous(self) -> bool:
-        """Whether a clock may let everything held leave: `privacy.min_population` different people are there."""
-        fewest = self.policy.min_population
-        return fewest is None or self._partitioner.population >= fewest
+    def has_min_population(self) -> bool:
+        """Whether at least ``privacy.min_population`` subjects are held, so that a timer may flush them."""
+        min_population = self.policy.min_population
+        return min_population is None or self._clusterer.population >= min_population
 
-    def admit(self, block: Block, places: Int64Vector) -> Block:
-        """Refuse records that exceed ``privacy.per_subject``; each block passes here before its records are pushed.
+    # ------------------------------------------------------------------ quota
+
+    def apply_quota(self, block: Block, offsets: Int64Vector) -> Block:
+        """Suppress records above ``privacy.per_subject``. Call once for each block, before its records are pushed.
 
         Parameters
         ----------
         block : Block
             Decoded records.
-        places : ndarray of int64, shape (len(block),)
-            Offset or number of each record; ascending over all calls.
+        offsets : ndarray of int64, shape (len(block),)
+            Offset of each record; ascending over all calls.
 
         Returns
         -------
         Block
-            Without the refused records, which are among ``rejected`` as suppressed.
+            The remaining records; the others are in ``rejected``, as suppressed.
         """
-        return block if self._quota is None else self._quota.admit(block, places)
+        return block if self._quota is None else self._quota.apply(block, offsets)
 
-    def quota_window_start(self, place: int) -> int | None:
-        """Return the first offset of the quota window of ``place``; None where the policy has no quota.
+    def quota_window_start(self, offset: int) -> int | None:
+        """Return the first offset of the quota window of ``offset``; None if the policy has no quota.
 
-        A restart at ``place`` must read from there on, to count the records of each subject again.
+        After a restart at ``offset`` reading must begin there, to count the records of each subject again.
         """
-        return None if self._quota is None else self._quota.start_of(place)
+        return None if self._quota is None else self._quota.window_start(offset)
 
-    def suppress_window(self, place: int) -> None:
-        """Suppress all records of the quota window of ``place``: its beginning can no longer be counted."""
+    def suppress_window(self, offset: int) -> None:
+        """Suppress all records of the quota window of ``offset``, because its first records can no longer be read."""
         if self._quota is not None:
-            self._quota.give_up(place)
+            self._quota.suppress_window(offset)
 
-    def push(self, block: Block, marks: Int64Matrix, fresh: BoolVector | None = None) -> BlockDecisions:
-        """Take the accepted records of a block.
+    # ------------------------------------------------------------------ blocks
+
+    def push(self, block: Block, expiry_keys: Int64Matrix, fresh: BoolVector | None = None) -> BlockDecisions:
+        """Process the accepted records of a block.
 
         Parameters
         ----------
         block : Block
-            n records; at most `BLOCK_RECORDS`.
-        marks : ndarray of int64, shape (n, 2)
-            Event clock (ms, never falling; 0 where there is none) and offset of each record.
+            n records, at most `BLOCK_RECORDS`.
+        expiry_keys : ndarray of int64, shape (n, 2)
+            Stream time (ms, never decreasing; 0 without a clock) and offset of each record.
         fresh : ndarray of bool, shape (n,), optional
-            False for a record that was resolved or decided on before a restart: it takes its position, and nothing
-            else, but for a member of a cluster that is to be made again.
+            False for a record that was completed or decided before a restart. It gets a position, so that all other
+            records get theirs, and is used only to restore the cluster it belongs to.
+
+        Returns
+        -------
+        BlockDecisions
+            Everything decided and released with this block.
+
+        Raises
+        ------
+        GuaranteeError
+            The block is too large, or a decision violates an invariant; nothing is returned.
         """
         count = len(block.values)
         if count > BLOCK_RECORDS:
-            raise GuaranteeError("a block is larger than the space kept for it; nothing was sent")
-        if self._ranges is None or not count:
-            return self._push(block, marks, fresh)
-        outcomes, start = [], 0
+            raise GuaranteeError(f"a block has more than {BLOCK_RECORDS} records; nothing was sent")
+        if self._scaler is None or not count:
+            return self._process(block, expiry_keys, fresh)
+        parts, start = [], 0
         while start < count:
-            # Only what is taken in moves the ranges: a second try meets the same records.
-            taken = start if fresh is None else start + int(fresh[start:].argmax())
-            epoch = self._ranges.epoch_of(int(marks[taken, 1]))
-            if (fresh is None or fresh[taken]) and self._ranges.enter(epoch):
-                self._embed_anew(self._ranges.widths)
-            part = slice(start, start + int(np.searchsorted(marks[start:, 1], self._ranges.end_of(epoch))))
-            outcomes.append(self._push(block.slice(part), marks[part], None if fresh is None else fresh[part]))
-            start = part.stop
-        return joined(outcomes)
-
-    def _embed_anew(self, widths: Float64Vector) -> None:
-        """Put all that is held on other ranges; from the raw values, as a restart would."""
-        self._embedding = Embedding.of(self.policy, widths)
-        cells = self._partitioner.held_positions() & (self._cells - 1)
-        self._partitioner.replace_coordinates(self._embedding.coordinates(self._values[cells]))
-
-    def _push(self, block: Block, marks: Int64Matrix, fresh: BoolVector | None) -> BlockDecisions:
-        count = len(block.values)
-        positions = np.arange(self._next_position, self._next_position + count)
-        self._next_position += count
-        if self._reunion:
-            self._reunite(block, positions, marks)
-        chosen = slice(None) if fresh is None or fresh.all() else np.flatnonzero(fresh)
-        positions = positions[chosen]
-        self._next_rank += count - len(positions)
-        values, marks = block.values[chosen], marks[chosen]
-        cells = positions & (self._cells - 1)
-        self._values[cells] = values
-        self._marks[cells] = marks
-        tails = np.empty(count, np.object_)
-        tails[:] = block.passthrough
-        self._tails[cells] = tails[chosen]
-        amounts = None if self.policy.dominance is None else values
-        decided = self._partitioner.push(
-            self._embedding.coordinates(values), block.subjects[chosen], positions, marks, amounts
-        )
-        return self._leave(self._waiting.due(self._outcome(decided), positions, marks, self._first_undecided))
+            # Records completed before a restart do not start an epoch: all others then meet the same ranges again.
+            first = start if fresh is None else start + int(fresh[start:].argmax())
+            epoch = self._scaler.epoch_of(int(expiry_keys[first, 1]))
+            if (fresh is None or fresh[first]) and self._scaler.start_epoch(epoch):
+                self._rescale(self._scaler.widths)
+            end = start + int(np.searchsorted(expiry_keys[start:, 1], self._scaler.epoch_end(epoch)))
+            part = slice(start, end)
+            parts.append(self._process(block.slice(part), expiry_keys[part], None if fresh is None else fresh[part]))
+            start = end
+        return join_decisions(parts)
 
     def flush(self) -> BlockDecisions:
-        """Let everything held leave, as at the end of a stream; suppress it if the policy asks for more people."""
-        decisions = self._outcome(self._partitioner.flush())
-        return self._leave(self._waiting.flush(decisions, self._partitioner.next_position - 1))
+        """Decide on all held records and release them, as at the end of a stream.
+
+        Records are suppressed where the constraints of the policy cannot be satisfied; see `StreamClusterer.flush`.
+        """
+        decisions = self._publish(self._clusterer.flush())
+        return self._count_released(self._buffer.flush(decisions, self._clusterer.next_position - 1))
+
+    def _process(self, block: Block, expiry_keys: Int64Matrix, fresh: BoolVector | None) -> BlockDecisions:
+        positions = np.arange(self._next_position, self._next_position + len(block.values))
+        self._next_position += len(positions)
+        if self._restorer:
+            self._restore_clusters(block, positions, expiry_keys)
+        positions, subjects, records = self._select(block, positions, expiry_keys, fresh)
+        coordinates = self._embedding.coordinates(records.values)
+        decided = self._cluster(coordinates, subjects, positions, records)
+        decisions = self._publish(decided)
+        decisions = self._buffer.due(decisions, positions, records.expiry_keys, self._first_undecided)
+        return self._count_released(decisions)
+
+    def _select(
+        self, block: Block, positions: Int64Vector, expiry_keys: Int64Matrix, fresh: BoolVector | None
+    ) -> tuple[Int64Vector, Int64Vector, _Records]:
+        """Return position, subject and contents of the records that were not decided before a restart."""
+        chosen = slice(None) if fresh is None or fresh.all() else np.flatnonzero(fresh)
+        passthrough = np.empty(len(positions), np.object_)
+        passthrough[:] = block.passthrough
+        records = _Records(block.values[chosen], expiry_keys[chosen], passthrough[chosen])
+        self._next_rank += len(positions) - len(records.values)
+        return positions[chosen], block.subjects[chosen], records
+
+    def _cluster(
+        self, coordinates: Float64Matrix, subjects: Int64Vector, positions: Int64Vector, records: _Records
+    ) -> Decisions:
+        """Store the records until they are decided, and return the verified decisions."""
+        self._records.put(positions, records)
+        amounts = None if self.policy.dominance is None else records.values
+        return self._clusterer.push(coordinates, subjects, positions, records.expiry_keys, amounts)
+
+    def _rescale(self, widths: Float64Vector) -> None:
+        """Compute the coordinates of all held records again, from their values, as a restart would."""
+        self._embedding = Embedding.of(self.policy, widths)
+        held = self._records.get(self._clusterer.held_positions())
+        self._clusterer.replace_coordinates(self._embedding.coordinates(held.values))
 
     def _first_undecided(self) -> int:
-        held = self._partitioner.held_positions()
+        """Return the position of the oldest record that is not decided."""
+        held = self._clusterer.held_positions()
         return int(held[0]) if len(held) else self._next_position
 
-    def _leave(self, decisions: BlockDecisions) -> BlockDecisions:
-        """Count the records that leave with these decisions."""
-        if decisions.figures is not None:
-            self.accounts.leave(decisions.figures)
+    def _count_released(self, decisions: BlockDecisions) -> BlockDecisions:
+        if decisions.stats is not None:
+            self.summary.add_released(decisions.stats)
         return decisions
 
     # ------------------------------------------------------------------ clusters
 
-    def _outcome(self, decided: Decisions) -> BlockDecisions:
-        """Turn the engine's decisions into clusters of published rows."""
-        suppressed = self._marks[decided.suppressed & (self._cells - 1), 1].tolist()
+    def _publish(self, decided: Decisions) -> BlockDecisions:
+        """Compute the centroids of the decided clusters and encode their rows."""
+        suppressed = self._records.get(decided.suppressed).expiry_keys[:, 1].tolist()
         if suppressed:
-            self.accounts.suppressed["suppressed"] += len(suppressed)
+            self.summary.suppressed["suppressed"] += len(suppressed)
         if len(decided.offsets) == 1:
             self._next_rank += len(suppressed)
             return BlockDecisions([], suppressed)
-        cells = decided.positions & (self._cells - 1)
-        values = self._values[cells]
-        texts, published = self._embedding.published(values, decided.offsets)
-        unit = self._embedding.unit
-        if self._ranges is not None:
-            self._ranges.learn(published)
+        members = self._records.get(decided.positions)
+        texts, centroids = self._embedding.published(members.values, decided.offsets)
+        if self._scaler is not None:
+            self._scaler.partial_fit(centroids)
         bounds = decided.offsets.tolist()
-        rows = self._rows(texts, self._tails[cells].tolist(), bounds)
-        places = self._marks[cells, 1].tolist()
+        rows = self._encode(texts, members.passthrough.tolist(), bounds)
+        offsets = members.expiry_keys[:, 1].tolist()
         clusters = [
-            DecidedCluster(self.clusters + number, places[start:end], rows[start:end], tuple(texts[number]), subjects)
+            DecidedCluster(self.clusters + number, offsets[start:end], rows[start:end], tuple(texts[number]), subjects)
             for number, ((start, end), subjects) in enumerate(
                 zip(pairwise(bounds), decided.subjects.tolist(), strict=True)
             )
         ]
         self.clusters += len(clusters)
-        spread = published.repeat(np.diff(decided.offsets), axis=0)
-        figures = self._figures(decided, values, spread)
-        grown = self.accounts.add(figures, values, spread)
-        self._waiting.add(decided.positions, self._marks[cells], map(PendingRow, places, rows))
-        early = int(np.count_nonzero(decided.causes == _BY_PLACE))
-        return BlockDecisions(clusters, suppressed, figures, float((grown / unit**2).sum()), early)
-
-    def _rows(self, texts: list[list[str]], tails: list[bytes], bounds: list[int]) -> list[bytes]:
-        """Published bytes, in the order of the members' places: dealt, unless the policy reveals the order."""
-        if not self.policy.require_stream().reveal_order:
-            return self._encoder.encode_clusters(texts, tails, bounds)
-        own = [text for text, (start, end) in zip(texts, pairwise(bounds), strict=True) for _ in range(start, end)]
-        return self._encoder.encode_clusters(own, tails, range(len(tails) + 1))
-
-    def _figures(self, decided: Decisions, values: Float64Matrix, published: Float64Matrix) -> ReleaseStats:
-        sizes = np.diff(decided.offsets)
-        starts, ends = decided.offsets[:-1], decided.offsets[1:]
-        # A suppressed record takes its place in the order of leaving, as if it had been let out unseen.
-        before = np.searchsorted(decided.suppressed_before, np.arange(len(sizes)), side="right")
-        ranks = self._next_rank + np.arange(len(decided.positions)) + before.repeat(sizes)
-        self._next_rank += len(decided.positions) + len(decided.suppressed)
-        scaled = (values - published) / self._embedding.unit
-        squared = np.einsum("ij,ij->i", scaled, scaled)
-        return ReleaseStats(
-            size=sizes,
-            subjects=decided.subjects,
-            heaviest=decided.heaviest,
-            excess_span=decided.positions[ends - 1] - decided.positions[starts] - (sizes - 1),
-            delay=decided.newest.repeat(sizes) - decided.positions,
-            displacement=_absolute(ranks - decided.positions),
-            squared=squared,
-            absolute=np.sqrt(squared),
+        self._buffer.add(decided.positions, members.expiry_keys, map(PendingRow, offsets, rows))
+        published = centroids.repeat(np.diff(decided.offsets), axis=0)
+        stats = measure_clusters(decided, members.values, published, self._embedding.unit, self._next_rank)
+        self._next_rank += len(decided.positions) + len(suppressed)
+        growth = self.summary.add_clusters(stats, members.values, published)
+        return BlockDecisions(
+            clusters,
+            suppressed,
+            stats,
+            sst_growth=float((growth / self._embedding.unit**2).sum()),
+            early=int(np.count_nonzero(decided.causes == _BY_OFFSET_SPAN)),
         )
 
-    # ------------------------------------------------------------------ one by one
+    def _encode(self, texts: list[list[str]], passthrough: list[bytes], bounds: list[int]) -> list[bytes]:
+        """Return the rows of clusters; within a cluster sorted, or in the order of members if the policy says so."""
+        if not self.policy.require_stream().reveal_order:
+            return self._encoder.encode_clusters(texts, passthrough, bounds)
+        of_each = [text for text, (start, end) in zip(texts, pairwise(bounds), strict=True) for _ in range(start, end)]
+        return self._encoder.encode_clusters(of_each, passthrough, range(len(passthrough) + 1))
 
-    def _reunite(self, block: Block, positions: Int64Vector, marks: Int64Matrix) -> None:
-        """Make clusters again whose members have all come."""
-        for i in np.flatnonzero(self._reunion.are_awaited(marks[:, 1])).tolist():
-            members = self._reunion.take(
-                RestoredMember(int(marks[i, 1]), int(positions[i]), marks[i], block.values[i], block.passthrough[i])
+    # ------------------------------------------------------------------ restore
+
+    def _restore_clusters(self, block: Block, positions: Int64Vector, expiry_keys: Int64Matrix) -> None:
+        """Add members to the clusters decided before a restart; restore each cluster that is complete."""
+        for i in np.flatnonzero(self._restorer.contains(expiry_keys[:, 1])).tolist():
+            members = self._restorer.add(
+                RestoredMember(
+                    int(expiry_keys[i, 1]), int(positions[i]), expiry_keys[i], block.values[i], block.passthrough[i]
+                )
             )
             if members is not None:
-                self._put_again(members)
+                self._restore_cluster(members)
 
-    def _put_again(self, members: Sequence[RestoredMember]) -> None:
+    def _restore_cluster(self, members: Sequence[RestoredMember]) -> None:
+        """Encode the rows of a cluster again and buffer those that were not released."""
         texts, _ = self._embedding.published(np.array([one.values for one in members]), np.array([0, len(members)]))
-        rows = self._rows(texts, [one.tail for one in members], [0, len(members)])
-        left = sum(one.place < self._reunion.frontier for one in members)
-        waiting = members[left:]
-        self._waiting.add(
-            np.array([one.position for one in waiting]),
-            np.array([one.marks for one in waiting]),
-            [PendingRow(one.place, row) for one, row in zip(waiting, rows[left:], strict=True)],
+        rows = self._encode(texts, [one.passthrough for one in members], [0, len(members)])
+        released = sum(one.offset < self._restorer.released_up_to for one in members)
+        pending = members[released:]
+        self._buffer.add(
+            np.array([one.position for one in pending]),
+            np.array([one.expiry_keys for one in pending]),
+            [PendingRow(one.offset, row) for one, row in zip(pending, rows[released:], strict=True)],
         )
 
 
-def _learns(policy: Policy) -> bool:
-    return bool(learned(policy.quasi_identifiers))
+class _Records(NamedTuple):
+    """Values (n, d), expiry keys (n, 2) and encoded passthrough fields (n,) of records."""
+
+    values: Float64Matrix
+    expiry_keys: Int64Matrix
+    passthrough: NDArray[np.object_]
 
 
-def _position(policy: Policy, course: AdaptiveState) -> float | TargetSpan:
+class _RecordStore:
+    """Ring buffer of records by position; holds at least the last ``capacity`` positions."""
+
+    def __init__(self, capacity: int, width: int) -> None:
+        size = 1 << capacity.bit_length()
+        self._mask = size - 1
+        self._values = np.empty((size, width))
+        self._expiry_keys = np.full((size, 2), -1, np.int64)
+        self._passthrough = np.full(size, b"", np.object_)
+
+    def put(self, positions: Int64Vector, records: _Records) -> None:
+        cells = positions & self._mask
+        self._values[cells], self._expiry_keys[cells], self._passthrough[cells] = records
+
+    def get(self, positions: Int64Vector) -> _Records:
+        cells = positions & self._mask
+        return _Records(self._values[cells], self._expiry_keys[cells], self._passthrough[cells])
+
+
+def precompile(policy: Policy) -> None:
+    """Compile all kernels that a pipeline of this policy needs, by processing a few artificial records.
+
+    A kernel is compiled at its first use, which takes seconds if it is not in the cache. A worker that compiled after
+    it had joined its consumer group would miss heartbeats and lose its partitions.
+    """
+    count = 3 * policy.k
+    encoder = JsonEncoder(policy)
+    low = [0.0 if a.bounds is None else a.bounds[0] for a in policy.quasi_identifiers]
+    block = Block(
+        values=np.tile(np.array(low), (count, 1)),
+        subjects=np.arange(count) // 2,
+        passthrough=encoder.encode_passthrough([[None] * count for _ in policy.passthrough], count),
+        index=np.arange(count),
+        rejected=[],
+        clipped=0,
+    )
+    pipeline = PartitionPipeline(policy, encoder)
+    pipeline.push(block, np.column_stack([np.zeros(count, np.int64), np.arange(count)]))
+    pipeline.flush()
+
+
+def _position_weight(policy: Policy, state: AdaptiveState) -> float | TargetSpan:
+    """Return the weight of the position, or the target that it follows."""
     if policy.target_span is None:
         return policy.position
-    # Coordinates reach from 0 to an attribute's weight.
-    return TargetSpan(policy.target_span, tuple(a.weight for a in policy.quasi_identifiers), course.weight)
-
-
-def _absolute(numbers: Int64Vector) -> Int64Vector:
-    return np.abs(numbers)
+    # Coordinates lie between 0 and an attribute's weight.
+    return TargetSpan(policy.target_span, tuple(a.weight for a in policy.quasi_identifiers), state.position_weight)

@@ -1,4 +1,4 @@
-"""How often one person may be seen: the first records of a subject in a window are let in, the others never leave."""
+"""The quota of records per subject: of each window of offsets, the first records of a subject are accepted."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ __all__ = ["SubjectQuota"]
 
 
 class SubjectQuota:
-    """Counts the records of each subject in the present window of one partition.
+    """Counts the records of each subject in the current window of one partition.
 
     Parameters
     ----------
     rule : PerSubject
-        At most ``max`` records of one subject in each window of ``window`` places.
+        At most ``max`` records of one subject in each window of ``window`` offsets.
 
     Notes
     -----
-    Guarantee: of the places of one window (``place // window``) at most ``max`` of each subject are let in, the first
-    ones. Whether a record is let in depends on its subject, its place and the records before it in its window, and on
-    nothing else: who reads a window again from its start decides alike.
+    Guarantee: in one window (``offset // window``) at most ``max`` records of each subject are accepted, the first
+    ones. The decision on a record depends only on its subject, its offset and the earlier records of its window. A
+    restart that reads the window again from its start therefore decides the same.
     Memory: one number per subject of a window. Cost: about 0.2 µs per record.
     """
 
@@ -33,60 +33,60 @@ class SubjectQuota:
         self._rule = rule
         self._window = -1
         self._counts: dict[int, int] = {}
-        self._lost = -1
+        self._suppressed_window = -1
 
-    def start_of(self, place: int) -> int:
-        """First place of the window of a place: where reading must begin to decide on it."""
-        return place - place % self._rule.window
+    def window_start(self, offset: int) -> int:
+        """Return the first offset of the window of ``offset``; the records from there on must be counted."""
+        return offset - offset % self._rule.window
 
-    def give_up(self, place: int) -> None:
-        """Let nobody else in until the window of this place is over: its beginning cannot be counted any more."""
-        self._lost = place // self._rule.window
+    def suppress_window(self, offset: int) -> None:
+        """Accept no more records in the window of ``offset``, because its first records cannot be counted."""
+        self._suppressed_window = offset // self._rule.window
 
-    def admit(self, block: Block, places: Int64Vector) -> Block:
-        """Refuse the records of a block that are too many of their subject.
+    def apply(self, block: Block, offsets: Int64Vector) -> Block:
+        """Suppress the records of a block that exceed the quota.
 
         Parameters
         ----------
         block : Block
             Decoded records.
-        places : ndarray of int64
-            Offset or number of each record of the block; ascending over all calls.
+        offsets : ndarray of int64, shape (len(block),)
+            Offset of each record; ascending over all calls.
 
         Returns
         -------
         Block
-            Without these records; they are among the rejected, as suppressed.
+            The remaining records; the others are in ``rejected``, as suppressed.
         """
-        surplus = self.surplus(block.subjects, places)
-        if not surplus.any():
+        exceeds = self.exceeds_quota(block.subjects, offsets)
+        if not exceeds.any():
             return block
-        refused = [(place, Reason.SUPPRESSED) for place in block.index[surplus].tolist()]
-        return replace(block.filter(~surplus), rejected=sorted([*block.rejected, *refused]))
+        suppressed = [(index, Reason.SUPPRESSED) for index in block.index[exceeds].tolist()]
+        return replace(block.filter(~exceeds), rejected=sorted([*block.rejected, *suppressed]))
 
-    def surplus(self, subjects: Int64Vector, places: Int64Vector) -> BoolVector:
-        """Count accepted records in the order of their places, and tell which are too many.
+    def exceeds_quota(self, subjects: Int64Vector, offsets: Int64Vector) -> BoolVector:
+        """Count records in the order of their offsets and find those that exceed the quota.
 
         Parameters
         ----------
         subjects : ndarray of int64, shape (n,)
-            Codes of subjects.
-        places : ndarray of int64, shape (n,)
-            Offsets or numbers of records, ascending over all calls.
+            Subject codes.
+        offsets : ndarray of int64, shape (n,)
+            Offset of each record; ascending over all calls.
 
         Returns
         -------
         ndarray of bool, shape (n,)
-            New. True for a record that must not leave.
+            New. True for a record that must not be released.
         """
         most, counts = self._rule.max, self._counts
-        too_many = np.zeros(len(places), np.bool_)
-        windows = (places // self._rule.window).tolist()
+        exceeds = np.zeros(len(offsets), np.bool_)
+        windows = (offsets // self._rule.window).tolist()
         for index, (subject, window) in enumerate(zip(subjects.tolist(), windows, strict=True)):
             if window != self._window:
                 self._window = window
                 counts.clear()
             before = counts.get(subject, 0)
             counts[subject] = before + 1
-            too_many[index] = before >= most or window == self._lost
-        return too_many
+            exceeds[index] = before >= most or window == self._suppressed_window
+        return exceeds

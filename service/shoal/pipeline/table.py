@@ -1,4 +1,4 @@
-"""A finished table from decoded blocks to published rows: embed, partition, check, centroid, encode, measure."""
+"""The pipeline of a finished table: decoded records in, published rows and a summary out."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from shoal.arrays import LARGEST, BoolVector, Float64Matrix, Int64Vector
 from shoal.clustering.embedding import Embedding
 from shoal.clustering.static import records_above_share
 from shoal.errors import ConfigError, InputError
-from shoal.pipeline.confidential_columns import ConfidentialColumn, standardised
+from shoal.pipeline.confidential_columns import ConfidentialColumn, z_scores
 from shoal.pipeline.subject_quota import SubjectQuota
-from shoal.pipeline.table_partition import AlgorithmSpec, TableData, TablePartition, mdav_baseline, summarise
+from shoal.pipeline.table_measures import mdav_baseline, summarize
+from shoal.pipeline.table_partition import AlgorithmSpec, TableData, TablePartition
 from shoal.policy import Policy, Role
 from shoal.records import Block, RecordEncoder
 
@@ -22,53 +23,70 @@ __all__ = ["TablePipeline", "TableRelease"]
 
 
 class TableRelease(NamedTuple):
-    """What is published.
+    """The release of a table.
 
-    ``rows``: published bytes, in the order of ``places``; ``places``: numbers of the released records, cluster after
-    cluster; ``offsets`` (G + 1,): where clusters begin; ``suppressed``: numbers of records that are not released.
+    Attributes
+    ----------
+    rows : list of bytes
+        Published bytes, in the order in which they are written.
+    offsets : ndarray of int64, shape (E,)
+        Numbers of the released records in the input, from 0; cluster after cluster, ascending within a cluster.
+    bounds : ndarray of int64, shape (G + 1,)
+        Cluster g is ``offsets[bounds[g]:bounds[g + 1]]``.
+    suppressed : ndarray of int64, shape (S,)
+        Numbers of the suppressed records, ascending.
+    summary : dict
+        Contents of the summary file.
     """
 
     rows: list[bytes]
-    places: Int64Vector
     offsets: Int64Vector
+    bounds: Int64Vector
     suppressed: Int64Vector
     summary: dict[str, Any]
 
     def clusters(self) -> Iterator[list[int]]:
-        """Members of each cluster, ascending."""
-        for start, end in pairwise(self.offsets.tolist()):
-            yield self.places[start:end].tolist()
+        """Yield the record numbers of each cluster."""
+        for start, end in pairwise(self.bounds.tolist()):
+            yield self.offsets[start:end].tolist()
 
 
 class TablePipeline:
-    """All records of a table.
+    """Collects the records of a table and releases them.
+
+    The caller adds decoded blocks. `release` then performs these steps: suppress records that no cluster can contain,
+    embed, partition, check, centroid, encode, measure.
 
     Parameters
     ----------
     policy : Policy
-        What is protected and how strongly.
+        Attributes and constraints.
     encoder : RecordEncoder
-        Of the output's format.
+        JsonEncoder of the output format.
+
+    Raises
+    ------
+    ConfigError
+        The policy has ``privacy.dominance``, which exists for streams only.
 
     Notes
     -----
-    Guarantees: every released record is in one cluster, which `clustering.stream.invariants` has counted again: k
-    different subjects, none above ``max_share``. Suppressed are only records above ``privacy.per_subject``, and those
-    by which a
-    subject would own more than ``max_share`` of the whole table. Memory: values, one number per confidential
-    attribute, and kept fields as bytes.
+    Guarantees: every released record is in one cluster, and `clustering.stream.invariants` has verified that the
+    cluster has k distinct subjects and no subject above ``max_share``. Only two kinds of records are suppressed: those
+    above ``privacy.per_subject``, and those by which a subject has more than ``max_share`` of the whole table.
+    Memory: values, one number per confidential attribute, and passthrough fields as bytes.
     """
 
     def __init__(self, policy: Policy, encoder: RecordEncoder) -> None:
         if policy.dominance is not None:
             raise ConfigError(
-                "privacy.dominance: not yet for tables; remove it, or give a stream section and use shoal pipe"
+                "privacy.dominance: is not available for tables; remove it, or add a stream section and use shoal pipe"
             )
         self._policy, self._encoder = policy, encoder
         self._values: list[Float64Matrix] = []
         self._subjects: list[Int64Vector] = []
-        self._tails: list[bytes] = []
-        self._watched = [
+        self._passthrough: list[bytes] = []
+        self._confidential = [
             (number, ConfidentialColumn.of(a))
             for number, a in enumerate(policy.passthrough)
             if a.role is Role.CONFIDENTIAL
@@ -76,109 +94,116 @@ class TablePipeline:
         self.clipped = 0
 
     def __len__(self) -> int:
-        return len(self._tails)
+        return len(self._passthrough)
 
-    def too_large(self, block: Block) -> Iterator[tuple[int, str]]:
-        """Find numbers whose squares fit no float: place in the block, from 0, field and remedy."""
-        for place, column in np.argwhere(np.abs(block.values) > LARGEST).tolist():
+    def find_oversized(self, block: Block) -> Iterator[tuple[int, str]]:
+        """Find numbers whose squares exceed float64; yield the index in the block and a message with field and remedy.
+
+        The message contains no value.
+        """
+        for index, column in np.argwhere(np.abs(block.values) > LARGEST).tolist():
             name = self._policy.quasi_identifiers[column].name
-            yield place, f"field {name}: a number beyond {LARGEST:g}; give {name} in another unit"
+            yield index, f"field {name}: a number beyond {LARGEST:g}; give {name} in another unit"
 
     def add(self, block: Block) -> None:
-        """Take the next records, decoded with their kept fields; none `too_large`."""
+        """Add the next records, decoded with their passthrough columns; `find_oversized` must find none."""
         self._values.append(block.values)
         self._subjects.append(block.subjects)
-        self._tails += block.passthrough
-        for number, watched in self._watched:
-            watched.add(block.passthrough_columns[number])
+        self._passthrough += block.passthrough
+        for number, column in self._confidential:
+            column.add(block.passthrough_columns[number])
         self.clipped += block.clipped
 
-    def release(self, choice: AlgorithmSpec, *, keep_order: bool = False) -> TableRelease:
-        """Partition the table and publish it.
+    def release(self, spec: AlgorithmSpec, *, keep_order: bool = False) -> TableRelease:
+        """Partition the table and encode its rows. Call once.
 
         Parameters
         ----------
-        choice : Choice
-            How.
+        spec : AlgorithmSpec
+            Algorithm and refinement.
         keep_order : bool
-            Whether rows stay in the order of the input; else they are sorted by their bytes.
+            Whether rows keep the order of the input. By default they are sorted by their bytes.
 
         Raises
         ------
         InputError
-            There are not enough people.
-        ParameterError
-            There is no such algorithm, or not with these parameters.
+            The table has too few subjects.
+        ConfigError, ParameterError
+            The algorithm is unknown, or does not support these parameters or this policy.
         GuaranteeError
-            A cluster does not keep what was promised: nothing is returned.
+            A cluster violates an invariant; nothing is returned.
         """
-        values, people = self._whole()
-        stays = self._staying(values, people)
-        chosen = np.flatnonzero(stays)
-        body = self._body(values[chosen], people[chosen], stays)
-        parts = body.parts(choice)
-        rows = self._rows(parts, chosen, keep_order=keep_order)
-        summary = summarise(body, parts) | {
-            "records": len(stays),
+        values, subjects = self._collect()
+        can_stay = self._find_releasable(values, subjects)
+        chosen = np.flatnonzero(can_stay)
+        data = self._table_data(values[chosen], subjects[chosen], can_stay)
+        partitions = data.partition(spec)
+        rows = self._encode(partitions, chosen, keep_order=keep_order)
+        summary = summarize(data, partitions) | {
+            "records": len(can_stay),
             "released": len(chosen),
-            "suppressed": len(stays) - len(chosen),
+            "suppressed": len(can_stay) - len(chosen),
             "clipped": self.clipped,
             "keep_order": keep_order,
-            "algorithm": choice.algorithm,
-            "refine": choice.refine,
+            "algorithm": spec.algorithm,
+            "refine": spec.refine,
         }
-        if (mdav := mdav_baseline(body, choice)) is not None:
+        if (mdav := mdav_baseline(data, spec)) is not None:
             summary["mdav"] = mdav
-        if len(parts) > 1:
-            summary |= {"blocks": choice.blocks, "jointly_k_anonymous": False}
-        return TableRelease(rows, chosen[parts[0].order], parts[0].offsets, np.flatnonzero(~stays), summary)
+        if len(partitions) > 1:
+            summary |= {"blocks": spec.blocks, "jointly_k_anonymous": False}
+        first = partitions[0]
+        return TableRelease(rows, chosen[first.order], first.bounds, np.flatnonzero(~can_stay), summary)
 
-    def _body(self, values: Float64Matrix, people: Int64Vector, stays: BoolVector) -> TableData:
-        watched = [one for _, one in self._watched]
-        numbers = [column for one in watched if (column := one.values()) is not None]
+    def _collect(self) -> tuple[Float64Matrix, Int64Vector]:
+        """Return all values, and subject codes from 0 without gaps; the blocks are freed."""
+        if not self._values:
+            raise InputError("the input has no records")
+        values, subjects = np.concatenate(self._values), np.concatenate(self._subjects)
+        self._values.clear()
+        self._subjects.clear()
+        return values, np.unique(subjects, return_inverse=True)[1]
+
+    def _find_releasable(self, values: Float64Matrix, subjects: Int64Vector) -> BoolVector:
+        """Return which records can be in a cluster (n,)."""
+        can_stay = np.ones(len(subjects), np.bool_)
+        if self._policy.per_subject is not None:
+            can_stay = ~SubjectQuota(self._policy.per_subject).exceeds_quota(subjects, np.arange(len(subjects)))
+        fewest = max(self._policy.k, self._policy.min_population or 0)
+        if len(np.unique(subjects[can_stay])) < fewest:
+            raise InputError(f"fewer than {fewest} different subjects: no record can be released")
+        if self._policy.subject is not None:
+            coordinates = Embedding.of_table(self._policy, values[can_stay]).coordinates(values[can_stay])
+            above = records_above_share(subjects[can_stay], self._policy.max_share, coordinates)
+            can_stay[np.flatnonzero(can_stay)[above]] = False
+        return can_stay
+
+    def _table_data(self, values: Float64Matrix, subjects: Int64Vector, can_stay: BoolVector) -> TableData:
+        columns = [column for _, column in self._confidential]
+        numbers = [found for column in columns if (found := column.numbers()) is not None]
         return TableData(
             policy=self._policy,
             values=values,
-            people=people,
-            scores=standardised([column[stays] for column in numbers], len(values)),
-            confidential=tuple(one.bins(stays) for one in watched),
-            names=tuple(one.attribute.name for one in watched),
+            subjects=subjects,
+            scores=z_scores([column[can_stay] for column in numbers], len(values)),
+            confidential=tuple(column.bins(can_stay) for column in columns),
+            confidential_names=tuple(column.attribute.name for column in columns),
         )
 
-    def _whole(self) -> tuple[Float64Matrix, Int64Vector]:
-        if not self._values:
-            raise InputError("no records: there is nothing to release")
-        values, people = np.concatenate(self._values), np.concatenate(self._subjects)
-        self._values.clear()
-        self._subjects.clear()
-        return values, np.unique(people, return_inverse=True)[1]
-
-    def _staying(self, values: Float64Matrix, people: Int64Vector) -> BoolVector:
-        """Tell which records can be released at all (n,)."""
-        stays = np.ones(len(people), np.bool_)
-        if self._policy.per_subject is not None:
-            stays = ~SubjectQuota(self._policy.per_subject).surplus(people, np.arange(len(people)))
-        least = max(self._policy.k, self._policy.min_population or 0)
-        if len(np.unique(people[stays])) < least:
-            raise InputError(f"fewer than {least} different people: nobody would be hidden, and nothing is released")
-        if self._policy.subject is not None:
-            coordinates = Embedding.of_table(self._policy, values[stays]).coordinates(values[stays])
-            above = records_above_share(people[stays], self._policy.max_share, coordinates)
-            stays[np.flatnonzero(stays)[above]] = False
-        return stays
-
-    def _rows(self, parts: list[TablePartition], chosen: Int64Vector, *, keep_order: bool) -> list[bytes]:
-        tails, part = self._tails, parts[0]
-        if keep_order or len(parts) > 1:
-            labels = zip(*(part.labels.tolist() for part in parts), strict=True)
+    def _encode(self, partitions: list[TablePartition], chosen: Int64Vector, *, keep_order: bool) -> list[bytes]:
+        """Return the rows of the chosen records, in the order of the input or sorted by their bytes."""
+        first = partitions[0]
+        if keep_order or len(partitions) > 1:
+            labels_of_each = zip(*(partition.labels.tolist() for partition in partitions), strict=True)
             texts = [
-                [text for part, label in zip(parts, own, strict=True) for text in part.texts[label]] for own in labels
+                [text for partition, label in zip(partitions, labels, strict=True) for text in partition.texts[label]]
+                for labels in labels_of_each
             ]
-            rows = self._encoder.encode_clusters(texts, [tails[i] for i in chosen.tolist()], range(len(chosen) + 1))
+            passthrough = [self._passthrough[i] for i in chosen.tolist()]
+            rows = self._encoder.encode_clusters(texts, passthrough, range(len(chosen) + 1))
         else:
-            rows = self._encoder.encode_clusters(
-                part.texts, [tails[i] for i in chosen[part.order].tolist()], part.offsets
-            )
+            passthrough = [self._passthrough[i] for i in chosen[first.order].tolist()]
+            rows = self._encoder.encode_clusters(first.texts, passthrough, first.bounds)
         if not keep_order:
             rows.sort()
         return rows

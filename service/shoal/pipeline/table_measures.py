@@ -1,7 +1,9 @@
-"""What a partition of a finished table costs and what it shows: the figures of a batch's summary."""
+"""Measures of the release of a table, as in its summary: information loss, t-closeness and disclosure risk."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,16 +11,69 @@ import numpy as np
 from shoal.arrays import Float64Matrix, Float64Vector, Int32Vector, Int64Vector
 from shoal.clustering.static import ConfidentialAttribute, emd_of_clusters
 from shoal.clustering.static.record_linkage import expected_links
+from shoal.pipeline.table_partition import AlgorithmSpec, TableData, TablePartition
 
-__all__ = ["UNKNOWN", "closeness", "disclosure", "distinct_categories", "losses", "preserved"]
+__all__ = [
+    "confidential_loss",
+    "distinct_categories",
+    "linkage_share",
+    "mdav_baseline",
+    "measure_closeness",
+    "measure_losses",
+    "summarize",
+]
 
-UNKNOWN: dict[str, Any] = {"emd": {"mean": None, "max": None}, "emd_of": {}}
-"""Distances where there are no clusters of whole records."""
+NO_CLOSENESS: dict[str, Any] = {"emd": {"mean": None, "max": None}, "emd_of": {}}
+"""Measures of t-closeness where there are no clusters of whole records."""
 CATEGORY = 0.02
 """Width of a category of a confidential number, in standard deviations."""
 
 
-def losses(values: Float64Matrix, published: Float64Matrix, span: Float64Vector) -> dict[str, float | None]:
+def summarize(data: TableData, partitions: list[TablePartition]) -> dict[str, Any]:
+    """Return the measures of a release; with several partitions those of clusters of whole records are null."""
+    sizes = np.concatenate([np.diff(partition.bounds) for partition in partitions])
+    counts = np.concatenate([partition.counts for partition in partitions], axis=1)
+    published = np.column_stack([partition.published[partition.labels] for partition in partitions])
+    first, is_one = partitions[0], len(partitions) == 1
+    closeness = NO_CLOSENESS
+    rows, labels, bounds = first.published, first.labels, first.bounds
+    if is_one:
+        closeness = measure_closeness(first.labels, data.confidential, data.confidential_names)
+    else:
+        rows, inverse = np.unique(published, axis=0, return_inverse=True)
+        labels, bounds = inverse.astype(np.int32), np.append(0, np.cumsum(np.bincount(inverse)))
+    return {
+        "clusters": len(sizes),
+        "cluster_size": {"min": int(sizes.min()), "mean": float(sizes.mean()), "max": int(sizes.max())},
+        "subjects": {"min": int(counts[0].min())},
+        "share": {"max": float((counts[1] / sizes).max())},
+        **measure_losses(data.values, published, _span(data)),
+        "d_y": confidential_loss(first.labels, data.scores) if is_one else None,
+        **closeness,
+        "dld": linkage_share(data.values, rows, labels, bounds),
+        "l_avg": distinct_categories(first.labels, data.scores) if is_one else None,
+        "bound": first.bound if is_one else None,
+        "gap": first.gap if is_one else None,
+    }
+
+
+def mdav_baseline(data: TableData, spec: AlgorithmSpec) -> dict[str, Any] | None:
+    """Return the loss of MDAV on the same records, as a baseline for ``approximate``; None for other algorithms."""
+    if spec.algorithm != "approximate" or spec.blocks:
+        return None
+    partition = data.partition(replace(spec, algorithm="mdav", parameters={}))[0]
+    losses = measure_losses(data.values, partition.published[partition.labels], _span(data))
+    return {"sse": losses["sse"], "information_loss": losses["information_loss"]}
+
+
+def _span(data: TableData) -> Float64Vector:
+    """Return the unit of ``mse`` and ``mae`` for each attribute: width of the bounds, or range of the table."""
+    ranges = data.values.max(axis=0) - data.values.min(axis=0)
+    bounds = [attribute.bounds for attribute in data.policy.quasi_identifiers]
+    return np.array([ranges[i] if bound is None else bound[1] - bound[0] for i, bound in enumerate(bounds)])
+
+
+def measure_losses(values: Float64Matrix, published: Float64Matrix, span: Float64Vector) -> dict[str, float | None]:
     """Return ``sse``, ``sst``, ``information_loss``, ``mse``, ``mae``, ``d_x``.
 
     Parameters
@@ -26,21 +81,21 @@ def losses(values: Float64Matrix, published: Float64Matrix, span: Float64Vector)
     values, published : ndarray of float64, shape (n, d)
         Quasi-identifiers in their own units, as read (clipped) and as published; n >= 1.
     span : ndarray of float64, shape (d,)
-        What values are divided by for ``mse`` and ``mae``: bounds, or the table's own range; 0 where nothing varies.
+        Unit of ``mse`` and ``mae``: width of the bounds, or range of the table; 0 for a constant attribute.
 
     Notes
     -----
-    ``sse`` and ``sst`` on z-scores (ddof = 0), an attribute that does not vary counts for nothing; ``mse`` and ``mae``:
-    mean squared and mean Euclidean distance; ``d_x`` is sse / sst. Residuals are squared themselves, so that
-    nothing cancels.
+    ``sse`` and ``sst`` are computed on z-scores (ddof = 0) of the attributes that vary. ``mse`` and ``mae`` are the
+    mean squared and mean Euclidean distance. ``d_x`` is sse / sst. The residuals themselves are squared, which
+    avoids cancellation.
     """
     n = len(values)
     centred = values - values.mean(axis=0)
-    spread = np.einsum("ij,ij->j", centred, centred)
+    squares = np.einsum("ij,ij->j", centred, centred)
     del centred
     error = values - published
-    varied = (np.ptp(values, axis=0) > 0) & (spread > 0)  # the mean of equal numbers may be off by its last bit
-    sse = float((np.einsum("ij,ij->j", error, error)[varied] / spread[varied]).sum() * n)
+    varied = (np.ptp(values, axis=0) > 0) & (squares > 0)  # the mean of equal numbers may be wrong in the last bit
+    sse = float((np.einsum("ij,ij->j", error, error)[varied] / squares[varied]).sum() * n)
     sst = float(np.count_nonzero(varied) * n)
     error /= np.where(span > 0, span, 1.0)
     squared = np.einsum("ij,ij->i", error, error)
@@ -54,15 +109,20 @@ def losses(values: Float64Matrix, published: Float64Matrix, span: Float64Vector)
     }
 
 
-def preserved(labels: Int32Vector, numbers: Float64Matrix) -> float | None:
-    """Return ``d_y``: the share of the spread of confidential numbers that lies within clusters.
+def confidential_loss(labels: Int32Vector, numbers: Float64Matrix) -> float | None:
+    """Return ``d_y``: sum of squares within clusters over total sum of squares, of numeric confidential attributes.
 
     Parameters
     ----------
     labels : ndarray of int32, shape (n,)
         Cluster of each record, from 0.
     numbers : ndarray of float64, shape (n, m)
-        ConfidentialAttribute numbers, as z-scores; NaN where there is none. None where m is 0.
+        Numeric confidential attributes as z-scores; NaN for a missing value.
+
+    Returns
+    -------
+    float or None
+        None if no attribute varies.
     """
     within = total = 0.0
     for column in numbers.T:
@@ -77,10 +137,11 @@ def preserved(labels: Int32Vector, numbers: Float64Matrix) -> float | None:
 
 
 def distinct_categories(labels: Int32Vector, numbers: Float64Matrix) -> float | None:
-    """Return ``l_avg``: mean over clusters of the fewest different categories that any confidential number has in it.
+    """Return ``l_avg``: the smallest number of categories of any numeric confidential attribute, mean over clusters.
 
-    A category is a z-score rounded to the nearest 0.02, as in [1]_ (whose text has 0.2, and whose counts of categories
-    say 0.02). Arguments as in `preserved`; no number is a category of its own. O(n log n) per attribute.
+    A category is a z-score rounded to the nearest 0.02, as in [1]_. (The text of [1]_ has 0.2, but its counts of
+    categories agree with 0.02.) Missing values form a category. Parameters are those of `confidential_loss`.
+    Cost: O(n log n) per attribute.
 
     References
     ----------
@@ -100,46 +161,52 @@ def distinct_categories(labels: Int32Vector, numbers: Float64Matrix) -> float | 
     return None if fewest is None else float(fewest.mean())
 
 
-def closeness(labels: Int32Vector, confidential: tuple[ConfidentialAttribute, ...], names: list[str]) -> dict[str, Any]:
-    """Return ``emd`` (mean over clusters and max, of the attribute that is farthest) and ``emd_of`` each attribute."""
-    found: dict[str, Any] = {}
+def measure_closeness(
+    labels: Int32Vector, confidential: tuple[ConfidentialAttribute, ...], names: Sequence[str]
+) -> dict[str, Any]:
+    """Return the earth mover's distances of clusters from the table.
+
+    ``emd_of`` has mean and maximum over the clusters for each attribute; ``emd`` is that of the attribute with the
+    largest maximum.
+    """
+    emd_of: dict[str, Any] = {}
     for attribute, name in zip(confidential, names, strict=True):
         distances = emd_of_clusters(attribute, labels)
-        found[name] = {"mean": float(distances.mean()), "max": float(distances.max())}
-    worst = max(found.values(), key=lambda about: about["max"], default={"mean": None, "max": None})
-    return {"emd": dict(worst), "emd_of": found}
+        emd_of[name] = {"mean": float(distances.mean()), "max": float(distances.max())}
+    worst = max(emd_of.values(), key=lambda distance: distance["max"], default={"mean": None, "max": None})
+    return {"emd": dict(worst), "emd_of": emd_of}
 
 
-def disclosure(values: Float64Matrix, published: Float64Matrix, labels: Int32Vector, offsets: Int64Vector) -> float:
-    """Return ``dld``: the share of records that distance linkage finds.
+def linkage_share(values: Float64Matrix, published: Float64Matrix, labels: Int32Vector, bounds: Int64Vector) -> float:
+    """Return ``dld``, distance-based record linkage: the share of records that are linked to their own published row.
 
     Parameters
     ----------
     values : ndarray of float64, shape (n, d)
         Quasi-identifiers in their own units.
     published : ndarray of float64, shape (G, d)
-        Of each cluster.
+        Published values of each cluster.
     labels : ndarray of int32, shape (n,)
         Cluster of each record.
-    offsets : ndarray of int64, shape (G + 1,)
-        Where clusters begin among records in order of labels.
+    bounds : ndarray of int64, shape (G + 1,)
+        Start of each cluster among the records in the order of labels.
 
     Notes
     -----
-    Both sides are z-scores, each by its own mean and deviation. A published record is linked to the originals nearest
-    to it, and found with chance 1 / ties if its own is among them. One search per cluster in a k-d tree: O(G log n) for
-    few attributes, O(G n) for many.
+    Original and published records are converted to z-scores, each with their own mean and deviation. A published record
+    is linked to its nearest originals; if its own original is among t nearest ones, it counts 1 / t.
+    Cost: one search per cluster in a k-d tree; O(G log n) for few attributes, O(G n) for many.
     """
-    sizes = np.diff(offsets)
+    sizes = np.diff(bounds)
     mean = (published * sizes[:, None]).sum(axis=0) / sizes.sum()
     deviation = np.sqrt((((published - mean) ** 2) * sizes[:, None]).sum(axis=0) / sizes.sum())
     queries = (published - mean) / _divisor(published, deviation)
     rows = (values - values.mean(axis=0)) / _divisor(values, values.std(axis=0))
     members = np.argsort(labels, kind="stable")
-    links = expected_links(np.ascontiguousarray(rows), np.ascontiguousarray(queries), members, offsets)
+    links = expected_links(np.ascontiguousarray(rows), np.ascontiguousarray(queries), members, bounds)
     return float(links.sum() / len(values))
 
 
 def _divisor(columns: Float64Matrix, deviation: Float64Vector) -> Float64Vector:
-    """Return deviations (d,), 1 for columns that do not vary."""
+    """Return the deviations (d,), and 1 for constant columns."""
     return np.where((np.ptp(columns, axis=0) > 0) & (deviation > 0), deviation, 1.0)

@@ -1,11 +1,11 @@
-"""Records that can be released, and partitions of them: one over all quasi-identifiers, or one per block of columns."""
+"""Partitions of the records of a table: one over all quasi-identifiers, or one per block of quasi-identifiers."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,23 +13,31 @@ from shoal.arrays import Float64Matrix, Int32Vector, Int64Matrix, Int64Vector
 from shoal.clustering.embedding import Embedding
 from shoal.clustering.static import BudgetUsed, ClusterConstraints, ConfidentialAttribute, emd_of_clusters, refined
 from shoal.clustering.static.constraints import T_TOLERANCE
-from shoal.clustering.stream.held_records import BEFORE, CAUSE, END, FLUSHED, NEWEST
-from shoal.clustering.stream.held_records import DecisionBuffer as Decided
+from shoal.clustering.stream.held_records import BEFORE, CAUSE, END, FLUSHED, NEWEST, DecisionBuffer
 from shoal.clustering.stream.invariants import InvariantChecker
 from shoal.errors import AnonymityViolation, ConfigError
-from shoal.pipeline import table_measures as measures
 from shoal.policy import Policy
 
-__all__ = ["AlgorithmSpec", "TableData", "TablePartition", "mdav_baseline", "summarise"]
+__all__ = ["AlgorithmSpec", "TableData", "TablePartition"]
 
 
 @dataclass(frozen=True, slots=True)
 class AlgorithmSpec:
-    """How a table is partitioned: names and parameters of algorithm and refinement.
+    """Algorithm and refinement of a table, with their parameters.
 
-    ``budget_for``: given n records and the number of blocks, makes the budget of the refinement of one block.
-    ``blocks``: quasi-identifiers that are partitioned together; 0: all of them. With fewer than all, records that share
-    one block need not share another, and **the joint record is not k-anonymous**.
+    Attributes
+    ----------
+    algorithm, refine : str
+        Names.
+    seed : int
+        Seed of all random choices.
+    parameters : mapping
+        Parameters of the algorithm by name.
+    budget_for : callable, optional
+        Returns the budget of the refinement of one block, given the number of records and of blocks.
+    blocks : int
+        Number of quasi-identifiers that are partitioned together; 0 means all. With fewer than all, the records of a
+        cluster of one block are in different clusters of another, and **the joint record is not k-anonymous**.
     """
 
     algorithm: str = "auto"
@@ -41,80 +49,107 @@ class AlgorithmSpec:
 
 
 class TablePartition(NamedTuple):
-    """A partition of n records by some columns.
+    """A partition of n records, and what it publishes of some quasi-identifiers.
 
-    ``labels`` (n,); records in ``order`` of clusters, which begin at ``offsets`` (G + 1,); what is published of
-    ``columns`` for each cluster, as texts and as numbers (G, columns); and the ``counted`` subjects of each cluster and
-    records of its heaviest one (2, G). ``bound``, ``gap``: of the exact choice, else None.
+    Attributes
+    ----------
+    columns : ndarray of int64, shape (c,)
+        Indices of these quasi-identifiers.
+    labels : ndarray of int32, shape (n,)
+        Cluster of each record.
+    order : ndarray of int64, shape (n,)
+        Indices of the records, cluster after cluster.
+    bounds : ndarray of int64, shape (G + 1,)
+        Cluster g is ``order[bounds[g]:bounds[g + 1]]``.
+    texts : list of list of str
+        Published JSON numbers of each cluster.
+    published : ndarray of float64, shape (G, c)
+        The same as numbers, original units.
+    counts : ndarray of int64, shape (2, G)
+        Distinct subjects of each cluster, and records of its subject with most records.
+    bound, gap : float or None
+        Proven lower bound of the loss, and relative distance from it, of the exact refinement; else None.
     """
 
     columns: Int64Vector
     labels: Int32Vector
     order: Int64Vector
-    offsets: Int64Vector
+    bounds: Int64Vector
     texts: list[list[str]]
     published: Float64Matrix
-    counted: Int64Matrix
+    counts: Int64Matrix
     bound: float | None = None
     gap: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TableData:
-    """n records that can be released.
+    """The n records of a table that can be released.
 
-    ``values`` (n, d), ``people`` (n,); ``scores`` (n, m): confidential numbers as z-scores, NaN where there is none;
-    ``confidential``: all confidential attributes as bins, called ``names``.
+    Attributes
+    ----------
+    policy : Policy
+        Attributes and constraints.
+    values : ndarray of float64, shape (n, d)
+        Quasi-identifiers, original units.
+    subjects : ndarray of int64, shape (n,)
+        Subject codes, from 0.
+    scores : ndarray of float64, shape (n, m)
+        Numeric confidential attributes as z-scores; NaN for a missing value.
+    confidential : tuple of ConfidentialAttribute
+        All confidential attributes as bins.
+    confidential_names : tuple of str
+        Their names.
     """
 
     policy: Policy
     values: Float64Matrix
-    people: Int64Vector
+    subjects: Int64Vector
     scores: Float64Matrix
     confidential: tuple[ConfidentialAttribute, ...]
-    names: tuple[str, ...]
+    confidential_names: tuple[str, ...]
 
-    def parts(self, choice: AlgorithmSpec) -> list[TablePartition]:
-        """Partition the records, by each block of columns.
+    def partition(self, spec: AlgorithmSpec) -> list[TablePartition]:
+        """Partition the records once for each block of quasi-identifiers.
 
         Raises
         ------
         ConfigError, ParameterError
-            It cannot be done as chosen.
+            The algorithm does not support these parameters or this policy.
         GuaranteeError
-            A cluster does not keep what was promised.
+            A cluster violates an invariant.
         """
         d = self.values.shape[1]
-        # Where quasi-identifiers do not count, all blocks would be partitioned alike: they are one.
-        width = d if self.policy.dependence == 1 else choice.blocks or d
+        # With dependence 1 quasi-identifiers have no weight: all blocks would have the same partition.
+        width = d if self.policy.dependence == 1 else spec.blocks or d
         if width < d and self.policy.t is not None:
-            raise ConfigError("--param blocks: cannot keep privacy.t; leave one of them out")
+            raise ConfigError("--param blocks: cannot be combined with privacy.t; remove one of the two")
         blocks = [np.arange(first, min(first + width, d)) for first in range(0, d, width)]
-        return [self._part(choice, columns, len(blocks)) for columns in blocks]
+        return [self._partition_block(spec, columns, len(blocks)) for columns in blocks]
 
-    def _part(self, choice: AlgorithmSpec, columns: Int64Vector, blocks: int) -> TablePartition:
+    def _partition_block(self, spec: AlgorithmSpec, columns: Int64Vector, blocks: int) -> TablePartition:
         embedding = Embedding.of_table(self.policy, self.values)
         found = refined(
             self._coordinates(embedding, columns),
             self.policy.k,
-            choice.algorithm,
-            choice.refine,
-            choice.seed,
-            parameters=choice.parameters,
-            budget_used=choice.budget_for(len(self.values), blocks) if choice.budget_for is not None else None,
+            spec.algorithm,
+            spec.refine,
+            spec.seed,
+            parameters=spec.parameters,
+            budget_used=spec.budget_for(len(self.values), blocks) if spec.budget_for is not None else None,
             constraints=self._constraints(),
         )
         labels = found.labels
         order = np.argsort(labels, kind="stable")
-        offsets = np.append(0, np.cumsum(np.bincount(labels)))
-        counted = self._sealed(order, offsets)
-        self._check_closeness(labels)
-        proven = (found.bound, found.gap) if choice.refine == "exact" else (None, None)
-        texts, published = embedding.select(columns).published(self.values[np.ix_(order, columns)], offsets)
-        return TablePartition(columns, labels, order, offsets, texts, published, counted, *proven)
+        bounds = np.append(0, np.cumsum(np.bincount(labels)))
+        counts = self._verify_clusters(order, bounds)
+        self._verify_t_closeness(labels)
+        proven = (found.bound, found.gap) if spec.refine == "exact" else (None, None)
+        texts, published = embedding.select(columns).published(self.values[np.ix_(order, columns)], bounds)
+        return TablePartition(columns, labels, order, bounds, texts, published, counts, *proven)
 
     def _coordinates(self, embedding: Embedding, columns: Int64Vector) -> Float64Matrix:
-        """Quasi-identifiers, and beside them confidential numbers with the weight of preserved dependence.
+        """Return the coordinates of quasi-identifiers, and of confidential numbers if dependence is preserved.
 
         References
         ----------
@@ -123,10 +158,12 @@ class TableData:
         """
         share = self.policy.dependence
         if share and not self.scores.shape[1]:
-            raise ConfigError("steering.dependence: no confidential attribute holds numbers; give type: number, or 0")
+            raise ConfigError(
+                "steering.dependence: no confidential attribute is numeric; give one type: number, or set it to 0"
+            )
         if share == 1:
             return np.nan_to_num(self.scores, nan=0.0)
-        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused as a coordinate
+        with np.errstate(over="ignore", invalid="ignore"):  # an overflow is refused as a coordinate
             coordinates = embedding.coordinates(self.values)[:, columns]
         if not share:
             return coordinates
@@ -134,66 +171,25 @@ class TableData:
         return np.column_stack([coordinates, beta * np.nan_to_num(self.scores, nan=0.0)])
 
     def _constraints(self) -> ClusterConstraints:
-        shared = self.policy.subject is not None and len(np.unique(self.people)) < len(self.people)
+        shared = self.policy.subject is not None and len(np.unique(self.subjects)) < len(self.subjects)
         return ClusterConstraints(
-            self.people if shared else None, self.policy.max_share, self.confidential, self.policy.t
+            self.subjects if shared else None, self.policy.max_share, self.confidential, self.policy.t
         )
 
-    def _check_closeness(self, labels: Int32Vector) -> None:
-        """Measure again how far each cluster is from the table."""
+    def _verify_t_closeness(self, labels: Int32Vector) -> None:
+        """Compute the distance of each cluster from the table again; the result of the algorithm is not trusted."""
         for attribute in self.confidential if self.policy.t is not None else ():
             farthest = float(emd_of_clusters(attribute, labels).max())
             if not farthest <= (self.policy.t or 0.0) + T_TOLERANCE:
-                raise AnonymityViolation("a cluster farther from the table than privacy.t was about to leave")
+                raise AnonymityViolation("a cluster is farther from the table than privacy.t; nothing was written")
 
-    def _sealed(self, order: Int64Vector, offsets: Int64Vector) -> Int64Matrix:
-        """Count clusters again from the records as they came; subjects and the heaviest one's records of each."""
-        count = len(self.people)
-        guarantee = InvariantChecker(self.policy.k, count + 1, self.policy.max_share)
-        guarantee.register(np.arange(count), self.people)
-        clusters = np.zeros((3, len(offsets) - 1), np.int64)
-        clusters[END], clusters[CAUSE], clusters[NEWEST] = offsets[1:], FLUSHED, count - 1
-        nobody = np.zeros((BEFORE + 1, 0), np.int64)
-        return guarantee.verify(Decided(order, clusters, nobody, np.array([len(offsets) - 1, count, 0])))
-
-
-def summarise(body: TableData, parts: list[TablePartition]) -> dict[str, Any]:
-    """Return the figures of a partition; of several, those that speak of clusters of whole records are null."""
-    sizes = np.concatenate([np.diff(part.offsets) for part in parts])
-    counted = np.concatenate([part.counted for part in parts], axis=1)
-    published = np.column_stack([part.published[part.labels] for part in parts])
-    first, is_one = parts[0], len(parts) == 1
-    known = measures.closeness(first.labels, body.confidential, list(body.names)) if is_one else measures.UNKNOWN
-    rows, labels, offsets = first.published, first.labels, first.offsets
-    if not is_one:
-        rows, inverse = np.unique(published, axis=0, return_inverse=True)
-        labels, offsets = inverse.astype(np.int32), np.append(0, np.cumsum(np.bincount(inverse)))
-    return {
-        "clusters": len(sizes),
-        "cluster_size": {"min": int(sizes.min()), "mean": float(sizes.mean()), "max": int(sizes.max())},
-        "subjects": {"min": int(counted[0].min())},
-        "share": {"max": float((counted[1] / sizes).max())},
-        **measures.losses(body.values, published, _span(body)),
-        "d_y": measures.preserved(first.labels, body.scores) if is_one else None,
-        **known,
-        "dld": measures.disclosure(body.values, rows, labels, offsets),
-        "l_avg": measures.distinct_categories(first.labels, body.scores) if is_one else None,
-        "bound": first.bound if is_one else None,
-        "gap": first.gap if is_one else None,
-    }
-
-
-def mdav_baseline(body: TableData, choice: AlgorithmSpec) -> dict[str, Any] | None:
-    """Return what MDAV loses on the same records, for an algorithm that approximates it; None for others."""
-    if choice.algorithm != "approximate" or choice.blocks:
-        return None
-    part = body.parts(replace(choice, algorithm="mdav", parameters={}))[0]
-    found = measures.losses(body.values, part.published[part.labels], _span(body))
-    return {"sse": found["sse"], "information_loss": found["information_loss"]}
-
-
-def _span(body: TableData) -> Any:  # noqa: ANN401
-    """What values are divided by for mse and mae: the width of the bounds, else the table's own range."""
-    own = body.values.max(axis=0) - body.values.min(axis=0)
-    bounds = [attribute.bounds for attribute in body.policy.quasi_identifiers]
-    return np.array([own[i] if bound is None else bound[1] - bound[0] for i, bound in enumerate(bounds)])
+    def _verify_clusters(self, order: Int64Vector, bounds: Int64Vector) -> Int64Matrix:
+        """Verify k and the share of each cluster from the input; return `TablePartition.counts`."""
+        count = len(self.subjects)
+        checker = InvariantChecker(self.policy.k, count + 1, self.policy.max_share)
+        checker.register(np.arange(count), self.subjects)
+        clusters = np.zeros((3, len(bounds) - 1), np.int64)
+        clusters[END], clusters[CAUSE], clusters[NEWEST] = bounds[1:], FLUSHED, count - 1
+        none_suppressed = np.zeros((BEFORE + 1, 0), np.int64)
+        totals = np.array([len(bounds) - 1, count, 0])
+        return checker.verify(DecisionBuffer(order, clusters, none_suppressed, totals))

@@ -14,13 +14,13 @@ from shoal.records.block import Block, BoolVector, Float64Matrix, Int64Vector, R
 from shoal.records.encoder import RecordEncoder
 from shoal.records.subjects import SubjectHash, normaliser
 
-__all__ = ["BlockBuilder", "Candidates", "Column", "reject_unless", "to_mask"]
+__all__ = ["BlockBuilder", "Column", "ParsedRecords", "reject_unless", "to_mask"]
 
 Column: TypeAlias = Sequence[Any]
 
 
 @dataclass(slots=True, repr=False)
-class Candidates:
+class ParsedRecords:
     """n records whose fields have the declared types, as columns.
 
     Attributes
@@ -43,10 +43,10 @@ class Candidates:
     def __len__(self) -> int:
         return len(self.index)
 
-    def filter(self, mask: BoolVector) -> Candidates:
+    def filter(self, mask: BoolVector) -> ParsedRecords:
         """Return the records where the mask is true."""
         selectors = mask.tolist()
-        return Candidates(
+        return ParsedRecords(
             index=self.index[mask],
             values=self.values[mask],
             subjects=None if self.subjects is None else list(itertools.compress(self.subjects, selectors)),
@@ -85,7 +85,7 @@ class BlockBuilder:
         self._rejects_outside = np.array([not a.clip for a in attributes], dtype=bool)
         self._is_integer = np.array([a.integer for a in attributes], dtype=bool)
 
-    def build(self, candidates: Candidates, rejected: list[tuple[int, Reason]]) -> Block:
+    def build(self, candidates: ParsedRecords, rejected: list[tuple[int, Reason]]) -> Block:
         """Return the block. Records rejected here are added to ``rejected``, which is then sorted by index."""
         candidates = self._reject_invalid(candidates, rejected)
         passthrough = self._encoder.encode_passthrough(candidates.passthrough, len(candidates))
@@ -109,7 +109,7 @@ class BlockBuilder:
             passthrough_columns=candidates.passthrough if self._with_columns else (),
         )
 
-    def _reject_invalid(self, candidates: Candidates, rejected: list[tuple[int, Reason]]) -> Candidates:
+    def _reject_invalid(self, candidates: ParsedRecords, rejected: list[tuple[int, Reason]]) -> ParsedRecords:
         """Reject records with an invalid value or without a subject, and normalise the subjects."""
         is_valid = self._find_valid(candidates.values)
         if self._normalise is not None and candidates.subjects is not None:
@@ -137,7 +137,7 @@ class BlockBuilder:
         values += 0.0
         return clipped
 
-    def _hash_subjects(self, candidates: Candidates) -> Int64Vector:
+    def _hash_subjects(self, candidates: ParsedRecords) -> Int64Vector:
         if candidates.subjects is not None:
             return self._hash(candidates.subjects)
         first = self._next_subject
@@ -151,8 +151,8 @@ def to_mask(answers: Iterable[bool], n: int) -> BoolVector:
 
 
 def reject_unless(
-    mask: BoolVector, candidates: Candidates, reason: Reason, rejected: list[tuple[int, Reason]]
-) -> Candidates:
+    mask: BoolVector, candidates: ParsedRecords, reason: Reason, rejected: list[tuple[int, Reason]]
+) -> ParsedRecords:
     """Return the candidates where the mask is true, and add the others to ``rejected``."""
     if mask.all():
         return candidates

@@ -12,7 +12,7 @@ import numpy as np
 
 from shoal.policy import Attribute, FieldType, Policy
 from shoal.records.block import Block, Reason
-from shoal.records.block_builder import BlockBuilder, Candidates, Column, reject_unless, to_mask
+from shoal.records.block_builder import BlockBuilder, Column, ParsedRecords, reject_unless, to_mask
 from shoal.records.columns import MISMATCH, parse_numbers, parse_values, replace_decimal_commas
 from shoal.records.encoder import CsvEncoder, RecordEncoder
 from shoal.records.json_decoder import DEFAULT_MAX_BYTES
@@ -106,14 +106,14 @@ class CsvDecoder:
 
     def _candidates(
         self, index: list[int], columns: Sequence[Column], rejected: list[tuple[int, Reason]]
-    ) -> Candidates:
+    ) -> ParsedRecords:
         n = len(index)
         values = np.empty((n, len(self._quasi_identifiers)), dtype=np.float64)
         for number, column in enumerate(self._quasi_identifiers):
             cells = columns[column]
             values[:, number] = parse_numbers(replace_decimal_commas(cells) if self._has_commas else cells)
         parsed = [self._parse_values(columns[column], attribute.type) for column, attribute in self._passthrough]
-        candidates = Candidates(
+        candidates = ParsedRecords(
             index=np.array(index, dtype=np.int64),
             values=values,
             subjects=None if self._subject is None else self._subjects(columns[self._subject]),

@@ -12,7 +12,7 @@ import numpy as np
 from shoal.errors import ParameterError
 from shoal.policy import Attribute, FieldType, Policy, Role
 from shoal.records.block import Block, Reason
-from shoal.records.block_builder import BlockBuilder, Candidates, reject_unless, to_mask
+from shoal.records.block_builder import BlockBuilder, ParsedRecords, reject_unless, to_mask
 from shoal.records.encoder import JsonEncoder, RecordEncoder
 from shoal.records.envelope import Columns, Envelope, EnvelopeReader
 from shoal.records.numerals import NumberText
@@ -169,7 +169,7 @@ class JsonDecoder:
 
     def _candidates(
         self, index: Sequence[int], records: Sequence[Any], columns: Columns, rejected: list[tuple[int, Reason]]
-    ) -> Candidates:
+    ) -> ParsedRecords:
         n = len(records)
 
         def column(name: str) -> Iterable[Any]:
@@ -180,7 +180,7 @@ class JsonDecoder:
         for number, name in enumerate(self._quasi_identifiers):
             values[:, number] = np.fromiter(column(name), np.float64, n)
         passthrough = [list(column(name)) for name in self._passthrough]
-        candidates = Candidates(
+        candidates = ParsedRecords(
             index=np.array(index, dtype=np.int64),
             values=values,
             subjects=None if self._subject is None else list(column(self._subject)),

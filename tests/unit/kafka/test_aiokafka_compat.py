@@ -14,7 +14,7 @@ pytestmark = pytest.mark.unit
 
 @pytest.fixture(autouse=True)
 def as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before anybody has asked for leniency; a stage, wherever one is imported, does."""
+    """The client as it is before invalid names are tolerated; importing a stage changes that."""
     monkeypatch.setattr(fetcher, "MemoryRecords", memory_records.MemoryRecords)
 
 

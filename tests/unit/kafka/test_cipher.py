@@ -145,7 +145,7 @@ def test_plain_metadata_are_those_of_encode() -> None:
 def test_within_the_span_encrypted_metadata_always_fit(delta: int) -> None:
     slack = 512
     span, count = largest_span(delta, slack), delta + 1 + slack
-    void = tuple(range(2**40 + 1, 2**40 + 1 + MAX_FUTURE_TIMESTAMPED))
+    future = tuple(range(2**40 + 1, 2**40 + 1 + MAX_FUTURE_TIMESTAMPED))
     widest = min(span, 2**44)
     shapes = [
         tuple(range(2**40, 2**40 + count)),
@@ -156,7 +156,7 @@ def test_within_the_span_encrypted_metadata_always_fit(delta: int) -> None:
         # Where the span is hardly wider than what is held there is no other shape than the first one.
         if len(set(held)) < count:
             continue
-        snapshot = OffsetState(2**40, held[-1] + 1, held, void, 2**42, 2**50, held[-1] + 1, LogProbe(2**40, 2**42))
+        snapshot = OffsetState(2**40, held[-1] + 1, held, future, 2**42, 2**50, held[-1] + 1, LogProbe(2**40, 2**42))
         assert len(SEAL.encode(CommittedState(snapshot, FINGERPRINT, 2**42), "t", 0)) <= LIMIT_BYTES
 
 

@@ -69,13 +69,13 @@ def test_partial_clusters_of_the_most_records_fit_with_and_without_a_key(k: int,
     step = max(1, largest_span(delta, slack, min_partial=k) // (delta + 1)) if delta > 600 else 1
     places = [place * step for place in range(2 * (delta + 1))]
     count = max(1, len(places) // k)
-    promised = tuple(tuple(places[number::count]) for number in range(count))
+    partial_clusters = tuple(tuple(places[number::count]) for number in range(count))
     held = tuple(range(places[-1] + 1, places[-1] + 1 + slack))
     state = OffsetState(
         0,
         held[-1] + 1,
         held,
-        partial_clusters=promised,
+        partial_clusters=partial_clusters,
         released_up_to=places[-1],
         stream_time=1 << 41,
         clusters=1 << 40,

@@ -27,17 +27,17 @@ def snapshots(draw: st.DrawFn) -> OffsetState:
     gaps = draw(st.lists(st.integers(1, 3000), max_size=60))
     held = tuple(start + sum(gaps[:i]) for i in range(len(gaps)))
     end = (held[-1] if held else start) + draw(st.integers(1, 10_000))
-    void = tuple(sorted(draw(st.sets(st.integers(start + 1, start + 5000), max_size=MAX_FUTURE_TIMESTAMPED))))
-    anchor = draw(st.none() | st.builds(LogProbe, st.integers(max(0, start - 5), start), st.integers(-1, 2**42)))
+    future = tuple(sorted(draw(st.sets(st.integers(start + 1, start + 5000), max_size=MAX_FUTURE_TIMESTAMPED))))
+    probe = draw(st.none() | st.builds(LogProbe, st.integers(max(0, start - 5), start), st.integers(-1, 2**42)))
     return OffsetState(
         committed_offset=start,
         next_offset=end if held else start,
         incomplete=held,
-        future_timestamped=void,
+        future_timestamped=future,
         stream_time=draw(st.integers(-1, 2**42)),
         clusters=draw(st.integers(0, 2**50)),
         flush_at_offset=draw(st.none() | st.just(end)),
-        probe=anchor,
+        probe=probe,
         origin=draw(st.integers(0, start)),
         adaptive_state=draw(st.binary(max_size=200)),
         handed_over_uncommitted=draw(st.booleans()),
@@ -66,7 +66,7 @@ def test_within_the_span_metadata_always_fit(delta: int) -> None:
     slack = 512
     span = largest_span(delta, slack)
     count = delta + 1 + slack
-    void = tuple(range(2**40 + 1, 2**40 + 1 + MAX_FUTURE_TIMESTAMPED))
+    future = tuple(range(2**40 + 1, 2**40 + 1 + MAX_FUTURE_TIMESTAMPED))
     widest = min(span, 2**44)
     for held in (
         tuple(range(2**40, 2**40 + count)),
@@ -75,7 +75,7 @@ def test_within_the_span_metadata_always_fit(delta: int) -> None:
     ):
         if not held or len(set(held)) != len(held):
             continue
-        snapshot = OffsetState(2**40, held[-1] + 1, held, void, 2**42, 2**50, held[-1] + 1, LogProbe(2**40, 2**42))
+        snapshot = OffsetState(2**40, held[-1] + 1, held, future, 2**42, 2**50, held[-1] + 1, LogProbe(2**40, 2**42))
         assert len(encode(CommittedState(snapshot, FINGERPRINT, 2**42), "t", 0)) <= LIMIT_BYTES
 
 
@@ -85,12 +85,12 @@ def test_within_the_span_metadata_with_adaptive_state_fit(delta: int, course: in
     span = min(largest_span(delta, slack, course), 2**44)
     assert span <= largest_span(delta, slack)
     count = delta + 1 + slack
-    void = tuple(range(2**40 + 1, 2**40 + 1 + MAX_FUTURE_TIMESTAMPED))
+    future = tuple(range(2**40 + 1, 2**40 + 1 + MAX_FUTURE_TIMESTAMPED))
     for width in {count - 1, max(count - 1, span)}:
         held = tuple(2**40 + (width * i) // (count - 1) for i in range(count))
-        anchor = LogProbe(2**40, 2**42)
+        probe = LogProbe(2**40, 2**42)
         snapshot = OffsetState(
-            2**40, held[-1] + 1, held, void, 2**42, 2**50, None, anchor, adaptive_state=b"\xff" * course
+            2**40, held[-1] + 1, held, future, 2**42, 2**50, None, probe, adaptive_state=b"\xff" * course
         )
         assert len(pack(CommittedState(snapshot, FINGERPRINT, 2**42))) < ENCRYPTED_BYTES
 

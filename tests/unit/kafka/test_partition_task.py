@@ -125,7 +125,7 @@ async def test_a_rejected_future_timestamp_is_committed_before_later_decisions(
     await turn(task, clock)
     await turn(task, clock)
     (first, at_first), (second, _) = sink.published
-    # So far ahead that nobody needs to list it.
+    # So far ahead that it need not be listed.
     assert (first.clusters, [one.offset for one in first.quarantined], at_first.future_timestamped) == ([], [8], ())
     assert at_first.incomplete == tuple(offset for offset in range(30) if offset != 8)
     assert second.clusters
@@ -169,7 +169,7 @@ async def test_a_record_rejected_for_its_timestamp_does_not_move_the_stream_time
 
 async def test_nothing_is_committed_before_restoring_has_ended() -> None:
     policy, clock, sink = policy_of(), Clock(), Sink()
-    # Offsets 0 and 1 are released in the replay, 2 and 3 are still to come: nobody knows the clock before 2 yet.
+    # Offsets 0 and 1 are released while restoring; 2 and 3 are still to come, so the stream time before 2 is not known.
     task = task_of(
         policy, sink, OffsetState(committed_offset=0, next_offset=9, incomplete=(0, 1, 7, 8), stream_time=-1), clock
     )
@@ -184,7 +184,7 @@ async def test_nothing_is_committed_before_restoring_has_ended() -> None:
     await task.process([record(8)])
     await turn(task, clock)
     ((batch, snapshot),) = sink.published
-    assert [cluster.places for cluster in batch.clusters] == [[0, 1]]
+    assert [cluster.offsets for cluster in batch.clusters] == [[0, 1]]
     assert (snapshot.committed_offset, snapshot.incomplete, snapshot.stream_time) == (7, (7, 8), START_MS)
 
 
@@ -259,11 +259,11 @@ async def test_a_transaction_takes_what_was_decided_when_it_was_packed() -> None
 
 @pytest.mark.parametrize("held", [(), (5,)])
 async def test_another_record_at_the_probe_is_refused_with_both_remedies(held: tuple[int, ...]) -> None:
-    anchor = LogProbe(5 if held else 4, START_MS - 1)
+    probe = LogProbe(5 if held else 4, START_MS - 1)
     task = task_of(
         policy_of(),
         Sink(),
-        OffsetState(committed_offset=5, next_offset=6 if held else 5, incomplete=held, probe=anchor),
+        OffsetState(committed_offset=5, next_offset=6 if held else 5, incomplete=held, probe=probe),
     )
     task.restore(0)
     with pytest.raises(InputError, match=r"t-0.*another group.*--skip-to-end"):
@@ -322,7 +322,7 @@ async def test_a_committed_flush_is_done_after_a_crash_at_the_same_offset() -> N
     )
     await task.process([record(offset) for offset in range(9)])
     ((batch, snapshot),) = sink.published
-    assert sorted(place for cluster in batch.clusters for place in cluster.places) == [0, 1, 2, 3]
+    assert sorted(place for cluster in batch.clusters for place in cluster.offsets) == [0, 1, 2, 3]
     assert (snapshot.next_offset, snapshot.flush_at_offset, task.incomplete) == (4, None, 5)
 
 

@@ -91,7 +91,7 @@ def test_a_log_full_of_gaps_makes_the_oldest_leave_early() -> None:
     topic, metrics = live(gap, 100)
     assert early(metrics) > 0
     assert topic.longest <= LIMIT_BYTES
-    places = sorted(place for cluster in topic.clusters for place in cluster.places)
+    places = sorted(place for cluster in topic.clusters for place in cluster.offsets)
     assert places == [i * gap for i in range(COUNT)]
     again, _ = live(gap, 333)
     assert [c.rows for c in again.clusters] == [c.rows for c in topic.clusters]

@@ -1,4 +1,4 @@
-"""Messages in files, with their envelopes: what the pipe makes of them, the judge finds again."""
+"""`shoal pipe` on exported Kafka messages with keys, headers and timestamps; the judge checks every release."""
 
 from __future__ import annotations
 
@@ -70,10 +70,10 @@ def run(folder: Path, policy: Policy, messages: list[dict[str, Any]], target: st
 
 
 @pytest.mark.parametrize("target", ["jsonl", "csv"])
-def test_the_judge_finds_a_release_of_messages_sound(tmp_path: Path, target: str) -> None:
+def test_a_release_of_messages_passes_the_judge(tmp_path: Path, target: str) -> None:
     messages = [message(number) for number in range(60)]
-    for place, bad in enumerate(BAD):
-        messages.insert(4 * place, message(1000 + place, **bad))
+    for index, bad in enumerate(BAD):
+        messages.insert(4 * index, message(1000 + index, **bad))
     out, verdict = run(tmp_path, policy_of(tmp_path), messages, target)
     assert verdict.exit_code == 0, verdict.text()
     assert verdict.counts["unusable"] == len(BAD)
@@ -85,7 +85,7 @@ def test_the_judge_finds_a_release_of_messages_sound(tmp_path: Path, target: str
 
 
 @pytest.mark.parametrize("part", ["key", "headers", "timestamp"])
-def test_the_judge_sees_another_envelope(tmp_path: Path, part: str) -> None:
+def test_the_judge_finds_a_changed_envelope(tmp_path: Path, part: str) -> None:
     policy = policy_of(tmp_path)
     messages = [message(number) for number in range(60)]
     out, verdict = run(tmp_path, policy, messages)
@@ -103,7 +103,7 @@ def test_the_judge_sees_another_envelope(tmp_path: Path, part: str) -> None:
         assert verdict["subjects"].failed > 0
 
 
-def test_the_release_does_not_depend_on_how_messages_are_spelled(tmp_path: Path) -> None:
+def test_the_release_does_not_depend_on_the_spelling_of_messages(tmp_path: Path) -> None:
     policy = policy_of(tmp_path)
     first, _ = run(tmp_path, policy, [message(number) for number in range(60)])
     expected = first.read_bytes()
@@ -133,9 +133,7 @@ def test_the_release_does_not_depend_on_how_messages_are_spelled(tmp_path: Path)
         ("", "line 1: not a message"),
     ],
 )
-def test_a_file_that_begins_without_a_message_is_refused_and_nothing_is_written(
-    tmp_path: Path, line: str, words: str
-) -> None:
+def test_a_file_that_does_not_start_with_a_message_is_refused(tmp_path: Path, line: str, words: str) -> None:
     policy, source = policy_of(tmp_path), tmp_path / "in.jsonl"
     source.write_text(f"{line}\n{json.dumps(message(0))}\n{json.dumps(message(1))}\n")
     with pytest.raises(InputError, match=words):
@@ -149,7 +147,7 @@ AGE = '"{\\"age\\": 37}"'
 
 
 @pytest.mark.parametrize(
-    ("line", "fate"),
+    ("line", "reason"),
     [
         ("", "undecodable"),
         ("   ", "undecodable"),
@@ -174,24 +172,22 @@ AGE = '"{\\"age\\": 37}"'
         (json.dumps(message(7, timestamp=10**4299)), "invalid"),
     ],
 )
-def test_a_line_that_is_no_message_is_refused_alone_and_the_judge_says_the_same(
-    tmp_path: Path, line: str, fate: str
-) -> None:
+def test_only_the_invalid_line_is_rejected_by_pipe_and_judge(tmp_path: Path, line: str, reason: str) -> None:
     assert AGE in GOOD
     policy, source, out = policy_of(tmp_path), tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     lines = [json.dumps(message(number)) for number in range(40)]
     source.write_text("\n".join([*lines[:20], line, *lines[20:]]) + "\n")
     evidence, quarantine, summary = (str(tmp_path / name) for name in ("evidence", "quarantine", "summary"))
     run_pipe(policy, Files(str(source), str(out), None, None, summary, evidence, quarantine))
-    told = [json.loads(one) for one in Path(quarantine).read_text().splitlines()]
-    assert [(one["offset"], one["reason"]) for one in told] == [(20, fate)]
+    references = [json.loads(one) for one in Path(quarantine).read_text().splitlines()]
+    assert [(one["offset"], one["reason"]) for one in references] == [(20, reason)]
     assert len(out.read_text().splitlines()) == 40
     verdict = verify(policy, source, out, evidence, summary, quarantine=quarantine, complete=True)
     assert verdict.exit_code == 0, verdict.text()
     assert verdict.counts["unusable"] == 1
 
 
-def test_what_the_policy_does_not_read_of_a_message_is_not_looked_at(tmp_path: Path) -> None:
+def test_unused_parts_of_a_message_are_not_validated(tmp_path: Path) -> None:
     attributes = {"who": ATTRIBUTES["who"], "age": ATTRIBUTES["age"]}
     odd: list[dict[str, Any]] = [
         {"headers": None},
@@ -216,7 +212,7 @@ def test_a_plain_file_is_refused_where_the_policy_reads_keys(tmp_path: Path) -> 
         verify(policy, source, tmp_path / "out.jsonl")
 
 
-def test_an_export_with_keys_is_still_one_where_nobody_reads_them(tmp_path: Path) -> None:
+def test_an_export_with_keys_is_accepted_if_the_policy_uses_no_key(tmp_path: Path) -> None:
     attributes = {"who": {"role": "identifier", "subject": True}, "age": ATTRIBUTES["age"]}
     policy = policy_of(tmp_path, attributes)
     values = [{"who": f"p{number}", "age": number} for number in range(3)]
@@ -230,7 +226,7 @@ def test_an_export_with_keys_is_still_one_where_nobody_reads_them(tmp_path: Path
     assert verdict.exit_code == 0, verdict.text()
 
 
-def test_a_message_without_a_place_is_only_good_for_a_pipe(tmp_path: Path) -> None:
+def test_a_message_without_an_offset_is_refused_by_the_judge(tmp_path: Path) -> None:
     policy = policy_of(tmp_path)
     bare = [{name: part for name, part in message(n).items() if name not in {"partition", "offset"}} for n in range(30)]
     out, verdict = run(tmp_path, policy, bare)
@@ -241,7 +237,7 @@ def test_a_message_without_a_place_is_only_good_for_a_pipe(tmp_path: Path) -> No
         verify(policy, tmp_path / "in.jsonl", out, tmp_path / "evidence")
 
 
-def test_a_byte_order_mark_costs_no_record(tmp_path: Path) -> None:
+def test_a_byte_order_mark_does_not_reject_a_record(tmp_path: Path) -> None:
     policy = policy_of(tmp_path, {"who": {"role": "identifier", "subject": True}, "age": ATTRIBUTES["age"]})
     source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     source.write_text("\ufeff" + "".join(json.dumps({"who": f"p{n}", "age": n}) + "\n" for n in range(4)))

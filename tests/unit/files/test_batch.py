@@ -1,4 +1,4 @@
-"""`shoal batch`: a table in, the same records k-anonymous out, by way of the same files and the same judge."""
+"""`shoal batch`: tables of all formats, their options and faults; the judge checks every release."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ import pytest
 from shoal.audit import Verdict, verify
 from shoal.cli import main
 from shoal.clustering.static import RefinedPartition
-from shoal.files.algorithm_options import choice_of
-from shoal.files.progress_bar import ticking
+from shoal.files.algorithm_options import parse_algorithm_options
+from shoal.files.background import elapsed_time
 from shoal.policy import Policy
 from shoal.records.parquet import encode_parquet
 
@@ -73,26 +73,26 @@ def write(path: Path, rows: list[dict[str, Any]]) -> Path:
 
 
 def batch(policy: Path, source: Path, target: Path, *more: str) -> tuple[int, dict[str, Any], Verdict]:
-    """Run it, and let the judge look at the result."""
+    """Run `shoal batch` and return the verdict on the result."""
     evidence, summary, quarantine = (target.parent / name for name in ("evidence", "summary", "quarantine"))
     beside = ["--evidence", str(evidence), "--summary", str(summary), "--quarantine", str(quarantine)]
     code = main(["batch", str(policy), "-i", str(source), "-o", str(target), *beside, *more])
-    told = json.loads(summary.read_text())
+    result = json.loads(summary.read_text())
     verdict = verify(Policy.load(policy), source, target, evidence, summary, quarantine=quarantine, complete=True)
-    return code, told, verdict
+    return code, result, verdict
 
 
 @pytest.mark.parametrize("source", ["in.csv", "in.jsonl"])
 @pytest.mark.parametrize("target", ["out.csv", "out.jsonl"])
 def test_a_table_is_released_and_the_judge_agrees(source: str, target: str, tmp_path: Path) -> None:
     path = write(tmp_path / source, records(60))
-    code, told, verdict = batch(policy_of(tmp_path), path, tmp_path / target)
+    code, result, verdict = batch(policy_of(tmp_path), path, tmp_path / target)
     assert code == 0
     assert verdict.exit_code == 0, verdict.text()
-    assert (told["records"], told["released"], told["suppressed"]) == (60, 60, 0)
-    assert told["cluster_size"]["min"] >= 3
-    assert (told["algorithm"], told["refine"], told["keep_order"]) == ("auto", "descent", False)
-    assert verdict.counts["clusters"] == told["clusters"]
+    assert (result["records"], result["released"], result["suppressed"]) == (60, 60, 0)
+    assert result["cluster_size"]["min"] >= 3
+    assert (result["algorithm"], result["refine"], result["keep_order"]) == ("auto", "descent", False)
+    assert verdict.counts["clusters"] == result["clusters"]
 
 
 def test_fields_keep_their_order_and_integers_stay_integers(tmp_path: Path) -> None:
@@ -115,19 +115,19 @@ def test_without_a_resolution_the_exact_mean_is_published_of_integers_too(tmp_pa
     assert any(age != round(age) for age in ages)
 
 
-def test_the_exact_choice_tells_its_bound_and_gap(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_exact_refinement_reports_bound_and_gap(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = write(tmp_path / "in.csv", records(40))
     more = ["--refine", "exact", "--param", "time_s=20"]
-    _, told, verdict = batch(policy_of(tmp_path), source, tmp_path / "out.csv", *more)
+    _, result, verdict = batch(policy_of(tmp_path), source, tmp_path / "out.csv", *more)
     assert verdict.exit_code == 0, verdict.text()
-    assert told["bound"] > 0
-    assert 0 <= told["gap"] < 0.2
-    assert "above the proven bound by at most" in capsys.readouterr().err
-    _, told, _ = batch(policy_of(tmp_path), source, tmp_path / "out.csv")
-    assert (told["bound"], told["gap"]) == (None, None)
+    assert result["bound"] > 0
+    assert 0 <= result["gap"] < 0.2
+    assert "loss is above the proven lower bound by at most" in capsys.readouterr().err
+    _, result, _ = batch(policy_of(tmp_path), source, tmp_path / "out.csv")
+    assert (result["bound"], result["gap"]) == (None, None)
 
 
-def test_approximate_prints_its_loss_beside_that_of_mdav_and_warns_if_it_is_more(
+def test_approximate_reports_the_loss_of_mdav_and_warns_if_its_own_is_larger(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = write(tmp_path / "in.csv", records(90))
@@ -137,19 +137,19 @@ def test_approximate_prints_its_loss_beside_that_of_mdav_and_warns_if_it_is_more
         policy = policy_of(tmp_path, ATTRIBUTES | {name: {"role": "identifier"} for name in numbers} | own)
         _, mdav, _ = batch(policy, source, tmp_path / "out.csv", "--algorithm", "mdav")
         assert "mdav" not in mdav
-        _, told, _ = batch(policy, source, tmp_path / "out.csv", "--algorithm", "approximate")
-        assert told["mdav"]["sse"] == pytest.approx(mdav["sse"])
-        assert (told["sse"] > mdav["sse"]) == is_warned
+        _, result, _ = batch(policy, source, tmp_path / "out.csv", "--algorithm", "approximate")
+        assert result["mdav"]["sse"] == pytest.approx(mdav["sse"])
+        assert (result["sse"] > mdav["sse"]) == is_warned
         assert ("times_mdav" in capsys.readouterr().err) == is_warned
 
 
-def test_who_gets_one_cluster_is_told_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_release_of_one_cluster_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = sorted(records(90), key=lambda row: row["income"])
     rows = [row | {"note": "ab"[number > 44]} for number, row in enumerate(rows)]
     source, policy = write(tmp_path / "in.csv", rows), policy_of(tmp_path, privacy={"k": 3, "t": 0.05})
-    _, told, verdict = batch(policy, source, tmp_path / "out.csv", "--algorithm", "mdav")
+    _, result, verdict = batch(policy, source, tmp_path / "out.csv", "--algorithm", "mdav")
     assert verdict.exit_code == 0, verdict.text()
-    assert told["clusters"] == 1
+    assert result["clusters"] == 1
     assert "ONE CLUSTER" in capsys.readouterr().err
     batch(policy_of(tmp_path), source, tmp_path / "out.csv")
     assert "ONE CLUSTER" not in capsys.readouterr().err
@@ -157,37 +157,39 @@ def test_who_gets_one_cluster_is_told_so(tmp_path: Path, capsys: pytest.CaptureF
     assert "ONE CLUSTER" not in capsys.readouterr().err
 
 
-def test_each_block_is_annealed_for_its_part_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_block_gets_its_part_of_the_annealing_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr("shoal.files.algorithm_options.time.monotonic", lambda: now[0])
-    budget_for = choice_of("auto", "anneal", ["time_s=8", "blocks=1"], 0).budget_for
+    budget_for = parse_algorithm_options("auto", "anneal", ["time_s=8", "blocks=1"], 0).budget_for
     assert budget_for is not None
     for _ in range(2):
         budget_used, began = budget_for(100, 2), now[0]
         while budget_used(0) < 1:
             now[0] += 1.0
         assert now[0] - began == 4.0
-    steady = choice_of("auto", "anneal", [], 0).budget_for
-    assert steady is not None
-    assert steady(100, 1)(1_000_000) == 1.0
-    assert steady(1_000_000, 1)(200_000_000) == 1.0
+    default = parse_algorithm_options("auto", "anneal", [], 0).budget_for
+    assert default is not None
+    assert default(100, 1)(1_000_000) == 1.0
+    assert default(1_000_000, 1)(200_000_000) == 1.0
 
 
-def test_a_table_that_is_not_close_is_stopped_by_the_last_gate(
+def test_a_partition_that_violates_t_is_not_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def careless(values: Any, k: int, *_: Any, **__: Any) -> RefinedPartition:
+    def without_t(values: Any, k: int, *_: Any, **__: Any) -> RefinedPartition:
         return RefinedPartition(np.maximum(np.argsort(np.argsort(values[:, 0])) // k - 1, 0).astype(np.int32), 1.0)
 
-    monkeypatch.setattr("shoal.pipeline.table_partition.refined", careless)
+    monkeypatch.setattr("shoal.pipeline.table_partition.refined", without_t)
     source, out = write(tmp_path / "in.csv", records(60)), tmp_path / "out.csv"
     policy = policy_of(tmp_path, privacy={"k": 3, "t": 0.05})
     assert main(["batch", str(policy), "-i", str(source), "-o", str(out)]) == 1
-    assert "farther from the table than privacy.t" in capsys.readouterr().err
+    assert "a cluster is farther from the table than privacy.t" in capsys.readouterr().err
     assert not out.exists()
 
 
-def test_evidence_is_in_place_before_rows_go_down_a_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evidence_is_complete_before_rows_are_written_to_a_pipe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     there: list[bool] = []
     evidence = tmp_path / "e"
     monkeypatch.setattr("shoal.files.batch._write_rows", lambda *_: there.append(evidence.exists()))
@@ -208,13 +210,13 @@ def test_evidence_is_in_place_before_rows_go_down_a_pipe(tmp_path: Path, monkeyp
     assert there == [True, False]
 
 
-def test_bars_move_on_a_terminal_and_tick_while_kernels_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_shown_on_a_terminal_while_kernels_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     screen, its_end = pty.openpty()
     termios.tcsetwinsize(screen, (24, 100))
-    monkeypatch.setattr("shoal.files.progress_bar.TICK_S", 0.01)
+    monkeypatch.setattr("shoal.files.background.REFRESH_S", 0.01)
     with os.fdopen(its_end, "w") as terminal, monkeypatch.context() as patched:
         patched.setattr("sys.stderr", terminal)
-        with ticking("clustering") as shown:
+        with elapsed_time("clustering") as shown:
             shown.start_t -= 0.95
             begun = os.read(screen, 1 << 16).decode()
             while "clustering: 00:01" not in begun:  # blocks until something is drawn
@@ -227,51 +229,51 @@ def test_bars_move_on_a_terminal_and_tick_while_kernels_work(tmp_path: Path, mon
     assert seen.count("reading") > 1
 
 
-def test_rows_are_sorted_by_their_bytes_or_stay_where_they_were(tmp_path: Path) -> None:
+def test_rows_are_sorted_by_their_bytes_or_keep_the_input_order(tmp_path: Path) -> None:
     rows = records(40)
     source = write(tmp_path / "in.csv", rows)
     batch(policy_of(tmp_path), source, tmp_path / "out.csv")
     lines = (tmp_path / "out.csv").read_bytes().splitlines()
     assert lines[1:] == sorted(lines[1:])
-    _, told, verdict = batch(policy_of(tmp_path), source, tmp_path / "out.csv", "--keep-order")
+    _, result, verdict = batch(policy_of(tmp_path), source, tmp_path / "out.csv", "--keep-order")
     with (tmp_path / "out.csv").open(newline="") as file:
         assert [row["note"] for row in csv.DictReader(file)] == [row["note"] for row in rows]
-    assert told["keep_order"] is True
+    assert result["keep_order"] is True
     assert verdict.exit_code == 0, verdict.text()
 
 
 @pytest.mark.parametrize("algorithm", ["md", "mdav", "vmdav", "hilbert", "genetic", "approximate", "auto"])
-def test_people_count_and_not_records_whatever_the_algorithm(algorithm: str, tmp_path: Path) -> None:
+def test_every_algorithm_counts_subjects_and_not_records(algorithm: str, tmp_path: Path) -> None:
     source = write(tmp_path / "in.csv", records(90, people=12))
     more = ["--param", "generations=50"] if algorithm == "genetic" else []
-    _, told, verdict = batch(policy_of(tmp_path), source, tmp_path / "out.csv", "--algorithm", algorithm, *more)
+    _, result, verdict = batch(policy_of(tmp_path), source, tmp_path / "out.csv", "--algorithm", algorithm, *more)
     assert verdict.exit_code == 0, verdict.text()
-    assert told["subjects"]["min"] >= 3
-    assert told["share"]["max"] <= 0.5
+    assert result["subjects"]["min"] >= 3
+    assert result["share"]["max"] <= 0.5
 
 
-def test_who_would_own_too_much_of_the_whole_table_is_cut_to_his_share(tmp_path: Path) -> None:
+def test_a_subject_above_max_share_of_the_table_is_cut_to_it(tmp_path: Path) -> None:
     rows = records(40, people=8)
     for row in rows[:30]:
         row["who"] = "p0"
     others = sum(row["who"] != "p0" for row in rows)
     source = write(tmp_path / "in.csv", rows)
-    _, told, verdict = batch(policy_of(tmp_path), source, tmp_path / "out.csv")
+    _, result, verdict = batch(policy_of(tmp_path), source, tmp_path / "out.csv")
     assert verdict.exit_code == 0, verdict.text()
-    assert told["suppressed"] == 40 - 2 * others
-    assert told["released"] == 2 * others
+    assert result["suppressed"] == 40 - 2 * others
+    assert result["released"] == 2 * others
 
 
-def test_options_of_privacy_hold_in_tables(tmp_path: Path) -> None:
+def test_privacy_options_apply_to_tables(tmp_path: Path) -> None:
     source = write(tmp_path / "in.csv", records(60, people=9))
     policy = policy_of(tmp_path, privacy={"k": 3, "per_subject": {"max": 2, "window": 30}})
-    _, told, verdict = batch(policy, source, tmp_path / "out.csv")
+    _, result, verdict = batch(policy, source, tmp_path / "out.csv")
     assert verdict.exit_code == 0, verdict.text()
     assert verdict["releases"].status == "holds"
-    assert told["suppressed"] > 0
+    assert result["suppressed"] > 0
 
 
-def test_numbers_whose_squares_fit_no_float_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_numbers_with_squares_beyond_float64_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = records(20)
     rows[1]["note"] = "two\nlines"
     rows[7]["income"] = -1e300
@@ -284,16 +286,16 @@ def test_numbers_whose_squares_fit_no_float_are_refused(tmp_path: Path, capsys: 
 
 
 @pytest.mark.parametrize(
-    ("privacy", "people", "words"),
+    ("privacy", "subjects", "words"),
     [
-        ({"k": 5}, 4, "fewer than 5 different people"),
-        ({"k": 3, "min_population": 9}, 5, "fewer than 9 different people"),
+        ({"k": 5}, 4, "fewer than 5 different subjects"),
+        ({"k": 3, "min_population": 9}, 5, "fewer than 9 different subjects"),
     ],
 )
-def test_too_few_people_are_no_table(
-    privacy: dict[str, Any], people: int, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_table_of_too_few_subjects_is_refused(
+    privacy: dict[str, Any], subjects: int, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    source, out = write(tmp_path / "in.csv", records(60, people=people)), tmp_path / "out.csv"
+    source, out = write(tmp_path / "in.csv", records(60, people=subjects)), tmp_path / "out.csv"
     assert main(["batch", str(policy_of(tmp_path, privacy=privacy)), "-i", str(source), "-o", str(out)]) == 2
     assert words in capsys.readouterr().err
     assert not out.exists()
@@ -311,7 +313,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("name", "cell", "words"), BROKEN)
-def test_a_broken_cell_is_told_with_line_and_column_and_nothing_is_written(
+def test_an_invalid_cell_is_reported_with_line_and_column(
     name: str, cell: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = records(30)
@@ -321,12 +323,12 @@ def test_a_broken_cell_is_told_with_line_and_column_and_nothing_is_written(
     before = sorted(path.name for path in [*tmp_path.iterdir(), policy_of(tmp_path)])
     files = ["-o", str(tmp_path / "out.csv"), "--summary", str(tmp_path / "summary")]
     assert main(["batch", str(tmp_path / "policy.yaml"), "-i", str(source), *files]) == 2
-    remedy = "mend the record or take it out: a table is released whole or not at all"
+    remedy = "correct the record or remove it: a table is released whole or not at all"
     assert capsys.readouterr().err.strip() == f"shoal: {source}, {words}; {remedy}"
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(set(before))
 
 
-def test_a_line_that_is_no_record_is_told_with_its_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_line_is_reported_with_its_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = csv_of(records(30)).splitlines()
     for broken, words in [
         ("a,b", "2 cells, but the header has 6"),
@@ -352,7 +354,7 @@ def test_a_line_that_is_no_record_is_told_with_its_number(tmp_path: Path, capsys
         ("more", 1, ": a field that the policy does not declare"),
     ],
 )
-def test_a_broken_field_is_told_with_line_and_name(
+def test_an_invalid_field_is_reported_with_line_and_name(
     field: str, value: object, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = records(30)
@@ -371,7 +373,7 @@ def test_a_broken_field_is_told_with_line_and_name(
         (b"{", b"", ": not JSON"),
     ],
 )
-def test_an_object_that_is_none_is_told_with_the_remedy(
+def test_an_invalid_object_is_reported_with_the_remedy(
     old: bytes, new: bytes, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source, out = write(tmp_path / "in.jsonl", records(30)), tmp_path / "out.csv"
@@ -383,7 +385,7 @@ def test_an_object_that_is_none_is_told_with_the_remedy(
     assert not out.exists()
 
 
-def test_an_empty_file_is_called_empty(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_file_is_reported_as_empty(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "in.csv").write_bytes(b"")
     files = ["-i", str(tmp_path / "in.csv"), "-o", str(tmp_path / "out.csv")]
     assert main(["batch", str(policy_of(tmp_path)), *files]) == 2
@@ -396,8 +398,8 @@ def test_values_outside_their_bounds_are_clipped_or_refused_as_the_policy_says(
     rows = records(30)
     rows[4]["age"] = 200
     source, out = write(tmp_path / "in.csv", rows), tmp_path / "out.csv"
-    _, told, verdict = batch(policy_of(tmp_path), source, out)
-    assert told["clipped"] == 1
+    _, result, verdict = batch(policy_of(tmp_path), source, out)
+    assert result["clipped"] == 1
     assert verdict.exit_code == 0, verdict.text()
     out.unlink()
     assert main(["batch", str(policy_of(tmp_path, out_of_bounds="quarantine")), "-i", str(source), "-o", str(out)]) == 2
@@ -406,7 +408,7 @@ def test_values_outside_their_bounds_are_clipped_or_refused_as_the_policy_says(
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["--algorithm", "best"], "use one of auto, md, mdav"),
         (["--param", "gamma=1"], "--param: needs NAME=VALUE; auto has no parameter"),
@@ -440,12 +442,12 @@ def test_values_outside_their_bounds_are_clipped_or_refused_as_the_policy_says(
         (["--param", "blocks=00"], "blocks must be 1 or more"),
     ],
 )
-def test_a_wrong_choice_is_refused_with_what_there_is(
-    words: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_an_unknown_option_is_refused_with_the_known_ones(
+    words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source, out = write(tmp_path / "in.csv", records(30)), tmp_path / "out.csv"
     assert main(["batch", str(policy_of(tmp_path)), "-i", str(source), "-o", str(out), *words]) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert not out.exists()
 
 
@@ -454,17 +456,17 @@ def test_dominance_is_refused_with_a_remedy(tmp_path: Path, capsys: pytest.Captu
     policy = policy_of(tmp_path, attributes, privacy={"k": 3, "dominance": 10})
     source, out = write(tmp_path / "in.csv", records(30)), tmp_path / "out.csv"
     assert main(["batch", str(policy), "-i", str(source), "-o", str(out)]) == 2
-    assert "privacy.dominance: not yet for tables; remove it" in capsys.readouterr().err
+    assert "privacy.dominance: is not available for tables; remove it" in capsys.readouterr().err
 
 
 def test_a_named_algorithm_is_not_refined_and_the_seed_decides(tmp_path: Path) -> None:
     source = write(tmp_path / "in.csv", records(60))
-    _, told, _ = batch(policy_of(tmp_path), source, tmp_path / "out.csv", "--algorithm", "mdav")
-    assert told["refine"] == "none"
+    _, result, _ = batch(policy_of(tmp_path), source, tmp_path / "out.csv", "--algorithm", "mdav")
+    assert result["refine"] == "none"
     _, refined, _ = batch(
         policy_of(tmp_path), source, tmp_path / "out.csv", "--algorithm", "mdav", "--refine", "descent"
     )
-    assert refined["sse"] < told["sse"]
+    assert refined["sse"] < result["sse"]
     outputs = set()
     for seed in ("1", "1", "2"):
         more = ["--algorithm", "genetic", "--param", "generations=200", "--seed", seed]
@@ -487,24 +489,24 @@ def test_messages_with_keys_are_read_as_a_stream_would(tmp_path: Path) -> None:
     }
     lines = [{"key": f"p{number}", "value": {"age": number}} for number in range(20)]
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    _, told, verdict = batch(policy_of(tmp_path, attributes), tmp_path / "in.jsonl", tmp_path / "out.jsonl")
+    _, result, verdict = batch(policy_of(tmp_path, attributes), tmp_path / "in.jsonl", tmp_path / "out.jsonl")
     assert verdict.exit_code == 0, verdict.text()
-    assert told["records"] == 20
+    assert result["records"] == 20
 
 
 @pytest.mark.parametrize("source", ["in.csv", "in.jsonl", "in.parquet"])
 @pytest.mark.parametrize("target", ["out.csv", "out.jsonl", "out.parquet"])
-def test_parquet_is_a_form_as_any_other(source: str, target: str, tmp_path: Path) -> None:
+def test_parquet_is_read_and_written_like_other_formats(source: str, target: str, tmp_path: Path) -> None:
     rows = records(60, people=30)
     path = tmp_path / source
     if path.suffix == ".parquet":
         pq.write_table(pa.Table.from_pylist(rows), path)
     else:
         write(path, rows)
-    code, told, verdict = batch(policy_of(tmp_path), path, tmp_path / target)
+    code, result, verdict = batch(policy_of(tmp_path), path, tmp_path / target)
     assert code == 0
     assert verdict.exit_code == 0, verdict.text()
-    assert told["released"] == 60
+    assert result["released"] == 60
 
 
 def test_columns_of_parquet_keep_order_and_type(tmp_path: Path) -> None:
@@ -568,7 +570,7 @@ def test_a_column_of_parquet_is_widened_where_the_grid_needs_it(
         ({"note": None, "who": None}, "in.parquet, row 8, field who: not a valid subject"),
     ],
 )
-def test_a_broken_row_of_parquet_is_told(
+def test_an_invalid_parquet_row_is_reported(
     change: dict[str, Any], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = [row | {"age": float(row["age"])} for row in records(20)]
@@ -580,7 +582,7 @@ def test_a_broken_row_of_parquet_is_told(
     assert not out.exists()
 
 
-def test_what_is_no_parquet_or_has_other_columns_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_parquet_file_or_column_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, out = tmp_path / "in.parquet", tmp_path / "out.csv"
     rows = records(20)
     pq.write_table(pa.Table.from_pylist(rows), source)
@@ -603,7 +605,7 @@ def test_what_is_no_parquet_or_has_other_columns_is_refused(tmp_path: Path, caps
         assert not out.exists()
 
 
-def test_closeness_holds_for_numbers_and_words_and_the_judge_finds_it_broken_elsewhere(tmp_path: Path) -> None:
+def test_t_closeness_holds_for_numbers_and_categories(tmp_path: Path) -> None:
     attributes = {name: about for name, about in ATTRIBUTES.items() if name != "note"}
     attributes["ward"] = {"role": "confidential", "type": "string"}
     rows = [{name: row[name] for name in attributes} for row in records(120, people=60)]
@@ -615,31 +617,31 @@ def test_closeness_holds_for_numbers_and_words_and_the_judge_finds_it_broken_els
         ["--algorithm", "steered", "--param", "weight=2"],
         ["--refine", "anneal", "--param", "time_s=1"],
     ):
-        _, told, verdict = batch(close, source, tmp_path / "out.csv", *more)
+        _, result, verdict = batch(close, source, tmp_path / "out.csv", *more)
         assert verdict.exit_code == 0, verdict.text()
         assert verdict["closeness"].status == "holds"
-        assert told["emd"]["max"] == pytest.approx(verdict["closeness"].worst)
-        assert told["emd"]["max"] <= 0.15
-    _, told, _ = batch(policy_of(tmp_path, attributes), source, tmp_path / "out.csv")
-    assert told["emd"]["max"] > 0.15
+        assert result["emd"]["max"] == pytest.approx(verdict["closeness"].worst)
+        assert result["emd"]["max"] <= 0.15
+    _, result, _ = batch(policy_of(tmp_path, attributes), source, tmp_path / "out.csv")
+    assert result["emd"]["max"] > 0.15
     strict = policy_of(tmp_path, attributes, privacy={"k": 3, "t": 0.15})
     out, evidence = tmp_path / "out.csv", tmp_path / "evidence"
     verdict = verify(Policy.load(strict), source, out, evidence)
     assert (verdict.exit_code, verdict["closeness"].status) == (1, "broken")
-    assert verdict["closeness"].worst == pytest.approx(told["emd"]["max"])
+    assert verdict["closeness"].worst == pytest.approx(result["emd"]["max"])
 
 
 @pytest.mark.parametrize("kind", ["integer", "number", "any"])
 @pytest.mark.parametrize("name", ["in.jsonl", "in.csv"])
-def test_whole_numbers_that_share_a_float_are_different_values(kind: str, name: str, tmp_path: Path) -> None:
+def test_integers_with_the_same_float_are_different_values(kind: str, name: str, tmp_path: Path) -> None:
     attributes = ATTRIBUTES | {"wage": {"role": "confidential", "type": kind}}
     del attributes["note"]
     rows = [row | {"wage": 2**60 + number} for number, row in enumerate(records(60))]
     source = write(tmp_path / name, rows)
     policy = policy_of(tmp_path, attributes, privacy={"k": 3, "t": 0.2}, undeclared="drop")
-    _, told, verdict = batch(policy, source, tmp_path / "out.csv")
+    _, result, verdict = batch(policy, source, tmp_path / "out.csv")
     assert verdict.exit_code == 0, verdict.text()
-    assert 0 < told["emd"]["max"] == pytest.approx(verdict["closeness"].worst)
+    assert 0 < result["emd"]["max"] == pytest.approx(verdict["closeness"].worst)
 
 
 def test_numbers_are_compared_by_value_however_long_their_spelling(tmp_path: Path) -> None:
@@ -649,12 +651,12 @@ def test_numbers_are_compared_by_value_however_long_their_spelling(tmp_path: Pat
         row | {"wage": ["0" * 5000 + "7", "7.0", "1e23", f"1{'0' * 23}"][n % 4]} for n, row in enumerate(records(60))
     ]
     policy = policy_of(tmp_path, attributes, privacy={"k": 3, "t": 0.3}, undeclared="drop")
-    _, told, verdict = batch(policy, write(tmp_path / "in.csv", rows), tmp_path / "out.csv", "--algorithm", "mdav")
+    _, result, verdict = batch(policy, write(tmp_path / "in.csv", rows), tmp_path / "out.csv", "--algorithm", "mdav")
     assert verdict.exit_code == 0, verdict.text()
-    assert 0 < told["emd"]["max"] == pytest.approx(verdict["closeness"].worst)
+    assert 0 < result["emd"]["max"] == pytest.approx(verdict["closeness"].worst)
 
 
-def test_parquet_takes_a_type_from_all_rows_and_is_written_piece_by_piece(
+def test_parquet_types_come_from_all_rows_and_rows_are_written_in_chunks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("shoal.records.parquet.ROWS_PER_GROUP", 10)
@@ -673,72 +675,68 @@ def test_parquet_takes_a_type_from_all_rows_and_is_written_piece_by_piece(
     assert not out.exists()
 
 
-def test_a_column_of_one_value_counts_for_nothing(tmp_path: Path) -> None:
+def test_a_constant_column_has_no_influence(tmp_path: Path) -> None:
     attributes = ATTRIBUTES | {"age": {"role": "quasi_identifier"}, "wage": {"role": "confidential", "type": "number"}}
     rows = [row | {"age": 0.1, "wage": 0.1} for row in records(30)]
-    _, told, verdict = batch(policy_of(tmp_path, attributes), write(tmp_path / "in.csv", rows), tmp_path / "out.csv")
+    _, result, verdict = batch(policy_of(tmp_path, attributes), write(tmp_path / "in.csv", rows), tmp_path / "out.csv")
     assert verdict.exit_code == 0, verdict.text()
-    assert told["sst"] == 30
-    assert told["d_y"] is None
+    assert result["sst"] == 30
+    assert result["d_y"] is None
 
 
-def test_numbers_too_small_to_be_squared_count_for_nothing(tmp_path: Path) -> None:
+def test_numbers_too_small_to_be_squared_have_no_influence(tmp_path: Path) -> None:
     rows = [row | {"income": 1e-300 * number, "wage": number * 1e-300} for number, row in enumerate(records(30))]
     attributes = ATTRIBUTES | {"wage": {"role": "confidential", "type": "number"}}
-    _, told, verdict = batch(policy_of(tmp_path, attributes), write(tmp_path / "in.csv", rows), tmp_path / "out.csv")
+    _, result, verdict = batch(policy_of(tmp_path, attributes), write(tmp_path / "in.csv", rows), tmp_path / "out.csv")
     assert verdict.exit_code == 0, verdict.text()
-    assert told["sst"] == 30
+    assert result["sst"] == 30
 
 
-def test_packed_files_are_refused_with_a_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_compressed_files_are_refused_with_a_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "in.csv.gz").write_bytes(b"")
     out = str(tmp_path / "o.csv")
     assert main(["batch", str(policy_of(tmp_path)), "-i", str(tmp_path / "in.csv.gz"), "-o", out]) == 2
-    assert "unpack it" in capsys.readouterr().err
+    assert "compressed files are not supported" in capsys.readouterr().err
 
 
-def test_dependence_lowers_the_loss_of_what_is_confidential(tmp_path: Path) -> None:
+def test_dependence_lowers_the_loss_of_confidential_attributes(tmp_path: Path) -> None:
     source, losses = write(tmp_path / "in.csv", records(200)), []
     for weight in (0, 0.5, 1):
         policy = policy_of(tmp_path, steering={"dependence": weight})
-        _, told, verdict = batch(policy, source, tmp_path / "out.csv")
+        _, result, verdict = batch(policy, source, tmp_path / "out.csv")
         assert verdict.exit_code == 0, verdict.text()
-        losses.append((told["d_x"], told["d_y"]))
+        losses.append((result["d_x"], result["d_y"]))
     assert losses[0][0] < losses[1][0] < losses[2][0]
     assert losses[0][1] > losses[1][1] > losses[2][1]
 
 
-def test_where_quasi_identifiers_do_not_count_blocks_are_one_and_lose_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_with_dependence_1_all_blocks_are_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, policy = write(tmp_path / "in.csv", records(60)), policy_of(tmp_path, steering={"dependence": 1})
     _, whole, _ = batch(policy, source, tmp_path / "whole.csv")
     summary = tmp_path / "summary.json"
     more = ["-o", str(tmp_path / "out.csv"), "--summary", str(summary), "--param", "blocks=1"]
     assert main(["batch", str(policy), "-i", str(source), *more]) == 0
     assert "NOT K-ANONYMOUS" not in capsys.readouterr().err
-    told = json.loads(summary.read_text())
-    assert told | {"elapsed_s": 0} == whole | {"elapsed_s": 0}
+    result = json.loads(summary.read_text())
+    assert result | {"elapsed_s": 0} == whole | {"elapsed_s": 0}
     assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
 
 
-def test_blocks_are_made_only_when_named_and_say_loudly_what_is_lost(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_blocks_are_reported_as_not_k_anonymous(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, out, summary = write(tmp_path / "in.csv", records(60)), tmp_path / "out.csv", tmp_path / "summary"
     policy = policy_of(tmp_path)
     words = ["batch", str(policy), "-i", str(source), "-o", str(out), "--summary", str(summary)]
     assert main([*words, "--param", "blocks=1"]) == 0
     assert "NOT K-ANONYMOUS" in capsys.readouterr().err
-    told = json.loads(summary.read_text())
-    assert (told["jointly_k_anonymous"], told["blocks"], told["d_y"]) == (False, 1, None)
+    result = json.loads(summary.read_text())
+    assert (result["jointly_k_anonymous"], result["blocks"], result["d_y"]) == (False, 1, None)
     assert verify(Policy.load(policy), source, out).exit_code == 1
     assert main(words) == 0
     assert "NOT" not in capsys.readouterr().err
     assert "jointly_k_anonymous" not in json.loads(summary.read_text())
 
 
-def test_no_value_is_in_what_a_table_says_of_its_faults(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_messages_about_faults_contain_no_value(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     canary = "xq7canary918273"
     changes: list[dict[str, Any]] = [{name: [canary]} for name in NAMES if name not in {"note", "ward"}]
     changes += [{"age": canary}, {"wage": f"{canary} 1"}, {canary: 1}, {"who": None, "note": canary}]
@@ -750,10 +748,10 @@ def test_no_value_is_in_what_a_table_says_of_its_faults(tmp_path: Path, capfd: p
         source = write(tmp_path / "in.jsonl", rows)
         policy = policy_of(tmp_path, out_of_bounds="quarantine")
         assert main(["batch", str(policy), "-i", str(source), "-o", str(tmp_path / "out.csv")]) == 2, number
-        told = capfd.readouterr()
-        assert "canary" not in told.err + told.out
-        assert "918273" not in told.err + told.out
-        assert "line 6" in told.err
+        result = capfd.readouterr()
+        assert "canary" not in result.err + result.out
+        assert "918273" not in result.err + result.out
+        assert "line 6" in result.err
     lines = csv_of(records(20)).splitlines()
     for broken in (f"{canary},1,2,3,4,5,6", f'{canary},"{canary}"x,1,2,3,4', f"{canary},{canary},{canary},1,2,a"):
         (tmp_path / "in.csv").write_text("\n".join([*lines[:5], broken, *lines[6:]]) + "\n")
@@ -761,6 +759,6 @@ def test_no_value_is_in_what_a_table_says_of_its_faults(tmp_path: Path, capfd: p
             main(["batch", str(policy_of(tmp_path)), "-i", str(tmp_path / "in.csv"), "-o", str(tmp_path / "o.csv")])
             == 2
         )
-        told = capfd.readouterr()
-        assert "canary" not in told.err + told.out
-        assert "line 6" in told.err
+        result = capfd.readouterr()
+        assert "canary" not in result.err + result.out
+        assert "line 6" in result.err

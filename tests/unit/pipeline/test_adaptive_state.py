@@ -1,4 +1,4 @@
-"""What is committed of earlier decisions: written, read back, refused."""
+"""The committed adaptive state: written, read back, refused."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ STEERED = policy_of({"target_span": 3})
 
 @pytest.mark.parametrize("weight", [5e-324, 0.1, 1 / 3, 1e300])
 def test_a_weight_is_read_back_to_the_bit(weight: float) -> None:
-    text = AdaptiveState(weight).pack()
-    assert len(text) == AdaptiveState.size(STEERED)
-    assert AdaptiveState.unpack(text, STEERED).weight == weight
+    data = AdaptiveState(weight).to_bytes()
+    assert len(data) == AdaptiveState.size(STEERED)
+    assert AdaptiveState.from_bytes(data, STEERED).position_weight == weight
 
 
-def test_a_fixed_weight_needs_no_room() -> None:
+def test_a_fixed_weight_needs_no_bytes() -> None:
     assert AdaptiveState.size(policy_of(0.1)) == 0
-    assert AdaptiveState().pack() == b""
+    assert AdaptiveState().to_bytes() == b""
 
 
-def test_nothing_is_the_beginning() -> None:
-    assert AdaptiveState.unpack(b"", STEERED) == AdaptiveState()
+def test_no_bytes_are_the_initial_state() -> None:
+    assert AdaptiveState.from_bytes(b"", STEERED) == AdaptiveState()
 
 
 @pytest.mark.parametrize(
-    "text",
+    "data",
     [
         b"\1",
         b"\2" + struct.pack(">d", 1.0),
@@ -57,11 +57,11 @@ def test_nothing_is_the_beginning() -> None:
         b"\1" + struct.pack(">d", 1.0) + b"\0",
     ],
 )
-def test_what_is_no_course_is_refused(text: bytes) -> None:
-    with pytest.raises(InputError, match="course"):
-        AdaptiveState.unpack(text, STEERED)
+def test_invalid_bytes_are_refused(data: bytes) -> None:
+    with pytest.raises(InputError, match="committed adaptive state"):
+        AdaptiveState.from_bytes(data, STEERED)
 
 
-def test_a_course_of_a_policy_that_keeps_none_is_refused() -> None:
+def test_a_state_is_refused_by_a_policy_without_one() -> None:
     with pytest.raises(InputError):
-        AdaptiveState.unpack(AdaptiveState(0.1).pack(), policy_of(0.1))
+        AdaptiveState.from_bytes(AdaptiveState(0.1).to_bytes(), policy_of(0.1))

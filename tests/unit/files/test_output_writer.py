@@ -1,4 +1,4 @@
-"""When a followed file that does not grow lets go of what it holds: by a clock that the test turns."""
+"""When the held records of a followed file without new data are flushed; the test sets the timer."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from shoal.files.output_writer import Clock, OutputWriter
-from shoal.files.pipe import _let_go
+from shoal.files.output_writer import HoldTimer, OutputWriter
+from shoal.files.pipe import _flush_if_overdue
 from shoal.pipeline import PartitionPipeline, release_strategy
 from shoal.policy import Policy
 from shoal.policy.schema import Document
@@ -34,20 +34,20 @@ def now(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
     return time
 
 
-def test_a_record_is_overdue_as_soon_as_it_has_waited_for_as_long_as_it_may(now: dict[str, float]) -> None:
-    clock = Clock(0.5)
-    assert not clock.is_overdue()
-    clock.read([0])
+def test_a_record_is_overdue_when_its_delay_reaches_the_limit(now: dict[str, float]) -> None:
+    timer = HoldTimer(0.5)
+    assert not timer.is_overdue()
+    timer.start([0])
     now["s"] += 0.25
-    clock.read([1])
-    assert not clock.is_overdue()
+    timer.start([1])
+    assert not timer.is_overdue()
     now["s"] += 0.25
-    assert clock.is_overdue()
-    assert not Clock(None).is_overdue()
+    assert timer.is_overdue()
+    assert not HoldTimer(None).is_overdue()
 
 
-@pytest.mark.parametrize(("people", "leave"), [(3, 0), (4, 0), (5, 5), (8, 8)])
-def test_fewer_people_than_are_asked_for_go_on_waiting(now: dict[str, float], people: int, leave: int) -> None:
+@pytest.mark.parametrize(("people", "released"), [(3, 0), (4, 0), (5, 5), (8, 8)])
+def test_fewer_subjects_than_min_population_are_not_flushed(now: dict[str, float], people: int, released: int) -> None:
     document: dict[str, Any] = {
         "attributes": {
             "who": {"role": "identifier", "subject": True},
@@ -57,17 +57,17 @@ def test_fewer_people_than_are_asked_for_go_on_waiting(now: dict[str, float], pe
         "stream": {"delta": 10, "max_delay_s": 0.5},
     }
     policy = Policy.from_document(Document.model_validate(document))
-    encoder, rows, clock = JsonEncoder(policy), Rows(), Clock(0.5)
-    flow, desk = (
+    encoder, rows, timer = JsonEncoder(policy), Rows(), HoldTimer(0.5)
+    pipeline, writer = (
         PartitionPipeline(policy, encoder),
         OutputWriter(encoder, rows, None, None, "in", release_strategy(policy)),
     )
     block = JsonDecoder(policy).decode([json.dumps({"who": f"p{i}", "age": i}).encode() for i in range(people)])
-    assert not flow.push(block, np.column_stack([np.zeros_like(block.index), block.index])).clusters
-    clock.read(block.index.tolist())
-    _let_go(flow, desk, clock)
+    assert not pipeline.push(block, np.column_stack([np.zeros_like(block.index), block.index])).clusters
+    timer.start(block.index.tolist())
+    _flush_if_overdue(pipeline, writer, timer)
     assert rows.count == 0
     now["s"] += 0.5
-    _let_go(flow, desk, clock)
-    assert rows.count == leave
-    assert flow.held == people - leave
+    _flush_if_overdue(pipeline, writer, timer)
+    assert rows.count == released
+    assert pipeline.held == people - released

@@ -1,4 +1,4 @@
-"""`shoal pipe` and files that are not what they should be: all or nothing, told by name, the same for the judge."""
+"""`shoal pipe` with unusual and invalid files: outputs are complete or absent, and the judge agrees."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ def policy_of(folder: Path, **more: Any) -> Policy:
 
 
 def run(folder: Path, policy: Policy, text: bytes) -> tuple[str, list[tuple[int, str]], Verdict]:
-    """Release a CSV file; return the release, what was quarantined, and what the judge says."""
+    """Release a CSV file; return the release, the references and the verdict."""
     names = [folder / name for name in ("in.csv", "out.csv", "summary", "evidence", "quarantine")]
     source, out, summary, evidence, quarantine = names
     source.write_bytes(text)
     run_pipe(policy, Files(str(source), str(out), None, None, str(summary), str(evidence), str(quarantine)))
-    told = [json.loads(line) for line in quarantine.read_text().splitlines()]
+    references = [json.loads(line) for line in quarantine.read_text().splitlines()]
     verdict = verify(policy, source, out, evidence, summary, quarantine=quarantine, complete=True)
-    return out.read_text(), [(one["offset"], one["reason"]) for one in told], verdict
+    return out.read_text(), [(one["offset"], one["reason"]) for one in references], verdict
 
 
-def test_utf_16_without_its_mark_is_told_with_file_and_remedy(tmp_path: Path) -> None:
+def test_utf_16_without_a_byte_order_mark_is_reported_with_the_remedy(tmp_path: Path) -> None:
     policy, source, out = policy_of(tmp_path, csv={"encoding": "utf-16"}), tmp_path / "in.csv", tmp_path / "out.csv"
     text = "who,age,note\n" + "".join(f"p{i},40,x\n" for i in range(4))
     source.write_bytes(text.encode("utf-16-le"))
@@ -63,7 +63,7 @@ OTHERS = "".join(f"p{number},{30 + number},well {number}\n" for number in range(
 @pytest.mark.parametrize(
     ("record", "secret"),
     [
-        # A mark that is opened in one record and closed in another.
+        # A quote that is opened in one record and closed in another.
         ('bert,31,"recovered\nclara,32,positive\nemil,34,screen 5"\n', "clara"),
         ('bert,31,"recovered\nclara,32,"\n', "clara"),
         ('bert,31,"recovered\r\nclara, 32 ,positive"\n', "clara"),
@@ -72,9 +72,7 @@ OTHERS = "".join(f"p{number},{30 + number},well {number}\n" for number in range(
         ('bert,31,"see ""x""\n""clara"",""32"",""a, b"""\n', "clara"),
     ],
 )
-def test_a_cell_that_holds_a_record_is_refused_and_the_judge_says_the_same(
-    tmp_path: Path, record: str, secret: str
-) -> None:
+def test_a_cell_that_contains_a_record_is_refused_by_pipe_and_judge(tmp_path: Path, record: str, secret: str) -> None:
     text = (HEAD + record + OTHERS).encode()
     out, quarantined, verdict = run(tmp_path, policy_of(tmp_path), text)
     assert secret not in out
@@ -86,13 +84,13 @@ def test_a_cell_that_holds_a_record_is_refused_and_the_judge_says_the_same(
     assert secret in out
     assert quarantined == []
     assert verdict.exit_code == 0, verdict.text()
-    # Who published it all the same is found out.
+    # The judge finds a release that contains it.
     source, release, evidence = (tmp_path / name for name in ("in.csv", "out.csv", "evidence"))
     assert verify(policy_of(tmp_path), source, release, evidence).exit_code == 1
 
 
 @pytest.mark.parametrize("note", ["two\nlines", "a, b\nc, d", "x,31\r\ny", "clara,31\nbert,32", "\n", "a,b,c\nd,e,f"])
-def test_a_cell_with_line_ends_that_is_no_record_is_a_cell(tmp_path: Path, note: str) -> None:
+def test_a_cell_with_line_ends_but_no_record_is_accepted(tmp_path: Path, note: str) -> None:
     text = (f'{HEAD}bert,31,"{note}"\n' + OTHERS).encode()
     out, quarantined, verdict = run(tmp_path, policy_of(tmp_path), text)
     assert quarantined == []
@@ -101,7 +99,7 @@ def test_a_cell_with_line_ends_that_is_no_record_is_a_cell(tmp_path: Path, note:
     assert verdict.exit_code == 0, verdict.text()
 
 
-def test_the_halves_of_two_records_in_one_cell_are_refused(tmp_path: Path) -> None:
+def test_a_cell_with_parts_of_two_records_is_refused(tmp_path: Path) -> None:
     others = "".join(f"p{number},well {number},{30 + number}\n" for number in range(6))
     text = f'who,note,age\nbert,"fine,31\nclara,positive",32\ndora,"two\nlines",33\n{others}'
     out, quarantined, verdict = run(tmp_path, policy_of(tmp_path), text.encode())
@@ -139,7 +137,7 @@ def test_a_backslash_escapes_a_quotation_mark_in_quotes_and_nothing_else(tmp_pat
 
 
 @pytest.mark.parametrize("cell", ['"a""b"', '"a" ', r'"a"\"', '""""', '"a"\\', '"a"b"c'])
-def test_what_follows_a_closing_mark_is_undecodable_and_takes_nothing_with_it(tmp_path: Path, cell: str) -> None:
+def test_text_after_a_closing_quote_makes_only_its_record_undecodable(tmp_path: Path, cell: str) -> None:
     out, quarantined, verdict = run(
         tmp_path, policy_of(tmp_path, **BACKSLASHES), f"{HEAD}q,35,{cell}\n{OTHERS}".encode()
     )
@@ -149,7 +147,7 @@ def test_what_follows_a_closing_mark_is_undecodable_and_takes_nothing_with_it(tm
 
 
 @pytest.mark.parametrize("room", [2000, 12_000])
-def test_a_disk_that_is_full_puts_nothing_in_place(tmp_path: Path, room: int) -> None:
+def test_a_full_disk_leaves_no_output(tmp_path: Path, room: int) -> None:
     policy_of(tmp_path)
     text = HEAD + "".join(f"p{number},{number % 100},{'x' * 50}\n" for number in range(300))
     (tmp_path / "in.csv").write_text(text)
@@ -165,13 +163,13 @@ def test_a_disk_that_is_full_puts_nothing_in_place(tmp_path: Path, room: int) ->
     assert {path.name for path in tmp_path.iterdir()} == {"in.csv", "policy.yaml", *names}
 
 
-def test_a_summary_is_its_owners_alone(tmp_path: Path) -> None:
+def test_a_summary_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     run(tmp_path, policy_of(tmp_path), (HEAD + OTHERS).encode())
     modes = {name: (tmp_path / name).stat().st_mode & 0o077 for name in ("summary", "evidence", "quarantine")}
     assert modes == dict.fromkeys(modes, 0)
 
 
-def test_two_names_of_one_file_are_refused(tmp_path: Path) -> None:
+def test_two_paths_of_one_file_are_refused(tmp_path: Path) -> None:
     out, evidence = tmp_path / "out.csv", tmp_path / "evidence"
     out.touch()
     evidence.hardlink_to(out)
@@ -179,7 +177,7 @@ def test_two_names_of_one_file_are_refused(tmp_path: Path) -> None:
         Files("-", str(out), evidence=str(evidence)).check(str(tmp_path / "policy.yaml"))
 
 
-def test_lines_that_end_with_carriage_returns_alone_are_told_with_the_remedy(tmp_path: Path) -> None:
+def test_lines_that_end_with_carriage_returns_are_reported_with_the_remedy(tmp_path: Path) -> None:
     text = (HEAD + OTHERS).replace("\n", "\r").encode()
     with pytest.raises(InputError, match=r"in\.csv, line 1: lines end with carriage returns; .*csv\.line_end: cr"):
         run(tmp_path, policy_of(tmp_path), text)
@@ -188,13 +186,13 @@ def test_lines_that_end_with_carriage_returns_alone_are_told_with_the_remedy(tmp
 
 
 @pytest.mark.parametrize("delay", [5e15, 1e300, 1.1e9])
-def test_a_delay_that_no_clock_can_hold_is_a_fault_of_the_policy(tmp_path: Path, delay: float) -> None:
+def test_a_delay_beyond_int64_is_refused(tmp_path: Path, delay: float) -> None:
     with pytest.raises(ConfigError, match=r"stream\.max_delay_s"):
         policy_of(tmp_path, stream={"delta": 4, "max_delay_s": delay})
     assert policy_of(tmp_path, stream={"delta": 4, "max_delay_s": 1e9}).require_stream().max_delay_s == 1e9
 
 
-def test_the_longest_record_of_the_service_is_that_of_a_file_too(tmp_path: Path) -> None:
+def test_max_record_bytes_applies_to_files(tmp_path: Path) -> None:
     policy = policy_of(tmp_path, kafka={"max_record_bytes": 100})
     long = f"q,35,{'x' * 101}\n"
     out, quarantined, verdict = run(tmp_path, policy, (HEAD + long + OTHERS).encode())

@@ -1,4 +1,4 @@
-"""`shoal pipe --follow`: what is decided leaves at once and whole, a line that is being written is waited for."""
+"""`shoal pipe --follow`: clusters are written whole as soon as they are decided; incomplete lines are awaited."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def lines(first: int, end: int) -> bytes:
 def following(
     folder: Path, *arguments: str, policy: dict[str, Any] = POLICY, room: int | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run it; ``room``: bytes that a file may have, as if the disk were full behind them."""
+    """Run the command; ``room`` is the largest size of a file in bytes, as on a full disk."""
     (folder / "policy.yaml").write_text(json.dumps(policy))
     command = [sys.executable, "-m", "shoal.cli", "pipe", str(folder / "policy.yaml"), "--follow", *arguments]
     if room is not None:
@@ -62,8 +62,8 @@ def following(
 
 def stopped(process: subprocess.Popen[bytes], number: int = signal.SIGTERM) -> tuple[int, str]:
     process.send_signal(number)
-    _, told = process.communicate(timeout=150)
-    return process.returncode, told.decode()
+    _, stderr = process.communicate(timeout=150)
+    return process.returncode, stderr.decode()
 
 
 def rows(path: Path) -> int:
@@ -84,10 +84,10 @@ def test_a_growing_file_is_followed_until_a_signal(tmp_path: Path, number: int) 
             file.write(lines(100, 101)[:-9])
             file.flush()
             assert not (tmp_path / "summary.json").exists()
-            code, told = stopped(process, number)
-    assert (code, told) == (0, "")
+            code, stderr = stopped(process, number)
+    assert (code, stderr) == (0, "")
     assert json.loads((tmp_path / "summary.json").read_text())["records_in"] == 100
-    # The line that was being written when it was stopped was never read.
+    # The line that was incomplete at the signal was not read.
     source.write_bytes(lines(0, 100))
     policy = Policy.load(tmp_path / "policy.yaml")
     verdict = verify(
@@ -103,7 +103,7 @@ def test_a_growing_file_is_followed_until_a_signal(tmp_path: Path, number: int) 
     assert (tmp_path / "evidence.jsonl").stat().st_mode & 0o077 == 0
 
 
-def test_half_a_line_is_waited_for(tmp_path: Path) -> None:
+def test_an_incomplete_line_is_awaited(tmp_path: Path) -> None:
     source, out = tmp_path / "in.csv", tmp_path / "out.csv"
     source.write_bytes(b"who,age,ill\n" + b"".join(b"p%d,40,i\n" % i for i in range(11)) + b"p11,4")
     with following(tmp_path, "-i", "in.csv", "-o", "out.csv", "--summary", "s.json") as process:
@@ -130,19 +130,19 @@ def test_a_file_in_another_encoding_is_followed(tmp_path: Path, encoding: str) -
     assert "40,ï29\n" in out.read_text(encoding="utf-8")
 
 
-def test_standard_input_ends_when_nobody_can_write_to_it_any_more(tmp_path: Path) -> None:
+def test_standard_input_ends_when_its_writers_have_closed_it(tmp_path: Path) -> None:
     with following(tmp_path, "--format", "jsonl") as process:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(lines(0, 30))
         first = os.read(process.stdout.fileno(), 1 << 16)
         assert first.endswith(b"\n")
-        rest, told = process.communicate(lines(30, 40), timeout=150)
-        assert (process.returncode, told) == (0, b"")
+        rest, stderr = process.communicate(lines(30, 40), timeout=150)
+        assert (process.returncode, stderr) == (0, b"")
     assert len((first + rest).splitlines()) == 40
 
 
-def test_a_fifo_outlives_its_writers(tmp_path: Path) -> None:
+def test_a_fifo_does_not_end_with_its_writers(tmp_path: Path) -> None:
     fifo, out = tmp_path / "in.fifo", tmp_path / "out.jsonl"
     os.mkfifo(fifo)
     with following(tmp_path, "-i", "in.fifo", "--format", "jsonl", "-o", "out.jsonl") as process:
@@ -153,7 +153,7 @@ def test_a_fifo_outlives_its_writers(tmp_path: Path) -> None:
     assert rows(out) == 90
 
 
-def test_what_has_waited_for_long_enough_leaves_though_nothing_comes(tmp_path: Path) -> None:
+def test_overdue_records_are_flushed_without_new_data(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     (tmp_path / "in.jsonl").write_bytes(lines(0, 5))
     policy = POLICY | {"stream": {"delta": 10, "max_delay_s": 0.3}}
@@ -165,59 +165,59 @@ def test_what_has_waited_for_long_enough_leaves_though_nothing_comes(tmp_path: P
         assert stopped(process) == (0, "")
 
 
-@pytest.mark.parametrize("fate", ["cut short", "written anew", "gone", "put in the place of"])
-def test_a_file_that_is_another_now_ends_it_with_2(tmp_path: Path, fate: str) -> None:
+@pytest.mark.parametrize("change", ["was truncated", "written again", "removed", "replaced"])
+def test_a_changed_file_ends_the_command_with_2(tmp_path: Path, change: str) -> None:
     source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     source.write_bytes(lines(0, 30))
     with following(tmp_path, "-i", "in.jsonl", "-o", "out.jsonl", "--summary", "s.json") as process:
         wait(lambda: rows(out) >= 10, "clusters")
-        if fate == "cut short":
+        if change == "was truncated":
             os.truncate(source, 10)
-        elif fate == "written anew":
-            # Stopped meanwhile: it is longer than before whenever somebody looks.
+        elif change == "written again":
+            # The process is stopped meanwhile: it never sees the file shorter than before.
             process.send_signal(signal.SIGSTOP)
             source.write_bytes(lines(100, 200))
             process.send_signal(signal.SIGCONT)
-        elif fate == "gone":
+        elif change == "removed":
             source.unlink()
         else:
             (tmp_path / "new").write_bytes(lines(0, 3))
             (tmp_path / "new").replace(source)
-        _, told = process.communicate(timeout=150)
+        _, stderr = process.communicate(timeout=150)
     assert process.returncode == 2
-    assert fate in told.decode()
-    assert told.startswith(b"shoal: in.jsonl: ")
-    # All that was read has left, and the accounts say so.
+    assert change in stderr.decode()
+    assert stderr.startswith(b"shoal: in.jsonl: ")
+    # All records that were read are released, and the summary counts them.
     assert rows(out) == json.loads((tmp_path / "s.json").read_text())["released"] == 30
 
 
-def test_a_folder_is_told_by_its_name(tmp_path: Path) -> None:
+def test_a_folder_is_reported_by_its_name(tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").mkdir()
     with following(tmp_path, "-i", "in.jsonl", "-o", "out.jsonl") as process:
-        _, told = process.communicate(timeout=150)
-    assert (process.returncode, told) == (2, b"shoal: in.jsonl: cannot be read: Is a directory\n")
+        _, stderr = process.communicate(timeout=150)
+    assert (process.returncode, stderr) == (2, b"shoal: in.jsonl: cannot be read: Is a directory\n")
 
 
-def test_an_output_that_holds_something_is_not_added_to(tmp_path: Path) -> None:
+def test_an_output_that_is_not_empty_is_refused(tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_bytes(lines(0, 30))
     (tmp_path / "out.jsonl").write_bytes(b"{}\n")
     with following(tmp_path, "-i", "in.jsonl", "-o", "out.jsonl") as process:
-        _, told = process.communicate(timeout=150)
+        _, stderr = process.communicate(timeout=150)
     assert process.returncode == 2
-    assert b"out.jsonl: holds something already" in told
+    assert b"out.jsonl: is not empty" in stderr
     assert (tmp_path / "out.jsonl").read_bytes() == b"{}\n"
 
 
-def test_a_bad_header_leaves_no_output_behind(tmp_path: Path) -> None:
+def test_an_invalid_header_leaves_no_output(tmp_path: Path) -> None:
     (tmp_path / "in.csv").write_bytes(b"who,ill\n")
     with following(tmp_path, "-i", "in.csv", "-o", "out.csv") as process:
-        _, told = process.communicate(timeout=150)
+        _, stderr = process.communicate(timeout=150)
     assert process.returncode == 2
-    assert b"column 'age' is missing" in told
+    assert b"column 'age' is missing" in stderr
     assert not (tmp_path / "out.csv").exists()
 
 
-def test_a_kill_leaves_whole_clusters_only(tmp_path: Path) -> None:
+def test_after_a_kill_the_output_has_whole_clusters_only(tmp_path: Path) -> None:
     out, evidence = tmp_path / "out.jsonl", tmp_path / "evidence.jsonl"
     with following(tmp_path, "--format", "jsonl", "-o", "out.jsonl", "--evidence", "evidence.jsonl") as process:
         assert process.stdin is not None
@@ -227,23 +227,23 @@ def test_a_kill_leaves_whole_clusters_only(tmp_path: Path) -> None:
         process.wait(10)
     sizes = [len(json.loads(line)["offsets"]) for line in evidence.read_bytes().splitlines()]
     assert out.read_bytes().endswith(b"\n")
-    # At most of the last cluster there is evidence before it has left.
+    # Only the last cluster can have evidence without rows.
     assert rows(out) in {sum(sizes), sum(sizes[:-1])}
 
 
 @pytest.mark.parametrize("room", [500, 900, 1300])
-def test_a_disk_that_is_full_leaves_whole_clusters_each_with_its_evidence(tmp_path: Path, room: int) -> None:
+def test_a_full_disk_leaves_whole_clusters_with_evidence(tmp_path: Path, room: int) -> None:
     out, evidence = tmp_path / "out.csv", tmp_path / "evidence.jsonl"
     policy = POLICY | {"privacy": {"k": 3}}
     text = "".join(f"p{i},{i * 31 % 111},{'x' * 100}\n" for i in range(200))
     (tmp_path / "in.csv").write_text("who,age,ill\n" + text)
     names = ("--evidence", "evidence.jsonl", "--summary", "s.json")
     with following(tmp_path, "-i", "in.csv", "-o", "out.csv", *names, policy=policy, room=room) as process:
-        _, told = process.communicate(timeout=150)
-    assert (process.returncode, told) == (2, b"shoal: out.csv: File too large\n")
+        _, stderr = process.communicate(timeout=150)
+    assert (process.returncode, stderr) == (2, b"shoal: out.csv: File too large\n")
     assert not (tmp_path / "s.json").exists()
     assert out.stat().st_size > room - 500, "it was filled nearly to the end"
     assert out.read_bytes().endswith(b"\n")
     sizes = [len(json.loads(line)["offsets"]) for line in evidence.read_bytes().splitlines()]
-    # The cluster for which there was no room was taken back as a whole.
+    # The cluster that did not fit was removed as a whole.
     assert rows(out) - 1 == sum(sizes[:-1])

@@ -1,4 +1,4 @@
-"""Blocks to clusters: the summary's figures against a slow, plain computation, and invariance under cutting."""
+"""The pipeline of a partition: its summary equals a plain computation, and blocks do not change decisions."""
 
 from __future__ import annotations
 
@@ -52,17 +52,17 @@ def records(count: int, people: int = 60) -> list[dict[str, Any]]:
 
 
 def run(policy: Policy, lines: list[bytes], cut: int) -> tuple[list[DecidedCluster], list[int], PartitionPipeline]:
-    flow, decoder = PartitionPipeline(policy, JsonEncoder(policy)), JsonDecoder(policy)
-    outcomes = []
+    pipeline, decoder = PartitionPipeline(policy, JsonEncoder(policy)), JsonDecoder(policy)
+    parts = []
     for start in range(0, len(lines), cut):
         block = decoder.decode(lines[start : start + cut])
-        places = block.index + start
-        flow.accounts.records_in += len(lines[start : start + cut])
+        offsets = block.index + start
+        pipeline.summary.records_in += len(lines[start : start + cut])
         if len(block):
-            outcomes.append(flow.push(block, np.column_stack([np.zeros_like(places), places])))
-    outcomes.append(flow.flush())
-    clusters = [cluster for outcome in outcomes for cluster in outcome.clusters]
-    return clusters, [place for outcome in outcomes for place in outcome.suppressed], flow
+            parts.append(pipeline.push(block, np.column_stack([np.zeros_like(offsets), offsets])))
+    parts.append(pipeline.flush())
+    clusters = [cluster for part in parts for cluster in part.clusters]
+    return clusters, [offset for part in parts for offset in part.suppressed], pipeline
 
 
 def flat(summary: dict[str, Any]) -> dict[str, Any]:
@@ -70,50 +70,50 @@ def flat(summary: dict[str, Any]) -> dict[str, Any]:
     return {f"{name}.{part}": number for name, about in nested.items() for part, number in about.items()}
 
 
-def test_cutting_the_stream_differently_changes_nothing() -> None:
+def test_the_size_of_blocks_does_not_change_the_decisions() -> None:
     lines = [json.dumps(record).encode() for record in records(300)]
     expected = run(make_policy(), lines, 300)
     for cut in (1, 2, 7, 64, 299):
         found = run(make_policy(), lines, cut)
         assert found[:2] == expected[:2]
-        assert flat(found[2].accounts.summary(0, 1.0)) == pytest.approx(flat(expected[2].accounts.summary(0, 1.0)))
+        assert flat(found[2].summary.as_dict(0, 1.0)) == pytest.approx(flat(expected[2].summary.as_dict(0, 1.0)))
 
 
-def test_figures_agree_with_a_plain_computation() -> None:
+def test_the_summary_equals_a_plain_computation() -> None:
     data = records(400, people=9)
-    clusters, suppressed, flow = run(
+    clusters, suppressed, pipeline = run(
         make_policy(privacy={"k": 4, "max_share": 0.4}), [json.dumps(r).encode() for r in data], 37
     )
-    told = flow.accounts.summary(flow.held, 2.0)
-    pairs = [(data[place], json.loads(row)) for c in clusters for place, row in zip(c.places, c.rows, strict=True)]
+    summary = pipeline.summary.as_dict(pipeline.held, 2.0)
+    pairs = [(data[offset], json.loads(row)) for c in clusters for offset, row in zip(c.offsets, c.rows, strict=True)]
     squared = [((o["a"] - p["a"]) / 100) ** 2 + ((o["b"] - p["b"]) / 2) ** 2 for o, p in pairs]
-    assert told["mse"] == pytest.approx(fmean(squared))
-    assert told["mae"] == pytest.approx(fmean(map(math.sqrt, squared)))
+    assert summary["mse"] == pytest.approx(fmean(squared))
+    assert summary["mae"] == pytest.approx(fmean(map(math.sqrt, squared)))
     sse = sum(
         sum((o[name] - p[name]) ** 2 for o, p in pairs) / pvariance([o[name] for o, _ in pairs]) for name in ("a", "b")
     )
-    assert told["sse"] == pytest.approx(sse)
-    assert told["sst"] == 2 * len(pairs)
-    assert told["information_loss"] == pytest.approx(100 * sse / (2 * len(pairs)))
-    assert told["released"] == len(pairs)
-    assert told["released"] + len(suppressed) == told["records_in"] == 400
-    sizes = [len(c.places) for c in clusters]
-    assert told["cluster_size"] == {"min": min(sizes), "mean": pytest.approx(fmean(sizes)), "max": max(sizes)}
-    assert told["subjects"]["min"] == min(len({data[p]["who"] for p in c.places}) for c in clusters) == 4
-    shares = [max(sum(data[p]["who"] == q for p in c.places) for q in range(9)) / len(c.places) for c in clusters]
-    assert told["share"]["max"] == pytest.approx(max(shares))
+    assert summary["sse"] == pytest.approx(sse)
+    assert summary["sst"] == 2 * len(pairs)
+    assert summary["information_loss"] == pytest.approx(100 * sse / (2 * len(pairs)))
+    assert summary["released"] == len(pairs)
+    assert summary["released"] + len(suppressed) == summary["records_in"] == 400
+    sizes = [len(c.offsets) for c in clusters]
+    assert summary["cluster_size"] == {"min": min(sizes), "mean": pytest.approx(fmean(sizes)), "max": max(sizes)}
+    assert summary["subjects"]["min"] == min(len({data[p]["who"] for p in c.offsets}) for c in clusters) == 4
+    shares = [max(sum(data[p]["who"] == q for p in c.offsets) for q in range(9)) / len(c.offsets) for c in clusters]
+    assert summary["share"]["max"] == pytest.approx(max(shares))
     assert max(shares) <= 0.4
-    spans = [max(c.places) - min(c.places) - len(c.places) + 1 for c in clusters]
-    assert told["excess_span"] == {"mean": pytest.approx(fmean(spans)), "max": max(spans)}
+    spans = [max(c.offsets) - min(c.offsets) - len(c.offsets) + 1 for c in clusters]
+    assert summary["excess_span"] == {"mean": pytest.approx(fmean(spans)), "max": max(spans)}
 
 
-def test_displacement_counts_places_in_the_order_of_leaving() -> None:
+def test_displacement_compares_the_ranks_in_input_and_output() -> None:
     data = records(200, people=200)
-    clusters, suppressed, flow = run(make_policy(), [json.dumps(r).encode() for r in data], 50)
+    clusters, suppressed, pipeline = run(make_policy(), [json.dumps(r).encode() for r in data], 50)
     assert not suppressed
-    leaving = [place for cluster in clusters for place in cluster.places]
-    moved = [abs(rank - place) for rank, place in enumerate(leaving)]
-    assert flow.accounts.summary(0, 1.0)["displacement"] == {"mean": pytest.approx(fmean(moved)), "max": max(moved)}
+    released = [offset for cluster in clusters for offset in cluster.offsets]
+    moved = [abs(rank - offset) for rank, offset in enumerate(released)]
+    assert pipeline.summary.as_dict(0, 1.0)["displacement"] == {"mean": pytest.approx(fmean(moved)), "max": max(moved)}
 
 
 def test_rows_are_sorted_by_their_bytes_and_numbered_in_order_of_decision() -> None:
@@ -124,33 +124,35 @@ def test_rows_are_sorted_by_their_bytes_and_numbered_in_order_of_decision() -> N
         assert {tuple(json.loads(row)) for row in cluster.rows} == {("a", "ill", "b")}
 
 
-def test_a_record_resolved_before_takes_its_position_and_nothing_else() -> None:
+def test_a_record_completed_before_a_restart_only_takes_its_position() -> None:
     policy = make_policy(steering={"position": 0.01})
     lines = [json.dumps(record).encode() for record in records(120, people=200)]
     whole, _, _ = run(policy, lines, 60)
-    flow, decoder = PartitionPipeline(policy, JsonEncoder(policy), clusters=0), JsonDecoder(policy)
+    pipeline, decoder = PartitionPipeline(policy, JsonEncoder(policy), clusters=0), JsonDecoder(policy)
     block = decoder.decode(lines[:60])
-    marks = np.column_stack([np.zeros(60, np.int64), np.arange(60)])
-    first = flow.push(block, marks).clusters
-    done = {place for cluster in first for place in cluster.places}
+    expiry_keys = np.column_stack([np.zeros(60, np.int64), np.arange(60)])
+    first = pipeline.push(block, expiry_keys).clusters
+    done = {offset for cluster in first for offset in cluster.offsets}
     again = PartitionPipeline(policy, JsonEncoder(policy), clusters=len(first))
-    assert again.push(block, marks, np.array([place not in done for place in range(60)])).clusters == []
-    rest = again.push(decoder.decode(lines[60:]), marks + np.array([0, 60])).clusters + again.flush().clusters
+    assert again.push(block, expiry_keys, np.array([offset not in done for offset in range(60)])).clusters == []
+    rest = again.push(decoder.decode(lines[60:]), expiry_keys + np.array([0, 60])).clusters + again.flush().clusters
     assert first + rest == whole
 
 
-def test_a_block_larger_than_its_room_stops_everything() -> None:
+def test_a_block_above_the_limit_is_refused() -> None:
     policy = make_policy()
     block = JsonDecoder(policy).decode([json.dumps(r).encode() for r in records(BLOCK_RECORDS + 1)])
     with pytest.raises(GuaranteeError):
         PartitionPipeline(policy, JsonEncoder(policy)).push(block, np.zeros((BLOCK_RECORDS + 1, 2), np.int64))
 
 
-def test_without_a_release_there_are_no_figures() -> None:
-    told = PartitionPipeline(make_policy(), JsonEncoder(make_policy())).accounts.summary(0, 0.0)
-    assert (told["mse"], told["information_loss"], told["cluster_size"]["min"], told["records_per_s"]) == (None,) * 4
+def test_a_summary_without_records_has_null_figures() -> None:
+    summary = PartitionPipeline(make_policy(), JsonEncoder(make_policy())).summary.as_dict(0, 0.0)
+    assert (summary["mse"], summary["information_loss"], summary["cluster_size"]["min"], summary["records_per_s"]) == (
+        None,
+    ) * 4
 
 
-def test_warming_up_suits_every_policy() -> None:
+def test_every_policy_can_be_precompiled() -> None:
     precompile(make_policy())
     precompile(make_policy(privacy={"k": 2, "max_share": 1.0}, stream={"delta": 1, "max_delay_s": 3}))
