@@ -4,7 +4,6 @@ loudest, pages, metrics, references, evidence, progress, what is said at the end
 from __future__ import annotations
 
 import json
-import os
 import random
 import subprocess
 import sys
@@ -18,7 +17,8 @@ from shoal.audit import verify
 from shoal.errors import ShoalError
 from shoal.files import Files, run_pipe
 from shoal.policy import Policy
-from support.canaries import LOUD, forms, traces
+from support.canaries import LOUD, every_logger_at_debug, forms, traces
+from support.commands import run_command
 from support.kafka_broker import wait_until
 from support.ledger import closed
 from support.running import Stage
@@ -166,7 +166,7 @@ CRASHES = {
     "decode": "shoal.records.json_decoder.JsonDecoder.decode",
     "decide": "shoal.clustering.stream.clusterer.StreamClusterer.push",
     "embed": "shoal.clustering.embedding.Embedding.published",
-    "flow": "shoal.pipeline.stream.Flow.push",
+    "flow": "shoal.pipeline.stream.PartitionPipeline.push",
     "encode": "shoal.records.encoder.JsonEncoder.encode_clusters",
     "send": "shoal.kafka.producer.TransactionalProducer._transact",
     "look": "shoal.observability.metrics.Metrics.totals",
@@ -182,7 +182,7 @@ def crashing(folder: Path, path: str) -> Path:
         import importlib, sys
         sys.path.insert(0, {str(Path(LOUD).parents[1])!r})
         from support.canaries import main_loudly
-        from shoal import cli
+        from shoal.cli import run
         def fail(*given, **named):
             held = [(getattr(one, "values", None), getattr(one, "passthrough", None), one) for one in given]
             try:
@@ -191,7 +191,7 @@ def crashing(folder: Path, path: str) -> Path:
                 error.add_note({BAD!r})
                 raise RuntimeError(str(held), {BAD!r}, {CLIPPED!r}) from error
         setattr(getattr(importlib.import_module({module!r}), {owner!r}), {name!r}, fail)
-        vars(cli)["warm_up"] = print
+        run.precompile = print
         sys.exit(main_loudly())
         """)
     )
@@ -273,16 +273,9 @@ SECRET_RUNS: dict[str, tuple[list[str], dict[str, Any], dict[str, str]]] = {
 def test_no_secret_is_told(tmp_path: Path, name: str, style: str) -> None:
     arguments, kafka, environment = SECRET_RUNS[name]
     (tmp_path / "policy.yaml").write_text(secret_policy(**kafka))
-    clean = {key: value for key, value in os.environ.items() if not key.startswith("SHOAL_")}
     http = ["--http", "127.0.0.1:0", "--from", "earliest"] if arguments == ["run"] else []
-    done = subprocess.run(
-        [sys.executable, LOUD, *arguments, "policy.yaml", "--log", style, *http],
-        cwd=tmp_path,
-        env=clean | environment,
-        capture_output=True,
-        check=False,
-        timeout=60,
-    )
+    with every_logger_at_debug():
+        done = run_command(*arguments, "policy.yaml", "--log", style, *http, folder=tmp_path, environment=environment)
     assert done.returncode in {0, 2, 3}
     assert traces(SECRETS, {"said": done.stderr, "out": done.stdout}) == []
 

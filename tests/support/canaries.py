@@ -6,11 +6,14 @@ import base64
 import json
 import logging
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from html import escape
+from typing import Literal
+from unittest.mock import patch
 from urllib.parse import quote
 
-__all__ = ["LOUD", "forms", "main_loudly", "traces"]
+__all__ = ["LOUD", "every_logger_at_debug", "forms", "main_loudly", "traces"]
 
 LOUD = __file__
 """``python LOUD run ...`` is ``shoal run ...`` with every logger at DEBUG."""
@@ -42,19 +45,27 @@ def traces(canaries: Iterable[str | int], places: Mapping[str, bytes]) -> list[s
     return [f"{place}: {form!r}" for place, text in places.items() for form in sought if form in text]
 
 
-def main_loudly() -> int:
-    """Run a command of the process's arguments with every logger at DEBUG."""
+@contextmanager
+def every_logger_at_debug() -> Iterator[None]:
+    """Let commands that run in this process set every logger to DEBUG."""
     from shoal.cli import command_line
+    from shoal.observability import set_up_logs
 
-    set_up = vars(command_line)["set_up_logs"]
-
-    def set_up_loudly(style: str) -> None:
-        set_up(style)
+    def set_up_loudly(style: Literal["json", "text"]) -> None:
+        set_up_logs(style)
         for name in (None, "aiokafka", "aiohttp", "asyncio", "kafka"):
             logging.getLogger(name).setLevel(logging.DEBUG)
 
-    vars(command_line)["set_up_logs"] = set_up_loudly
-    return command_line.main(sys.argv[1:])
+    with patch.object(command_line, "set_up_logs", set_up_loudly):
+        yield
+
+
+def main_loudly() -> int:
+    """Run a command of the process's arguments with every logger at DEBUG."""
+    from shoal.cli import main
+
+    with every_logger_at_debug():
+        return main(sys.argv[1:])
 
 
 if __name__ == "__main__":

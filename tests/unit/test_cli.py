@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.commands import run_command
 
 pytestmark = pytest.mark.unit
 
@@ -28,13 +28,6 @@ POLICY = {
     "privacy": {"k": 3},
     "stream": {"delta": 10},
 }
-
-
-def shoal(*arguments: str, stdin: bytes = b"", **environment: str) -> subprocess.CompletedProcess[bytes]:
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("SHOAL_")}
-    return subprocess.run(
-        [*SHOAL, *arguments], input=stdin, capture_output=True, check=False, env={**clean, **environment}, timeout=120
-    )
 
 
 def records(count: int) -> list[dict[str, Any]]:
@@ -59,7 +52,7 @@ def visits(tmp_path: Path) -> Path:
 
 
 def test_check_prints_the_resolved_policy(policy: str) -> None:
-    done = shoal("check", policy)
+    done = run_command("check", policy)
     assert done.returncode == 0
     told = json.loads(done.stdout)
     assert told["privacy"] == {"k": 3, "max_share": 0.5}
@@ -71,7 +64,7 @@ def test_check_prints_the_resolved_policy(policy: str) -> None:
 def test_check_tells_all_faults_and_exits_with_2(tmp_path: Path) -> None:
     path = tmp_path / "bad.yaml"
     path.write_text("attributes:\n  a: {role: nobody}\nprivacy: {k: 1}\n")
-    done = shoal("check", str(path))
+    done = run_command("check", str(path))
     assert (done.returncode, done.stdout) == (2, b"")
     assert b"line 2: attributes.a.role" in done.stderr
     assert b"line 3: privacy.k" in done.stderr
@@ -81,11 +74,11 @@ def test_check_tells_all_faults_and_exits_with_2(tmp_path: Path) -> None:
 def test_check_tells_that_progress_under_a_policy_would_not_fit_beside_an_offset(tmp_path: Path) -> None:
     path = tmp_path / "wide.yaml"
     path.write_text(json.dumps(POLICY | {"stream": {"delta": 25_000}, "kafka": {"input": "a", "output": "b"}}))
-    done = shoal("check", str(path))
+    done = run_command("check", str(path))
     assert (done.returncode, done.stdout) == (2, b"")
     assert b"stream.delta: 25000 does not fit into the group's metadata; at most 20" in done.stderr
     path.write_text(json.dumps(POLICY | {"stream": {"delta": 25_000}}))
-    assert shoal("check", str(path)).returncode == 0, "files have no such limit"
+    assert run_command("check", str(path)).returncode == 0, "files have no such limit"
 
 
 @pytest.mark.parametrize("target", ["csv", "jsonl"])
@@ -96,7 +89,7 @@ def test_pipe_and_verify_agree(policy: str, visits: Path, tmp_path: Path, source
         original = tmp_path / "visits.jsonl"
         original.write_text("".join(json.dumps(record) + "\n" for record in records(200)))
     out, evidence, summary = tmp_path / f"out.{target}", tmp_path / "evidence.jsonl", tmp_path / "summary.json"
-    done = shoal(
+    done = run_command(
         "pipe", policy, "-i", str(original), "-o", str(out), "--evidence", str(evidence), "--summary", str(summary)
     )
     assert (done.returncode, done.stdout) == (0, b""), done.stderr
@@ -108,7 +101,7 @@ def test_pipe_and_verify_agree(policy: str, visits: Path, tmp_path: Path, source
         *("subjects", "share", "mse", "mae", "sse", "sst", "information_loss", "displacement", "excess_span", "delay"),
         *("elapsed_s", "records_per_s"),
     }
-    judged = shoal(
+    judged = run_command(
         *("verify", policy, "--original", str(original), "--released", str(out), "--evidence", str(evidence)),
         *("--summary", str(summary), "--json", str(tmp_path / "verdict.json")),
     )
@@ -124,13 +117,13 @@ def test_what_a_stream_learned_is_accepted_by_the_judge(visits: Path, tmp_path: 
     path, out, evidence, summary = (tmp_path / name for name in ("p.yaml", "out.csv", "evidence.jsonl", "summary.json"))
     path.write_text(json.dumps(POLICY | {"attributes": attributes, "steering": {"position": {"target_span": 3}}}))
     side = ("--evidence", str(evidence), "--summary", str(summary))
-    done = shoal("pipe", str(path), "-i", str(visits), "-o", str(out), *side)
+    done = run_command("pipe", str(path), "-i", str(visits), "-o", str(out), *side)
     assert (done.returncode, done.stdout) == (0, b""), done.stderr
     told = json.loads(summary.read_text())
     assert told["released"] == 200
     assert told["position_weight"] > 0
     assert set(told["ranges"]) == {"age", "income"}
-    judged = shoal("verify", str(path), "--original", str(visits), "--released", str(out), *side)
+    judged = run_command("verify", str(path), "--original", str(visits), "--released", str(out), *side)
     assert judged.returncode == 0, judged.stdout
 
 
@@ -154,21 +147,21 @@ def test_the_verdict_is_never_written_over_what_is_judged(policy: str, tmp_path:
     elif how == "by a second name":
         Path(target).hardlink_to(files[which])
     named = [text for name in list(files)[1:] for text in (f"--{name}", files[name])]
-    done = shoal("verify", policy, *named, "--json", target)
+    done = run_command("verify", policy, *named, "--json", target)
     assert (done.returncode, done.stdout) == (2, b"")
     assert b"named twice" in done.stderr
     assert Path(files[which]).read_bytes() == Path(target).read_bytes() == before
 
 
 def test_two_outputs_do_not_share_standard_output(policy: str) -> None:
-    done = shoal("pipe", policy, "--format", "jsonl", "--summary", "-", stdin=b"{}\n")
+    done = run_command("pipe", policy, "--format", "jsonl", "--summary", "-", stdin=b"{}\n")
     assert (done.returncode, done.stdout) == (2, b"")
     assert b"standard output: named twice" in done.stderr
 
 
 def test_a_pipe_between_pipes(policy: str) -> None:
     lines = b"".join(json.dumps(record).encode() + b"\n" for record in records(50))
-    done = shoal("pipe", policy, "--format", "jsonl", stdin=lines)
+    done = run_command("pipe", policy, "--format", "jsonl", stdin=lines)
     assert done.returncode == 0
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(rows) == 50
@@ -183,7 +176,7 @@ def test_bad_records_are_counted_and_the_good_ones_go_on(policy: str, tmp_path: 
     lines[7] = json.dumps({**records(8)[7], "age": "canary-77"}).encode()
     lines[9] = json.dumps({**records(10)[9], "age": 200}).encode()
     summary = tmp_path / "summary.json"
-    done = shoal("pipe", policy, "--format", "jsonl", "--summary", str(summary), stdin=b"\n".join(lines))
+    done = run_command("pipe", policy, "--format", "jsonl", "--summary", str(summary), stdin=b"\n".join(lines))
     told = json.loads(summary.read_text())
     assert done.returncode == 0
     assert told["quarantined"] == {"undecodable": 1, "invalid": 1}
@@ -194,7 +187,7 @@ def test_bad_records_are_counted_and_the_good_ones_go_on(policy: str, tmp_path: 
 def test_fewer_than_k_people_are_suppressed(policy: str, tmp_path: Path) -> None:
     lines = b"".join(json.dumps({**record, "who": "same"}).encode() + b"\n" for record in records(30))
     summary = tmp_path / "summary.json"
-    done = shoal("pipe", policy, "--format", "jsonl", "--summary", str(summary), stdin=lines)
+    done = run_command("pipe", policy, "--format", "jsonl", "--summary", str(summary), stdin=lines)
     told = json.loads(summary.read_text())
     assert (done.returncode, done.stdout) == (0, b"")
     assert (told["released"], told["suppressed"], told["mse"]) == (0, {"suppressed": 30}, None)
@@ -217,7 +210,7 @@ def test_files_that_cannot_be_used_leave_nothing_behind(
     (tmp_path / "wrong.csv").write_text("who,age\n1,2\n")
     before = sorted(path.name for path in tmp_path.iterdir())
     full = [str(tmp_path / word) if "." in word and not word.startswith("-") else word for word in arguments]
-    done = shoal("pipe", policy, *full)
+    done = run_command("pipe", policy, *full)
     assert done.returncode == 2
     assert words in done.stderr
     assert b"Traceback" not in done.stderr
@@ -228,45 +221,45 @@ def test_files_that_cannot_be_used_leave_nothing_behind(
 def test_an_existing_output_survives_a_failed_run(policy: str, tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
     out.write_text("precious\n")
-    assert shoal("pipe", policy, "-i", str(tmp_path / "absent.csv"), "-o", str(out)).returncode == 2
+    assert run_command("pipe", policy, "-i", str(tmp_path / "absent.csv"), "-o", str(out)).returncode == 2
     assert out.read_text() == "precious\n"
 
 
 def test_pipe_needs_a_stream_section(tmp_path: Path, visits: Path) -> None:
     path = tmp_path / "table.yaml"
     path.write_text(json.dumps({key: value for key, value in POLICY.items() if key != "stream"}))
-    done = shoal("pipe", str(path), "-i", str(visits), "-o", str(tmp_path / "o.csv"))
+    done = run_command("pipe", str(path), "-i", str(visits), "-o", str(tmp_path / "o.csv"))
     assert done.returncode == 2
     assert b"stream.delta" in done.stderr
 
 
 def test_run_says_what_is_missing(policy: str) -> None:
-    done = shoal("run", policy)
+    done = run_command("run", policy)
     assert done.returncode == 2
     assert b"kafka.bootstrap_servers" in done.stderr
     assert b"kafka.group" in done.stderr
 
 
 def test_tune_says_that_it_is_not_available(policy: str) -> None:
-    done = shoal("tune", policy, "-i", "x.csv", "-o", "y.csv")
+    done = run_command("tune", policy, "-i", "x.csv", "-o", "y.csv")
     assert done.returncode == 2
     assert b"not available in this version" in done.stderr
 
 
 def test_wrong_words_on_the_command_line_exit_with_2(policy: str) -> None:
-    assert shoal("fly", policy).returncode == 2
-    assert shoal("run", policy, "--from", "somewhere").returncode == 2
-    assert shoal().returncode == 2
-    assert b"unrecognized arguments: --skip" in shoal("run", policy, "--skip").stderr
+    assert run_command("fly", policy).returncode == 2
+    assert run_command("run", policy, "--from", "somewhere").returncode == 2
+    assert run_command().returncode == 2
+    assert b"unrecognized arguments: --skip" in run_command("run", policy, "--skip").stderr
 
 
 def test_verify_finds_a_changed_value(policy: str, visits: Path, tmp_path: Path) -> None:
     out, evidence = tmp_path / "out.csv", tmp_path / "evidence.jsonl"
-    shoal("pipe", policy, "-i", str(visits), "-o", str(out), "--evidence", str(evidence))
+    run_command("pipe", policy, "-i", str(visits), "-o", str(out), "--evidence", str(evidence))
     rows = list(csv.reader(io.StringIO(out.read_text())))
     rows[5][0] = str(int(rows[5][0]) + 1)
     out.write_text("\n".join(",".join(row) for row in rows) + "\n")
-    done = shoal("verify", policy, "--original", str(visits), "--released", str(out), "--evidence", str(evidence))
+    done = run_command("verify", policy, "--original", str(visits), "--released", str(out), "--evidence", str(evidence))
     assert done.returncode == 1
 
 
@@ -309,7 +302,7 @@ def _feed(process: subprocess.Popen[bytes], lines: bytes) -> bytes:
 def test_no_file_is_written_over_another(policy: str, visits: Path, tmp_path: Path, named: list[str]) -> None:
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     full = [str(tmp_path / word) if "." in word else word for word in named]
-    done = shoal("pipe", policy, "-i", str(visits), *full)
+    done = run_command("pipe", policy, "-i", str(visits), *full)
     assert done.returncode == 2
     assert b"named twice" in done.stderr
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
@@ -322,7 +315,7 @@ def test_places_that_take_nothing_are_said_in_one_line(
     policy: str, visits: Path, tmp_path: Path, named: list[str]
 ) -> None:
     full = [str(tmp_path / word) if word in {".", "out.csv"} else word for word in named]
-    done = shoal("pipe", policy, "-i", str(visits), *full)
+    done = run_command("pipe", policy, "-i", str(visits), *full)
     assert done.returncode == 2
     assert b"Traceback" not in done.stderr
     assert not (tmp_path / "out.csv").exists()
@@ -331,7 +324,7 @@ def test_places_that_take_nothing_are_said_in_one_line(
 def test_evidence_is_its_owners_alone_and_rights_are_kept(policy: str, visits: Path, tmp_path: Path) -> None:
     out, evidence = tmp_path / "out.csv", tmp_path / "evidence.jsonl"
     out.touch(0o600)
-    assert shoal("pipe", policy, "-i", str(visits), "-o", str(out), "--evidence", str(evidence)).returncode == 0
+    assert run_command("pipe", policy, "-i", str(visits), "-o", str(out), "--evidence", str(evidence)).returncode == 0
     assert out.stat().st_mode & 0o777 == 0o600
     assert evidence.stat().st_mode & 0o777 == 0o600
 
@@ -357,14 +350,14 @@ def test_references_balance_the_accounts_of_a_file(policy: str, tmp_path: Path) 
     lines[4] = "{"
     original.write_text("\n".join(lines) + "\n")
     names = {name: str(tmp_path / f"{name}.jsonl") for name in ("out", "evidence", "quarantine")}
-    done = shoal(
+    done = run_command(
         *("pipe", policy, "-i", str(original), "-o", names["out"]),
         *("--evidence", names["evidence"], "--quarantine", names["quarantine"]),
     )
     assert done.returncode == 0
     told = json.loads(Path(names["quarantine"]).read_text())
     assert told == {"topic": "visits.jsonl", "partition": 0, "offset": 4, "reason": "undecodable"}
-    judged = shoal(
+    judged = run_command(
         *("verify", policy, "--original", str(original), "--released", names["out"]),
         *("--evidence", names["evidence"], "--quarantine", names["quarantine"], "--complete"),
     )
@@ -375,12 +368,12 @@ def test_each_end_has_its_own_format_and_the_judge_is_told_both(policy: str, vis
     original, out, evidence = tmp_path / "visits.txt", tmp_path / "out.dat", tmp_path / "evidence.jsonl"
     original.write_bytes(visits.read_bytes())
     forms = ("--format", "csv", "--output-format", "jsonl")
-    done = shoal("pipe", policy, "-i", str(original), "-o", str(out), "--evidence", str(evidence), *forms)
+    done = run_command("pipe", policy, "-i", str(original), "-o", str(out), "--evidence", str(evidence), *forms)
     assert (done.returncode, done.stdout) == (0, b""), done.stderr
     assert set(json.loads(out.read_bytes().splitlines()[0])) == {"age", "income", "ill"}
     files = ("--original", str(original), "--released", str(out), "--evidence", str(evidence))
-    assert shoal("verify", policy, *files, *forms).returncode == 0
-    refused = shoal("verify", policy, *files)
+    assert run_command("verify", policy, *files, *forms).returncode == 0
+    refused = run_command("verify", policy, *files)
     assert refused.returncode == 2
     assert b"or say --format" in refused.stderr
 
@@ -391,12 +384,12 @@ def test_the_dialect_of_the_policy_is_that_of_both_ends(visits: Path, tmp_path: 
     source = tmp_path / "german.csv"
     text = visits.read_text().replace(".", "!").replace(",", ";").replace("i1\n", "Grippe ä\n")
     source.write_bytes(text.encode("cp1252"))
-    done = shoal("pipe", str(path), "-i", str(source), "-o", str(out), "--evidence", str(evidence))
+    done = run_command("pipe", str(path), "-i", str(source), "-o", str(out), "--evidence", str(evidence))
     assert done.returncode == 0, done.stderr
     rows = list(csv.reader(io.StringIO(out.read_text(encoding="cp1252")), delimiter=";"))
     assert rows[0] == ["age", "income", "ill"]
     assert any(row[1].endswith(",5") for row in rows)
     assert any(row[2] == "Grippe ä" for row in rows)
     files = ("--original", str(source), "--released", str(out), "--evidence", str(evidence))
-    judged = shoal("verify", str(path), *files)
+    judged = run_command("verify", str(path), *files)
     assert judged.returncode == 0, judged.stdout

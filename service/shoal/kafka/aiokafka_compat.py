@@ -22,13 +22,13 @@ _NEW_FORMAT = 2
 
 def tolerate_invalid_header_names() -> bool:
     """Tolerate such names in all consumers made from now on in this process; return False if that is so already."""
-    if fetcher.MemoryRecords is _Records:
+    if fetcher.MemoryRecords is _TolerantRecords:
         return False
-    fetcher.MemoryRecords = _Records
+    fetcher.MemoryRecords = _TolerantRecords
     return True
 
 
-class _Records(memory_records._MemoryRecordsPy):  # type: ignore[misc]  # noqa: SLF001 - the client has no public interface for this
+class _TolerantRecords(memory_records._MemoryRecordsPy):  # type: ignore[misc]  # noqa: SLF001 - the client has no public interface for this
     def next_batch(self, *sizes: int) -> Any:  # noqa: ANN401 - the client's type, or `_Batch`
         batch_bytes = self._next_slice
         batch = super().next_batch(*sizes)

@@ -7,11 +7,31 @@ from collections.abc import Sequence
 import numpy as np
 
 from shoal.kafka.classification import Classification, Message, MessageColumns, classify_messages
+from shoal.kafka.offset_metadata import span_limit
 from shoal.kafka.offset_tracker import LogTruncatedError, OffsetState, OffsetTracker
-from shoal.pipeline import PartitionPipeline
-from shoal.records import Block, JsonDecoder
+from shoal.pipeline import AdaptiveState, ClusterRestorer, PartitionPipeline
+from shoal.policy import Policy
+from shoal.records import Block, JsonDecoder, JsonEncoder
 
-__all__ = ["PartitionReader"]
+__all__ = ["PartitionReader", "restore_pipeline"]
+
+
+def restore_pipeline(policy: Policy, state: OffsetState) -> PartitionPipeline:
+    """Return the pipeline of a partition as its last commit left it; incomplete records are still to be read again.
+
+    Raises
+    ------
+    InputError
+        The committed adaptive state is not one of this policy.
+    """
+    return PartitionPipeline(
+        policy,
+        JsonEncoder(policy),
+        max_offset_span=span_limit(policy),
+        clusters=state.clusters,
+        adaptive_state=AdaptiveState.from_bytes(state.adaptive_state, policy),
+        restorer=ClusterRestorer(state.partial_clusters, state.released_up_to),
+    )
 
 
 class PartitionReader:

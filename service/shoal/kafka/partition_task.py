@@ -20,20 +20,13 @@ from shoal.kafka.cipher import PLAIN, MetadataCipher
 from shoal.kafka.classification import MAX_AHEAD_MS, Message, apply_classification
 from shoal.kafka.cluster_listener import ClusterListener
 from shoal.kafka.collector import RecordCollector, TransactionSink
-from shoal.kafka.offset_metadata import CommittedState, span_limit
+from shoal.kafka.offset_metadata import CommittedState
 from shoal.kafka.offset_tracker import OffsetTracker
-from shoal.kafka.partition_reader import PartitionReader
+from shoal.kafka.partition_reader import PartitionReader, restore_pipeline
 from shoal.observability import Metrics
-from shoal.pipeline import (
-    BLOCK_RECORDS,
-    AdaptiveState,
-    BlockDecisions,
-    ClusterRestorer,
-    PartitionPipeline,
-    release_strategy,
-)
+from shoal.pipeline import BLOCK_RECORDS, BlockDecisions, release_strategy
 from shoal.policy import Policy
-from shoal.records import JsonDecoder, JsonEncoder, Reason
+from shoal.records import JsonDecoder, Reason
 
 __all__ = ["PartitionTask"]
 
@@ -112,14 +105,7 @@ class PartitionTask:
         marked_until = log_end if marked else 0
         self._delivery = listener.delivery(partition, interval_s, is_marked=marked, marked_until=marked_until)
         self._release = release_strategy(policy)
-        self._pipeline = PartitionPipeline(
-            policy,
-            JsonEncoder(policy),
-            max_offset_span=span_limit(policy),
-            clusters=state.clusters,
-            adaptive_state=AdaptiveState.from_bytes(state.adaptive_state, policy),
-            restorer=ClusterRestorer(state.partial_clusters, state.released_up_to),
-        )
+        self._pipeline = restore_pipeline(policy, state)
         self._tracker.adaptive_state = self._pipeline.adaptive_state.to_bytes()
         metrics.set_position_weight(topic, partition, self._pipeline.position_weight)
         self._max_delay_s = policy.require_stream().max_delay_s

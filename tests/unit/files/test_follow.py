@@ -9,13 +9,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, chdir, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from shoal.audit import verify
+from shoal.files import Files
 from shoal.policy import Policy
+from support.commands import FollowingThread
 
 pytestmark = pytest.mark.unit
 
@@ -60,9 +62,25 @@ def following(
                 process.kill()
 
 
-def stopped(process: subprocess.Popen[bytes], number: int = signal.SIGTERM) -> tuple[int, str]:
+@contextmanager
+def following_here(
+    folder: Path, source: str, target: str, *, policy: dict[str, Any] = POLICY, summary: str | None = None
+) -> Iterator[FollowingThread]:
+    """Run it in a thread, in the folder: for tests of what is read and written, not of the process."""
+    (folder / "policy.yaml").write_text(json.dumps(policy))
+    form: Literal["jsonl"] | None = None if Path(source).suffix in {".csv", ".jsonl"} else "jsonl"
+    with chdir(folder):
+        thread = FollowingThread(folder / "policy.yaml", Files(source, target, form, None, summary))
+        try:
+            yield thread
+        finally:
+            thread.kill()
+
+
+def stopped(process: subprocess.Popen[bytes] | FollowingThread, number: int = signal.SIGTERM) -> tuple[int, str]:
     process.send_signal(number)
     _, stderr = process.communicate(timeout=150)
+    assert process.returncode is not None
     return process.returncode, stderr.decode()
 
 
@@ -106,7 +124,7 @@ def test_a_growing_file_is_followed_until_a_signal(tmp_path: Path, number: int) 
 def test_an_incomplete_line_is_awaited(tmp_path: Path) -> None:
     source, out = tmp_path / "in.csv", tmp_path / "out.csv"
     source.write_bytes(b"who,age,ill\n" + b"".join(b"p%d,40,i\n" % i for i in range(11)) + b"p11,4")
-    with following(tmp_path, "-i", "in.csv", "-o", "out.csv", "--summary", "s.json") as process:
+    with following_here(tmp_path, "in.csv", "out.csv", summary="s.json") as process:
         wait(lambda: rows(out) >= 1, "the header")
         with source.open("ab") as file:
             file.write(b'0,"half\n')
@@ -124,7 +142,7 @@ def test_a_file_in_another_encoding_is_followed(tmp_path: Path, encoding: str) -
     text = "who,age,ill\n" + "".join(f"p{i},40,ï{i}\n" for i in range(30))
     source.write_bytes(text.encode(encoding))
     policy = POLICY | {"csv": {"encoding": encoding, "output": {"encoding": "utf-8"}}}
-    with following(tmp_path, "-i", "in.csv", "-o", "out.csv", policy=policy) as process:
+    with following_here(tmp_path, "in.csv", "out.csv", policy=policy) as process:
         wait(lambda: rows(out) >= 10 or process.poll() is not None, "clusters")
         assert stopped(process) == (0, "")
     assert "40,ï29\n" in out.read_text(encoding="utf-8")
@@ -145,7 +163,7 @@ def test_standard_input_ends_when_its_writers_have_closed_it(tmp_path: Path) -> 
 def test_a_fifo_does_not_end_with_its_writers(tmp_path: Path) -> None:
     fifo, out = tmp_path / "in.fifo", tmp_path / "out.jsonl"
     os.mkfifo(fifo)
-    with following(tmp_path, "-i", "in.fifo", "--format", "jsonl", "-o", "out.jsonl") as process:
+    with following_here(tmp_path, "in.fifo", "out.jsonl") as process:
         for turn in range(3):
             fifo.write_bytes(lines(30 * turn, 30 * turn + 30))
             wait(lambda least=30 * turn + 15: rows(out) >= least, "clusters")  # type: ignore[misc]
@@ -157,7 +175,7 @@ def test_overdue_records_are_flushed_without_new_data(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     (tmp_path / "in.jsonl").write_bytes(lines(0, 5))
     policy = POLICY | {"stream": {"delta": 10, "max_delay_s": 0.3}}
-    with following(tmp_path, "-i", "in.jsonl", "-o", "out.jsonl", policy=policy) as process:
+    with following_here(tmp_path, "in.jsonl", "out.jsonl", policy=policy) as process:
         wait(lambda: rows(out) == 5, "what was held")
         with (tmp_path / "in.jsonl").open("ab") as file:
             file.write(lines(5, 9))
@@ -169,7 +187,12 @@ def test_overdue_records_are_flushed_without_new_data(tmp_path: Path) -> None:
 def test_a_changed_file_ends_the_command_with_2(tmp_path: Path, change: str) -> None:
     source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     source.write_bytes(lines(0, 30))
-    with following(tmp_path, "-i", "in.jsonl", "-o", "out.jsonl", "--summary", "s.json") as process:
+    begun: AbstractContextManager[subprocess.Popen[bytes] | FollowingThread] = (
+        following(tmp_path, "-i", "in.jsonl", "-o", "out.jsonl", "--summary", "s.json")
+        if change == "written again"  # which needs a process that can be stopped meanwhile
+        else following_here(tmp_path, "in.jsonl", "out.jsonl", summary="s.json")
+    )
+    with begun as process:
         wait(lambda: rows(out) >= 10, "clusters")
         if change == "was truncated":
             os.truncate(source, 10)
@@ -193,7 +216,7 @@ def test_a_changed_file_ends_the_command_with_2(tmp_path: Path, change: str) -> 
 
 def test_a_folder_is_reported_by_its_name(tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").mkdir()
-    with following(tmp_path, "-i", "in.jsonl", "-o", "out.jsonl") as process:
+    with following_here(tmp_path, "in.jsonl", "out.jsonl") as process:
         _, stderr = process.communicate(timeout=150)
     assert (process.returncode, stderr) == (2, b"shoal: in.jsonl: cannot be read: Is a directory\n")
 
@@ -201,7 +224,7 @@ def test_a_folder_is_reported_by_its_name(tmp_path: Path) -> None:
 def test_an_output_that_is_not_empty_is_refused(tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_bytes(lines(0, 30))
     (tmp_path / "out.jsonl").write_bytes(b"{}\n")
-    with following(tmp_path, "-i", "in.jsonl", "-o", "out.jsonl") as process:
+    with following_here(tmp_path, "in.jsonl", "out.jsonl") as process:
         _, stderr = process.communicate(timeout=150)
     assert process.returncode == 2
     assert b"out.jsonl: is not empty" in stderr
@@ -210,7 +233,7 @@ def test_an_output_that_is_not_empty_is_refused(tmp_path: Path) -> None:
 
 def test_an_invalid_header_leaves_no_output(tmp_path: Path) -> None:
     (tmp_path / "in.csv").write_bytes(b"who,ill\n")
-    with following(tmp_path, "-i", "in.csv", "-o", "out.csv") as process:
+    with following_here(tmp_path, "in.csv", "out.csv") as process:
         _, stderr = process.communicate(timeout=150)
     assert process.returncode == 2
     assert b"column 'age' is missing" in stderr

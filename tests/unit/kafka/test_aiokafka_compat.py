@@ -35,7 +35,7 @@ def batch(names: list[str], *, transactional: bool = False) -> bytes:
 
 
 def read(data: bytes) -> list[Any]:
-    records, found = leniency._Records(data), []
+    records, found = leniency._TolerantRecords(data), []
     while records.has_next():
         one = records.next_batch()
         assert one.validate_crc()
