@@ -413,7 +413,7 @@ async def test_an_incomplete_record_stays_accepted_on_a_slower_clock() -> None:
     await task.process([record(0, timestamp), record(1, timestamp), record(2, timestamp)])
     await task.commit(flush=True)
     sent = [batch for batch, _ in sink.published]
-    assert [(entry.offset, entry.reason) for batch in sent for entry in batch.quarantined] == [(2, "invalid")]
+    assert [(entry.offset, entry.reason) for batch in sent for entry in batch.unpublished] == [(2, "invalid")]
     assert [cluster.offsets for batch in sent for cluster in batch.clusters] == [[0, 1]]
     assert sink.published[-1][1].committed_offset == 3
 

@@ -260,7 +260,7 @@ async def test_one_transaction_carries_everything_in_this_order(monkeypatch: pyt
 async def test_quarantine_entries_are_sent_without_clusters(monkeypatch: pytest.MonkeyPatch) -> None:
     producer = Producer()
     await made(monkeypatch, producer).publish(
-        TransactionBatch([], [QuarantineEntry(1, "invalid")]), 2, "meta", 1_234_567
+        TransactionBatch([], [UnpublishedRecord(1, "invalid")]), 2, "meta", 1_234_567
     )
     assert producer.calls == [
         ("begin",),
