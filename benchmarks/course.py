@@ -48,7 +48,7 @@ def spans_of(values: Float64Matrix, rule: str, position: float | TargetSpan) -> 
         [
             call.positions[end - 1] - call.positions[first] - (end - first - 1)
             for call in calls
-            for first, end in pairwise(call.offsets.tolist())
+            for first, end in pairwise(call.cluster_bounds.tolist())
         ],
         np.float64,
     )

@@ -95,7 +95,7 @@ def write_rule(
     calls.append(engine.flush())
     seconds = time.process_time() - began
     positions = np.concatenate([call.positions for call in calls])
-    sizes = np.concatenate([np.diff(call.offsets) for call in calls])
+    sizes = np.concatenate([np.diff(call.cluster_bounds) for call in calls])
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
     means = np.add.reduceat(values[positions], offsets[:-1]) / sizes[:, None]
     newest = np.concatenate([call.newest for call in calls])

@@ -176,7 +176,9 @@ class StreamAggregator:
 
     def _released(self, decided: Decisions) -> Released:
         members = self._values[decided.positions % len(self._values)]
-        return Released(decided.positions, decided.offsets, exact_means(members, decided.offsets), decided.suppressed)
+        return Released(
+            decided.positions, decided.cluster_bounds, exact_means(members, decided.cluster_bounds), decided.suppressed
+        )
 
 
 class SubjectEncoder:
