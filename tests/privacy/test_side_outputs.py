@@ -250,7 +250,7 @@ def test_a_record_without_a_quasi_identifier_never_leaves_and_clusters_look_alik
             del record[draw.choice("abc")]
         records.append(record)
     block = JsonDecoder(policy).decode([json.dumps(record).encode() for record in records])
-    assert {place for place, _ in block.rejected} == set(range(0, 600, 5)) | set(range(0, 600, 35))
+    assert {index for index, _ in block.rejected} == set(range(0, 600, 5)) | set(range(0, 600, 35))
     flow = PartitionPipeline(policy, JsonEncoder(policy))
     outcomes = [flow.push(block, np.stack((np.zeros_like(block.index), block.index), axis=1)), flow.flush()]
     clusters = [cluster for outcome in outcomes for cluster in outcome.clusters]

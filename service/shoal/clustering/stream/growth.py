@@ -300,7 +300,7 @@ def _collect_smallest(distances: Float64Vector, smallest: Float64Vector) -> None
 def grow(subjects: Int64Vector, workspace: Workspace, candidates: Candidates, k: int, count: int) -> int:
     """Add candidates to the cluster until k subjects are members or no candidate is left; return the number of members.
 
-    What `add_member` fills stays filled.
+    The caller clears what `add_member` has filled (`cap_and_reset`).
     """
     centroid, width = candidates.centroid, candidates.centroid.size
     add_member(workspace, subjects, 0, 0)

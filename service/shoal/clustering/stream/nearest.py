@@ -360,7 +360,7 @@ def _select_nearest(
 def _add_nearest(distances: Float64Vector, subjects: Int64Vector, workspace: Workspace, wanted: int) -> int:
     """Add records to the cluster, the nearest first, until ``wanted`` subjects are members; return how many were added.
 
-    What `add_member` fills stays filled.
+    The caller clears what `add_member` has filled (`cap_and_reset`).
     """
     heap = workspace.heap[: distances.size - 1]
     for x in range(heap.size):
