@@ -26,7 +26,7 @@ SETTLED = 70
 """Clusters after which the weight is taken to have settled."""
 ERROR, NARROW = 0.15, 0.1
 UNITS = (1e-3, 1.0, 1e4, 1e-1, 1e2)
-"""What attributes are multiplied with, in turn: units nobody tells the stream."""
+"""Factors of the attributes, in turn: changes of unit that the stream is not told of."""
 FIRST = 1_000
 LEARNED = 1.2
 

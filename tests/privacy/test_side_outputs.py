@@ -165,7 +165,7 @@ async def test_no_text_makes_an_element_of_the_page() -> None:
         hostile.records.labels("in", "", text, text).inc()
         hostile.policy.labels(text).set(1)
     usual = elements((await fetched(plain, Health(), plain.totals))["/"][1])
-    # Rows of names that no release has, as if somebody had let a value get so far.
+    # Rows of names that no release has, as if a value had been used as a label.
     answers = await fetched(hostile, Health(), lambda: dict.fromkeys(HOSTILE, 1))
     shown = elements(answers["/"][1])
     rows = len(HOSTILE) - len(plain.totals())

@@ -39,7 +39,7 @@ class Released:
     centroids : float64 (G, d)
         Means of the values, in the units in which they were pushed.
     suppressed : int64 (S,)
-        Records that will never be released, because fewer than k subjects were held when they became due.
+        Records that will never be released, because fewer than k subjects were held when they expired.
     """
 
     positions: Int64Vector
