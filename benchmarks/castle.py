@@ -166,7 +166,7 @@ class Castle:
                 self._reusable.append((box, mean))
 
     def _split(self, members: list[int]) -> list[list[int]]:
-        """Part a group: somebody by chance and the k - 1 nearest, again and again; who is left goes to the nearest."""
+        """Split a group: a random record with its k - 1 nearest, repeatedly; each other record joins the nearest."""
         rest, parts = list(members), []
         while len(rest) >= self._k:
             first = rest.pop(int(self._random.integers(len(rest))))

@@ -26,7 +26,7 @@ SETTLED = 70
 """Clusters after which the weight is taken to have settled."""
 ERROR, NARROW = 0.15, 0.1
 UNITS = (1e-3, 1.0, 1e4, 1e-1, 1e2)
-"""What attributes are multiplied with, in turn: units nobody tells the stream."""
+"""Factors of the attributes, in turn: changes of unit that the stream is not told of."""
 FIRST = 1_000
 LEARNED = 1.2
 
@@ -48,7 +48,7 @@ def spans_of(values: Float64Matrix, rule: str, position: float | TargetSpan) -> 
         [
             call.positions[end - 1] - call.positions[first] - (end - first - 1)
             for call in calls
-            for first, end in pairwise(call.offsets.tolist())
+            for first, end in pairwise(call.cluster_bounds.tolist())
         ],
         np.float64,
     )

@@ -1,4 +1,4 @@
-"""What a stream went through: loss, delay, reordering, accounts and speed of one run, whoever made the clusters."""
+"""What a stream went through: loss, delay, reordering, accounts and speed of one run of any algorithm."""
 
 from __future__ import annotations
 
@@ -86,7 +86,8 @@ def write_rule(
 ) -> tuple[Clusters, float]:
     """Push a whole stream through a rule; return its clusters and the processor seconds of the rule alone.
 
-    ``people``: whose the records are; left out, each is a person's own. Nobody has more than half of a cluster.
+    ``people`` is the subject of each record; without it each record is a subject of its own. No subject has more than
+    half of a cluster.
     """
     engine = StreamClusterer(k, delta, values.shape[1], rule=rule, position=position, max_share=0.5)
     cuts = [slice(start, start + BLOCK) for start in range(0, len(values), BLOCK)]
@@ -95,7 +96,7 @@ def write_rule(
     calls.append(engine.flush())
     seconds = time.process_time() - began
     positions = np.concatenate([call.positions for call in calls])
-    sizes = np.concatenate([np.diff(call.offsets) for call in calls])
+    sizes = np.concatenate([np.diff(call.cluster_bounds) for call in calls])
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
     means = np.add.reduceat(values[positions], offsets[:-1]) / sizes[:, None]
     newest = np.concatenate([call.newest for call in calls])

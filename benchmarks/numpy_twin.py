@@ -1,4 +1,4 @@
-"""Algorithm 2 in plain numpy, one Python step a record: what somebody would write in an afternoon."""
+"""Algorithm 2 in plain numpy, one Python step per record, without any optimisation."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What else can be installed for finished tables, beside Shoal on the same: loss and processor seconds of one run.
 
-Left out, as nobody can run them beside this package: polarfrost 0.2.1 does not import without Spark,
+Left out, because they cannot run beside this package: polarfrost 0.2.1 does not import without Spark,
 project-lighthouse-anonymize 1.0.0 needs numpy 1.
 """
 

@@ -74,7 +74,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(autouse=True)
 def _nothing_is_left_open(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Whoever leaves a client or a process open fails by it: else the test that runs when it is collected would."""
+    """Fail the test that leaves a client or a process open, and not the later test during which it is collected."""
     yield
     if "bootstrap" in request.fixturenames or any(map(request.node.get_closest_marker, ("integration", "faults"))):
         gc.collect()

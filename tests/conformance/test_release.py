@@ -46,9 +46,9 @@ def run_pipeline(
         list[tuple[int, bytes]](),
     )
     for start, end in zip([0, *cuts], [*cuts, COUNT], strict=True):
-        places = np.arange(start, end)
-        marks = np.column_stack([places * STEP_MS, places])
-        outcomes = [pipeline.push(decoder.decode(records[start:end]), marks)]
+        offsets = np.arange(start, end)
+        expiry_keys = np.column_stack([offsets * STEP_MS, offsets])
+        outcomes = [pipeline.push(decoder.decode(records[start:end]), expiry_keys)]
         if end == COUNT:
             outcomes.append(pipeline.flush())
         for outcome in outcomes:
@@ -83,11 +83,11 @@ def test_ordered_release_gives_the_rows_of_the_same_clusters_in_input_order(
         cuts = sorted(random.sample(range(1, COUNT), 5))
         clusters, released = run_pipeline(policy, records, cuts)
         assert [cluster.offsets for cluster in clusters] == [cluster.offsets for cluster in whole]
-        assert [place for place, _ in released] == sorted(place for cluster in whole for place in cluster.offsets)
+        assert [offset for offset, _ in released] == sorted(offset for cluster in whole for offset in cluster.offsets)
         assert Counter(row for _, row in released) == Counter(row for cluster in whole for row in cluster.rows)
         at = dict(released)
         for cluster in clusters:
-            rows = [at[place] for place in cluster.offsets]
+            rows = [at[offset] for offset in cluster.offsets]
             assert rows == sorted(rows) or reveal_order
             if reveal_order:
                 assert [json.loads(row)["n"] for row in rows] == cluster.offsets

@@ -34,7 +34,9 @@ def uniform(n: int, d: int = 2, seed: int = 0) -> Float64Matrix:
 
 def clusters_of(calls: list[Decisions]) -> list[list[int]]:
     return [
-        decided.positions[start:end].tolist() for decided in calls for start, end in pairwise(decided.offsets.tolist())
+        decided.positions[start:end].tolist()
+        for decided in calls
+        for start, end in pairwise(decided.cluster_bounds.tolist())
     ]
 
 
@@ -156,7 +158,7 @@ def test_a_subject_with_most_records_is_capped_and_others_are_released(rule: str
     subjects = np.where(np.arange(400) % 4 == 0, np.arange(400), 0)  # three of four records are subject 0
     stream = StreamClusterer(4, 60, 2, rule=rule)
     calls = [stream.push(coordinates, subjects), stream.flush()]
-    shares = np.concatenate([decided.heaviest / np.diff(decided.offsets) for decided in calls])
+    shares = np.concatenate([decided.heaviest / np.diff(decided.cluster_bounds) for decided in calls])
     assert len(shares) > 20
     assert shares.max() <= 0.5
     assert np.concatenate([decided.subjects for decided in calls]).min() >= 4

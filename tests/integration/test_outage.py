@@ -94,7 +94,7 @@ def dead_address() -> str:
 
 
 def stage_at(address: str, folder: Path, **kafka: Any) -> Stage:
-    """A policy for a broker that nobody can ask for topics."""
+    """A stage with the given address of the broker; its topics are not created."""
     topics = {"input": "in", "output": "out"}
     document = {
         "attributes": {"age": {"role": "quasi_identifier", "scale": "numeric", "bounds": [0, 110], "integer": True}},

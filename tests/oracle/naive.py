@@ -229,10 +229,10 @@ def log_of(calls: Iterable[Any]) -> list[Entry]:
         suppressions = [
             (before, ("suppressed", (position,), cause, newest)) for position, cause, newest, before in suppressed
         ]
-        offsets = decided.offsets.tolist()
-        for cluster, (start, end) in enumerate(pairwise(offsets)):
+        bounds = decided.cluster_bounds.tolist()
+        for cluster, (start, end) in enumerate(pairwise(bounds)):
             log += [entry for before, entry in suppressions if before == cluster]
             members = tuple(decided.positions[start:end].tolist())
             log.append(("cluster", members, int(decided.causes[cluster]), int(decided.newest[cluster])))
-        log += [entry for before, entry in suppressions if before == len(offsets) - 1]
+        log += [entry for before, entry in suppressions if before == len(bounds) - 1]
     return log

@@ -47,7 +47,7 @@ def test_false_people_around_a_record(
             records += [near(record, error, random) for _ in range(false_ones)]
             people += range(FALSE + len(records), FALSE + len(records) + false_ones)
     release = released(policy_of(AGES, K, delta=DELTA, position=position, rule=rule), tagged(records, people))
-    cluster_of = {place: cluster for cluster in release.clusters for place in cluster.offsets}
+    cluster_of = {offset: cluster for cluster in release.clusters for offset in cluster.offsets}
     alone = [
         float(all(who >= FALSE for who in release.people(cluster_of[target]) if who != people[target]))
         for target in targets

@@ -25,7 +25,7 @@ def guesses_of_the_last(release: Release, prior: Counter[int], *, rounded: bool)
     hits: dict[str, list[float]] = {"middle": [], "commonest": [], "nearest": []}
     random = np.random.default_rng(2)
     for cluster in release.clusters:
-        ages = [release.records[place]["age"] for place in cluster.offsets]
+        ages = [release.records[offset]["age"] for offset in cluster.offsets]
         last = int(random.integers(len(ages)))
         others, size, mean = sum(ages) - ages[last], len(ages), float(cluster.centroid[0])
         possible = [round(size * mean - others)]
@@ -99,7 +99,7 @@ def test_two_scrapes_around_a_cluster_do_not_give_its_last_two_values(data_dir: 
     assert [len(transaction.clusters) for transaction in live] == [1] * len(live)
     for transaction in live:
         for cluster in transaction.clusters:
-            values = [release.records[place]["TAXINC"] for place in cluster.offsets]
+            values = [release.records[offset]["TAXINC"] for offset in cluster.offsets]
             mean, known, unknown = float(cluster.centroid[0]), values[2:], sorted(values[:2])
             seen = (sums[transaction.newest] - sums[transaction.newest - 1]) * high**2
             true = sum((value - mean) ** 2 for value in values)

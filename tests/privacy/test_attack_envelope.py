@@ -27,7 +27,7 @@ def plainly(record: dict[str, Any]) -> bytes:
 
 
 def oddly(record: dict[str, Any], random: np.random.Generator) -> bytes:
-    """The same record in another order and spelling, with fields that nobody declared, twice one of them."""
+    """The same record in another order and spelling, with undeclared fields, one of them twice."""
     age, serial = record["age"], record["serial"]
     fields = [
         f'"who" : "  {record["who"]}\\t"',

@@ -86,8 +86,8 @@ def test_each_cluster_leaves_once_and_whole_and_nobody_joins_it_later(data_dir: 
     centroids = Counter(cluster.centroid for cluster in release.clusters)
     assert max(centroids.values()) > 1
     assert all(len(release.people(cluster)) >= k for cluster in release.clusters)
-    places = [place for cluster in release.clusters for place in cluster.offsets]
-    assert len(places) == len(set(places))
+    offsets = [offset for cluster in release.clusters for offset in cluster.offsets]
+    assert len(offsets) == len(set(offsets))
     for one in release.transactions:
         left = [row for cluster in one.clusters for row in cluster.rows]
         assert left == one.topics.get("out", [])
@@ -119,15 +119,15 @@ def test_only_those_are_suppressed_who_have_fewer_than_k_people_around_them_and_
     release = released(policy_of(AGES, k, delta=delta, rule=rule), tagged(adult(data_dir, count), people), step=1)
     gone = release.suppressed
     left_at = {
-        place: one.newest for one in release.transactions for cluster in one.clusters for place in cluster.offsets
+        offset: one.newest for one in release.transactions for cluster in one.clusters for offset in cluster.offsets
     }
     left_at |= {reference.offset: one.newest for one in release.transactions for reference in one.references}
     assert len(gone) > 20
-    for place in gone:
-        then = left_at[place]
+    for offset in gone:
+        then = left_at[offset]
         around = {people[other] for other in range(max(0, then - delta), then + 1) if left_at[other] >= then}
         assert len(around) < k
-    assert not set(gone) & {place for cluster in release.clusters for place in cluster.offsets}
+    assert not set(gone) & {offset for cluster in release.clusters for offset in cluster.offsets}
     told = [json.loads(line) for one in release.transactions for line in one.topics.get("bad", [])]
     assert {tuple(one) for one in told} == {("topic", "partition", "offset", "reason")}
     assert {one["reason"] for one in told} == {"suppressed"}
@@ -179,12 +179,12 @@ def test_three_spellings_of_everybody_do_not_make_three_times_as_many_people(dat
     spellings = ("é{}", " é{} ", "e\u0301{}\u00a0")
     records = tagged(adult(data_dir, count), people)
     written = [
-        record | {"who": spellings[place].format(record["who"])}
-        for record, place in zip(records, random.integers(3, size=count), strict=True)
+        record | {"who": spellings[spelling].format(record["who"])}
+        for record, spelling in zip(records, random.integers(3, size=count), strict=True)
     ]
     assert len({record["who"] for record in written}) > 2 * len(set(people))
     release = released(policy_of(AGES, k, rule=rule), written)
-    sizes = [len({people[place] for place in cluster.offsets}) for cluster in release.clusters]
+    sizes = [len({people[offset] for offset in cluster.offsets}) for cluster in release.clusters]
     measured(
         "R26",
         f"clusters with fewer than {k} people, each person under three spellings",

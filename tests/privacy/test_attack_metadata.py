@@ -178,7 +178,7 @@ def texts_in(entries: list[bytes], prefix: str) -> Iterator[str]:
 
 
 def is_readable(text: str, topic: str) -> bool:
-    """Whether somebody without a key reads from a commit which offsets are held: he tries every offset."""
+    """Whether an attacker without a key can read the held offsets from a commit, by trying every offset."""
     for watermark in range(500):
         try:
             decode(text, topic, 0, watermark)

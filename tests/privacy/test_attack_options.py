@@ -48,7 +48,7 @@ def worked_out(release: Release, field: str, percent: int, resolution: int = 0) 
     """
     found = []
     for cluster in release.clusters:
-        amounts = sorted(Fraction(release.records[place][field]) for place in cluster.offsets)
+        amounts = sorted(Fraction(release.records[offset][field]) for offset in cluster.offsets)
         if amounts[-1]:
             mean = Fraction(json.loads(cluster.rows[0])[field]) + Fraction(resolution, 2)
             guess = mean * len(amounts) - amounts[-2]
@@ -121,7 +121,7 @@ def test_a_person_is_released_as_often_in_a_window_as_is_allowed_and_no_oftener(
     window, most = 1000, 3
     policy = policy_of(AGES, 5, per_subject={"max": most, "window": window}, rule=rule)
     release = released(policy, tagged(records, people))
-    seen = Counter((people[place], place // window) for cluster in release.clusters for place in cluster.offsets)
+    seen = Counter((people[offset], offset // window) for cluster in release.clusters for offset in cluster.offsets)
     measured(
         "R25",
         f"most releases of one person in a window of {window}, subjects by Zipf 1.0, per_subject {most}",

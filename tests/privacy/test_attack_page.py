@@ -1,4 +1,4 @@
-"""Somebody who can make a browser inside ask us, and somebody who reads what the judge says."""
+"""Attackers that send requests from a browser in the same network, or that read the output of verification."""
 
 from __future__ import annotations
 

@@ -36,10 +36,10 @@ def flow_of(rule: str) -> PartitionPipeline:
     return PartitionPipeline(policy, JsonEncoder(policy))
 
 
-def push(flow: PartitionPipeline, values: Float64Matrix, places: Int64Vector) -> int:
+def push(flow: PartitionPipeline, values: Float64Matrix, offsets: Int64Vector) -> int:
     """Take records; return how many clusters were decided on."""
-    block = Block(values, places, [b""] * len(places), places, [], 0)
-    return len(flow.push(block, np.column_stack([np.zeros_like(places), places])).clusters)
+    block = Block(values, offsets, [b""] * len(offsets), offsets, [], 0)
+    return len(flow.push(block, np.column_stack([np.zeros_like(offsets), offsets])).clusters)
 
 
 def widths(rule: str, values: Float64Matrix) -> list[float]:
@@ -83,7 +83,7 @@ def test_extremes_among_the_records_hardly_move_a_learned_range(rule: str, share
 def test_what_is_committed_of_ranges_depends_on_published_means_alone(rule: str) -> None:
     values = np.random.default_rng(2).random((1000, 2)) * [1.0, 100.0]
     first = flow_of(rule)
-    decided = [place for place in range(1000) if push(first, values[place : place + 1], np.array([place]))]
+    decided = [offset for offset in range(1000) if push(first, values[offset : offset + 1], np.array([offset]))]
     # Two records come between these decisions; who expires has to, whatever the youngest say.
     quiet = next(one for one, other in pairwise(decided) if one > 400 and other > one + 2)
     states = set()

@@ -138,7 +138,7 @@ def test_a_mean_among_nothing_tells_the_one_large_value(data_dir: Path, percent:
     release = released(policy_of(fields, K, rule=rule, **more), tagged(records))
     told = []
     for cluster in release.clusters:
-        gains = [records[place]["gain"] for place in cluster.offsets]
+        gains = [records[offset]["gain"] for offset in cluster.offsets]
         largest = max(gains)
         if largest >= 10_000 and sorted(gains)[-2] < largest:
             # Most people have no gain at all: he takes all others for such.

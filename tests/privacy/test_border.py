@@ -1,4 +1,4 @@
-"""Each field with a canary in each wrong type: nothing but places and coarse reasons comes out of the border."""
+"""Each field with a canary in each wrong type: nothing but indexes and coarse reasons comes out of the border."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ def reachable(root: object) -> Iterator[object]:
 
 
 def assert_nothing_of_it(block: Block, expected_rejected: int) -> None:
-    """Only places and reasons tell of a refused message."""
+    """Only indexes and reasons tell of a refused message."""
     assert len(block.rejected) == expected_rejected
-    for place, reason in block.rejected:
-        assert type(place) is int
+    for index, reason in block.rejected:
+        assert type(index) is int
         assert type(reason) is Reason
         assert reason in REASONS
     assert is_clean(repr(block))

@@ -165,7 +165,7 @@ async def test_no_text_makes_an_element_of_the_page() -> None:
         hostile.records.labels("in", "", text, text).inc()
         hostile.policy.labels(text).set(1)
     usual = elements((await fetched(plain, Health(), plain.totals))["/"][1])
-    # Rows of names that no release has, as if somebody had let a value get so far.
+    # Rows of names that no release has, as if a value had been used as a label.
     answers = await fetched(hostile, Health(), lambda: dict.fromkeys(HOSTILE, 1))
     shown = elements(answers["/"][1])
     rows = len(HOSTILE) - len(plain.totals())
@@ -250,7 +250,7 @@ def test_a_record_without_a_quasi_identifier_never_leaves_and_clusters_look_alik
             del record[draw.choice("abc")]
         records.append(record)
     block = JsonDecoder(policy).decode([json.dumps(record).encode() for record in records])
-    assert {place for place, _ in block.rejected} == set(range(0, 600, 5)) | set(range(0, 600, 35))
+    assert {index for index, _ in block.rejected} == set(range(0, 600, 5)) | set(range(0, 600, 35))
     flow = PartitionPipeline(policy, JsonEncoder(policy))
     outcomes = [flow.push(block, np.stack((np.zeros_like(block.index), block.index), axis=1)), flow.flush()]
     clusters = [cluster for outcome in outcomes for cluster in outcome.clusters]

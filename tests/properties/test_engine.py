@@ -141,7 +141,7 @@ def test_clusters_satisfy_all_constraints(setting: Setting) -> None:
     subject_of = dict(zip(setting.positions.tolist(), setting.subjects.tolist(), strict=True))
     seen: list[int] = []
     for decided in calls:
-        for cluster, (start, end) in enumerate(pairwise(decided.offsets.tolist())):
+        for cluster, (start, end) in enumerate(pairwise(decided.cluster_bounds.tolist())):
             members = decided.positions[start:end].tolist()
             subjects_of_members = [subject_of[position] for position in members]
             most = max(subjects_of_members.count(owner) for owner in subjects_of_members)

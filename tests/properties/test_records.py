@@ -209,16 +209,16 @@ def nearly_right(draw: st.DrawFn) -> bytes:
 def test_messages_are_accepted_as_by_a_simple_reader(messages: list[bytes]) -> None:
     block = JsonDecoder(POLICY).decode(messages)
     reasons = dict(block.rejected)
-    for place, message in enumerate(messages):
+    for index, message in enumerate(messages):
         try:
             record = json.loads(message.decode(), object_pairs_hook=object_of)
             json.dumps(record, ensure_ascii=False).encode()
         except (ValueError, RecursionError):
-            assert reasons.get(place) is Reason.UNDECODABLE
+            assert reasons.get(index) is Reason.UNDECODABLE
         else:
             nested_twice = isinstance(record, dict) and "\0twice" not in record and "\0twice" in repr(record)
             if not nested_twice:
-                assert reasons.get(place) == (None if fits(record) else Reason.INVALID)
+                assert reasons.get(index) == (None if fits(record) else Reason.INVALID)
 
 
 # ---------------------------------------------------------------- hostile input
@@ -232,7 +232,7 @@ HOSTILE = st.none() | st.binary(max_size=60) | nearly_right()
 def test_every_message_is_either_accepted_or_rejected(messages: list[bytes | None], max_bytes: int) -> None:
     decoder = JsonDecoder(POLICY, hash_key=KEY, max_bytes=max_bytes)
     block = decoder.decode(messages)
-    assert sorted([*block.index.tolist(), *(place for place, _ in block.rejected)]) == list(range(len(messages)))
+    assert sorted([*block.index.tolist(), *(index for index, _ in block.rejected)]) == list(range(len(messages)))
     assert block.rejected == sorted(block.rejected)
     assert block.values.shape == (len(block), 2)
     assert block.values.flags.c_contiguous

@@ -35,7 +35,9 @@ def spans(stream: StreamClusterer, coordinates: Float64Matrix) -> tuple[Float64V
     found, when, weights = [], [], []
     for start in range(0, len(coordinates), 64):
         decided = stream.push(coordinates[start : start + 64])
-        for (first, end), newest in zip(pairwise(decided.offsets.tolist()), decided.newest.tolist(), strict=True):
+        for (first, end), newest in zip(
+            pairwise(decided.cluster_bounds.tolist()), decided.newest.tolist(), strict=True
+        ):
             members = decided.positions[first:end]
             found.append(float(members[-1] - members[0] - (len(members) - 1)))
             when.append(float(newest))

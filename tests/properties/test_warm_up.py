@@ -28,10 +28,10 @@ before = compiled()
 released = 0
 for _ in range(4):
     subjects = np.where(random.random(delta) < 0.1, 1, random.integers(2, 1 << 40, delta))
-    released += len(stream.push(random.random((delta, 3)), subjects).offsets) - 1
+    released += len(stream.push(random.random((delta, 3)), subjects).cluster_bounds) - 1
 stream.push(random.random((2 * delta, 3)), np.zeros(2 * delta, np.int64))  # one subject only
 stream.push(random.random((300, 3)), random.integers(0, 1 << 40, 300))
-released += len(stream.flush().offsets) - 1
+released += len(stream.flush().cluster_bounds) - 1
 print(len(before) > 0, released > 10, *sorted(compiled() - before), sep=chr(10))
 """
 

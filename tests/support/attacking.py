@@ -146,7 +146,7 @@ class Release:
         return [one.offset for transaction in self.transactions for one in transaction.references]
 
     def people(self, cluster: DecidedCluster) -> Counter[int]:
-        return Counter(self.records[place]["who"] for place in cluster.offsets)
+        return Counter(self.records[offset]["who"] for offset in cluster.offsets)
 
     def members(self, cluster: DecidedCluster) -> list[int]:
         """Places of the members in the order of the published rows: the truth, by the tags."""

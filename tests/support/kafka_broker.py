@@ -185,7 +185,7 @@ async def _reading(bootstrap: str, isolation: Isolation) -> AsyncIterator[Any]:
 async def read_all(bootstrap: str, topic: str, isolation: Isolation = "read_committed") -> list[Message]:
     """Read a topic from its beginning to where it ends now, ordered by partition and offset.
 
-    What somebody else committed just now may show up a moment later: `read_until` waits for it.
+    Records that another producer has just committed may appear a moment later: `read_until` waits for them.
     """
     async with _reading(bootstrap, isolation) as consumer:
         assigned = await _partitions(consumer, topic)

@@ -52,7 +52,7 @@ async def transactions_of(bootstrap: str, topic: str, partition: int = 0) -> lis
 
 
 async def everything_in(bootstrap: str, topic: str) -> list[tuple[bytes, bytes]]:
-    """Return keys and values of all records of a topic, whoever wrote them, internal ones and aborted ones too."""
+    """Return keys and values of all records of a topic, of all producers, with internal and aborted ones."""
     async with admin(bootstrap) as client:
         (found,) = await client.describe_topics([topic])
         partitions = [one["partition"] for one in found["partitions"]]

@@ -61,8 +61,8 @@ def measure_clusters(
     next_rank : int
         Rank in the output of the first of these records.
     """
-    sizes = np.diff(decided.offsets)
-    starts, ends = decided.offsets[:-1], decided.offsets[1:]
+    sizes = np.diff(decided.cluster_bounds)
+    starts, ends = decided.cluster_bounds[:-1], decided.cluster_bounds[1:]
     # A suppressed record counts in the order of release, as if it were released without being seen.
     suppressed_before = np.searchsorted(decided.suppressed_before, np.arange(len(sizes)), side="right")
     ranks = next_rank + np.arange(len(decided.positions)) + suppressed_before.repeat(sizes)

@@ -73,8 +73,10 @@ class PartitionPipeline:
 
     Notes
     -----
-    Guarantees: a record is released once, in a cluster that was verified, or it is suppressed. Decisions depend only on
-    the records, their offsets and their timestamps, and not on how the records are divided into blocks.
+    Guarantees: a record is released once, in a cluster that was verified when it was decided, or it is suppressed.
+    Clusters of ``restorer`` are not verified again: their rows are encoded from the members that were committed.
+    Decisions depend only on the records, their offsets and timestamps, and not on how the records are divided into
+    blocks.
     Memory: values, offsets and passthrough fields of ``delta`` records and two blocks; with ordered release also the
     rows of as many records.
     """
@@ -143,8 +145,6 @@ class PartitionPipeline:
         min_population = self.policy.min_population
         return min_population is None or self._clusterer.population >= min_population
 
-    # ------------------------------------------------------------------ quota
-
     def apply_quota(self, block: Block, offsets: Int64Vector) -> Block:
         """Suppress records above ``privacy.per_subject``. Call once for each block, before its records are pushed.
 
@@ -174,9 +174,7 @@ class PartitionPipeline:
         if self._quota is not None:
             self._quota.suppress_window(offset)
 
-    # ------------------------------------------------------------------ blocks
-
-    def push(self, block: Block, expiry_keys: Int64Matrix, fresh: BoolVector | None = None) -> BlockDecisions:
+    def push(self, block: Block, expiry_keys: Int64Matrix, is_undecided: BoolVector | None = None) -> BlockDecisions:
         """Process the accepted records of a block.
 
         Parameters
@@ -185,7 +183,7 @@ class PartitionPipeline:
             n records, at most `BLOCK_RECORDS`.
         expiry_keys : ndarray of int64, shape (n, 2)
             Stream time (ms, never decreasing; 0 without a clock) and offset of each record.
-        fresh : ndarray of bool, shape (n,), optional
+        is_undecided : ndarray of bool, shape (n,), optional
             False for a record that was completed or decided before a restart. It gets a position, so that all other
             records get theirs, and is used only to restore the cluster it belongs to.
 
@@ -202,18 +200,20 @@ class PartitionPipeline:
         count = len(block.values)
         if count > BLOCK_RECORDS:
             raise GuaranteeError(f"a block has more than {BLOCK_RECORDS} records; nothing was sent")
+        if is_undecided is None:
+            is_undecided = np.ones(count, np.bool_)
         if self._scaler is None or not count:
-            return self._process(block, expiry_keys, fresh)
+            return self._process(block, expiry_keys, is_undecided)
         parts, start = [], 0
         while start < count:
             # Records completed before a restart do not start an epoch: all others then meet the same ranges again.
-            first = start if fresh is None else start + int(fresh[start:].argmax())
+            first = start + int(is_undecided[start:].argmax())
             epoch = self._scaler.epoch_of(int(expiry_keys[first, 1]))
-            if (fresh is None or fresh[first]) and self._scaler.start_epoch(epoch):
+            if is_undecided[first] and self._scaler.start_epoch(epoch):
                 self._rescale(self._scaler.widths)
             end = start + int(np.searchsorted(expiry_keys[start:, 1], self._scaler.epoch_end(epoch)))
             part = slice(start, end)
-            parts.append(self._process(block.slice(part), expiry_keys[part], None if fresh is None else fresh[part]))
+            parts.append(self._process(block.slice(part), expiry_keys[part], is_undecided[part]))
             start = end
         return join_decisions(parts)
 
@@ -225,12 +225,12 @@ class PartitionPipeline:
         decisions = self._publish(self._clusterer.flush())
         return self._count_released(self._buffer.flush(decisions, self._clusterer.next_position - 1))
 
-    def _process(self, block: Block, expiry_keys: Int64Matrix, fresh: BoolVector | None) -> BlockDecisions:
+    def _process(self, block: Block, expiry_keys: Int64Matrix, is_undecided: BoolVector) -> BlockDecisions:
         positions = np.arange(self._next_position, self._next_position + len(block.values))
         self._next_position += len(positions)
         if self._restorer:
             self._restore_clusters(block, positions, expiry_keys)
-        positions, subjects, records = self._select(block, positions, expiry_keys, fresh)
+        positions, subjects, records = self._select(block, positions, expiry_keys, is_undecided)
         coordinates = self._embedding.coordinates(records.values)
         decided = self._cluster(coordinates, subjects, positions, records)
         decisions = self._publish(decided)
@@ -238,10 +238,10 @@ class PartitionPipeline:
         return self._count_released(decisions)
 
     def _select(
-        self, block: Block, positions: Int64Vector, expiry_keys: Int64Matrix, fresh: BoolVector | None
+        self, block: Block, positions: Int64Vector, expiry_keys: Int64Matrix, is_undecided: BoolVector
     ) -> tuple[Int64Vector, Int64Vector, _Records]:
         """Return position, subject and contents of the records that were not decided before a restart."""
-        chosen = slice(None) if fresh is None or fresh.all() else np.flatnonzero(fresh)
+        chosen = slice(None) if is_undecided.all() else np.flatnonzero(is_undecided)
         passthrough = np.empty(len(positions), np.object_)
         passthrough[:] = block.passthrough
         records = _Records(block.values[chosen], expiry_keys[chosen], passthrough[chosen])
@@ -272,21 +272,19 @@ class PartitionPipeline:
             self.summary.add_released(decisions.stats)
         return decisions
 
-    # ------------------------------------------------------------------ clusters
-
     def _publish(self, decided: Decisions) -> BlockDecisions:
         """Compute the centroids of the decided clusters and encode their rows."""
         suppressed = self._records.get(decided.suppressed).expiry_keys[:, 1].tolist()
         if suppressed:
             self.summary.suppressed["suppressed"] += len(suppressed)
-        if len(decided.offsets) == 1:
+        if len(decided.cluster_bounds) == 1:
             self._next_rank += len(suppressed)
             return BlockDecisions([], suppressed)
         members = self._records.get(decided.positions)
-        texts, centroids = self._embedding.published(members.values, decided.offsets)
+        texts, centroids = self._embedding.published(members.values, decided.cluster_bounds)
         if self._scaler is not None:
             self._scaler.partial_fit(centroids)
-        bounds = decided.offsets.tolist()
+        bounds = decided.cluster_bounds.tolist()
         rows = self._encode(texts, members.passthrough.tolist(), bounds)
         offsets = members.expiry_keys[:, 1].tolist()
         clusters = [
@@ -297,7 +295,7 @@ class PartitionPipeline:
         ]
         self.clusters += len(clusters)
         self._buffer.add(decided.positions, members.expiry_keys, map(PendingRow, offsets, rows))
-        published = centroids.repeat(np.diff(decided.offsets), axis=0)
+        published = centroids.repeat(np.diff(decided.cluster_bounds), axis=0)
         stats = measure_clusters(decided, members.values, published, self._embedding.unit, self._next_rank)
         self._next_rank += len(decided.positions) + len(suppressed)
         growth = self.summary.add_clusters(stats, members.values, published)
@@ -315,8 +313,6 @@ class PartitionPipeline:
             return self._encoder.encode_clusters(texts, passthrough, bounds)
         of_each = [text for text, (start, end) in zip(texts, pairwise(bounds), strict=True) for _ in range(start, end)]
         return self._encoder.encode_clusters(of_each, passthrough, range(len(passthrough) + 1))
-
-    # ------------------------------------------------------------------ restore
 
     def _restore_clusters(self, block: Block, positions: Int64Vector, expiry_keys: Int64Matrix) -> None:
         """Add members to the clusters decided before a restart; restore each cluster that is complete."""

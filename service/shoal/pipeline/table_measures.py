@@ -155,8 +155,8 @@ def distinct_categories(labels: Int32Vector, numbers: Float64Matrix) -> float | 
         categories = np.where(np.isnan(column), -np.inf, np.rint(column / CATEGORY))
         order = np.lexsort((categories, labels))
         cluster, category = labels[order], categories[order]
-        fresh = np.append(True, (cluster[1:] != cluster[:-1]) | (category[1:] != category[:-1]))
-        different = np.bincount(cluster[fresh])
+        is_first = np.append(True, (cluster[1:] != cluster[:-1]) | (category[1:] != category[:-1]))
+        different = np.bincount(cluster[is_first])
         fewest = different if fewest is None else np.minimum(fewest, different)
     return None if fewest is None else float(fewest.mean())
 

@@ -141,7 +141,7 @@ def _check_other_role(path: FieldPath, attribute: AttributeSection) -> Iterator[
         yield (
             (*path, "publish_unchanged"),
             (
-                "missing: role other publishes the field unchanged, and anyone who knows its value can find the "
+                "missing: role other publishes the field unchanged, and a person who knows its value can find the "
                 "record; set publish_unchanged: true to accept this, or declare a quasi_identifier or an identifier"
             ),
         )

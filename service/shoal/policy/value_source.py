@@ -76,7 +76,7 @@ def _check_timestamp(name: str, attribute: AttributeSection) -> Iterator[tuple[F
         yield (
             (*path, "role"),
             (
-                "an exact timestamp identifies the record for anyone who knows when it was sent; declare it as "
+                "an exact timestamp identifies the record for a person who knows when it was sent; declare it as "
                 "quasi_identifier, or set role: other with publish_unchanged: true to accept this"
             ),
         )

@@ -26,7 +26,7 @@ _FAUST_FIELD = "__faust"
 """Faust adds this field to the messages of its models. It names the model and says nothing about the person."""
 
 _DECODE_ERRORS = (msgspec.MsgspecError, ValueError, TypeError, RecursionError)
-"""All errors of a typed decode. They contain values, so that none of them may leave this module."""
+"""All errors that a typed decoder raises. They contain attribute values, so that none may leave this module."""
 
 _PASSTHROUGH_TYPES: dict[FieldType, Any] = {
     "string": str | None,
@@ -35,16 +35,16 @@ _PASSTHROUGH_TYPES: dict[FieldType, Any] = {
     "boolean": bool | None,
     "any": str | int | float | bool | None,
 }
-_decode_any = msgspec.json.Decoder(msgspec.Raw).decode
-_decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_check_syntax = msgspec.json.Decoder(msgspec.Raw).decode
+_decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class JsonDecoder:
-    """Decodes JSON messages: one flat object each, with every field that the policy declares.
+    """Decodes JSON messages. Each value must be one flat object with every field that the policy declares.
 
-    An attribute with ``from: key``, ``header:NAME`` or ``timestamp`` is read from the envelope; a field of its name in
-    the object counts as undeclared. A field ``__faust`` is dropped unless it is declared, because every message of a
-    Faust model has it.
+    An attribute with ``from: key``, ``header:NAME`` or ``timestamp`` is read from the envelope of the message: its key,
+    its headers and its timestamp. A field of the object that has the name of such an attribute is undeclared. A field
+    ``__faust`` is ignored unless the policy declares it, because each message of a Faust model has this field.
 
     Parameters
     ----------
@@ -52,21 +52,21 @@ class JsonDecoder:
     hash_key : bytes, optional
         Key of the subject hash, up to 64 bytes; by default one random key per process.
     max_bytes : int
-        Maximum length of a message, and of its encoded passthrough fields.
+        Largest length of a message value, and of its encoded passthrough fields (bytes).
     encoder : RecordEncoder, optional
-        JsonEncoder of the output; by default `JsonEncoder`.
+        Encodes the passthrough fields in the output format; by default a `JsonEncoder`.
     with_columns : bool
         Whether blocks also contain the passthrough fields as typed columns.
 
     Attributes
     ----------
-    reads_envelopes : bool
-        Whether `decode` needs envelopes.
+    has_envelope_attributes : bool
+        Whether the policy has attributes that are read from envelopes. `decode` then needs the envelopes.
 
     Notes
     -----
-    Numbers with a point or an exponent are read as float64, integers exactly. Only the syntax of dropped fields is
-    checked.
+    Numbers with a point or an exponent are read as float64, integers exactly. Of fields that are ignored, only the
+    syntax is checked.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class JsonDecoder:
         self._integers = [number for number, attribute in enumerate(policy.passthrough) if attribute.type == "integer"]
         self._subject = None if policy.subject is None else policy.subject.name
         self._envelope_reader = EnvelopeReader(policy.envelope_attributes, max_bytes)
-        self.reads_envelopes = bool(policy.envelope_attributes)
+        self.has_envelope_attributes = bool(policy.envelope_attributes)
 
     def decode(self, messages: Sequence[bytes | None], envelopes: Sequence[Envelope] | None = None) -> Block:
         """Decode messages.
@@ -97,132 +97,153 @@ class JsonDecoder:
         Parameters
         ----------
         messages : sequence of bytes or None
-            Message values; None is a message without a value. Callers pass about 500 at a time: the objects of more
-            than about 1000 messages do not fit the processor's cache.
+            Message values; None for a message without a value. Decoding is fastest with about 500 messages per call:
+            the decoded objects of more than about 1000 messages do not fit the processor's cache.
         envelopes : sequence of Envelope, optional
             One per message. Required if the policy reads keys, headers or timestamps, else ignored.
 
         Returns
         -------
         Block
-            The accepted records, and index and reason of each rejected message. ``undecodable``: not JSON, or nested
-            more than 64 deep. ``too_large``: the message or its passthrough fields are longer than ``max_bytes``.
-            ``invalid``: the message does not fit the policy. A fault of the value takes precedence over one of the
-            envelope.
+            The accepted records, and the index and reason of each rejected message. Reason ``undecodable``: the value
+            is missing, is not JSON or is nested more than 64 levels deep, or a key or header that is read is not UTF-8.
+            ``too_large``: the value, its passthrough fields, or a key or header that is read is longer than
+            ``max_bytes``. ``invalid``: the message does not fit the policy. If both the value and the envelope are
+            faulty, the reason is that of the value.
 
         Raises
         ------
         ParameterError
-            The policy reads envelopes, and ``envelopes`` is None.
+            The policy has envelope attributes, and ``envelopes`` is None.
 
         Notes
         -----
-        The content of messages raises no error. Cost: about half the time of `json.loads`.
+        No content of a message raises an error. Cost: about half the time of `json.loads`.
         """
-        if self.reads_envelopes and envelopes is None:
+        if self.has_envelope_attributes and envelopes is None:
             raise ParameterError("the policy reads keys, headers or timestamps: pass envelopes with the values")
         rejected: list[tuple[int, Reason]] = []
-        index, records = self._decode_records(messages, rejected)
+        indexes, records = self._decode_records(messages, rejected)
         columns: Columns = {}
-        if self.reads_envelopes and envelopes is not None:
-            columns, unfit = self._envelope_reader.read([envelopes[i] for i in index])
-            if unfit:
-                rejected += [(index[i], reason) for i, reason in unfit.items()]
-                index, records = _remove(index, unfit), _remove(records, unfit)
-                columns = {name: _remove(column, unfit) for name, column in columns.items()}
-        return self._builder.build(self._candidates(index, records, columns, rejected), rejected)
+        if self.has_envelope_attributes and envelopes is not None:
+            columns, envelope_faults = self._envelope_reader.read([envelopes[i] for i in indexes])
+            if envelope_faults:
+                rejected += [(indexes[i], reason) for i, reason in envelope_faults.items()]
+                indexes, records = _remove(indexes, envelope_faults), _remove(records, envelope_faults)
+                columns = {name: _remove(column, envelope_faults) for name, column in columns.items()}
+        return self._builder.build(self._parsed_records(indexes, records, columns, rejected), rejected)
 
     def _decode_records(
         self, messages: Sequence[bytes | None], rejected: list[tuple[int, Reason]]
     ) -> tuple[Sequence[int], Sequence[Any]]:
-        """Return indexes and typed records of the messages whose values fit the policy's types."""
-        index, texts = self._reject_by_size(messages, rejected)
-        records, failed = _decode_each(self._decode_typed, texts)
+        """Return the indexes and the typed records of the messages whose values have the types of the policy."""
+        indexes, payloads = self._reject_by_size(messages, rejected)
+        records, failed = _decode_each(self._decode_typed, payloads)
         if failed:
-            rejected += [(index[i], _reason_of(texts[i])) for i in failed]
-            index, texts = _remove(index, failed), _remove(texts, failed)
-        unfit = []
-        for i in prescreen(texts, b"".join(texts), self._n_fields):
-            if reason := validate_strictly(texts[i]):
-                unfit.append(i)
-                rejected.append((index[i], reason))
-        if unfit:
-            index, records = _remove(index, unfit), _remove(records, unfit)
-        return index, records
+            rejected += [(indexes[i], _rejection_reason(payloads[i])) for i in failed]
+            indexes, payloads = _remove(indexes, failed), _remove(payloads, failed)
+        invalid = []
+        for i in prescreen(payloads, b"".join(payloads), self._n_fields):
+            if reason := validate_strictly(payloads[i]):
+                invalid.append(i)
+                rejected.append((indexes[i], reason))
+        if invalid:
+            indexes, records = _remove(indexes, invalid), _remove(records, invalid)
+        return indexes, records
 
     def _reject_by_size(
         self, messages: Sequence[bytes | None], rejected: list[tuple[int, Reason]]
     ) -> tuple[Sequence[int], Sequence[bytes]]:
-        """Reject messages without a value and messages that are too large."""
+        """Reject messages without a value or with too large a value; return the indexes and values of the others."""
         if None not in messages and max(map(len, messages), default=0) <= self._max_bytes:  # type: ignore[arg-type]
             return range(len(messages)), messages  # type: ignore[return-value]  # no None among them
-        index, texts = [], []
+        indexes, payloads = [], []
         for i, message in enumerate(messages):
             if message is None:
                 rejected.append((i, Reason.UNDECODABLE))
             elif len(message) > self._max_bytes:
                 rejected.append((i, Reason.TOO_LARGE))
             else:
-                index.append(i)
-                texts.append(message)
-        return index, texts
+                indexes.append(i)
+                payloads.append(message)
+        return indexes, payloads
 
-    def _candidates(
-        self, index: Sequence[int], records: Sequence[Any], columns: Columns, rejected: list[tuple[int, Reason]]
+    def _parsed_records(
+        self, indexes: Sequence[int], records: Sequence[Any], columns: Columns, rejected: list[tuple[int, Reason]]
     ) -> ParsedRecords:
-        n = len(records)
+        """Return the columns of the decoded records, without records that have a fraction in an integer field."""
+        count = len(records)
 
         def column(name: str) -> Iterable[Any]:
             get = self._getters.get(name)
             return columns[name] if get is None else map(get, records)
 
-        values = np.empty((n, len(self._quasi_identifiers)), dtype=np.float64)
+        values = np.empty((count, len(self._quasi_identifiers)), dtype=np.float64)
         for number, name in enumerate(self._quasi_identifiers):
-            values[:, number] = np.fromiter(column(name), np.float64, n)
+            values[:, number] = np.fromiter(column(name), np.float64, count)
         passthrough = [list(column(name)) for name in self._passthrough]
-        candidates = ParsedRecords(
-            index=np.array(index, dtype=np.int64),
+        parsed = ParsedRecords(
+            index=np.array(indexes, dtype=np.int64),
             values=values,
             subjects=None if self._subject is None else list(column(self._subject)),
             passthrough=passthrough,
         )
-        with_floats = [passthrough[number] for number in self._integers if float in set(map(type, passthrough[number]))]
-        if with_floats:
-            is_integer = (all(map(_is_integer, numbers)) for numbers in zip(*with_floats, strict=True))
-            candidates = reject_unless(to_mask(is_integer, n), candidates, Reason.INVALID, rejected)
-        return candidates
+        float_columns = [
+            passthrough[number] for number in self._integers if float in set(map(type, passthrough[number]))
+        ]
+        if float_columns:
+            are_integers = (all(map(_is_integer_or_null, numbers)) for numbers in zip(*float_columns, strict=True))
+            parsed = reject_unless(to_mask(are_integers, count), parsed, Reason.INVALID, rejected)
+        return parsed
 
 
 def _typed_decoder(policy: Policy) -> Callable[[bytes], Any]:
-    """Return a decoder to a Struct with the fields f0, f1, … in the order of the policy, whatever the JSON names."""
+    """Return a decoder from JSON to a Struct.
+
+    The fields of the Struct are called f0, f1, … in the order of ``policy.value_attributes``, because names of
+    attributes need not be Python identifiers.
+    """
     fields = [(f"f{number}", _field_type(attribute)) for number, attribute in enumerate(policy.value_attributes)]
     names = {f"f{number}": attribute.name for number, attribute in enumerate(policy.value_attributes)}
-    strict = policy.undeclared == "quarantine"
+    rejects_undeclared = policy.undeclared == "quarantine"
     if any(character in '"\\' or character < " " for name in names.values() for character in name):
-        return _renaming_decoder(fields, names, strict=strict)
-    dropped = [("model", msgspec.Raw, msgspec.Raw())] if strict and _FAUST_FIELD not in names.values() else []
+        return _renaming_decoder(fields, names, rejects_undeclared=rejects_undeclared)
+    ignored = (
+        [("model", msgspec.Raw, msgspec.Raw())] if rejects_undeclared and _FAUST_FIELD not in names.values() else []
+    )
     names["model"] = _FAUST_FIELD
-    record = msgspec.defstruct("Record", [*fields, *dropped], rename=names, forbid_unknown_fields=strict, gc=False)
+    record = msgspec.defstruct(
+        "Record", [*fields, *ignored], rename=names, forbid_unknown_fields=rejects_undeclared, gc=False
+    )
     return msgspec.json.Decoder(record, float_hook=NumberText).decode
 
 
-def _renaming_decoder(fields: list[tuple[str, Any]], names: dict[str, str], *, strict: bool) -> Callable[[bytes], Any]:
-    """Return a decoder of two steps, for names that need escapes in JSON, which a Struct does not support."""
+def _renaming_decoder(
+    fields: list[tuple[str, Any]], names: dict[str, str], *, rejects_undeclared: bool
+) -> Callable[[bytes], Any]:
+    """Return a decoder for names that need escapes in JSON, which a Struct does not support.
+
+    The decoder first replaces the names by those of the Struct and leaves out undeclared fields; if
+    ``rejects_undeclared``, an undeclared field raises an error. It then decodes the result.
+    """
     record = msgspec.defstruct("Record", fields, forbid_unknown_fields=True, gc=False)
     decode_typed = msgspec.json.Decoder(record, float_hook=NumberText).decode
     field_of = {name: field.encode() for field, name in names.items()}
 
     def decode(message: bytes) -> object:
-        values = _decode_members(message)
-        if strict and not values.keys() <= field_of.keys() | {_FAUST_FIELD}:
+        values = _decode_fields(message)
+        if rejects_undeclared and not values.keys() <= field_of.keys() | {_FAUST_FIELD}:
             raise msgspec.ValidationError
-        members = [b'"%b":%b' % (field_of[name], bytes(value)) for name, value in values.items() if name in field_of]
-        return decode_typed(b"{" + b",".join(members) + b"}")
+        fields_kept = [
+            b'"%b":%b' % (field_of[name], bytes(value)) for name, value in values.items() if name in field_of
+        ]
+        return decode_typed(b"{" + b",".join(fields_kept) + b"}")
 
     return decode
 
 
 def _field_type(attribute: Attribute) -> object:
+    """Return the type that the value of an attribute must have in JSON."""
     if attribute.role is Role.QUASI_IDENTIFIER:
         return float
     if attribute.role is not Role.IDENTIFIER:
@@ -232,33 +253,36 @@ def _field_type(attribute: Attribute) -> object:
     return str if attribute.type == "string" else Any
 
 
-def _is_integer(number: float | None) -> bool:
+def _is_integer_or_null(number: float | None) -> bool:
+    """Whether a value of an integer field is whole (42.0 is) or null."""
     return not isinstance(number, float) or number.is_integer()
 
 
-def _decode_each(decode: Callable[[bytes], Any], texts: Iterable[bytes]) -> tuple[list[Any], list[int]]:
-    """Decode all messages that can be decoded. Return the records and the indexes of the others."""
+def _decode_each(decode: Callable[[bytes], Any], payloads: Iterable[bytes]) -> tuple[list[Any], list[int]]:
+    """Decode payloads. Return the decoded records, and the indexes of the payloads that cannot be decoded."""
     records: list[Any] = []
     failed: list[int] = []
-    decoded = map(decode, texts)
+    decoded = map(decode, payloads)
     while True:
         try:
-            records.extend(decoded)  # after an error, the list keeps its elements and the map continues
+            # If this raises an error, the list keeps the records so far, and the map continues with the next payload.
+            records.extend(decoded)
         except _DECODE_ERRORS:
             failed.append(len(records) + len(failed))
         else:
             return records, failed
 
 
-def _reason_of(message: bytes) -> Reason:
-    """Return why a message could not be decoded: it is not JSON, or it does not fit the policy."""
+def _rejection_reason(payload: bytes) -> Reason:
+    """Return why a payload could not be decoded: it is not JSON, or it does not fit the policy."""
     try:
-        _decode_any(message)
+        _check_syntax(payload)
     except _DECODE_ERRORS:
         return Reason.UNDECODABLE
-    return validate_strictly(message) or Reason.INVALID
+    return validate_strictly(payload) or Reason.INVALID
 
 
 def _remove(items: Sequence[Any], indexes: Iterable[int]) -> list[Any]:
+    """Return the items without those at these indexes."""
     removed = set(indexes)
     return [item for index, item in enumerate(items) if index not in removed]

@@ -38,10 +38,12 @@ class Run:
         self.pipeline = PartitionPipeline(policy, JsonEncoder(policy), clusters=clusters, restorer=restorer)
         self._decoder = JsonDecoder(policy)
 
-    def push(self, values: list[int], start: int = 0, fresh: list[bool] | None = None) -> list[PendingRow]:
+    def push(self, values: list[int], start: int = 0, is_undecided: list[bool] | None = None) -> list[PendingRow]:
         block = self._decoder.decode([json.dumps({"x": x, "n": 99 - x}).encode() for x in values])
         expiry_keys = np.column_stack([np.zeros(len(values), np.int64), np.arange(start, start + len(values))])
-        return _released(self.pipeline.push(block, expiry_keys, None if fresh is None else np.array(fresh)))
+        return _released(
+            self.pipeline.push(block, expiry_keys, None if is_undecided is None else np.array(is_undecided))
+        )
 
     def flush(self) -> list[PendingRow]:
         return _released(self.pipeline.flush())
@@ -133,8 +135,8 @@ def test_a_partly_released_cluster_is_restored_with_the_same_rows() -> None:
     assert [row.offset for row in first.push(values)] == [0]
     wanted = first.push([91, 3], 5)
     again = Run(policy, clusters=first.pipeline.clusters, restorer=ClusterRestorer([(0, 2)], 1))
-    fresh = [False, True, False, True, True]
-    assert again.push(values, fresh=fresh) == []
+    is_undecided = [False, True, False, True, True]
+    assert again.push(values, is_undecided=is_undecided) == []
     assert again.push([91, 3], 5) == wanted
     assert [row.offset for row in wanted] == [1, 2]
 

@@ -101,11 +101,11 @@ def test_without_passthrough_fields_all_members_are_equal() -> None:
         *("-1e309", "9" * 400, "1\n", "１", "true", '"1"', "1}", "1\xff", None, 1, 1.5, b"1"),
     ],
 )
-@pytest.mark.parametrize("place", [0, 1])
-def test_only_finite_numbers_are_published(text: Any, place: int) -> None:
+@pytest.mark.parametrize("index", [0, 1])
+def test_only_finite_numbers_are_published(text: Any, index: int) -> None:
     policy = policy_of({"x": quasi(), "y": quasi(), "z": passthrough()})
     centroid = ["1", "2"]
-    centroid[place] = text
+    centroid[index] = text
     for encoder in (JsonEncoder(policy), CsvEncoder(policy)):
         with pytest.raises(GuaranteeError) as caught:
             encoder.encode_clusters([["1", "2"], centroid], encoder.encode_passthrough([[1, 2]], 2), [0, 1, 2])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from shoal.arrays import Float64Vector, Int64Vector
 from shoal.clustering.numba.jit import njit_in_place
 
-__all__ = ["build", "sink"]
+__all__ = ["heapify", "sift_down"]
 
 
 @njit_in_place
@@ -15,7 +15,7 @@ def _is_nearer(distances: Float64Vector, one: int, other: int) -> bool:
 
 
 @njit_in_place
-def sink(heap: Int64Vector, size: int, index: int, distances: Float64Vector) -> None:
+def sift_down(heap: Int64Vector, size: int, index: int, distances: Float64Vector) -> None:
     """Move the record at ``index`` down in ``heap[:size]`` until no child is nearer."""
     record = heap[index]
     child = 2 * index + 1
@@ -31,7 +31,7 @@ def sink(heap: Int64Vector, size: int, index: int, distances: Float64Vector) -> 
 
 
 @njit_in_place
-def build(heap: Int64Vector, distances: Float64Vector) -> None:
+def heapify(heap: Int64Vector, distances: Float64Vector) -> None:
     """Bring the records of ``heap`` into heap order, in place."""
     for index in range(heap.size // 2 - 1, -1, -1):
-        sink(heap, heap.size, index, distances)
+        sift_down(heap, heap.size, index, distances)

@@ -1,7 +1,7 @@
 """Stream microaggregation with bounded delay: blocks of records in, decisions on clusters out.
 
 The steps of a block: `validation` checks it, `invariants` registers its records, `buffer` stages them behind the held
-records, and a rule appends them one by one and decides on each record that becomes due. `invariants` verifies the
+records, and a rule appends them one by one and decides on each expiring record. `invariants` verifies the
 decisions before `clusterer` returns them. One module per rule: `nearest`, `growth` (greedy and awo), `block`, and
 `indexed` for large buffers.
 """

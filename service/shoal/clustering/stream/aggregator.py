@@ -39,7 +39,7 @@ class Released:
     centroids : float64 (G, d)
         Means of the values, in the units in which they were pushed.
     suppressed : int64 (S,)
-        Records that will never be released, because fewer than k subjects were held when they became due.
+        Records that will never be released, because fewer than k subjects were held when they expired.
     """
 
     positions: Int64Vector
@@ -176,7 +176,9 @@ class StreamAggregator:
 
     def _released(self, decided: Decisions) -> Released:
         members = self._values[decided.positions % len(self._values)]
-        return Released(decided.positions, decided.offsets, exact_means(members, decided.offsets), decided.suppressed)
+        return Released(
+            decided.positions, decided.cluster_bounds, exact_means(members, decided.cluster_bounds), decided.suppressed
+        )
 
 
 class SubjectEncoder:

@@ -1,4 +1,4 @@
-"""Rule block: when a record is due, all held records are released in the clusters of a partition.
+"""Rule block: when a record expires, all held records are released in the clusters of a partition.
 
 Parameters that all kernels of the rules share are described in `expiry`.
 """
@@ -11,24 +11,24 @@ from shoal.arrays import Float64Matrix, Int32Vector, Int64Vector
 from shoal.clustering.numba.jit import njit
 from shoal.clustering.static.descent_dense import DENSE_UP_TO, ROUNDS, descend_dense
 from shoal.clustering.static.mdav import mdav_by_scan
-from shoal.clustering.stream.expiry import StreamConstraints, Workspace, append_until_due
-from shoal.clustering.stream.growth import Candidates, GrowthRule, expire
+from shoal.clustering.stream.expiry import NEWEST_POSITION, StreamConstraints, Workspace, append_until_due
+from shoal.clustering.stream.growth import Candidates, GrowthRule, decide_by_growth
 from shoal.clustering.stream.held_records import FLUSHED, HEAD, NOT_DUE, TAIL, DecisionBuffer, HeldRecords
 from shoal.clustering.stream.partition import held_as_table, is_feasible, release_partition
 
-__all__ = ["BlockRule", "expire_due"]
+__all__ = ["BlockRule", "decide_due_by_partition"]
 
 
 class BlockRule(GrowthRule):
-    """When a record is due, all held records are released in the clusters of a partition by MDAV and descent.
+    """When a record expires, all held records are released in the clusters of a partition by MDAV and descent.
 
     Notes
     -----
     Parameters are those of `GrowthRule`. Clusters have k to 2k - 1 records.
 
-    If a cluster has fewer than k subjects, or a subject above ``max_share``, the partition is discarded and the due
-    record alone is released, in a cluster that grows (`GrowthRule`). Merging clusters until all constraints hold would
-    lose up to three times as much. At the end of the stream clusters are merged.
+    If a cluster has fewer than k subjects, or a subject above ``max_share``, the partition is discarded. Only the
+    cluster of the expiring record is then released; it grows as by `GrowthRule`. Merging clusters until all constraints
+    hold would lose up to three times as much. At the end of the stream clusters are merged.
 
     A weighted position is one more coordinate.
 
@@ -43,7 +43,7 @@ class BlockRule(GrowthRule):
         super().precompile()
         self._run_on_zeros(partial(self._release_all, cause=FLUSHED))
 
-    def _scan(self, decisions: DecisionBuffer, cursor: Int64Vector) -> None:
+    def _decide_due(self, decisions: DecisionBuffer, cursor: Int64Vector) -> None:
         held, workspace, candidates, constraints = (
             self._buffer.held,
             self._workspace,
@@ -52,9 +52,9 @@ class BlockRule(GrowthRule):
         )
         refused_cause = NOT_DUE
         while (
-            cause := expire_due(held, workspace, candidates, decisions, constraints, cursor, refused_cause)
+            cause := decide_due_by_partition(held, workspace, candidates, decisions, constraints, cursor, refused_cause)
         ) != NOT_DUE:
-            refused_cause = NOT_DUE if self._release_all(decisions, int(cursor[1]), cause) else cause
+            refused_cause = NOT_DUE if self._release_all(decisions, int(cursor[NEWEST_POSITION]), cause) else cause
 
     def _release_all(self, decisions: DecisionBuffer, newest: int, cause: int) -> bool:
         """Release all held records if their partition is feasible; return whether they were released."""
@@ -67,7 +67,7 @@ class BlockRule(GrowthRule):
 
 
 @njit
-def expire_due(
+def decide_due_by_partition(
     held: HeldRecords,
     workspace: Workspace,
     candidates: Candidates,
@@ -76,14 +76,14 @@ def expire_due(
     cursor: Int64Vector,
     refused_cause: int,
 ) -> int:
-    """Append staged records and decide on due ones, while few enough records are held for the dense descent.
+    """Append staged records and decide on expiring ones, while few enough records are held for the dense descent.
 
     Parameters
     ----------
     held, workspace, candidates, decisions, constraints, cursor
         As described in `expiry` and `growth`.
     refused_cause : int
-        Cause for which the oldest record must be released alone first, in a cluster that grows, or `NOT_DUE`.
+        Cause for which only the cluster of the oldest record must be released first, or `NOT_DUE`.
 
     Returns
     -------
@@ -92,7 +92,7 @@ def expire_due(
         been appended.
     """
     if refused_cause != NOT_DUE:
-        expire(held, workspace, candidates, decisions, constraints, cursor[1], refused_cause)
+        decide_by_growth(held, workspace, candidates, decisions, constraints, cursor[NEWEST_POSITION], refused_cause)
     while True:
         cause = append_until_due(held, workspace, constraints, cursor)
         if cause == NOT_DUE or held.extent[TAIL] - held.extent[HEAD] > DENSE_UP_TO:
@@ -101,9 +101,9 @@ def expire_due(
         if rows.shape[0] > 0:
             labels = _partition(rows, constraints.k)
             if is_feasible(held, labels, workspace, constraints):
-                release_partition(held, decisions, constraints, labels, cursor[1], cause)
+                release_partition(held, decisions, constraints, labels, cursor[NEWEST_POSITION], cause)
                 continue
-        expire(held, workspace, candidates, decisions, constraints, cursor[1], cause)
+        decide_by_growth(held, workspace, candidates, decisions, constraints, cursor[NEWEST_POSITION], cause)
 
 
 @njit

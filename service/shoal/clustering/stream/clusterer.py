@@ -34,8 +34,8 @@ class Decisions:
     ----------
     positions : int64 (E,)
         Released records, cluster after cluster in the order of decision; ascending inside a cluster.
-    offsets : int64 (G + 1,)
-        Cluster g is ``positions[offsets[g]:offsets[g + 1]]``.
+    cluster_bounds : int64 (G + 1,)
+        Cluster g is ``positions[cluster_bounds[g]:cluster_bounds[g + 1]]``.
     subjects, heaviest : int64 (G,)
         Distinct subjects of each cluster, at least k, and the records of the subject that has the most.
     causes : int8 (G,)
@@ -51,7 +51,7 @@ class Decisions:
     """
 
     positions: Int64Vector
-    offsets: Int64Vector
+    cluster_bounds: Int64Vector
     subjects: Int64Vector
     heaviest: Int64Vector
     causes: Int8Vector
@@ -81,9 +81,9 @@ class StreamClusterer:
     max_share : float
         Largest share of one subject in a cluster, from 1/k to 1.
     expiry_limits : sequence of int
-        One per expiry key: a record is due as soon as the key of an arriving record exceeds its own by more.
+        One per expiry key: a record expires as soon as the key of an arriving record exceeds its own by more.
     min_population : int
-        While fewer distinct subjects are held, no record is due by the first expiry key, which is a clock.
+        While fewer distinct subjects are held, no record expires by the first expiry key, which is a clock.
     dominance : Dominance, optional
         The p % rule that each cluster must satisfy; see `clustering.stream.dominance`.
 
@@ -198,7 +198,7 @@ class StreamClusterer:
         expiry_keys: Int64Matrix | None = None,
         amounts: Float64Matrix | None = None,
     ) -> Decisions:
-        """Add a block of records and return the decisions that become due.
+        """Add a block of records and return the decisions on the records that expire.
 
         Parameters
         ----------
@@ -261,7 +261,7 @@ class StreamClusterer:
         suppressed, suppressed_causes, suppressed_newest, suppressed_before = decisions.suppressed
         return Decisions(
             positions=decisions.positions,
-            offsets=np.concatenate((_ZERO, ends)),
+            cluster_bounds=np.concatenate((_ZERO, ends)),
             subjects=subjects,
             heaviest=heaviest,
             causes=causes.astype(np.int8),

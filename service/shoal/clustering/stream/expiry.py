@@ -1,7 +1,8 @@
-"""When a held record is due, the constraints on its cluster, and the scratch arrays of one decision.
+"""When a held record expires, the constraints on its cluster, and the scratch arrays of one decision.
 
-A held record is due when an arrival is delta or more positions after it, or when an expiry key of an arrival exceeds
-its own by more than the limit. Keys never decrease, so the oldest record is always the first to become due.
+A held record expires when an arrival is delta or more positions after it, or when an expiry key of an arrival exceeds
+its own by more than the limit. It is then due: a rule must decide on it before the next record is appended. Positions
+ascend and keys never decrease, so the expiring record is always the oldest one.
 
 Parameters that all kernels of the rules share
 ----------------------------------------------
@@ -11,11 +12,12 @@ decisions : DecisionBuffer
     Decisions are appended to it.
 constraints : StreamConstraints
 cursor : int64 (2,)
-    Number of staged records still to be appended, and the newest position. Kernels update both.
+    Number of staged records still to be appended (`STAGED`), and position of the last record that was appended
+    (`NEWEST_POSITION`). Kernels update both.
 newest : int
     Position of the last record that arrived.
 cause : int
-    Why the oldest record is due; see `held_records`.
+    Why the oldest record expires; see `held_records`.
 """
 
 from __future__ import annotations
@@ -40,6 +42,8 @@ from shoal.clustering.stream.held_records import (
 from shoal.clustering.stream.steering import WeightTarget
 
 __all__ = [
+    "NEWEST_POSITION",
+    "STAGED",
     "StreamConstraints",
     "Workspace",
     "append_until_due",
@@ -49,6 +53,9 @@ __all__ = [
     "squared_distances",
     "squared_distances_from",
 ]
+
+STAGED, NEWEST_POSITION = range(2)
+"""Entries of the cursor."""
 
 
 class StreamConstraints(NamedTuple):
@@ -132,18 +139,18 @@ def empty_workspace(capacity: int) -> Workspace:
 def append_until_due(
     held: HeldRecords, workspace: Workspace, constraints: StreamConstraints, cursor: Int64Vector
 ) -> int:
-    """Append staged records until a held record is due; return the cause, or `NOT_DUE` when all are appended."""
+    """Append staged records until a held record expires; return the cause, or `NOT_DUE` when all are appended."""
     while True:
-        cause = due_cause(held, workspace, constraints, cursor[1])
-        if cause != NOT_DUE or cursor[0] == 0:
+        cause = due_cause(held, workspace, constraints, cursor[NEWEST_POSITION])
+        if cause != NOT_DUE or cursor[STAGED] == 0:
             return int(cause)
-        cursor[1] = append_next(held)
-        cursor[0] -= 1
+        cursor[NEWEST_POSITION] = append_next(held)
+        cursor[STAGED] -= 1
 
 
 @njit_in_place
 def due_cause(held: HeldRecords, workspace: Workspace, constraints: StreamConstraints, newest: int) -> int:
-    """Return why the oldest record is due, or `NOT_DUE`. A clock does not count while too few subjects are held."""
+    """Return why the oldest record expires, or `NOT_DUE`. A clock does not count while too few subjects are held."""
     cause = cause_of_oldest(held, newest, constraints.delta, constraints.expiry_limits, 0)
     if cause == BY_CLOCK and not has_min_population(held, workspace, constraints):
         cause = cause_of_oldest(held, newest, constraints.delta, constraints.expiry_limits, 1)

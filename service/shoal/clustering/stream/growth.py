@@ -1,9 +1,9 @@
-"""Rules greedy and awo: the due record's cluster grows around its own mean, one record after another.
+"""Rules greedy and awo: the expiring record's cluster grows around its own mean, one record after another.
 
 Rule greedy adds the record that increases the squared error of the cluster least. Opportunity-cost growth (awo)
 subtracts the opportunity cost of the record: what it is expected to cost if the record stays held. That cost is low
 where similar records are held, high where the record is isolated, and it increases with the record's age. Rule greedy
-is the special case of opportunity costs of 0. Both differ from rule nearest, which measures distances from the due
+is the special case of opportunity costs of 0. Both differ from rule nearest, which measures distances from the expiring
 record and not from the mean of the cluster.
 
 Parameters that all kernels of the rules share are described in `expiry`.
@@ -16,11 +16,12 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int64Vector
-from shoal.clustering.numba.heaps import build, sink
+from shoal.clustering.numba.heaps import heapify, sift_down
 from shoal.clustering.numba.jit import njit_in_place
 from shoal.clustering.numba.subject_codes import count_up_to
 from shoal.clustering.stream.buffer import Buffer
 from shoal.clustering.stream.expiry import (
+    NEWEST_POSITION,
     StreamConstraints,
     Workspace,
     append_until_due,
@@ -45,13 +46,13 @@ from shoal.clustering.stream.steering import update_weight
 __all__ = [
     "Candidates",
     "GrowthRule",
+    "decide_by_growth",
+    "decide_due_by_growth",
     "empty_candidates",
-    "expire",
-    "expire_due",
     "grow",
     "opportunity_cost",
     "set_candidate",
-    "write_row",
+    "write_point",
 ]
 
 CANDIDATES_PER_K = 4
@@ -65,31 +66,31 @@ class Candidates(NamedTuple):
     ----------
     records : int64 (L,)
         Candidate records, the nearest to the oldest record first.
-    rows : float64 (L, d + 1)
+    points : float64 (L, d + 1)
         Their coordinates and weighted position.
     opportunity_costs : float64 (L,)
         Expected cost of leaving each candidate out of the cluster.
-    joined : bool (L,)
-        Whether the candidate is a member.
-    centre : float64 (d + 1,)
+    is_member : bool (L,)
+        Whether the candidate is a member of the cluster.
+    centroid : float64 (d + 1,)
         Mean of the members.
-    smallest_distances : float64 (k - 1,)
-        Smallest squared distances of one candidate from other records.
+    smallest_squared_distances : float64 (k - 1,)
+        The k - 1 smallest squared distances of one candidate from other held records; scratch.
     opportunity_weight : float64 (1,)
         Weight of opportunity costs; 0 for rule greedy.
     """
 
     records: Int64Vector
-    rows: Float64Matrix
+    points: Float64Matrix
     opportunity_costs: Float64Vector
-    joined: BoolVector
-    centre: Float64Vector
-    smallest_distances: Float64Vector
+    is_member: BoolVector
+    centroid: Float64Vector
+    smallest_squared_distances: Float64Vector
     opportunity_weight: Float64Vector
 
 
 class GrowthRule(PartitionFlushRule):
-    """The due record's cluster grows around its mean, greedily or by opportunity cost (awo).
+    """The expiring record's cluster grows around its mean, greedily or by opportunity cost (awo).
 
     Parameters
     ----------
@@ -104,37 +105,39 @@ class GrowthRule(PartitionFlushRule):
     age as a share of delta, times ``opportunity_weight``. It is computed for every decision, from the held records
     alone.
 
-    If fewer than k records would be left for the next due record, the oldest held records replace young members. The
-    end of the stream is decided on as by `PartitionFlushRule`.
+    If fewer than k records would be left for the next expiring record, the oldest held records replace young members.
+    The end of the stream is decided on as by `PartitionFlushRule`.
 
     Cost per cluster: O(k held d) for awo, and O(held log held) more for greedy, whose candidates are all held records.
     """
 
     def __init__(self, buffer: Buffer, constraints: StreamConstraints, opportunity_weight: float) -> None:
         super().__init__(buffer, constraints)
-        limit = min(CANDIDATES_PER_K * constraints.k, buffer.capacity) if opportunity_weight else buffer.capacity
+        max_candidates = (
+            min(CANDIDATES_PER_K * constraints.k, buffer.capacity) if opportunity_weight else buffer.capacity
+        )
         dimensions = len(buffer.held.coordinates)
-        self._candidates = empty_candidates(limit, dimensions, constraints.k, opportunity_weight)
+        self._candidates = empty_candidates(max_candidates, dimensions, constraints.k, opportunity_weight)
 
-    def _scan(self, decisions: DecisionBuffer, cursor: Int64Vector) -> None:
-        expire_due(self._buffer.held, self._workspace, self._candidates, decisions, self._constraints, cursor)
+    def _decide_due(self, decisions: DecisionBuffer, cursor: Int64Vector) -> None:
+        decide_due_by_growth(self._buffer.held, self._workspace, self._candidates, decisions, self._constraints, cursor)
 
 
 def empty_candidates(capacity: int, dimensions: int, k: int, opportunity_weight: float) -> Candidates:
     """Allocate the arrays of a rule once, for at most ``capacity`` candidates."""
     return Candidates(
         records=np.zeros(capacity, np.int64),
-        rows=np.zeros((capacity, dimensions + 1)),
+        points=np.zeros((capacity, dimensions + 1)),
         opportunity_costs=np.zeros(capacity),
-        joined=np.zeros(capacity, np.bool_),
-        centre=np.zeros(dimensions + 1),
-        smallest_distances=np.zeros(k - 1),
+        is_member=np.zeros(capacity, np.bool_),
+        centroid=np.zeros(dimensions + 1),
+        smallest_squared_distances=np.zeros(k - 1),
         opportunity_weight=np.full(1, opportunity_weight),
     )
 
 
 @njit_in_place
-def expire_due(
+def decide_due_by_growth(
     held: HeldRecords,
     workspace: Workspace,
     candidates: Candidates,
@@ -142,16 +145,16 @@ def expire_due(
     constraints: StreamConstraints,
     cursor: Int64Vector,
 ) -> None:
-    """Append staged records one by one, and decide on each record that becomes due."""
+    """Append staged records one by one, and decide on each expiring record."""
     while True:
         cause = append_until_due(held, workspace, constraints, cursor)
         if cause == NOT_DUE:
             return
-        expire(held, workspace, candidates, decisions, constraints, cursor[1], cause)
+        decide_by_growth(held, workspace, candidates, decisions, constraints, cursor[NEWEST_POSITION], cause)
 
 
 @njit_in_place
-def expire(
+def decide_by_growth(
     held: HeldRecords,
     workspace: Workspace,
     candidates: Candidates,
@@ -160,14 +163,14 @@ def expire(
     newest: int,
     cause: int,
 ) -> None:
-    """Decide on the oldest record, and update the weight of the position."""
+    """Decide on the expiring record, which is the oldest, and update the weight of the position."""
     clusters_before = decisions.counts[CLUSTERS]
-    _expire(held, workspace, candidates, decisions, constraints, newest, cause)
+    _release_or_suppress(held, workspace, candidates, decisions, constraints, newest, cause)
     update_weight(constraints.omega_p, constraints.target, decisions, clusters_before)
 
 
 @njit_in_place
-def _expire(
+def _release_or_suppress(
     held: HeldRecords,
     workspace: Workspace,
     candidates: Candidates,
@@ -182,17 +185,20 @@ def _expire(
     if count_up_to(workspace.numbering, subjects, constraints.k) < constraints.k:
         suppress(held, decisions, newest, cause)
         return
-    count = _list_nearest(held, workspace, candidates, constraints.omega_p[0])
+    count = _fill_candidates(held, workspace, candidates, constraints.omega_p[0])
     if candidates.opportunity_weight[0] > 0.0:
         _fill_opportunity_costs(held, workspace, candidates, constraints, count, newest)
-    write_row(held, 0, constraints.omega_p[0], candidates.centre)
+    write_point(held, 0, constraints.omega_p[0], candidates.centroid)
     size = grow(subjects, workspace, candidates, constraints.k, count)
     if workspace.numbering.size[0] < constraints.k:
         # The candidates have fewer than k subjects. Rule nearest considers all held records.
         cap_and_reset(workspace, size, 1.0)
         release_nearest(held, workspace, decisions, constraints, newest, cause, constraints.k)
         return
+    # From here on `members[:size]` contains -1 where the cap on shares removed a member; `kept` counts the others.
     kept = cap_and_reset(workspace, size, constraints.max_share)
+    # With k members for k subjects each subject has one record: the cap removed none, and a member can be exchanged for
+    # another record of a new or of the same subject. In larger clusters an exchange could violate the cap.
     if size == constraints.k:
         _include_old_records(held, workspace, candidates, constraints.k)
     sort_by_age(workspace.members[:size], workspace.heap[: tail - head])
@@ -200,20 +206,23 @@ def _expire(
 
 
 @njit_in_place
-def _list_nearest(held: HeldRecords, workspace: Workspace, candidates: Candidates, omega_p: float) -> int:
-    """Make the records nearest to the oldest one candidates, of equally near ones the older; return how many."""
+def _fill_candidates(held: HeldRecords, workspace: Workspace, candidates: Candidates, omega_p: float) -> int:
+    """Fill the candidates with the records nearest to the oldest one, the nearest first; return how many there are.
+
+    Of two equally near records the older one comes first.
+    """
     head, tail = held.extent[HEAD], held.extent[TAIL]
     distances, heap = workspace.distances[: tail - head], workspace.heap[: tail - head - 1]
     squared_distances(held, omega_p, distances)
     for x in range(heap.size):
         heap[x] = x + 1
-    build(heap, distances)
+    heapify(heap, distances)
     count, remaining = min(candidates.records.size, heap.size), heap.size
     for candidate in range(count):
         record = heap[0]
         remaining -= 1
         heap[0] = heap[remaining]
-        sink(heap, remaining, 0, distances)
+        sift_down(heap, remaining, 0, distances)
         set_candidate(held, candidates, candidate, record, omega_p)
     return count
 
@@ -222,18 +231,21 @@ def _list_nearest(held: HeldRecords, workspace: Workspace, candidates: Candidate
 def set_candidate(held: HeldRecords, candidates: Candidates, candidate: int, record: int, omega_p: float) -> None:
     """Write a record to entry ``candidate``, with an opportunity cost of 0."""
     candidates.records[candidate] = record
-    candidates.joined[candidate] = False
+    candidates.is_member[candidate] = False
     candidates.opportunity_costs[candidate] = 0.0
-    write_row(held, record, omega_p, candidates.rows[candidate])
+    write_point(held, record, omega_p, candidates.points[candidate])
 
 
 @njit_in_place
-def write_row(held: HeldRecords, record: int, omega_p: float, row: Float64Vector) -> None:
-    """Write the coordinates of a record. Its position is counted from the oldest record's, so that it stays exact."""
-    slot, last = held.extent[HEAD] + record, row.size - 1
+def write_point(held: HeldRecords, record: int, omega_p: float, point: Float64Vector) -> None:
+    """Write the coordinates and the weighted position of a record.
+
+    The position is counted from that of the oldest record: the difference is small, so that its float is exact.
+    """
+    slot, last = held.extent[HEAD] + record, point.size - 1
     for j in range(last):
-        row[j] = held.coordinates[j, slot]
-    row[last] = omega_p * float(held.positions[slot] - held.positions[held.extent[HEAD]])
+        point[j] = held.coordinates[j, slot]
+    point[last] = omega_p * float(held.positions[slot] - held.positions[held.extent[HEAD]])
 
 
 @njit_in_place
@@ -252,7 +264,7 @@ def _fill_opportunity_costs(
         record = candidates.records[candidate]
         squared_distances_from(held, constraints.omega_p[0], record, distances)
         distances[record] = np.inf
-        _collect_smallest(distances, candidates.smallest_distances)
+        _collect_smallest(distances, candidates.smallest_squared_distances)
         candidates.opportunity_costs[candidate] = opportunity_cost(
             candidates, constraints, newest - held.positions[head + record]
         )
@@ -260,12 +272,14 @@ def _fill_opportunity_costs(
 
 @njit_in_place
 def opportunity_cost(candidates: Candidates, constraints: StreamConstraints, age: int) -> float:
-    """Return the opportunity cost of the record whose ``smallest_distances`` are given."""
-    share = candidates.opportunity_weight[0] * 0.5 / float(candidates.smallest_distances.size * constraints.delta)
+    """Return the opportunity cost of the record of this age whose ``smallest_squared_distances`` are given."""
+    factor = (
+        candidates.opportunity_weight[0] * 0.5 / float(candidates.smallest_squared_distances.size * constraints.delta)
+    )
     total = 0.0
-    for distance in candidates.smallest_distances:
+    for distance in candidates.smallest_squared_distances:
         total += distance
-    return float(share * float(age) * total)
+    return float(factor * float(age) * total)
 
 
 @njit_in_place
@@ -286,76 +300,85 @@ def _collect_smallest(distances: Float64Vector, smallest: Float64Vector) -> None
 def grow(subjects: Int64Vector, workspace: Workspace, candidates: Candidates, k: int, count: int) -> int:
     """Add candidates to the cluster until k subjects are members or no candidate is left; return the number of members.
 
-    What `add_member` fills stays filled.
+    The caller clears what `add_member` has filled (`cap_and_reset`).
     """
-    centre, width = candidates.centre, candidates.centre.size
+    centroid, width = candidates.centroid, candidates.centroid.size
     add_member(workspace, subjects, 0, 0)
     size = 1
     while workspace.numbering.size[0] < k and size <= count:
-        weight, best, chosen = size / (size + 1.0), np.inf, -1
+        # A cluster of n records grows its squared error by n / (n + 1) times the squared distance from its mean.
+        sse_factor, best, chosen = size / (size + 1.0), np.inf, -1
         for candidate in range(count):
-            if not candidates.joined[candidate]:
+            if not candidates.is_member[candidate]:
                 squared = 0.0
                 for j in range(width):
-                    step = candidates.rows[candidate, j] - centre[j]
+                    step = candidates.points[candidate, j] - centroid[j]
                     squared += step * step
-                cost = weight * squared - candidates.opportunity_costs[candidate]
-                if cost < best or chosen < 0:
-                    best, chosen = cost, candidate
-        candidates.joined[chosen] = True
+                sse_increase_minus_opportunity_cost = sse_factor * squared - candidates.opportunity_costs[candidate]
+                if sse_increase_minus_opportunity_cost < best or chosen < 0:
+                    best, chosen = sse_increase_minus_opportunity_cost, candidate
+        candidates.is_member[chosen] = True
         add_member(workspace, subjects, candidates.records[chosen], size)
         size += 1
         for j in range(width):
-            centre[j] += (candidates.rows[chosen, j] - centre[j]) / size
+            centroid[j] += (candidates.points[chosen, j] - centroid[j]) / size
     return size
 
 
 @njit_in_place
 def _include_old_records(held: HeldRecords, workspace: Workspace, candidates: Candidates, k: int) -> None:
-    """Exchange young members for the oldest held records, so that the next due record finds k records.
+    """Exchange young members for the oldest held records, so that the next expiring record finds k records.
 
-    After this decision ``held - k`` records are held. Before the oldest of them is due, as many records arrive as it is
-    younger than the record released now. If fewer than k records result, it would be suppressed. It therefore replaces
-    the younger member that is farthest from the mean. Members have distinct subjects before and after.
+    After this decision ``held - k`` records are held. The oldest of them expires at the latest when as many positions
+    have passed as it is younger than the record that expires now. With an arrival at each position,
+    ``held - k + (its position - position of the current oldest)`` records are then held. If these are fewer than k, it
+    would be suppressed. It therefore replaces the younger member that is farthest from the mean, or the younger member
+    of its own subject. Members have distinct subjects before and after.
     """
     head, tail = held.extent[HEAD], held.extent[TAIL]
-    positions, members, inside = held.positions[head:tail], workspace.members[:k], workspace.heap[: tail - head]
-    inside[:] = 0
+    positions, members, is_member = held.positions[head:tail], workspace.members[:k], workspace.heap[: tail - head]
+    is_member[:] = 0
     for record in members:
-        inside[record] = 1
+        is_member[record] = 1
     oldest = 0
     for _ in range(k):
-        while oldest < inside.size and inside[oldest]:
+        while oldest < is_member.size and is_member[oldest]:
             oldest += 1
-        if oldest == inside.size or inside.size - k + positions[oldest] - positions[0] >= k:
+        if oldest == is_member.size:
+            return  # all held records are members
+        if is_member.size - k + (positions[oldest] - positions[0]) >= k:
             return
         member = _replaceable_member(held, candidates, members, oldest)
         if member < 0:
             return
-        inside[members[member]], inside[oldest] = 0, 1
+        is_member[members[member]], is_member[oldest] = 0, 1
         members[member] = oldest
 
 
 @njit_in_place
 def _replaceable_member(held: HeldRecords, candidates: Candidates, members: Int64Vector, record: int) -> int:
-    """Return the farthest member that is younger than a record and may be replaced by it, or -1."""
+    """Return the member that a record may replace, or -1: the farthest of the members that are younger than the record.
+
+    If a member has the same subject, only that member may be replaced, whatever its distance, because members must have
+    distinct subjects: it is returned if it is younger than the record, else -1.
+    """
     subjects = held.subjects[held.extent[HEAD] : held.extent[TAIL]]
     farthest, chosen = -1.0, -1
     for member in range(members.size):
         if subjects[members[member]] == subjects[record]:
             return member if members[member] > record else -1
         if members[member] > record:
-            squared = _squared_distance_from_centre(held, members[member], candidates.centre)
+            squared = _squared_distance_from_centroid(held, members[member], candidates.centroid)
             if squared > farthest:
                 farthest, chosen = squared, member
     return chosen
 
 
 @njit_in_place
-def _squared_distance_from_centre(held: HeldRecords, record: int, centre: Float64Vector) -> float:
+def _squared_distance_from_centroid(held: HeldRecords, record: int, centroid: Float64Vector) -> float:
     """Return the squared distance of a record from the mean of the cluster, without the position."""
     total = 0.0
-    for j in range(centre.size - 1):
-        step = held.coordinates[j, held.extent[HEAD] + record] - centre[j]
+    for j in range(centroid.size - 1):
+        step = held.coordinates[j, held.extent[HEAD] + record] - centroid[j]
         total += step * step
     return total

@@ -64,7 +64,7 @@ CAUSE, NEWEST, BEFORE = 1, 2, 3
 """Rows of both arrays; ``BEFORE`` of `DecisionBuffer.suppressed` only."""
 
 NOT_DUE = -2
-"""Returned instead of a cause when no held record is due."""
+"""Returned instead of a cause when no held record expires."""
 
 LONG_RUN = 16
 """Mean number of records between two members from which runs are copied instead of single values."""
@@ -180,7 +180,7 @@ def append_next(held: HeldRecords) -> int:
 
 @njit_in_place
 def cause_of_oldest(held: HeldRecords, newest: int, delta: int, expiry_limits: Int64Vector, first_column: int) -> int:
-    """Return why the oldest held record is due now that ``newest`` has arrived, or `NOT_DUE`.
+    """Return why the oldest held record expires now that ``newest`` has arrived, or `NOT_DUE`.
 
     Expiry keys before ``first_column`` are ignored.
     """

@@ -29,7 +29,7 @@ from shoal.clustering.stream.cell_index import (
     insert_arrived,
     remove_from_index,
 )
-from shoal.clustering.stream.expiry import StreamConstraints, Workspace, append_until_due
+from shoal.clustering.stream.expiry import NEWEST_POSITION, STAGED, StreamConstraints, Workspace, append_until_due
 from shoal.clustering.stream.growth import (
     Candidates,
     GrowthRule,
@@ -37,7 +37,7 @@ from shoal.clustering.stream.growth import (
     grow,
     opportunity_cost,
     set_candidate,
-    write_row,
+    write_point,
 )
 from shoal.clustering.stream.held_records import (
     CLUSTERS,
@@ -56,7 +56,7 @@ from shoal.clustering.stream.membership import add_member, cap_and_reset
 from shoal.clustering.stream.nearest import NearestRule
 from shoal.clustering.stream.steering import update_weight
 
-__all__ = ["IndexedExpiry", "IndexedGrowthRule", "IndexedNearestRule", "expire_due"]
+__all__ = ["IndexedExpiry", "IndexedGrowthRule", "IndexedNearestRule", "decide_due_by_index"]
 
 Scan: TypeAlias = Callable[[DecisionBuffer, Int64Vector], None]
 
@@ -67,8 +67,8 @@ RETRY_AFTER = 1 << 16
 """Records that arrive before an index is tried again where it did not pay."""
 
 DONE, NOT_BUILT, TOO_COSTLY, TOO_FEW = range(4)
-"""Results of `expire_due`: all staged records are appended; the index is not built over the present slots; the index
-costs more than full scans; too few records are held for an index.
+"""Results of `decide_due_by_index`: all staged records are appended; the index is not built over the present slots; the
+index costs more than full scans; too few records are held for an index.
 """
 
 LOOKUP_COST = 8
@@ -82,7 +82,7 @@ TRIAL_DECISIONS = 16
 
 
 class IndexedExpiry:
-    """Decides on due records through a cell index or by full scans; the decisions are the same.
+    """Decides on expiring records through a cell index or by full scans; the decisions are the same.
 
     Parameters
     ----------
@@ -120,12 +120,14 @@ class IndexedExpiry:
         self._build_index()
         self._scan_rest(empty_decision_buffer(0), np.zeros(2, np.int64))
 
-    def expire_due(self, decisions: DecisionBuffer, staged: int) -> None:
-        """Append so many staged records and decide on each record that becomes due."""
+    def decide_due(self, decisions: DecisionBuffer, staged: int) -> None:
+        """Append so many staged records and decide on each expiring record."""
         cursor, held, workspace = np.array([staged, -1]), self._buffer.held, self._workspace
         index, candidates, constraints = self._index, self._candidates, self._constraints
         self._retry_in = max(0, self._retry_in - staged)
-        while (status := expire_due(held, workspace, index, candidates, decisions, constraints, cursor)) != DONE:
+        while (
+            status := decide_due_by_index(held, workspace, index, candidates, decisions, constraints, cursor)
+        ) != DONE:
             if not self._should_build(status):
                 self._scan_rest(decisions, cursor)
                 return
@@ -153,12 +155,12 @@ class IndexedExpiry:
         self._index.state[SEARCH_COST] = self._index.state[SCAN_COST] = self._built_over = 0
         self._index.state[BUILT_AT] = NONE
         if self._buffer.held.gap_state[GAP_COUNT]:
-            self._buffer.compact(int(cursor[0]))
+            self._buffer.compact(int(cursor[STAGED]))
         self._scan(decisions, cursor)
 
 
 class _IndexedRule(NearestRule):
-    """A rule that decides on due records through `IndexedExpiry`."""
+    """A rule that decides on expiring records through `IndexedExpiry`."""
 
     _indexed: IndexedExpiry
 
@@ -167,8 +169,8 @@ class _IndexedRule(NearestRule):
         super().precompile()
         self._indexed.precompile()
 
-    def _expire_due(self, decisions: DecisionBuffer, staged: int) -> None:
-        self._indexed.expire_due(decisions, staged)
+    def _decide_staged(self, decisions: DecisionBuffer, staged: int) -> None:
+        self._indexed.decide_due(decisions, staged)
 
     def _flush(self, decisions: DecisionBuffer, newest: int) -> None:
         self._buffer.compact()
@@ -193,7 +195,7 @@ class IndexedNearestRule(_IndexedRule):
     def __init__(self, buffer: Buffer, constraints: StreamConstraints, min_held: int) -> None:
         super().__init__(buffer, constraints)
         no_candidates = empty_candidates(0, len(buffer.held.coordinates), constraints.k, 0.0)
-        self._indexed = IndexedExpiry(buffer, constraints, self._workspace, no_candidates, min_held, self._scan)
+        self._indexed = IndexedExpiry(buffer, constraints, self._workspace, no_candidates, min_held, self._decide_due)
 
 
 class IndexedGrowthRule(_IndexedRule, GrowthRule):
@@ -215,11 +217,13 @@ class IndexedGrowthRule(_IndexedRule, GrowthRule):
         self, buffer: Buffer, constraints: StreamConstraints, opportunity_weight: float, min_held: int
     ) -> None:
         super().__init__(buffer, constraints, opportunity_weight)
-        self._indexed = IndexedExpiry(buffer, constraints, self._workspace, self._candidates, min_held, self._scan)
+        self._indexed = IndexedExpiry(
+            buffer, constraints, self._workspace, self._candidates, min_held, self._decide_due
+        )
 
 
 @njit_in_place
-def expire_due(
+def decide_due_by_index(
     held: HeldRecords,
     workspace: Workspace,
     index: CellIndex,
@@ -228,9 +232,9 @@ def expire_due(
     constraints: StreamConstraints,
     cursor: Int64Vector,
 ) -> int:
-    """Append staged records and decide on each record that becomes due, as long as the index pays.
+    """Append staged records and decide on each expiring record, as long as the index pays.
 
-    If the result is not `DONE`, the oldest held record is due and has not been decided on.
+    If the result is not `DONE`, the oldest held record expires and has not been decided on.
     """
     scans = candidates.records.size + 1  # full scans that one decision would take
     while True:
@@ -247,12 +251,12 @@ def expire_due(
         insert_arrived(index, held)
         clusters_before = decisions.counts[CLUSTERS]
         if candidates.records.size > 0:
-            has_decided = _decide_by_growth(
-                held, workspace, index, candidates, decisions, constraints, cursor[1], cause, held_count
+            has_decided = _grow_from_index(
+                held, workspace, index, candidates, decisions, constraints, cursor[NEWEST_POSITION], cause, held_count
             )
         else:
-            has_decided = _decide_by_distance(
-                held, workspace, index, decisions, constraints, cursor[1], cause, held_count
+            has_decided = _release_nearest_from_index(
+                held, workspace, index, decisions, constraints, cursor[NEWEST_POSITION], cause, held_count
             )
         if not has_decided:
             return TOO_COSTLY
@@ -261,7 +265,7 @@ def expire_due(
 
 
 @njit_in_place
-def _decide_by_growth(
+def _grow_from_index(
     held: HeldRecords,
     workspace: Workspace,
     index: CellIndex,
@@ -272,22 +276,22 @@ def _decide_by_growth(
     cause: int,
     held_count: int,
 ) -> bool:
-    """Decide on the oldest record as `growth.expire` does; return False if too many records would have to be read."""
+    """Decide as `growth.decide_by_growth` does; return False if too many records would have to be read."""
     head, omega_p, count = held.extent[HEAD], constraints.omega_p[0], candidates.records.size
     found, others = workspace.heap[:count], workspace.members[: constraints.k - 1]
     find_nearest(index, held, omega_p, head, workspace.nearest_distances[:count], found)
     for candidate in range(count):
         set_candidate(held, candidates, candidate, found[candidate] - head, omega_p)
-        find_nearest(index, held, omega_p, found[candidate], candidates.smallest_distances, others)
+        find_nearest(index, held, omega_p, found[candidate], candidates.smallest_squared_distances, others)
         candidates.opportunity_costs[candidate] = opportunity_cost(
             candidates, constraints, newest - held.positions[found[candidate]]
         )
-    write_row(held, 0, omega_p, candidates.centre)
+    write_point(held, 0, omega_p, candidates.centroid)
     size = grow(held.subjects[head : held.extent[TAIL]], workspace, candidates, constraints.k, count)
     has_enough = workspace.numbering.size[0] == constraints.k
     cap_and_reset(workspace, size, constraints.max_share if has_enough else 1.0)
     if not has_enough:
-        return _decide_by_distance(held, workspace, index, decisions, constraints, newest, cause, held_count)
+        return _release_nearest_from_index(held, workspace, index, decisions, constraints, newest, cause, held_count)
     _release(held, workspace, index, decisions, size, newest, cause)
     return True
 
@@ -310,7 +314,7 @@ def _release(
 
 
 @njit_in_place
-def _decide_by_distance(
+def _release_nearest_from_index(
     held: HeldRecords,
     workspace: Workspace,
     index: CellIndex,
@@ -320,7 +324,7 @@ def _decide_by_distance(
     cause: int,
     held_count: int,
 ) -> bool:
-    """Decide on the oldest record as `nearest.expire` does; return False if too many records would have to be read."""
+    """Decide as `nearest.decide_by_distance` does; return False if too many records would have to be read."""
     head, wanted = held.extent[HEAD], constraints.k - 1
     subjects = held.subjects[head : held.extent[TAIL]]
     while True:

@@ -1,4 +1,4 @@
-"""Rule nearest: the due record is released with its nearest held records (Algorithms 2 and 3 of [1]_, Note 1).
+"""Rule nearest: the expiring record is released with its nearest held records (Algorithms 2 and 3 of [1]_, Note 1).
 
 Parameters that all kernels of the rules share are described in `expiry`.
 
@@ -13,12 +13,13 @@ from __future__ import annotations
 import numpy as np
 
 from shoal.arrays import Float64Matrix, Float64Vector, Int64Vector
-from shoal.clustering.numba.heaps import build, sink
+from shoal.clustering.numba.heaps import heapify, sift_down
 from shoal.clustering.numba.jit import njit_in_place
 from shoal.clustering.numba.subject_codes import clear, count_up_to
 from shoal.clustering.stream.buffer import Buffer, CoordinateBlock
 from shoal.clustering.stream.dominance import dominating_subject
 from shoal.clustering.stream.expiry import (
+    NEWEST_POSITION,
     StreamConstraints,
     Workspace,
     append_until_due,
@@ -49,14 +50,20 @@ from shoal.clustering.stream.membership import (
 )
 from shoal.clustering.stream.steering import update_weight
 
-__all__ = ["NearestRule", "expire", "expire_due", "expire_rest", "release_nearest"]
+__all__ = [
+    "NearestRule",
+    "decide_by_distance",
+    "decide_due_by_distance",
+    "decide_rest_by_distance",
+    "release_nearest",
+]
 
 MAX_EXTRA = 4
 """Records, in units of k, that a cluster may take beyond the required subjects to satisfy the p % rule."""
 
 
 class NearestRule:
-    """The due record is released with its nearest held records, until the cluster has k subjects.
+    """The expiring record is released with its nearest held records, until the cluster has k subjects.
 
     Parameters
     ----------
@@ -81,11 +88,11 @@ class NearestRule:
 
     def precompile(self) -> None:
         """Compile all kernels by deciding on no records, so that no record waits for the compiler later."""
-        self._expire_due(empty_decision_buffer(0), 0)
+        self._decide_staged(empty_decision_buffer(0), 0)
         self._flush(empty_decision_buffer(0), -1)
 
     def push(self, block: CoordinateBlock) -> DecisionBuffer:
-        """Append the records of a validated block one by one, and decide on each record that becomes due.
+        """Append the records of a validated block one by one, and decide on each expiring record.
 
         Parameters
         ----------
@@ -102,7 +109,7 @@ class NearestRule:
         done = 0
         while done < count:
             staged = self._buffer.stage(block, done)
-            self._expire_due(decisions, staged)
+            self._decide_staged(decisions, staged)
             done += staged
         return trim(decisions)
 
@@ -123,37 +130,37 @@ class NearestRule:
         self._flush(decisions, newest)
         return trim(decisions)
 
-    def _expire_due(self, decisions: DecisionBuffer, staged: int) -> None:
-        """Append so many staged records and decide on each record that becomes due."""
-        self._scan(decisions, np.array([staged, -1]))
+    def _decide_staged(self, decisions: DecisionBuffer, staged: int) -> None:
+        """Append so many staged records and decide on each expiring record."""
+        self._decide_due(decisions, np.array([staged, -1]))
 
-    def _scan(self, decisions: DecisionBuffer, cursor: Int64Vector) -> None:
-        """Do so with kernels that scan all held records for each decision."""
-        expire_due(self._buffer.held, self._workspace, decisions, self._constraints, cursor)
+    def _decide_due(self, decisions: DecisionBuffer, cursor: Int64Vector) -> None:
+        """Append the staged records and decide on each expiring record; each decision scans all held records."""
+        decide_due_by_distance(self._buffer.held, self._workspace, decisions, self._constraints, cursor)
 
     def _flush(self, decisions: DecisionBuffer, newest: int) -> None:
         """Decide on all held records."""
-        expire_rest(self._buffer.held, self._workspace, decisions, self._constraints, newest)
+        decide_rest_by_distance(self._buffer.held, self._workspace, decisions, self._constraints, newest)
 
 
 @njit_in_place
-def expire_due(
+def decide_due_by_distance(
     held: HeldRecords,
     workspace: Workspace,
     decisions: DecisionBuffer,
     constraints: StreamConstraints,
     cursor: Int64Vector,
 ) -> None:
-    """Append staged records one by one, and decide on each record that becomes due."""
+    """Append staged records one by one, and decide on each expiring record."""
     while True:
         cause = append_until_due(held, workspace, constraints, cursor)
         if cause == NOT_DUE:
             return
-        expire(held, workspace, decisions, constraints, cursor[1], cause)
+        decide_by_distance(held, workspace, decisions, constraints, cursor[NEWEST_POSITION], cause)
 
 
 @njit_in_place
-def expire_rest(
+def decide_rest_by_distance(
     held: HeldRecords, workspace: Workspace, decisions: DecisionBuffer, constraints: StreamConstraints, newest: int
 ) -> None:
     """Decide on all held records at the end of the stream.
@@ -174,11 +181,11 @@ def expire_rest(
                 release_nearest(held, workspace, decisions, constraints, newest, FLUSHED, subjects.size + 1)
             update_weight(constraints.omega_p, constraints.target, decisions, clusters_before)
         else:
-            expire(held, workspace, decisions, constraints, newest, FLUSHED)
+            decide_by_distance(held, workspace, decisions, constraints, newest, FLUSHED)
 
 
 @njit_in_place
-def expire(
+def decide_by_distance(
     held: HeldRecords,
     workspace: Workspace,
     decisions: DecisionBuffer,
@@ -188,12 +195,12 @@ def expire(
 ) -> None:
     """Release the oldest record in a cluster of k subjects, or suppress it if fewer are held; update the weight."""
     clusters_before = decisions.counts[CLUSTERS]
-    _expire(held, workspace, decisions, constraints, newest, cause)
+    _release_or_suppress(held, workspace, decisions, constraints, newest, cause)
     update_weight(constraints.omega_p, constraints.target, decisions, clusters_before)
 
 
 @njit_in_place
-def _expire(
+def _release_or_suppress(
     held: HeldRecords,
     workspace: Workspace,
     decisions: DecisionBuffer,
@@ -266,7 +273,7 @@ def _release_undominated(
     heap = workspace.heap[: distances.size - 1]
     for x in range(heap.size):
         heap[x] = x + 1
-    build(heap, distances)
+    heapify(heap, distances)
     record, size, kept, subjects_in, remaining, extra_left = 0, 0, 0, 0, heap.size, MAX_EXTRA * constraints.k
     while True:
         subjects_in += add_member(workspace, subjects, record, size)
@@ -281,7 +288,7 @@ def _release_undominated(
         record = heap[0]
         remaining -= 1
         heap[0] = heap[remaining]
-        sink(heap, remaining, 0, distances)
+        sift_down(heap, remaining, 0, distances)
     workspace.counts[: workspace.numbering.size[0]] = 0
     clear(workspace.numbering)
     if fits and (subjects_in >= wanted or remaining == 0):
@@ -353,12 +360,12 @@ def _select_nearest(
 def _add_nearest(distances: Float64Vector, subjects: Int64Vector, workspace: Workspace, wanted: int) -> int:
     """Add records to the cluster, the nearest first, until ``wanted`` subjects are members; return how many were added.
 
-    What `add_member` fills stays filled.
+    The caller clears what `add_member` has filled (`cap_and_reset`).
     """
     heap = workspace.heap[: distances.size - 1]
     for x in range(heap.size):
         heap[x] = x + 1
-    build(heap, distances)
+    heapify(heap, distances)
     record, size, remaining = 0, 0, heap.size
     while True:
         add_member(workspace, subjects, record, size)
@@ -368,4 +375,4 @@ def _add_nearest(distances: Float64Vector, subjects: Int64Vector, workspace: Wor
         record = heap[0]
         remaining -= 1
         heap[0] = heap[remaining]
-        sink(heap, remaining, 0, distances)
+        sift_down(heap, remaining, 0, distances)

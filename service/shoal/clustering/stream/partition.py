@@ -1,6 +1,6 @@
 """All held records as one finished table: its partition by MDAV and descent, its feasibility, and its release.
 
-Rule block releases all held records in this way whenever a record is due. Rules greedy, awo and block do so at the end
+Rule block releases all held records in this way whenever a record expires. Rules greedy, awo and block do so at the end
 of the stream. Parameters that all kernels of the rules share are described in `expiry`.
 """
 
@@ -33,7 +33,7 @@ from shoal.clustering.stream.membership import SHARE_TOLERANCE
 from shoal.clustering.stream.nearest import NearestRule
 from shoal.clustering.stream.steering import update_weight
 
-__all__ = ["PartitionFlushRule", "held_as_table", "is_feasible", "merge_until_feasible", "release_partition"]
+__all__ = ["PartitionFlushRule", "held_as_table", "is_feasible", "merge_infeasible", "release_partition"]
 
 
 class PartitionFlushRule(NearestRule):
@@ -70,7 +70,7 @@ class PartitionFlushRule(NearestRule):
         held, workspace, constraints = self._buffer.held, self._workspace, self._constraints
         if has_min_population(held, workspace, constraints) and len(self._buffer):
             rows, labels = self._partition()
-            if len(labels) and merge_until_feasible(held, rows, labels, workspace, constraints):
+            if len(labels) and merge_infeasible(held, rows, labels, workspace, constraints):
                 release_partition(held, decisions, constraints, labels, newest, FLUSHED)
         super()._flush(decisions, newest)
 
@@ -116,7 +116,7 @@ def is_feasible(held: HeldRecords, labels: Int32Vector, workspace: Workspace, co
 
 
 @njit
-def merge_until_feasible(
+def merge_infeasible(
     held: HeldRecords, rows: Float64Matrix, labels: Int32Vector, workspace: Workspace, constraints: StreamConstraints
 ) -> bool:
     """Merge each cluster that violates k or the cap on shares with the nearest cluster, until none does.

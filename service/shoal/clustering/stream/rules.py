@@ -25,8 +25,11 @@ MAX_INDEXED_DIMENSIONS = 8
 class Rule(Protocol):
     """Decides in which cluster each held record leaves."""
 
+    def precompile(self) -> None:
+        """Compile all kernels, so that no record waits for the compiler later."""
+
     def push(self, block: CoordinateBlock) -> DecisionBuffer:
-        """Append the records of a validated block one by one, and decide on each record that becomes due."""
+        """Append the records of a validated block one by one, and decide on each expiring record."""
 
     def flush(self, newest: int) -> DecisionBuffer:
         """Decide on all held records; ``newest`` is the position of the last record that arrived."""
@@ -50,7 +53,7 @@ def make_rule(name: str, buffer: Buffer, constraints: StreamConstraints) -> Rule
     return rule
 
 
-def _create(name: str, buffer: Buffer, constraints: StreamConstraints) -> NearestRule:
+def _create(name: str, buffer: Buffer, constraints: StreamConstraints) -> Rule:
     chosen = resolve_rule(name, constraints.k, has_dominance=constraints.dominance.share > 0)
     min_held = INDEXED_FROM.get(chosen, 0)
     is_indexable = 0 < min_held <= constraints.delta and len(buffer.held.coordinates) <= MAX_INDEXED_DIMENSIONS

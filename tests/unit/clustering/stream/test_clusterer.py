@@ -49,7 +49,7 @@ def test_records_above_the_cap_at_the_end_of_the_stream_are_decided_on_in_turn()
     stream = StreamClusterer(2, 20, 1)
     stream.push(np.arange(7.0).reshape(-1, 1), np.array([0, 0, 0, 0, 1, 1, 2]))
     decided = stream.flush()
-    clusters = [decided.positions[start:end].tolist() for start, end in pairwise(decided.offsets.tolist())]
+    clusters = [decided.positions[start:end].tolist() for start, end in pairwise(decided.cluster_bounds.tolist())]
     assert clusters == [[0, 1, 2, 4, 5, 6]]
     assert decided.suppressed.tolist() == [3]
     assert decided.suppressed_before.tolist() == [1]
@@ -71,7 +71,7 @@ def test_returned_arrays_are_copies() -> None:
     stream = StreamClusterer(2, 3, 1)
     coordinates = np.array([[0.0], [5.0], [0.1], [5.1]])
     decided = stream.push(coordinates)
-    for array in (decided.positions, decided.offsets, decided.newest, decided.suppressed):
+    for array in (decided.positions, decided.cluster_bounds, decided.newest, decided.suppressed):
         array[:] = -1
     coordinates[:] = 9.0
     assert stream.flush().positions.tolist() == [1, 3]

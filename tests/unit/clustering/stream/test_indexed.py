@@ -20,5 +20,5 @@ def test_gaps_do_not_count_towards_the_minimum_population(rule: str, monkeypatch
     stream.push(values[:16], np.arange(16), expiry_keys=np.zeros((16, 1), np.int64))
     out = stream.push(values[16:], np.array([16]), expiry_keys=np.array([[100]]))
     # With 17, 15 and then 13 subjects held, the clock releases no further cluster.
-    assert len(out.offsets) - 1 == 2
+    assert len(out.cluster_bounds) - 1 == 2
     assert stream.population == 13
