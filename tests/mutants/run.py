@@ -5,8 +5,8 @@ applied to a copy of the tree under build/, in which its tests run, the nearest 
 go to build/mutants.json as they come, and as a table to build/mutants.md. The exit code is 0 if exactly those mutants
 survive that the list expects to.
 
-A mutant is *killed* by a test that fails. An error outside of a test, or no end within `CPU_S`, is told apart.
-Recorded outputs (`RECORDED`) are not in the copy: they show that something changed, not that it is wrong.
+A mutant is *killed* by a test that fails. An error outside of a test, or no end within `CPU_S`, is reported as such.
+Recorded outputs (`RECORDED`) are not in the copy: they show that an output changed, not that it is wrong.
 
 Why not mutmut or cosmic-ray: neither takes mutants that were chosen by hand, nor tests for each. mutmut puts the
 mutants of a function behind a dispatcher in the module, which is no kernel any more; cosmic-ray changes the working
@@ -35,13 +35,13 @@ COPY = ROOT / "build" / "mutants"
 RESULTS, TABLE = ROOT / "build" / "mutants.json", ROOT / "build" / "mutants.md"
 COPIED = ("service", "tests", "benchmarks", "deploy", "docs", "pyproject.toml")
 RECORDED = ("golden", "privacy.md")
-"""Folders and files: outputs, published figures and the page of measured attacks, with which tests compare."""
+"""Names that are not copied: the golden record of outputs, and the page of measured attacks (docs/reports)."""
 CPU_S, WALL_S = 300, 1500
-"""Limits of one run of pytest: the first is the one that counts, whatever else the machine does meanwhile."""
-SPARED = "not compiled_and_plain"
-"""Tests that compile by themselves: a changed kernel takes minutes there, and plain Python alone must notice it."""
+"""Limits of one run of pytest: processor time, and elapsed time, which depends on what else the machine does."""
+SELECTED_TESTS = "not compiled_and_plain"
+"""Leaves out tests that compile kernels themselves: a changed kernel takes minutes there."""
 SEEDED = HAND_MADE = 4
-"""Of each group but the last one, which holds what belongs to none."""
+"""Number in each group but the last one, which holds the mutants of no other group."""
 
 Mutant = dict[str, Any]
 
@@ -86,8 +86,8 @@ def run_tests(tests: list[str], limit_s: int = CPU_S) -> tuple[int | None, str]:
         "NUMBA_DISABLE_JIT": "1",
         "HYPOTHESIS_PROFILE": "mutants",
     }
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not nightly", "-k", SPARED, "-p", "no:randomly"]
-    command += ["-p", "no:cacheprovider", "--tb=no", *tests]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-m", "not nightly", "-k", SELECTED_TESTS]
+    command += ["-p", "no:randomly", "-p", "no:cacheprovider", "--tb=no", *tests]
     process = subprocess.Popen(
         command,
         cwd=COPY,

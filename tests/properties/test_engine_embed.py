@@ -15,7 +15,7 @@ from shoal.clustering.embedding import PublicationGrid, exact_means
 
 pytestmark = pytest.mark.property
 
-RESOLUTIONS = ["0", "0.001", "0.05", "0.25", "1", "2.5", "500", "1e-9"]
+RESOLUTIONS = ["0", "0.001", "0.05", "0.1", "0.25", "1", "2.5", "500", "1e-9"]
 
 NUMBERS = st.one_of(
     st.floats(allow_nan=False, allow_infinity=False, min_value=-1e300, max_value=1e300),

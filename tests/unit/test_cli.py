@@ -375,7 +375,7 @@ def test_each_end_has_its_own_format_and_the_judge_is_told_both(policy: str, vis
     assert run_command("verify", policy, *files, *forms).returncode == 0
     refused = run_command("verify", policy, *files)
     assert refused.returncode == 2
-    assert b"or say --format" in refused.stderr
+    assert b"or give --format" in refused.stderr
 
 
 def test_the_dialect_of_the_policy_is_that_of_both_ends(visits: Path, tmp_path: Path) -> None:

@@ -95,6 +95,14 @@ def test_within_the_span_metadata_with_adaptive_state_fit(delta: int, course: in
         assert len(pack(CommittedState(snapshot, FINGERPRINT, 2**42))) < ENCRYPTED_BYTES
 
 
+@pytest.mark.parametrize(
+    ("delta", "adaptive_bytes", "min_partial", "span"),
+    [(1000, 0, 0, 135_691), (5000, 0, 0, 20_075), (1000, 100, 0, 122_763), (1000, 0, 100, 4445)],
+)
+def test_the_largest_span_uses_all_free_bytes(delta: int, adaptive_bytes: int, min_partial: int, span: int) -> None:
+    assert largest_span(delta, 500, adaptive_bytes, min_partial) == span
+
+
 def test_an_adaptive_state_that_leaves_no_bytes_is_refused() -> None:
     with pytest.raises(InputError, match="give their bounds"):
         largest_span(100, 512, 3000)

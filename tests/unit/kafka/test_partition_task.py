@@ -404,6 +404,18 @@ async def test_a_flush_of_too_few_subjects_suppresses_them_also_after_a_restart(
     assert not again.tracker.clusters
 
 
+async def test_an_incomplete_record_stays_accepted_on_a_slower_clock() -> None:
+    # Records 0 and 1 were accepted by a task whose clock was at least an hour ahead. Record 2 is new.
+    sink, timestamp = Sink(), START_MS + 2 * MAX_AHEAD_MS
+    task = task_of(policy_of(), sink, OffsetState(committed_offset=0, next_offset=2, incomplete=(0, 1)))
+    await task.process([record(0, timestamp), record(1, timestamp), record(2, timestamp)])
+    await task.commit(flush=True)
+    sent = [batch for batch, _ in sink.published]
+    assert [(entry.offset, entry.reason) for batch in sent for entry in batch.quarantined] == [(2, "invalid")]
+    assert [cluster.offsets for batch in sent for cluster in batch.clusters] == [[0, 1]]
+    assert sink.published[-1][1].committed_offset == 3
+
+
 async def test_a_future_timestamp_stays_rejected_when_the_committed_offset_passes_it_first() -> None:
     policy, clock, sink = policy_of(), Clock(), Sink()
     snapshot = OffsetState(

@@ -257,6 +257,19 @@ async def test_one_transaction_carries_everything_in_this_order(monkeypatch: pyt
     assert producer.calls[-2][1:] == ({TopicPartition("in", 5): OffsetAndMetadata(10, "meta")}, "g")
 
 
+async def test_quarantine_entries_are_sent_without_clusters(monkeypatch: pytest.MonkeyPatch) -> None:
+    producer = Producer()
+    await made(monkeypatch, producer).publish(
+        TransactionBatch([], [QuarantineEntry(1, "invalid")]), 2, "meta", 1_234_567
+    )
+    assert producer.calls == [
+        ("begin",),
+        ("send", "bad", 1, [b'{"topic":"in","partition":5,"offset":1,"reason":"invalid"}'], {1_234_400}),
+        ("offsets", {TopicPartition("in", 5): OffsetAndMetadata(2, "meta")}, "g"),
+        ("commit",),
+    ]
+
+
 async def test_several_batches_stay_in_one_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
     producer = Producer()
     large = DecidedCluster(0, [0, 1, 2], [b"a" * 90, b"b" * 90, b"c" * 90], ("1",), 3)
