@@ -44,8 +44,8 @@ __all__ = [
 MAX_FUTURE_TIMESTAMPED = 64
 """A commit lists at most this many rejected future timestamps, those with the lowest offsets.
 
-Only an attack produces more. After a restart the others are not recognized: they take positions in the stream, and
-none is released.
+Only an attack produces more. Others up to the horizon are not recognized after a restart: they take positions in the
+stream. None is released.
 """
 
 NEVER = 1 << 62
@@ -194,7 +194,7 @@ class OffsetTracker:
     _future_timestamped: dict[int, int] = field(default_factory=dict)
     """Timestamps (ms) by offset."""
     _restored_future: frozenset[int] = frozenset()
-    """``future_timestamped`` of the restored commit. Kept after the committed offset passes them: they are read again."""
+    """``future_timestamped`` of the restored commit. Kept after the committed offset passes them; they are re-read."""
     _horizon: int = NEVER
     _unseen: dict[int, None] = field(default_factory=dict)
     """Restored incomplete offsets that were not read again yet."""
