@@ -1,17 +1,16 @@
-"""The published data sets that benchmarks and ``make papers`` use: where they are, and how to read them."""
+"""The published data sets that benchmarks and ``make papers`` use, read as the tests read them."""
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
-import os
+import sys
 from pathlib import Path
 
-__all__ = ["data_folder", "read_rows"]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-DATA = Path(__file__).resolve().parents[1] / "tests" / "data"
-NEEDED = ("adult", "census", "eia", "hierarchies/adult_education", "tarragona")
+from support import published_data
+from support.published_data import read_rows
+
+__all__ = ["data_folder", "read_rows"]
 
 
 def data_folder() -> Path:
@@ -22,31 +21,7 @@ def data_folder() -> Path:
     SystemExit
         A data set is missing there.
     """
-    folder = Path(os.environ.get("SHOAL_DATA") or DATA).resolve()
-    missing = [name for name in NEEDED if not _file_of(folder, name).is_file()]
-    if missing:
-        raise SystemExit(
-            f"SHOAL_DATA: no {', '.join(f'{name}.csv' for name in missing)} in {folder}; "
-            "unset SHOAL_DATA to use the files in tests/data"
-        )
-    return folder
-
-
-def read_rows(folder: Path, name: str) -> list[dict[str, str]]:
-    """Return the rows of a data set, in the order of its file, by column.
-
-    Parameters
-    ----------
-    folder
-        A folder with ``NAME.csv`` or ``NAME.csv.gz``.
-    name
-        ``adult``, ``census``, ``eia`` or ``tarragona``, or ``hierarchies/adult_COLUMN``: its taxonomy.
-    """
-    path = _file_of(folder, name)
-    content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    return list(csv.DictReader(io.StringIO(content.decode(), newline="")))
-
-
-def _file_of(folder: Path, name: str) -> Path:
-    plain = folder / f"{name}.csv"
-    return plain if plain.is_file() else folder / f"{name}.csv.gz"
+    try:
+        return published_data.data_folder(sorted([*published_data.NEEDED, "hierarchies/adult_education"]))
+    except FileNotFoundError as error:
+        raise SystemExit(str(error)) from None

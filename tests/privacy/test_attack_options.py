@@ -108,7 +108,7 @@ def test_dominance_keeps_the_second_largest_contributor_from_the_largest(
 
 @pytest.mark.parametrize("rule", ["greedy", "awo", "block"])
 def test_no_rule_but_the_one_that_keeps_dominance_is_let_near_it(rule: str) -> None:
-    with pytest.raises(PolicyError, match="dominance is kept by rule nearest only"):
+    with pytest.raises(PolicyError, match=r"does not support privacy\.dominance; use auto or nearest"):
         policy_of(AGES, 10, dominance=10, rule=rule)
     assert policy_of(AGES, 10, dominance=10, rule="auto").require_stream().rule == "nearest"
     closed("R16", "dominance is refused together with a rule that does not keep it; auto is nearest then")

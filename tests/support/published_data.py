@@ -6,16 +6,22 @@ import csv
 import gzip
 import io
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["DATA", "data_folder", "read_rows"]
+__all__ = ["DATA", "NEEDED", "data_folder", "read_rows"]
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 NEEDED = ("adult", "census", "eia", "tarragona")
 
 
-def data_folder() -> Path:
+def data_folder(needed: Sequence[str] = NEEDED) -> Path:
     """Return the folder of the data sets: ``tests/data``, or the folder that ``SHOAL_DATA`` names.
+
+    Parameters
+    ----------
+    needed
+        Data sets that must be there, as `read_rows` names them.
 
     Raises
     ------
@@ -23,7 +29,7 @@ def data_folder() -> Path:
         A data set is missing there.
     """
     folder = Path(os.environ.get("SHOAL_DATA") or DATA).resolve()
-    missing = [name for name in NEEDED if not _file_of(folder, name).is_file()]
+    missing = [name for name in needed if not _file_of(folder, name).is_file()]
     if missing:
         raise FileNotFoundError(
             f"SHOAL_DATA: no {', '.join(f'{name}.csv' for name in missing)} in {folder}; "

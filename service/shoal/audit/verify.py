@@ -46,19 +46,25 @@ def verify(
     released_form: Form | None = None,
     strict: bool = False,
 ) -> Verdict:
-    """Check a release against its original, without any code that produced the release.
+    """Check a release against its original, with separate code.
+
+    Only the policy loader and the error classes are shared with the engine.
 
     Parameters
     ----------
     policy : Policy
         The policy of the run.
     original, released : path
-        ``.csv`` in the policy's dialect, ``.jsonl`` (``.json`` is read as JSON lines) or ``.parquet``. An export of a
-        topic is a JSON lines file with ``{"partition", "offset", "value"}`` for the original (value: the record or its
-        text) and ``{"partition", "value"}`` for the release (value: the published text); every check is then made per
-        partition. The original may also have ``key`` (text or null), ``headers`` (list of ``[name, text or null]``)
-        and ``timestamp`` (ms), and must have those that the policy reads. Such an original beside a plain release is
-        the input of `shoal pipe`: its records are numbered by line.
+        ``.csv`` in the policy's dialect, JSON lines (``.jsonl``, ``.ndjson``, ``.json``) or ``.parquet``. Both may be
+        exports of a topic; then every check is made per partition. An export is a JSON lines file:
+
+        - of the original: ``{"partition", "offset", "value"}``; the value is the record or its text. It may also have
+          ``key`` (text or null), ``headers`` (list of ``[name, text or null]``) and ``timestamp`` (ms), and must have
+          those that the policy reads.
+        - of the release: ``{"partition", "value"}``; the value is the published text.
+
+        If the original is an export and the release is a plain file, the original was the input of `shoal pipe`; its
+        record numbers are line numbers.
     evidence : path, optional
         JSON lines of ``{"partition", "cluster", "offsets"}``, one per cluster. In plain files the partition is 0 and
         offsets are the numbers of records, from 0. Evidence is checked, never trusted.
@@ -67,21 +73,23 @@ def verify(
     quarantine : path, optional
         JSON lines of ``{"topic", "partition", "offset", "reason"}``, one per record that was not released.
     complete : bool
-        Whether every record must be released or referenced.
+        Whether every record must be in the release or in the quarantine file.
     wrapped : bool, optional
         Whether both files are exports of topics; None: decide by their first lines.
     table : bool, optional
-        Whether the default resolutions of tables apply; None: if the policy has no ``stream`` section.
+        Whether the release was made by `shoal batch`: the default resolutions of tables apply, and ``stream.release``
+        is ignored. None: true if the policy has no ``stream`` section.
     form, released_form : {"csv", "jsonl"}, optional
         Form of files with another suffix.
     strict : bool
-        Whether an unchanged field that identifies records breaks the verdict, unless the policy sets
+        Whether an unchanged field that identifies records fails the verification, unless the policy sets
         ``publish_unchanged: true`` for it. Otherwise it is a warning.
 
     Returns
     -------
     Verdict
-        Its ``exit_code`` is 0 if all checks hold, 1 if one is broken, 2 if the inputs cannot decide.
+        Its ``exit_code`` is 0 if no check is broken and nothing is undecided; single checks may be "not examined". It
+        is 1 if a check is broken, and 2 if the inputs cannot decide.
 
     Raises
     ------
@@ -90,8 +98,10 @@ def verify(
 
     Notes
     -----
-    Guarantee: if all checks hold with evidence, every released row is the row of one cluster of the evidence, and each
-    cluster has at least k subjects and respects the cap and the options of the policy.
+    Guarantee, if every check holds, none is "not examined", and evidence is given: every released row is the row of one
+    cluster of the evidence. Each cluster has at least k subjects, no subject has more than ``max_share``, and
+    ``dominance``, ``per_subject`` and ``t`` hold where the policy sets them. ``min_population`` and the delay are not
+    checked.
 
     Cost: O(n log n) time, O(n) memory.
     """
@@ -138,7 +148,7 @@ class _Audit:
         self.undecided: list[str] = []
 
     def check_unordered(self, claimed: list[ClaimedCluster] | None, *, keeps_order: bool) -> None:
-        """Check clusters, rows and order: with the clusters of the evidence, else with inferred ones."""
+        """Check clusters, rows and row order. Without evidence, infer the clusters."""
         if claimed is not None:
             self._check_rows(claimed, keeps_order=keeps_order)
             return
@@ -149,13 +159,14 @@ class _Audit:
         if inferred.clusters is not None:
             self._check_rows(inferred.clusters, keeps_order=False)
         if inferred.doubt and (inferred.clusters is None or any(check.failed for check in self._checks[before:])):
-            # Clusters that may have been inferred wrongly prove nothing.
+            # A failed check may be the fault of the inference, so it is not reported. If all checks pass, the inferred
+            # clusters explain the release, and the checks stand.
             del self._checks[before:]
             self._clusters = None
             self.undecided.append(inferred.doubt)
 
     def check_ordered(self, claimed: list[ClaimedCluster] | None, *, complete: bool) -> None:
-        """Check a release in the order of the input. Without evidence its clusters are unknown."""
+        """Check a release that was made with ``release: ordered``. Without evidence its clusters are unknown."""
         if claimed is None:
             reason = f"the rows are in the order of the input, which does not show the clusters: {REMEDY}"
             self.undecided.append(reason)
@@ -178,7 +189,7 @@ class _Audit:
         return found.clusters
 
     def check_quarantine(self, references: list[ClaimedReference], *, complete: bool) -> None:
-        """Check the references, and with ``complete`` that no record is missing."""
+        """Check the entries of the quarantine file, and with ``complete`` that no record is missing."""
         indices = [self._originals.find(reference.partition, reference.offset) for reference in references]
         self._referenced_end = max((index + 1 for index in indices if index is not None), default=0)
         is_released = None if self._clusters is None else self._clusters.is_released

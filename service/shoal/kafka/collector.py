@@ -45,7 +45,7 @@ class _PendingTransaction(NamedTuple):
 
 
 class RecordCollector:
-    """The decisions of one partition that are not committed yet.
+    """Collects the decisions of one partition, not its input records, until they are committed.
 
     Parameters
     ----------

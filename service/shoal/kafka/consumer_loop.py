@@ -1,7 +1,8 @@
-"""One membership in the consumer group: poll, process, punctuate, until the loop is stopped or fails.
+"""One membership in the group or, with ``start.drain``, one pass over all partitions without a membership.
 
-An error in any task ends the whole loop. Its producers are closed and its state is dropped; the next loop reads the
-committed state again, so there is nothing to repair.
+The loop polls, processes and punctuates until it is stopped, drained, or fails. An error in any task ends the whole
+loop. The loop's producers are closed and its state is dropped; the next loop reads the committed state again, so there
+is nothing to repair.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ __all__ = ["ConsumerLoop"]
 POLL_S = 0.05
 POLL_RECORDS = 2048
 FINISH_S = 4.0
-"""Time (s) for the last transactions of a loop that is stopped; all of the stop takes less than ten seconds."""
+"""Time (s) for the last transactions of a loop that is stopped; the whole shutdown must take less than ten seconds."""
 LEAVE_S = 2.0
 
 
@@ -37,9 +38,9 @@ class ConsumerLoop:
     Parameters
     ----------
     context : WorkerContext
-        Of the process.
+        What all loops of this process share.
     liveness : BrokerLiveness
-        Records when the broker answered.
+        Stores the time of the broker's last answer.
     stopping : asyncio.Event
         Set to end the loop.
     """
@@ -150,8 +151,8 @@ class ConsumerLoop:
     async def _read(self, reader: AIOKafkaConsumer) -> None:
         while not self._stopping.is_set():
             polled = await self._poll(reader)
-            # Looked up before anything is awaited: the records are for the tasks that are open now. Records that were
-            # read before their task was open are dropped; the task seeks to its position when it opens.
+            # Look the tasks up before the first await: a rebalance during an await may replace them. Records that were
+            # read before their task was open are dropped; the loop seeks to the task's position when the task is open.
             todo = [(self._tasks[tp], messages) for tp, messages in polled.items() if tp in self._tasks]
             for task, messages in todo:
                 await task.process(messages)
@@ -191,7 +192,7 @@ class ConsumerLoop:
                 timeout_ms=round(POLL_S * 1000), max_records=POLL_RECORDS
             )
         except kafka_errors.NoOffsetForPartitionError:
-            # The client asked for a position before the task had set it.
+            # The client needed a position, and the loop seeks to the task's position only when the task is open.
             found = {}
         except kafka_errors.OffsetOutOfRangeError:
             # The next loop checks at its start which records were lost.
@@ -206,19 +207,26 @@ class ConsumerLoop:
     # ------------------------------------------------------------------ rebalance
 
     def assigned(self, partitions: list[TopicPartition], client: AIOKafkaAdminClient, reader: AIOKafkaConsumer) -> None:
-        """Start to open tasks, in the background: the client sends no heartbeats until this returns."""
+        """Open tasks in the background.
+
+        This method must return at once, because the client sends no heartbeats meanwhile.
+        """
         if self._has_ended:
             return
         self._health.restoring = {tp.partition for tp in partitions}
         for tp in partitions:
-            # Nothing is fetched before the task has set the position.
+            # Offset 0 is a placeholder: without a position the client would determine one itself. Nothing is fetched
+            # while paused; the loop seeks to the task's position when the task is open.
             reader.pause(tp)
             reader.seek(tp, 0)
         self._opening = asyncio.create_task(self._open_all(partitions, client, reader))
         self._opening.add_done_callback(self._on_background_end)
 
     async def revoked(self, partitions: Iterable[TopicPartition]) -> None:
-        """Commit the decisions of the tasks of these partitions, and close them."""
+        """Close the tasks of these partitions.
+
+        Each commits its decisions first, unless it is still restoring; then it drops them.
+        """
         if not self._has_ended:
             await self._stop_opening()
             try:

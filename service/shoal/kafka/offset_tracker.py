@@ -1,19 +1,21 @@
-"""Which offsets of one input partition are completed and which are incomplete. Pure: no broker, no clock.
+"""Which offsets of one input partition are completed and which are incomplete. It uses neither broker nor clock.
 
-An offset is in one of three states:
+An offset is in one of four states:
 
 - *unread*: at or after ``next_offset``;
 - *incomplete*: read, and its record waits for its cluster;
+- *assigned*: its record is in a cluster that is decided and not fully released (`partial_releases`). Only releases in
+  the order of the input (``stream.release: ordered``) have this state;
 - *completed*: released, suppressed or quarantined, or no record (control records, compaction).
 
-A completed offset stays completed, and only an incomplete offset can be completed. So no record can be released twice.
-Where records leave in order (``stream.release: ordered``) there is a state in between: *assigned* to a cluster that is
-decided and partly released (`partial_releases`).
+A completed offset stays completed. An offset with a record is completed only from incomplete or assigned. So no record
+can be released twice. An unread offset without a record is completed by skipping it.
 
-A commit holds the oldest offset that is incomplete or in such a cluster (else ``next_offset``), and with it the
-incomplete offsets above. A restart reads from the committed offset on and processes only what is unread or incomplete,
-and the members of partly released clusters, to build the same clusters again. The Parallel Consumer of Confluent
-keeps its offsets in the same way (`PartitionState`).
+The committed offset is the oldest one that is incomplete or in an unfinished cluster; without one, ``next_offset``.
+The metadata lists all incomplete offsets and the unfinished clusters. A restart reads from the committed offset, or
+earlier: from the log probe, or the start of the quota window (`PartitionTask.restore`). It decides only on unread and
+incomplete records, and builds unfinished clusters again from their members. The Parallel Consumer of Confluent keeps
+its offsets in the same way (its class PartitionState).
 """
 
 from __future__ import annotations
@@ -40,7 +42,11 @@ __all__ = [
 ]
 
 MAX_FUTURE_TIMESTAMPED = 64
-"""Most rejected future timestamps that a commit lists; only an attack produces more."""
+"""A commit lists at most this many rejected future timestamps, those with the lowest offsets.
+
+Only an attack produces more. Others up to the horizon are not recognized after a restart: they take positions in the
+stream. None is released.
+"""
 
 NEVER = 1 << 62
 """A time (ms) after all others."""
@@ -107,15 +113,15 @@ class OffsetState:
     incomplete : tuple of int
         Incomplete offsets, ascending.
     future_timestamped : tuple of int
-        Offsets above the committed one of valid records that were rejected for a timestamp in the future: they took no
-        position in the stream.
+        At most `MAX_FUTURE_TIMESTAMPED` offsets above the committed one of valid records that were rejected for a
+        timestamp in the future: they took no position in the stream.
     stream_time : int
         Stream time (ms) just before the record at the committed offset.
     clusters : int
-        Clusters decided so far: the number of the next one.
+        Number of the next cluster, which is the count of clusters decided so far.
     flush_at_offset : int or None
-        A flush that is decided and not done: when ``next_offset`` is here, all incomplete records are released or
-        suppressed. The clock or the operator triggered it, so the decision is committed before it is done.
+        Offset before which a committed flush must happen; None if no flush is pending. The flush releases or suppresses
+        all incomplete records. The clock or the operator triggers it, so its decision is committed first.
     probe : LogProbe or None
         The record at the committed offset, or the last one read when none is incomplete.
     first_released_offset : int
@@ -151,7 +157,10 @@ class OffsetState:
         return len(self.incomplete) + unreleased
 
     def covers(self, other: OffsetState) -> bool:
-        """Return whether everything that is completed or decided in the other state is so in this one."""
+        """Return whether this state is at least as advanced.
+
+        It is if every offset that is completed or assigned to a cluster in ``other`` is so here.
+        """
         if self.next_offset < other.committed_offset:
             return False
         still_open = [offset for offset in self.incomplete if offset < other.next_offset]
@@ -169,8 +178,8 @@ class OffsetState:
 class OffsetTracker:
     """Offsets of one partition between two commits. The partition task alone changes it.
 
-    Guarantee: under any interleaving of reading, completing, commits and restarts from a commit, every offset is given
-    to processing until it is completed, and never again.
+    Guarantee: under any interleaving of reads, completions, commits and restarts from a commit, an offset is processed
+    again after each restart until it is completed, and never after that.
     """
 
     next_offset: int
@@ -185,7 +194,7 @@ class OffsetTracker:
     _future_timestamped: dict[int, int] = field(default_factory=dict)
     """Timestamps (ms) by offset."""
     _restored_future: frozenset[int] = frozenset()
-    """Those of the commit that was restored: they are read again, however far the committed offset moves meanwhile."""
+    """``future_timestamped`` of the restored commit. Kept after the committed offset passes them; they are re-read."""
     _horizon: int = NEVER
     _unseen: dict[int, None] = field(default_factory=dict)
     """Restored incomplete offsets that were not read again yet."""
@@ -193,7 +202,7 @@ class OffsetTracker:
 
     @classmethod
     def restore(cls, state: OffsetState, horizon: int = NEVER) -> OffsetTracker:
-        """Continue from a commit; reading begins again at its committed offset.
+        """Continue from a commit. Where reading begins is decided by `PartitionTask.restore`.
 
         ``horizon`` is the latest timestamp (ms) that was accepted before that commit.
         """
@@ -238,7 +247,7 @@ class OffsetTracker:
 
     @property
     def can_commit(self) -> bool:
-        """Whether the record at the committed offset was read: before, the stream time to commit is not known."""
+        """Whether the record at the committed offset was read. Until then the stream time to commit is unknown."""
         if self.partial.is_restoring:
             return False
         return not self._unseen or next(iter(self._incomplete)) not in self._unseen
@@ -264,9 +273,10 @@ class OffsetTracker:
     # ------------------------------------------------------------------ changes
 
     def read(self, offsets: Sequence[int], timestamps: Sequence[int], stream_times: Sequence[int], now_ms: int) -> None:
-        """Make records that were just read incomplete, for the first time or again.
+        """Mark records as incomplete. They were just read, for the first time or again.
 
-        Offsets skipped since the last unread one hold no record and are completed by that.
+        Unread offsets below the last of these that are not in ``offsets`` hold no record. They are completed by this
+        call.
 
         Parameters
         ----------
@@ -280,14 +290,14 @@ class OffsetTracker:
         Raises
         ------
         GuaranteeError
-            One of them is completed.
+            One of them is completed or assigned.
         """
         if not offsets:
             return
         incomplete, first_unread_offset = self._incomplete, self.next_offset
         has_old = offsets[0] < first_unread_offset
         if has_old and any(offset < first_unread_offset and offset not in incomplete for offset in offsets):
-            raise GuaranteeError("a completed offset was about to be read again; nothing was sent")
+            raise GuaranteeError("a completed or assigned offset was about to be read again; nothing was sent")
         incomplete.update(zip(offsets, zip(timestamps, stream_times, repeat(now_ms)), strict=False))
         if self._unseen:
             for offset in offsets:
@@ -298,7 +308,10 @@ class OffsetTracker:
             self._last = LogProbe(last, timestamps[-1])
 
     def skip_offset_gaps(self, before: int) -> None:
-        """Continue at ``before``: every record before it was delivered, so unread offsets there hold none."""
+        """Complete the unread offsets below ``before``. All records before it were delivered, so these hold none.
+
+        Does nothing while restoring or while a flush is pending.
+        """
         if not self.is_restoring and self.flush_at_offset is None:
             self.next_offset = max(self.next_offset, before)
 
@@ -325,7 +338,7 @@ class OffsetTracker:
         return [about[2] for about in gone if about is not None]
 
     def assign(self, members: Sequence[int]) -> None:
-        """Note that these incomplete offsets, ascending, form one cluster whose records are released one by one.
+        """Assign these incomplete offsets, ascending, to one cluster, whose records are released one by one.
 
         Raises
         ------
@@ -341,7 +354,7 @@ class OffsetTracker:
         return self.partial.release(offsets)
 
     def reject_future_timestamp(self, offset: int, timestamp: int) -> None:
-        """Complete an incomplete offset that was rejected only for its timestamp (ms): it took no position."""
+        """Complete an incomplete offset that was rejected only for its timestamp (ms): it got no stream position."""
         self.complete((offset,))
         self.note_future_timestamped((offset,), (timestamp,))
 
@@ -352,7 +365,8 @@ class OffsetTracker:
     def snapshot(self, horizon: int = NEVER, *, handed_over_uncommitted: bool = False) -> OffsetState:
         """Return the state to commit now, with every decision taken so far in it.
 
-        A rejected record with a timestamp after ``horizon`` (ms) is not listed: `restore` receives the same time.
+        Rejected records later than ``horizon`` (ms) are not listed: `restore` gets the same horizon and recognizes them
+        by it.
         """
         committed = self.committed_offset
         self._future_timestamped = {

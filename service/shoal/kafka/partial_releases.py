@@ -78,7 +78,7 @@ class PartialReleases:
     def read_again(
         self, offsets: Sequence[int], timestamps: Sequence[int], stream_times: Sequence[int], now_ms: int
     ) -> None:
-        """Note which members are among records that were just read; parameters as of `OffsetTracker.read`."""
+        """Mark the members among these records as read again; parameters as in `OffsetTracker.read`."""
         for offset, timestamp, stream_time in zip(offsets, timestamps, stream_times, strict=True):
             if offset in self._first_of:
                 self._unseen.discard(offset)

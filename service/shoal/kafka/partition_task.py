@@ -56,7 +56,7 @@ class PartitionTask:
     last_commit : CommittedState
         The commit from which the task continues.
     metrics : Metrics
-        Of the process.
+        What all tasks of this process share.
     commit_interval_s : float
         Commit interval (s).
     wall_clock : callable
@@ -307,7 +307,7 @@ class PartitionTask:
         delivered_up_to : int, optional
             Every record before this offset was delivered to `process`. Control records are never delivered.
         log_end : int, optional
-            End of the log. Without it nothing is flushed.
+            Last stable offset of the partition. Without it nothing is flushed.
 
         Raises
         ------
@@ -384,7 +384,7 @@ class PartitionTask:
         await self._commit()
 
     async def close(self, *, commit: bool) -> None:
-        """Close the producer of the partition; with ``commit``, commit the decisions first."""
+        """Close the producer of the partition; with ``commit``, commit the decisions first, unless restoring."""
         async with self._lock:
             self._is_closed = True
             try:

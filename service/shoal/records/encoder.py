@@ -1,7 +1,7 @@
 """Encode published records as JSON or CSV.
 
-The passthrough fields of a record are encoded once, by the decoder. The centroid of a cluster is encoded once per
-cluster. `_RecordLayout` combines both in the order of the policy.
+Passthrough fields are encoded when a record is decoded, so that members can be sorted as bytes. The centroid of a
+cluster is encoded once per cluster. `_RecordLayout` combines both in the order of the policy.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class RecordEncoder(Protocol):
         ...
 
     def find_encodable(self, passthrough: Sequence[bytes], /) -> Sequence[bool] | None:
-        """Return which elements the encoding of the output can represent; None if all."""
+        """Return a mask of the elements that the output encoding can represent, or None if it can represent all."""
         ...
 
     def encode_clusters(
@@ -55,12 +55,15 @@ class RecordEncoder(Protocol):
         ...
 
     def encode_lines(self, rows: Sequence[bytes], /) -> bytes:
-        """Return rows, or the header, as bytes of the output file. Calls must follow the order of the file."""
+        """Join lines and encode them. ``rows`` may be ``[header]``.
+
+        The encoder keeps state between calls (byte order mark), so call it in file order.
+        """
         ...
 
 
 class _RecordLayout:
-    """The order of quasi-identifiers and of runs of passthrough fields in a record of the output.
+    """Byte template of one output record. A run is a sequence of adjacent passthrough fields.
 
     ``template`` contains a ``%b`` for each quasi-identifier and a separator for each run of passthrough fields.
 
@@ -135,11 +138,11 @@ class _RecordLayout:
         except TypeError:
             joined = ""
         if len(centroid) != self._d or not self._numbers.fullmatch(joined):
-            raise GuaranteeError("a centroid is not a finite number")
+            raise GuaranteeError("a value of a centroid is not a finite number")
         # Only a long text or an exponent can exceed the largest float64.
         may_overflow = len(joined) > _MAX_FINITE_LENGTH or "e" in joined or "E" in joined
         if may_overflow and not all(math.isfinite(float(text)) for text in centroid):
-            raise GuaranteeError("a centroid is not a finite number")
+            raise GuaranteeError("a value of a centroid is not a finite number")
 
 
 class JsonEncoder:
@@ -184,6 +187,8 @@ class JsonEncoder:
     ) -> list[bytes]:
         """Encode clusters. The members of each cluster are sorted by their published bytes.
 
+        To keep the given order, pass each record as a cluster of its own.
+
         Parameters
         ----------
         centroids : sequence of G sequences of d str
@@ -202,7 +207,7 @@ class JsonEncoder:
         Raises
         ------
         GuaranteeError
-            A centroid is not a finite number, or the lengths do not match. Nothing is encoded then.
+            A value of a centroid is not a finite number, or the lengths do not match. Nothing is encoded then.
 
         Notes
         -----
@@ -211,10 +216,10 @@ class JsonEncoder:
         return self._layout.encode_clusters(centroids, passthrough, offsets)
 
     def find_encodable(self, passthrough: Sequence[bytes]) -> None:
-        """Return None: UTF-8 can represent every text."""
+        """Return None: UTF-8 can represent all elements."""
 
     def encode_lines(self, rows: Sequence[bytes]) -> bytes:
-        """Return rows as bytes of the output file."""
+        """Join lines; they are UTF-8 already."""
         return b"\n".join(rows) + b"\n"
 
 
@@ -234,8 +239,8 @@ class CsvEncoder:
 
     Notes
     -----
-    Passthrough fields and rows are UTF-8, and members are sorted by their UTF-8 bytes. `encode_lines` converts them to
-    the encoding of the dialect.
+    Rows are UTF-8; encoded passthrough fields are UTF-8 between separators. Members are sorted by their UTF-8 bytes.
+    `encode_lines` converts rows to the encoding of the dialect.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -268,13 +273,16 @@ class CsvEncoder:
         return self._layout.encode_clusters(centroids, passthrough, offsets)
 
     def find_encodable(self, passthrough: Sequence[bytes]) -> Sequence[bool] | None:
-        """Return which elements the encoding of the output can represent; None if all."""
+        """Return a mask of the elements that the output encoding can represent, or None if it can represent all."""
         if self._encoding.startswith("utf-") or self._is_encodable(b"".join(passthrough)):
             return None
         return list(map(self._is_encodable, passthrough))
 
     def encode_lines(self, rows: Sequence[bytes]) -> bytes:
-        """Return rows, or the header, as bytes of the output file. Calls must follow the order of the file."""
+        """Join lines and encode them. ``rows`` may be ``[header]``.
+
+        The encoder keeps state between calls (byte order mark), so call it in file order.
+        """
         text = self._line_end.join(rows) + self._line_end
         return text if self._recoder is None else self._recoder.encode(text.decode())
 
@@ -305,7 +313,10 @@ class CsvCellEncoder:
         self._needs_escape = re.compile(f"[{re.escape(dialect.quote)}\\\\]")
 
     def encode_column(self, column: Column) -> list[bytes]:
-        """Encode each value: a text as it is, quoted if needed; null as an empty cell; any other as in JSON."""
+        """Encode each value: a text as it is, quoted if needed; null as an empty cell; any other as in JSON.
+
+        Numbers have the decimal sign of the dialect.
+        """
         if not set(map(type, column)) <= {str}:
             return [
                 b""

@@ -109,7 +109,7 @@ def test_only_finite_numbers_are_published(text: Any, index: int) -> None:
     for encoder in (JsonEncoder(policy), CsvEncoder(policy)):
         with pytest.raises(GuaranteeError) as caught:
             encoder.encode_clusters([["1", "2"], centroid], encoder.encode_passthrough([[1, 2]], 2), [0, 1, 2])
-        assert str(caught.value) == "a centroid is not a finite number"
+        assert str(caught.value) == "a value of a centroid is not a finite number"
         assert caught.value.__cause__ is None
 
 

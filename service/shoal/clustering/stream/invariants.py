@@ -1,6 +1,8 @@
-"""The last check inside the engine: decisions are verified against the records as they arrived. It fails closed.
+"""The last check inside the engine: decisions are verified against the records that arrived.
 
-`InvariantChecker` keeps a registry of the held records of its own and shares no code with the rules.
+If a check fails, nothing is released. `InvariantChecker` keeps its own list of the records that arrived. It shares
+array layouts and constants with the rules, and no function that selects or counts. When a decision was taken
+(`NEWEST`, `CAUSE`) is the rule's claim. Independent of it: no record is overdue after the call.
 """
 
 from __future__ import annotations
@@ -41,10 +43,10 @@ subject exceeds its share; a record was held too long.
 """
 
 SHARE_TOLERANCE = 1e-9
-"""Excess over the cap that is ignored, because it may be rounding of a share times an integer."""
+"""Tolerance, in records, when a count is compared with ``max_share`` x cluster size; covers rounding."""
 
 MIN_CAPACITY = 4096
-"""Smallest capacity of the registry, in records. Released records are dropped together when it is full."""
+"""Smallest capacity of the registry, in records. Decided records are dropped together when it is full."""
 
 
 class InvariantLimits(NamedTuple):
@@ -90,9 +92,10 @@ class InvariantChecker:
     Notes
     -----
     Guarantees: a verified cluster has at least k subjects, none of them above its share, and satisfies the p % rule.
-    Each record is released or suppressed once. No record was overdue when another one arrived after it, and none is
-    overdue after the call. If positions have no gaps, no delay exceeds delta. After a violation all further calls are
-    rejected.
+    Each record is released or suppressed once. A record is due when the newest position is delta or more above its own.
+    It was decided before the next arrival. When a decision was taken (`NEWEST`, `CAUSE`) is the rule's claim.
+    Independent of it: no record is overdue after the call, because no held record is due. If positions have no gaps,
+    no delay exceeds delta. After a violation all further calls are rejected.
 
     Cost: O(block + decided) per call on average, and O(log held) more per decided record if positions have gaps.
     """
@@ -146,15 +149,15 @@ class InvariantChecker:
         Returns
         -------
         ndarray of int64, shape (2, G)
-            For each cluster its subjects, and the records of the subject that has the most.
+            Row 0: number of distinct subjects of each cluster. Row 1: largest number of records of one subject.
 
         Raises
         ------
         AnonymityViolation
-            A cluster has too few subjects, a subject above its share or one that violates the p % rule, or a record
-            that is not held.
+            A cluster has too few subjects, has a subject above ``max_share``, or violates the p % rule; or a decision
+            names a record that is not held.
         DelayViolation
-            A record was overdue when another arrived, or is overdue and still held.
+            A record was due and not decided before the next arrival, or is due and still held.
         """
         self._violated = True  # until all checks have passed
         undominated = self._is_undominated(decisions)
@@ -175,7 +178,7 @@ class InvariantChecker:
             )
         if verdict == OVERDUE:
             raise DelayViolation(
-                f"a record was held for more than {self._limits.delta} positions; nothing was released"
+                f"a record was due and not decided: delta is {self._limits.delta} positions; nothing was released"
             )
         if not undominated:
             raise AnonymityViolation("a cluster violates the p % rule; nothing was released")
@@ -225,11 +228,13 @@ def check_decisions(
     ----------
     registry : RegisteredRecords
     arrivals : ndarray of int64, shape (n + 1,)
-        Positions of the block, and before them the last position of the block before.
+        ``arrivals[0]`` is the last position of the previous block (-1 at the start); the rest are the positions of this
+        block.
     decisions : DecisionBuffer
     limits : InvariantLimits
     counted : ndarray of int64, shape (2, G)
-        Overwritten with the subjects of each cluster, and the records of the subject that has the most.
+        Overwritten. Row 0: number of distinct subjects of each cluster. Row 1: largest number of records of one
+        subject.
     owners : ndarray of int64
         Scratch, one entry per decided record.
 
@@ -331,10 +336,9 @@ def _sort(values: Int64Vector) -> None:
 def _is_overdue(
     positions: Int64Vector, ends: Int64Vector, decisions: Int64Matrix, arrivals: Int64Vector, delta: int
 ) -> bool:
-    """Whether a record was already due at the arrival before its decision.
+    """Whether a record was due at an arrival earlier than the one at which it was decided.
 
-    At the end of the stream nothing arrives, so no record may be due at the newest position. Without ``ends`` each
-    decision concerns one record.
+    For a flush, no record may be due at the newest position. If ``ends`` is empty, decision i concerns record i.
     """
     arrival, start = 0, 0
     for decision in range(decisions.shape[1]):

@@ -53,8 +53,8 @@ def omitted(decisions: DecisionBuffer) -> DecisionBuffer:
         (unknown, AnonymityViolation, "not held"),
         (single, AnonymityViolation, "fewer than 2 subjects"),
         (above_share, AnonymityViolation, "more than a share of 0.5"),
-        (delayed, DelayViolation, "more than 4 positions"),
-        (omitted, DelayViolation, "more than 4 positions"),
+        (delayed, DelayViolation, "delta is 4 positions"),
+        (omitted, DelayViolation, "delta is 4 positions"),
     ],
 )
 def test_a_rule_that_violates_an_invariant_closes_the_stream(
