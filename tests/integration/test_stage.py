@@ -396,7 +396,7 @@ async def test_an_agent_that_works_long_does_not_keep_a_worker_from_ending(
 
 @pytest.mark.parametrize(
     ("variables", "words"),
-    [({"STAGE_START": ""}, "say where to begin with"), ({"STAGE_ACKS": "1"}, "declare it with app.topic")],
+    [({"STAGE_START": ""}, "Say where to begin with"), ({"STAGE_ACKS": "1"}, "declare it with app.topic")],
 )
 async def test_a_worker_that_is_refused_ends_and_names_the_reason(
     bootstrap: str, tmp_path: Path, variables: dict[str, str], words: str
