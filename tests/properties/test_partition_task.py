@@ -22,21 +22,13 @@ from shoal.pipeline import DecidedCluster
 from shoal.policy import PerSubject, Policy
 from shoal.policy.schema import Document
 from shoal.records import JsonDecoder
+from support.messages import Message
 
 pytestmark = pytest.mark.property
 
 MAX_AHEAD_MS = 3_600_000
 
 START_S = 1_700_000_000.0
-
-
-@dataclass(frozen=True)
-class Message:
-    offset: int
-    timestamp: int
-    value: bytes | None
-    key: bytes | None = None
-    headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
 @dataclass

@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from properties.test_partition_task import START_S, Message, Topic, policy_of, random_log, random_policy
+from properties.test_partition_task import START_S, Topic, policy_of, random_log, random_policy
 from shoal.errors import BrokerUnavailableError, FencedError
 from shoal.kafka import ClusterListener
 from shoal.kafka.external_loop import HandoverCancelledError
@@ -24,6 +24,7 @@ from shoal.pipeline import DecidedCluster
 from shoal.policy import Policy
 from shoal.records import JsonDecoder
 from support.kafka_broker import wait_until
+from support.messages import Message
 
 pytestmark = pytest.mark.property
 

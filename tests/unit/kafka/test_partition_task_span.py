@@ -16,6 +16,7 @@ from shoal.pipeline import DecidedCluster
 from shoal.policy import Policy
 from shoal.policy.schema import Document
 from shoal.records import JsonDecoder
+from support.messages import Message
 
 pytestmark = pytest.mark.unit
 
@@ -24,15 +25,6 @@ LIMIT_BYTES = 4096
 
 DELTA = 2000
 COUNT = 5000
-
-
-@dataclass(frozen=True)
-class Message:
-    offset: int
-    timestamp: int
-    value: bytes | None
-    key: bytes | None = None
-    headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
 @dataclass
