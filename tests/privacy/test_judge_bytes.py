@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import random
 import re
 import struct
 from collections.abc import Callable
@@ -258,6 +259,31 @@ def test_types_that_another_format_does_not_give_are_undecided_with_the_remedy(s
     for original in (tmp_path / "in.jsonl", sound / "in.parquet"):
         again = verify(policy, original, tmp_path / "out.parquet", tmp_path / "evidence")
         assert again.exit_code == 0, again.text()
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_no_change_of_a_few_bytes_holds_or_ends_in_another_error(sound: Path, tmp_path: Path, seed: int) -> None:
+    draw, whole = random.Random(seed), (sound / "out.parquet").read_bytes()
+    for _ in range(50):
+        content = bytearray(whole)
+        for _ in range(draw.choice([1, 1, 3])):
+            position = draw.randrange(len(content))
+            content[position : position + draw.randrange(2)] = draw.randbytes(draw.randrange(2))
+        if content == whole:
+            continue
+        (tmp_path / "out.parquet").write_bytes(content)
+        try:
+            found = judged(sound, tmp_path / "out.parquet")
+        except InputError:
+            continue
+        assert found.exit_code in {1, 2}, found.text()
+
+
+def test_statistics_without_a_python_value_are_broken(sound: Path, tmp_path: Path) -> None:
+    table = pq.read_table(sound / "out.parquet")
+    column = pa.array([2**31 - 1, *range(COUNT - 1)], pa.int32()).cast(pa.date32())
+    (tmp_path / "out.parquet").write_bytes(written(with_column(table, "seen", column), use_dictionary=False))
+    assert judged(sound, tmp_path / "out.parquet").exit_code == 1
 
 
 @pytest.mark.parametrize("broken", [b"", b"PAR1", b"PAR1PAR1", b"age,income,note,cost,seen\n"])

@@ -243,9 +243,17 @@ def _differs_in_pages_only(path: Path, found: ArrowObject, expected: ArrowObject
     return (
         found.metadata == expected.metadata
         and found.schema.equals(expected.schema)
-        and _without_sizes(found.to_dict()) == _without_sizes(expected.to_dict())
+        and _footer(found) == _footer(expected)
         and _has_pages_only(path, found)
     )
+
+
+def _footer(metadata: ArrowObject) -> ArrowObject:
+    """Return the entries of a footer without sizes; None if its statistics have no Python values (a far date)."""
+    try:
+        return _without_sizes(metadata.to_dict())
+    except (OverflowError, ValueError):
+        return None
 
 
 def _without_sizes(footer: ArrowObject) -> ArrowObject:
