@@ -78,7 +78,7 @@ async def test_the_command_reports_each_partition_on_a_line(stage: Stage) -> Non
         assert line["watermark"] == snapshot.committed_offset
         assert line["held"] == len(snapshot.incomplete) > 0
         assert line["next_offset"] == snapshot.next_offset
-        assert line["clusters"] == snapshot.clusters > 0
+        assert line["clusters"] == snapshot.next_cluster_number > 0
         assert (line["state"], line["policy"]) == ("ok", "this")
         assert 0 <= (began - datetime.fromisoformat(line["last_commit"])).total_seconds() < 60
 

@@ -279,7 +279,7 @@ async def test_while_catching_up_records_leave_by_event_time(
     real = PartitionTask._flush
 
     async def drain(self: PartitionTask) -> None:
-        drains.append(self.tracker.incomplete)
+        drains.append(self.tracker.waiting_count)
         await real(self)
 
     monkeypatch.setattr(PartitionTask, "_flush", drain)

@@ -117,7 +117,7 @@ async def test_from_latest_begins_at_the_end_and_commits_that_alone(bootstrap: s
     async with stage.run(StartOptions(reset="latest")) as run:
         await run.until_ready()
         assert (await stage.progress()).state == OffsetState(
-            committed_offset=30, next_offset=30, first_released_offset=30, clusters=30
+            committed_offset=30, next_offset=30, first_released_offset=30, next_cluster_number=30
         )
         late = await stage.put(30)
         await run.until_read(30)
@@ -448,7 +448,7 @@ async def test_clusters_of_which_a_part_has_left_are_completed_under_their_own_p
 
         await wait_until(some_left, 30, "records that left")
     state = (await stage.progress()).state
-    assert state.partial_clusters, "the worker stopped between two records of a cluster"
+    assert state.unfinished_clusters, "the worker stopped between two records of a cluster"
     left = [message.value for message in await stage.read()]
     own = stage.document["privacy"]["k"]
     await changed(stage, own + 1)
@@ -463,7 +463,7 @@ async def test_clusters_of_which_a_part_has_left_are_completed_under_their_own_p
     assert [message.value for message in everything[: len(left)]] == left
     places = sorted(stage.place_of[json.loads(message.value or b"")["serial"]] for message in everything)
     assert len(places) + len(await stage.read("quarantine")) == 60
-    assert not (await stage.progress()).state.partial_clusters
+    assert not (await stage.progress()).state.unfinished_clusters
 
 
 async def test_a_delta_whose_decisions_do_not_fit_is_refused(bootstrap: str, tmp_path: Path) -> None:

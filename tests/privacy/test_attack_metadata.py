@@ -17,7 +17,7 @@ import pytest
 from shoal.errors import InputError
 from shoal.kafka.cipher import MetadataCipher
 from shoal.kafka.offset_metadata import CommittedState, decode, encode
-from shoal.kafka.offset_tracker import LogProbe, OffsetState
+from shoal.kafka.offset_tracker import OffsetState, ReferenceRecord
 from shoal.policy import Policy
 from support.kafka_broker import wait_until
 from support.ledger import closed, measured
@@ -36,8 +36,10 @@ KEY = bytes(range(60, 92))
 
 
 def state(held: tuple[int, ...]) -> CommittedState:
-    anchor = LogProbe(held[0], 1_700_000_000_000)
-    snapshot = OffsetState(held[0], held[-1] + 1, held, stream_time=1_700_000_000_000, clusters=12, probe=anchor)
+    anchor = ReferenceRecord(held[0], 1_700_000_000_000)
+    snapshot = OffsetState(
+        held[0], held[-1] + 1, held, stream_time=1_700_000_000_000, next_cluster_number=12, reference=anchor
+    )
     return CommittedState(snapshot, "0123456789abcdef", 1_700_000_000_000)
 
 

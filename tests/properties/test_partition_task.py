@@ -152,7 +152,7 @@ async def run(policy: Policy, log: list[Message], topic: Topic, steps: Any, now:
                 # The log grows also while it is not read.
                 visible = min(len(log), visible + steps(0, 9))
             await task.commit(flush=True)
-            assert task.incomplete == 0
+            assert task.waiting_count == 0
             await task.close(commit=True)
         except BrokerUnavailableError:
             await task.close(commit=False)

@@ -190,8 +190,9 @@ def apply_classification(tracker: OffsetTracker, classified: Classification, now
     tracker.stream_time = classified.stream_time
     opened, stream_times = columns.chosen(is_open), classified.stream_times
     tracker.read(opened.offsets.tolist(), opened.timestamps.tolist(), stream_times[is_open].tolist(), now_ms)
-    if tracker.partial.is_restoring:
-        tracker.partial.read_again(columns.offsets.tolist(), columns.timestamps.tolist(), stream_times.tolist(), now_ms)
+    if tracker.unfinished.is_restoring:
+        timestamps = columns.timestamps.tolist()
+        tracker.unfinished.read_again(columns.offsets.tolist(), timestamps, stream_times.tolist(), now_ms)
     for rejection in classified.rejections:
         if rejection.is_future:
             tracker.reject_future_timestamp(rejection.offset, rejection.timestamp)

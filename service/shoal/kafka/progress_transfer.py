@@ -61,10 +61,10 @@ async def _report(
         return about | {"state": "broken or foreign metadata"}
     state = commit.state
     return about | {
-        "held": state.waiting,
+        "held": state.waiting_count,
         "last_commit": datetime.fromtimestamp(commit.at_ms / 1000, UTC).isoformat(timespec="milliseconds"),
         "next_offset": state.next_offset,
-        "clusters": state.clusters,
+        "clusters": state.next_cluster_number,
         **_adaptive_state(commit, policy),
         "state": "draining" if state.flush_at_offset is not None else "ok",
         "policy": "this" if commit.has_policy(policy.fingerprint) else "another",

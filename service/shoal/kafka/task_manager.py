@@ -155,12 +155,12 @@ class TaskManager:
         if begin.skipped_count is not None:
             metrics.skipped.labels(tp.topic, tp.partition).inc(begin.skipped_count)
             log.warning("skipped to the end", skipped=begin.skipped_count, **about)
-        log.info("took over", held=state.waiting, **about)
+        log.info("took over", held=state.waiting_count, **about)
 
     def update_metrics(self, tp: TopicPartition, task: PartitionTask, log_end: int | None) -> None:
         """Update metrics and health of a partition; ``log_end`` is the end of its log, if that is known."""
         if self.is_open(tp, task):
-            self._context.metrics.held.labels(tp.topic, tp.partition).set(task.incomplete)
+            self._context.metrics.held.labels(tp.topic, tp.partition).set(task.waiting_count)
             if log_end is not None and log_end >= 0:
                 self._context.metrics.lag.labels(tp.topic, tp.partition).set(max(0, log_end - task.position))
             if not task.is_restoring:

@@ -59,8 +59,8 @@ class PartitionPipeline:
         JsonEncoder of the output format.
     max_offset_span : int
         Largest distance of the oldest held offset from the newest one. Beyond it the oldest record expires early.
-    clusters : int
-        Number of clusters decided before a restart; the next cluster gets this number.
+    next_cluster_number : int
+        Number of the next cluster: how many clusters were decided before a restart.
     adaptive_state : AdaptiveState, optional
         State after these decisions. If omitted, the initial state.
     restorer : ClusterRestorer, optional
@@ -87,7 +87,7 @@ class PartitionPipeline:
         encoder: RecordEncoder,
         *,
         max_offset_span: int = UNLIMITED,
-        clusters: int = 0,
+        next_cluster_number: int = 0,
         adaptive_state: AdaptiveState | None = None,
         restorer: ClusterRestorer | None = None,
     ) -> None:
@@ -96,7 +96,7 @@ class PartitionPipeline:
         width = len(policy.quasi_identifiers)
         delay_ms = UNLIMITED if stream.max_delay_s is None else max(0, round(stream.max_delay_s * 1000) - 1)
         expiry_limits = (delay_ms, max_offset_span)
-        self.policy, self.clusters, self._encoder = policy, clusters, encoder
+        self.policy, self.next_cluster_number, self._encoder = policy, next_cluster_number, encoder
         self._quota = None if policy.per_subject is None else SubjectQuota(policy.per_subject)
         self._scaler = OnlineScaler.of(policy, state.scaler)
         self._embedding = Embedding.of(policy, None if self._scaler is None else self._scaler.widths)
@@ -288,12 +288,14 @@ class PartitionPipeline:
         rows = self._encode(texts, members.passthrough.tolist(), bounds)
         offsets = members.expiry_keys[:, 1].tolist()
         clusters = [
-            DecidedCluster(self.clusters + number, offsets[start:end], rows[start:end], tuple(texts[number]), subjects)
+            DecidedCluster(
+                self.next_cluster_number + number, offsets[start:end], rows[start:end], tuple(texts[number]), subjects
+            )
             for number, ((start, end), subjects) in enumerate(
                 zip(pairwise(bounds), decided.subjects.tolist(), strict=True)
             )
         ]
-        self.clusters += len(clusters)
+        self.next_cluster_number += len(clusters)
         self._buffer.add(decided.positions, members.expiry_keys, map(PendingRow, offsets, rows))
         published = centroids.repeat(np.diff(decided.cluster_bounds), axis=0)
         stats = measure_clusters(decided, members.values, published, self._embedding.unit, self._next_rank)
