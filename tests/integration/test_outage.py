@@ -119,14 +119,14 @@ async def test_a_start_against_a_dead_address_ends_with_3_and_a_message_when_pat
         assert await process.ended(15) == 3
         assert time.monotonic() - began > 1.5
         assert f"the broker at {address} could not be reached" in process.said
-        assert process.lines("session ended")[0]["retry_s"] == 0.1
+        assert process.lines("consumer loop ended")[0]["retry_s"] == 0.1
         (line,) = process.lines("giving up")
         assert "kafka.patience_s" in line["reason"]
 
 
 async def test_a_start_against_a_dead_address_can_be_stopped(tmp_path: Path) -> None:
     async with stage_at(dead_address(), tmp_path).process() as process:
-        await wait_until(lambda: process.lines("session ended"), what="a first try")
+        await wait_until(lambda: process.lines("consumer loop ended"), what="a first try")
         assert await process.terminated() == 0
 
 

@@ -87,15 +87,15 @@ async def test_a_mark_that_the_coordinator_writes_twice_is_nobodys_record(bootst
     publisher, output = publisher_of(stage), stage.topics["output"]
     await publisher.open()
     try:
-        await publisher.publish(TransactionBatch(CLUSTERS), 2, "", 1_000)
+        await publisher.publish_and_commit(TransactionBatch(CLUSTERS), 2, "", 1_000)
         await write_mark(bootstrap, publisher, output)
-        await publisher.publish(TransactionBatch(CLUSTERS), 4, "", 1_000)
+        await publisher.publish_and_commit(TransactionBatch(CLUSTERS), 4, "", 1_000)
         shown = await read_until(bootstrap, output, 4)
         assert [message.offset for message in shown] == [0, 1, 4, 5]
         await write_mark(bootstrap, publisher, output)
         await produce(bootstrap, output, [b"three"], partitions=0)
         with pytest.raises(InputError, match="another producer"):
-            await publisher.publish(TransactionBatch(CLUSTERS), 6, "", 1_000)
+            await publisher.publish_and_commit(TransactionBatch(CLUSTERS), 6, "", 1_000)
     finally:
         await publisher.close()
     assert [message.offset for message in await stage.read()] == [0, 1, 4, 5, 8]
@@ -112,10 +112,10 @@ async def test_whoever_was_relieved_before_its_first_clusters_is_told_so_and_ref
             await one.open()
             one.check_before_first(partial(check_output_is_empty, one, stage.settings(), 0))
         relieved, present = publishers
-        await present.publish(TransactionBatch(CLUSTERS), 2, "", 1_000)
+        await present.publish_and_commit(TransactionBatch(CLUSTERS), 2, "", 1_000)
         await read_until(bootstrap, stage.topics["output"], 2)
         with pytest.raises(FencedError):
-            await relieved.publish(TransactionBatch(CLUSTERS), 2, "", 1_000)
+            await relieved.publish_and_commit(TransactionBatch(CLUSTERS), 2, "", 1_000)
     assert len(await stage.read()) == 2
 
 

@@ -39,9 +39,9 @@ def shares(processes: list[Process]) -> list[set[int]]:
         mine: set[int] = set()
         for line in process.said.splitlines():
             event = json.loads(line) if line.startswith("{") else {}
-            if event.get("event") == "took over":
+            if event.get("event") == "partition opened":
                 mine.add(event["partition"])
-            if event.get("event") == "handed back":
+            if event.get("event") == "partition closed":
                 mine.discard(event["partition"])
         held.append(mine)
     return held

@@ -138,7 +138,7 @@ async def test_clusters_that_wait_for_the_agent_are_published_up_to_a_limit(boot
         assert worker.terminate() == 0
     finally:
         worker.kill()
-    assert "handed back" in worker.said
+    assert "partition closed" in worker.said
 
 
 async def test_a_policy_that_changes_while_clusters_are_in_use_is_refused(bootstrap: str, tmp_path: Path) -> None:
@@ -192,11 +192,11 @@ async def test_workers_join_and_leave_without_repeats(bootstrap: str, tmp_path: 
         await deployment.put(1500, 4)
         await deployment.wait_for(500)
         two.start()
-        await two.until_said("took over", 2)
+        await two.until_said("partition opened", 2)
         await deployment.put(1500, 4)
         await deployment.wait_for(2000)
         assert one.terminate() == 0
-        await two.until_said("took over", 4)
+        await two.until_said("partition opened", 4)
         await deployment.put(500, 4)
         await deployment.wait_for(deployment.serial)
         assert two.terminate() == 0
@@ -349,7 +349,7 @@ async def test_a_worker_under_load_ends_within_ten_seconds(bootstrap: str, tmp_p
         assert asyncio.get_running_loop().time() - begun < 10
     finally:
         worker.kill()
-    assert "handed back" in worker.said
+    assert "partition closed" in worker.said
 
 
 async def test_a_worker_that_is_compiling_ends_within_ten_seconds(bootstrap: str, tmp_path: Path) -> None:
@@ -361,7 +361,7 @@ async def test_a_worker_that_is_compiling_ends_within_ten_seconds(bootstrap: str
         await worker.until_said("event='started'")
         await worker.until_said("Ready")
         assert worker.terminate() == 0
-        assert "took over" not in worker.said
+        assert "partition opened" not in worker.said
     finally:
         worker.kill()
 

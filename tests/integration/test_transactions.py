@@ -236,7 +236,7 @@ async def test_what_an_open_transaction_hides_is_waited_for_before_anything_is_b
         await produce(bootstrap, stage.topics["output"], [b"{}"], partitions=0)
         assert await stage.read() == []
         async with stage.process("--from", "earliest") as process:
-            ended = await wait_until(lambda: process.lines("session ended"), what="a session that waits")
+            ended = await wait_until(lambda: process.lines("consumer loop ended"), what="a session that waits")
             assert "open transaction" in ended[0]["reason"]
             assert (await process.get("/readyz"))[0] == 503
             assert await stage.committed() is None
@@ -282,7 +282,7 @@ async def test_what_leaves_is_bare_in_order_and_nothing_else_of_the_input_leaves
             headers=[[(CANARY, CANARY.encode())]] * len(part),
         )
     async with stage.process("--from", "earliest") as process:
-        await wait_until(lambda: process.lines("took over"), what="partitions")
+        await wait_until(lambda: process.lines("partition opened"), what="partitions")
         await stage.until_resolved(places[:150])
         assert await process.terminated() == 0
         log = process.said

@@ -23,9 +23,9 @@ class Watched(Topic):
 
     drains: int = 0
 
-    async def publish(self, outbox: TransactionBatch, watermark: int, metadata: str, at_ms: int) -> None:
+    async def publish_and_commit(self, outbox: TransactionBatch, watermark: int, metadata: str, at_ms: int) -> None:
         self.drains += decode(metadata, "t", 0, watermark).state.flush_at_offset is not None
-        await super().publish(outbox, watermark, metadata, at_ms)
+        await super().publish_and_commit(outbox, watermark, metadata, at_ms)
 
 
 def clusters_in(outboxes: list[TransactionBatch]) -> Counter[tuple[bytes, ...]]:

@@ -79,7 +79,7 @@ class Disk:
         self.clusters: list[DecidedCluster] = []
         self.offset = (0, "")
 
-    async def publish(self, outbox: TransactionBatch, watermark: int, metadata: str, at_ms: int) -> None:  # noqa: ARG002
+    async def publish_and_commit(self, outbox: TransactionBatch, watermark: int, metadata: str, at_ms: int) -> None:  # noqa: ARG002
         self.rows += outbox.rows
         self.clusters += outbox.clusters
         self.offset = (watermark, metadata)

@@ -133,7 +133,7 @@ async def test_no_value_leaves_a_service_that_is_killed_and_goes_on(bootstrap: s
     shown: dict[str, bytes] = {}
     await fill(stage, 600)
     async with stage.command("run", "--http", "127.0.0.1:0", "--from", "earliest", name="killed", **loud) as killed:
-        await wait_until(lambda: killed.lines("took over") or killed.code is not None, 60, "an assignment")
+        await wait_until(lambda: killed.lines("partition opened") or killed.code is not None, 60, "an assignment")
 
         async def has_released() -> bool:
             return len(await stage.read()) > 50

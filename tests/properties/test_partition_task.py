@@ -40,7 +40,9 @@ class Topic:
     offset: tuple[int, str] = (0, "")
     plan: list[str] = field(default_factory=list)
 
-    async def publish(self, batch: TransactionBatch, committed_offset: int, metadata: str, at_ms: int) -> None:
+    async def publish_and_commit(
+        self, batch: TransactionBatch, committed_offset: int, metadata: str, at_ms: int
+    ) -> None:
         assert at_ms > 0
         step = self.plan.pop(0) if self.plan else "commit"
         if step == "abort":

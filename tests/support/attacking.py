@@ -166,7 +166,7 @@ class Wire:
             names = ("in", "out", "bad", "proof", "sums")
             self._publisher = TransactionalProducer(release.policy, SETTINGS, 0, TopicLayout(dict.fromkeys(names, 1)))
 
-    async def publish(self, outbox: TransactionBatch, watermark: int, metadata: str, at_ms: int) -> None:  # noqa: ARG002
+    async def publish_and_commit(self, outbox: TransactionBatch, watermark: int, metadata: str, at_ms: int) -> None:  # noqa: ARG002
         topics = {topic: list(values) for topic, values in self._publisher._messages(outbox)}
         cluster_of = {id(row): cluster for cluster in outbox.clusters for row in cluster.rows}
         clusters = list({id(cluster_of[id(row)]): cluster_of[id(row)] for row in topics.get("out", [])}.values())

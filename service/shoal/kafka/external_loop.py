@@ -170,11 +170,11 @@ class ExternalLoop:
         settings = self._context.settings
         async with admin(settings) as client:
 
-            async def ask() -> None:
+            async def request() -> None:
                 await client.find_coordinator(str(settings.group))
 
-            # The broker is probed all the time: a listener may take as long as it likes for a cluster.
-            await _until_first(self._serve(client), self._liveness.probe(ask))
+            # The broker is checked all the time: a listener may take as long as it likes for a cluster.
+            await _until_first(self._serve(client), self._liveness.check_broker(request))
 
     async def _serve(self, client: AIOKafkaAdminClient) -> None:
         context = self._context
@@ -183,7 +183,7 @@ class ExternalLoop:
         self._liveness.note_answer()
         if self._may_contain_uncommitted:
             self._uncommitted_before = await self._uncommitted_ends()
-        commit = False
+        should_commit = False
         async with reading(context.settings) as reader:
             try:
                 opening = self._tasks.open(self._partitions, client, reader, self._task_opened)
@@ -192,14 +192,14 @@ class ExternalLoop:
                 self.opened.set()
                 clocks = [self._punctuate_regularly(*one) for one in self._tasks.items()]
                 await _until_all(self._feed_all(reader), self._poll_log_ends(reader), *clocks)
-                commit = True
+                should_commit = True
             except HandoverCancelledError:
                 # Commit the decisions of the other tasks, and the clusters that were handled before.
-                commit = True
+                should_commit = True
                 raise
             finally:
                 context.health.joined = False
-                await self._tasks.close(list(self._tasks), commit=commit)
+                await self._tasks.close(list(self._tasks), commit=should_commit)
 
     async def _until_ending(self) -> None:
         await self._ending.wait()
@@ -241,7 +241,7 @@ class ExternalLoop:
             self._ends_read_s = asked_s
 
         if partitions:
-            await _until_first(self._liveness.probe(read_ends, END_POLL_S), self._until_ending())
+            await _until_first(self._liveness.check_broker(read_ends, END_POLL_S), self._until_ending())
 
     # ------------------------------------------------------------------ feeding
 
@@ -314,7 +314,7 @@ class ExternalLoop:
         if gap is None or now_s - gap.since_s < GAP_GRACE_S or now_s < gap.next_s:
             return
         if tp not in self._rewinds:
-            log.info("sent back", topic=tp.topic, partition=tp.partition, offset=task.position)
+            log.info("rewind requested", topic=tp.topic, partition=tp.partition, offset=task.position)
             self._rewinds[tp] = asyncio.create_task(self._rewind(gap, tp, task.position))
 
     async def _rewind(self, gap: _GapWait, tp: TopicPartition, offset: int) -> None:

@@ -358,7 +358,7 @@ class PartitionTask:
         """Do steps 1 to 3 of a commit; the other steps follow in the background."""
         at_ms = self._collector.next_commit_ms()
         state = self._tracker.snapshot(at_ms + MAX_AHEAD_MS, handed_over_uncommitted=self._delivery.has_handed_over)
-        self._collector.dispatch(CommittedState(state, self._policy.fingerprint, at_ms))
+        self._collector.pack_and_send(CommittedState(state, self._policy.fingerprint, at_ms))
 
     async def _commit(self) -> None:
         self._pack_commit()

@@ -80,8 +80,8 @@ class TransactionalProducer:
 
     Notes
     -----
-    Guarantee: `publish` either commits the whole batch or raises. After an error this object must not be used again:
-    the state of the partition is then unknown until the committed offset is read again.
+    Guarantee: `publish_and_commit` either commits the whole batch or raises. After an error this object must not be
+    used again: the state of the partition is then unknown until the committed offset is read again.
     """
 
     def __init__(
@@ -118,7 +118,9 @@ class TransactionalProducer:
         except CLIENT_ERRORS as error:
             raise broker_error(error) from None
 
-    async def publish(self, batch: TransactionBatch, committed_offset: int, metadata: str, at_ms: int) -> None:
+    async def publish_and_commit(
+        self, batch: TransactionBatch, committed_offset: int, metadata: str, at_ms: int
+    ) -> None:
         """Send a batch and the committed offset in one transaction.
 
         Parameters

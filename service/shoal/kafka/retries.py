@@ -15,7 +15,7 @@ from shoal.observability import Health, error_code, logger
 
 __all__ = ["BrokerLiveness", "run_with_retries"]
 
-PROBE_S = 2.0
+CHECK_S = 2.0
 BACKOFF_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 log = logger("kafka")
@@ -46,7 +46,7 @@ class BrokerLiveness:
         """Note that the broker did not answer."""
         self.health.broker_reached = False
 
-    async def probe(self, ask: Callable[[], Awaitable[None]], every_s: float = PROBE_S) -> None:
+    async def check_broker(self, request: Callable[[], Awaitable[None]], every_s: float = CHECK_S) -> None:
         """Send the broker requests at intervals: an idle connection does not show that the broker is lost.
 
         Raises
@@ -56,7 +56,7 @@ class BrokerLiveness:
         """
         while True:
             try:
-                await asyncio.wait_for(ask(), 3 * every_s)
+                await asyncio.wait_for(request(), 3 * every_s)
                 self.note_answer()
             except CLIENT_ERRORS:
                 self.note_silence()
@@ -113,6 +113,6 @@ async def run_with_retries(
             failures = 0 if time.monotonic() - began_s > 2 * BACKOFF_S[-1] else failures
             pause_s = BACKOFF_S[min(failures, len(BACKOFF_S) - 1)]
             failures += 1
-            log.warning("session ended", code=error_code(error), reason=str(error), retry_s=pause_s)
+            log.warning("consumer loop ended", code=error_code(error), reason=str(error), retry_s=pause_s)
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(stopping.wait(), pause_s)

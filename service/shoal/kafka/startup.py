@@ -193,7 +193,9 @@ async def initialize_partition(
     state = OffsetState(offset, offset, first_released_offset=first_released, next_cluster_number=offset)
     commit = CommittedState(state, fingerprint, now_ms)
     # The transaction holds nothing else: if this commit fails, nothing was published.
-    await producer.publish(TransactionBatch(), offset, cipher.encode(commit, str(settings.input), partition), now_ms)
+    await producer.publish_and_commit(
+        TransactionBatch(), offset, cipher.encode(commit, str(settings.input), partition), now_ms
+    )
     return PartitionStart(commit, log_start, log_end, skipped_count, is_first=skipped_count is None)
 
 

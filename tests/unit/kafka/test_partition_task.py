@@ -46,7 +46,9 @@ class Sink:
     gate: asyncio.Event | None = None
     is_closed: bool = False
 
-    async def publish(self, batch: TransactionBatch, committed_offset: int, metadata: str, at_ms: int) -> None:
+    async def publish_and_commit(
+        self, batch: TransactionBatch, committed_offset: int, metadata: str, at_ms: int
+    ) -> None:
         assert at_ms > 0
         if self.gate is not None:
             await self.gate.wait()
