@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from shoal.errors import GuaranteeError, InputError
 from shoal.records import Block, CsvDecoder, CsvEncoder, CsvReader, JsonDecoder, JsonEncoder, JsonLinesReader, Reason
-from support.making import SUBJECT, message, passthrough, policy_of, quasi, usual_policy
+from support.making import SUBJECT, message, policy_of, quasi, unchanged_field, usual_policy
 
 pytestmark = pytest.mark.privacy
 
@@ -69,7 +69,7 @@ def assert_nothing_of_it(block: Block, expected_rejected: int) -> None:
         assert reason in REASONS
     assert is_clean(repr(block))
     assert is_clean(block.rejected)
-    assert is_clean(b"".join(block.passthrough))
+    assert is_clean(b"".join(block.unchanged_fields))
     assert NUMBER not in block.values
 
 
@@ -110,7 +110,7 @@ def test_the_subject_and_other_identifiers_never_leave() -> None:
         block = decoder.decode(messages)
         assert len(block) == 20
         assert_nothing_of_it(block, 0)
-        assert all(map(is_clean, encoder.encode_clusters([["1", "2"]], block.passthrough, [0, 20])))
+        assert all(map(is_clean, encoder.encode_clusters([["1", "2"]], block.unchanged_fields, [0, 20])))
         held = [thing for thing in reachable((decoder, block)) if isinstance(thing, str | bytes)]
         assert all(map(is_clean, held))
 
@@ -129,7 +129,12 @@ CELLS = [CANARY, f'"{CANARY}', f'"{CANARY}"x', f"{NUMBER}.5x", f"{CANARY}\x00", 
 def test_a_wrong_cell_leaves_no_trace(place: int, cell: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     policy = policy_of(
-        {"age": quasi(integer=True), "income": quasi(), "n": passthrough("integer"), "ok": passthrough("boolean")}
+        {
+            "age": quasi(integer=True),
+            "income": quasi(),
+            "n": unchanged_field("integer"),
+            "ok": unchanged_field("boolean"),
+        }
     )
     cells = ["42", "1", "1", "true"]
     cells[place] = cell
@@ -152,7 +157,7 @@ def test_a_file_without_a_header_tells_none_of_its_values() -> None:
 
 @pytest.mark.parametrize("text", [CANARY, f"{NUMBER}e400", f"0{NUMBER}", f"{NUMBER},1", f'1,"x":"{CANARY}"'])
 def test_a_refused_centroid_is_not_told(text: str) -> None:
-    policy = policy_of({"age": quasi(), "n": passthrough()})
+    policy = policy_of({"age": quasi(), "n": unchanged_field()})
     for encoder in (JsonEncoder(policy), CsvEncoder(policy)):
         with pytest.raises(GuaranteeError) as caught:
             encoder.encode_clusters([[text]], [CANARY.encode()], [0, 1])
@@ -188,7 +193,7 @@ def test_whatever_a_field_holds_only_published_fields_leave(name: str, value: An
     assert is_clean(block.rejected)
     assert is_clean(repr(block))
     if name not in {"diagnosis", "ward"}:
-        assert is_clean(b"".join(block.passthrough))
+        assert is_clean(b"".join(block.unchanged_fields))
     lines = [line for part in JsonLinesReader(io.BytesIO(b"\n".join(messages))) for line in part]
     assert is_clean(JsonDecoder(usual_policy()).decode(lines).rejected)
 

@@ -184,7 +184,7 @@ def crashing(folder: Path, path: str) -> Path:
         from support.canaries import main_loudly
         from shoal.cli import run
         def fail(*given, **named):
-            held = [(getattr(one, "values", None), getattr(one, "passthrough", None), one) for one in given]
+            held = [(getattr(one, "values", None), getattr(one, "unchanged_fields", None), one) for one in given]
             try:
                 float(str(held) + {BAD!r})
             except ValueError as error:
