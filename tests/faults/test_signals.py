@@ -30,9 +30,7 @@ def processor_s(process_id: int) -> float:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
-def test_a_signal_ends_a_table_while_a_kernel_works_and_leaves_nothing_behind(
-    number: int, code: int, tmp_path: Path
-) -> None:
+def test_a_signal_ends_a_table_while_a_kernel_runs_and_leaves_no_file(number: int, code: int, tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text(json.dumps(POLICY))
     (tmp_path / "in.csv").write_text("a,b\n" + "".join(f"{i},{i * 31 % 101}\n" for i in range(300)))
     before = sorted(tmp_path.iterdir())
@@ -45,9 +43,9 @@ def test_a_signal_ends_a_table_while_a_kernel_works_and_leaves_nothing_behind(
             enough = processor_s(process.pid) + 5.0
             asyncio.run(wait_until(lambda: processor_s(process.pid) > enough, 120, "a kernel at work"))
             process.send_signal(number)
-            _, told = process.communicate(timeout=20)
+            _, stderr = process.communicate(timeout=20)
         finally:
             process.kill()
-    assert process.returncode == code, told
-    assert told == b""
+    assert process.returncode == code, stderr
+    assert stderr == b""
     assert sorted(tmp_path.iterdir()) == before

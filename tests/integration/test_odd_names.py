@@ -53,7 +53,7 @@ async def put_odd(bootstrap: str, topic: str, values: list[bytes], compression: 
 
 @pytest.mark.usefixtures("strictness")
 @pytest.mark.parametrize("late_s", ["0", "6"])
-async def test_a_name_that_is_not_utf8_does_not_end_an_app_with_a_stage(
+async def test_a_header_name_that_is_not_utf8_does_not_stop_a_stage(
     bootstrap: str, tmp_path: Path, late_s: str
 ) -> None:
     deployment = await HandedDeployment.with_notes(bootstrap, tmp_path, partitions=1, max_delay_s=2.0)
@@ -76,7 +76,7 @@ async def test_a_name_that_is_not_utf8_does_not_end_an_app_with_a_stage(
 
 @pytest.mark.usefixtures("strictness")
 @pytest.mark.parametrize("compression", [None, "gzip"])
-async def test_a_name_that_is_not_utf8_holds_nothing_up(
+async def test_a_header_name_that_is_not_utf8_does_not_stop_a_worker(
     bootstrap: str, tmp_path: Path, compression: str | None
 ) -> None:
     stage = await Stage.create(bootstrap, tmp_path)

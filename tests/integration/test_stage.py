@@ -89,7 +89,7 @@ async def test_service_and_stage_publish_the_same_bytes(bootstrap: str, tmp_path
         assert found[name] == found["service"], name
 
 
-async def test_a_slow_agent_stops_the_reading_and_loses_no_record(bootstrap: str, tmp_path: Path) -> None:
+async def test_a_slow_agent_pauses_reading_and_loses_no_record(bootstrap: str, tmp_path: Path) -> None:
     deployment = await HandedDeployment.with_notes(bootstrap, tmp_path, partitions=PARTITIONS)
     await deployment.put(30_000, PARTITIONS)
     worker = deployment.worker("slow", STAGE_PAUSE_S="0.1", STAGE_HTTP="127.0.0.1:0")
@@ -305,7 +305,7 @@ async def test_a_stage_beside_another_one_reads_no_aborted_record(bootstrap: str
     await check_handed(deployment)
 
 
-async def test_service_and_stage_take_over_from_each_other(bootstrap: str, tmp_path: Path) -> None:
+async def test_service_and_stage_continue_each_others_partitions(bootstrap: str, tmp_path: Path) -> None:
     deployment = await AppDeployment.create(bootstrap, tmp_path, partitions=PARTITIONS)
     service, stage = Deployment.worker(deployment, "service"), deployment.worker("stage")
     for worker in (service, stage, service):
@@ -367,9 +367,7 @@ async def test_a_worker_that_is_compiling_ends_within_ten_seconds(bootstrap: str
 
 
 @pytest.mark.parametrize("pause_s", ["0.4", "60"])
-async def test_an_agent_that_works_long_does_not_keep_a_worker_from_ending(
-    bootstrap: str, tmp_path: Path, pause_s: str
-) -> None:
+async def test_a_slow_agent_does_not_delay_the_end_of_a_worker(bootstrap: str, tmp_path: Path, pause_s: str) -> None:
     deployment = await HandedDeployment.with_notes(bootstrap, tmp_path, partitions=1)
     await deployment.put(400, 1)
     worker = deployment.worker("slow", STAGE_PAUSE_S=pause_s)
@@ -398,7 +396,7 @@ async def test_an_agent_that_works_long_does_not_keep_a_worker_from_ending(
     ("variables", "words"),
     [({"STAGE_START": ""}, "Say where to begin with"), ({"STAGE_ACKS": "1"}, "declare it with app.topic")],
 )
-async def test_a_worker_that_is_refused_ends_and_names_the_reason(
+async def test_a_worker_whose_start_is_refused_ends_and_logs_the_reason(
     bootstrap: str, tmp_path: Path, variables: dict[str, str], words: str
 ) -> None:
     deployment = await HandedDeployment.with_notes(bootstrap, tmp_path, partitions=1)

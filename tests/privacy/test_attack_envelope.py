@@ -109,7 +109,7 @@ async def test_k_people_stand_behind_each_cluster_of_each_partition_alone(
     k = 5
     stage = await Stage.create(bootstrap, tmp_path, partitions=PARTITIONS, privacy={"k": k})
     output = await released(stage, [[plainly(one) for one in part] for part in records])
-    assert all(stage.place_of[json.loads(one.value or b"")["serial"]][0] == one.partition for one in output)
+    assert all(stage.record_id_of[json.loads(one.value or b"")["serial"]][0] == one.partition for one in output)
     evidence = [json.loads(one.value or b"") for one in await stage.read("evidence")]
     assert {one["partition"] for one in evidence} == set(range(PARTITIONS))
     for one in evidence:

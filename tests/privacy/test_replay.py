@@ -124,7 +124,7 @@ async def test_without_its_own_progress_a_start_is_refused_and_nothing_leaves(
         late = await stage.put(40)
         await run.until_read(40)
     await stage.drained()
-    await stage.until_resolved(late)
+    await stage.until_completed(late)
     enter(scenario, await released_twice(stage), len(await stage.read()))
 
 
@@ -189,7 +189,7 @@ async def test_changed_parameters_go_on_from_the_watermark_and_release_nothing_t
         await worked(stage)
     await stage.drained()
     count = stage.serial
-    await stage.until_resolved([(0, offset) for offset in range(count)])
+    await stage.until_completed([(0, offset) for offset in range(count)])
     enter(f"changed parameters, {change}", await released_twice(stage), count)
 
 
@@ -224,5 +224,5 @@ async def test_a_start_that_asks_for_another_beginning_goes_on_where_the_last_on
         async with stage.run(start) as run:
             await (run.ended() if start.drain else run.until_read(20))
     await stage.drained()
-    await stage.until_resolved([(0, offset) for offset in range(stage.serial)])
+    await stage.until_completed([(0, offset) for offset in range(stage.serial)])
     enter("a start that asks for another beginning", await released_twice(stage), stage.serial)

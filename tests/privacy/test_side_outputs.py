@@ -316,7 +316,7 @@ async def test_a_reference_says_where_and_one_of_four_reasons_and_nothing_else(b
     await stage.drained()
     places += await stage.send(alone)
     await stage.drained()
-    await stage.until_resolved(places)
+    await stage.until_completed(places)
     messages = await stage.read("quarantine")
     for message in messages:
         told = json.loads(message.value or b"")

@@ -75,20 +75,20 @@ def test_a_page_gives_back_the_rows_it_was_written_from() -> None:
 
 def test_an_attacker_above_his_bound_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("support.ledger.ROWS", tmp_path)
-    for name in ("_collected", "_untold"):
+    for name in ("_collected", "_not_returned"):
         monkeypatch.setattr(f"support.ledger.{name}", [])
     with pytest.raises(AssertionError, match="above"):
         measured("R1", "x", knows="all", success=0.2, bound=0.1, source="here", error=0.03)
     measured("R1", "y", knows="all", success=0.2, bound=0.1, source="here", error=0.04)
     with pytest.raises(AssertionError, match="two attacks"):
         measured("R1", "y", knows="none", success=0.2, bound=0.3, source="here")
-    with pytest.raises(AssertionError, match="none of the attacks"):
+    with pytest.raises(AssertionError, match="is not an attack of the list"):
         closed("R40", "never")
 
 
 def test_a_figure_that_is_not_the_printed_one_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("SHOAL_PRIVACY_TABLE", raising=False)
-    for name in ("_collected", "_untold"):
+    for name in ("_collected", "_not_returned"):
         monkeypatch.setattr(f"support.ledger.{name}", [])
     monkeypatch.setattr("support.ledger.ROWS", tmp_path)
     monkeypatch.setattr("support.ledger.PAGE", tmp_path / "page.md")

@@ -39,10 +39,10 @@ def forms(canary: str | int) -> set[bytes]:
     return found
 
 
-def traces(canaries: Iterable[str | int], places: Mapping[str, bytes]) -> list[str]:
-    """Where canaries are found: place and form, never more than one of each."""
+def traces(canaries: Iterable[str | int], texts: Mapping[str, bytes]) -> list[str]:
+    """Where canaries are found: name of the text and form, never more than one of each."""
     sought = {form for canary in canaries for form in forms(canary)}
-    return [f"{place}: {form!r}" for place, text in places.items() for form in sought if form in text]
+    return [f"{name}: {form!r}" for name, text in texts.items() for form in sought if form in text]
 
 
 @contextmanager
