@@ -23,7 +23,7 @@ SMALLEST, LARGEST = Decimal("1e-300"), Decimal("1e300")
 """Smallest and largest resolution; floats can be divided by it, and no unit of measure needs more."""
 
 MANY_STEPS = 1e13
-"""Multiple of the resolution from which a float cannot tell on which side of a tie a mean lies."""
+"""Multiple of the resolution from which a float cannot show on which side of a tie a mean is."""
 
 CACHED_TEXTS = 1 << 14
 """Texts cached per attribute; far more than the multiples of a resolution between usual bounds."""
@@ -201,7 +201,7 @@ class PublicationGrid:
     def _multiples(
         self, totals: Float64Matrix, exact: BoolMatrix, sizes: Int64Matrix
     ) -> tuple[Int64Matrix, BoolMatrix]:
-        """Divide means by their resolution in floats and round half to even; also tell where the result is certain."""
+        """Divide means by their resolution in floats and round half to even; return also where that is certain."""
         with np.errstate(over="ignore", invalid="ignore"):  # a quotient that overflows is not certain
             quotients = totals / sizes * self._per_unit
             nearest = np.rint(quotients)

@@ -40,7 +40,7 @@ class TransactionSink(Protocol):
 
 
 class _PendingTransaction(NamedTuple):
-    """What goes into one transaction."""
+    """The contents of one transaction."""
 
     batch: TransactionBatch
     commit: CommittedState
@@ -119,7 +119,7 @@ class RecordCollector:
         return self._last_commit.state.handed_over_uncommitted
 
     def add(self, decisions: BlockDecisions, held_s: Float64Vector) -> None:
-        """Add decided clusters and the rows that leave; ``held_s`` is how long each of their records waited (s)."""
+        """Add decided clusters and the released rows; ``held_s`` is how long each of their records waited (s)."""
         batch = self._batch
         batch.clusters += decisions.clusters
         batch.rows += decisions.rows

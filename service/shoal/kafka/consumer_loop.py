@@ -89,7 +89,7 @@ class ConsumerLoop:
         if (error := task_exception(task)) is not None:
             self.fail(error)
 
-    # ------------------------------------------------------------------ from joining to leaving
+    # ------------------------------------------------------------------ join, work, leave
 
     async def _work(self) -> None:
         settings = self._settings
@@ -172,7 +172,7 @@ class ConsumerLoop:
 
     async def _punctuate(self, reader: AIOKafkaConsumer, tp: TopicPartition, task: PartitionTask) -> None:
         if not self._tasks.is_open(tp, task):
-            return  # a rebalance came in between
+            return  # a rebalance has replaced the task
         position = await reader.position(tp)
         log_end = reader.last_stable_offset(tp)
         await task.punctuate(position, log_end)

@@ -8,7 +8,7 @@ Layout: ``shoal1:`` and the base64 of
 4. the adaptive state (`pipeline.adaptive_state`), in version 3 only; without one it is version 2, which older workers
    read;
 5. rejected future timestamps, as gaps between offsets;
-6. the incomplete offsets, as a bitmap or as gaps (varints), whichever is smaller; where records leave in order, the
+6. the incomplete offsets, as a bitmap or as gaps (varints), whichever is smaller; with ordered release, the
    members of unfinished clusters are among them, and their memberships follow (`membership_codec`);
 7. a CRC-32, which also covers topic, partition and committed offset, so that metadata copied elsewhere are refused.
 
@@ -291,7 +291,7 @@ def _listed(delta: int, block: int, smallest_unfinished: int) -> int:
 
 
 def _free_bytes(delta: int, block: int, adaptive_bytes: int, smallest_unfinished: int) -> int:
-    """Return how many bytes are left for them."""
+    """Return how many bytes remain for the listed offsets."""
     memberships = 0
     if smallest_unfinished:
         memberships = max_membership_bytes(

@@ -329,13 +329,13 @@ class OffsetTracker:
             One of them is not incomplete: it was completed before, or never read.
         """
         pop = self._incomplete.pop
-        gone = [pop(offset, None) for offset in offsets]
-        if None in gone:
+        completed = [pop(offset, None) for offset in offsets]
+        if None in completed:
             raise GuaranteeError("an offset was about to be completed twice; nothing was sent")
         if self._not_read_again:
             for offset in offsets:
                 self._not_read_again.pop(offset, None)
-        return [times[2] for times in gone if times is not None]
+        return [times[2] for times in completed if times is not None]
 
     def add_unfinished_cluster(self, members: Sequence[int]) -> None:
         """Mark these incomplete offsets, ascending, as clustered: one cluster, whose records are released one by one.

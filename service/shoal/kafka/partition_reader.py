@@ -17,7 +17,7 @@ __all__ = ["PartitionReader", "restore_pipeline"]
 
 
 def restore_pipeline(policy: Policy, state: OffsetState) -> PartitionPipeline:
-    """Return the pipeline of a partition as its last commit left it; incomplete records are still to be read again.
+    """Return the pipeline of a partition in the state of its last commit; incomplete records must still be read again.
 
     Raises
     ------
@@ -103,7 +103,7 @@ class PartitionReader:
         return block, classify_messages(tracker, columns, block, self._begin, now_ms)
 
     def _check_reference(self, columns: MessageColumns) -> None:
-        """Compare the record at the offset of the reference record, when it comes, with the one at the last commit."""
+        """Compare the record at the offset of the reference record, when it is read, with that of the last commit."""
         reference = self._reference
         if reference is None or columns.offsets[-1] < reference.offset:
             return

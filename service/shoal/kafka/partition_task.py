@@ -245,11 +245,11 @@ class PartitionTask:
         if classified.rejects_future:
             # A retry may reject other records, so this rejection is committed before decisions that depend on it.
             self._pack_commit()
-        if not len(classified.marks):
+        if not len(classified.expiry_keys):
             return None
         self._metrics.count_clipped(self.topic, self.partition, block.clipped)
         pushed = block if classified.chosen.all() else block.filter(classified.chosen)
-        return self._pipeline.push(pushed, classified.marks, classified.fresh)
+        return self._pipeline.push(pushed, classified.expiry_keys, classified.is_undecided)
 
     def _suppress_compacted(self, before: int) -> None:
         """Suppress incomplete records below ``before`` that compaction removed before they were read again."""

@@ -42,7 +42,7 @@ class BrokerLiveness:
         self._last_s = time.monotonic()
         self.health.broker_reached = True
 
-    def note_silence(self) -> None:
+    def note_no_answer(self) -> None:
         """Note that the broker did not answer."""
         self.health.broker_reached = False
 
@@ -59,7 +59,7 @@ class BrokerLiveness:
                 await asyncio.wait_for(request(), 3 * every_s)
                 self.note_answer()
             except CLIENT_ERRORS:
-                self.note_silence()
+                self.note_no_answer()
                 if self.is_exhausted:
                     raise BrokerUnavailableError("the broker cannot be reached") from None
             await asyncio.sleep(every_s)
@@ -80,7 +80,7 @@ class BrokerLiveness:
         if isinstance(error, FencedError) and context.start.drain:
             final = BrokerError("--drain: a worker of this group is running; stop all of them first")
         elif isinstance(error, BrokerUnavailableError):
-            self.note_silence()
+            self.note_no_answer()
             if self.is_exhausted:
                 final = BrokerError(
                     f"the broker at {context.settings.bootstrap_servers} could not be reached for {self.away_s:.0f} s "

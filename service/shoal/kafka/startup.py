@@ -79,7 +79,7 @@ class PartitionStart:
     log_start, log_end : int
         First offset of the log, and the end of its committed part (exclusive).
     skipped_count : int or None
-        Number of offsets that ``--skip-to-end`` left out: from the committed offset to the end of the log, or the whole
+        Number of offsets that ``--skip-to-end`` skipped: from the committed offset to the end of the log, or the whole
         log if the committed offset does not belong to it. None without a skip.
     is_first : bool
         There was no commit before, and no record was published.
@@ -373,12 +373,12 @@ async def read_committed_records(
 ) -> AsyncGenerator[Any, None]:
     """Yield the committed records of a partition from an offset and a time (ms) on, up to the present end of the log.
 
-    Records of aborted transactions are left out. So a worker that was killed in its first transaction can start again.
+    Records of aborted transactions do not count: a worker that was killed in its first transaction can start again.
 
     Raises
     ------
     BrokerUnavailableError
-        No record came for 10 s.
+        No record arrived for 10 s.
     """
     async with reading(settings) as consumer:
         consumer.assign([tp])

@@ -143,7 +143,9 @@ class TaskManager:
             )
             on_failure.pop_all()
         if not task.restore(partition_start.log_start):
-            log.warning("the log has lost the beginning of a window: its records are suppressed", topic=tp.topic)
+            log.warning(
+                "the log no longer holds the start of the quota window: its records are suppressed", topic=tp.topic
+            )
         return task
 
     def _report(self, tp: TopicPartition, partition_start: PartitionStart) -> None:
