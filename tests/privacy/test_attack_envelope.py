@@ -103,7 +103,7 @@ async def test_spelling_order_key_and_headers_of_the_input_leave_the_output_unch
     )
 
 
-async def test_k_people_stand_behind_each_cluster_of_each_partition_alone(
+async def test_each_cluster_of_each_partition_has_k_people(
     bootstrap: str, tmp_path: Path, records: list[list[dict[str, Any]]]
 ) -> None:
     k = 5

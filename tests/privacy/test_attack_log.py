@@ -162,7 +162,7 @@ def fail_often(monkeypatch: pytest.MonkeyPatch, random: Random, failures: int) -
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("max_delay_s", [None, 0.05], ids=["by records", "by a clock too"])
-async def test_who_reads_aborted_transactions_sees_clusters_that_were_published_as_they_are(
+async def test_aborted_transactions_contain_only_clusters_that_are_published_unchanged(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, max_delay_s: float | None
 ) -> None:
     stage = await Stage.create(
