@@ -1,4 +1,4 @@
-"""Malformed messages of every kind among good ones: each has its stated outcome, and the good ones go on."""
+"""Malformed messages of every kind among good ones: each has its stated outcome, and the valid ones are processed."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ async def stage_of(bootstrap: str, folder: Path) -> Stage:
 
 
 async def serve(stage: Stage, count: int) -> tuple[dict[str, bytes], list[dict[str, Any]]]:
-    """Let one worker read it all and another one drain what is held; return what they showed and said at the end."""
+    """Read all with one worker and drain with another; return their metrics and their last log lines."""
     options: dict[str, Any] = {"program": (sys.executable, LOUD)}
     most_held = PARTITIONS * (POLICY["stream"]["delta"] + 1)
     shown: dict[str, bytes] = {}
@@ -144,7 +144,7 @@ async def serve(stage: Stage, count: int) -> tuple[dict[str, bytes], list[dict[s
 
 
 async def verdict_on(stage: Stage, read: dict[str, list[Message]]) -> bytes:
-    """What the judge says of the topics; it must be that all holds."""
+    """Return the verdict on the topics; every check must hold."""
     files = {name: stage.folder / f"{name}.jsonl" for name in read}
     files["input"].write_text(exported(read["input"], original=True))
     files["output"].write_text(exported(read["output"], original=False))
@@ -172,7 +172,7 @@ async def test_every_malformed_message_has_its_stated_outcome_in_the_service(boo
     assert {number: reason for number, reason in reasons.items() if reason != "suppressed"} == stated
     assert sorted([*released, *reasons]) == list(range(len(sent)))
     assert sorted(json.loads(message.value or b"")["serial"] for message in read["output"]) == sorted(released)
-    # What is counted is what stands in the topics, in the metrics of the first run and at the end of both.
+    # The counts equal those of the topics: in the metrics of the first run and at the end of both.
     quarantined = Counter(stated.values())
     metrics = counted(shown["/metrics"].decode())
     assert {reason: count for (outcome, reason), count in metrics.items() if outcome == "quarantined"} == quarantined
@@ -185,7 +185,7 @@ async def test_every_malformed_message_has_its_stated_outcome_in_the_service(boo
         "suppressed": suppressed,
         "quarantined": quarantined.total(),
     }
-    # The judge agrees, and nothing left by another way.
+    # Verification succeeds, and no value is anywhere else.
     shown["verdict"] = await verdict_on(stage, read)
     shown |= {name: repr(messages).encode() for name, messages in read.items() if name != "input"}
     assert traces([CANARY], shown) == []
@@ -195,7 +195,7 @@ async def test_every_malformed_message_has_its_stated_outcome_in_the_service(boo
 
 
 def run_and_judge(folder: Path, source: str, lines: Sequence[tuple[bytes, str]], header: bytes = b"") -> None:
-    """Anonymize a file of lines with stated outcomes; look at the outcomes, and let the judge look."""
+    """Anonymize a file of lines with stated outcomes; check the outcomes, and verify the release."""
     policy_file = folder / "policy.yaml"
     policy_file.write_text(json.dumps(POLICY))
     policy = Policy.load(policy_file)

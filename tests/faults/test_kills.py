@@ -1,4 +1,4 @@
-"""kill -9 under load, inside transactions and out of them, and a zombie: nothing twice, nothing lost, nothing small."""
+"""kill -9 under load, inside and outside of transactions, and a zombie: no record twice or lost, no cluster below k."""
 
 from __future__ import annotations
 

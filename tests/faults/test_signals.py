@@ -1,4 +1,4 @@
-"""A command that is told to end while a kernel is at work."""
+"""A signal ends a command while a kernel runs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_signal_ends_a_table_while_a_kernel_runs_and_leaves_no_file(number: in
     with subprocess.Popen([*command, *ENDLESS], cwd=tmp_path, stderr=subprocess.PIPE) as process:
         try:
             asyncio.run(wait_until(lambda: len(list(tmp_path.iterdir())) > len(before), 60, "drafts"))
-            # Reading is done in a moment; what works on for seconds is the kernel, which will not end by itself.
+            # Reading is short; the kernel runs for seconds and cannot be interrupted.
             enough = processor_s(process.pid) + 5.0
             asyncio.run(wait_until(lambda: processor_s(process.pid) > enough, 120, "a kernel at work"))
             process.send_signal(number)

@@ -1,4 +1,4 @@
-"""The kill test of the service with Faust workers: published by the stage, and handed to what comes after it."""
+"""The kill test of the service with Faust workers: clusters published by the stage, and handed over to the app."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `shoal run` leaves on a broker is what it left before its modules were renamed (`golden.record`).
+"""What `shoal run` writes to a broker is what it wrote before its modules were renamed (`golden.record`).
 
 Recorded are, for four policies, everything that is deterministic of what an outside reader sees: released messages,
 evidence, references, the cluster topic, the progress beside the committed offset, metrics, reports and exit codes.
@@ -220,7 +220,7 @@ async def reported(deployment: Deployment) -> dict[str, Any]:
 
 
 async def outcome(bootstrap: str, folder: Path, document: dict[str, Any]) -> dict[str, Any]:
-    """Run the service to the end of the topic, stop it, and let all that is held leave; return what was seen."""
+    """Run the service to the end of the topic, stop it, and drain; return the outputs."""
     deployment = await deployed(bootstrap, folder, document)
     is_ordered = document["stream"].get("release") == "ordered"
     refused, _ = await deployment.ended(deployment.start("run", "--http", "127.0.0.1:0"))

@@ -1,4 +1,4 @@
-"""Headers whose names are not UTF-8: Kafka takes them, and they must not hold up the partition."""
+"""Headers whose names are not UTF-8: Kafka accepts them, and they must not stop the partition."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Odd(str):
 
 @pytest.fixture
 def strictness(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Begin with the client as it comes, and put it back: leniency is the process's."""
+    """Begin with the unchanged client, and restore it: the change applies to the whole process."""
     monkeypatch.setattr(fetcher, "MemoryRecords", memory_records.MemoryRecords)
     # The compiled builder insists on proper names.
     builder = default_records._DefaultRecordBatchBuilderPy

@@ -1,4 +1,4 @@
-"""A broker that is not there, stops answering, goes away and comes back: nothing twice, nothing lost, no false yes."""
+"""A broker that is absent, does not answer or restarts: no record is lost or released twice, no false readiness."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ async def test_an_import_never_goes_back(stage: Stage) -> None:
 async def test_progress_is_ahead_by_its_offsets_whatever_the_clocks_of_workers_say(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The exporting worker's clock is half an hour ahead of that of the one that goes on.
+    # The exporting worker's clock is half an hour ahead of that of the next worker.
     real = time.time
     with monkeypatch.context() as patch:
         patch.setattr("shoal.kafka.partition_task.PartitionTask.__init__.__defaults__", (lambda: real() + 1800,))
@@ -152,7 +152,7 @@ async def test_an_import_is_refused_beside_records_that_were_published_after_the
     await worked(stage)
     text = await export(stage)
     record_ids = await worked(stage)
-    # With the progress lost, only the output tells that the export is old.
+    # With the progress lost, only the output shows that the export is old.
     stage.document["kafka"]["group"] += "-again"
     fresh = text.replace(json.loads(text)["group"], stage.group)
     words = await refused(stage, fresh)
@@ -201,7 +201,7 @@ async def test_an_import_stops_a_worker_that_still_runs_from_committing_over_it(
         await wait_until(is_quiet, what="no more commits")
         text = await export(stage)
         assert await bring_back(stage, text) == [0, 1]
-        # It is fenced at its next commit, reads the progress again and goes on.
+        # It is fenced at its next commit, reads the progress again and continues.
         record_ids += await stage.put(40) + await stage.put(40, 1)
         await run.until(lambda: run.total("shoal_transactions_total", outcome="aborted") > 0, "a fenced worker")
         await run.until(lambda: run.total("shoal_consumer_lag_records") == 0 and run.service.health.ready)

@@ -45,7 +45,7 @@ async def metadata(stage: Stage) -> str:
 
 
 async def work(stage: Stage, count: int = 30) -> list[tuple[int, int]]:
-    """Put records in, release some of them and hold the others."""
+    """Append records, release some of them and hold the others."""
     record_ids = await stage.put(count)
     before = len(await stage.read())
     async with stage.run() as run:
@@ -64,7 +64,7 @@ async def refusal(stage: Stage, start: StartOptions = EARLIEST) -> str:
         async with stage.run(start) as run:
             await run.ended()
     assert caught.value.exit_code == 2
-    assert await stage.committed() == before, "a refused start left a mark"
+    assert await stage.committed() == before, "a refused start has committed"
     for key in (OLD, NEW):
         assert key not in str(caught.value)
     return str(caught.value)

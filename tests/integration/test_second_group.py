@@ -34,13 +34,13 @@ def publisher_of(stage: Stage) -> TransactionalProducer:
 
 
 async def twice(stage: Stage) -> int:
-    """How many records the output holds more than once."""
+    """How many records are in the output more than once."""
     seen = Counter(json.loads(message.value or b"")["serial"] for message in await stage.read())
     return sum(count > 1 for count in seen.values())
 
 
 async def ended_with(run: Run) -> Exception | None:
-    """What a service ended with, which may be nothing: the other was the one to go."""
+    """The error with which a service ended; None if the other service ended."""
     try:
         await run.ended(6)
     except (InputError, TimeoutError) as error:
@@ -56,7 +56,7 @@ async def test_a_group_that_started_on_an_empty_output_checks_it_before_its_firs
     async with stage.run(EARLIEST) as first, stage.run(EARLIEST, group=f"{stage.group}-b") as second:
         await first.until_read(5)
         await second.until_read(5)
-        # Both have begun, and hold. At worst both publish one transaction in the same moment, and see it at the next.
+        # Both hold records. At worst both publish one transaction at the same time, and detect it at the next one.
         await stage.put(60)
         await wait_until(stage.read, what="a first transaction")
         await stage.put(60)
@@ -82,17 +82,17 @@ async def test_a_second_writer_is_noticed_before_the_next_commit(bootstrap: str,
 
 
 async def test_a_transaction_marker_written_twice_is_no_second_writer(bootstrap: str, tmp_path: Path) -> None:
-    """As one does that takes over in the middle of a commit: the offset after the mark is not the next one then."""
+    """Write a second transaction marker, as a new coordinator may do: the next record then follows one offset later."""
     stage = await Stage.create(bootstrap, tmp_path)
     publisher, output = publisher_of(stage), stage.topics["output"]
     await publisher.open()
     try:
         await publisher.publish_and_commit(TransactionBatch(CLUSTERS), 2, "", 1_000)
-        await write_mark(bootstrap, publisher, output)
+        await write_marker(bootstrap, publisher, output)
         await publisher.publish_and_commit(TransactionBatch(CLUSTERS), 4, "", 1_000)
         shown = await read_until(bootstrap, output, 4)
         assert [message.offset for message in shown] == [0, 1, 4, 5]
-        await write_mark(bootstrap, publisher, output)
+        await write_marker(bootstrap, publisher, output)
         await produce(bootstrap, output, [b"three"], partitions=0)
         with pytest.raises(InputError, match="another producer"):
             await publisher.publish_and_commit(TransactionBatch(CLUSTERS), 6, "", 1_000)
@@ -117,7 +117,7 @@ async def test_a_worker_fenced_before_its_first_clusters_reports_the_fencing(boo
     assert len(await stage.read()) == 2
 
 
-async def write_mark(bootstrap: str, publisher: TransactionalProducer, topic: str) -> None:
+async def write_marker(bootstrap: str, publisher: TransactionalProducer, topic: str) -> None:
     """Have the broker end the last transaction of a producer once more, in the topic's only partition.
 
     The request is WriteTxnMarkers of KIP-98 in its version 1: brokers send it to each other, clients do not know it. A
@@ -125,10 +125,13 @@ async def write_mark(bootstrap: str, publisher: TransactionalProducer, topic: st
     """
     who, name = publisher._producer._txn_manager, topic.encode()
     a_list_of_one, no_tags, is_commit, coordinator_epoch = 2, 0, True, 0
-    mark_target = struct.pack(f">BB{len(name)}sBiB", a_list_of_one, len(name) + 1, name, a_list_of_one, 0, no_tags)
-    mark = struct.pack(">Bqh?", a_list_of_one, who.producer_id, who.producer_epoch, is_commit)
+    marker_topic = struct.pack(f">BB{len(name)}sBiB", a_list_of_one, len(name) + 1, name, a_list_of_one, 0, no_tags)
+    marker = struct.pack(">Bqh?", a_list_of_one, who.producer_id, who.producer_epoch, is_commit)
     request = (
-        struct.pack(">hhihB", 27, 1, 0, -1, no_tags) + mark + mark_target + struct.pack(">iBB", coordinator_epoch, 0, 0)
+        struct.pack(">hhihB", 27, 1, 0, -1, no_tags)
+        + marker
+        + marker_topic
+        + struct.pack(">iBB", coordinator_epoch, 0, 0)
     )
     host, port = bootstrap.rsplit(":", 1)
     reader, writer = await asyncio.open_connection(host, int(port))

@@ -52,7 +52,7 @@ async def until_shared(processes: list[Process], partitions: int) -> None:
         held = shares(processes)
         return all(held) and sum(map(len, held)) == partitions == len(set().union(*held))
 
-    await wait_until(is_shared, 30, "a share of the partitions for everybody")
+    await wait_until(is_shared, 30, "a partition for each worker")
 
 
 # ---------------------------------------------------------------- members of the group
@@ -74,7 +74,7 @@ async def test_a_worker_continues_the_partitions_of_a_worker_that_has_stopped(
         assert await one.terminated() == 0
         assert time.monotonic() - began < 10
         assert one.lines("stopped")
-        # Its transactions are finished: whoever reads the output is not held back by them for a moment.
+        # Its transactions are finished: they do not delay a reader of the output.
         record_ids += await put_everywhere(stage, 60, 4)
         await wait_until(lambda: shares([two]) == [{0, 1, 2, 3}], 30, "all partitions on the other one")
         assert await two.terminated() == 0
@@ -85,7 +85,7 @@ async def test_a_worker_continues_the_partitions_of_a_worker_that_has_stopped(
 async def test_two_deployments_with_one_group_release_no_record_twice(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path, partitions=2)
     record_ids = await put_everywhere(stage, 100, 2)
-    # Even one with an output of its own cannot release what the other has released: progress is the group's.
+    # Even with its own output it cannot release what the other has released: the progress belongs to the group.
     other = Stage(bootstrap, tmp_path / "other", stage.topics | {"output": await create_topic(bootstrap, 2)}, {})
     other.folder.mkdir()
     other.document = stage.document | {"kafka": stage.document["kafka"] | {"output": other.topics["output"]}}
@@ -109,7 +109,7 @@ async def test_many_restarts_lose_no_record(bootstrap: str, tmp_path: Path, kind
     environment = {} if kind == "dynamic" else {"INSTANCE_ID": f"{stage.group}-0"}
     record_ids = await put_everywhere(stage, 200, 3)
     for number in range(6):
-        # Each next one comes while the last one starts, joins, restores, works or leaves.
+        # Each worker starts while the one before starts, joins, restores, works or leaves.
         process = stage.process("--from", "earliest", name=f"storm{number}", **environment)
         await asyncio.sleep(0.3 + 0.25 * number)
         process.process.send_signal(signal.SIGTERM if number % 2 else signal.SIGKILL)
@@ -137,7 +137,7 @@ async def test_a_worker_that_stops_during_a_rebalance_or_while_opening_ends_in_t
         assert run.service.health.reasons() == ["partitions are being restored"]
         began = time.monotonic()
     assert time.monotonic() - began < 10
-    # A member that does not come to the rebalance: the group waits for it, and so does who joins.
+    # A member that does not come to the rebalance: the group and the joining member wait for it.
     lazy = AIOKafkaConsumer(
         stage.topics["input"],
         bootstrap_servers=bootstrap,
@@ -186,7 +186,7 @@ async def test_a_commit_by_another_program_is_found_at_the_next_start(bootstrap:
     record_ids = await put_everywhere(stage, 40, 2)
     async with stage.run() as run:
         await run.until_read(80)
-        # It takes a partition away, reads it, and leaves its offset: 40 without a word of ours beside it.
+        # It gets a partition, reads it, and commits offset 40 without metadata of Shoal.
         stranger = AIOKafkaConsumer(
             stage.topics["input"],
             bootstrap_servers=bootstrap,
@@ -256,13 +256,13 @@ async def test_at_the_end_of_the_log_max_delay_s_flushes_all_held_records(bootst
         began = time.monotonic()
         record_ids = await stage.put(25)
         await run.until_read(25)
-        assert run.held == 25, "something left before its time"
+        assert run.held == 25, "a record was released before its time"
         await stage.until_completed(record_ids)
         assert 1.2 < time.monotonic() - began < 10
         await run.until(lambda: run.held == 0)
         evidence = [json.loads(message.value or b"") for message in await stage.read("evidence")]
         assert all(len(cluster["offsets"]) >= 5 for cluster in evidence)
-        # Too few people for a cluster: they are suppressed, and told apart from what is released.
+        # Too few people for a cluster: they are suppressed, and counted apart from released records.
         few = await stage.put(4)
         await stage.until_completed(few)
         assert len(await stage.read()) == 25
@@ -336,7 +336,7 @@ async def test_a_drain_beside_a_running_worker_is_safe_and_ends_or_is_refused(bo
             assert refusal is None or "a worker of this group is running" in str(refusal)
             assert refusal is None or isinstance(refusal, BrokerError)
             record_ids += await feeding
-        # The worker goes on where the drain has left.
+        # The worker continues where the drain has ended.
         record_ids += await put_everywhere(stage, 40, 2)
         await worker.until(lambda: worker.total("shoal_consumer_lag_records") == 0)
         await worker.until_ready()
@@ -379,5 +379,5 @@ async def test_a_backlog_is_processed_fast(bootstrap: str, tmp_path: Path, parti
         await run.until(lambda: run.total("shoal_records_total", outcome="released") > 0.9 * 32_000)
         rate = 0.9 * 32_000 / (time.monotonic() - began)
     print(f"{partitions} partitions: {rate:,.0f} records/s")
-    # Far below what one core does: what is meant is that nothing waits for anything.
+    # Far below the speed of one core: the test only shows that no task waits for another.
     assert rate > 4000

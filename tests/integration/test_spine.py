@@ -1,4 +1,4 @@
-"""The service as an operator meets it, on a real broker: what comes out, what is refused, how it stops."""
+"""The service on a real broker, as an operator uses it: the output, refusals, and the stop."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.integration
 
 
 async def finish(worker: Worker, timeout_s: float = 60) -> tuple[int, str]:
-    """Wait for a worker to end by itself; return its exit code and what it wrote."""
+    """Wait until a worker ends; return its exit code and what it wrote."""
     assert worker.process is not None
     code = await asyncio.to_thread(worker.process.wait, timeout_s)
     return code, worker.log.read_text()
@@ -136,7 +136,7 @@ async def test_a_lost_commit_with_a_filled_output_is_refused(bootstrap: str, tmp
     assert await read_all(bootstrap, deployment.topics["output"]) == before
 
 
-@pytest.mark.parametrize("metadata", ["", "somebody else's", "shoal1:AAAA", "shoal9:AAAA"])
+@pytest.mark.parametrize("metadata", ["", "foreign", "shoal1:AAAA", "shoal9:AAAA"])
 async def test_foreign_metadata_is_refused(metadata: str, bootstrap: str, tmp_path: Path) -> None:
     deployment = await Deployment.create(bootstrap, tmp_path, partitions=1)
     await deployment.put(100, 1)

@@ -224,7 +224,7 @@ async def test_an_agent_that_fails_gets_its_cluster_again(bootstrap: str, tmp_pa
 
 
 async def ends_with(worker: AppWorker, *words: str) -> None:
-    """Wait until the worker ends by itself; check its exit code and these words in its log."""
+    """Wait until the worker ends; check its exit code and these words in its log."""
     try:
         await wait_until(lambda: worker.is_dead, 60, "the end of the worker")
     finally:

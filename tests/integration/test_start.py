@@ -22,13 +22,13 @@ SKIP = StartOptions(skip_to_end=True)
 
 
 async def refusal(stage: Stage, start: StartOptions = EARLIEST, **kafka: Any) -> str:
-    """What a start ends with, having done nothing: exit code 2 and these words."""
+    """Check that a start ends with exit code 2 and these words, and commits nothing."""
     before = [await stage.committed(partition) for partition in range(1)]
     with pytest.raises((InputError, PolicyError)) as caught:
         async with stage.run(start, **kafka) as run:
             await run.ended()
     assert caught.value.exit_code == 2
-    assert [await stage.committed(partition) for partition in range(1)] == before, "a refused start left a mark"
+    assert [await stage.committed(partition) for partition in range(1)] == before, "a refused start has committed"
     return str(caught.value)
 
 
@@ -38,7 +38,7 @@ async def forget_progress(stage: Stage) -> None:
 
 
 async def released(stage: Stage, count: int = 30) -> list[tuple[int, int]]:
-    """Put records in and let all of them leave."""
+    """Append records and release all of them."""
     record_ids = await stage.put(count)
     await stage.drained()
     await stage.until_completed(record_ids)
@@ -46,7 +46,7 @@ async def released(stage: Stage, count: int = 30) -> list[tuple[int, int]]:
 
 
 async def recreate(stage: Stage, *, keep: bool) -> None:
-    """Make the input anew; Kafka forgets the group's offsets with it, `keep` brings them back as another tool would."""
+    """Recreate the input. Kafka deletes the group's offsets with it; `keep` commits them again, like another tool."""
     topic = stage.topics["input"]
     progress = await stage.committed()
     assert progress is not None
@@ -57,7 +57,7 @@ async def recreate(stage: Stage, *, keep: bool) -> None:
             answer = await client.create_topics([NewTopic(topic, 1, 1)])
             return bool(answer.topic_errors[0][1] == 0)
 
-        await wait_until(is_made, what="the topic made anew")
+        await wait_until(is_made, what="the recreated topic")
 
         async def is_led() -> bool:
             (found,) = await client.describe_topics([topic])
@@ -104,7 +104,7 @@ async def test_from_does_not_override_a_commit(bootstrap: str, tmp_path: Path) -
     origins: tuple[Literal["earliest"], Literal["latest"]] = ("earliest", "latest")
     for origin in origins:
         record_ids += await stage.put(30)
-        # Were `latest` taken, what was just put in would never leave; were `earliest`, the first would leave twice.
+        # With `latest` the new records would never be released; with `earliest` the first ones would be released twice.
         async with stage.run(StartOptions(reset=origin)) as run:
             await run.until_read(30)
         await stage.drained()
@@ -152,7 +152,7 @@ async def test_a_lost_commit_beside_an_empty_output_is_refused_if_there_is_evide
         async with stage.run() as run:
             await run.ended()
     (words,) = str(caught.value).splitlines()
-    # Of a partition of which nothing was told nothing stands in the way.
+    # A partition without evidence is not refused.
     assert words.startswith(f"{stage.topics['input']}-{partitions - 1}: ")
     for word in (f"{stage.topics[trace]}-0", "--import", "--skip-to-end"):
         assert word in words
@@ -221,7 +221,7 @@ async def test_a_log_that_expired_up_to_its_last_marker_has_lost_no_record(boots
         async def is_passed() -> bool:
             return (await stage.progress()).state.committed_offset == end
 
-        await wait_until(is_passed, what="a watermark behind the mark of the last transaction")
+        await wait_until(is_passed, what="a committed offset behind the last transaction marker")
     await delete_before(stage, end)
     async with stage.run(EARLIEST) as run:
         await run.until_ready()

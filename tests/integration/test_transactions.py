@@ -1,4 +1,4 @@
-"""Exactly once per offset, seen from outside: faults at every step of a transaction, marks, early and large records."""
+"""Exactly once per offset, read from the topics: faults in each step of a transaction, markers, early, large records."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def test_records_delivered_before_a_task_is_open_are_processed_once(
     monkeypatch.undo()
     await stage.drained()
     await stage.until_completed(record_ids)
-    assert sum(early) > 0, "no record came early: the test has lost its aim"
+    assert sum(early) > 0, "no record was delivered early: the test shows nothing"
 
 
 # ---------------------------------------------------------------- control records
@@ -86,17 +86,17 @@ async def test_of_many_small_transactions_only_committed_records_are_released(bo
         await stage.put(5, transactional_id=f"{stage.group}-t", abort=True)
         await run.until_read(len(committed))
     end = (await end_offsets(bootstrap, stage.topics["input"]))[0]
-    assert end > stage.serial, "there are no marks"
+    assert end > stage.serial, "there are no markers"
     await stage.drained()
     await stage.until_completed(committed)
     assert set(await stage.outcomes()) == set(committed)
     async with stage.run() as run:
-        await run.until(lambda: run.total("shoal_consumer_lag_records") == 0, "no lag behind marks")
+        await run.until(lambda: run.total("shoal_consumer_lag_records") == 0, "no lag behind markers")
 
         async def is_passed() -> bool:
             return (await stage.progress()).state.committed_offset == end
 
-        await wait_until(is_passed, what="a watermark behind the last mark")
+        await wait_until(is_passed, what="a committed offset behind the last marker")
 
 
 async def test_max_delay_s_flushes_at_the_end_of_a_log_of_transactions(bootstrap: str, tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ async def test_an_open_transaction_upstream_delays_only_later_records(bootstrap:
 
 
 def fail_once(monkeypatch: pytest.MonkeyPatch, name: str, *, after: bool) -> list[str]:
-    """Let one call of the client fail, before or after it has done its work, in a transaction that carries records."""
+    """Make one call of the client fail, before or after its work, in a transaction with records."""
     real: Callable[..., Awaitable[Any]] = getattr(AIOKafkaProducer, name)
     send = AIOKafkaProducer.send_batch
     failed: list[str] = []
@@ -229,7 +229,7 @@ async def test_a_first_start_waits_for_an_open_transaction_on_the_output(bootstr
         await produce(bootstrap, stage.topics["output"], [b"{}"], partitions=0)
         assert await stage.read() == []
         async with stage.process("--from", "earliest") as process:
-            ended = await wait_until(lambda: process.lines("consumer loop ended"), what="a session that waits")
+            ended = await wait_until(lambda: process.lines("consumer loop ended"), what="a consumer loop that waits")
             assert "open transaction" in ended[0]["reason"]
             assert (await process.get("/readyz"))[0] == 503
             assert await stage.committed() is None
@@ -240,14 +240,14 @@ async def test_a_first_start_waits_for_an_open_transaction_on_the_output(bootstr
         await other.stop()
 
 
-# ---------------------------------------------------------------- what leaves, and what must not
+# ---------------------------------------------------------------- what is published, and what is not
 
 
 CANARY = "CANARY"
 
 
 def hostile(number: int, who: str) -> bytes:
-    """A good record in an odd spelling, with things in it that must not leave."""
+    """A valid record in an unusual notation, with parts that must not be published."""
     age = [f"{number % 90}.0", f"{number % 90}e0", f"{number % 90}.00", f"{number % 90 * 10}E-1"][number % 4]
     return b'{ "%s_%d":"\\u0043ANARY%d" ,\n "serial" : %d,"who":"%s", "age":%s}' % (
         CANARY.encode(),
@@ -290,7 +290,7 @@ async def test_output_messages_have_only_a_value_in_order_and_no_other_part_of_t
         assert stage.record_id_of[json.loads(message.value or b"")["serial"]][0] == message.partition
         assert list(json.loads(message.value or b"")) == ["age", "serial"]
         assert message.value == json.dumps(json.loads(message.value or b""), separators=(",", ":")).encode()
-    await clusters_stand_in_order(stage)
+    await check_order_of_clusters(stage)
     for topic in ("output", "quarantine", "clusters", "evidence"):
         for message in await read_all(bootstrap, stage.topics[topic], "read_uncommitted"):
             seen = (message.key, message.value, message.headers)
@@ -300,13 +300,13 @@ async def test_output_messages_have_only_a_value_in_order_and_no_other_part_of_t
     assert CANARY not in (await stage.progress()).fingerprint
 
 
-async def clusters_stand_in_order(stage: Stage) -> None:
-    """Members stand together in the order of their bytes, clusters of one transaction by their first ones."""
+async def check_order_of_clusters(stage: Stage) -> None:
+    """Check that members are in byte order, and clusters of one transaction in the order of their first members."""
     evidence = [json.loads(message.value or b"") for message in await stage.read("evidence")]
     summaries = [json.loads(message.value or b"") for message in await stage.read("clusters")]
     assert sorted(one["size"] for one in summaries) == sorted(len(one["offsets"]) for one in evidence)
     for partition in range(2):
-        # Marks stand between transactions: only records that follow each other directly are of the same one.
+        # Markers are between transactions: only records with consecutive offsets are of the same transaction.
         rows = [message for message in await stage.read() if message.partition == partition]
         row_of = {stage.record_id_of[json.loads(row.value or b"")["serial"]][1]: row for row in rows}
         firsts = []
@@ -320,11 +320,11 @@ async def clusters_stand_in_order(stage: Stage) -> None:
         firsts.sort(key=lambda row: row.offset)
         for before, after in itertools.pairwise(firsts):
             if not marks & set(range(before.offset, after.offset)):
-                assert (before.value or b"") <= (after.value or b""), "clusters tell the order of decision"
+                assert (before.value or b"") <= (after.value or b""), "clusters show the order of decision"
 
 
 async def test_quarantine_entries_contain_only_offset_and_reason(bootstrap: str, tmp_path: Path) -> None:
-    # Brokers refuse what is more than an hour ahead since 3.6, unless told otherwise.
+    # Since 3.6 brokers by default refuse records that are more than an hour ahead.
     stage = await Stage.create(
         bootstrap,
         tmp_path,
@@ -397,7 +397,7 @@ async def test_a_cluster_of_very_large_records_is_sent_in_one_transaction(bootst
     rows = await stage.read()
     evidence = [json.loads(message.value or b"") for message in await stage.read("evidence")]
     assert [len(cluster["offsets"]) for cluster in evidence] == [5, 5, 7] or len(evidence) == 3
-    # A mark ends each transaction: none stands within a cluster.
+    # A marker ends each transaction: none is inside a cluster.
     output_offset_of = {stage.record_id_of[json.loads(row.value or b"")["serial"]][1]: row.offset for row in rows}
     for cluster in evidence:
         offsets = sorted(output_offset_of[offset] for offset in cluster["offsets"])

@@ -1,4 +1,4 @@
-"""Values that must not be found again, in all forms in which they could leave; and the service at its loudest."""
+"""Values that must not be published, in all forms, and the service with all loggers at DEBUG."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def traces(canaries: Iterable[str | int], texts: Mapping[str, bytes]) -> list[st
 
 @contextmanager
 def every_logger_at_debug() -> Iterator[None]:
-    """Let commands that run in this process set every logger to DEBUG."""
+    """Make commands that run in this process set every logger to DEBUG."""
     from shoal.cli import command_line
     from shoal.observability import set_up_logs
 

@@ -86,7 +86,7 @@ def _code_of(arguments: list[str]) -> int:
 
 
 def _pass_on_signal(code: int) -> None:
-    """Let a signal that has ended the command end the tests: it was sent to this process."""
+    """End the tests with a signal that has ended the command: it was sent to this process."""
     for number in SIGNALS:
         if code == 128 + number:
             signal.raise_signal(number)

@@ -1,4 +1,4 @@
-"""Workers as processes, killed on purpose, and an outside view of what they left behind."""
+"""Workers as processes, killed on purpose, and checks that read only topics and logs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from support.kafka_broker import Message, admin, create_topic, produce, read_all
 
 WORKER = Path(__file__).with_name("worker.py")
 CANARY = "xq7canary9z"
-"""In every subject and every malformed value: it must not leave."""
+"""Part of every subject and every malformed value; it must not be published."""
 SIDE = ("output", "quarantine", "clusters", "evidence")
 
 
@@ -124,7 +124,7 @@ class Deployment:
         return Worker(f"{self.topics['input']}-{name}", self.policy, self.bootstrap, self.folder / f"{name}.log")
 
     async def put(self, count: int, partitions: int) -> None:
-        """Append so many records, one in fifty malformed; the serial number tells each of them apart."""
+        """Append so many records, one in fifty malformed; the serial number identifies each."""
         values: list[bytes | None] = []
         for number in range(self.serial, self.serial + count):
             record: dict[str, Any] = {
@@ -155,7 +155,7 @@ class Deployment:
         await wait_until(enough, timeout_s, f"{count} resolved records")
 
     async def settled(self, workers: Sequence[Worker]) -> None:
-        """Stop every worker and let a last one release everything that is still held."""
+        """Stop every worker; a last worker releases all held records."""
         for worker in workers:
             worker.kill()
         last = Deployment.worker(self, "last")
@@ -166,7 +166,7 @@ class Deployment:
 
 @dataclass(frozen=True)
 class Findings:
-    """What an outside reader found after everything had left."""
+    """What a reader of the topics found after all records were completed."""
 
     records: int
     released: int
@@ -180,7 +180,7 @@ class Findings:
 
 
 async def judge(deployment: Deployment) -> Findings:
-    """Compare input and output with nothing but the topics."""
+    """Compare input and output; only the topics are read."""
     read = {name: await read_all(deployment.bootstrap, topic) for name, topic in deployment.topics.items()}
     record_id_of, person_of = {}, {}
     for message in read["input"]:
@@ -188,7 +188,9 @@ async def judge(deployment: Deployment) -> Findings:
         record_id_of[record["serial"]] = (message.partition, message.offset)
         person_of[(message.partition, message.offset)] = record["who"]
     released = [(m.partition, record_id_of[json.loads(m.value or b"")["serial"]]) for m in read["output"]]
-    assert all(partition == record_id[0] for partition, record_id in released), "a record left on another partition"
+    assert all(partition == record_id[0] for partition, record_id in released), (
+        "a record is on another partition of the output"
+    )
     references = [json.loads(message.value or b"") for message in read["quarantine"]]
     outcomes = Counter([record_id for _, record_id in released] + [(r["partition"], r["offset"]) for r in references])
     rows = {record_id_of[json.loads(m.value or b"")["serial"]]: m for m in read["output"]}
@@ -211,7 +213,7 @@ async def judge(deployment: Deployment) -> Findings:
 
 
 async def leaks(deployment: Deployment) -> list[str]:
-    """Where a value stands that must not leave: topics, logs of the workers, the group's metadata."""
+    """Where a value is that must not be published: topics, logs of the workers, the group's metadata."""
     texts = {path.name: path.read_bytes() for path in deployment.folder.glob("*.log")}
     for name in SIDE:
         messages = await read_all(deployment.bootstrap, deployment.topics[name], "read_uncommitted")
@@ -229,11 +231,11 @@ def is_small(
     people: dict[tuple[int, int], str],
     deployment: Deployment,
 ) -> bool:
-    """Whether a cluster has fewer than k people, or members that look different, or do not stand as they should."""
+    """Whether a cluster has fewer than k people, or members with different values or in a wrong order."""
     record_ids = [(cluster["partition"], offset) for offset in cluster["offsets"]]
     members = sorted((rows[record_id] for record_id in record_ids), key=lambda message: message.offset)
     looks = {tuple(json.loads(m.value or b"")[name] for name in ("age", "income")) for m in members}
-    # Where each record leaves by itself, the judge of the product sees whether it does so in its turn.
+    # With ordered release, `shoal verify` checks the order.
     together = deployment.is_ordered or members[-1].offset - members[0].offset == len(members) - 1
     in_order = [m.value for m in members] == sorted(m.value or b"" for m in members)
     return (
