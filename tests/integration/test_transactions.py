@@ -1,4 +1,4 @@
-"""Exactly once per offset, read from the topics: faults in each step of a transaction, markers, early, large records."""
+"""Exactly once per offset, read from the topics: faults in each step of a transaction, markers, large records."""
 
 from __future__ import annotations
 
