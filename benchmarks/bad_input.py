@@ -27,7 +27,7 @@ async def bad_rounds(bootstrap: str, rounds: int) -> list[tuple[Speed, Speed]]:
     """Return the speeds without and with malformed messages, of every kind in turn."""
     run = f"bench-{uuid.uuid4().hex[:8]}"
     draw = Random(1)  # noqa: S311 - made-up records
-    wrong = [kind for kind in KINDS if kind.fate != "released"]
+    wrong = [kind for kind in KINDS if kind.outcome != "released"]
     clean = [Sent(json.dumps(good(number)).encode()) for number in range(RECORDS)]
     mixed = list(clean)
     for turn, number in enumerate(draw.sample(range(RECORDS), RECORDS // SHARE)):

@@ -214,10 +214,10 @@ def castle_flows(values: Float64Matrix, k: int, delta: int, beta: int) -> dict[s
     left = Castle(values, k, delta, beta).run()
     seconds = time.process_time() - began
     sizes = [len(members) for members in left.members]
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.array(sizes, np.int64))])
+    cluster_bounds = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.array(sizes, np.int64))])
     positions, newest = np.concatenate([np.array(one, np.int64) for one in left.members]), np.array(left.newest)
     middles = np.array(left.boxes).mean(axis=1)
     return {
-        name: flow_of(values, Clusters(positions, offsets, published, newest, left.suppressed), seconds)
+        name: flow_of(values, Clusters(positions, cluster_bounds, published, newest, left.suppressed), seconds)
         for name, published in ((MIDPOINTS, middles), (CENTROIDS, np.array(left.means)))
     }

@@ -19,12 +19,12 @@ BLOCK = 512
 class Clusters(NamedTuple):
     """What left, in order of leaving: C clusters of E records.
 
-    ``positions`` (E,) in order of arrival inside each cluster; ``offsets`` (C + 1,); ``published`` (C, d);
+    ``positions`` (E,) in order of arrival inside each cluster; ``cluster_bounds`` (C + 1,); ``published`` (C, d);
     ``newest`` (C,) the last position that had arrived; ``suppressed`` how many never left.
     """
 
     positions: Int64Vector
-    offsets: Int64Vector
+    cluster_bounds: Int64Vector
     published: Float64Matrix
     newest: Int64Vector
     suppressed: int
@@ -52,10 +52,10 @@ class Flow(NamedTuple):
 
 def flow_of(values: Float64Matrix, clusters: Clusters, seconds: float) -> Flow:
     """Measure what left against what came: displacement is rank in the output against rank in the input."""
-    positions, sizes = clusters.positions, np.diff(clusters.offsets)
+    positions, sizes = clusters.positions, np.diff(clusters.cluster_bounds)
     squares = ((values[positions] - clusters.published.repeat(sizes, axis=0)) ** 2).sum(axis=1)
     moved = np.abs(np.arange(len(positions)) - _ranks(positions))
-    span = positions[clusters.offsets[1:] - 1] - positions[clusters.offsets[:-1]] + 1 - sizes
+    span = positions[clusters.cluster_bounds[1:] - 1] - positions[clusters.cluster_bounds[:-1]] + 1 - sizes
     delay = clusters.newest.repeat(sizes) - positions
     gone = np.setdiff1d(np.arange(len(values)), positions)
     return Flow(
@@ -97,10 +97,10 @@ def write_rule(
     seconds = time.process_time() - began
     positions = np.concatenate([call.positions for call in calls])
     sizes = np.concatenate([np.diff(call.cluster_bounds) for call in calls])
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
-    means = np.add.reduceat(values[positions], offsets[:-1]) / sizes[:, None]
+    cluster_bounds = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+    means = np.add.reduceat(values[positions], cluster_bounds[:-1]) / sizes[:, None]
     newest = np.concatenate([call.newest for call in calls])
-    return Clusters(positions, offsets, means, newest, sum(len(call.suppressed) for call in calls)), seconds
+    return Clusters(positions, cluster_bounds, means, newest, sum(len(call.suppressed) for call in calls)), seconds
 
 
 def run_rule(

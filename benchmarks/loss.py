@@ -1,4 +1,4 @@
-"""What each rule loses beside rule nearest (Algorithm 2), at equal k and delta, on many streams."""
+"""Loss of each rule relative to rule nearest (Algorithm 2), at equal k and delta, on many streams."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ RULES = ("greedy", "awo", "block", AUTO)
 SETTINGS = [(k, delta) for k in (3, 5, 10, 50) for delta in (100, 500, 2000)]
 SEEDS = 5
 MEAN, WORST, FEWER, WAITING = 0.82, 1.02, 0.001, 1.0
-"""Limits: geometric mean and worst of the losses of `auto`, share of records that nearest releases besides, delay."""
+"""Limits: geometric mean and worst of the losses of `auto`, share of records that only nearest releases, delay."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One stream and setting: MSE of each rule over that of nearest (geometric mean of seeds), and the accounts.
+    """One stream and setting: MSE of each rule over that of nearest (geometric mean of seeds), and the counts.
 
-    ``of_all``: the same, with a suppressed record counted as if the mean of all had been released for it; ``fewer``: by
-    what share nearest released more; ``delay``: the largest, as a share of delta.
+    ``of_all``: the same, with each suppressed record replaced by the mean of all records; ``fewer``: the share of
+    records that only nearest released; ``delay``: the largest, as a share of delta.
     """
 
     stream: str
@@ -45,12 +45,12 @@ class Row:
 
     @property
     def is_long(self) -> bool:
-        """Whether it is a stream and not the end of one."""
+        """Whether the stream is longer than 2 delta; a shorter one is decided on at its end."""
         return self.delta < self.records / 2
 
     @property
     def is_even(self) -> bool:
-        """Whether nearest released as many: it suppresses records that lie far off, and its loss is that of others."""
+        """Whether nearest released as many records; if it suppresses outliers, its loss is that of the others."""
         return -self.fewer[AUTO] <= FEWER
 
 
@@ -98,33 +98,34 @@ def summary(rows: list[Row], rule: str) -> tuple[float, float]:
 
 
 def loss_part() -> Part:
-    """Measure, and write the lines about what each rule loses."""
+    """Measure, and return the lines about the loss of each rule."""
     began = time.monotonic()
     rows = loss_rows()
     minutes = (time.monotonic() - began) / 60
     known, others = ([row for row in rows if row.is_long and row.is_other == flag] for flag in (False, True))
     ends = [row for row in rows if not row.is_long]
     lines = [
-        "## Loss of each rule beside Algorithm 2",
+        "## Loss of each rule relative to Algorithm 2",
         "",
-        "Mean squared error of what was released over that of rule `nearest` at the same k and δ; geometric mean of",
-        f"settings and the worst in brackets. {SEEDS} seeds of what is shuffled or made up, {MOST:,} records at most,",
-        f"k of 3, 5, 10, 50 and δ of 100, 500, 2,000; streams of more than 2 δ records. It took {minutes:.1f} minutes.",
+        "Mean squared error of the released records, divided by that of rule `nearest` at the same k and δ. Geometric",
+        f"mean over the settings, the worst in brackets. {SEEDS} seeds of shuffled and generated data, at most",
+        f"{MOST:,} records; k = 3, 5, 10, 50 and δ = 100, 500, 2,000; streams of more than 2 δ records. It took",
+        f"{minutes:.1f} minutes.",
         "",
-        *_by_stream("data that constants were chosen on", known),
-        *_by_stream("data that no constant was chosen on", others),
+        *_by_stream("data used to choose constants", known),
+        *_by_stream("data not used to choose constants", others),
         *_by_setting([*known, *others]),
-        f"Streams of at most 2 δ records, which are decided on at their end: {_told(ends)}.",
+        f"Streams of at most 2 δ records, which are decided on at their end: {_summaries(ends)}.",
         "",
     ]
-    return Part([*lines, *_accounts([*known, *others])], _promises(rows, others))
+    return Part([*lines, *_counts([*known, *others])], _promises(rows, others))
 
 
 def _promises(rows: list[Row], others: list[Row]) -> list[Promise]:
     return [
-        Promise("loss where nothing was chosen, mean", summary(others, AUTO)[0], MEAN, at_most=True),
+        Promise("loss on data not used to choose constants, mean", summary(others, AUTO)[0], MEAN, at_most=True),
         Promise(
-            "loss, worst setting of as many released",
+            "loss, worst setting with equal counts",
             max(row.ratios[AUTO] for row in rows if row.is_even),
             WORST,
             at_most=True,
@@ -135,10 +136,10 @@ def _promises(rows: list[Row], others: list[Row]) -> list[Promise]:
     ]
 
 
-def _by_stream(about: str, rows: list[Row]) -> list[str]:
+def _by_stream(title: str, rows: list[Row]) -> list[str]:
     names = dict.fromkeys(row.stream for row in rows)
     return [
-        f"| {about} | {' | '.join(RULES)} |",
+        f"| {title} | {' | '.join(RULES)} |",
         f"|---|{'---|' * len(RULES)}",
         *(f"| {name} | {_cells([row for row in rows if row.stream == name])} |" for name in names),
         f"| **all** | {_cells(rows)} |",
@@ -155,15 +156,16 @@ def _by_setting(rows: list[Row]) -> list[str]:
     ]
 
 
-def _accounts(rows: list[Row]) -> list[str]:
+def _counts(rows: list[Row]) -> list[str]:
     lost = {rule: sum(row.suppressed[rule] for row in rows) for rule in ("nearest", *RULES)}
     fewer = max(row.fewer[AUTO] for row in rows)
     uneven = [row for row in rows if not row.is_even]
     return [
-        f"In {len(uneven)} of {len(rows)} settings `nearest` suppresses more than {FEWER:.1%} of the records besides,",
-        "those that lie far off, and its loss is that of the others. With a suppressed record counted as if the",
-        f"mean of all had been released for it, `{AUTO}` has {_geometric([row.of_all[AUTO] for row in rows]):.2f} of",
-        f"its loss, at worst {max(row.of_all[AUTO] for row in rows):.2f}. These settings, as above and so counted:",
+        f"In {len(uneven)} of {len(rows)} settings `nearest` suppresses more than {FEWER:.1%} of the records in",
+        "addition: outliers. Its loss is then that of the other records. If each suppressed record counts as if the",
+        "mean of all had been released for it, the loss of",
+        f"`{AUTO}` is {_geometric([row.of_all[AUTO] for row in rows]):.2f} of that of `nearest`,",
+        f"at worst {max(row.of_all[AUTO] for row in rows):.2f}. These settings, counted in both ways:",
         "",
         f"| stream | k | δ | suppressed by `nearest` | by `{AUTO}` | loss | of all |",
         "|---|---|---|---|---|---|---|",
@@ -174,8 +176,8 @@ def _accounts(rows: list[Row]) -> list[str]:
         ),
         "",
         "Suppressed, all streams: " + ", ".join(f"{rule} {count:,}" for rule, count in lost.items()) + ".",
-        f"`{AUTO}` released at worst {max(fewer, 0.0):.2%} fewer records than `nearest`; nobody waited for",
-        "more than δ.",
+        f"`{AUTO}` released at worst {max(fewer, 0.0):.2%} fewer records than `nearest`; no record waited",
+        "for more than δ.",
         "",
     ]
 
@@ -188,7 +190,7 @@ def _cells(rows: list[Row]) -> str:
     return " | ".join("{:.2f} ({:.2f})".format(*summary(rows, rule)) for rule in RULES)
 
 
-def _told(rows: list[Row]) -> str:
+def _summaries(rows: list[Row]) -> str:
     return ", ".join("{} {:.2f} ({:.2f})".format(rule, *summary(rows, rule)) for rule in RULES)
 
 

@@ -60,10 +60,10 @@ def known_in_advance(values: Float64Matrix, weight: float) -> Flow:
     labels = microaggregate(rows, k=K, algorithm="mdav", refine="descent")
     positions = np.lexsort((np.arange(len(values)), labels))
     sizes = np.unique(labels, return_counts=True)[1]
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
-    means = np.add.reduceat(values[positions], offsets[:-1]) / sizes[:, None]
-    newest = positions[offsets[1:] - 1]
-    return flow_of(values, Clusters(positions, offsets, means, newest, 0), 1.0)
+    cluster_bounds = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+    means = np.add.reduceat(values[positions], cluster_bounds[:-1]) / sizes[:, None]
+    newest = positions[cluster_bounds[1:] - 1]
+    return flow_of(values, Clusters(positions, cluster_bounds, means, newest, 0), 1.0)
 
 
 def sweep_of(name: str, seeds: list[Float64Matrix], *, with_known: bool = False) -> Sweep:

@@ -1,4 +1,4 @@
-"""What each rule loses where the same people come again within delta, beside rule nearest (Algorithm 2 with Note 1)."""
+"""Loss of each rule if people have several records within delta, relative to rule nearest (Algorithm 2 with Note 1)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAMES = ("Census, 13 attributes, shuffled", "EIA, shuffled", "Adult, shuffled", 
 def _people(count: int, seed: int) -> dict[str, Int64Vector]:
     random = np.random.default_rng([seed, 3])
     return {
-        "a person each": np.arange(count, dtype=np.int64),
+        "one record per person": np.arange(count, dtype=np.int64),
         **{f"{some:,} people": random.integers(0, some, count) for some in (1000, 300, 60)},
         "Zipf's law, 1.1": random.zipf(1.1, count).astype(np.int64) % 5000,
         "Zipf's law, 1.3": random.zipf(1.3, count).astype(np.int64) % 500,
@@ -29,33 +29,33 @@ def _people(count: int, seed: int) -> dict[str, Int64Vector]:
 
 
 def people_part() -> Part:
-    """Measure, and write the lines about people who come again."""
+    """Measure, and return the lines about people with several records."""
     ratios: dict[tuple[str, int, str], list[float]] = {}
     for name, seeds in streams(SEEDS):
         if name not in NAMES:
             continue
         for seed, values in enumerate(seeds):
             rows = values[:RECORDS]
-            for who, people in _people(len(rows), seed).items():
+            for subjects, people in _people(len(rows), seed).items():
                 for k in SETTINGS:
                     base = run_rule(rows, k, DELTA, "nearest", people=people).mse_of_all
                     for rule in RULES:
                         found = run_rule(rows, k, DELTA, rule, people=people).mse_of_all
-                        ratios.setdefault((who, k, rule), []).append(found / base)
+                        ratios.setdefault((subjects, k, rule), []).append(found / base)
         print(f"people: {name}", file=sys.stderr, flush=True)
     columns = [(k, rule) for k in SETTINGS for rule in RULES]
     lines = [
-        "## People who come again",
+        "## People with several records",
         "",
-        f"Loss over that of `nearest`, δ = {DELTA}, nobody above half of a cluster; a suppressed record as if the",
+        f"Loss over that of `nearest`, δ = {DELTA}, `max_share` 0.5; a suppressed record counts as if the",
         f"mean of all had been released for it. Geometric mean of {len(NAMES)} streams of {RECORDS:,} records, the",
-        "worst in brackets. Where a cluster of `block` has too few people, the oldest leaves by `awo` instead.",
+        "worst in brackets. If a cluster of `block` has too few people, `awo` releases the oldest record.",
         "",
-        f"| whose records | {' | '.join(f'{rule}, k = {k}' for k, rule in columns)} |",
+        f"| subjects | {' | '.join(f'{rule}, k = {k}' for k, rule in columns)} |",
         f"|---|{'---|' * len(columns)}",
         *(
-            f"| {who} | {' | '.join(_cell(ratios[who, k, rule]) for k, rule in columns)} |"
-            for who in dict.fromkeys(key[0] for key in ratios)
+            f"| {subjects} | {' | '.join(_cell(ratios[subjects, k, rule]) for k, rule in columns)} |"
+            for subjects in dict.fromkeys(key[0] for key in ratios)
         ),
         "",
     ]

@@ -116,9 +116,9 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Two attacks under one name are a failure, also where two processes found them."""
     if reached and not hasattr(session.config, "workerinput"):
-        from support.ledger import rivals
+        from support.ledger import contradicting
 
-        if rivals(reached):
+        if contradicting(reached):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
@@ -126,10 +126,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Show how far attackers came, each against its bound."""
     rows = [row for row in reached if row.success]
     if rows:
-        from support.ledger import rivals
+        from support.ledger import contradicting
 
         terminalreporter.section("attacks")
-        for row in rivals(reached):
+        for row in contradicting(reached):
             terminalreporter.write_line(f"FAILED {row.attack} {row.name}: two attacks under one name", red=True)
     for row in sorted(rows, key=lambda row: (int(row.attack[1:]), row.name)):
         terminalreporter.write_line(f"{row.attack:4} {row.success:>15} <= {row.bound:17} {row.rule:8}{row.name}")

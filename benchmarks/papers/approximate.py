@@ -203,9 +203,9 @@ def _figure_lines(by_share: Runs, by_k: Runs, by_attributes: Runs) -> list[str]:
     ]
     return [
         "**Fig. 4 to 6**. The paper's table (500,000 records of an American census with nine discrete attributes)",
-        "is not at hand; a generated one of its size and cardinalities stands in (`census_like`), so that only what",
-        f"is said of the curves can be checked. k = {K} where not told; loss in % of SST. The paper's curves have no",
-        "numbers beside them.",
+        "is not available; it is replaced by a generated one of its size and cardinalities (`census_like`), so that",
+        f"only what the text says about the curves can be checked. k = {K} where the paper gives none; loss in % of",
+        "SST. The paper's curves have no numbers beside them.",
         "",
         *grid(("", "key attributes (Fig. 5)", "MDAV, loss (Fig. 6)", "approximate, loss"), rows),
         *grid(("The paper says", "here", "found"), claims),

@@ -40,7 +40,7 @@ def section(folder: Path) -> Section:
     """Compute Table 2."""
     lines = [
         "**Table 2**, k = 3, sum of squared errors. Printed / ours; a genetic search draws at random and the paper",
-        "names no seed, so that only the neighbourhood can be met. 10,000 generations of 10 chromosomes, seed 0.",
+        "names no seed, so that only similar numbers can be expected. 10,000 generations of 10 chromosomes, seed 0.",
         "",
         *grid(
             (
@@ -62,9 +62,9 @@ def section(folder: Path) -> Section:
         "- *Scattered* and *Clustered*: draws that were not published.",
         "- Macrogroups of the two steps: ours are one fewer in every row. MDAV of the centroids gives as many as",
         "  ours; an empty macrogroup or one for leftovers would explain the printed ones.",
-        "- What becomes of illegal sizes, and whether mutation is by gene or chromosome, is not told: repaired",
-        "  here, and by chromosome, which comes nearest. Line 4 of its Algorithm 1 is a misprint: the loop goes on",
-        "  while 2k records or more remain.",
+        "- The paper does not say how illegal sizes are treated, or whether mutation is by gene or chromosome:",
+        "  repaired here, and by chromosome, which comes nearest. Line 4 of its Algorithm 1 is a misprint: the loop",
+        "  goes on while 2k records or more remain.",
         "",
     ]
     return Section(

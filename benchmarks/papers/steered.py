@@ -161,8 +161,8 @@ def _static_lines(folder: Path, risks: dict[Case, list[Risk]]) -> list[str]:
         "",
         "- PCD is written as the 1001 records (0, 0) to (1000, 1000); only with 1000 of them has the largest bucket",
         "  200 and 100 records, as its bounds have it, so 1000 are taken here.",
-        "- The order in which a bucket is gone through is not told. In the file's order 99 comes out, but neither",
-        "  199 nor 215; random orders come near to them.",
+        "- The paper does not give the order of the records in a bucket. The order of the file gives 99, but neither",
+        "  199 nor 215; random orders give similar numbers.",
         "- The bound 216 leaves out the factor √m of the proposition: for two quasi-identifiers it is 305.5.",
         "",
     ]
@@ -259,9 +259,9 @@ def _stream_lines(results: dict[float, StreamResult]) -> list[str]:
         "**Fig. 3**, Algorithm 3 on MCD as a stream, k = 10, δ = 100. The paper prints the reordering at two weights.",
         "",
         *grid(("weight", "MSE", "MAE", "printed: reordering max / mean", "ours", "excess span"), rows),
-        "Without weight it is met nearly; 12 and 0.7 at 0.02 are **not**: 12 is reached at 0.04, 0.7 at 0.06. No",
-        "reading of distance, scaling, order or cluster that was tried gives them; an axis stretched threefold",
-        "would. See docs/numbers.md.",
+        "Without weight the numbers nearly agree. 12 and 0.7 at 0.02 are **not** reproduced: 12 is reached at 0.04,",
+        "0.7 at 0.06. No reading of distance, scaling, order or cluster that was tried gives them; an axis stretched",
+        "threefold would. See docs/numbers.md.",
         "",
     ]
 

@@ -10,7 +10,7 @@ ShoalError                      has a stable ``code``, also the metric label, an
 │  └─ DelayViolation                a record would be held for more than delta records
 └─ BrokerError                  retry with backoff if ``retriable``, else stop, exit 3
    ├─ BrokerUnavailableError        retriable
-   └─ FencedError                   retriable: another instance took over the partition
+   └─ FencedError                   retriable: another instance owns the partition now
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class BrokerUnavailableError(BrokerError):
 
 
 class FencedError(BrokerError):
-    """Another instance took over the partition. This one drops its state and joins the group again."""
+    """Another instance owns the partition now. This one drops its state and joins the group again."""
 
     code = "fenced"
     retriable = True

@@ -115,9 +115,7 @@ def test_a_subject_with_many_equal_records_is_merged_with_as_few_others_as_neede
 def test_memory_grows_with_the_records_and_not_with_the_largest_cluster() -> None:
     labels = np.concatenate([np.zeros(5000, np.int64), 1 + np.arange(15000) // 3]).astype(np.int32)
     partition = build_partition_state(np.random.default_rng(1).random((20000, 2)), labels, 3, no_constraints())
-    assert (
-        sum(array.size for array in (partition.members, partition.offsets, partition.constraints.scratch)) < 4 * 20000
-    )
+    assert sum(array.size for array in (partition.members, partition.starts, partition.constraints.scratch)) < 4 * 20000
 
 
 def test_refinement_does_not_change_clusters_above_the_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,8 +223,8 @@ def test_linked_records_equal_brute_force_with_ties(decimals: int) -> None:
             squares = ((rows - perturbed[i]) ** 2).sum(axis=1)
             nearest = np.flatnonzero(squares == squares.min())
             hits += float(i in nearest) / len(nearest)
-        offsets = np.append(0, np.cumsum(sizes))
-        assert measures.linkage_share(values, published, labels, offsets) == pytest.approx(hits / n)
+        cluster_bounds = np.append(0, np.cumsum(sizes))
+        assert measures.linkage_share(values, published, labels, cluster_bounds) == pytest.approx(hits / n)
 
 
 def test_categories_and_losses_equal_their_definitions() -> None:

@@ -119,7 +119,7 @@ def plain_loss(partition: states.PartitionState) -> float:
 def is_consistent(partition: states.PartitionState) -> bool:
     """Whether members, positions, labels, sizes, centroids and empty clusters agree with each other."""
     for cluster, size in enumerate(partition.sizes.tolist()):
-        first = partition.offsets[cluster]
+        first = partition.starts[cluster]
         members = partition.members[first : first + size]
         if (partition.labels[members] != cluster).any() or (partition.positions[members] != np.arange(size)).any():
             return False

@@ -1,4 +1,4 @@
-"""The invariants of streams, for every rule, k, distribution of subjects, weight of the position and cap on shares.
+"""The invariants of streams, for every rule, k, distribution of subjects, weight of the position and ``max_share``.
 
 Every rule at every k is combined with every other value, and every two other values are combined. `auto` has no
 combinations of its own: it decides as the rule that it selects.

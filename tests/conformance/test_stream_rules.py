@@ -158,7 +158,7 @@ def test_a_subject_with_most_records_is_capped_and_others_are_released(rule: str
     subjects = np.where(np.arange(400) % 4 == 0, np.arange(400), 0)  # three of four records are subject 0
     stream = StreamClusterer(4, 60, 2, rule=rule)
     calls = [stream.push(coordinates, subjects), stream.flush()]
-    shares = np.concatenate([decided.heaviest / np.diff(decided.cluster_bounds) for decided in calls])
+    shares = np.concatenate([decided.max_per_subject / np.diff(decided.cluster_bounds) for decided in calls])
     assert len(shares) > 20
     assert shares.max() <= 0.5
     assert np.concatenate([decided.subjects for decided in calls]).min() >= 4

@@ -1,4 +1,4 @@
-"""Malformed messages of every kind among good ones: each has its stated fate, and the good ones go on."""
+"""Malformed messages of every kind among good ones: each has its stated outcome, and the valid ones are processed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.faults
 BAD = 50_000
 PARTITIONS = 4
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "bad-input.md"
-Place = tuple[int, int]
+RecordId = tuple[int, int]
 
 
 @pytest.fixture(scope="module")
@@ -40,9 +40,9 @@ def bootstrap() -> Iterator[str]:
 
 
 def mixture(bad: int) -> list[tuple[Sent, str]]:
-    """Messages and their stated fates: so many bad ones, as many good ones, and odd ones among them."""
+    """Messages and their stated outcomes: so many bad ones, as many good ones, and odd ones among them."""
     draw = random.Random(7)
-    wrong, odd = ([kind for kind in KINDS if (kind.fate == "released") is is_good] for is_good in (False, True))
+    wrong, odd = ([kind for kind in KINDS if (kind.outcome == "released") is is_good] for is_good in (False, True))
     plan: list[Any] = [kind for kind, _ in zip(cycle(wrong), range(bad), strict=False)]
     plan += [kind for kind, _ in zip(cycle(odd), range(bad // 25), strict=False)]
     plan += [None] * bad
@@ -50,13 +50,13 @@ def mixture(bad: int) -> list[tuple[Sent, str]]:
     return [
         (Sent(json.dumps(good(number)).encode()), "released")
         if kind is None
-        else (kind.message(good(number), draw), kind.fate)
+        else (kind.message(good(number), draw), kind.outcome)
         for number, kind in enumerate(plan)
     ]
 
 
-async def send(bootstrap: str, topic: str, messages: Sequence[Sent]) -> list[Place]:
-    """Append messages in turn to the partitions, in whole batches; return their places."""
+async def send(bootstrap: str, topic: str, messages: Sequence[Sent]) -> list[RecordId]:
+    """Append messages in turn to the partitions, in whole batches; return (partition, offset) of each."""
     now_ms = round(time.time() * 1000)
     producer = AIOKafkaProducer(bootstrap_servers=bootstrap, max_batch_size=1 << 19)
     await producer.start()
@@ -102,7 +102,7 @@ def counted(scrape: str) -> Counter[tuple[str, str]]:
     return found
 
 
-def test_the_page_states_the_fates_that_are_tested() -> None:
+def test_the_page_states_the_tested_outcomes() -> None:
     assert PAGE.read_text(encoding="utf-8").endswith("\n\n" + tables())
 
 
@@ -116,7 +116,7 @@ async def stage_of(bootstrap: str, folder: Path) -> Stage:
 
 
 async def serve(stage: Stage, count: int) -> tuple[dict[str, bytes], list[dict[str, Any]]]:
-    """Let one worker read it all and another one drain what is held; return what they showed and said at the end."""
+    """Read all with one worker and drain with another; return their metrics and their last log lines."""
     options: dict[str, Any] = {"program": (sys.executable, LOUD)}
     most_held = PARTITIONS * (POLICY["stream"]["delta"] + 1)
     shown: dict[str, bytes] = {}
@@ -144,7 +144,7 @@ async def serve(stage: Stage, count: int) -> tuple[dict[str, bytes], list[dict[s
 
 
 async def verdict_on(stage: Stage, read: dict[str, list[Message]]) -> bytes:
-    """What the judge says of the topics; it must be that all holds."""
+    """Return the verdict on the topics; every check must hold."""
     files = {name: stage.folder / f"{name}.jsonl" for name in read}
     files["input"].write_text(exported(read["input"], original=True))
     files["output"].write_text(exported(read["output"], original=False))
@@ -154,25 +154,25 @@ async def verdict_on(stage: Stage, read: dict[str, list[Message]]) -> bytes:
     return (verdict.text() + json.dumps(verdict.as_dict())).encode()
 
 
-async def test_every_malformed_message_has_its_stated_fate_in_the_service(bootstrap: str, tmp_path: Path) -> None:
+async def test_every_malformed_message_has_its_stated_outcome_in_the_service(bootstrap: str, tmp_path: Path) -> None:
     stage = await stage_of(bootstrap, tmp_path)
     sent = mixture(BAD)
-    places = await send(bootstrap, stage.topics["input"], [message for message, _ in sent])
+    record_ids = await send(bootstrap, stage.topics["input"], [message for message, _ in sent])
     assert sum((await end_offsets(bootstrap, stage.topics["input"])).values()) == len(sent)
     shown, ends = await serve(stage, len(sent))
     read = {name: await stage.read(name) for name in stage.topics}
     references = [json.loads(message.value or b"") for message in read["quarantine"]]
     clusters = [json.loads(message.value or b"") for message in read["evidence"]]
-    # Each offset has the fate that is stated for it, and none has two.
-    number_of = {place: number for number, place in enumerate(places)}
+    # Each offset has the outcome that is stated for it, and none has two.
+    number_of = {record_id: number for number, record_id in enumerate(record_ids)}
     reasons = {number_of[one["partition"], one["offset"]]: one["reason"] for one in references}
     released = [number_of[cluster["partition"], offset] for cluster in clusters for offset in cluster["offsets"]]
     assert len(reasons) == len(references)
-    stated = {number: fate for number, (_, fate) in enumerate(sent) if fate != "released"}
+    stated = {number: outcome for number, (_, outcome) in enumerate(sent) if outcome != "released"}
     assert {number: reason for number, reason in reasons.items() if reason != "suppressed"} == stated
     assert sorted([*released, *reasons]) == list(range(len(sent)))
     assert sorted(json.loads(message.value or b"")["serial"] for message in read["output"]) == sorted(released)
-    # What is counted is what stands in the topics, in the metrics of the first run and at the end of both.
+    # The counts equal those of the topics: in the metrics of the first run and at the end of both.
     quarantined = Counter(stated.values())
     metrics = counted(shown["/metrics"].decode())
     assert {reason: count for (outcome, reason), count in metrics.items() if outcome == "quarantined"} == quarantined
@@ -185,7 +185,7 @@ async def test_every_malformed_message_has_its_stated_fate_in_the_service(bootst
         "suppressed": suppressed,
         "quarantined": quarantined.total(),
     }
-    # The judge agrees, and nothing left by another way.
+    # Verification succeeds, and no value is anywhere else.
     shown["verdict"] = await verdict_on(stage, read)
     shown |= {name: repr(messages).encode() for name, messages in read.items() if name != "input"}
     assert traces([CANARY], shown) == []
@@ -195,7 +195,7 @@ async def test_every_malformed_message_has_its_stated_fate_in_the_service(bootst
 
 
 def run_and_judge(folder: Path, source: str, lines: Sequence[tuple[bytes, str]], header: bytes = b"") -> None:
-    """Anonymize a file of lines with stated fates; look at the fates, and let the judge look."""
+    """Anonymize a file of lines with stated outcomes; check the outcomes, and verify the release."""
     policy_file = folder / "policy.yaml"
     policy_file.write_text(json.dumps(POLICY))
     policy = Policy.load(policy_file)
@@ -211,10 +211,10 @@ def run_and_judge(folder: Path, source: str, lines: Sequence[tuple[bytes, str]],
     references = [json.loads(line) for line in (folder / "quarantine.jsonl").read_text().splitlines()]
     reasons = {one["offset"]: one["reason"] for one in references}
     assert len(reasons) == len(references)
-    stated = {place: fate for place, (_, fate) in enumerate(lines) if fate != "released"}
-    assert {place: reason for place, reason in reasons.items() if reason != "suppressed"} == stated
+    stated = {line: outcome for line, (_, outcome) in enumerate(lines) if outcome != "released"}
+    assert {line: reason for line, reason in reasons.items() if reason != "suppressed"} == stated
     clusters = [json.loads(line)["offsets"] for line in (folder / "evidence.jsonl").read_text().splitlines()]
-    released = [place for cluster in clusters for place in cluster]
+    released = [line for cluster in clusters for line in cluster]
     assert sorted(released + list(reasons)) == list(range(len(lines)))
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["quarantined"] == Counter(stated.values())
@@ -238,16 +238,18 @@ def is_a_line(message: Sent) -> bool:
     return message.value is not None and b"\n" not in message.value and message.ahead_ms <= 0
 
 
-def test_every_malformed_line_has_its_stated_fate_in_a_pipe(tmp_path: Path) -> None:
-    lines = [(sent.value or b"", fate) for sent, fate in mixture(BAD) if is_a_line(sent) and fate != "too_large"]
+def test_every_malformed_line_has_its_stated_outcome_in_a_pipe(tmp_path: Path) -> None:
+    lines = [
+        (sent.value or b"", outcome) for sent, outcome in mixture(BAD) if is_a_line(sent) and outcome != "too_large"
+    ]
     longest = b'"' + b"x" * 900_000 + b'"'
     lines[1000:1000] = [(longest, "too_large")] * 3
     lines.append((json.dumps(good(10**6)).encode(), "released"))
     run_and_judge(tmp_path, "in.jsonl", lines)
-    assert sum(fate != "released" for _, fate in lines) > BAD * 0.9
+    assert sum(outcome != "released" for _, outcome in lines) > BAD * 0.9
 
 
-def test_every_malformed_line_of_a_table_has_its_stated_fate_in_a_pipe(tmp_path: Path) -> None:
+def test_every_malformed_csv_line_has_its_stated_outcome_in_a_pipe(tmp_path: Path) -> None:
     draw = random.Random(8)
     plan: list[Any] = [kind for kind, _ in zip(cycle(CELLS), range(BAD // 5), strict=False)]
     plan += [None] * len(plan)
@@ -256,5 +258,5 @@ def test_every_malformed_line_of_a_table_has_its_stated_fate_in_a_pipe(tmp_path:
     for number, kind in enumerate([*plan, None]):
         cells = {name: str(value).lower() for name, value in good(number).items()}
         line = ",".join((cells | (kind.cells if kind else {})).values()).encode(errors="surrogateescape")
-        lines.append((kind.line(line), kind.fate) if kind else (line, "released"))
+        lines.append((kind.line(line), kind.outcome) if kind else (line, "released"))
     run_and_judge(tmp_path, "in.csv", lines, ",".join(good(0)).encode() + b"\n")

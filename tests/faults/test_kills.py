@@ -1,4 +1,4 @@
-"""kill -9 under load, inside transactions and out of them, and a zombie: nothing twice, nothing lost, nothing small."""
+"""kill -9 under load, inside and outside of transactions, and a zombie: no record twice or lost, no cluster below k."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def test_a_few_kills_inside_and_outside_of_transactions(bootstrap: str, tm
     assert found.aborted_rows > 0, "no kill fell inside a transaction: the test has lost its aim"
 
 
-async def test_clusters_of_which_a_part_has_left_are_completed_after_kills(bootstrap: str, tmp_path: Path) -> None:
+async def test_unfinished_clusters_are_completed_after_kills(bootstrap: str, tmp_path: Path) -> None:
     deployment = await Deployment.create(bootstrap, tmp_path, partitions=PARTITIONS, release="ordered")
     by_plan, by_hand = await torture(deployment, kills=7, wave=2000)
     found = await check(deployment)

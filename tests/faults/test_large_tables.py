@@ -68,12 +68,14 @@ def test_a_million_records_are_released_in_bounded_memory(table: Path, policy: P
     assert (done.returncode, done.stderr) == (0, b"")
     assert most <= MOST_BYTES
     assert sum(1 for _ in lines_of(out)) == RECORDS + 1
-    told = json.loads(out.with_suffix(".json").read_text())
-    assert told["released"] == RECORDS
-    assert told["cluster_size"]["min"] >= 10
+    summary = json.loads(out.with_suffix(".json").read_text())
+    assert summary["released"] == RECORDS
+    assert summary["cluster_size"]["min"] >= 10
 
 
-def test_one_broken_line_in_a_million_is_told_and_nothing_is_written(table: Path, policy: Path, tmp_path: Path) -> None:
+def test_one_invalid_line_in_a_million_is_reported_and_nothing_is_written(
+    table: Path, policy: Path, tmp_path: Path
+) -> None:
     broken, out = tmp_path / "broken.csv", tmp_path / "out.csv"
     with broken.open("w") as file:
         for number, line in enumerate(lines_of(table), 1):

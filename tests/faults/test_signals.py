@@ -1,4 +1,4 @@
-"""A command that is told to end while a kernel is at work."""
+"""A signal ends a command while a kernel runs."""
 
 from __future__ import annotations
 
@@ -30,9 +30,7 @@ def processor_s(process_id: int) -> float:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
-def test_a_signal_ends_a_table_while_a_kernel_works_and_leaves_nothing_behind(
-    number: int, code: int, tmp_path: Path
-) -> None:
+def test_a_signal_ends_a_table_while_a_kernel_runs_and_leaves_no_file(number: int, code: int, tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text(json.dumps(POLICY))
     (tmp_path / "in.csv").write_text("a,b\n" + "".join(f"{i},{i * 31 % 101}\n" for i in range(300)))
     before = sorted(tmp_path.iterdir())
@@ -41,13 +39,13 @@ def test_a_signal_ends_a_table_while_a_kernel_works_and_leaves_nothing_behind(
     with subprocess.Popen([*command, *ENDLESS], cwd=tmp_path, stderr=subprocess.PIPE) as process:
         try:
             asyncio.run(wait_until(lambda: len(list(tmp_path.iterdir())) > len(before), 60, "drafts"))
-            # Reading is done in a moment; what works on for seconds is the kernel, which will not end by itself.
+            # Reading is short; the kernel runs for seconds and cannot be interrupted.
             enough = processor_s(process.pid) + 5.0
             asyncio.run(wait_until(lambda: processor_s(process.pid) > enough, 120, "a kernel at work"))
             process.send_signal(number)
-            _, told = process.communicate(timeout=20)
+            _, stderr = process.communicate(timeout=20)
         finally:
             process.kill()
-    assert process.returncode == code, told
-    assert told == b""
+    assert process.returncode == code, stderr
+    assert stderr == b""
     assert sorted(tmp_path.iterdir()) == before

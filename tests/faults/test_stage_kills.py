@@ -1,4 +1,4 @@
-"""The kill test of the service with Faust workers: published by the stage, and handed to what comes after it."""
+"""The kill test of the service with Faust workers: clusters published by the stage, and handed over to the app."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def check_repeats(deployment: HandedDeployment, kills: int) -> None:
     assert max(found.counts) < REPEATS or not is_long, "what was dealt with had not been committed for long"
 
 
-async def test_kills_of_apps_that_publish_leave_each_record_one_fate(bootstrap: str, tmp_path: Path) -> None:
+async def test_after_kills_of_apps_that_publish_each_record_has_one_outcome(bootstrap: str, tmp_path: Path) -> None:
     deployment = await AppDeployment.create(bootstrap, tmp_path, partitions=PARTITIONS)
     by_plan, by_hand = await torture(deployment, kills=6, wave=1500)
     found = await check(deployment)
@@ -48,7 +48,7 @@ async def test_kills_of_apps_that_iterate_repeat_the_same_clusters(bootstrap: st
     await check_repeats(deployment, by_plan + by_hand)
 
 
-async def test_what_a_zombie_app_hands_over_is_the_same_again(bootstrap: str, tmp_path: Path) -> None:
+async def test_a_zombie_app_hands_over_the_same_clusters(bootstrap: str, tmp_path: Path) -> None:
     deployment = await HandedDeployment.with_notes(bootstrap, tmp_path, partitions=PARTITIONS, max_delay_s=DELAY_S)
     await zombie(deployment, wave=2000)
     clusters, repeats = await check_handed(deployment)

@@ -1,4 +1,4 @@
-"""What a stream works out as it goes survives stops and kills: the output is that of a worker who was never stopped."""
+"""The adaptive state of a stream survives stops and kills: the output is that of a worker that was never stopped."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def stage_of(bootstrap: str, folder: Path, release: str) -> Stage:
 
 
 async def put(stage: Stage, first: int, end: int) -> None:
-    """Records whose scale grows as they come; always the same."""
+    """Records whose scale grows with the position; always the same."""
     await stage.send(
         [
             stage.record(who=f"p{number}", income=(number * 7919 % 1009) * (1 + number // 100) ** 3)
@@ -50,7 +50,7 @@ async def published(stage: Stage) -> tuple[list[bytes | None], list[bytes | None
 
 
 @pytest.mark.parametrize("release", ["cluster", "ordered"])
-async def test_a_worker_that_is_stopped_and_killed_goes_on_with_the_same_weight_and_ranges(
+async def test_a_worker_that_is_stopped_or_killed_keeps_its_weight_and_ranges(
     bootstrap: str, tmp_path: Path, release: str
 ) -> None:
     folders = [tmp_path / "whole", tmp_path / "cut"]
@@ -64,7 +64,7 @@ async def test_a_worker_that_is_stopped_and_killed_goes_on_with_the_same_weight_
     async with cut.run() as run:
         await run.until_read(150)
     begun = await cut.progress()
-    assert begun.state.adaptive_state, "nothing was committed of what earlier decisions leave to later ones"
+    assert begun.state.adaptive_state, "no adaptive state was committed"
     await put(cut, 150, 330)
     async with cut.process("--from", "earliest") as worker:
         await worker.until_ready()

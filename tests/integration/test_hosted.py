@@ -1,4 +1,4 @@
-"""A session fed by a host that loses, repeats and shuffles: what enters a lane is what is in the log, in its order."""
+"""An external loop whose source loses, repeats and shuffles messages: a task still processes the log in its order."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ from support.kafka_broker import wait_until
 from support.running import EARLIEST, Stage
 
 
-class Careless:
-    """Reads a partition with a client of its own and brings it on with mistakes."""
+class FaultySource:
+    """Reads a partition with its own client, and passes the messages on with mistakes."""
 
     def __init__(self, stage: Stage, draw: Random, isolation: str = "read_committed") -> None:
         self._stage, self._draw = stage, draw
         self._waiting: deque[Any] = deque()
-        self.lost = self.repeated = self.sent_back = 0
+        self.lost = self.repeated = self.rewinds = 0
         options = {"auto_offset_reset": "earliest", "isolation_level": isolation}
         self._reader = AIOKafkaConsumer(bootstrap_servers=stage.bootstrap, **options)
 
-    async def bring(self) -> None:
+    async def deliver(self) -> None:
         reader, draw = self._reader, self._draw
         await reader.start()
         try:
-            reader.assign([self._stage.place()])
+            reader.assign([self._stage.topic_partition()])
             while True:
                 for messages in (await reader.getmany(timeout_ms=50, max_records=draw.randrange(1, 60))).values():
-                    fate = draw.random()
-                    if fate < 0.1:
+                    draw_of_fault = draw.random()
+                    if draw_of_fault < 0.1:
                         self.lost += len(messages)
-                    elif fate < 0.2:
+                    elif draw_of_fault < 0.2:
                         self.repeated += len(messages)
                         self._waiting += [*messages, *messages]
-                    elif fate < 0.3:
+                    elif draw_of_fault < 0.3:
                         self._waiting.extendleft(reversed(messages))
                     else:
                         self._waiting += messages
@@ -64,13 +64,13 @@ class Careless:
         return [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
 
     async def rewind(self, partition: int, offset: int) -> None:
-        self.sent_back += 1
+        self.rewinds += 1
         self._reader.seek(TopicPartition(self._stage.topics["input"], partition), offset)
 
 
 @contextlib.asynccontextmanager
-async def bringing(host: Careless) -> AsyncIterator[None]:
-    task = asyncio.create_task(host.bring())
+async def running_source(source: FaultySource) -> AsyncIterator[None]:
+    task = asyncio.create_task(source.deliver())
     try:
         yield
     finally:
@@ -79,84 +79,84 @@ async def bringing(host: Careless) -> AsyncIterator[None]:
 
 
 @contextlib.asynccontextmanager
-async def hosting(
+async def running_loop(
     stage: Stage,
-    host: MessageSource,
-    handing: ClusterListener,
+    source: MessageSource,
+    listener: ClusterListener,
     partitions: Sequence[int] = (0,),
     most: int = 64,
     *,
     may_contain_uncommitted: bool = False,
 ) -> AsyncIterator[ExternalLoop]:
-    """Lanes that this host feeds; after the block they must end in time."""
+    """Run a loop that this source feeds; after the block it must end in time."""
     settings, health = stage.settings(policy := Policy.load(stage.policy_file())), Health()
-    plan = WorkerContext(policy, settings, Metrics(), health, EARLIEST, MetadataCipher.of(settings))
-    hosted = ExternalLoop(
-        plan,
+    context = WorkerContext(policy, settings, Metrics(), health, EARLIEST, MetadataCipher.of(settings))
+    loop = ExternalLoop(
+        context,
         BrokerLiveness(health, 60),
-        host,
+        source,
         partitions,
-        handing,
+        listener,
         most,
         may_contain_uncommitted=may_contain_uncommitted,
     )
-    task = asyncio.create_task(hosted.run())
+    task = asyncio.create_task(loop.run())
     try:
-        yield hosted
-        assert await hosted.end(10)
+        yield loop
+        assert await loop.end(10)
     finally:
         task.cancel()
         await asyncio.wait([task])
 
 
-async def test_a_careless_host_costs_time_and_nothing_else(bootstrap: str, tmp_path: Path) -> None:
+async def test_a_faulty_source_delays_records_but_loses_none(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path, stream={"delta": 20, "max_delay_s": 0.5})
-    places = await stage.put(900)
+    record_ids = await stage.put(900)
     upstream = f"upstream-{stage.group}"
     aborted = await stage.put(40, transactional_id=upstream, abort=True)
-    places += await stage.put(40, transactional_id=upstream)
-    host = Careless(stage, Random(5))
-    async with bringing(host), hosting(stage, host, ClusterListener()):
-        await stage.until_resolved(places, timeout_s=60)
-        fates = await stage.fates()
-        assert not set(aborted) & set(fates)
-        assert set(fates.values()) == {1}
-    assert host.lost > 0
-    assert host.repeated > 0
-    assert host.sent_back > 0
+    record_ids += await stage.put(40, transactional_id=upstream)
+    source = FaultySource(stage, Random(5))
+    async with running_source(source), running_loop(stage, source, ClusterListener()):
+        await stage.until_completed(record_ids, timeout_s=60)
+        outcomes = await stage.outcomes()
+        assert not set(aborted) & set(outcomes)
+        assert set(outcomes.values()) == {1}
+    assert source.lost > 0
+    assert source.repeated > 0
+    assert source.rewinds > 0
 
 
-async def test_a_host_that_has_fetched_what_was_aborted_brings_none_of_it_in(bootstrap: str, tmp_path: Path) -> None:
+async def test_aborted_messages_of_a_source_are_not_processed(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path, stream={"delta": 20, "max_delay_s": 0.5})
     upstream = f"upstream-{stage.group}"
     aborted = await stage.put(40, transactional_id=upstream, abort=True)
-    places = await stage.put(200)
+    record_ids = await stage.put(200)
     aborted += await stage.put(40, transactional_id=upstream, abort=True)
-    places += await stage.put(100, transactional_id=upstream)
-    host = Careless(stage, Random(5), "read_uncommitted")
-    async with bringing(host), hosting(stage, host, ClusterListener(), may_contain_uncommitted=True):
-        await stage.until_resolved(places, timeout_s=60)
-        fates = await stage.fates()
-        assert not set(aborted) & set(fates)
-        assert set(fates.values()) == {1}
+    record_ids += await stage.put(100, transactional_id=upstream)
+    source = FaultySource(stage, Random(5), "read_uncommitted")
+    async with running_source(source), running_loop(stage, source, ClusterListener(), may_contain_uncommitted=True):
+        await stage.until_completed(record_ids, timeout_s=60)
+        outcomes = await stage.outcomes()
+        assert not set(aborted) & set(outcomes)
+        assert set(outcomes.values()) == {1}
 
 
 async def is_behind(stage: Stage, offset: int) -> bool:
     return (await stage.progress()).state.committed_offset > offset
 
 
-async def test_an_idle_lane_passes_marks_of_transactions(bootstrap: str, tmp_path: Path) -> None:
+async def test_an_idle_task_skips_transaction_markers(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path, stream={"delta": 20, "max_delay_s": 0.5})
-    places = await stage.put(30, transactional_id=f"upstream-{stage.group}")
-    host = Careless(stage, Random(5))
-    async with bringing(host), hosting(stage, host, ClusterListener()):
-        # The end of the log, at which the clock lets all go, lies behind the mark.
-        await stage.until_resolved(places)
-        await wait_until(lambda: is_behind(stage, len(places)), what="a watermark behind the mark")
+    record_ids = await stage.put(30, transactional_id=f"upstream-{stage.group}")
+    source = FaultySource(stage, Random(5))
+    async with running_source(source), running_loop(stage, source, ClusterListener()):
+        # The end of the log, at which max_delay_s flushes, is behind the transaction marker.
+        await stage.until_completed(record_ids)
+        await wait_until(lambda: is_behind(stage, len(record_ids)), what="a committed offset behind the marker")
 
 
-class Tray:
-    """Brings what a test lays in, and is never sent back."""
+class ListSource:
+    """Delivers the messages that a test puts in; the loop must not request a rewind."""
 
     def __init__(self) -> None:
         self.waiting: dict[int, deque[Any]] = {0: deque(), 1: deque()}
@@ -172,7 +172,9 @@ class Tray:
         raise AssertionError(f"nothing is missing at {partition}, {offset}")
 
 
-async def test_a_slow_customer_of_one_partition_costs_nobody_in_another(bootstrap: str, tmp_path: Path) -> None:
+async def test_a_slow_listener_of_one_partition_does_not_suppress_records_of_another(
+    bootstrap: str, tmp_path: Path
+) -> None:
     delay_s = 1.0
     stage = await Stage.create(bootstrap, tmp_path, partitions=2, stream={"delta": 20, "max_delay_s": delay_s})
     is_waiting, may_go_on, seen = asyncio.Event(), asyncio.Event(), set[tuple[int, int]]()
@@ -183,50 +185,50 @@ async def test_a_slow_customer_of_one_partition_costs_nobody_in_another(bootstra
             await may_go_on.wait()
         seen.update((partition, offset) for offset in cluster.offsets)
 
-    async def bring(count: int, partition: int) -> list[tuple[int, int]]:
-        places = await stage.put(count, partition)
-        wanted = set(places)
-        come = [one for one in await stage.read("input") if (one.partition, one.offset) in wanted]
-        tray.waiting[partition] += [
-            BufferedMessage(one.offset, one.timestamp_ms, one.key, one.value, ()) for one in come
+    async def deliver(count: int, partition: int) -> list[tuple[int, int]]:
+        record_ids = await stage.put(count, partition)
+        wanted = set(record_ids)
+        delivered = [one for one in await stage.read("input") if (one.partition, one.offset) in wanted]
+        source.waiting[partition] += [
+            BufferedMessage(one.offset, one.timestamp_ms, one.key, one.value, ()) for one in delivered
         ]
-        return places
+        return record_ids
 
-    tray = Tray()
+    source = ListSource()
     k = Policy.load(stage.policy_file()).k
-    async with hosting(stage, tray, ClusterListener(publishes=False, on_decided=before), (0, 1), most=k) as hosted:
-        await asyncio.wait_for(hosted.opened.wait(), 30)
-        places = await bring(k - 1, 1)
-        await wait_until(lambda: not tray.waiting[1], what="the first few to be read")
-        places += await bring(60, 0)
+    async with running_loop(stage, source, ClusterListener(publishes=False, on_decided=before), (0, 1), most=k) as loop:
+        await asyncio.wait_for(loop.opened.wait(), 30)
+        record_ids = await deliver(k - 1, 1)
+        await wait_until(lambda: not source.waiting[1], what="the first few to be read")
+        record_ids += await deliver(60, 0)
         await asyncio.wait_for(is_waiting.wait(), 30)
-        places += await bring(60, 1)
+        record_ids += await deliver(60, 1)
         overdue = time.monotonic() + 3 * delay_s
-        await wait_until(lambda: time.monotonic() > overdue, what="the time after which they may leave")
+        await wait_until(lambda: time.monotonic() > overdue, what="the time after which a flush is due")
         may_go_on.set()
-        await wait_until(lambda: seen == set(places), what="all of them in clusters")
+        await wait_until(lambda: seen == set(record_ids), what="all of them in clusters")
         assert await stage.read("quarantine") == []
 
 
-async def test_a_coordinator_that_is_late_is_asked_again_before_a_start_is_refused(
+async def test_a_late_answer_of_the_coordinator_is_requested_again(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = await Stage.create(bootstrap, tmp_path, stream={"delta": 20, "max_delay_s": 0.5})
-    places = await stage.put(100)
-    host = Careless(stage, Random(5))
-    async with bringing(host), hosting(stage, host, ClusterListener()):
-        await stage.until_resolved(places)
-    told: list[object] = []
+    record_ids = await stage.put(100)
+    source = FaultySource(stage, Random(5))
+    async with running_source(source), running_loop(stage, source, ClusterListener()):
+        await stage.until_completed(record_ids)
+    answers: list[object] = []
 
     async def late(client: AIOKafkaAdminClient, settings: KafkaSection, partition: int) -> OffsetAndMetadata | None:
         found = await fetch_committed(client, settings, partition)
-        told.append(found)
-        return None if len(told) == 1 else found
+        answers.append(found)
+        return None if len(answers) == 1 else found
 
     monkeypatch.setattr("shoal.kafka.startup.fetch_committed", late)
-    places += await stage.put(100)
-    host = Careless(stage, Random(6))
-    async with bringing(host), hosting(stage, host, ClusterListener()):
-        await stage.until_resolved(places)
-    assert len(told) > 1
-    assert set((await stage.fates()).values()) == {1}
+    record_ids += await stage.put(100)
+    source = FaultySource(stage, Random(6))
+    async with running_source(source), running_loop(stage, source, ClusterListener()):
+        await stage.until_completed(record_ids)
+    assert len(answers) > 1
+    assert set((await stage.outcomes()).values()) == {1}

@@ -1,4 +1,4 @@
-"""What `shoal run` leaves on a broker is what it left before its modules were renamed (`golden.record`).
+"""What `shoal run` writes to a broker is what it wrote before its modules were renamed (`golden.record`).
 
 Recorded are, for four policies, everything that is deterministic of what an outside reader sees: released messages,
 evidence, references, the cluster topic, the progress beside the committed offset, metrics, reports and exit codes.
@@ -110,10 +110,10 @@ class Deployment:
             return process.wait(), out.read()
 
     async def committed(self) -> Any:
-        place = TopicPartition(self.topics["input"], 0)
+        tp = TopicPartition(self.topics["input"], 0)
         async with admin(self.bootstrap) as client:
-            found = await client.list_consumer_group_offsets(self.group, partitions=[place])
-        return found.get(place)
+            found = await client.list_consumer_group_offsets(self.group, partitions=[tp])
+        return found.get(tp)
 
     def anonymous(self, text: str) -> str:
         """Replace the random names of topics."""
@@ -138,9 +138,9 @@ def progress_of(topic: str, offset: int, text: str) -> dict[str, Any]:
                 break
         numbers.append(number)
     names = ("ahead", "clock", "clusters", "drain", "time of the commit", "anchor", "anchor's time", "since")
-    told: dict[str, Any] = dict(zip(names, numbers, strict=True))
-    assert told.pop("time of the commit") > FIRST_MS
-    return told | {"offset": offset, "version": body[0], "coding": body[1], "rest": body[at:].hex()}
+    fields: dict[str, Any] = dict(zip(names, numbers, strict=True))
+    assert fields.pop("time of the commit") > FIRST_MS
+    return fields | {"offset": offset, "version": body[0], "coding": body[1], "rest": body[at:].hex()}
 
 
 async def published(deployment: Deployment, *, is_ordered: bool) -> dict[str, Any]:
@@ -184,8 +184,8 @@ async def deployed(bootstrap: str, folder: Path, document: dict[str, Any]) -> De
     topics = {name: await create_topic(bootstrap, 1, kept) for name in ("input", *SIDE)}
     source = document["attributes"]["who"].get("from", "value")
     messages = [
-        message(one, place, FIELDS if source == "value" else FIELDS[1:])
-        for place, one in enumerate(records(COUNT, seed=31))
+        message(one, offset, FIELDS if source == "value" else FIELDS[1:])
+        for offset, one in enumerate(records(COUNT, seed=31))
     ]
     values: list[bytes | None] = [one["value"].encode() for one in messages]
     values[50], values[90], values[130] = b"{", b'{"who": "p1"}', None
@@ -201,7 +201,7 @@ async def deployed(bootstrap: str, folder: Path, document: dict[str, Any]) -> De
     return Deployment(bootstrap, folder, topics, document)
 
 
-async def told(deployment: Deployment) -> dict[str, Any]:
+async def reported(deployment: Deployment) -> dict[str, Any]:
     """Return what `shoal progress` reports and exports."""
     code, text = await deployment.ended(deployment.start("progress"))
     report = [json.loads(line) for line in text.splitlines()]
@@ -209,18 +209,18 @@ async def told(deployment: Deployment) -> dict[str, Any]:
     file = deployment.folder / "progress.json"
     exported, _ = await deployment.ended(deployment.start("progress", "--export", str(file)))
     export = json.loads(file.read_text("utf-8"))
-    (place,) = export.pop("partitions")
-    committed = progress_of(deployment.topics["input"], place.pop("offset"), place.pop("metadata"))
+    (entry,) = export.pop("partitions")
+    committed = progress_of(deployment.topics["input"], entry.pop("offset"), entry.pop("metadata"))
     return {
         "exit": [code, exported],
         "report": json.loads(deployment.anonymous(json.dumps(rounded(report)))),
-        "export": json.loads(deployment.anonymous(json.dumps(export | place))),
+        "export": json.loads(deployment.anonymous(json.dumps(export | entry))),
         "committed": committed,
     }
 
 
 async def outcome(bootstrap: str, folder: Path, document: dict[str, Any]) -> dict[str, Any]:
-    """Run the service to the end of the topic, stop it, and let all that is held leave; return what was seen."""
+    """Run the service to the end of the topic, stop it, and drain; return the outputs."""
     deployment = await deployed(bootstrap, folder, document)
     is_ordered = document["stream"].get("release") == "ordered"
     refused, _ = await deployment.ended(deployment.start("run", "--http", "127.0.0.1:0"))
@@ -244,9 +244,9 @@ async def outcome(bootstrap: str, folder: Path, document: dict[str, Any]) -> dic
         if service.poll() is None:
             service.kill()
     found = {"refused without --from": refused, "stopped": stopped, "metrics": metrics}
-    found["before the drain"] = await told(deployment) | await published(deployment, is_ordered=is_ordered)
+    found["before the drain"] = await reported(deployment) | await published(deployment, is_ordered=is_ordered)
     drained, _ = await deployment.ended(deployment.start("run", "--drain", "--http", "127.0.0.1:0"))
-    found["after the drain"] = await told(deployment) | await published(deployment, is_ordered=is_ordered)
+    found["after the drain"] = await reported(deployment) | await published(deployment, is_ordered=is_ordered)
     return found | {"drained": drained}
 
 

@@ -42,7 +42,7 @@ def test_a_second_up_names_the_same_broker_and_down_leaves_nothing(home: Path) -
     assert not (home / "data").exists()
 
 
-def test_the_last_borrower_stops_the_broker_and_hands_on_the_exit_code(home: Path) -> None:
+def test_the_last_command_stops_the_broker_and_returns_the_exit_code(home: Path) -> None:
     script = "import os, sys; print(os.environ['SHOAL_TEST_BROKER']); sys.exit(7)"
     done = local(home, "with", "--", sys.executable, "-c", script)
     assert done.returncode == 7
@@ -52,7 +52,7 @@ def test_the_last_borrower_stops_the_broker_and_hands_on_the_exit_code(home: Pat
 
 async def test_messages_come_back_as_they_were_sent(bootstrap: str) -> None:
     topic = await create_topic(bootstrap, partitions=3)
-    places = await produce(
+    record_ids = await produce(
         bootstrap,
         topic,
         [b"a", None, b"c"],
@@ -61,7 +61,7 @@ async def test_messages_come_back_as_they_were_sent(bootstrap: str) -> None:
         timestamps_ms=[1_000, 2_000, 3_000],
         partitions=[2, 0, 2],
     )
-    assert places == [(2, 0), (0, 0), (2, 1)]
+    assert record_ids == [(2, 0), (0, 0), (2, 1)]
     assert await read_all(bootstrap, topic) == [
         (0, 0, 2_000, b"k", None, ()),
         (2, 0, 1_000, None, b"a", (("h", b"1"),)),

@@ -1,4 +1,4 @@
-"""Headers whose names are not UTF-8: Kafka takes them, and they must not hold up the partition."""
+"""Headers whose names are not UTF-8: Kafka accepts them, and they must not stop the partition."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Odd(str):
 
 @pytest.fixture
 def strictness(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Begin with the client as it comes, and put it back: leniency is the process's."""
+    """Begin with the unchanged client, and restore it: the change applies to the whole process."""
     monkeypatch.setattr(fetcher, "MemoryRecords", memory_records.MemoryRecords)
     # The compiled builder insists on proper names.
     builder = default_records._DefaultRecordBatchBuilderPy
@@ -53,7 +53,7 @@ async def put_odd(bootstrap: str, topic: str, values: list[bytes], compression: 
 
 @pytest.mark.usefixtures("strictness")
 @pytest.mark.parametrize("late_s", ["0", "6"])
-async def test_a_name_that_is_not_utf8_does_not_end_an_app_with_a_stage(
+async def test_a_header_name_that_is_not_utf8_does_not_stop_a_stage(
     bootstrap: str, tmp_path: Path, late_s: str
 ) -> None:
     deployment = await HandedDeployment.with_notes(bootstrap, tmp_path, partitions=1, max_delay_s=2.0)
@@ -76,7 +76,7 @@ async def test_a_name_that_is_not_utf8_does_not_end_an_app_with_a_stage(
 
 @pytest.mark.usefixtures("strictness")
 @pytest.mark.parametrize("compression", [None, "gzip"])
-async def test_a_name_that_is_not_utf8_holds_nothing_up(
+async def test_a_header_name_that_is_not_utf8_does_not_stop_a_worker(
     bootstrap: str, tmp_path: Path, compression: str | None
 ) -> None:
     stage = await Stage.create(bootstrap, tmp_path)

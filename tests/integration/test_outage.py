@@ -1,4 +1,4 @@
-"""A broker that is not there, stops answering, goes away and comes back: nothing twice, nothing lost, no false yes."""
+"""A broker that is absent, does not answer or restarts: no record is lost or released twice, no false readiness."""
 
 from __future__ import annotations
 
@@ -119,18 +119,18 @@ async def test_a_start_against_a_dead_address_ends_with_3_and_a_message_when_pat
         assert await process.ended(15) == 3
         assert time.monotonic() - began > 1.5
         assert f"the broker at {address} could not be reached" in process.said
-        assert process.lines("session ended")[0]["retry_s"] == 0.1
+        assert process.lines("consumer loop ended")[0]["retry_s"] == 0.1
         (line,) = process.lines("giving up")
         assert "kafka.patience_s" in line["reason"]
 
 
 async def test_a_start_against_a_dead_address_can_be_stopped(tmp_path: Path) -> None:
     async with stage_at(dead_address(), tmp_path).process() as process:
-        await wait_until(lambda: process.lines("session ended"), what="a first try")
+        await wait_until(lambda: process.lines("consumer loop ended"), what="a first try")
         assert await process.terminated() == 0
 
 
-async def test_an_address_that_takes_connections_and_never_answers_is_no_broker(tmp_path: Path) -> None:
+async def test_an_address_that_never_answers_is_no_broker(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         address = f"127.0.0.1:{deaf.getsockname()[1]}"
         async with stage_at(address, tmp_path).process() as process:
@@ -143,13 +143,13 @@ async def test_an_address_that_takes_connections_and_never_answers_is_no_broker(
 # ---------------------------------------------------------------- gone for a while
 
 
-async def test_a_broker_that_stops_answering_for_a_while_is_told_and_costs_nothing(
+async def test_a_broker_that_does_not_answer_for_a_while_is_reported_and_no_record_is_lost(
     private: Private, tmp_path: Path
 ) -> None:
     stage = await Stage.create(private.bootstrap, tmp_path, partitions=2, kafka={"session_timeout_ms": 6000})
     async with stage.process("--from", "earliest") as process:
         await process.until_ready()
-        places = await stage.put(200) + await stage.put(200, 1)
+        record_ids = await stage.put(200) + await stage.put(200, 1)
         await wait_until(lambda: _has_read(process, 300), what="reading")
         private.pause()
         try:
@@ -166,12 +166,12 @@ async def test_a_broker_that_stops_answering_for_a_while_is_told_and_costs_nothi
         finally:
             private.resume()
         await process.until_ready(60)
-        places += await stage.put(200) + await stage.put(200, 1)
-        await stage.until_resolved(places[:300])
+        record_ids += await stage.put(200) + await stage.put(200, 1)
+        await stage.until_completed(record_ids[:300])
         assert await process.terminated() == 0
     await stage.drained()
-    await stage.until_resolved(places)
-    assert set(await stage.fates()) == set(places)
+    await stage.until_completed(record_ids)
+    assert set(await stage.outcomes()) == set(record_ids)
 
 
 async def _has_read(process: Any, count: int) -> bool:
@@ -181,15 +181,15 @@ async def _has_read(process: Any, count: int) -> bool:
 
 
 @pytest.mark.parametrize("load", ["idle", "in the middle of a commit"])
-async def test_a_worker_whose_broker_does_not_answer_still_ends_when_told(
+async def test_a_worker_whose_broker_does_not_answer_can_be_stopped(
     private: Private, tmp_path: Path, load: str
 ) -> None:
     stage = await Stage.create(private.bootstrap, tmp_path, stream={"delta": 20})
-    places = []
+    record_ids = []
     async with stage.process("--from", "earliest") as process:
         await process.until_ready()
         if load != "idle":
-            places = await stage.put(3000)
+            record_ids = await stage.put(3000)
         private.pause()
         try:
             began = time.monotonic()
@@ -198,7 +198,7 @@ async def test_a_worker_whose_broker_does_not_answer_still_ends_when_told(
         finally:
             private.resume()
     await stage.drained()
-    await stage.until_resolved(places)
+    await stage.until_completed(record_ids)
 
 
 async def test_patience_ends_while_the_broker_does_not_answer(private: Private, tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ async def test_a_broker_that_was_stopped_and_started_again_is_found_again(privat
     stage = await Stage.create(private.bootstrap, tmp_path, partitions=2)
     async with stage.process("--from", "earliest") as process:
         await process.until_ready()
-        places = await stage.put(100) + await stage.put(100, 1)
+        record_ids = await stage.put(100) + await stage.put(100, 1)
         private.stop(signal.SIGKILL)
 
         async def is_unready() -> bool:
@@ -227,15 +227,15 @@ async def test_a_broker_that_was_stopped_and_started_again_is_found_again(privat
         await wait_until(is_unready, 30, "the truth about the broker")
         await private.start_again()
         await process.until_ready(60)
-        places += await stage.put(100) + await stage.put(100, 1)
+        record_ids += await stage.put(100) + await stage.put(100, 1)
         await wait_until(lambda: _has_read(process, 400), what="reading")
         assert (await process.get("/livez"))[0] == 200
         # What the client says again and again, ten times a second, is not said again and again in the log.
         assert len(process.said.splitlines()) < 150
         assert await process.terminated() == 0
     await stage.drained()
-    await stage.until_resolved(places)
-    assert set(await stage.fates()) == set(places)
+    await stage.until_completed(record_ids)
+    assert set(await stage.outcomes()) == set(record_ids)
 
 
 async def test_checks_do_not_create_the_topics_they_miss(private: Private, tmp_path: Path) -> None:

@@ -46,12 +46,12 @@ async def refused(stage: Stage, text: str) -> str:
 async def worked(stage: Stage, count: int = 60) -> list[tuple[int, int]]:
     """Put records into both partitions and work on them until some are released and some are held."""
     before = len(await stage.read())
-    places = await stage.put(count) + await stage.put(count, 1)
+    record_ids = await stage.put(count) + await stage.put(count, 1)
     async with stage.run(EARLIEST) as run:
         await run.until_read(2 * count)
         await run.until(lambda: run.total("shoal_records_total", outcome="released") > count)
     assert len(await stage.read()) > before
-    return places
+    return record_ids
 
 
 @pytest.fixture
@@ -78,12 +78,12 @@ async def test_the_command_reports_each_partition_on_a_line(stage: Stage) -> Non
         assert line["watermark"] == snapshot.committed_offset
         assert line["held"] == len(snapshot.incomplete) > 0
         assert line["next_offset"] == snapshot.next_offset
-        assert line["clusters"] == snapshot.clusters > 0
+        assert line["clusters"] == snapshot.next_cluster_number > 0
         assert (line["state"], line["policy"]) == ("ok", "this")
         assert 0 <= (began - datetime.fromisoformat(line["last_commit"])).total_seconds() < 60
 
 
-async def test_a_report_tells_foreign_progress_another_policy_and_a_drain_that_is_due(stage: Stage) -> None:
+async def test_a_report_names_foreign_metadata_another_policy_and_a_pending_flush(stage: Stage) -> None:
     await worked(stage)
     stage.document["privacy"] = {"k": 4}
     await stage.commit(3, "by hand", 1)
@@ -92,8 +92,8 @@ async def test_a_report_tells_foreign_progress_another_policy_and_a_drain_that_i
     assert (second["state"], second["watermark"], second["held"]) == ("broken or foreign metadata", 3, None)
 
 
-async def test_what_is_exported_can_be_brought_back_after_the_group_was_lost(stage: Stage, tmp_path: Path) -> None:
-    places = await worked(stage)
+async def test_an_export_can_be_imported_after_the_group_was_lost(stage: Stage, tmp_path: Path) -> None:
+    record_ids = await worked(stage)
     file = tmp_path / "progress.json"
     async with stage.command("progress", "--export", str(file), name="export") as process:
         assert await process.ended() == 0
@@ -105,17 +105,17 @@ async def test_what_is_exported_can_be_brought_back_after_the_group_was_lost(sta
         assert await process.ended() == 0, process.said
         assert json.loads(process.out.read_text()) == {"imported": [0, 1]}
     await stage.drained()
-    await stage.until_resolved(places)
+    await stage.until_completed(record_ids)
 
 
-async def test_an_import_over_foreign_metadata_mends_it(stage: Stage) -> None:
-    places = await worked(stage)
+async def test_an_import_replaces_foreign_metadata(stage: Stage) -> None:
+    record_ids = await worked(stage)
     text = await export(stage)
     for partition in range(2):
         await stage.commit(0, "", partition)
     assert await bring_back(stage, text) == [0, 1]
     await stage.drained()
-    await stage.until_resolved(places)
+    await stage.until_completed(record_ids)
 
 
 async def test_the_same_progress_may_be_imported_again(stage: Stage) -> None:
@@ -128,17 +128,17 @@ async def test_the_same_progress_may_be_imported_again(stage: Stage) -> None:
 async def test_an_import_never_goes_back(stage: Stage) -> None:
     await worked(stage)
     text = await export(stage)
-    places = await worked(stage)
+    record_ids = await worked(stage)
     words = await refused(stage, text)
     assert f"{stage.topics['input']}-0: the committed progress is ahead of the file" in words
     await stage.drained()
-    await stage.until_resolved(places)
+    await stage.until_completed(record_ids)
 
 
 async def test_progress_is_ahead_by_its_offsets_whatever_the_clocks_of_workers_say(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The exporting worker's clock is half an hour ahead of that of the one that goes on.
+    # The exporting worker's clock is half an hour ahead of that of the next worker.
     real = time.time
     with monkeypatch.context() as patch:
         patch.setattr("shoal.kafka.partition_task.PartitionTask.__init__.__defaults__", (lambda: real() + 1800,))
@@ -151,18 +151,18 @@ async def test_progress_is_ahead_by_its_offsets_whatever_the_clocks_of_workers_s
 async def test_an_import_is_refused_beside_records_that_were_published_after_the_export(stage: Stage) -> None:
     await worked(stage)
     text = await export(stage)
-    places = await worked(stage)
-    # With the progress lost, only the output tells that the export is old.
+    record_ids = await worked(stage)
+    # With the progress lost, only the output shows that the export is old.
     stage.document["kafka"]["group"] += "-again"
     fresh = text.replace(json.loads(text)["group"], stage.group)
     words = await refused(stage, fresh)
     assert f"{stage.topics['output']}-0 holds records that were published after the export" in words
     assert "--skip-to-end" in words
-    assert places
+    assert record_ids
 
 
-async def test_what_an_aborted_transaction_left_after_the_export_is_no_publication(stage: Stage) -> None:
-    places = await worked(stage)
+async def test_aborted_records_after_the_export_do_not_count_as_published(stage: Stage) -> None:
+    record_ids = await worked(stage)
     text = await export(stage)
     await produce(
         stage.bootstrap,
@@ -175,22 +175,22 @@ async def test_what_an_aborted_transaction_left_after_the_export_is_no_publicati
     stage.document["kafka"]["group"] += "-again"
     assert await bring_back(stage, text.replace(json.loads(text)["group"], stage.group)) == [0, 1]
     await stage.drained()
-    await stage.until_resolved(places)
+    await stage.until_completed(record_ids)
 
 
-async def test_where_the_broker_writes_the_time_the_export_s_own_records_are_not_later_ones(stage: Stage) -> None:
+async def test_with_log_append_time_the_exported_records_are_not_later_ones(stage: Stage) -> None:
     stage.topics["output"] = await create_topic(stage.bootstrap, 2, {"message.timestamp.type": "LogAppendTime"})
     stage.document["kafka"] |= {"output": stage.topics["output"], "transaction_timeout_ms": 5000}
-    places = await worked(stage)
+    record_ids = await worked(stage)
     text = await export(stage)
     stage.document["kafka"]["group"] += "-again"
     assert await bring_back(stage, text) == [0, 1]
     await stage.drained()
-    await stage.until_resolved(places)
+    await stage.until_completed(record_ids)
 
 
 async def test_an_import_stops_a_worker_that_still_runs_from_committing_over_it(stage: Stage) -> None:
-    places = await stage.put(40) + await stage.put(40, 1)
+    record_ids = await stage.put(40) + await stage.put(40, 1)
     async with stage.run() as run:
         await run.until_read(80)
 
@@ -201,12 +201,12 @@ async def test_an_import_stops_a_worker_that_still_runs_from_committing_over_it(
         await wait_until(is_quiet, what="no more commits")
         text = await export(stage)
         assert await bring_back(stage, text) == [0, 1]
-        # It is fenced at its next commit, reads the progress again and goes on.
-        places += await stage.put(40) + await stage.put(40, 1)
+        # It is fenced at its next commit, reads the progress again and continues.
+        record_ids += await stage.put(40) + await stage.put(40, 1)
         await run.until(lambda: run.total("shoal_transactions_total", outcome="aborted") > 0, "a fenced worker")
         await run.until(lambda: run.total("shoal_consumer_lag_records") == 0 and run.service.health.ready)
     await stage.drained()
-    await stage.until_resolved(places)
+    await stage.until_completed(record_ids)
 
 
 @pytest.mark.parametrize(
@@ -220,11 +220,11 @@ async def test_an_import_stops_a_worker_that_still_runs_from_committing_over_it(
         '{"topic":"t","group":"g","partitions":[],"more":1}',
     ],
 )
-async def test_a_file_that_is_no_export_is_refused_without_a_word_of_it(stage: Stage, text: str) -> None:
+async def test_a_file_that_is_no_export_is_refused_and_not_quoted(stage: Stage, text: str) -> None:
     assert await refused(stage, text) == "this is no file that 'shoal progress --export' wrote"
 
 
-async def test_an_export_of_another_topic_or_with_touched_numbers_is_refused(stage: Stage) -> None:
+async def test_an_export_of_another_topic_or_with_changed_numbers_is_refused(stage: Stage) -> None:
     await worked(stage)
     text = await export(stage)
     saved = json.loads(text)
@@ -237,7 +237,7 @@ async def test_an_export_of_another_topic_or_with_touched_numbers_is_refused(sta
     assert "the offset metadata is broken" in await refused(stage, json.dumps(beyond))
 
 
-async def test_a_file_that_is_not_there_is_told(stage: Stage) -> None:
+async def test_a_missing_file_is_reported(stage: Stage) -> None:
     async with stage.command("progress", "--import", str(stage.folder / "nothing.json")) as process:
         assert await process.ended() == 2
         assert "nothing.json" in process.said

@@ -45,8 +45,8 @@ async def metadata(stage: Stage) -> str:
 
 
 async def work(stage: Stage, count: int = 30) -> list[tuple[int, int]]:
-    """Put records in, release some of them and hold the others."""
-    places = await stage.put(count)
+    """Append records, release some of them and hold the others."""
+    record_ids = await stage.put(count)
     before = len(await stage.read())
     async with stage.run() as run:
         await run.until_read(count)
@@ -55,7 +55,7 @@ async def work(stage: Stage, count: int = 30) -> list[tuple[int, int]]:
             return len(await stage.read()) > before
 
         await wait_until(is_published, what="a release")
-    return places
+    return record_ids
 
 
 async def refusal(stage: Stage, start: StartOptions = EARLIEST) -> str:
@@ -64,33 +64,33 @@ async def refusal(stage: Stage, start: StartOptions = EARLIEST) -> str:
         async with stage.run(start) as run:
             await run.ended()
     assert caught.value.exit_code == 2
-    assert await stage.committed() == before, "a refused start left a mark"
+    assert await stage.committed() == before, "a refused start has committed"
     for key in (OLD, NEW):
         assert key not in str(caught.value)
     return str(caught.value)
 
 
-async def test_under_a_key_a_worker_goes_on_where_the_last_one_was_and_nothing_is_ever_in_plain(stage: Stage) -> None:
+async def test_under_a_key_a_worker_continues_and_no_metadata_is_in_plain(stage: Stage) -> None:
     give(stage, NEW)
-    places: list[tuple[int, int]] = []
+    record_ids: list[tuple[int, int]] = []
     for _ in range(4):
-        places += await work(stage)
+        record_ids += await work(stage)
         assert (await metadata(stage)).startswith(ENCRYPTED_PREFIX)
         assert (await stage.progress()).state.incomplete
     await stage.drained()
-    await stage.until_resolved(places)
+    await stage.until_completed(record_ids)
     assert (await metadata(stage)).startswith(ENCRYPTED_PREFIX)
 
 
 @pytest.mark.parametrize("where", ["KEY", "KEY_FILE"])
-async def test_a_process_takes_its_key_from_the_environment_and_tells_it_to_nobody(stage: Stage, where: str) -> None:
+async def test_a_process_takes_its_key_from_the_environment_and_never_prints_it(stage: Stage, where: str) -> None:
     give(stage, NEW)
     given = NEW if where == "KEY" else str(stage.document["kafka"]["metadata_key_file"])
     take(stage)
-    places = await stage.put(30)
+    record_ids = await stage.put(30)
     async with stage.process("--from", "earliest", **{f"METADATA_{where}": given}) as process:
         await process.until_ready()
-        await stage.until_resolved(places[:5])
+        await stage.until_completed(record_ids[:5])
         pages = [(await process.get(path))[1] for path in ("/metrics", "/readyz", "/")]
         assert await process.terminated() == 0
     assert (await metadata(stage)).startswith(ENCRYPTED_PREFIX)
@@ -101,9 +101,9 @@ async def test_a_process_takes_its_key_from_the_environment_and_tells_it_to_nobo
         assert NEW not in check.out.read_text()
 
 
-async def test_without_its_key_or_with_another_one_encrypted_progress_stops_the_start(stage: Stage) -> None:
+async def test_without_the_right_key_encrypted_metadata_refuses_a_start(stage: Stage) -> None:
     give(stage, NEW)
-    places = await work(stage)
+    record_ids = await work(stage)
     for ways in ((OLD,), (OLD, "plain"), ("plain",)):
         give(stage, *ways)
         words = await refusal(stage)
@@ -111,18 +111,18 @@ async def test_without_its_key_or_with_another_one_encrypted_progress_stops_the_
         assert "kafka.metadata_key_file" in words
     give(stage, OLD, NEW)
     await stage.drained()
-    await stage.until_resolved(places)
+    await stage.until_completed(record_ids)
 
 
-async def test_progress_in_plain_where_a_key_is_given_stops_the_start_until_plain_is_allowed(stage: Stage) -> None:
-    places = await work(stage)
+async def test_plain_metadata_with_a_key_refuses_a_start_until_plain_is_allowed(stage: Stage) -> None:
+    record_ids = await work(stage)
     give(stage, NEW)
     words = await refusal(stage)
     assert "in plain, and a key is given" in words
     assert "'plain' after the key" in words
     give(stage, NEW, "plain")
     await stage.drained()
-    await stage.until_resolved(places)
+    await stage.until_completed(record_ids)
     assert (await metadata(stage)).startswith(ENCRYPTED_PREFIX)
     give(stage, NEW)
     async with stage.run() as run:
@@ -130,7 +130,7 @@ async def test_progress_in_plain_where_a_key_is_given_stops_the_start_until_plai
 
 
 @pytest.mark.parametrize("bent", ["a bit", "the end", "the offset", "another partition", "another group"])
-async def test_tampered_or_foreign_progress_stops_the_start_and_can_be_skipped(
+async def test_tampered_or_foreign_metadata_refuses_a_start_and_can_be_skipped(
     bootstrap: str, tmp_path: Path, bent: str
 ) -> None:
     stage = await Stage.create(bootstrap, tmp_path, partitions=2)
@@ -171,7 +171,7 @@ async def test_tampered_or_foreign_progress_stops_the_start_and_can_be_skipped(
     assert [message for message in await stage.read() if message.partition == 0] == before
 
 
-async def test_a_key_comes_is_changed_and_goes_while_records_flow(stage: Stage) -> None:
+async def test_a_key_is_added_rotated_and_removed_while_records_flow(stage: Stage) -> None:
     lists: Sequence[tuple[str, ...]] = (
         (),
         ("plain", OLD),
@@ -184,16 +184,16 @@ async def test_a_key_comes_is_changed_and_goes_while_records_flow(stage: Stage) 
         ("plain", NEW),
         (),
     )
-    places, seen = [], []
+    record_ids, seen = [], []
     for ways in lists:
         if ways:
             give(stage, *ways)
         elif "metadata_key_file" in stage.document["kafka"]:
             take(stage)
-        places += await work(stage)
+        record_ids += await work(stage)
         seen.append((await metadata(stage)).startswith(ENCRYPTED_PREFIX))
     await stage.drained()
-    await stage.until_resolved(places)
+    await stage.until_completed(record_ids)
     assert seen == [bool(ways) and ways[0] != "plain" for ways in lists]
     assert (await metadata(stage)).startswith(PREFIX)
 
@@ -205,26 +205,26 @@ async def report(stage: Stage) -> list[dict[str, object]]:
     return await report_progress(Policy.load(stage.policy_file()), stage.settings())
 
 
-async def test_a_report_tells_whether_progress_can_be_read_and_by_which_key_it_is_written(stage: Stage) -> None:
+async def test_a_report_says_whether_metadata_can_be_read_and_which_key_encrypted_it(stage: Stage) -> None:
     give(stage, OLD)
     await work(stage)
-    (told,) = await report(stage)
-    assert (told["state"], told["key"]) == ("ok", "this")
+    (line,) = await report(stage)
+    assert (line["state"], line["key"]) == ("ok", "this")
     give(stage, NEW, OLD)
-    (told,) = await report(stage)
-    assert (told["state"], told["key"]) == ("ok", "another")
+    (line,) = await report(stage)
+    assert (line["state"], line["key"]) == ("ok", "another")
     give(stage, NEW)
-    (told,) = await report(stage)
-    assert told["state"] == "encrypted with a key that is not given"
+    (line,) = await report(stage)
+    assert line["state"] == "encrypted with a key that is not given"
     take(stage)
-    (told,) = await report(stage)
-    assert told["state"] == "encrypted, and no key is given"
-    assert told["held"] is None
+    (line,) = await report(stage)
+    assert line["state"] == "encrypted, and no key is given"
+    assert line["held"] is None
 
 
-async def test_an_export_stays_encrypted_and_comes_back_under_the_key_of_the_day(stage: Stage) -> None:
+async def test_an_export_stays_encrypted_and_is_imported_under_the_current_key(stage: Stage) -> None:
     give(stage, OLD)
-    places = await work(stage)
+    record_ids = await work(stage)
     before = await stage.progress()
     text = await export_progress(stage.settings())
     (saved,) = json.loads(text)["partitions"]
@@ -240,14 +240,14 @@ async def test_an_export_stays_encrypted_and_comes_back_under_the_key_of_the_day
     give(stage, NEW)
     assert await stage.progress() == before
     await stage.drained()
-    await stage.until_resolved(places)
+    await stage.until_completed(record_ids)
 
 
-async def test_an_import_is_refused_over_progress_that_cannot_be_read_for_want_of_a_key(stage: Stage) -> None:
-    places = await work(stage)
+async def test_an_import_over_metadata_of_an_unknown_key_is_refused(stage: Stage) -> None:
+    record_ids = await work(stage)
     text = await export_progress(stage.settings())
     give(stage, NEW, "plain")
-    places += await work(stage)
+    record_ids += await work(stage)
     before = await stage.committed()
     for ways in (("plain",), ("plain", OLD), (OLD, "plain")):
         give(stage, *ways)
@@ -256,7 +256,7 @@ async def test_an_import_is_refused_over_progress_that_cannot_be_read_for_want_o
         assert await stage.committed() == before
     give(stage, NEW)
     await stage.drained()
-    await stage.until_resolved(places)
+    await stage.until_completed(record_ids)
 
 
 def parts(stage: Stage) -> tuple[Policy, KafkaSection]:

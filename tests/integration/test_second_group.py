@@ -34,13 +34,13 @@ def publisher_of(stage: Stage) -> TransactionalProducer:
 
 
 async def twice(stage: Stage) -> int:
-    """How many records the output holds more than once."""
+    """How many records are in the output more than once."""
     seen = Counter(json.loads(message.value or b"")["serial"] for message in await stage.read())
     return sum(count > 1 for count in seen.values())
 
 
 async def ended_with(run: Run) -> Exception | None:
-    """What a service ended with, which may be nothing: the other was the one to go."""
+    """The error with which a service ended; None if the other service ended."""
     try:
         await run.ended(6)
     except (InputError, TimeoutError) as error:
@@ -48,7 +48,7 @@ async def ended_with(run: Run) -> Exception | None:
     return None
 
 
-async def test_a_group_that_began_before_anything_was_published_stops_at_its_first_clusters(
+async def test_a_group_that_started_on_an_empty_output_checks_it_before_its_first_clusters(
     bootstrap: str, tmp_path: Path
 ) -> None:
     stage = await Stage.create(bootstrap, tmp_path)
@@ -56,7 +56,7 @@ async def test_a_group_that_began_before_anything_was_published_stops_at_its_fir
     async with stage.run(EARLIEST) as first, stage.run(EARLIEST, group=f"{stage.group}-b") as second:
         await first.until_read(5)
         await second.until_read(5)
-        # Both have begun, and hold. At worst both publish one transaction in the same moment, and see it at the next.
+        # Both hold records. At worst both publish one transaction at the same time, and detect it at the next one.
         await stage.put(60)
         await wait_until(stage.read, what="a first transaction")
         await stage.put(60)
@@ -81,29 +81,27 @@ async def test_a_second_writer_is_noticed_before_the_next_commit(bootstrap: str,
     assert len(await stage.read()) == published
 
 
-async def test_a_mark_that_the_coordinator_writes_twice_is_nobodys_record(bootstrap: str, tmp_path: Path) -> None:
-    """As one does that takes over in the middle of a commit: the offset after the mark is not the next one then."""
+async def test_a_transaction_marker_written_twice_is_no_second_writer(bootstrap: str, tmp_path: Path) -> None:
+    """Write a second transaction marker, as a new coordinator may do: the next record then follows one offset later."""
     stage = await Stage.create(bootstrap, tmp_path)
     publisher, output = publisher_of(stage), stage.topics["output"]
     await publisher.open()
     try:
-        await publisher.publish(TransactionBatch(CLUSTERS), 2, "", 1_000)
-        await write_mark(bootstrap, publisher, output)
-        await publisher.publish(TransactionBatch(CLUSTERS), 4, "", 1_000)
+        await publisher.publish_and_commit(TransactionBatch(CLUSTERS), 2, "", 1_000)
+        await write_marker(bootstrap, publisher, output)
+        await publisher.publish_and_commit(TransactionBatch(CLUSTERS), 4, "", 1_000)
         shown = await read_until(bootstrap, output, 4)
         assert [message.offset for message in shown] == [0, 1, 4, 5]
-        await write_mark(bootstrap, publisher, output)
+        await write_marker(bootstrap, publisher, output)
         await produce(bootstrap, output, [b"three"], partitions=0)
         with pytest.raises(InputError, match="another producer"):
-            await publisher.publish(TransactionBatch(CLUSTERS), 6, "", 1_000)
+            await publisher.publish_and_commit(TransactionBatch(CLUSTERS), 6, "", 1_000)
     finally:
         await publisher.close()
     assert [message.offset for message in await stage.read()] == [0, 1, 4, 5, 8]
 
 
-async def test_whoever_was_relieved_before_its_first_clusters_is_told_so_and_refuses_nothing(
-    bootstrap: str, tmp_path: Path
-) -> None:
+async def test_a_worker_fenced_before_its_first_clusters_reports_the_fencing(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path)
     async with asyncio.timeout(60), contextlib.AsyncExitStack() as opened:
         publishers = [publisher_of(stage) for _ in range(2)]
@@ -112,14 +110,14 @@ async def test_whoever_was_relieved_before_its_first_clusters_is_told_so_and_ref
             await one.open()
             one.check_before_first(partial(check_output_is_empty, one, stage.settings(), 0))
         relieved, present = publishers
-        await present.publish(TransactionBatch(CLUSTERS), 2, "", 1_000)
+        await present.publish_and_commit(TransactionBatch(CLUSTERS), 2, "", 1_000)
         await read_until(bootstrap, stage.topics["output"], 2)
         with pytest.raises(FencedError):
-            await relieved.publish(TransactionBatch(CLUSTERS), 2, "", 1_000)
+            await relieved.publish_and_commit(TransactionBatch(CLUSTERS), 2, "", 1_000)
     assert len(await stage.read()) == 2
 
 
-async def write_mark(bootstrap: str, publisher: TransactionalProducer, topic: str) -> None:
+async def write_marker(bootstrap: str, publisher: TransactionalProducer, topic: str) -> None:
     """Have the broker end the last transaction of a producer once more, in the topic's only partition.
 
     The request is WriteTxnMarkers of KIP-98 in its version 1: brokers send it to each other, clients do not know it. A
@@ -127,9 +125,14 @@ async def write_mark(bootstrap: str, publisher: TransactionalProducer, topic: st
     """
     who, name = publisher._producer._txn_manager, topic.encode()
     a_list_of_one, no_tags, is_commit, coordinator_epoch = 2, 0, True, 0
-    place = struct.pack(f">BB{len(name)}sBiB", a_list_of_one, len(name) + 1, name, a_list_of_one, 0, no_tags)
-    mark = struct.pack(">Bqh?", a_list_of_one, who.producer_id, who.producer_epoch, is_commit)
-    request = struct.pack(">hhihB", 27, 1, 0, -1, no_tags) + mark + place + struct.pack(">iBB", coordinator_epoch, 0, 0)
+    marker_topic = struct.pack(f">BB{len(name)}sBiB", a_list_of_one, len(name) + 1, name, a_list_of_one, 0, no_tags)
+    marker = struct.pack(">Bqh?", a_list_of_one, who.producer_id, who.producer_epoch, is_commit)
+    request = (
+        struct.pack(">hhihB", 27, 1, 0, -1, no_tags)
+        + marker
+        + marker_topic
+        + struct.pack(">iBB", coordinator_epoch, 0, 0)
+    )
     host, port = bootstrap.rsplit(":", 1)
     reader, writer = await asyncio.open_connection(host, int(port))
     try:
@@ -142,7 +145,7 @@ async def write_mark(bootstrap: str, publisher: TransactionalProducer, topic: st
     assert error == 0
 
 
-async def test_after_a_skip_a_restart_does_not_mind_that_a_clock_was_ahead(bootstrap: str, tmp_path: Path) -> None:
+async def test_after_a_skip_a_clock_that_was_ahead_does_not_refuse_a_restart(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path)
     ahead = round(time.time() * 1000) + 1_800_000
     await produce(bootstrap, stage.topics["output"], [b'{"age":1,"serial":-1}'], partitions=0, timestamps_ms=[ahead])
@@ -159,10 +162,10 @@ async def test_after_a_skip_a_restart_does_not_mind_that_a_clock_was_ahead(boots
     assert released == dict.fromkeys([-1, *range(30, 60)], 1)
 
 
-async def test_whoever_dates_a_record_ahead_does_not_keep_the_others_waiting(bootstrap: str, tmp_path: Path) -> None:
+async def test_a_future_timestamp_does_not_delay_other_records(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path, stream={"delta": 500, "max_delay_s": 1})
     now = round(time.time() * 1000)
-    places = await stage.put(1, timestamps_ms=[now + 59 * 60_000])
-    places += await stage.put(20, timestamps_ms=[now] * 20)
+    record_ids = await stage.put(1, timestamps_ms=[now + 59 * 60_000])
+    record_ids += await stage.put(20, timestamps_ms=[now] * 20)
     async with stage.run(EARLIEST):
-        await stage.until_resolved(places, 15)
+        await stage.until_completed(record_ids, 15)

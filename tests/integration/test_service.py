@@ -29,7 +29,7 @@ DRAIN = StartOptions(reset="earliest", drain=True)
 
 
 async def put_everywhere(stage: Stage, count: int, partitions: int) -> list[tuple[int, int]]:
-    return [place for partition in range(partitions) for place in await stage.put(count, partition)]
+    return [record_id for partition in range(partitions) for record_id in await stage.put(count, partition)]
 
 
 def shares(processes: list[Process]) -> list[set[int]]:
@@ -39,9 +39,9 @@ def shares(processes: list[Process]) -> list[set[int]]:
         mine: set[int] = set()
         for line in process.said.splitlines():
             event = json.loads(line) if line.startswith("{") else {}
-            if event.get("event") == "took over":
+            if event.get("event") == "partition opened":
                 mine.add(event["partition"])
-            if event.get("event") == "handed back":
+            if event.get("event") == "partition closed":
                 mine.discard(event["partition"])
         held.append(mine)
     return held
@@ -52,14 +52,14 @@ async def until_shared(processes: list[Process], partitions: int) -> None:
         held = shares(processes)
         return all(held) and sum(map(len, held)) == partitions == len(set().union(*held))
 
-    await wait_until(is_shared, 30, "a share of the partitions for everybody")
+    await wait_until(is_shared, 30, "a partition for each worker")
 
 
 # ---------------------------------------------------------------- members of the group
 
 
 @pytest.mark.parametrize("kind", ["dynamic", "static"])
-async def test_two_workers_share_the_partitions_and_one_takes_over_what_the_other_hands_back(
+async def test_a_worker_continues_the_partitions_of_a_worker_that_has_stopped(
     bootstrap: str, tmp_path: Path, kind: str
 ) -> None:
     stage = await Stage.create(bootstrap, tmp_path, partitions=4, kafka={"session_timeout_ms": 3000})
@@ -69,31 +69,29 @@ async def test_two_workers_share_the_partitions_and_one_takes_over_what_the_othe
         stage.process("--from", "earliest", name="two", **names[1]) as two,
     ):
         await until_shared([one, two], 4)
-        places = await put_everywhere(stage, 60, 4)
+        record_ids = await put_everywhere(stage, 60, 4)
         began = time.monotonic()
         assert await one.terminated() == 0
         assert time.monotonic() - began < 10
         assert one.lines("stopped")
-        # Its transactions are finished: whoever reads the output is not held back by them for a moment.
-        places += await put_everywhere(stage, 60, 4)
+        # Its transactions are finished: they do not delay a reader of the output.
+        record_ids += await put_everywhere(stage, 60, 4)
         await wait_until(lambda: shares([two]) == [{0, 1, 2, 3}], 30, "all partitions on the other one")
         assert await two.terminated() == 0
     await stage.drained()
-    await stage.until_resolved(places)
+    await stage.until_completed(record_ids)
 
 
-async def test_two_deployments_under_one_group_by_accident_release_nothing_twice(
-    bootstrap: str, tmp_path: Path
-) -> None:
+async def test_two_deployments_with_one_group_release_no_record_twice(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path, partitions=2)
-    places = await put_everywhere(stage, 100, 2)
-    # Even one with an output of its own cannot release what the other has released: progress is the group's.
+    record_ids = await put_everywhere(stage, 100, 2)
+    # Even with its own output it cannot release what the other has released: the progress belongs to the group.
     other = Stage(bootstrap, tmp_path / "other", stage.topics | {"output": await create_topic(bootstrap, 2)}, {})
     other.folder.mkdir()
     other.document = stage.document | {"kafka": stage.document["kafka"] | {"output": other.topics["output"]}}
     async with stage.run() as one, other.run() as two:
         for _ in range(4):
-            places += await put_everywhere(stage, 50, 2)
+            record_ids += await put_everywhere(stage, 50, 2)
             await asyncio.sleep(0.1)
         await one.until(lambda: sum(run.total("shoal_records_total", outcome="released") for run in (one, two)) > 300)
     await stage.drained()
@@ -102,16 +100,16 @@ async def test_two_deployments_under_one_group_by_accident_release_nothing_twice
         for stage_ in (stage, other)
         for message in await stage_.read("output")
     ]
-    assert sorted(released) == list(range(len(places)))
+    assert sorted(released) == list(range(len(record_ids)))
 
 
 @pytest.mark.parametrize("kind", ["the same static name", "dynamic"])
-async def test_a_storm_of_restarts_loses_nothing(bootstrap: str, tmp_path: Path, kind: str) -> None:
+async def test_many_restarts_lose_no_record(bootstrap: str, tmp_path: Path, kind: str) -> None:
     stage = await Stage.create(bootstrap, tmp_path, partitions=3, kafka={"session_timeout_ms": 2000})
     environment = {} if kind == "dynamic" else {"INSTANCE_ID": f"{stage.group}-0"}
-    places = await put_everywhere(stage, 200, 3)
+    record_ids = await put_everywhere(stage, 200, 3)
     for number in range(6):
-        # Each next one comes while the last one starts, joins, restores, works or leaves.
+        # Each worker starts while the one before starts, joins, restores, works or leaves.
         process = stage.process("--from", "earliest", name=f"storm{number}", **environment)
         await asyncio.sleep(0.3 + 0.25 * number)
         process.process.send_signal(signal.SIGTERM if number % 2 else signal.SIGKILL)
@@ -122,10 +120,10 @@ async def test_a_storm_of_restarts_loses_nothing(bootstrap: str, tmp_path: Path,
     async with stage.run() as run:
         await run.until_ready()
     await stage.drained()
-    await stage.until_resolved(places)
+    await stage.until_completed(record_ids)
 
 
-async def test_who_stops_in_the_middle_of_a_rebalance_or_of_opening_ends_in_time(
+async def test_a_worker_that_stops_during_a_rebalance_or_while_opening_ends_in_time(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = await Stage.create(bootstrap, tmp_path, partitions=2)
@@ -139,7 +137,7 @@ async def test_who_stops_in_the_middle_of_a_rebalance_or_of_opening_ends_in_time
         assert run.service.health.reasons() == ["partitions are being restored"]
         began = time.monotonic()
     assert time.monotonic() - began < 10
-    # A member that does not come to the rebalance: the group waits for it, and so does who joins.
+    # A member that does not come to the rebalance: the group and the joining member wait for it.
     lazy = AIOKafkaConsumer(
         stage.topics["input"],
         bootstrap_servers=bootstrap,
@@ -165,7 +163,7 @@ async def test_who_stops_in_the_middle_of_a_rebalance_or_of_opening_ends_in_time
 # ---------------------------------------------------------------- strangers in the group
 
 
-async def test_a_stranger_of_another_kind_in_the_group_is_told_with_a_remedy(bootstrap: str, tmp_path: Path) -> None:
+async def test_a_group_member_with_another_protocol_is_reported_with_a_remedy(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path)
     stranger = AIOKafkaConsumer(
         stage.topics["input"],
@@ -183,14 +181,12 @@ async def test_a_stranger_of_another_kind_in_the_group_is_told_with_a_remedy(boo
         await stranger.stop()
 
 
-async def test_a_stranger_that_commits_for_the_group_is_noticed_at_the_next_start_and_not_before(
-    bootstrap: str, tmp_path: Path
-) -> None:
+async def test_a_commit_by_another_program_is_found_at_the_next_start(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path, partitions=2, kafka={"session_timeout_ms": 2000})
-    places = await put_everywhere(stage, 40, 2)
+    record_ids = await put_everywhere(stage, 40, 2)
     async with stage.run() as run:
         await run.until_read(80)
-        # It takes a partition away, reads it, and leaves its offset: 40 without a word of ours beside it.
+        # It gets a partition, reads it, and commits offset 40 without metadata of Shoal.
         stranger = AIOKafkaConsumer(
             stage.topics["input"],
             bootstrap_servers=bootstrap,
@@ -206,9 +202,9 @@ async def test_a_stranger_that_commits_for_the_group_is_noticed_at_the_next_star
             await stranger.stop()
         with pytest.raises(InputError, match=rf"{taken.topic}-{taken.partition}.*--import.*--skip-to-end"):
             await run.ended()
-    fates = await stage.fates()
-    assert set(fates) <= set(places)
-    assert max(fates.values()) == 1
+    outcomes = await stage.outcomes()
+    assert set(outcomes) <= set(record_ids)
+    assert max(outcomes.values()) == 1
 
 
 async def test_an_input_that_gets_more_partitions_is_checked_again(
@@ -228,11 +224,11 @@ async def test_an_input_that_gets_more_partitions_is_checked_again(
         await run.until_ready()
         await add_partitions(bootstrap, stage.topics["output"], 4)
         await add_partitions(bootstrap, stage.topics["input"], 4)
-        places = await wait_until(lambda: _put(stage, 3), what="the new partition")
-        await run.until_read(len(places))
+        record_ids = await wait_until(lambda: _put(stage, 3), what="the new partition")
+        await run.until_read(len(record_ids))
         await run.until_ready()
     await stage.drained()
-    await stage.until_resolved(places)
+    await stage.until_completed(record_ids)
     assert {message.partition for message in await stage.read()} == {3}
 
 
@@ -251,66 +247,66 @@ async def _put(stage: Stage, partition: int) -> list[tuple[int, int]]:
 # ---------------------------------------------------------------- waiting by the clock
 
 
-async def test_at_the_end_of_the_log_everything_held_leaves_by_the_clock(bootstrap: str, tmp_path: Path) -> None:
+async def test_at_the_end_of_the_log_max_delay_s_flushes_all_held_records(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(
         bootstrap, tmp_path, privacy={"k": 5}, stream={"delta": 100, "max_delay_s": 1.5}, kafka={}
     )
     async with stage.run() as run:
         await run.until_ready()
         began = time.monotonic()
-        places = await stage.put(25)
+        record_ids = await stage.put(25)
         await run.until_read(25)
-        assert run.held == 25, "something left before its time"
-        await stage.until_resolved(places)
+        assert run.held == 25, "a record was released before its time"
+        await stage.until_completed(record_ids)
         assert 1.2 < time.monotonic() - began < 10
         await run.until(lambda: run.held == 0)
         evidence = [json.loads(message.value or b"") for message in await stage.read("evidence")]
         assert all(len(cluster["offsets"]) >= 5 for cluster in evidence)
-        # Too few people for a cluster: they are suppressed, and told apart from what is released.
+        # Too few people for a cluster: they are suppressed, and counted apart from released records.
         few = await stage.put(4)
-        await stage.until_resolved(few)
+        await stage.until_completed(few)
         assert len(await stage.read()) == 25
 
 
-async def test_while_catching_up_records_leave_by_event_time(
+async def test_a_backlog_is_released_by_event_time(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drains: list[int] = []
     real = PartitionTask._flush
 
     async def drain(self: PartitionTask) -> None:
-        drains.append(self.tracker.incomplete)
+        drains.append(self.tracker.waiting_count)
         await real(self)
 
     monkeypatch.setattr(PartitionTask, "_flush", drain)
     stage = await Stage.create(bootstrap, tmp_path, stream={"delta": 1000, "max_delay_s": 60.0})
     began = round(time.time() * 1000) - 3_600_000
     # One every ten seconds: six or seven of them within max_delay_s, and k of them within that.
-    places = await stage.put(300, timestamps_ms=[began + 10_000 * number for number in range(300)])
+    record_ids = await stage.put(300, timestamps_ms=[began + 10_000 * number for number in range(300)])
     async with stage.run() as run:
         await run.until_read(300)
-        await stage.until_resolved(places[:290])
+        await stage.until_completed(record_ids[:290])
         assert run.held <= 7
     assert drains == [], "the wall clock decided what event time should have"
     evidence = [json.loads(message.value or b"") for message in await stage.read("evidence")]
     assert max(max(one["offsets"]) - min(one["offsets"]) for one in evidence) <= 7
     await stage.drained()
-    await stage.until_resolved(places)
+    await stage.until_completed(record_ids)
 
 
 # ---------------------------------------------------------------- drains
 
 
-async def test_a_drain_alone_lets_everything_leave_and_exits_0(bootstrap: str, tmp_path: Path) -> None:
+async def test_a_drain_completes_every_record_and_exits_0(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path, partitions=2)
-    places = await put_everywhere(stage, 35, 2)
+    record_ids = await put_everywhere(stage, 35, 2)
     async with stage.process("--drain", "--from", "earliest") as process:
         assert await process.ended() == 0
         assert process.lines("stopped")[0]["released"] == 70
     for partition in range(2):
         snapshot = (await stage.progress(partition)).state
         assert (snapshot.incomplete, snapshot.committed_offset, snapshot.flush_at_offset) == ((), 35, None)
-    await stage.until_resolved(places)
+    await stage.until_completed(record_ids)
 
 
 @pytest.mark.parametrize("marks", [False, True], ids=["never written", "only aborted records"])
@@ -324,13 +320,11 @@ async def test_a_drain_of_an_empty_topic_exits_0(bootstrap: str, tmp_path: Path,
     assert (await stage.progress(1)).state.incomplete == ()
 
 
-async def test_a_drain_beside_a_running_worker_is_safe_and_ends_either_done_or_with_clear_words(
-    bootstrap: str, tmp_path: Path
-) -> None:
+async def test_a_drain_beside_a_running_worker_is_safe_and_ends_or_is_refused(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path, partitions=2)
     async with stage.run() as worker:
         await worker.until_ready()
-        places = await put_everywhere(stage, 60, 2)
+        record_ids = await put_everywhere(stage, 60, 2)
         await worker.until_read(120)
         for number in range(4):
             feeding = asyncio.create_task(put_everywhere(stage, 40 * (number % 2), 2))
@@ -341,21 +335,19 @@ async def test_a_drain_beside_a_running_worker_is_safe_and_ends_either_done_or_w
                 refusal = drain.task.exception()
             assert refusal is None or "a worker of this group is running" in str(refusal)
             assert refusal is None or isinstance(refusal, BrokerError)
-            places += await feeding
-        # The worker goes on where the drain has left.
-        places += await put_everywhere(stage, 40, 2)
+            record_ids += await feeding
+        # The worker continues where the drain has ended.
+        record_ids += await put_everywhere(stage, 40, 2)
         await worker.until(lambda: worker.total("shoal_consumer_lag_records") == 0)
         await worker.until_ready()
     await stage.drained()
-    await stage.until_resolved(places)
+    await stage.until_completed(record_ids)
 
 
 # ---------------------------------------------------------------- ends and speed
 
 
-async def test_a_scraper_that_does_not_read_its_answer_does_not_keep_the_process(
-    bootstrap: str, tmp_path: Path
-) -> None:
+async def test_a_scraper_that_does_not_read_its_answer_does_not_delay_the_exit(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path)
     async with stage.process("--from", "earliest") as process:
         await process.until_ready()
@@ -367,7 +359,7 @@ async def test_a_scraper_that_does_not_read_its_answer_does_not_keep_the_process
                 assert await process.terminated() == 0
 
 
-async def test_a_port_that_is_taken_is_told(bootstrap: str, tmp_path: Path) -> None:
+async def test_a_port_in_use_is_reported(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
@@ -377,7 +369,7 @@ async def test_a_port_that_is_taken_is_told(bootstrap: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("partitions", [1, 16])
-async def test_a_backlog_is_worked_off_fast(bootstrap: str, tmp_path: Path, partitions: int) -> None:
+async def test_a_backlog_is_processed_fast(bootstrap: str, tmp_path: Path, partitions: int) -> None:
     stage = await Stage.create(bootstrap, tmp_path, partitions=partitions, stream={"delta": 100}, privacy={"k": 10})
     count = 32_000 // partitions
     for partition in range(partitions):
@@ -387,5 +379,5 @@ async def test_a_backlog_is_worked_off_fast(bootstrap: str, tmp_path: Path, part
         await run.until(lambda: run.total("shoal_records_total", outcome="released") > 0.9 * 32_000)
         rate = 0.9 * 32_000 / (time.monotonic() - began)
     print(f"{partitions} partitions: {rate:,.0f} records/s")
-    # Far below what one core does: what is meant is that nothing waits for anything.
+    # Far below the speed of one core: the test only shows that no task waits for another.
     assert rate > 4000

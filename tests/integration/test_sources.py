@@ -46,7 +46,7 @@ def exported(message: Message) -> str:
     )
 
 
-async def test_what_stands_around_a_value_counts_and_does_not_leave(bootstrap: str, tmp_path: Path) -> None:
+async def test_keys_and_headers_are_read_and_not_published(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path, partitions=2, attributes=ATTRIBUTES)
     stage.document["attributes"] = ATTRIBUTES
     count = 120

@@ -1,4 +1,4 @@
-"""The service as an operator meets it, on a real broker: what comes out, what is refused, how it stops."""
+"""The service on a real broker, as an operator uses it: the output, refusals, and the stop."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.integration
 
 
 async def finish(worker: Worker, timeout_s: float = 60) -> tuple[int, str]:
-    """Wait for a worker to end by itself; return its exit code and what it wrote."""
+    """Wait until a worker ends; return its exit code and what it wrote."""
     assert worker.process is not None
     code = await asyncio.to_thread(worker.process.wait, timeout_s)
     return code, worker.log.read_text()
@@ -44,14 +44,14 @@ async def commit(deployment: Deployment, partition: int, offset: int, metadata: 
     consumer = AIOKafkaConsumer(bootstrap_servers=deployment.bootstrap, group_id=group, enable_auto_commit=False)
     await consumer.start()
     try:
-        place = TopicPartition(deployment.topics["input"], partition)
-        consumer.assign([place])
-        await consumer.commit({place: OffsetAndMetadata(offset, metadata)})
+        tp = TopicPartition(deployment.topics["input"], partition)
+        consumer.assign([tp])
+        await consumer.commit({tp: OffsetAndMetadata(offset, metadata)})
     finally:
         await consumer.stop()
 
 
-async def test_what_comes_out_is_bare_and_in_order(bootstrap: str, tmp_path: Path) -> None:
+async def test_output_messages_have_only_a_value_and_are_in_order(bootstrap: str, tmp_path: Path) -> None:
     deployment = await Deployment.create(bootstrap, tmp_path, partitions=2)
     canary = b"canary-4711"
     records = [
@@ -110,7 +110,7 @@ async def test_transactional_input_with_aborted_records(bootstrap: str, tmp_path
     assert serials == [100 * turn + i for turn in range(12) if turn % 3 != 2 for i in range(10)]
 
 
-async def test_a_start_without_a_word_where_to_begin_is_refused(bootstrap: str, tmp_path: Path) -> None:
+async def test_a_first_start_without_from_is_refused(bootstrap: str, tmp_path: Path) -> None:
     deployment = await Deployment.create(bootstrap, tmp_path, partitions=1)
     await deployment.put(50, 1)
     code, log = await run(deployment, origin=False)
@@ -119,7 +119,7 @@ async def test_a_start_without_a_word_where_to_begin_is_refused(bootstrap: str, 
     assert "--import" in log
 
 
-async def test_lost_progress_with_a_filled_output_is_refused(bootstrap: str, tmp_path: Path) -> None:
+async def test_a_lost_commit_with_a_filled_output_is_refused(bootstrap: str, tmp_path: Path) -> None:
     deployment = await Deployment.create(bootstrap, tmp_path, partitions=1)
     await deployment.put(200, 1)
     assert (await run(deployment, "--drain"))[0] == 0
@@ -136,8 +136,8 @@ async def test_lost_progress_with_a_filled_output_is_refused(bootstrap: str, tmp
     assert await read_all(bootstrap, deployment.topics["output"]) == before
 
 
-@pytest.mark.parametrize("metadata", ["", "somebody else's", "shoal1:AAAA", "shoal9:AAAA"])
-async def test_foreign_progress_is_refused(metadata: str, bootstrap: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("metadata", ["", "foreign", "shoal1:AAAA", "shoal9:AAAA"])
+async def test_foreign_metadata_is_refused(metadata: str, bootstrap: str, tmp_path: Path) -> None:
     deployment = await Deployment.create(bootstrap, tmp_path, partitions=1)
     await deployment.put(100, 1)
     await commit(deployment, 0, 50, metadata)
@@ -155,14 +155,14 @@ async def test_records_that_are_no_longer_retained_stop_the_start(bootstrap: str
     await deployment.wait_for(250)
     worker.kill()
     async with admin(bootstrap) as client:
-        place = TopicPartition(deployment.topics["input"], 0)
-        await client.delete_records({place: RecordsToDelete(before_offset=399)})
+        tp = TopicPartition(deployment.topics["input"], 0)
+        await client.delete_records({tp: RecordsToDelete(before_offset=399)})
     code, log = await run(deployment, "--drain")
     assert code == 2
     assert "no longer retained" in log
 
 
-async def test_start_checks_are_told_at_once(bootstrap: str, tmp_path: Path) -> None:
+async def test_all_failed_start_checks_are_reported_together(bootstrap: str, tmp_path: Path) -> None:
     deployment = await Deployment.create(bootstrap, tmp_path, partitions=3)
     document = json.loads(deployment.policy.read_text())
     document["kafka"]["output"] = await create_topic(bootstrap, 2)
@@ -175,7 +175,7 @@ async def test_start_checks_are_told_at_once(bootstrap: str, tmp_path: Path) -> 
         assert words in log
 
 
-async def test_the_clock_lets_everything_leave_at_the_end_of_the_log(bootstrap: str, tmp_path: Path) -> None:
+async def test_max_delay_s_flushes_at_the_end_of_the_log(bootstrap: str, tmp_path: Path) -> None:
     deployment = await Deployment.create(bootstrap, tmp_path, partitions=1, max_delay_s=1.5)
     values = [json.dumps({"who": str(i), "age": i, "income": i, "serial": i}).encode() for i in range(25)]
     await produce(bootstrap, deployment.topics["input"], values, partitions=0)
@@ -187,7 +187,7 @@ async def test_the_clock_lets_everything_leave_at_the_end_of_the_log(bootstrap: 
         worker.kill()
 
 
-async def test_a_changed_policy_goes_on_from_the_watermark(bootstrap: str, tmp_path: Path) -> None:
+async def test_a_changed_policy_continues_from_the_committed_offset(bootstrap: str, tmp_path: Path) -> None:
     deployment = await Deployment.create(bootstrap, tmp_path, partitions=1)
     await deployment.put(400, 1)
     worker = deployment.worker("one")
@@ -206,7 +206,7 @@ async def test_a_changed_policy_goes_on_from_the_watermark(bootstrap: str, tmp_p
     assert (found.twice, found.lost, found.small_clusters) == (0, 0, 0)
 
 
-async def test_two_workers_share_and_a_stopped_one_hands_over(bootstrap: str, tmp_path: Path) -> None:
+async def test_two_workers_share_the_partitions_and_one_continues_alone(bootstrap: str, tmp_path: Path) -> None:
     deployment = await Deployment.create(bootstrap, tmp_path, partitions=4)
     one, two = deployment.worker("one"), deployment.worker("two")
     try:
@@ -229,7 +229,7 @@ async def test_two_workers_share_and_a_stopped_one_hands_over(bootstrap: str, tm
     assert (found.twice, found.lost, found.small_clusters) == (0, 0, 0)
 
 
-async def test_progress_is_told_saved_and_brought_back(bootstrap: str, tmp_path: Path) -> None:
+async def test_progress_is_reported_exported_and_imported(bootstrap: str, tmp_path: Path) -> None:
     deployment = await Deployment.create(bootstrap, tmp_path, partitions=2)
     await deployment.put(600, 2)
     worker = deployment.worker("one")
@@ -246,9 +246,9 @@ async def test_progress_is_told_saved_and_brought_back(bootstrap: str, tmp_path:
             check=False,
         )
 
-    told = [json.loads(line) for line in (await asyncio.to_thread(progress)).stdout.splitlines()]
-    assert [line["partition"] for line in told] == [0, 1]
-    assert all(line["held"] > 0 and line["last_commit"] and line["policy"] == "this" for line in told)
+    lines = [json.loads(line) for line in (await asyncio.to_thread(progress)).stdout.splitlines()]
+    assert [line["partition"] for line in lines] == [0, 1]
+    assert all(line["held"] > 0 and line["last_commit"] and line["policy"] == "this" for line in lines)
     saved = str(tmp_path / "progress.json")
     assert (await asyncio.to_thread(progress, "--export", saved)).returncode == 0
     assert (await asyncio.to_thread(progress, "--import", saved)).returncode == 0
@@ -259,7 +259,7 @@ async def test_progress_is_told_saved_and_brought_back(bootstrap: str, tmp_path:
     assert (found.twice, found.lost, found.small_clusters) == (0, 0, 0)
 
 
-async def test_probes_and_metrics_tell_the_truth(bootstrap: str, tmp_path: Path) -> None:
+async def test_probes_and_metrics_are_correct(bootstrap: str, tmp_path: Path) -> None:
     deployment = await Deployment.create(bootstrap, tmp_path, partitions=1)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

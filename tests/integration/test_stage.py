@@ -89,7 +89,7 @@ async def test_service_and_stage_publish_the_same_bytes(bootstrap: str, tmp_path
         assert found[name] == found["service"], name
 
 
-async def test_a_slow_agent_stops_the_reading_and_loses_no_record(bootstrap: str, tmp_path: Path) -> None:
+async def test_a_slow_agent_pauses_reading_and_loses_no_record(bootstrap: str, tmp_path: Path) -> None:
     deployment = await HandedDeployment.with_notes(bootstrap, tmp_path, partitions=PARTITIONS)
     await deployment.put(30_000, PARTITIONS)
     worker = deployment.worker("slow", STAGE_PAUSE_S="0.1", STAGE_HTTP="127.0.0.1:0")
@@ -138,7 +138,7 @@ async def test_clusters_that_wait_for_the_agent_are_published_up_to_a_limit(boot
         assert worker.terminate() == 0
     finally:
         worker.kill()
-    assert "handed back" in worker.said
+    assert "partition closed" in worker.said
 
 
 async def test_a_policy_that_changes_while_clusters_are_in_use_is_refused(bootstrap: str, tmp_path: Path) -> None:
@@ -192,11 +192,11 @@ async def test_workers_join_and_leave_without_repeats(bootstrap: str, tmp_path: 
         await deployment.put(1500, 4)
         await deployment.wait_for(500)
         two.start()
-        await two.until_said("took over", 2)
+        await two.until_said("partition opened", 2)
         await deployment.put(1500, 4)
         await deployment.wait_for(2000)
         assert one.terminate() == 0
-        await two.until_said("took over", 4)
+        await two.until_said("partition opened", 4)
         await deployment.put(500, 4)
         await deployment.wait_for(deployment.serial)
         assert two.terminate() == 0
@@ -224,7 +224,7 @@ async def test_an_agent_that_fails_gets_its_cluster_again(bootstrap: str, tmp_pa
 
 
 async def ends_with(worker: AppWorker, *words: str) -> None:
-    """Wait until the worker ends by itself; check its exit code and these words in its log."""
+    """Wait until the worker ends; check its exit code and these words in its log."""
     try:
         await wait_until(lambda: worker.is_dead, 60, "the end of the worker")
     finally:
@@ -305,7 +305,7 @@ async def test_a_stage_beside_another_one_reads_no_aborted_record(bootstrap: str
     await check_handed(deployment)
 
 
-async def test_service_and_stage_take_over_from_each_other(bootstrap: str, tmp_path: Path) -> None:
+async def test_service_and_stage_continue_each_others_partitions(bootstrap: str, tmp_path: Path) -> None:
     deployment = await AppDeployment.create(bootstrap, tmp_path, partitions=PARTITIONS)
     service, stage = Deployment.worker(deployment, "service"), deployment.worker("stage")
     for worker in (service, stage, service):
@@ -349,7 +349,7 @@ async def test_a_worker_under_load_ends_within_ten_seconds(bootstrap: str, tmp_p
         assert asyncio.get_running_loop().time() - begun < 10
     finally:
         worker.kill()
-    assert "handed back" in worker.said
+    assert "partition closed" in worker.said
 
 
 async def test_a_worker_that_is_compiling_ends_within_ten_seconds(bootstrap: str, tmp_path: Path) -> None:
@@ -361,15 +361,13 @@ async def test_a_worker_that_is_compiling_ends_within_ten_seconds(bootstrap: str
         await worker.until_said("event='started'")
         await worker.until_said("Ready")
         assert worker.terminate() == 0
-        assert "took over" not in worker.said
+        assert "partition opened" not in worker.said
     finally:
         worker.kill()
 
 
 @pytest.mark.parametrize("pause_s", ["0.4", "60"])
-async def test_an_agent_that_works_long_does_not_keep_a_worker_from_ending(
-    bootstrap: str, tmp_path: Path, pause_s: str
-) -> None:
+async def test_a_slow_agent_does_not_delay_the_end_of_a_worker(bootstrap: str, tmp_path: Path, pause_s: str) -> None:
     deployment = await HandedDeployment.with_notes(bootstrap, tmp_path, partitions=1)
     await deployment.put(400, 1)
     worker = deployment.worker("slow", STAGE_PAUSE_S=pause_s)
@@ -398,7 +396,7 @@ async def test_an_agent_that_works_long_does_not_keep_a_worker_from_ending(
     ("variables", "words"),
     [({"STAGE_START": ""}, "Say where to begin with"), ({"STAGE_ACKS": "1"}, "declare it with app.topic")],
 )
-async def test_a_worker_that_is_refused_ends_and_names_the_reason(
+async def test_a_worker_whose_start_is_refused_ends_and_logs_the_reason(
     bootstrap: str, tmp_path: Path, variables: dict[str, str], words: str
 ) -> None:
     deployment = await HandedDeployment.with_notes(bootstrap, tmp_path, partitions=1)

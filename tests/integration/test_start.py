@@ -22,13 +22,13 @@ SKIP = StartOptions(skip_to_end=True)
 
 
 async def refusal(stage: Stage, start: StartOptions = EARLIEST, **kafka: Any) -> str:
-    """What a start ends with, having done nothing: exit code 2 and these words."""
+    """Check that a start ends with exit code 2 and these words, and commits nothing."""
     before = [await stage.committed(partition) for partition in range(1)]
     with pytest.raises((InputError, PolicyError)) as caught:
         async with stage.run(start, **kafka) as run:
             await run.ended()
     assert caught.value.exit_code == 2
-    assert [await stage.committed(partition) for partition in range(1)] == before, "a refused start left a mark"
+    assert [await stage.committed(partition) for partition in range(1)] == before, "a refused start has committed"
     return str(caught.value)
 
 
@@ -38,15 +38,15 @@ async def forget_progress(stage: Stage) -> None:
 
 
 async def released(stage: Stage, count: int = 30) -> list[tuple[int, int]]:
-    """Put records in and let all of them leave."""
-    places = await stage.put(count)
+    """Append records and release all of them."""
+    record_ids = await stage.put(count)
     await stage.drained()
-    await stage.until_resolved(places)
-    return places
+    await stage.until_completed(record_ids)
+    return record_ids
 
 
 async def recreate(stage: Stage, *, keep: bool) -> None:
-    """Make the input anew; Kafka forgets the group's offsets with it, `keep` brings them back as another tool would."""
+    """Recreate the input. Kafka deletes the group's offsets with it; `keep` commits them again, like another tool."""
     topic = stage.topics["input"]
     progress = await stage.committed()
     assert progress is not None
@@ -57,7 +57,7 @@ async def recreate(stage: Stage, *, keep: bool) -> None:
             answer = await client.create_topics([NewTopic(topic, 1, 1)])
             return bool(answer.topic_errors[0][1] == 0)
 
-        await wait_until(is_made, what="the topic made anew")
+        await wait_until(is_made, what="the recreated topic")
 
         async def is_led() -> bool:
             (found,) = await client.describe_topics([topic])
@@ -75,13 +75,13 @@ async def _is_forgotten(stage: Stage) -> bool:
 
 async def delete_before(stage: Stage, offset: int) -> None:
     async with admin(stage.bootstrap) as client:
-        await client.delete_records({stage.place(): RecordsToDelete(offset)})
+        await client.delete_records({stage.topic_partition(): RecordsToDelete(offset)})
 
 
 # ---------------------------------------------------------------- no progress
 
 
-async def test_without_progress_and_without_from_the_start_exits_2_names_partitions_and_remedies_and_commits_nothing(
+async def test_a_first_start_without_from_exits_2_with_a_remedy_and_commits_nothing(
     bootstrap: str, tmp_path: Path
 ) -> None:
     stage = await Stage.create(bootstrap, tmp_path, partitions=2)
@@ -98,35 +98,35 @@ async def test_without_progress_and_without_from_the_start_exits_2_names_partiti
     assert await stage.read() == []
 
 
-async def test_from_never_overrides_progress(bootstrap: str, tmp_path: Path) -> None:
+async def test_from_does_not_override_a_commit(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path)
-    places = await released(stage)
+    record_ids = await released(stage)
     origins: tuple[Literal["earliest"], Literal["latest"]] = ("earliest", "latest")
     for origin in origins:
-        places += await stage.put(30)
-        # Were `latest` taken, what was just put in would never leave; were `earliest`, the first would leave twice.
+        record_ids += await stage.put(30)
+        # With `latest` the new records would never be released; with `earliest` the first ones would be released twice.
         async with stage.run(StartOptions(reset=origin)) as run:
             await run.until_read(30)
         await stage.drained()
-        await stage.until_resolved(places)
+        await stage.until_completed(record_ids)
 
 
-async def test_from_latest_begins_at_the_end_and_commits_that_alone(bootstrap: str, tmp_path: Path) -> None:
+async def test_from_latest_begins_at_the_end_and_commits_that_offset(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path)
     early = await stage.put(30)
     async with stage.run(StartOptions(reset="latest")) as run:
         await run.until_ready()
         assert (await stage.progress()).state == OffsetState(
-            committed_offset=30, next_offset=30, first_released_offset=30, clusters=30
+            committed_offset=30, next_offset=30, first_released_offset=30, next_cluster_number=30
         )
         late = await stage.put(30)
         await run.until_read(30)
     await stage.drained()
-    await stage.until_resolved(late)
-    assert not set(early) & set(await stage.fates())
+    await stage.until_completed(late)
+    assert not set(early) & set(await stage.outcomes())
 
 
-async def test_lost_progress_beside_a_filled_output_is_refused_even_with_from_earliest(
+async def test_a_lost_commit_beside_a_filled_output_is_refused_even_with_from_earliest(
     bootstrap: str, tmp_path: Path
 ) -> None:
     stage = await Stage.create(bootstrap, tmp_path)
@@ -138,13 +138,13 @@ async def test_lost_progress_beside_a_filled_output_is_refused_even_with_from_ea
 
 
 @pytest.mark.parametrize(("trace", "partitions"), [("evidence", 2), ("clusters", 1)])
-async def test_lost_progress_beside_an_empty_output_is_refused_where_clusters_were_told_of(
+async def test_a_lost_commit_beside_an_empty_output_is_refused_if_there_is_evidence(
     bootstrap: str, tmp_path: Path, trace: str, partitions: int
 ) -> None:
     stage = await Stage.create(bootstrap, tmp_path, partitions=partitions)
-    places = await stage.put(30, partitions - 1)
+    record_ids = await stage.put(30, partitions - 1)
     await stage.drained()
-    await stage.until_resolved(places)
+    await stage.until_completed(record_ids)
     await forget_progress(stage)
     for name in {"output", "evidence", "clusters"} - {trace}:
         stage.topics[name] = stage.document["kafka"][name] = await create_topic(bootstrap, partitions)
@@ -152,30 +152,30 @@ async def test_lost_progress_beside_an_empty_output_is_refused_where_clusters_we
         async with stage.run() as run:
             await run.ended()
     (words,) = str(caught.value).splitlines()
-    # Of a partition of which nothing was told nothing stands in the way.
+    # A partition without evidence is not refused.
     assert words.startswith(f"{stage.topics['input']}-{partitions - 1}: ")
     for word in (f"{stage.topics[trace]}-0", "--import", "--skip-to-end"):
         assert word in words
 
 
-async def test_lost_progress_and_skip_to_end_goes_on_at_the_end_and_counts_the_gap(
+async def test_skip_to_end_after_a_lost_commit_continues_at_the_end_and_counts_the_gap(
     bootstrap: str, tmp_path: Path
 ) -> None:
     stage = await Stage.create(bootstrap, tmp_path)
-    places = await released(stage)
+    record_ids = await released(stage)
     gap = await stage.put(7)
     await forget_progress(stage)
     async with stage.run(SKIP) as run:
         await run.until_ready()
         assert run.total("shoal_records_skipped_total", partition="0") == 37
-        places += await stage.put(30)
+        record_ids += await stage.put(30)
         await run.until_read(30)
     await stage.drained()
-    await stage.until_resolved(places)
-    assert not set(gap) & set(await stage.fates())
+    await stage.until_completed(record_ids)
+    assert not set(gap) & set(await stage.outcomes())
 
 
-async def test_aborted_records_and_marks_on_the_output_are_no_records(bootstrap: str, tmp_path: Path) -> None:
+async def test_aborted_records_and_markers_on_the_output_are_no_records(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path)
     stray = [b'{"age":1,"serial":-1}'] * 3
     for _ in range(2):
@@ -189,11 +189,11 @@ async def test_aborted_records_and_marks_on_the_output_are_no_records(bootstrap:
 # ---------------------------------------------------------------- the log and the progress do not fit
 
 
-async def test_a_watermark_that_is_no_longer_retained_is_refused_and_can_be_skipped(
+async def test_a_committed_offset_that_is_no_longer_retained_is_refused_and_can_be_skipped(
     bootstrap: str, tmp_path: Path
 ) -> None:
     stage = await Stage.create(bootstrap, tmp_path)
-    places = await released(stage)
+    record_ids = await released(stage)
     await stage.put(20)
     await delete_before(stage, 40)
     words = await refusal(stage)
@@ -206,13 +206,11 @@ async def test_a_watermark_that_is_no_longer_retained_is_refused_and_can_be_skip
         late = await stage.put(30)
         await run.until_read(30)
     await stage.drained()
-    await stage.until_resolved(late)
-    assert len(await stage.read()) == len(places) + len(late)
+    await stage.until_completed(late)
+    assert len(await stage.read()) == len(record_ids) + len(late)
 
 
-async def test_a_log_that_expired_up_to_its_last_mark_has_lost_no_record_and_goes_on(
-    bootstrap: str, tmp_path: Path
-) -> None:
+async def test_a_log_that_expired_up_to_its_last_marker_has_lost_no_record(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path)
     await stage.put(30, transactional_id=f"{stage.group}-t")
     await stage.drained()
@@ -223,7 +221,7 @@ async def test_a_log_that_expired_up_to_its_last_mark_has_lost_no_record_and_goe
         async def is_passed() -> bool:
             return (await stage.progress()).state.committed_offset == end
 
-        await wait_until(is_passed, what="a watermark behind the mark of the last transaction")
+        await wait_until(is_passed, what="a committed offset behind the last transaction marker")
     await delete_before(stage, end)
     async with stage.run(EARLIEST) as run:
         await run.until_ready()
@@ -240,7 +238,7 @@ async def test_a_log_that_expired_up_to_its_last_mark_has_lost_no_record_and_goe
     ],
     ids=["none", "foreign", "other version", "broken", "of another topic"],
 )
-async def test_a_committed_offset_without_progress_of_ours_is_refused_and_can_be_skipped(
+async def test_a_committed_offset_with_foreign_metadata_is_refused_and_can_be_skipped(
     bootstrap: str, tmp_path: Path, metadata: str
 ) -> None:
     stage = await Stage.create(bootstrap, tmp_path)
@@ -255,7 +253,7 @@ async def test_a_committed_offset_without_progress_of_ours_is_refused_and_can_be
     assert (await stage.progress()).state.committed_offset == 20
 
 
-async def test_a_topic_made_anew_takes_the_progress_with_it_and_is_refused_beside_the_filled_output(
+async def test_a_recreated_topic_without_a_commit_is_refused_beside_the_filled_output(
     bootstrap: str, tmp_path: Path
 ) -> None:
     stage = await Stage.create(bootstrap, tmp_path)
@@ -267,7 +265,7 @@ async def test_a_topic_made_anew_takes_the_progress_with_it_and_is_refused_besid
     assert "--skip-to-end" in words
 
 
-async def test_a_shorter_log_is_another_one_and_is_refused_and_can_be_skipped(bootstrap: str, tmp_path: Path) -> None:
+async def test_a_truncated_log_is_refused_and_can_be_skipped(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path)
     await released(stage)
     await recreate(stage, keep=True)
@@ -282,7 +280,7 @@ async def test_a_shorter_log_is_another_one_and_is_refused_and_can_be_skipped(bo
 
 
 @pytest.mark.parametrize("held", [0, 8])
-async def test_a_log_as_long_with_other_timestamps_is_refused_and_can_be_skipped(
+async def test_a_log_of_the_same_length_with_other_timestamps_is_refused_and_can_be_skipped(
     bootstrap: str, tmp_path: Path, held: int
 ) -> None:
     stage = await Stage.create(bootstrap, tmp_path)
@@ -310,7 +308,7 @@ async def test_a_log_as_long_with_other_timestamps_is_refused_and_can_be_skipped
 # ---------------------------------------------------------------- checks before the first record
 
 
-async def test_everything_that_stands_in_the_way_is_told_at_once(bootstrap: str, tmp_path: Path) -> None:
+async def test_all_refusals_are_reported_together(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path, partitions=3, stream={"delta": 50_000})
     narrow = await create_topic(bootstrap, 2)
     compacted = await create_topic(bootstrap, 1, {"cleanup.policy": "compact"})
@@ -333,13 +331,13 @@ async def test_everything_that_stands_in_the_way_is_told_at_once(bootstrap: str,
         assert word in words
 
 
-async def test_a_compacted_output_is_refused_whatever_else_its_policy_says(bootstrap: str, tmp_path: Path) -> None:
+async def test_a_compacted_output_is_refused_with_any_cleanup_policy(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path)
     compacted = await create_topic(bootstrap, 1, {"cleanup.policy": "compact,delete"})
     assert "compacted" in await refusal(stage, output=compacted)
 
 
-async def test_an_output_that_takes_no_such_messages_is_refused_with_both_remedies(
+async def test_an_output_with_too_small_a_message_limit_is_refused_with_both_remedies(
     bootstrap: str, tmp_path: Path
 ) -> None:
     stage = await Stage.create(bootstrap, tmp_path)
@@ -351,12 +349,12 @@ async def test_an_output_that_takes_no_such_messages_is_refused_with_both_remedi
     stage.document["kafka"] |= {"output": small, "max_record_bytes": 80_000}
     stage.topics["output"] = small
     # One batch of all of them would be more than the topic takes.
-    places = await stage.send([stage.record(who="p" * 10_000 + str(n)) for n in range(600)])
+    record_ids = await stage.send([stage.record(who="p" * 10_000 + str(n)) for n in range(600)])
     await stage.drained()
-    await stage.until_resolved(places)
+    await stage.until_completed(record_ids)
 
 
-async def test_a_missing_input_is_told_by_every_command(bootstrap: str, tmp_path: Path) -> None:
+async def test_a_missing_input_is_reported_by_every_command(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path)
     stage.document["kafka"]["input"] = stage.topics["input"] + "-not"
     assert "kafka.input: topic" in await refusal(stage)
@@ -372,18 +370,16 @@ async def changed(stage: Stage, k: int) -> None:
     stage.document["privacy"] = {"k": k}
 
 
-async def test_a_changed_policy_goes_on_from_the_watermark_never_back_and_says_so(
-    bootstrap: str, tmp_path: Path
-) -> None:
+async def test_a_changed_policy_continues_from_the_committed_offset_and_logs_it(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path)
-    places = await released(stage)
-    places += await stage.put(25)
+    record_ids = await released(stage)
+    record_ids += await stage.put(25)
     async with stage.run() as run:
         await run.until_read(25)
         assert run.total("shoal_policy_changes_total") == 0
     old = len(await stage.read())
     await changed(stage, 4)
-    places += await stage.put(30)
+    record_ids += await stage.put(30)
     async with stage.process() as process:
         await process.until_ready()
         (line,) = process.lines("policy changed; continuing from the committed offset")
@@ -394,7 +390,7 @@ async def test_a_changed_policy_goes_on_from_the_watermark_never_back_and_says_s
         assert "shoal_policy_changes_total 1.0" in metrics
         assert await process.terminated() == 0
     await stage.drained()
-    await stage.until_resolved(places)
+    await stage.until_completed(record_ids)
     clusters = [json.loads(message.value or b"") for message in await stage.read("evidence")]
     later = [cluster for cluster in clusters if min(cluster["offsets"]) >= 55]
     assert later
@@ -406,11 +402,9 @@ async def test_a_changed_policy_goes_on_from_the_watermark_never_back_and_says_s
     assert clusters[0]["policy"] != fingerprint
 
 
-async def test_a_changed_policy_with_a_drain_decided_and_not_carried_out_is_refused_until_drained(
-    bootstrap: str, tmp_path: Path
-) -> None:
+async def test_a_changed_policy_with_a_pending_flush_is_refused_until_drained(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path)
-    places = await stage.put(6)
+    record_ids = await stage.put(6)
     policy = Policy.load(stage.policy_file())
     decided = OffsetState(committed_offset=0, next_offset=6, incomplete=(0, 1, 2, 3, 4, 5), flush_at_offset=6)
     text = encode(CommittedState(decided, policy.fingerprint, 1_790_000_000_000), stage.topics["input"], 0)
@@ -420,28 +414,26 @@ async def test_a_changed_policy_with_a_drain_decided_and_not_carried_out_is_refu
     assert "policy has changed" in words
     assert "--drain" in words
     await stage.drained()
-    await stage.until_resolved(places)
+    await stage.until_completed(record_ids)
     async with stage.run() as run:
         await run.until_ready()
         assert run.total("shoal_policy_changes_total") == 0, "the drain has committed under this policy"
 
 
-async def test_the_same_policy_carries_a_decided_drain_out(bootstrap: str, tmp_path: Path) -> None:
+async def test_the_same_policy_completes_a_pending_flush(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path)
-    places = await stage.put(9)
+    record_ids = await stage.put(9)
     policy = Policy.load(stage.policy_file())
     decided = OffsetState(committed_offset=0, next_offset=6, incomplete=(0, 1, 2, 3, 4, 5), flush_at_offset=6)
     await stage.commit(0, encode(CommittedState(decided, policy.fingerprint, 1), stage.topics["input"], 0))
     async with stage.run() as run:
         await run.until_read(3)
-    await stage.until_resolved(places[:6])
+    await stage.until_completed(record_ids[:6])
     evidence = [json.loads(message.value or b"") for message in await stage.read("evidence")]
     assert sorted(offset for cluster in evidence for offset in cluster["offsets"]) == [0, 1, 2, 3, 4, 5]
 
 
-async def test_clusters_of_which_a_part_has_left_are_completed_under_their_own_policy_only(
-    bootstrap: str, tmp_path: Path
-) -> None:
+async def test_unfinished_clusters_are_completed_only_under_their_own_policy(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path)
     stage.document["stream"] |= {"delta": 10, "release": "ordered"}
     await stage.put(60)
@@ -453,7 +445,7 @@ async def test_clusters_of_which_a_part_has_left_are_completed_under_their_own_p
 
         await wait_until(some_left, 30, "records that left")
     state = (await stage.progress()).state
-    assert state.partial_clusters, "the worker stopped between two records of a cluster"
+    assert state.unfinished_clusters, "the worker stopped between two records of a cluster"
     left = [message.value for message in await stage.read()]
     own = stage.document["privacy"]["k"]
     await changed(stage, own + 1)
@@ -466,9 +458,9 @@ async def test_clusters_of_which_a_part_has_left_are_completed_under_their_own_p
     await stage.drained()
     everything = await stage.read()
     assert [message.value for message in everything[: len(left)]] == left
-    places = sorted(stage.place_of[json.loads(message.value or b"")["serial"]] for message in everything)
-    assert len(places) + len(await stage.read("quarantine")) == 60
-    assert not (await stage.progress()).state.partial_clusters
+    record_ids = sorted(stage.record_id_of[json.loads(message.value or b"")["serial"]] for message in everything)
+    assert len(record_ids) + len(await stage.read("quarantine")) == 60
+    assert not (await stage.progress()).state.unfinished_clusters
 
 
 async def test_a_delta_whose_decisions_do_not_fit_is_refused(bootstrap: str, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Exactly once per offset, seen from outside: faults at every step of a transaction, marks, early and large records."""
+"""Exactly once per offset, read from the topics: faults in each step of a transaction, markers, large records."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer
-from shoal.kafka import StartOptions
+from shoal.kafka import StartOptions, task_manager
 from shoal.kafka import consumer_loop as session
 from shoal.kafka import startup as start
-from shoal.kafka import task_manager as lanes
 from support.faulty_workers import Worker
 from support.kafka_broker import end_offsets, produce, read_all, wait_until
 from support.running import EARLIEST, Run, Stage
@@ -34,14 +33,14 @@ def runs_of(messages: list[Any], sizes: list[int]) -> list[list[Any]]:
     return [list(itertools.islice(rest, size)) for size in sizes]
 
 
-# ---------------------------------------------------------------- before a lane is open
+# ---------------------------------------------------------------- before a task is open
 
 
-async def test_records_delivered_before_a_lane_is_open_are_not_lost_nor_taken_twice(
+async def test_records_delivered_before_a_task_is_open_are_processed_once(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = await Stage.create(bootstrap, tmp_path, partitions=3)
-    places = [place for partition in range(3) for place in await stage.put(400, partition)]
+    record_ids = [record_id for partition in range(3) for record_id in await stage.put(400, partition)]
     real = start.initialize_partition
     early: list[int] = []
     polled = session.ConsumerLoop._poll
@@ -53,32 +52,30 @@ async def test_records_delivered_before_a_lane_is_open_are_not_lost_nor_taken_tw
 
     async def poll(self: session.ConsumerLoop, reader: Any) -> Any:
         found = await polled(self, reader)
-        early.extend(len(messages) for place, messages in found.items() if place not in self._tasks)
+        early.extend(len(messages) for record_id, messages in found.items() if record_id not in self._tasks)
         return found
 
-    monkeypatch.setattr(lanes, "initialize_partition", slow)
+    monkeypatch.setattr(task_manager, "initialize_partition", slow)
     monkeypatch.setattr(session.ConsumerLoop, "_poll", poll)
-    # A start, a restart in the middle of things, and one at which somebody lets the client fetch before that.
+    # A start, a restart in the middle of things, and one at which the client fetches before that.
     async with stage.run() as run:
         await run.until_read(600)
     monkeypatch.setattr("aiokafka.AIOKafkaConsumer.pause", lambda *_: None)
     monkeypatch.setattr("aiokafka.AIOKafkaConsumer.resume", lambda *_: None)
     async with stage.run() as run:
-        places += [place for partition in range(3) for place in await stage.put(400, partition)]
+        record_ids += [record_id for partition in range(3) for record_id in await stage.put(400, partition)]
         await run.until_ready()
         await run.until(lambda: run.total("shoal_consumer_lag_records") == 0)
     monkeypatch.undo()
     await stage.drained()
-    await stage.until_resolved(places)
-    assert sum(early) > 0, "no record came early: the test has lost its aim"
+    await stage.until_completed(record_ids)
+    assert sum(early) > 0, "no record was delivered early: the test shows nothing"
 
 
 # ---------------------------------------------------------------- control records
 
 
-async def test_of_many_small_transactions_all_that_is_committed_comes_out_and_nothing_that_is_aborted(
-    bootstrap: str, tmp_path: Path
-) -> None:
+async def test_of_many_small_transactions_only_committed_records_are_released(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path)
     committed: list[tuple[int, int]] = []
     async with stage.run() as run:
@@ -89,32 +86,30 @@ async def test_of_many_small_transactions_all_that_is_committed_comes_out_and_no
         await stage.put(5, transactional_id=f"{stage.group}-t", abort=True)
         await run.until_read(len(committed))
     end = (await end_offsets(bootstrap, stage.topics["input"]))[0]
-    assert end > stage.serial, "there are no marks"
+    assert end > stage.serial, "there are no markers"
     await stage.drained()
-    await stage.until_resolved(committed)
-    assert set(await stage.fates()) == set(committed)
+    await stage.until_completed(committed)
+    assert set(await stage.outcomes()) == set(committed)
     async with stage.run() as run:
-        await run.until(lambda: run.total("shoal_consumer_lag_records") == 0, "no lag behind marks")
+        await run.until(lambda: run.total("shoal_consumer_lag_records") == 0, "no lag behind markers")
 
         async def is_passed() -> bool:
             return (await stage.progress()).state.committed_offset == end
 
-        await wait_until(is_passed, what="a watermark behind the last mark")
+        await wait_until(is_passed, what="a committed offset behind the last marker")
 
 
-async def test_at_the_end_of_a_log_of_transactions_the_clock_lets_everything_leave(
-    bootstrap: str, tmp_path: Path
-) -> None:
+async def test_max_delay_s_flushes_at_the_end_of_a_log_of_transactions(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path, stream={"delta": 100, "max_delay_s": 1.0}, privacy={"k": 5})
-    places = await stage.put(25, transactional_id=f"{stage.group}-t")
+    record_ids = await stage.put(25, transactional_id=f"{stage.group}-t")
     async with stage.run() as run:
-        await stage.until_resolved(places)
+        await stage.until_completed(record_ids)
         await run.until(lambda: run.held == 0)
 
 
-async def test_an_open_transaction_upstream_holds_nothing_but_itself_back(bootstrap: str, tmp_path: Path) -> None:
+async def test_an_open_transaction_upstream_delays_only_later_records(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path, stream={"delta": 100, "max_delay_s": 0.5})
-    places = await stage.put(12)
+    record_ids = await stage.put(12)
     upstream = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=f"{stage.group}-open")
     await upstream.start()
     try:
@@ -122,11 +117,11 @@ async def test_an_open_transaction_upstream_holds_nothing_but_itself_back(bootst
         pending = [await upstream.send_and_wait(stage.topics["input"], stage.record(), partition=0) for _ in range(6)]
         behind = await stage.put(6)
         async with stage.run() as run:
-            await stage.until_resolved(places)
+            await stage.until_completed(record_ids)
             assert run.held == 0
             await upstream.commit_transaction()
-            stage.place_of |= {number: (0, one.offset) for number, one in zip(range(12, 18), pending, strict=True)}
-            await stage.until_resolved([*behind, *((0, one.offset) for one in pending)])
+            stage.record_id_of |= {number: (0, one.offset) for number, one in zip(range(12, 18), pending, strict=True)}
+            await stage.until_completed([*behind, *((0, one.offset) for one in pending)])
     finally:
         await upstream.stop()
 
@@ -135,7 +130,7 @@ async def test_an_open_transaction_upstream_holds_nothing_but_itself_back(bootst
 
 
 def fail_once(monkeypatch: pytest.MonkeyPatch, name: str, *, after: bool) -> list[str]:
-    """Let one call of the client fail, before or after it has done its work, in a transaction that carries records."""
+    """Make one call of the client fail, before or after its work, in a transaction with records."""
     real: Callable[..., Awaitable[Any]] = getattr(AIOKafkaProducer, name)
     send = AIOKafkaProducer.send_batch
     failed: list[str] = []
@@ -173,25 +168,25 @@ def fail_once(monkeypatch: pytest.MonkeyPatch, name: str, *, after: bool) -> lis
         ("commit_transaction", True),
     ],
 )
-async def test_any_error_in_a_transaction_begins_a_new_session_and_nothing_is_twice_or_lost(
+async def test_after_an_error_in_a_transaction_no_record_is_lost_or_released_twice(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, *, after: bool
 ) -> None:
     stage = await Stage.create(bootstrap, tmp_path, partitions=2)
-    places = await stage.put(60) + await stage.put(60, 1)
+    record_ids = await stage.put(60) + await stage.put(60, 1)
     failed = fail_once(monkeypatch, name, after=after)
     async with stage.run() as run:
         await run.until(lambda: bool(failed), "a failure")
-        places += await stage.put(60)
+        record_ids += await stage.put(60)
 
         async def go_on() -> bool:
-            return len(await stage.fates()) > 120
+            return len(await stage.outcomes()) > 120
 
         await wait_until(go_on, what="more released records")
         assert run.total("shoal_transactions_total", outcome="aborted") == 1
         await run.until_ready()
     await stage.drained()
-    await stage.until_resolved(places)
-    assert set(await stage.fates()) == set(places)
+    await stage.until_completed(record_ids)
+    assert set(await stage.outcomes()) == set(record_ids)
     # What an aborted transaction showed was published as it was: a second try decides alike.
     published = {message.value for message in await stage.read()}
     everything = await read_all(bootstrap, stage.topics["output"], "read_uncommitted")
@@ -204,7 +199,7 @@ async def test_a_worker_killed_inside_its_first_transaction_starts_again(
     bootstrap: str, tmp_path: Path, step: str, *, lost: bool
 ) -> None:
     stage = await Stage.create(bootstrap, tmp_path, kafka={"transaction_timeout_ms": 2000})
-    places = await stage.put(60)
+    record_ids = await stage.put(60)
     worker = Worker("w", stage.policy_file(), bootstrap, tmp_path / "w.log")
     try:
         worker.start(die_at=step)
@@ -218,43 +213,41 @@ async def test_a_worker_killed_inside_its_first_transaction_starts_again(
     if lost:
         stage.document["kafka"]["group"] += "-again"
     await stage.drained()
-    await stage.until_resolved(places)
+    await stage.until_completed(record_ids)
     again = {message.value for message in await stage.read()}
     assert {message.value for message in uncommitted} <= again
 
 
-async def test_what_an_open_transaction_hides_is_waited_for_before_anything_is_begun(
-    bootstrap: str, tmp_path: Path
-) -> None:
+async def test_a_first_start_waits_for_an_open_transaction_on_the_output(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path)
-    somebody = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=f"{stage.group}-open")
-    await somebody.start()
+    other = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=f"{stage.group}-open")
+    await other.start()
     try:
-        await somebody.begin_transaction()
-        await somebody.send_and_wait(stage.topics["output"], b"{}", partition=0)
+        await other.begin_transaction()
+        await other.send_and_wait(stage.topics["output"], b"{}", partition=0)
         # Published, and hidden from readers of committed data by what is open before it.
         await produce(bootstrap, stage.topics["output"], [b"{}"], partitions=0)
         assert await stage.read() == []
         async with stage.process("--from", "earliest") as process:
-            ended = await wait_until(lambda: process.lines("session ended"), what="a session that waits")
+            ended = await wait_until(lambda: process.lines("consumer loop ended"), what="a consumer loop that waits")
             assert "open transaction" in ended[0]["reason"]
             assert (await process.get("/readyz"))[0] == 503
             assert await stage.committed() is None
-            await somebody.abort_transaction()
+            await other.abort_transaction()
             assert await process.ended() == 2
             assert "holds records already" in process.said
     finally:
-        await somebody.stop()
+        await other.stop()
 
 
-# ---------------------------------------------------------------- what leaves, and what must not
+# ---------------------------------------------------------------- what is published, and what is not
 
 
 CANARY = "CANARY"
 
 
 def hostile(number: int, who: str) -> bytes:
-    """A good record in an odd spelling, with things in it that must not leave."""
+    """A valid record in an unusual notation, with parts that must not be published."""
     age = [f"{number % 90}.0", f"{number % 90}e0", f"{number % 90}.00", f"{number % 90 * 10}E-1"][number % 4]
     return b'{ "%s_%d":"\\u0043ANARY%d" ,\n "serial" : %d,"who":"%s", "age":%s}' % (
         CANARY.encode(),
@@ -266,38 +259,38 @@ def hostile(number: int, who: str) -> bytes:
     )
 
 
-async def test_what_leaves_is_bare_in_order_and_nothing_else_of_the_input_leaves(
+async def test_output_messages_have_only_a_value_in_order_and_no_other_part_of_the_input(
     bootstrap: str, tmp_path: Path
 ) -> None:
     stage = await Stage.create(bootstrap, tmp_path, partitions=2, undeclared="drop", kafka={"commit_interval_ms": 250})
     values = [hostile(number, f"{CANARY}-p{number % 37}") for number in range(400)]
     values[7::50] = [b'{"serial":"%s","who":1,"age":2}' % CANARY.encode()] * 8
-    places = []
+    record_ids = []
     for partition in range(2):
         part: list[bytes | None] = [*values[partition::2]]
-        places += await stage.send(
+        record_ids += await stage.send(
             part,
             partition,
             keys=[CANARY.encode()] * len(part),
             headers=[[(CANARY, CANARY.encode())]] * len(part),
         )
     async with stage.process("--from", "earliest") as process:
-        await wait_until(lambda: process.lines("took over"), what="partitions")
-        await stage.until_resolved(places[:150])
+        await wait_until(lambda: process.lines("partition opened"), what="partitions")
+        await stage.until_completed(record_ids[:150])
         assert await process.terminated() == 0
         log = process.said
         assert process.out.read_text() == ""
     await stage.drained()
-    await stage.until_resolved(places)
+    await stage.until_completed(record_ids)
 
     output = await stage.read()
     # Offsets of one partition are whole clusters one after the other; evidence says how large each is.
     for message in output:
         assert (message.key, message.headers, message.timestamp_ms % 250) == (None, (), 0)
-        assert stage.place_of[json.loads(message.value or b"")["serial"]][0] == message.partition
+        assert stage.record_id_of[json.loads(message.value or b"")["serial"]][0] == message.partition
         assert list(json.loads(message.value or b"")) == ["age", "serial"]
         assert message.value == json.dumps(json.loads(message.value or b""), separators=(",", ":")).encode()
-    await clusters_stand_in_order(stage)
+    await check_order_of_clusters(stage)
     for topic in ("output", "quarantine", "clusters", "evidence"):
         for message in await read_all(bootstrap, stage.topics[topic], "read_uncommitted"):
             seen = (message.key, message.value, message.headers)
@@ -307,18 +300,18 @@ async def test_what_leaves_is_bare_in_order_and_nothing_else_of_the_input_leaves
     assert CANARY not in (await stage.progress()).fingerprint
 
 
-async def clusters_stand_in_order(stage: Stage) -> None:
-    """Members stand together in the order of their bytes, clusters of one transaction by their first ones."""
+async def check_order_of_clusters(stage: Stage) -> None:
+    """Check that members are in byte order, and clusters of one transaction in the order of their first members."""
     evidence = [json.loads(message.value or b"") for message in await stage.read("evidence")]
     summaries = [json.loads(message.value or b"") for message in await stage.read("clusters")]
     assert sorted(one["size"] for one in summaries) == sorted(len(one["offsets"]) for one in evidence)
     for partition in range(2):
-        # Marks stand between transactions: only records that follow each other directly are of the same one.
+        # Markers are between transactions: only records with consecutive offsets are of the same transaction.
         rows = [message for message in await stage.read() if message.partition == partition]
-        place = {stage.place_of[json.loads(row.value or b"")["serial"]][1]: row for row in rows}
+        row_of = {stage.record_id_of[json.loads(row.value or b"")["serial"]][1]: row for row in rows}
         firsts = []
         for cluster in (one for one in evidence if one["partition"] == partition):
-            members = sorted((place[offset] for offset in cluster["offsets"]), key=lambda row: row.offset)
+            members = sorted((row_of[offset] for offset in cluster["offsets"]), key=lambda row: row.offset)
             assert members[-1].offset - members[0].offset == len(members) - 1, "a cluster is torn"
             assert [row.value for row in members] == sorted(row.value or b"" for row in members)
             assert len({json.loads(row.value or b"")["age"] for row in members}) == 1
@@ -327,13 +320,11 @@ async def clusters_stand_in_order(stage: Stage) -> None:
         firsts.sort(key=lambda row: row.offset)
         for before, after in itertools.pairwise(firsts):
             if not marks & set(range(before.offset, after.offset)):
-                assert (before.value or b"") <= (after.value or b""), "clusters tell the order of decision"
+                assert (before.value or b"") <= (after.value or b""), "clusters show the order of decision"
 
 
-async def test_what_cannot_be_released_is_referenced_by_place_and_reason_and_nothing_else(
-    bootstrap: str, tmp_path: Path
-) -> None:
-    # Brokers refuse what is more than an hour ahead since 3.6, unless told otherwise.
+async def test_quarantine_entries_contain_only_offset_and_reason(bootstrap: str, tmp_path: Path) -> None:
+    # Since 3.6 brokers by default refuse records that are more than an hour ahead.
     stage = await Stage.create(
         bootstrap,
         tmp_path,
@@ -357,7 +348,7 @@ async def test_what_cannot_be_released_is_referenced_by_place_and_reason_and_not
         (stage.record(), now - HOUR_MS, None),
         (stage.record(), now, None),
     ]
-    places = await produce(
+    record_ids = await produce(
         bootstrap,
         stage.topics["input"],
         [value for value, _, _ in cases],
@@ -365,15 +356,15 @@ async def test_what_cannot_be_released_is_referenced_by_place_and_reason_and_not
         timestamps_ms=[at for _, at, _ in cases],
         partitions=0,
     )
-    for (value, _, _), place in zip(cases, places, strict=True):
+    for (value, _, _), record_id in zip(cases, record_ids, strict=True):
         if value is not None and value.startswith(b'{"who"'):
-            stage.place_of[json.loads(value)["serial"]] = place
+            stage.record_id_of[json.loads(value)["serial"]] = record_id
     lonely = await stage.put(2)
     await stage.drained()
-    await stage.until_resolved(places)
+    await stage.until_completed(record_ids)
     expected = [
         {"topic": stage.topics["input"], "partition": 0, "offset": offset, "reason": reason}
-        for (_, offset), (_, _, reason) in zip(places, cases, strict=True)
+        for (_, offset), (_, _, reason) in zip(record_ids, cases, strict=True)
         if reason
     ]
     found = [json.loads(message.value or b"") for message in await stage.read("quarantine")]
@@ -382,7 +373,7 @@ async def test_what_cannot_be_released_is_referenced_by_place_and_reason_and_not
     assert len(await stage.read()) == 3 + len(lonely)
     lonely = await stage.put(2)
     await stage.drained()
-    await stage.until_resolved(lonely)
+    await stage.until_completed(lonely)
     (first, second) = [json.loads(message.value or b"") for message in (await stage.read("quarantine"))[-2:]]
     assert (first["reason"], second["reason"]) == ("suppressed", "suppressed")
 
@@ -390,9 +381,7 @@ async def test_what_cannot_be_released_is_referenced_by_place_and_reason_and_not
 # ---------------------------------------------------------------- sizes and rates
 
 
-async def test_a_cluster_of_records_that_fill_a_request_each_leaves_in_one_transaction(
-    bootstrap: str, tmp_path: Path
-) -> None:
+async def test_a_cluster_of_very_large_records_is_sent_in_one_transaction(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(
         bootstrap,
         tmp_path,
@@ -401,37 +390,37 @@ async def test_a_cluster_of_records_that_fill_a_request_each_leaves_in_one_trans
         attributes={"note": {"role": "confidential", "type": "string"}},
     )
     values = [stage.record(note=os.urandom(400_000).hex()) for _ in range(17)]
-    places = await stage.send(values, max_request_size=1 << 20, max_batch_size=1 << 20)
+    record_ids = await stage.send(values, max_request_size=1 << 20, max_batch_size=1 << 20)
     async with stage.run(StartOptions(reset="earliest", drain=True)) as run:
         await run.ended(60)
-    await stage.until_resolved(places)
+    await stage.until_completed(record_ids)
     rows = await stage.read()
     evidence = [json.loads(message.value or b"") for message in await stage.read("evidence")]
     assert [len(cluster["offsets"]) for cluster in evidence] == [5, 5, 7] or len(evidence) == 3
-    # A mark ends each transaction: none stands within a cluster.
-    place = {stage.place_of[json.loads(row.value or b"")["serial"]][1]: row.offset for row in rows}
+    # A marker ends each transaction: none is inside a cluster.
+    output_offset_of = {stage.record_id_of[json.loads(row.value or b"")["serial"]][1]: row.offset for row in rows}
     for cluster in evidence:
-        offsets = sorted(place[offset] for offset in cluster["offsets"])
+        offsets = sorted(output_offset_of[offset] for offset in cluster["offsets"])
         assert offsets[-1] - offsets[0] == len(offsets) - 1
 
 
-async def test_with_the_smallest_commit_interval_every_turn_is_a_transaction(bootstrap: str, tmp_path: Path) -> None:
+async def test_with_the_smallest_commit_interval_every_poll_is_a_transaction(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path, kafka={"commit_interval_ms": 1}, stream={"delta": 2})
     async with stage.run() as run:
-        places = []
+        record_ids = []
         for number in range(60):
-            places += await stage.put(1)
+            record_ids += await stage.put(1)
             await run.until_read(number + 1)
         assert run.total("shoal_transactions_total", outcome="committed") > 15
     await stage.drained()
-    await stage.until_resolved(places)
+    await stage.until_completed(record_ids)
 
 
-async def test_an_input_of_nothing_but_broken_records_moves_on(bootstrap: str, tmp_path: Path) -> None:
+async def test_an_input_of_only_invalid_records_is_committed(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path)
-    places = await stage.send([b"{"] * 5000)
+    record_ids = await stage.send([b"{"] * 5000)
     async with stage.run(EARLIEST) as run:
-        await stage.until_resolved(places)
+        await stage.until_completed(record_ids)
         await run.until(lambda: run.total("shoal_consumer_lag_records") == 0)
     assert (await stage.progress()).state.committed_offset == 5000
 
@@ -440,11 +429,11 @@ async def test_without_side_topics_the_guarantee_is_the_same(bootstrap: str, tmp
     stage = await Stage.create(bootstrap, tmp_path)
     for name in ("quarantine", "clusters", "evidence"):
         del stage.document["kafka"][name]
-    places = await stage.put(30)
+    record_ids = await stage.put(30)
     await stage.send([b"{"])
     run: Run
     async with stage.run() as run:
         await run.until_read(31)
         await run.until(lambda: run.total("shoal_records_total", outcome="quarantined") == 1)
     await stage.drained()
-    await stage.until_resolved(places)
+    await stage.until_completed(record_ids)

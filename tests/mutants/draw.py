@@ -20,7 +20,7 @@ GROUPS = {
         f"clustering/stream/{name}.py" for name in ("nearest", "growth", "block", "indexed", "partition", "membership")
     ],
     "invariants": ["clustering/stream/invariants.py"],
-    "offsets": ["kafka/offset_tracker.py", "kafka/partial_releases.py", "kafka/classification.py"],
+    "offsets": ["kafka/offset_tracker.py", "kafka/unfinished_clusters.py", "kafka/classification.py"],
     "encoder": ["records/encoder.py", "clustering/embedding.py"],
     "judge": ["audit/*.py"],
     "producer": ["kafka/producer.py", "kafka/collector.py", "kafka/offset_metadata.py"],

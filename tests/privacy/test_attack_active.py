@@ -67,7 +67,7 @@ def test_false_people_around_a_record(
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.8, 0.95])
-def test_a_flood_leaves_as_many_others_as_the_formula_says(data_dir: Path, share: float, rule: str) -> None:
+def test_a_flood_reduces_the_other_people_as_the_formula_says(data_dir: Path, share: float, rule: str) -> None:
     random = np.random.default_rng(9)
     count = 20_000
     people = np.where(random.random(count) < share, FALSE, 0) + np.arange(count)

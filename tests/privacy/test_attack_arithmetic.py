@@ -39,9 +39,7 @@ def guesses_of_the_last(release: Release, prior: Counter[int], *, rounded: bool)
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("k", [3, 5, 10])
-def test_whoever_knows_all_others_of_a_cluster_seldom_gets_the_last_age_exactly(
-    data_dir: Path, k: int, rule: str
-) -> None:
+def test_all_other_ages_of_a_cluster_seldom_give_the_last_age_exactly(data_dir: Path, k: int, rule: str) -> None:
     count = 20_000
     rows = adult(data_dir, count)
     prior = Counter(row["age"] for row in rows)
@@ -120,7 +118,7 @@ def test_two_scrapes_around_a_cluster_do_not_give_its_last_two_values(data_dir: 
     )
 
 
-def test_the_topic_of_clusters_tells_centroid_size_and_subjects_only(data_dir: Path) -> None:
+def test_cluster_summaries_contain_centroid_size_and_subjects_only(data_dir: Path) -> None:
     fields = {name: quasi(*bounds, integer=True) for name, bounds in ADULT.items()}
     release = released(policy_of(fields, 5), tagged(adult(data_dir, 1000)))
     summaries = [json.loads(text) for one in release.transactions for text in one.topics.get("sums", [])]

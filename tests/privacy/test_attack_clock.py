@@ -23,14 +23,16 @@ class Watched(Topic):
 
     drains: int = 0
 
-    async def publish(self, outbox: TransactionBatch, watermark: int, metadata: str, at_ms: int) -> None:
-        self.drains += decode(metadata, "t", 0, watermark).state.flush_at_offset is not None
-        await super().publish(outbox, watermark, metadata, at_ms)
+    async def publish_and_commit(
+        self, batch: TransactionBatch, committed_offset: int, metadata: str, at_ms: int
+    ) -> None:
+        self.drains += decode(metadata, "t", 0, committed_offset).state.flush_at_offset is not None
+        await super().publish_and_commit(batch, committed_offset, metadata, at_ms)
 
 
-def clusters_in(outboxes: list[TransactionBatch]) -> Counter[tuple[bytes, ...]]:
+def clusters_in(batches: list[TransactionBatch]) -> Counter[tuple[bytes, ...]]:
     """Clusters as the bytes that a reader has."""
-    return Counter(tuple(cluster.rows) for outbox in outboxes for cluster in outbox.clusters)
+    return Counter(tuple(cluster.rows) for batch in batches for cluster in batch.clusters)
 
 
 def test_what_a_clock_has_decided_is_decided_alike_after_a_crash() -> None:

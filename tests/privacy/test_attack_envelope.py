@@ -103,13 +103,13 @@ async def test_spelling_order_key_and_headers_of_the_input_leave_the_output_unch
     )
 
 
-async def test_k_people_stand_behind_each_cluster_of_each_partition_alone(
+async def test_each_cluster_of_each_partition_has_k_people(
     bootstrap: str, tmp_path: Path, records: list[list[dict[str, Any]]]
 ) -> None:
     k = 5
     stage = await Stage.create(bootstrap, tmp_path, partitions=PARTITIONS, privacy={"k": k})
     output = await released(stage, [[plainly(one) for one in part] for part in records])
-    assert all(stage.place_of[json.loads(one.value or b"")["serial"]][0] == one.partition for one in output)
+    assert all(stage.record_id_of[json.loads(one.value or b"")["serial"]][0] == one.partition for one in output)
     evidence = [json.loads(one.value or b"") for one in await stage.read("evidence")]
     assert {one["partition"] for one in evidence} == set(range(PARTITIONS))
     for one in evidence:

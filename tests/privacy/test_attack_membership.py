@@ -36,7 +36,7 @@ def shares(release: Release) -> list[float]:
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("cap", [0.5, 0.2])
 @pytest.mark.parametrize("exponent", [0.8, 1.0, 1.2, 1.5])
-def test_nobody_owns_more_of_a_cluster_than_the_cap(data_dir: Path, exponent: float, cap: float, rule: str) -> None:
+def test_no_subject_exceeds_max_share(data_dir: Path, exponent: float, cap: float, rule: str) -> None:
     k, count = 10, 20_000
     people = zipf_people(count, 2000, exponent)
     release = released(policy_of(AGES, k, max_share=cap, rule=rule), tagged(adult(data_dir, count), people))
@@ -74,14 +74,14 @@ def test_a_company_in_its_own_table_owns_no_more_than_the_cap(data_dir: Path, ru
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_each_cluster_leaves_once_and_whole_and_nobody_joins_it_later(data_dir: Path, rule: str) -> None:
+def test_each_cluster_is_released_once_and_as_a_whole(data_dir: Path, rule: str) -> None:
     k = 5
     people = zipf_people(6000, 600, 0.8)
     release = released(policy_of(AGES, k, rule=rule), tagged(adult(data_dir, 6000), people), step=10)
     numbers = [cluster.number for cluster in release.clusters]
     assert sorted(numbers) == list(range(len(numbers)))
-    told = [json.loads(line) for one in release.transactions for line in one.topics.get("proof", [])]
-    assert Counter(one["cluster"] for one in told) == Counter(numbers)
+    entries = [json.loads(line) for one in release.transactions for line in one.topics.get("proof", [])]
+    assert Counter(one["cluster"] for one in entries) == Counter(numbers)
     # Centroids of small numbers do come again; each time k people of that transaction stand behind them.
     centroids = Counter(cluster.centroid for cluster in release.clusters)
     assert max(centroids.values()) > 1
@@ -110,9 +110,7 @@ def test_the_judge_does_not_add_up_two_small_clusters_with_equal_centroids(tmp_p
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_only_those_are_suppressed_who_have_fewer_than_k_people_around_them_and_for_ever(
-    data_dir: Path, rule: str
-) -> None:
+def test_only_records_among_fewer_than_k_people_are_suppressed_and_stay_so(data_dir: Path, rule: str) -> None:
     k, delta = 10, 30
     count = 6000
     people = zipf_people(count, 60, 1.5)
@@ -128,9 +126,9 @@ def test_only_those_are_suppressed_who_have_fewer_than_k_people_around_them_and_
         around = {people[other] for other in range(max(0, then - delta), then + 1) if left_at[other] >= then}
         assert len(around) < k
     assert not set(gone) & {offset for cluster in release.clusters for offset in cluster.offsets}
-    told = [json.loads(line) for one in release.transactions for line in one.topics.get("bad", [])]
-    assert {tuple(one) for one in told} == {("topic", "partition", "offset", "reason")}
-    assert {one["reason"] for one in told} == {"suppressed"}
+    entries = [json.loads(line) for one in release.transactions for line in one.topics.get("bad", [])]
+    assert {tuple(one) for one in entries} == {("topic", "partition", "offset", "reason")}
+    assert {one["reason"] for one in entries} == {"suppressed"}
     closed("R32", "a suppressed record is never released, and no cluster ever has fewer than k people because of one")
 
 

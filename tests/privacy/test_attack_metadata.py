@@ -17,7 +17,7 @@ import pytest
 from shoal.errors import InputError
 from shoal.kafka.cipher import MetadataCipher
 from shoal.kafka.offset_metadata import CommittedState, decode, encode
-from shoal.kafka.offset_tracker import LogProbe, OffsetState
+from shoal.kafka.offset_tracker import OffsetState, ReferenceRecord
 from shoal.policy import Policy
 from support.kafka_broker import wait_until
 from support.ledger import closed, measured
@@ -36,8 +36,10 @@ KEY = bytes(range(60, 92))
 
 
 def state(held: tuple[int, ...]) -> CommittedState:
-    anchor = LogProbe(held[0], 1_700_000_000_000)
-    snapshot = OffsetState(held[0], held[-1] + 1, held, stream_time=1_700_000_000_000, clusters=12, probe=anchor)
+    anchor = ReferenceRecord(held[0], 1_700_000_000_000)
+    snapshot = OffsetState(
+        held[0], held[-1] + 1, held, stream_time=1_700_000_000_000, next_cluster_number=12, reference=anchor
+    )
     return CommittedState(snapshot, "0123456789abcdef", 1_700_000_000_000)
 
 
@@ -54,12 +56,12 @@ def bits(texts: list[str]) -> np.ndarray:
     return np.unpackbits(np.stack([row[:shortest] for row in raw]), axis=1).astype(np.float64)
 
 
-def told_apart(seal: MetadataCipher, one: CommittedState, other: CommittedState, count: int) -> float:
+def distinguished(cipher: MetadataCipher, one: CommittedState, other: CommittedState, count: int) -> float:
     """Share of right guesses of an attacker who has learned from as many labelled metadata as he then sees.
 
     He weighs every bit by how much more often it is set in one state (naive Bayes).
     """
-    texts = [[seal.encode(commit, "t", 0) for _ in range(2 * count)] for commit in (one, other)]
+    texts = [[cipher.encode(commit, "t", 0) for _ in range(2 * count)] for commit in (one, other)]
     assert len({len(text) for of_state in texts for text in of_state}) == 1, "their lengths tell them apart"
     learned = [bits(of_state[:count]) for of_state in texts]
     share = [np.clip(rows.mean(axis=0), 1e-3, 1 - 1e-3) for rows in learned]
@@ -77,7 +79,7 @@ def test_under_a_key_two_states_look_alike_bit_for_bit(monkeypatch: pytest.Monke
     one, other = pairs()[name]
     random, count = Random(5), 1500
     monkeypatch.setattr(os, "urandom", random.randbytes)
-    in_plain = told_apart(MetadataCipher("g"), one, other, 10)
+    in_plain = distinguished(MetadataCipher("g"), one, other, 10)
     measured(
         "R8",
         f"tell two states of the held offsets apart, {name}, without a key",
@@ -90,7 +92,7 @@ def test_under_a_key_two_states_look_alike_bit_for_bit(monkeypatch: pytest.Monke
         "R8",
         f"tell two states of the held offsets apart, {name}, under a key",
         knows="the group's metadata, and 1500 of each state before",
-        success=told_apart(MetadataCipher("g", (KEY,)), one, other, count),
+        success=distinguished(MetadataCipher("g", (KEY,)), one, other, count),
         bound=0.5,
         error=0.5 / (2 * count) ** 0.5,
         source="guessing",
@@ -98,33 +100,33 @@ def test_under_a_key_two_states_look_alike_bit_for_bit(monkeypatch: pytest.Monke
 
 
 def test_states_of_other_sizes_have_one_length_up_to_a_delta_of_a_thousand() -> None:
-    seal = MetadataCipher("g", (KEY,))
-    sizes = {len(seal.encode(state(tuple(range(5, 6 + held))), "t", 0)) for held in range(1, 1000, 7)}
+    cipher = MetadataCipher("g", (KEY,))
+    sizes = {len(cipher.encode(state(tuple(range(5, 6 + held))), "t", 0)) for held in range(1, 1000, 7)}
     assert len(sizes) == 1
     plain = {len(encode(state(tuple(range(5, 6 + held))), "t", 0)) for held in range(1, 1000, 7)}
     assert len(plain) > 20, "in plain the length tells; otherwise this test would show nothing"
 
 
-def is_read(seal: MetadataCipher, raw: bytes, watermark: int) -> bool:
+def is_read(cipher: MetadataCipher, raw: bytes, committed_offset: int) -> bool:
     try:
-        seal.decode(ENCRYPTED_PREFIX + base64.b64encode(raw).decode(), "t", 0, watermark)
+        cipher.decode(ENCRYPTED_PREFIX + base64.b64encode(raw).decode(), "t", 0, committed_offset)
     except InputError:
         return False
     return True
 
 
 def test_whatever_is_changed_in_metadata_under_a_key_is_seen() -> None:
-    random, seal = Random(1), MetadataCipher("g", (KEY,))
+    random, cipher = Random(1), MetadataCipher("g", (KEY,))
     passed = tried = 0
     for _ in range(20):
         held = tuple(sorted(random.sample(range(1000, 1400), random.randint(1, 200))))
-        raw = base64.b64decode(seal.encode(state(held), "t", 0)[len(ENCRYPTED_PREFIX) :])
-        assert is_read(seal, raw, held[0])
+        raw = base64.b64decode(cipher.encode(state(held), "t", 0)[len(ENCRYPTED_PREFIX) :])
+        assert is_read(cipher, raw, held[0])
         for place in range(8 * len(raw)):
             bent = bytearray(raw)
             bent[place >> 3] ^= 1 << (place & 7)
             tried += 1
-            passed += is_read(seal, bytes(bent), held[0])
+            passed += is_read(cipher, bytes(bent), held[0])
     assert tried > 40_000
     measured(
         "R8",
@@ -179,9 +181,9 @@ def texts_in(entries: list[bytes], prefix: str) -> Iterator[str]:
 
 def is_readable(text: str, topic: str) -> bool:
     """Whether an attacker without a key can read the held offsets from a commit, by trying every offset."""
-    for watermark in range(500):
+    for committed_offset in range(500):
         try:
-            decode(text, topic, 0, watermark)
+            decode(text, topic, 0, committed_offset)
         except InputError:
             continue
         return True
@@ -189,7 +191,7 @@ def is_readable(text: str, topic: str) -> bool:
 
 
 @pytest.mark.parametrize("way", ["without a key", "under a key"])
-async def test_what_the_broker_keeps_of_commits_tells_what_left_together_only_without_a_key(
+async def test_commits_show_which_records_were_released_together_only_without_a_key(
     bootstrap: str, tmp_path: Path, way: str
 ) -> None:
     stage = await Stage.create(bootstrap, tmp_path)
@@ -233,9 +235,7 @@ def spellings(value: int, message: bytes) -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize("way", ["without a key", "under a key"])
-async def test_extremes_in_the_stream_leave_nothing_in_what_is_committed(
-    bootstrap: str, tmp_path: Path, way: str
-) -> None:
+async def test_extreme_values_do_not_change_what_is_committed(bootstrap: str, tmp_path: Path, way: str) -> None:
     stage = await Stage.create(bootstrap, tmp_path, attributes={"income": INCOME})
     if way == "under a key":
         give_key(stage)
@@ -250,10 +250,10 @@ async def test_extremes_in_the_stream_leave_nothing_in_what_is_committed(
     entries = await kept(stage)
     assert len(entries) >= 5
     opened = [base64.b64decode(text[len(PREFIX) :]) for text in texts_in(entries, PREFIX)]
-    seal = MetadataCipher.of(stage.settings())
+    cipher = MetadataCipher.of(stage.settings())
     if way == "under a key":
         assert (await stage.progress()).state.incomplete, "nobody looked at what is encrypted"
-    assert bool(opened) == (seal.keys[0] is None)
+    assert bool(opened) == (cipher.keys[0] is None)
     haystack = b"\n".join([*entries, *opened])
     needles = {
         needle

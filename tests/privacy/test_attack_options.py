@@ -57,7 +57,7 @@ def worked_out(release: Release, field: str, percent: int, resolution: int = 0) 
     return found
 
 
-def test_one_huge_value_among_zeros_is_clipped_and_its_cluster_does_not_tell_it() -> None:
+def test_one_huge_value_among_zeros_is_clipped_and_not_published() -> None:
     for huge in (10**6, 10**9):
         fields = {"age": AGES["age"], "gain": quasi(0, 99_999)}
         records = [{"age": 40, "gain": huge if number == 50 else 0} for number in range(200)]
@@ -107,7 +107,7 @@ def test_dominance_keeps_the_second_largest_contributor_from_the_largest(
 
 
 @pytest.mark.parametrize("rule", ["greedy", "awo", "block"])
-def test_no_rule_but_the_one_that_keeps_dominance_is_let_near_it(rule: str) -> None:
+def test_dominance_is_refused_with_rules_that_do_not_support_it(rule: str) -> None:
     with pytest.raises(PolicyError, match=r"does not support privacy\.dominance; use auto or nearest"):
         policy_of(AGES, 10, dominance=10, rule=rule)
     assert policy_of(AGES, 10, dominance=10, rule="auto").require_stream().rule == "nearest"
@@ -136,7 +136,7 @@ def test_a_person_is_released_as_often_in_a_window_as_is_allowed_and_no_oftener(
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("population", [None, 10])
-def test_nobody_is_alone_with_k_minus_one_sybils_at_night(population: int | None, rule: str) -> None:
+def test_a_flush_does_not_release_one_record_among_k_minus_one_sybils(population: int | None, rule: str) -> None:
     k, nights = 5, 20
     option = {} if population is None else {"min_population": population}
     alone = 0
@@ -189,10 +189,10 @@ def test_a_confidential_field_that_is_a_key_is_named_by_the_judge_and_refused_by
     for number, record in enumerate(world.records):
         record["diagnosis"] = f"{number:04}"
     world.regenerate()
-    told = [text for text in world.verify().warnings if text.startswith("diagnosis")]
-    assert len(told) == 2
-    assert "unique" in told[0]
-    assert "rank correlation 1.00" in told[1]
+    warnings = [text for text in world.verify().warnings if text.startswith("diagnosis")]
+    assert len(warnings) == 2
+    assert "unique" in warnings[0]
+    assert "rank correlation 1.00" in warnings[1]
     assert broken(world.verify(strict=True)) == {"unchanged"}
     meant = POLICY.replace("{role: confidential,", "{role: confidential, publish_unchanged: true,")
     assert load_policy(tmp_path, meant).passthrough[0].publish_unchanged

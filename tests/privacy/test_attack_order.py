@@ -108,7 +108,7 @@ def test_values_and_time_of_a_record_do_not_find_it_inside_its_cluster(
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_whoever_knows_the_place_of_every_record_cannot_tell_members_apart(data_dir: Path, rule: str) -> None:
+def test_offsets_of_all_records_do_not_distinguish_the_members_of_a_cluster(data_dir: Path, rule: str) -> None:
     k = 10
     release = release_of(data_dir, k, 0.0, 1, rule)
     hits: list[float] = []
@@ -156,7 +156,7 @@ def test_the_bytes_of_a_cluster_are_a_function_of_the_multiset_of_its_members(
     ("position", "clusters", "delta"),
     [*((position, clusters, DELTA) for position in (0.0, 0.01, 0.05) for clusters in (1, 5, 10)), (0.0, 1, 20)],
 )
-def test_the_time_of_release_tells_no_more_than_the_transaction(
+def test_the_time_of_release_shows_no_more_than_the_transaction(
     data_dir: Path, position: float, clusters: int, delta: int, rule: str
 ) -> None:
     k = 10

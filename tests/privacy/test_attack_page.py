@@ -70,7 +70,7 @@ async def test_the_page_writes_nothing_loads_nothing_and_runs_nothing() -> None:
     closed("R38", "the page has no script, no form, nothing from elsewhere and counts only")
 
 
-def test_the_judge_names_clusters_and_counts_and_nobody(tmp_path: Path) -> None:
+def test_messages_of_verify_contain_clusters_and_counts_only(tmp_path: Path) -> None:
     records = make_records(60)
     for number, record in enumerate(records):
         record |= {"patient": f"{CANARY}{number}", "diagnosis": f"{CANARY}{number}"}

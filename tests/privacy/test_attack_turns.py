@@ -51,7 +51,7 @@ def left_with(decisions: BlockDecisions) -> list[tuple[int, bytes]]:
 
 @pytest.mark.parametrize("position", [0.0, 0.01])
 @pytest.mark.parametrize("rule", RULES)
-def test_a_place_in_the_order_is_no_name(data_dir: Path, position: float, rule: str) -> None:
+def test_the_rank_of_a_record_does_not_identify_it(data_dir: Path, position: float, rule: str) -> None:
     plain = policy_of(QUASI, K, delta=DELTA, position=position)
     policy = ordered(replace(plain, stream=replace(plain.require_stream(), rule=rule)))
     hits = [float(own == shown) for own, shown in tags_in_turn(policy, data_dir)]
@@ -79,10 +79,16 @@ class Disk:
         self.clusters: list[DecidedCluster] = []
         self.offset = (0, "")
 
-    async def publish(self, outbox: TransactionBatch, watermark: int, metadata: str, at_ms: int) -> None:  # noqa: ARG002
-        self.rows += outbox.rows
-        self.clusters += outbox.clusters
-        self.offset = (watermark, metadata)
+    async def publish_and_commit(
+        self,
+        batch: TransactionBatch,
+        committed_offset: int,
+        metadata: str,
+        at_ms: int,  # noqa: ARG002
+    ) -> None:
+        self.rows += batch.rows
+        self.clusters += batch.clusters
+        self.offset = (committed_offset, metadata)
 
     async def close(self) -> None:
         pass
@@ -98,27 +104,27 @@ async def lived(policy: Policy, messages: list[Message], *, dies: bool) -> Disk:
             "t", 0, policy, JsonDecoder(policy), disk, commit, Metrics(), 0.2, wall_clock=lambda: clock[0]
         )
 
-    lane, end = begun(), 1
+    task, end = begun(), 1
     while end <= len(messages):
-        await lane.process([message for message in messages[:end] if message.offset >= lane.position])
+        await task.process([message for message in messages[:end] if message.offset >= task.position])
         clock[0] += 1
         before = disk.offset
-        await lane.punctuate()
+        await task.punctuate()
         await asyncio.sleep(0)
-        lane._collector.check()
+        task._collector.check()
         if dies and disk.offset != before:
-            await lane.close(commit=False)
+            await task.close(commit=False)
             commit = decode(disk.offset[1], "t", 0, disk.offset[0])
-            lane = begun()
+            task = begun()
         end += 1
-    await lane.process([message for message in messages if message.offset >= lane.position])
-    await lane.commit(flush=True)
-    await lane.close(commit=True)
+    await task.process([message for message in messages if message.offset >= task.position])
+    await task.commit(flush=True)
+    await task.close(commit=True)
     return disk
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_a_crash_after_every_transaction_leaves_no_cluster_in_parts(data_dir: Path, rule: str) -> None:
+def test_a_crash_after_every_transaction_splits_no_cluster(data_dir: Path, rule: str) -> None:
     plain = policy_of(QUASI, 4, delta=20)
     policy = ordered(replace(plain, stream=replace(plain.require_stream(), rule=rule)))
     people = [number % 40 for number in range(150)]

@@ -52,7 +52,7 @@ def shown(release: Release, field: str) -> list[list[Any]]:
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("field", ["race", "occupation", "fnlwgt"])
-def test_a_field_that_somebody_knows_finds_the_record_in_its_cluster(data_dir: Path, field: str, rule: str) -> None:
+def test_a_known_field_finds_the_record_in_its_cluster(data_dir: Path, field: str, rule: str) -> None:
     links: list[float] = []
     for values in shown(adult_with_texts(data_dir, rule), field):
         times = Counter(values)
@@ -82,7 +82,7 @@ def test_an_unchanged_field_must_be_asked_for(tmp_path: Path, capsys: pytest.Cap
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("field", ["race", "salary-class"])
-def test_a_cluster_that_agrees_tells_the_value_of_all(data_dir: Path, field: str, rule: str) -> None:
+def test_a_cluster_with_one_confidential_value_shows_it(data_dir: Path, field: str, rule: str) -> None:
     agreed = [float(len(set(values)) == 1) for values in shown(adult_with_texts(data_dir, rule), field) for _ in values]
     measured(
         "R19",
@@ -129,28 +129,28 @@ def test_a_stable_value_is_intersected_over_the_clusters_of_one_person(
 
 # With dominance there is one rule; a policy that asks for both is refused (test_attack_options.py).
 @pytest.mark.parametrize(("percent", "rule"), [*((None, rule) for rule in RULES), (10, "auto")])
-def test_a_mean_among_nothing_tells_the_one_large_value(data_dir: Path, percent: int | None, rule: str) -> None:
+def test_a_mean_among_zeros_shows_the_one_large_value(data_dir: Path, percent: int | None, rule: str) -> None:
     rows = read_rows(data_dir, "adult")
     chosen = np.random.default_rng(3).permutation(len(rows))[:COUNT]
     records = [{"age": int(rows[index]["age"]), "gain": int(rows[index]["capital-gain"])} for index in chosen]
     fields = {"age": quasi(17, 90, integer=True), "gain": quasi(0, 99_999, integer=True)}
     more: dict[str, Any] = {} if percent is None else {"dominance": percent}
     release = released(policy_of(fields, K, rule=rule, **more), tagged(records))
-    told = []
+    guesses_right = []
     for cluster in release.clusters:
         gains = [records[offset]["gain"] for offset in cluster.offsets]
         largest = max(gains)
         if largest >= 10_000 and sorted(gains)[-2] < largest:
             # Most people have no gain at all: he takes all others for such.
             guess = len(gains) * float(cluster.centroid[1])
-            told.append(float(abs(guess - largest) <= 0.1 * largest))
+            guesses_right.append(float(abs(guess - largest) <= 0.1 * largest))
     measured(
         "R16",
         f"largest capital gain of a cluster of Adult to 10 %, k = {K}, dominance {percent or 'not set'}",
         knows="that most people have none",
-        success=float(np.mean(told)) if told else 0.0,
+        success=float(np.mean(guesses_right)) if guesses_right else 0.0,
         bound=None if percent is None else 0.0,
         source="line 7: shows unless dominance is set" if percent is None else "the p %-rule",
-        beside=f"{len(told)} such clusters; suppressed {len(release.suppressed) / COUNT:.2%}",
+        beside=f"{len(guesses_right)} such clusters; suppressed {len(release.suppressed) / COUNT:.2%}",
         rule="" if percent else rule,
     )

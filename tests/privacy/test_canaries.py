@@ -127,13 +127,13 @@ async def test_a_search_finds_what_it_is_to_find() -> None:
     assert traces([BAD], {"here": b"nothing"}) == []
 
 
-async def test_no_value_leaves_a_service_that_is_killed_and_goes_on(bootstrap: str, tmp_path: Path) -> None:
+async def test_no_value_is_in_logs_of_a_service_that_is_killed_and_restarted(bootstrap: str, tmp_path: Path) -> None:
     stage = await stage_of(bootstrap, tmp_path, session_timeout_ms=3000)
     loud: dict[str, Any] = {"program": (sys.executable, "-X", "dev", "-W", "ignore", LOUD)}  # asyncio's debug mode too
     shown: dict[str, bytes] = {}
     await fill(stage, 600)
     async with stage.command("run", "--http", "127.0.0.1:0", "--from", "earliest", name="killed", **loud) as killed:
-        await wait_until(lambda: killed.lines("took over") or killed.code is not None, 60, "an assignment")
+        await wait_until(lambda: killed.lines("partition opened") or killed.code is not None, 60, "an assignment")
 
         async def has_released() -> bool:
             return len(await stage.read()) > 50
@@ -184,7 +184,7 @@ def crashing(folder: Path, path: str) -> Path:
         from support.canaries import main_loudly
         from shoal.cli import run
         def fail(*given, **named):
-            held = [(getattr(one, "values", None), getattr(one, "passthrough", None), one) for one in given]
+            held = [(getattr(one, "values", None), getattr(one, "unchanged_fields", None), one) for one in given]
             try:
                 float(str(held) + {BAD!r})
             except ValueError as error:
@@ -199,7 +199,7 @@ def crashing(folder: Path, path: str) -> Path:
 
 
 @pytest.mark.parametrize("where", CRASHES)
-async def test_a_crash_tells_its_place_and_no_value(bootstrap: str, tmp_path: Path, where: str) -> None:
+async def test_a_crash_report_contains_its_location_and_no_value(bootstrap: str, tmp_path: Path, where: str) -> None:
     stage = await stage_of(bootstrap, tmp_path)
     await fill(stage, 150)
     program = (sys.executable, str(crashing(tmp_path, CRASHES[where])))
@@ -218,7 +218,7 @@ async def test_a_crash_tells_its_place_and_no_value(bootstrap: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("where", ["decode", "decide", "embed", "flow", "encode"])
-def test_a_crash_in_a_pipe_tells_its_place_and_no_value(tmp_path: Path, where: str) -> None:
+def test_a_crash_report_of_a_pipe_contains_its_location_and_no_value(tmp_path: Path, where: str) -> None:
     document = {"attributes": attributes(), "privacy": {"k": 3}, "stream": {"delta": 20}}
     (tmp_path / "policy.yaml").write_text(json.dumps(document))
     (tmp_path / "in.jsonl").write_bytes(b"\n".join(text.replace(b"\n", b"") for text in traffic(200)))
@@ -270,7 +270,7 @@ SECRET_RUNS: dict[str, tuple[list[str], dict[str, Any], dict[str, str]]] = {
 
 @pytest.mark.parametrize("name", SECRET_RUNS)
 @pytest.mark.parametrize("style", ["json", "text"])
-def test_no_secret_is_told(tmp_path: Path, name: str, style: str) -> None:
+def test_no_secret_is_in_a_message(tmp_path: Path, name: str, style: str) -> None:
     arguments, kafka, environment = SECRET_RUNS[name]
     (tmp_path / "policy.yaml").write_text(secret_policy(**kafka))
     http = ["--http", "127.0.0.1:0", "--from", "earliest"] if arguments == ["run"] else []
@@ -280,7 +280,7 @@ def test_no_secret_is_told(tmp_path: Path, name: str, style: str) -> None:
     assert traces(SECRETS, {"said": done.stderr, "out": done.stdout}) == []
 
 
-async def test_a_broker_that_knows_no_sasl_is_told_no_secret_in_the_log(bootstrap: str, tmp_path: Path) -> None:
+async def test_no_secret_is_logged_for_a_broker_without_sasl(bootstrap: str, tmp_path: Path) -> None:
     stage = await stage_of(
         bootstrap, tmp_path, security_protocol="SASL_PLAINTEXT", sasl_username=SECRETS[0], patience_s=1
     )

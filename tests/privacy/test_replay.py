@@ -108,7 +108,7 @@ LOST: dict[str, Callable[[Stage], Awaitable[None]]] = {
 
 
 @pytest.mark.parametrize("scenario", LOST)
-async def test_without_its_own_progress_a_start_is_refused_and_nothing_leaves(
+async def test_a_start_without_its_own_metadata_is_refused_and_releases_nothing(
     bootstrap: str, tmp_path: Path, scenario: str
 ) -> None:
     stage = await Stage.create(bootstrap, tmp_path)
@@ -118,18 +118,18 @@ async def test_without_its_own_progress_a_start_is_refused_and_nothing_leaves(
     await stage.put(40)
     assert await tries(stage) == len(STARTS)
     assert await stage.read() == before
-    # The remedy that is told goes on at the end, and what is there already stays alone.
+    # The suggested remedy continues at the end, and earlier output is not changed.
     async with stage.run(StartOptions(skip_to_end=True)) as run:
         await run.until_ready()
         late = await stage.put(40)
         await run.until_read(40)
     await stage.drained()
-    await stage.until_resolved(late)
+    await stage.until_completed(late)
     enter(scenario, await released_twice(stage), len(await stage.read()))
 
 
 @pytest.mark.parametrize("keyed", [False, True], ids=["in plain", "under a key"])
-async def test_an_older_commit_that_was_put_back_is_refused_and_nothing_leaves(
+async def test_a_restored_older_commit_is_refused_and_releases_nothing(
     bootstrap: str, tmp_path: Path, *, keyed: bool
 ) -> None:
     stage = await Stage.create(bootstrap, tmp_path)
@@ -176,7 +176,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-async def test_changed_parameters_go_on_from_the_watermark_and_release_nothing_twice(
+async def test_changed_parameters_continue_from_the_committed_offset_and_release_no_record_twice(
     bootstrap: str, tmp_path: Path, change: str
 ) -> None:
     stage = await Stage.create(bootstrap, tmp_path)
@@ -189,7 +189,7 @@ async def test_changed_parameters_go_on_from_the_watermark_and_release_nothing_t
         await worked(stage)
     await stage.drained()
     count = stage.serial
-    await stage.until_resolved([(0, offset) for offset in range(count)])
+    await stage.until_completed([(0, offset) for offset in range(count)])
     enter(f"changed parameters, {change}", await released_twice(stage), count)
 
 
@@ -224,5 +224,5 @@ async def test_a_start_that_asks_for_another_beginning_goes_on_where_the_last_on
         async with stage.run(start) as run:
             await (run.ended() if start.drain else run.until_read(20))
     await stage.drained()
-    await stage.until_resolved([(0, offset) for offset in range(stage.serial)])
+    await stage.until_completed([(0, offset) for offset in range(stage.serial)])
     enter("a start that asks for another beginning", await released_twice(stage), stage.serial)

@@ -63,7 +63,7 @@ OF_VALUES = ("shoal_sse", "shoal_sst", "shoal_reordering", "shoal_delay", "shoal
 K = 3
 
 
-def lane_of(policy: Policy, metrics: Metrics, sink: Sink) -> PartitionTask:
+def task_of(policy: Policy, metrics: Metrics, sink: Sink) -> PartitionTask:
     commit = CommittedState(OffsetState(committed_offset=0, next_offset=0), policy.fingerprint, 1)
     return PartitionTask("t", 0, policy, JsonDecoder(policy), sink, commit, metrics, 0.0)
 
@@ -88,15 +88,15 @@ async def test_series_that_depend_on_values_move_once_in_twenty_clusters_and_lab
         stream={"delta": K - 1},
     )
     metrics, sink, draw = Metrics(), Sink(), random.Random(1)
-    lane = lane_of(policy, metrics, sink)
+    task = task_of(policy, metrics, sink)
     before: dict[Any, float] = {}
     moves: list[int] = []
     for offset in range(150 * K):
         clipped = draw.random() < 0.3
-        await lane.process(
+        await task.process(
             [Taken(offset, {"who": offset, "x": 5000 if clipped else draw.random() * 1000, "note": "n"})]
         )
-        await lane._commit()
+        await task._commit()
         now = {}
         for one in scraped(metrics):
             assert one.labels.keys() <= LABELS, one.name
@@ -105,10 +105,10 @@ async def test_series_that_depend_on_values_move_once_in_twenty_clusters_and_lab
             if one.name.startswith(OF_VALUES) and not one.name.endswith("_created"):
                 now[one.name, tuple(sorted(one.labels.items()))] = one.value
         if before and any(now[key] != before.get(key, 0.0) for key in now):
-            moves.append(sum(len(outbox.clusters) for outbox, _ in sink.published))
+            moves.append(sum(len(batch.clusters) for batch, _ in sink.published))
         before = now
-    clusters = sum(len(outbox.clusters) for outbox, _ in sink.published)
-    assert max(len(outbox.clusters) for outbox, _ in sink.published) == 1
+    clusters = sum(len(batch.clusters) for batch, _ in sink.published)
+    assert max(len(batch.clusters) for batch, _ in sink.published) == 1
     assert clusters > 100
     assert len(moves) > 3
     assert np.diff(moves).min() >= STEP_CLUSTERS
@@ -181,7 +181,7 @@ async def test_no_text_makes_an_element_of_the_page() -> None:
     assert answers["/<script>"][0] == 404
 
 
-def test_hostile_values_leave_as_the_values_they_are(tmp_path: Path) -> None:
+def test_hostile_values_are_published_as_the_same_values(tmp_path: Path) -> None:
     attributes = {"who": {"role": "identifier", "subject": True}, "x": quasi(), "note": {"role": "confidential"}}
     document = {"attributes": attributes, "privacy": {"k": 2}, "stream": {"delta": 50}}
     (tmp_path / "policy.yaml").write_text(json.dumps(document))
@@ -228,7 +228,7 @@ def test_what_cannot_be_seen_is_spelt_out() -> None:
 NOTHING: list[Any] = [None, "", " ", "NaN", "null", "?", [], {}]
 
 
-def test_a_record_without_a_quasi_identifier_never_leaves_and_clusters_look_alike() -> None:
+def test_a_record_without_a_quasi_identifier_is_never_released() -> None:
     policy = policy_of(
         {
             "who": {"role": "identifier", "subject": True},
@@ -307,7 +307,7 @@ def is_floored(message: Message, interval_ms: int) -> bool:
     return message.timestamp_ms % interval_ms == 0
 
 
-async def test_a_reference_says_where_and_one_of_four_reasons_and_nothing_else(bootstrap: str, tmp_path: Path) -> None:
+async def test_a_quarantine_entry_contains_offset_and_one_of_four_reasons(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path, kafka={"commit_interval_ms": 1000, "max_record_bytes": 200})
     good = [stage.record() for _ in range(40)]
     alone = [stage.record(who="alone") for _ in range(2)]
@@ -316,13 +316,13 @@ async def test_a_reference_says_where_and_one_of_four_reasons_and_nothing_else(b
     await stage.drained()
     places += await stage.send(alone)
     await stage.drained()
-    await stage.until_resolved(places)
+    await stage.until_completed(places)
     messages = await stage.read("quarantine")
     for message in messages:
-        told = json.loads(message.value or b"")
-        assert list(told) == ["topic", "partition", "offset", "reason"]
-        assert told["topic"] == stage.topics["input"]
-        assert {type(told["partition"]), type(told["offset"])} == {int}
+        entries = json.loads(message.value or b"")
+        assert list(entries) == ["topic", "partition", "offset", "reason"]
+        assert entries["topic"] == stage.topics["input"]
+        assert {type(entries["partition"]), type(entries["offset"])} == {int}
         assert message.key is None
         assert message.headers == ()
         assert is_floored(message, 1000)
@@ -331,7 +331,7 @@ async def test_a_reference_says_where_and_one_of_four_reasons_and_nothing_else(b
     closed("R35", "topic, partition, offset and one of four reasons; no key, no headers, the time of the transaction")
 
 
-def test_the_same_reason_stands_for_every_field_and_every_wrong_type() -> None:
+def test_every_field_and_every_wrong_type_has_the_same_reason() -> None:
     decoder = JsonDecoder(usual_policy())
     reasons = set()
     for name in usual_message():

@@ -30,7 +30,7 @@ def calls_of(function: ast.AST) -> set[str]:
     return {called.id for called in calls if isinstance(called, ast.Name)}
 
 
-def test_the_page_says_of_every_attack_what_became_of_it() -> None:
+def test_the_page_has_a_result_for_every_attack() -> None:
     rows = printed_rows()
     unanswered = [
         name for name, attack in ATTACKS.items() if not standing(attack, [row for row in rows if row.attack == name])
@@ -39,7 +39,7 @@ def test_the_page_says_of_every_attack_what_became_of_it() -> None:
     assert list(ATTACKS) == [f"R{number}" for number in range(1, 40)]
 
 
-def test_every_test_that_uses_the_ledger_stands_in_the_page() -> None:
+def test_every_test_that_uses_the_ledger_is_in_the_page() -> None:
     printed = {row.test for row in printed_rows()}
     using = {f"{file}::{name}" for file in files_of_attacks() for name in names_in(ROOT / file, calling=True)}
     assert using - printed == set(), "make privacy-table"
@@ -49,14 +49,14 @@ def test_the_page_is_what_its_rows_and_the_list_of_attacks_make() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(printed_rows())
 
 
-def test_every_test_that_the_page_names_is_there_and_uses_the_ledger() -> None:
+def test_every_test_that_the_page_names_exists_and_uses_the_ledger() -> None:
     for row in printed_rows():
         file, name = row.test.split("::")[0], row.test.split("::")[-1]
         assert file in files_of_attacks(), file
         assert name in names_in(ROOT / file), row.test
 
 
-def test_the_lines_of_the_promise_that_the_page_names_are_there() -> None:
+def test_the_lines_of_security_md_that_the_page_names_exist() -> None:
     promised = re.findall(r"^(\d+)\. ", (ROOT / "SECURITY.md").read_text(encoding="utf-8"), re.MULTILINE)
     named = {number for attack in ATTACKS.values() for number in re.findall(r"lines? ([\d, ]+)\)", attack.outside)}
     assert named
@@ -73,22 +73,22 @@ def test_a_page_gives_back_the_rows_it_was_written_from() -> None:
         assert row.test in text
 
 
-def test_an_attacker_above_his_bound_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_success_above_its_bound_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("support.ledger.ROWS", tmp_path)
-    for name in ("_collected", "_untold"):
+    for name in ("_collected", "_not_returned"):
         monkeypatch.setattr(f"support.ledger.{name}", [])
     with pytest.raises(AssertionError, match="above"):
         measured("R1", "x", knows="all", success=0.2, bound=0.1, source="here", error=0.03)
     measured("R1", "y", knows="all", success=0.2, bound=0.1, source="here", error=0.04)
     with pytest.raises(AssertionError, match="two attacks"):
         measured("R1", "y", knows="none", success=0.2, bound=0.3, source="here")
-    with pytest.raises(AssertionError, match="none of the attacks"):
+    with pytest.raises(AssertionError, match="is not an attack of the list"):
         closed("R40", "never")
 
 
 def test_a_figure_that_is_not_the_printed_one_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("SHOAL_PRIVACY_TABLE", raising=False)
-    for name in ("_collected", "_untold"):
+    for name in ("_collected", "_not_returned"):
         monkeypatch.setattr(f"support.ledger.{name}", [])
     monkeypatch.setattr("support.ledger.ROWS", tmp_path)
     monkeypatch.setattr("support.ledger.PAGE", tmp_path / "page.md")

@@ -147,7 +147,7 @@ def test_clusters_satisfy_all_constraints(setting: Setting) -> None:
             most = max(subjects_of_members.count(owner) for owner in subjects_of_members)
             assert members == sorted(members)
             assert len(set(subjects_of_members)) == decided.subjects[cluster] >= setting.k
-            assert most == decided.heaviest[cluster] <= setting.max_share * len(subjects_of_members) + 1e-9
+            assert most == decided.max_per_subject[cluster] <= setting.max_share * len(subjects_of_members) + 1e-9
             assert decided.newest[cluster] - members[0] <= setting.delta
             seen += members
         assert (decided.suppressed_newest - decided.suppressed <= setting.delta).all()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from shoal.kafka.offset_metadata import CommittedState, decode, encode
-from shoal.kafka.offset_tracker import LogProbe, OffsetState, OffsetTracker
+from shoal.kafka.offset_tracker import OffsetState, OffsetTracker, ReferenceRecord
 
 pytestmark = pytest.mark.property
 
@@ -104,8 +104,8 @@ class Partition(RuleBasedStateMachine):
                 snapshot.incomplete[0] if snapshot.incomplete else snapshot.next_offset
             )
             if snapshot.incomplete:
-                assert snapshot.probe is not None
-                assert snapshot.probe.offset == snapshot.committed_offset
+                assert snapshot.reference is not None
+                assert snapshot.reference.offset == snapshot.committed_offset
 
 
 TestPartition = Partition.TestCase
@@ -114,7 +114,7 @@ TestPartition = Partition.TestCase
 def test_the_probe_is_the_oldest_incomplete_record() -> None:
     progress = OffsetTracker(7)
     progress.read([7, 9], [70, 90], [-1, 70], 0)
-    assert progress.snapshot().probe == LogProbe(7, 70)
+    assert progress.snapshot().reference == ReferenceRecord(7, 70)
     progress.complete([7, 9])
-    assert progress.snapshot().probe == LogProbe(9, 90)
+    assert progress.snapshot().reference == ReferenceRecord(9, 90)
     assert progress.snapshot().committed_offset == 10

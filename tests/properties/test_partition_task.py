@@ -40,7 +40,9 @@ class Topic:
     offset: tuple[int, str] = (0, "")
     plan: list[str] = field(default_factory=list)
 
-    async def publish(self, batch: TransactionBatch, committed_offset: int, metadata: str, at_ms: int) -> None:
+    async def publish_and_commit(
+        self, batch: TransactionBatch, committed_offset: int, metadata: str, at_ms: int
+    ) -> None:
         assert at_ms > 0
         step = self.plan.pop(0) if self.plan else "commit"
         if step == "abort":
@@ -152,7 +154,7 @@ async def run(policy: Policy, log: list[Message], topic: Topic, steps: Any, now:
                 # The log grows also while it is not read.
                 visible = min(len(log), visible + steps(0, 9))
             await task.commit(flush=True)
-            assert task.incomplete == 0
+            assert task.waiting_count == 0
             await task.close(commit=True)
         except BrokerUnavailableError:
             await task.close(commit=False)

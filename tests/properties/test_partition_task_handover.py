@@ -76,11 +76,11 @@ class RecordingTopic(Topic):
     def snapshot(self) -> OffsetState:
         return self.commit.state
 
-    async def publish(self, batch: Any, committed_offset: int, metadata: str, at_ms: int) -> None:
-        counted = decode(metadata, "t", 0, committed_offset).state.clusters
+    async def publish_and_commit(self, batch: Any, committed_offset: int, metadata: str, at_ms: int) -> None:
+        counted = decode(metadata, "t", 0, committed_offset).state.next_cluster_number
         assert self.listener is not None
         assert set(range(counted)) <= self.listener.dealt, "a commit covers a cluster that was not dealt with"
-        await super().publish(batch, committed_offset, metadata, at_ms)
+        await super().publish_and_commit(batch, committed_offset, metadata, at_ms)
         self.at_s = self.now[0]
 
 
@@ -191,7 +191,7 @@ async def test_an_idle_worker_that_was_replaced_hands_nothing_over() -> None:
     async def is_fenced(*_: Any, **__: Any) -> None:
         raise FencedError("another one has it")
 
-    topic.publish = is_fenced  # type: ignore[method-assign]
+    topic.publish_and_commit = is_fenced  # type: ignore[method-assign]
     with pytest.raises(FencedError):
         await task.process(log[policy.k - 1 :])
     assert listener.seen == []
@@ -217,7 +217,7 @@ async def test_handled_clusters_are_committed_while_the_next_one_is_being_handle
             await task.process([message])
 
     def committed() -> int:
-        return decode(topic.offset[1], "t", 0, topic.offset[0]).state.clusters if topic.offset[1] else 0
+        return decode(topic.offset[1], "t", 0, topic.offset[0]).state.next_cluster_number if topic.offset[1] else 0
 
     reading = asyncio.create_task(read())
     await wait_until(lambda: len(seen) == 2 and committed() == 1, 10, "the commit of the first cluster")

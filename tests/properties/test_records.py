@@ -15,21 +15,21 @@ from shoal.errors import GuaranteeError
 from shoal.records import CsvEncoder, JsonDecoder, JsonEncoder, Reason
 from shoal.records.numerals import canonical_number
 from shoal.records.strict_json import prescreen, validate_strictly
-from support.making import KEY, SUBJECT, passthrough, policy_of, quasi
+from support.making import KEY, SUBJECT, policy_of, quasi, unchanged_field
 
 pytestmark = pytest.mark.property
 
 POLICY = policy_of(
     {
         "who": SUBJECT,
-        "note": passthrough("string"),
+        "note": unchanged_field("string"),
         "age": quasi(0, 110, integer=True),
         "größe": quasi(-1, 1),
         "ticket": {"role": "identifier"},
-        "amount": passthrough("number"),
-        "count": passthrough("integer"),
-        "ok": passthrough("boolean"),
-        "any %": passthrough("any"),
+        "amount": unchanged_field("number"),
+        "count": unchanged_field("integer"),
+        "ok": unchanged_field("boolean"),
+        "any %": unchanged_field("any"),
     }
 )
 NAMES = [attribute.name for attribute in POLICY.attributes]
@@ -57,7 +57,7 @@ RECORDS = st.fixed_dictionaries(
 def published(policy_encoder: JsonEncoder | CsvEncoder, messages: Sequence[bytes | None]) -> tuple[object, ...]:
     """Return everything that decoder and encoder produce for some messages."""
     block = JsonDecoder(POLICY, hash_key=KEY, encoder=policy_encoder).decode(messages)
-    rows = policy_encoder.encode_clusters([["1", "0.5"]], block.passthrough, [0, len(block)])
+    rows = policy_encoder.encode_clusters([["1", "0.5"]], block.unchanged_fields, [0, len(block)])
     return rows, block.values.tolist(), block.subjects.tolist(), block.index.tolist(), block.rejected, block.clipped
 
 
@@ -136,7 +136,9 @@ def test_published_fields_keep_their_value(records: list[dict[str, Any]]) -> Non
     encoder = JsonEncoder(POLICY)
     block = JsonDecoder(POLICY).decode([json.dumps(record).encode() for record in records])
     assert block.index.tolist() == list(range(len(records)))
-    rows = [json.loads(encoder.encode_clusters([["1", "0.5"]], [fields], [0, 1])[0]) for fields in block.passthrough]
+    rows = [
+        json.loads(encoder.encode_clusters([["1", "0.5"]], [fields], [0, 1])[0]) for fields in block.unchanged_fields
+    ]
     order = [attribute.name for attribute in POLICY.published]
     for record, row in zip(records, rows, strict=True):
         assert list(row) == order
@@ -237,9 +239,9 @@ def test_every_message_is_either_accepted_or_rejected(messages: list[bytes | Non
     assert block.values.shape == (len(block), 2)
     assert block.values.flags.c_contiguous
     assert np.isfinite(block.values).all()
-    assert block.subjects.shape == block.index.shape == (len(block.passthrough),)
+    assert block.subjects.shape == block.index.shape == (len(block.unchanged_fields),)
     alone = [decoder.decode([message]) for message in messages]
-    assert block.passthrough == [fields for one in alone for fields in one.passthrough]
+    assert block.unchanged_fields == [fields for one in alone for fields in one.unchanged_fields]
     assert block.values.tolist() == [value for one in alone for value in one.values.tolist()]
     assert block.subjects.tolist() == [subject for one in alone for subject in one.subjects.tolist()]
     assert [reason for _, reason in block.rejected] == [reason for one in alone for _, reason in one.rejected]
@@ -274,15 +276,15 @@ CELLS = st.none() | st.booleans() | TEXT | NUMBERS | st.integers()
 def test_the_bytes_of_a_cluster_do_not_depend_on_the_order_of_its_members(
     members: list[tuple[Any, Any, Any]], data: st.DataObject
 ) -> None:
-    policy = policy_of({"a": passthrough(), "x": quasi(), "b": passthrough(), "c": passthrough(), "y": quasi()})
+    policy = policy_of(
+        {"a": unchanged_field(), "x": quasi(), "b": unchanged_field(), "c": unchanged_field(), "y": quasi()}
+    )
     for encoder in (JsonEncoder(policy), CsvEncoder(policy)):
         written = []
         for order in (members, data.draw(st.permutations(members))):
             columns = [list(column) for column in zip(*order, strict=True)] or [[], [], []]
             written.append(
-                encoder.encode_clusters(
-                    [["1", "2.50"]], encoder.encode_passthrough(columns, len(order)), [0, len(order)]
-                )
+                encoder.encode_clusters([["1", "2.50"]], encoder.encode_unchanged(columns, len(order)), [0, len(order)])
             )
         assert written[0] == written[1] == sorted(written[0])
         if isinstance(encoder, JsonEncoder):

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from shoal.errors import InputError
 from shoal.records import CsvDecoder, CsvEncoder, CsvReader, JsonDecoder, JsonEncoder, JsonLinesReader
-from support.making import KEY, SUBJECT, passthrough, policy_of, quasi
+from support.making import KEY, SUBJECT, policy_of, quasi, unchanged_field
 
 pytestmark = pytest.mark.property
 
@@ -21,10 +21,10 @@ POLICY = policy_of(
     {
         "who": SUBJECT,
         "age": quasi(0, 110, integer=True),
-        "note": passthrough("string"),
-        "amount": passthrough("number"),
+        "note": unchanged_field("string"),
+        "amount": unchanged_field("number"),
         "size": quasi(-1, 1),
-        "ok": passthrough("boolean"),
+        "ok": unchanged_field("boolean"),
     }
 )
 NAMES = [attribute.name for attribute in POLICY.attributes]
@@ -82,7 +82,7 @@ def decoded(stream: Any, encoder: JsonEncoder | CsvEncoder) -> tuple[list[Any], 
         assert block.values.flags.c_contiguous
         values += block.values.tolist()
         subjects += block.subjects.tolist()
-        fields += block.passthrough
+        fields += block.unchanged_fields
         accepted += [start + index for index in block.index.tolist()]
         rejected += [(start + index, reason) for index, reason in block.rejected]
         start += len(part)
@@ -107,7 +107,7 @@ def test_records_do_not_depend_on_quoting_and_piece_lengths(
     assert plain[4] == block.rejected == []
     assert plain[0] == block.values.tolist()
     assert plain[1] == block.subjects.tolist()
-    assert plain[2] == block.passthrough
+    assert plain[2] == block.unchanged_fields
 
 
 @given(st.lists(RECORDS, min_size=1, max_size=8))
@@ -115,7 +115,7 @@ def test_written_csv_can_be_read_as_csv(records: list[dict[str, Any]]) -> None:
     encoder = CsvEncoder(POLICY)
     messages = [json.dumps(record).encode() for record in records]
     block = JsonDecoder(POLICY, encoder=encoder).decode(messages)
-    rows = encoder.encode_clusters([["42", "0.50"]], block.passthrough, [0, len(block)])
+    rows = encoder.encode_clusters([["42", "0.50"]], block.unchanged_fields, [0, len(block)])
     text = b"\n".join([encoder.header(), *rows]).decode()
     read = list(csv.reader(io.StringIO(text, newline=""), strict=True))
     assert read[0] == ["age", "note", "amount", "size", "ok"]

@@ -1,4 +1,4 @@
-"""What simulated attackers work on: releases made by a lane and a publisher, all but the broker itself."""
+"""What simulated attackers work on: releases made by a task and a producer, without a broker."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def policy_of(
     rule: str = "auto",
     **privacy: Any,
 ) -> Policy:
-    """Subjects are ``who``; ``tag`` is published and nothing to an attacker: it tells the truth afterwards."""
+    """Subjects are ``who``; ``tag`` is published; the attacker ignores it, and the test finds the record by it."""
     document = {
         "attributes": {
             "who": {"role": "identifier", "subject": True},
@@ -76,7 +76,7 @@ def policy_of(
 
 
 def tagged(records: Sequence[Record], people: Sequence[int] | None = None, *, seed: int = 7) -> list[Record]:
-    """Give each record a subject and a tag that says nothing about its place: byte order is no order of arrival."""
+    """Give each record a subject and a tag that does not depend on its offset: byte order is no order of arrival."""
     tags = np.random.default_rng(seed).permutation(len(records))
     who = range(len(records)) if people is None else people
     return [record | {"who": int(one), "tag": f"{tag:07}"} for record, one, tag in zip(records, who, tags, strict=True)]
@@ -115,7 +115,7 @@ Messages = Sequence[Message]
 
 @dataclass(frozen=True)
 class Transaction:
-    """One transaction as the output shows it, and what nobody outside knows: places of members.
+    """One transaction as the output shows it, and the offsets of the members, which an outside reader does not know.
 
     ``newest`` is the last offset that had been read: what an attacker with a clock knows of its time. ``topics``
     holds the messages of each topic in their order, ``clusters`` those of the output in the same order.
@@ -149,15 +149,15 @@ class Release:
         return Counter(self.records[offset]["who"] for offset in cluster.offsets)
 
     def members(self, cluster: DecidedCluster) -> list[int]:
-        """Places of the members in the order of the published rows: the truth, by the tags."""
-        return [self.place_of[json.loads(row)["tag"]] for row in cluster.rows]
+        """Offsets of the members in the order of the published rows, found by the tags."""
+        return [self.offset_of[json.loads(row)["tag"]] for row in cluster.rows]
 
     def __post_init__(self) -> None:
-        self.place_of = {record["tag"]: place for place, record in enumerate(self.records)}
+        self.offset_of = {record["tag"]: offset for offset, record in enumerate(self.records)}
 
 
 class Wire:
-    """A publisher whose producer is replaced by a list."""
+    """A transactional producer whose client is replaced by a list."""
 
     def __init__(self, release: Release) -> None:
         self.release = release
@@ -166,25 +166,31 @@ class Wire:
             names = ("in", "out", "bad", "proof", "sums")
             self._publisher = TransactionalProducer(release.policy, SETTINGS, 0, TopicLayout(dict.fromkeys(names, 1)))
 
-    async def publish(self, outbox: TransactionBatch, watermark: int, metadata: str, at_ms: int) -> None:  # noqa: ARG002
-        topics = {topic: list(values) for topic, values in self._publisher._messages(outbox)}
-        cluster_of = {id(row): cluster for cluster in outbox.clusters for row in cluster.rows}
+    async def publish_and_commit(
+        self,
+        batch: TransactionBatch,
+        committed_offset: int,  # noqa: ARG002
+        metadata: str,  # noqa: ARG002
+        at_ms: int,  # noqa: ARG002
+    ) -> None:
+        topics = {topic: list(values) for topic, values in self._publisher._messages(batch)}
+        cluster_of = {id(row): cluster for cluster in batch.clusters for row in cluster.rows}
         clusters = list({id(cluster_of[id(row)]): cluster_of[id(row)] for row in topics.get("out", [])}.values())
         assert [row for cluster in clusters for row in cluster.rows] == topics.get("out", [])
-        if outbox:
-            self.release.transactions.append(Transaction(self.newest, topics, clusters, list(outbox.unpublished)))
+        if batch:
+            self.release.transactions.append(Transaction(self.newest, topics, clusters, list(batch.unpublished)))
 
     async def close(self) -> None:
         pass
 
 
 def released(policy: Policy, records: Sequence[Record], *, step: int = 64, scraped: bool = False) -> Release:
-    """Let records through a lane; a transaction is due after every ``step`` of them."""
+    """Let a task process records; a transaction is due after every ``step`` of them."""
     return asyncio.run(_released(policy, records, step, scraped=scraped))
 
 
 def released_in_silence(policy: Policy, records: Sequence[Record]) -> Release:
-    """Let records through a lane after which nothing comes, until the limit of time has passed; nobody drains it."""
+    """Let a task process records, then wait longer than ``max_delay_s``; there is no drain."""
     return asyncio.run(_released(policy, records, len(records), silent=True))
 
 
@@ -194,28 +200,28 @@ async def _released(
     release = Release(policy, records)
     wire, clock = Wire(release), [START_MS / 1000 + 1.0]
     beginning = CommittedState(OffsetState(committed_offset=0, next_offset=0), policy.fingerprint, 1)
-    lane = PartitionTask(
+    task = PartitionTask(
         "in", 0, policy, JsonDecoder(policy), wire, beginning, release.metrics, 0.2, wall_clock=lambda: clock[0]
     )
     messages = [Message(offset, json.dumps(record).encode()) for offset, record in enumerate(records)]
     for start in range(0, len(messages), step):
-        await lane.process(messages[start : start + step])
+        await task.process(messages[start : start + step])
         wire.newest = min(start + step, len(messages)) - 1
         clock[0] += 1
-        await lane.punctuate()
+        await task.punctuate()
         await asyncio.sleep(0)
-        lane._collector.check()
+        task._collector.check()
         if scraped:
             release.scrapes.append(scrape(release.metrics))
     if silent:
         for _ in range(3):
             clock[0] += policy.require_stream().max_delay_s or 0
-            await lane.punctuate(log_end=lane.position)
+            await task.punctuate(log_end=task.position)
             await asyncio.sleep(0)
-            lane._collector.check()
+            task._collector.check()
     else:
-        await lane.commit(flush=True)
-    await lane.close(commit=True)
+        await task.commit(flush=True)
+    await task.close(commit=True)
     return release
 
 

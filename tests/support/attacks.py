@@ -1,7 +1,7 @@
-"""The attacks on an anonymised stream that we know of. Their numbers are ours; nothing else hangs on them.
+"""The known attacks on an anonymized stream. Their numbers R1 to R39 are defined here.
 
-``outside`` says what of an attack is not promised, and by which line of SECURITY.md; ``missing`` what cannot be
-attacked because it does not exist yet. What tests have found is not written here: it comes from the ledger.
+``outside`` says what Shoal does not guarantee, and in which line of SECURITY.md; ``missing`` names what cannot be
+attacked because it does not exist yet. The results of tests are not in this file: they come from the ledger.
 """
 
 from __future__ import annotations
@@ -21,97 +21,97 @@ class Attack:
 
 
 ATTACKS = {
-    "R1": Attack("The order of records inside a cluster tells who came when"),
+    "R1": Attack("The order of records inside a cluster shows their order of arrival"),
     "R2": Attack(
-        "A cluster leaves when its oldest record must, so the time of release tells a time of arrival",
-        outside="time of arrival may tell the cluster, never the record (line 8)",
+        "A cluster is released when its oldest record is due, so the time of release shows a time of arrival",
+        outside="a time of arrival may identify the cluster, never the record (line 8)",
     ),
-    "R3": Attack("If records leave in the order they came, a place in that order is a name"),
-    "R4": Attack("A crash in the middle of an ordered release breaks up clusters"),
-    "R5": Attack("Key, headers, timestamp, field order, spelling of numbers or extra fields come through"),
+    "R3": Attack("If records are released in the order of arrival, the rank of a record identifies it"),
+    "R4": Attack("A crash in the middle of an ordered release splits clusters"),
+    "R5": Attack("Key, headers, timestamp, field order, number format or extra fields of the input are published"),
     "R6": Attack(
-        "Record batches and transaction markers, as a client below the protocol sees them, tell where clusters end",
-        outside="cluster borders are visible anyway: their members share a centroid (lines 1, 9)",
+        "Record batches and transaction markers, read at the level of the protocol, show where clusters end",
+        outside="bounds of clusters are visible anyway: their members share a centroid (lines 1, 9)",
     ),
     "R7": Attack(
-        "The partition's number is a hash of the key, so it shrinks the crowd",
+        "The partition is chosen by a hash of the key, so it reduces the number of candidates",
         outside="k holds within each partition; the number of the partition is public (line 2)",
     ),
     "R8": Attack(
-        "The group's metadata tells which offsets have left with which commit",
-        outside="without a key for it, metadata is inside the trust boundary (line 9)",
+        "The group's metadata shows which offsets were released by which commit",
+        outside="without a key the metadata must be protected like the input (line 9)",
     ),
-    "R9": Attack("The group's metadata holds something that depends on what a record says"),
+    "R9": Attack("The group's metadata depends on the content of a record"),
     "R10": Attack(
         "The same records are released twice, in different clusters, which can be intersected",
-        outside="a second deployment that shares neither group nor output cannot be seen (line 6)",
+        outside="a second deployment with another group and output cannot be detected (line 6)",
     ),
     "R11": Attack("A reader that ignores transactions sees clusters of aborted ones"),
-    "R12": Attack("A clock decides otherwise the second time, after a crash"),
+    "R12": Attack("After a crash, a clock causes another decision than before"),
     "R13": Attack(
-        "Who knows the k - 1 others of a cluster computes the last one from the mean",
-        outside="a record whose k - 1 companions are known is known; the grid blurs its values (line 7)",
+        "An attacker that knows the k - 1 other members of a cluster computes the last one from the mean",
+        outside="if k - 1 members are known, the last one is known up to the resolution (line 7)",
     ),
-    "R14": Attack("Squared errors, minima or maxima of one cluster, scraped or published, tell what its mean does not"),
-    "R15": Attack("The last bits of a floating-point mean tell in which order it was added up"),
+    "R14": Attack("Squared errors, minima or maxima of one cluster, scraped or published, show more than its mean"),
+    "R15": Attack("The last bits of a floating-point mean show the order of summation"),
     "R16": Attack(
-        "One huge value shows through the mean of its cluster",
+        "One very large value dominates the mean of its cluster",
         outside="unless `dominance` is set (line 7)",
     ),
     "R17": Attack("A median or mode publishes the value of a real person"),
-    "R18": Attack("A missing value that stays missing marks its record within the cluster"),
+    "R18": Attack("A missing value that is published as missing identifies its record within the cluster"),
     "R19": Attack(
-        "All members of a cluster share the confidential value",
-        outside="k-anonymity says nothing about confidential values (line 3)",
+        "All members of a cluster have the same confidential value",
+        outside="k-anonymity does not protect confidential values (line 3)",
     ),
     "R20": Attack(
-        "A cluster that grew to get a second confidential value tells who was added",
+        "A cluster that grew to contain a second confidential value shows which record was added",
         missing="`l` and `t` are refused by `shoal check`",
     ),
     "R21": Attack(
-        "Who is suppressed for want of a second confidential value had the first one",
-        missing="`l` and `t` are refused by `shoal check`; reasons do not tell in any case",
+        "A record suppressed because no second confidential value was near must have the first one",
+        missing="`l` and `t` are refused by `shoal check`; reasons never name a value",
     ),
     "R22": Attack(
-        "A field that is published unchanged is known to somebody",
+        "An attacker knows the value of a field that is published unchanged",
         outside="such a field is a quasi-identifier and must be declared as one (line 4)",
     ),
     "R23": Attack(
-        "A confidential value is unique, or grows with the position, and so is a key",
-        outside="a confidential value that somebody knows is a quasi-identifier (line 4)",
+        "A confidential value is unique, or grows with the position, and so identifies its record",
+        outside="a confidential value that an attacker knows is a quasi-identifier (line 4)",
     ),
-    "R24": Attack("One person owns most of a cluster of k people"),
+    "R24": Attack("One person has most of the records of a cluster of k people"),
     "R25": Attack(
-        "A stable value of one person is intersected over the clusters he is in",
+        "A constant value of one person is intersected over that person's clusters",
         outside="k-anonymity does not compose over releases (line 5)",
     ),
-    "R26": Attack("One person under several spellings counts as several"),
-    "R27": Attack("Two clusters below k with equal centroids pass for one"),
-    "R28": Attack("A later record joins a cluster that has left already, alone in its time"),
+    "R26": Attack("One person whose identifier is written in several ways counts as several people"),
+    "R27": Attack("Two clusters below k with equal centroids are taken for one valid cluster"),
+    "R28": Attack("A later record joins a cluster that is already released, and is alone in its transaction"),
     "R29": Attack(
-        "Someone surrounds a record with his own, which then are its cluster",
+        "An attacker sends records that are similar to one record and fill its cluster",
         outside="subjects must be authenticated and writers trusted (line 7)",
     ),
     "R30": Attack(
-        "Someone floods the stream, so that few of each cluster are other people",
-        outside="with a share f of false records k acts like 1 + (k - 1)(1 - f) (line 7)",
+        "An attacker sends so many records that few members of each cluster are other people",
+        outside="with a share f of false records k has the effect of 1 + (k - 1)(1 - f) (line 7)",
     ),
     "R31": Attack(
-        "In a quiet partition one record arrives, someone adds k - 1, and waits for the clock to let them go",
+        "In a quiet partition one record arrives, an attacker adds k - 1, and waits for a flush by the clock",
         outside="subjects must be authenticated and writers trusted (line 7)",
     ),
     "R32": Attack(
-        "That a record was suppressed tells that its person was nearly alone",
-        outside="the reference says so to those who may read it: keep it like the input (line 9)",
+        "A suppressed record shows that few people were near it",
+        outside="the quarantine entry shows it: protect it like the input (line 9)",
     ),
-    "R33": Attack("An extreme or a text with markup poisons a scale, a report or a page"),
-    "R34": Attack("Counts, scraped often, tell of single clusters"),
-    "R35": Attack("The reason for not publishing a record tells its value"),
-    "R36": Attack("A value stands in an error, a log line or a trace"),
+    "R33": Attack("An extreme value or a text with markup corrupts a scale, a report or a page"),
+    "R34": Attack("Counts that are scraped often show single clusters"),
+    "R35": Attack("The reason why a record is not published shows its value"),
+    "R36": Attack("An error, a log line or a traceback contains a value"),
     "R37": Attack("A tuning report shows records of the sample", missing="`shoal tune`"),
-    "R38": Attack("A page in the browser of somebody inside reads the live page by another name"),
+    "R38": Attack("A web page in a browser inside the network reads the status page under another host name"),
     "R39": Attack(
-        "Exact sums of two runs that differ by one record, or a judge's message, tell that record",
-        outside="the summary of `shoal pipe` has exact sums; of two runs that is two releases (line 6)",
+        "Exact sums of two runs that differ by one record, or a message of `shoal verify`, show that record",
+        outside="the summary of `shoal pipe` has exact sums; two runs are two releases (line 6)",
     ),
 }

@@ -1,4 +1,4 @@
-"""Values that must not be found again, in all forms in which they could leave; and the service at its loudest."""
+"""Values that must not be published, in all forms, and the service with all loggers at DEBUG."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ def forms(canary: str | int) -> set[bytes]:
     return found
 
 
-def traces(canaries: Iterable[str | int], places: Mapping[str, bytes]) -> list[str]:
-    """Where canaries are found: place and form, never more than one of each."""
+def traces(canaries: Iterable[str | int], texts: Mapping[str, bytes]) -> list[str]:
+    """Where canaries are found: name of the text and form, never more than one of each."""
     sought = {form for canary in canaries for form in forms(canary)}
-    return [f"{place}: {form!r}" for place, text in places.items() for form in sought if form in text]
+    return [f"{name}: {form!r}" for name, text in texts.items() for form in sought if form in text]
 
 
 @contextmanager
 def every_logger_at_debug() -> Iterator[None]:
-    """Let commands that run in this process set every logger to DEBUG."""
+    """Make commands that run in this process set every logger to DEBUG."""
     from shoal.cli import command_line
     from shoal.observability import set_up_logs
 

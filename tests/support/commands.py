@@ -86,7 +86,7 @@ def _code_of(arguments: list[str]) -> int:
 
 
 def _pass_on_signal(code: int) -> None:
-    """Let a signal that has ended the command end the tests: it was sent to this process."""
+    """End the tests with a signal that has ended the command: it was sent to this process."""
     for number in SIGNALS:
         if code == 128 + number:
             signal.raise_signal(number)
@@ -124,7 +124,7 @@ def _text(file: BinaryIO) -> Iterator[io.TextIOWrapper]:
 def _settings_of_the_process() -> Iterator[None]:
     """Set back what `main` sets for the whole process."""
     handlers = {number: signal.getsignal(number) for number in SIGNALS}
-    hooks: list[tuple[Any, str, Any]] = [(place, name, getattr(place, name)) for place, name in HOOKS]
+    hooks: list[tuple[Any, str, Any]] = [(owner, name, getattr(owner, name)) for owner, name in HOOKS]
     root, logs = logging.getLogger(), structlog.get_config() if structlog.is_configured() else None
     before, level = root.handlers[:], root.level
     quiet = {name: logging.getLogger(name).level for name in QUIET_LOGGERS}
@@ -133,8 +133,8 @@ def _settings_of_the_process() -> Iterator[None]:
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
-        for place, name, hook in hooks:
-            setattr(place, name, hook)
+        for owner, name, hook in hooks:
+            setattr(owner, name, hook)
         root.handlers = before
         root.setLevel(level)
         for name, usual in quiet.items():

@@ -1,4 +1,4 @@
-"""Workers as processes, killed on purpose, and an outside view of what they left behind."""
+"""Workers as processes, killed on purpose, and checks that read only topics and logs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from support.kafka_broker import Message, admin, create_topic, produce, read_all
 
 WORKER = Path(__file__).with_name("worker.py")
 CANARY = "xq7canary9z"
-"""In every subject and every malformed value: it must not leave."""
+"""Part of every subject and every malformed value; it must not be published."""
 SIDE = ("output", "quarantine", "clusters", "evidence")
 
 
@@ -124,7 +124,7 @@ class Deployment:
         return Worker(f"{self.topics['input']}-{name}", self.policy, self.bootstrap, self.folder / f"{name}.log")
 
     async def put(self, count: int, partitions: int) -> None:
-        """Append so many records, one in fifty malformed; the serial number tells each of them apart."""
+        """Append so many records, one in fifty malformed; the serial number identifies each."""
         values: list[bytes | None] = []
         for number in range(self.serial, self.serial + count):
             record: dict[str, Any] = {
@@ -155,7 +155,7 @@ class Deployment:
         await wait_until(enough, timeout_s, f"{count} resolved records")
 
     async def settled(self, workers: Sequence[Worker]) -> None:
-        """Stop every worker and let a last one release everything that is still held."""
+        """Stop every worker; a last worker releases all held records."""
         for worker in workers:
             worker.kill()
         last = Deployment.worker(self, "last")
@@ -166,7 +166,7 @@ class Deployment:
 
 @dataclass(frozen=True)
 class Findings:
-    """What an outside reader found after everything had left."""
+    """What a reader of the topics found after all records were completed."""
 
     records: int
     released: int
@@ -180,18 +180,20 @@ class Findings:
 
 
 async def judge(deployment: Deployment) -> Findings:
-    """Compare input and output with nothing but the topics."""
+    """Compare input and output; only the topics are read."""
     read = {name: await read_all(deployment.bootstrap, topic) for name, topic in deployment.topics.items()}
-    place_of, person_of = {}, {}
+    record_id_of, person_of = {}, {}
     for message in read["input"]:
         record = json.loads(message.value or b"")
-        place_of[record["serial"]] = (message.partition, message.offset)
+        record_id_of[record["serial"]] = (message.partition, message.offset)
         person_of[(message.partition, message.offset)] = record["who"]
-    released = [(m.partition, place_of[json.loads(m.value or b"")["serial"]]) for m in read["output"]]
-    assert all(partition == place[0] for partition, place in released), "a record left on another partition"
+    released = [(m.partition, record_id_of[json.loads(m.value or b"")["serial"]]) for m in read["output"]]
+    assert all(partition == record_id[0] for partition, record_id in released), (
+        "a record is on another partition of the output"
+    )
     references = [json.loads(message.value or b"") for message in read["quarantine"]]
-    fates = Counter([place for _, place in released] + [(r["partition"], r["offset"]) for r in references])
-    rows = {place_of[json.loads(m.value or b"")["serial"]]: m for m in read["output"]}
+    outcomes = Counter([record_id for _, record_id in released] + [(r["partition"], r["offset"]) for r in references])
+    rows = {record_id_of[json.loads(m.value or b"")["serial"]]: m for m in read["output"]}
     evidence = [json.loads(message.value or b"") for message in read["evidence"]]
     everything = await read_all(deployment.bootstrap, deployment.topics["output"], "read_uncommitted")
     committed = {(m.partition, m.offset) for m in read["output"]}
@@ -201,8 +203,8 @@ async def judge(deployment: Deployment) -> Findings:
         records=len(read["input"]),
         released=len(released),
         referenced=len(references),
-        twice=sum(count - 1 for count in fates.values()),
-        lost=len(set(place_of.values()) - set(fates)),
+        twice=sum(count - 1 for count in outcomes.values()),
+        lost=len(set(record_id_of.values()) - set(outcomes)),
         small_clusters=sum(is_small(cluster, rows, person_of, deployment) for cluster in evidence),
         clusters=len(evidence),
         aborted_rows=len(aborted),
@@ -211,16 +213,16 @@ async def judge(deployment: Deployment) -> Findings:
 
 
 async def leaks(deployment: Deployment) -> list[str]:
-    """Where a value stands that must not leave: topics, logs of the workers, the group's metadata."""
-    places = {path.name: path.read_bytes() for path in deployment.folder.glob("*.log")}
+    """Where a value is that must not be published: topics, logs of the workers, the group's metadata."""
+    texts = {path.name: path.read_bytes() for path in deployment.folder.glob("*.log")}
     for name in SIDE:
         messages = await read_all(deployment.bootstrap, deployment.topics[name], "read_uncommitted")
-        places[name] = repr(messages).encode()
+        texts[name] = repr(messages).encode()
     async with admin(deployment.bootstrap) as client:
         committed = await client.list_consumer_group_offsets(f"group-{deployment.topics['input']}")
     assert committed
-    places["metadata"] = repr(committed).encode()
-    return traces([CANARY], places)
+    texts["metadata"] = repr(committed).encode()
+    return traces([CANARY], texts)
 
 
 def is_small(
@@ -229,14 +231,19 @@ def is_small(
     people: dict[tuple[int, int], str],
     deployment: Deployment,
 ) -> bool:
-    """Whether a cluster has fewer than k people, or members that look different, or do not stand as they should."""
-    places = [(cluster["partition"], offset) for offset in cluster["offsets"]]
-    members = sorted((rows[place] for place in places), key=lambda message: message.offset)
+    """Whether a cluster has fewer than k people, or members with different values or in a wrong order."""
+    record_ids = [(cluster["partition"], offset) for offset in cluster["offsets"]]
+    members = sorted((rows[record_id] for record_id in record_ids), key=lambda message: message.offset)
     looks = {tuple(json.loads(m.value or b"")[name] for name in ("age", "income")) for m in members}
-    # Where each record leaves by itself, the judge of the product sees whether it does so in its turn.
+    # With ordered release, `shoal verify` checks the order.
     together = deployment.is_ordered or members[-1].offset - members[0].offset == len(members) - 1
     in_order = [m.value for m in members] == sorted(m.value or b"" for m in members)
-    return len({people[place] for place in places}) < deployment.k or len(looks) != 1 or not together or not in_order
+    return (
+        len({people[record_id] for record_id in record_ids}) < deployment.k
+        or len(looks) != 1
+        or not together
+        or not in_order
+    )
 
 
 async def export(deployment: Deployment) -> dict[str, Path]:

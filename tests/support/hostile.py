@@ -1,4 +1,4 @@
-"""Malformed and merely odd messages of every kind, each with the fate that `docs/bad-input.md` states for it.
+"""Malformed and merely odd messages of every kind, each with the outcome that `docs/bad-input.md` states for it.
 
 `python tests/support/hostile.py` prints the tables of that page.
 """
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Literal, NamedTuple
 
-__all__ = ["CANARY", "CELLS", "KINDS", "MAX_BYTES", "POLICY", "Cells", "Fate", "Kind", "Sent", "good", "tables"]
+__all__ = ["CANARY", "CELLS", "KINDS", "MAX_BYTES", "POLICY", "Cells", "Kind", "Outcome", "Sent", "good", "tables"]
 
-Fate = Literal["released", "undecodable", "invalid", "too_large"]
+Outcome = Literal["released", "undecodable", "invalid", "too_large"]
 CANARY = "xq7canary9z"
 """In every subject and every ticket: it must not leave."""
 MAX_BYTES = 2000
@@ -53,7 +53,7 @@ class Kind:
     """A sort of message: made from a good record, of which it keeps the serial number where it can."""
 
     name: str
-    fate: Fate
+    outcome: Outcome
     make: Make
 
     def message(self, record: dict[str, Any], random: Random) -> Sent:
@@ -316,7 +316,7 @@ class Cells(NamedTuple):
     """A sort of CSV line, made by changes of the text of a good line's cells."""
 
     name: str
-    fate: Fate
+    outcome: Outcome
     cells: dict[str, str]
     line: Callable[[bytes], bytes] = bytes
 
@@ -358,10 +358,10 @@ def tables() -> str:
     """Return the tables of docs/bad-input.md."""
     parts = []
     for title, rows in (
-        ("JSON messages and lines", [(kind.name, kind.fate) for kind in KINDS]),
-        ("CSV lines", [(kind.name, kind.fate) for kind in CELLS]),
+        ("JSON messages and lines", [(kind.name, kind.outcome) for kind in KINDS]),
+        ("CSV lines", [(kind.name, kind.outcome) for kind in CELLS]),
     ):
-        lines = [f"| {name.replace('|', '/')} | {fate} |" for name, fate in rows]
+        lines = [f"| {name.replace('|', '/')} | {outcome} |" for name, outcome in rows]
         parts.append("\n".join([f"## {title}", "", "| what comes | what becomes of it |", "|---|---|", *lines]))
     return "\n\n".join(parts) + "\n"
 

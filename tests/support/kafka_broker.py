@@ -138,23 +138,23 @@ async def produce(
             )
             for index, value in enumerate(values)
         ]
-        places = [(one.partition, one.offset) for one in await asyncio.gather(*sent)]
+        record_ids = [(one.partition, one.offset) for one in await asyncio.gather(*sent)]
         if transactional_id is not None:
             await (producer.abort_transaction() if abort else producer.commit_transaction())
     finally:
         await producer.stop()
     if transactional_id is not None:
-        await wait_until(lambda: _marked(bootstrap, topic, places), what="the end of the transaction")
-    return places
+        await wait_until(lambda: _have_markers(bootstrap, topic, record_ids), what="the end of the transaction")
+    return record_ids
 
 
-async def _marked(bootstrap: str, topic: str, places: list[tuple[int, int]]) -> bool:
-    """Whether something, such as the mark of the transaction's end, follows each message.
+async def _have_markers(bootstrap: str, topic: str, record_ids: list[tuple[int, int]]) -> bool:
+    """Whether an offset, such as that of the transaction marker, follows each message.
 
     Kafka acknowledges the end of a transaction a moment before readers can see it.
     """
     ends = await end_offsets(bootstrap, topic, "read_uncommitted")
-    return all(ends[partition] > offset + 1 for partition, offset in places)
+    return all(ends[partition] > offset + 1 for partition, offset in record_ids)
 
 
 async def is_shown(bootstrap: str, topic: str) -> bool:
@@ -205,7 +205,7 @@ async def read_all(bootstrap: str, topic: str, isolation: Isolation = "read_comm
 async def read_until(
     bootstrap: str, topic: str, count: int, isolation: Isolation = "read_committed", timeout_s: float = 30.0
 ) -> list[Message]:
-    """Read a topic again and again until it holds so many messages at least."""
+    """Read a topic repeatedly until it has at least so many messages."""
 
     async def enough() -> list[Message]:
         found = await read_all(bootstrap, topic, isolation)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from support.attacks import ATTACKS
 
-__all__ = ["PAGE", "ROOT", "ROWS", "RULES", "Row", "closed", "entered", "measured", "printed_rows", "rivals"]
+__all__ = ["PAGE", "ROOT", "ROWS", "RULES", "Row", "closed", "contradicting", "entered", "measured", "printed_rows"]
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "reports" / "privacy.md"
@@ -48,7 +48,7 @@ class Row:
 
 
 _collected: list[Row] = []
-_untold: list[Row] = []
+_not_returned: list[Row] = []
 """Those of them that no report carries yet."""
 
 
@@ -65,30 +65,30 @@ def measured(
     beside: str = "",
     rule: str = "",
 ) -> None:
-    """Enter what a simulated attacker reached, and assert that it is not above the bound.
+    """Enter the success of a simulated attacker, and assert that it is not above the bound.
 
     Parameters
     ----------
     attack : str
         ``R1`` to ``R39``.
     name : str
-        What was attacked and how, in a few words that are the same every time: with the attack, the row's key.
+        The attacked value and the method, in a few constant words; with the attack, the key of the row.
     knows : str
-        What the attacker knows beside the output, the code and the policy.
+        What the attacker knows in addition to the output, the code and the policy.
     success : float
         Share of targets, or whatever ``name`` says.
     bound : float, optional
-        Asserted: success <= bound + 3 error. None where nothing is promised: SECURITY.md has to say so.
+        Asserted: success <= bound + 3 error. None where Shoal guarantees nothing: SECURITY.md must say so.
     source : str
-        Where the bound comes from, or where it says that there is none.
+        Source of the bound, or of the statement that there is none.
     error : float
         One standard error of the success, printed beside it; 0 for what is counted and not sampled.
     tolerance : float
-        By how much the figure may differ from the printed one: 0 where seeds make it the same each time.
+        How much the figure may differ from the printed one; 0 if fixed seeds make it constant.
     beside : str
-        Another figure to compare with, in words: what the attack reaches where nothing hinders it.
+        Another figure for comparison, in words: the success without protection.
     rule : str
-        The rule that decided, where the figure is another under each: one column of the page.
+        The rule, if the figure depends on it: one column of the page.
     """
     shown = f"{success:.3f}" + (f" ± {error:.3f}" if error else "")
     limit = "none" if bound is None else f"{bound:.3f}" + (" + 3 s.e." if error else "")
@@ -100,12 +100,12 @@ def measured(
     for one in before:
         now, was = float(shown.split(maxsplit=1)[0]), float(one.success.split()[0])
         assert abs(was - now) <= tolerance + 1e-9, (
-            f"{attack} {name}: {shown} measured, {was} printed; if that is meant: make privacy-table"
+            f"{attack} {name}: {shown} measured, {was} printed; if that is intended: make privacy-table"
         )
 
 
 def closed(attack: str, how: str) -> None:
-    """Say, at the end of a test that has shown it, why the attack has nothing to work on.
+    """Enter why the attack is impossible; called at the end of a test that has shown it.
 
     Parameters
     ----------
@@ -118,14 +118,14 @@ def closed(attack: str, how: str) -> None:
 
 
 def entered() -> list[Row]:
-    """Return the rows that this process has entered since it was asked last."""
-    found = list(_untold)
-    _untold.clear()
+    """Return the rows that this process has entered since the last call."""
+    found = list(_not_returned)
+    _not_returned.clear()
     return found
 
 
-def rivals(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows that say something else of an attack than another row of the same name."""
+def contradicting(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows whose figures differ from those of another row of the same attack and name."""
     figures: dict[tuple[str, str, str], set[Row]] = {}
     for row in rows:
         if row.success:
@@ -134,7 +134,7 @@ def rivals(rows: Sequence[Row]) -> list[Row]:
 
 
 def printed_rows() -> list[Row]:
-    """Return the rows that stand in the page; none before it was written."""
+    """Return the rows of the page; none before it was written."""
     if not PAGE.is_file():
         return []
     found = []
@@ -156,12 +156,12 @@ def printed_rows() -> list[Row]:
 
 
 def _enter(row: Row) -> Row:
-    assert row.attack in ATTACKS, f"{row.attack} is none of the attacks"
-    assert row not in rivals([*_collected, row]), f"{row.attack} {row.name}: two attacks under one name"
+    assert row.attack in ATTACKS, f"{row.attack} is not an attack of the list"
+    assert row not in contradicting([*_collected, row]), f"{row.attack} {row.name}: two attacks under one name"
     assert not any("|" in cell or "\n" in cell for cell in asdict(row).values()), "a bar or a line end in a cell"
     print(" · ".join(cell for cell in asdict(row).values() if cell))
     _collected.append(row)
-    _untold.append(row)
+    _not_returned.append(row)
     ROWS.mkdir(parents=True, exist_ok=True)
     key = hashlib.sha256(f"{row.attack} {row.name} {row.rule} {row.test}".encode()).hexdigest()[:16]
     (ROWS / f"{row.attack}-{key}.json").write_text(json.dumps(asdict(row), ensure_ascii=False), encoding="utf-8")

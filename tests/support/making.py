@@ -8,7 +8,7 @@ from typing import Any
 from shoal.policy import Policy
 from shoal.policy.schema import Document
 
-__all__ = ["KEY", "encoded", "message", "passthrough", "policy_of", "quasi", "usual_policy"]
+__all__ = ["KEY", "encoded", "message", "policy_of", "quasi", "unchanged_field", "usual_policy"]
 
 KEY = b"of these tests"
 SUBJECT = {"role": "identifier", "subject": True}
@@ -19,7 +19,7 @@ def quasi(low: float | None = 0, high: float | None = 100, **more: Any) -> dict[
     return {"role": "quasi_identifier", **bounds, **more}
 
 
-def passthrough(kind: str = "any") -> dict[str, Any]:
+def unchanged_field(kind: str = "any") -> dict[str, Any]:
     return {"role": "confidential", "type": kind}
 
 
@@ -32,14 +32,14 @@ def policy_of(attributes: dict[str, dict[str, Any]], **more: Any) -> Policy:
 
 
 def usual_policy(**more: Any) -> Policy:
-    """Return a policy with one attribute of each role; the passthrough fields are one run at the end."""
+    """Return a policy with one attribute of each role; the unchanged fields are one run at the end."""
     return policy_of(
         {
             "patient": SUBJECT,
             "ticket": {"role": "identifier"},
             "age": quasi(0, 110, integer=True),
             "income": quasi(0, 1e6),
-            "diagnosis": passthrough("string"),
+            "diagnosis": unchanged_field("string"),
             "ward": {"role": "other", "type": "any", "publish_unchanged": True},
         },
         **more,

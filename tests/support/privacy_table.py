@@ -17,12 +17,12 @@ from support.ledger import PAGE, ROOT, ROWS, RULES, WRITING, Row
 
 __all__ = ["files_of_attacks", "main", "page", "standing"]
 
-HEAD = """# Attacks, and how far they come
+HEAD = """# Attacks and their measured success
 
-Written by `make privacy-table`, which runs the tests named here; do not edit. Every day's tests measure the figures
-again and fail if one is above its bound or differs from what is printed. Every attacker knows the code, the policy and
-the whole output. "Line" is a line of [SECURITY.md](../../SECURITY.md). s.e. is the standard error of a figure.
-Data: [published data sets](../../tests/data/README.md), and subjects drawn from Zipf's law; seeds are fixed.
+Written by `make privacy-table`, which runs the tests named here; do not edit. The tests measure the figures again and
+fail if one is above its bound or differs from the printed one. Every attacker knows the code, the policy and the whole
+output. "Line" is a line of [SECURITY.md](../../SECURITY.md). s.e. is the standard error of a figure. Data:
+[published data sets](../../tests/data/README.md), and subjects drawn from Zipf's law; seeds are fixed.
 
 ## All attacks
 """
@@ -30,36 +30,36 @@ Data: [published data sets](../../tests/data/README.md), and subjects drawn from
 UNDER_EACH = """
 ## Measured under each rule
 
-Which records leave together is decided by a rule; `auto`, the default, is `block` from k = 7 on and `awo` below, and
-`nearest` where `dominance` is asked for, which no other rule keeps: a policy that asks for both is refused. A bound
-holds under each of them.
+A rule decides which records are released together. `auto`, the default, selects `block` from k = 7 on and `awo` below.
+With `dominance` it selects `nearest`, the only rule that supports it; another rule with `dominance` is refused. Each
+bound holds under every rule.
 
-- **`block` and `awo` lose less, and so their clusters are tighter.** Who knows the other members (R13), or sends false
-  ones that resemble a person (R29), or knows that most others have none of an amount (R16), mostly comes farther than
-  under `nearest`. None of the three is promised away; `resolution`, trusted writers and `dominance` are what helps.
-  A policy may say `rule: nearest`.
-- **`block` hides times of arrival better.** All that is held leaves at once, so that a time tells the transaction and
-  no more, however the position is weighted (R2), unless delta is so short that a transaction has one or two clusters.
+- **`block` and `awo` lose less, and so their clusters are tighter.** Three attackers mostly have more success
+  than under `nearest`: one that knows the other members (R13), one that sends false records similar to a person's
+  (R29), and one that knows that most others have none of an amount (R16). Shoal does not prevent these attacks;
+  `resolution`, trusted writers and `dominance` reduce their success. A policy may set `rule: nearest`.
+- **`block` hides times of arrival better.** All held records are released together, so a time identifies only the
+  transaction, with any weight of the position (R2), except if a short delta leaves one or two clusters per transaction.
 """
 
 
 def files_of_attacks() -> list[str]:
-    """Return the test files that use the ledger, but for the one that tests the ledger."""
+    """Return the test files that use the ledger, without the file that tests the ledger."""
     files = sorted(path for path in (ROOT / "tests").rglob("test_*.py") if path.name != "test_table.py")
     return [str(path.relative_to(ROOT)) for path in files if "support.ledger import" in path.read_text("utf-8")]
 
 
 def standing(attack: Attack, rows: Sequence[Row]) -> str:
-    """Say in a few words what became of an attack; empty if nobody knows."""
+    """Return the result of an attack in a few words; empty if there is none."""
     said = []
     if any(row.success for row in rows):
         said.append("measured")
     if any(not row.success for row in rows):
         said.append("closed by construction")
     if attack.missing:
-        said.append(f"not there yet: {attack.missing}")
+        said.append(f"not implemented: {attack.missing}")
     if attack.outside:
-        said.append(f"outside the promise: {attack.outside}")
+        said.append(f"no guarantee: {attack.outside}")
     return "; ".join(said)
 
 
@@ -67,10 +67,10 @@ def page(rows: Sequence[Row]) -> str:
     """Return the page's text."""
     rows = sorted(rows, key=lambda row: (int(row.attack[1:]), row.name, row.test))
     by_attack = {name: [row for row in rows if row.attack == name] for name in ATTACKS}
-    lines = [HEAD, "| id | attack | what became of it |", "|---|---|---|"]
+    lines = [HEAD, "| id | attack | result |", "|---|---|---|"]
     for name, attack in ATTACKS.items():
         lines.append(f"| {name} | {attack.what} | {standing(attack, by_attack[name])} |")
-    lines += [UNDER_EACH, *_under_each(rows), "", "## Measured where the rule does not matter", ""]
+    lines += [UNDER_EACH, *_under_each(rows), "", "## Measured independently of the rule", ""]
     lines += [
         "| id | attack | attacker knows | success | bound | beside | bound from | test |",
         "|---|---|---|---|---|---|---|---|",
@@ -79,7 +79,7 @@ def page(rows: Sequence[Row]) -> str:
         if row.success and not row.rule:
             cells = (row.attack, row.name, row.knows, row.success, row.bound, row.beside, row.source, f"`{row.test}`")
             lines.append("| " + " | ".join(cells) + " |")
-    lines += ["", "## Closed by construction", "", "| id | why there is nothing to measure | test |", "|---|---|---|"]
+    lines += ["", "## Closed by construction", "", "| id | what holds by construction | test |", "|---|---|---|"]
     lines += [f"| {row.attack} | {row.name} | `{row.test}` |" for row in rows if not row.success]
     return "\n".join(lines) + "\n"
 
@@ -108,7 +108,7 @@ def main() -> int:
     command = [sys.executable, "-m", "pytest", *options, *files_of_attacks()]
     code = subprocess.run(command, cwd=ROOT, env=os.environ | {WRITING: "anew"}, check=False).returncode
     if code:
-        print("some tests failed: the page is left as it was", file=sys.stderr)
+        print("some tests failed: the page is not changed", file=sys.stderr)
         return code
     rows = [Row(**json.loads(path.read_text(encoding="utf-8"))) for path in sorted(ROWS.glob("R*.json"))]
     PAGE.write_text(page(rows), encoding="utf-8")

@@ -41,7 +41,7 @@ async def transactions_of(bootstrap: str, topic: str, partition: int = 0) -> lis
                 ended.committed = int.from_bytes(record.key[2:4], "big") == COMMIT
                 done.append(ended)
             continue
-        assert batch.is_transactional, "something left outside of transactions"
+        assert batch.is_transactional, "a record was published outside of a transaction"
         transaction = pending.setdefault(producer[0], Transacted(producer))
         transaction.batches += 1
         for record in batch:

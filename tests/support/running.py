@@ -46,7 +46,7 @@ class Stage:
     topics: dict[str, str]
     document: dict[str, Any]
     serial: int = 0
-    place_of: dict[int, tuple[int, int]] = field(default_factory=dict)
+    record_id_of: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     @classmethod
     async def create(
@@ -74,7 +74,7 @@ class Stage:
     def group(self) -> str:
         return str(self.document["kafka"]["group"])
 
-    def place(self, partition: int = 0, topic: str = "input") -> TopicPartition:
+    def topic_partition(self, partition: int = 0, topic: str = "input") -> TopicPartition:
         return TopicPartition(self.topics[topic], partition)
 
     def policy_file(self) -> Path:
@@ -85,55 +85,55 @@ class Stage:
     # ------------------------------------------------------------------ records
 
     def record(self, **changes: Any) -> bytes:
-        """One more record, told apart by its serial number."""
+        """One more record, identified by its serial number."""
         number, self.serial = self.serial, self.serial + 1
         return json.dumps({"who": f"p{number}", "age": number * 31 % 111, "serial": number} | changes).encode()
 
     async def put(self, count: int, partition: int = 0, **options: Any) -> list[tuple[int, int]]:
-        """Append so many good records to a partition; return their places."""
+        """Append so many good records to a partition; return (partition, offset) of each."""
         return await self.send([self.record() for _ in range(count)], partition, **options)
 
     async def send(self, values: Sequence[bytes | None], partition: int = 0, **options: Any) -> list[tuple[int, int]]:
-        """Append messages to a partition; return their places, and remember those of records."""
-        places = await produce(self.bootstrap, self.topics["input"], values, partitions=partition, **options)
-        for value, place in zip(values, places, strict=True):
+        """Append messages to a partition; return (partition, offset) of each, and remember those of records."""
+        record_ids = await produce(self.bootstrap, self.topics["input"], values, partitions=partition, **options)
+        for value, record_id in zip(values, record_ids, strict=True):
             with contextlib.suppress(ValueError, TypeError, KeyError):
-                self.place_of[json.loads(value or b"")["serial"]] = place
-        return places
+                self.record_id_of[json.loads(value or b"")["serial"]] = record_id
+        return record_ids
 
     async def read(self, topic: str = "output") -> list[Message]:
         return await read_all(self.bootstrap, self.topics[topic])
 
-    async def fates(self) -> Counter[tuple[int, int]]:
+    async def outcomes(self) -> Counter[tuple[int, int]]:
         """How often each offset of the input was released or referenced, as an outside reader sees it."""
-        released = [self.place_of[json.loads(message.value or b"")["serial"]] for message in await self.read()]
+        released = [self.record_id_of[json.loads(message.value or b"")["serial"]] for message in await self.read()]
         references = [json.loads(message.value or b"") for message in await self.read("quarantine")]
         return Counter([*released, *((one["partition"], one["offset"]) for one in references)])
 
-    async def until_resolved(self, places: Iterable[tuple[int, int]], timeout_s: float = 30) -> None:
-        """Wait until every place has a fate, and see that none has two."""
-        wanted = set(places)
+    async def until_completed(self, record_ids: Iterable[tuple[int, int]], timeout_s: float = 30) -> None:
+        """Wait until every record has an outcome, and check that none has two."""
+        wanted = set(record_ids)
 
-        async def are_resolved() -> bool:
-            return wanted <= set(await self.fates())
+        async def are_completed() -> bool:
+            return wanted <= set(await self.outcomes())
 
-        await wait_until(are_resolved, timeout_s, f"fates of {len(wanted)} records")
-        assert [place for place, count in (await self.fates()).items() if count > 1] == []
+        await wait_until(are_completed, timeout_s, f"outcomes of {len(wanted)} records")
+        assert [record_id for record_id, count in (await self.outcomes()).items() if count > 1] == []
 
     # ------------------------------------------------------------------ progress
 
     async def committed(self, partition: int = 0) -> OffsetAndMetadata | None:
-        place = self.place(partition)
+        tp = self.topic_partition(partition)
 
-        async def told() -> list[OffsetAndMetadata | None]:
+        async def fetched() -> list[OffsetAndMetadata | None]:
             try:
-                return [(await client.list_consumer_group_offsets(self.group, partitions=[place])).get(place)]
+                return [(await client.list_consumer_group_offsets(self.group, partitions=[tp])).get(tp)]
             except GroupCoordinatorNotAvailableError:
                 # A cluster without any group yet makes its coordinator now.
                 return []
 
         async with admin(self.bootstrap) as client:
-            (found,) = await wait_until(told, what="a coordinator")
+            (found,) = await wait_until(fetched, what="a coordinator")
         return None if found is None or found.offset < 0 else found
 
     async def progress(self, partition: int = 0) -> CommittedState:
@@ -147,8 +147,8 @@ class Stage:
         consumer = AIOKafkaConsumer(bootstrap_servers=self.bootstrap, group_id=self.group, enable_auto_commit=False)
         await consumer.start()
         try:
-            consumer.assign([self.place(partition)])
-            await consumer.commit({self.place(partition): (offset, metadata)})
+            consumer.assign([self.topic_partition(partition)])
+            await consumer.commit({self.topic_partition(partition): (offset, metadata)})
         finally:
             await consumer.stop()
 
@@ -168,7 +168,7 @@ class Stage:
         return kafka_settings(policy, {"SHOAL_KAFKA__BOOTSTRAP_SERVERS": self.bootstrap})
 
     async def drained(self) -> None:
-        """Let everything that is held leave."""
+        """Release or suppress all held records."""
         async with self.run(StartOptions(reset="earliest", drain=True)) as last:
             await last.ended()
 
@@ -189,7 +189,7 @@ class Stage:
         given = {key: value for key, value in os.environ.items() if not key.startswith("SHOAL_KAFKA__")}
         out, log = self.folder / f"{name}.out", self.folder / f"{name}.log"
         with out.open("ab") as stdout, log.open("ab") as stderr:
-            begun = log.stat().st_size
+            log_start = log.stat().st_size
             process = subprocess.Popen(
                 [*program, command, str(self.policy_file()), "--log", "json", *arguments],
                 env=given | {f"SHOAL_KAFKA__{key}": value for key, value in kafka.items()},
@@ -197,7 +197,7 @@ class Stage:
                 stdout=stdout,
                 stderr=stderr,
             )
-        return Process(process, out, log, begun)
+        return Process(process, out, log, log_start)
 
 
 @dataclass
@@ -289,7 +289,7 @@ class Process:
     process: subprocess.Popen[bytes]
     out: Path
     log: Path
-    begun: int
+    log_start: int
 
     async def __aenter__(self) -> Self:
         return self
@@ -310,7 +310,7 @@ class Process:
     def said(self) -> str:
         """What it wrote on standard error."""
         with self.log.open("rb") as log:
-            log.seek(self.begun)
+            log.seek(self.log_start)
             return log.read().decode()
 
     def lines(self, event: str) -> list[dict[str, Any]]:
@@ -339,7 +339,7 @@ class Process:
             async with aiohttp.ClientSession() as client, client.get(url) as answer:
                 return answer.status, await answer.text()
         except aiohttp.ClientConnectorError:
-            raise AssertionError(f"nobody listens; exit code {self.code}: {self.said[-2000:]}") from None
+            raise AssertionError(f"no server listens; exit code {self.code}: {self.said[-2000:]}") from None
 
     async def until_ready(self, timeout_s: float = 30) -> None:
         async def is_ready() -> bool:

@@ -1,4 +1,4 @@
-"""A Faust app with a stage, told by its environment what to do: ``python stage_app.py worker`` as Faust users do.
+"""A Faust app with a stage, configured by its environment: ``python stage_app.py worker`` as Faust users do.
 
 STAGE_FORM is ``to`` (published by the stage) or ``iterator``: each cluster is noted in STAGE_HANDED when it is dealt
 with, without a transaction. STAGE_PAUSE_S is how long that takes (or a look at what was published), STAGE_LATE_S how

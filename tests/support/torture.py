@@ -1,4 +1,4 @@
-"""kill -9 under load and a zombie, whatever kind of worker it is; and what must hold afterwards."""
+"""kill -9 under load and a zombie, for every kind of worker; and the checks after it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["PARTITIONS", "check", "torture", "zombie"]
 
 PARTITIONS = 4
 STEP = 500
-"""A kill is worth nothing before so many more records were committed."""
+"""So many more records must be committed before the next kill."""
 
 PLANS = ["", "sent:2", "offsets:2", "", "committed:2", "sent:1", "", "offsets:1"]
-"""How a worker that was just restarted dies next: at its own hand inside a transaction, or from outside."""
+"""How a restarted worker is killed next: by itself inside a transaction, or by a signal."""
 
 
 async def torture(deployment: Deployment, kills: int, wave: int) -> tuple[int, int]:
-    """Kill workers in turn, each time after more progress; return how many died by which hand."""
+    """Kill workers in turn, each time after more progress; return how many were killed in which way."""
     workers = [deployment.worker(f"w{number}") for number in range(2)]
     by_plan = by_hand = 0
     try:
@@ -54,7 +54,7 @@ async def torture(deployment: Deployment, kills: int, wave: int) -> tuple[int, i
 
 
 async def until_more(workers: Sequence[Worker], deployment: Deployment, count: int) -> None:
-    """Wait for progress, or for the death of everybody who could make some: two may die at their own hand at once."""
+    """Wait for progress, or until no worker runs: two may kill themselves at the same time."""
 
     async def is_so() -> bool:
         return all(worker.is_dead for worker in workers) or await deployment.resolved() >= count
@@ -63,7 +63,7 @@ async def until_more(workers: Sequence[Worker], deployment: Deployment, count: i
 
 
 async def until_dead(victim: Worker, deployment: Deployment, what: str) -> None:
-    """Give a worker that is to die in some transaction as many of them as it needs."""
+    """Produce as many transactions as a worker needs that kills itself in one of them."""
 
     async def is_dead() -> bool:
         if not victim.is_dead:
@@ -75,7 +75,7 @@ async def until_dead(victim: Worker, deployment: Deployment, what: str) -> None:
 
 
 async def zombie(deployment: Deployment, wave: int) -> None:
-    """Pause a worker until its partitions have moved, let the other one go on, and wake it."""
+    """Pause a worker until its partitions have moved, let the other worker continue, and resume it."""
     sleeper, other = deployment.worker("sleeper"), deployment.worker("other")
     try:
         sleeper.start()

@@ -1,4 +1,4 @@
-"""A worker that can be told to die inside a transaction: `python worker.py run POLICY ...` as `shoal run POLICY ...`,
+"""A worker that can kill itself inside a transaction: `python worker.py run POLICY ...` as `shoal run POLICY ...`,
 with every logger at its loudest.
 
 DIE_AT=STEP:N kills the process with SIGKILL at the N-th transaction that carries records (or, for ``start``, at
@@ -25,7 +25,7 @@ def die() -> None:
 
 
 def arm(step: str, at: int) -> None:
-    """Wrap the client's steps. Producers of several partitions work at the same time: each is followed by itself."""
+    """Wrap the steps of the client. Producers of several partitions work concurrently; each is observed alone."""
     count = 0
     carrying: set[int] = set()
     send_batch = AIOKafkaProducer.send_batch

@@ -252,9 +252,9 @@ def test_a_line_of_a_client_library_has_neither_arguments_nor_placeholders(
 
 def test_a_line_names_its_logger(restored_hooks: pytest.CaptureFixture[str]) -> None:
     install_hooks()
-    logger("kafka").warning("session ended")
+    logger("kafka").warning("consumer loop ended")
     (line,) = logged_lines(restored_hooks)
-    assert (line["event"], line["logger"]) == ("session ended", "shoal.kafka")
+    assert (line["event"], line["logger"]) == ("consumer loop ended", "shoal.kafka")
 
 
 def test_an_uncaught_exception_of_the_process_is_logged_without_its_text(

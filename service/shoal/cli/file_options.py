@@ -46,7 +46,7 @@ def checked_files(options: argparse.Namespace) -> Files:
     Raises
     ------
     ConfigError
-        Two options name the same file, or a format cannot be told.
+        Two options name the same file, or a format cannot be determined.
     """
     files = Files(
         source=options.input,

@@ -23,7 +23,7 @@ SMALLEST, LARGEST = Decimal("1e-300"), Decimal("1e300")
 """Smallest and largest resolution; floats can be divided by it, and no unit of measure needs more."""
 
 MANY_STEPS = 1e13
-"""Multiple of the resolution from which a float cannot tell on which side of a tie a mean lies."""
+"""Multiple of the resolution from which a float cannot show on which side of a tie a mean is."""
 
 CACHED_TEXTS = 1 << 14
 """Texts cached per attribute; far more than the multiples of a resolution between usual bounds."""
@@ -130,9 +130,9 @@ class Embedding:
         grid = PublicationGrid([self._grid.resolutions[column] for column in columns.tolist()])
         return Embedding(self._origin[columns], self.unit[columns], self._weights[columns], grid)
 
-    def published(self, values: Float64Matrix, offsets: Int64Vector) -> Published:
+    def published(self, values: Float64Matrix, cluster_bounds: Int64Vector) -> Published:
         """Return the published values of clusters of raw values; see `PublicationGrid.published`."""
-        return self._grid.published(values, offsets)
+        return self._grid.published(values, cluster_bounds)
 
 
 class PublicationGrid:
@@ -156,15 +156,15 @@ class PublicationGrid:
         self._steps = [_Step(resolution) if resolution else None for resolution in resolutions]
         self._per_unit = np.array([0.0 if step is None else step.per_unit for step in self._steps])
 
-    def published(self, values: Float64Matrix, offsets: Int64Vector) -> Published:
+    def published(self, values: Float64Matrix, cluster_bounds: Int64Vector) -> Published:
         """Return the published values of clusters.
 
         Parameters
         ----------
         values : ndarray of float64, shape (E, d)
             Raw values of the members, cluster after cluster; finite; not modified.
-        offsets : ndarray of int64, shape (G + 1,)
-            Cluster g is ``values[offsets[g]:offsets[g + 1]]``, and not empty.
+        cluster_bounds : ndarray of int64, shape (G + 1,)
+            Cluster g is ``values[cluster_bounds[g]:cluster_bounds[g + 1]]``, and not empty.
 
         Returns
         -------
@@ -179,18 +179,18 @@ class PublicationGrid:
 
         Cost: 2 ns per value and 0.2 µs per number; some µs more where the mean is too close to a tie for floats.
         """
-        values, totals, residuals, exact = _totals(values, offsets)
-        multiples, certain = self._multiples(totals, exact, np.diff(offsets)[:, None])
+        values, totals, residuals, exact = _totals(values, cluster_bounds)
+        multiples, certain = self._multiples(totals, exact, np.diff(cluster_bounds)[:, None])
         published = np.empty_like(totals)
         columns = []
         for column, step in enumerate(self._steps):
             if step is None:
-                published[:, column] = _means(values[:, column], offsets, totals[:, column], exact[:, column])
+                published[:, column] = _means(values[:, column], cluster_bounds, totals[:, column], exact[:, column])
                 columns.append([repr(mean) for mean in published[:, column].tolist()])
                 continue
             steps: list[int] = multiples[:, column].tolist()
             for cluster in np.flatnonzero(~certain[:, column]).tolist():
-                members = values[offsets[cluster] : offsets[cluster + 1], column]
+                members = values[cluster_bounds[cluster] : cluster_bounds[cluster + 1], column]
                 is_known = exact[cluster, column]
                 total = _plus(totals[cluster, column], residuals[cluster, column]) if is_known else _exact_sum(members)
                 steps[cluster] = step.nearest(total, len(members))
@@ -201,7 +201,7 @@ class PublicationGrid:
     def _multiples(
         self, totals: Float64Matrix, exact: BoolMatrix, sizes: Int64Matrix
     ) -> tuple[Int64Matrix, BoolMatrix]:
-        """Divide means by their resolution in floats and round half to even; also tell where the result is certain."""
+        """Divide means by their resolution in floats and round half to even; return also where that is certain."""
         with np.errstate(over="ignore", invalid="ignore"):  # a quotient that overflows is not certain
             quotients = totals / sizes * self._per_unit
             nearest = np.rint(quotients)
@@ -247,45 +247,47 @@ class _Step:
         return text
 
 
-def exact_means(values: Float64Matrix, offsets: Int64Vector) -> Float64Matrix:
+def exact_means(values: Float64Matrix, cluster_bounds: Int64Vector) -> Float64Matrix:
     """Return the means of clusters: ``math.fsum(members) / n`` per attribute, independent of the order of members.
 
     Parameters
     ----------
     values : ndarray of float64, shape (E, d)
         Members, cluster after cluster; finite; not modified.
-    offsets : ndarray of int64, shape (G + 1,)
-        Cluster g is ``values[offsets[g]:offsets[g + 1]]``, and not empty.
+    cluster_bounds : ndarray of int64, shape (G + 1,)
+        Cluster g is ``values[cluster_bounds[g]:cluster_bounds[g + 1]]``, and not empty.
 
     Returns
     -------
     ndarray of float64, shape (G, d)
         New; in the units of ``values``. Where the sum overflows, the float nearest to the exact mean.
     """
-    values, totals, _, exact = _totals(values, offsets)
+    values, totals, _, exact = _totals(values, cluster_bounds)
     means = np.empty_like(totals)
     for column in range(totals.shape[1]):
-        means[:, column] = _means(values[:, column], offsets, totals[:, column], exact[:, column])
+        means[:, column] = _means(values[:, column], cluster_bounds, totals[:, column], exact[:, column])
     return means
 
 
 def _totals(
-    values: Float64Matrix, offsets: Int64Vector
+    values: Float64Matrix, cluster_bounds: Int64Vector
 ) -> tuple[Float64Matrix, Float64Matrix, Float64Matrix, BoolMatrix]:
     """Return the values as kernels need them, the sums of clusters, their residuals, and where the sums are exact."""
     values = np.require(values, np.float64, ["C", "W"])
-    totals = np.empty((len(offsets) - 1, values.shape[1]))
+    totals = np.empty((len(cluster_bounds) - 1, values.shape[1]))
     residuals = np.empty_like(totals)
     exact = np.empty(totals.shape, np.bool_)
-    sum_clusters(values, offsets, totals, residuals, exact)
+    sum_clusters(values, cluster_bounds, totals, residuals, exact)
     return values, totals, residuals, exact
 
 
-def _means(members: Float64Vector, offsets: Int64Vector, totals: Float64Vector, exact: BoolVector) -> Float64Vector:
+def _means(
+    members: Float64Vector, cluster_bounds: Int64Vector, totals: Float64Vector, exact: BoolVector
+) -> Float64Vector:
     """Return the means of one attribute, computed by ``math.fsum`` where the sums are not exact."""
-    means = totals / np.diff(offsets) + 0.0  # adding 0.0 turns minus zero into zero
+    means = totals / np.diff(cluster_bounds) + 0.0  # adding 0.0 turns minus zero into zero
     for cluster in np.flatnonzero(~exact).tolist():
-        values = members[offsets[cluster] : offsets[cluster + 1]]
+        values = members[cluster_bounds[cluster] : cluster_bounds[cluster + 1]]
         try:
             means[cluster] = math.fsum(values) / len(values) + 0.0
         except OverflowError:

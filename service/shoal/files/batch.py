@@ -115,7 +115,7 @@ def _read(table: TablePipeline, source: RecordSource, file: BinaryIO, path: str)
 
 
 def _release(table: TablePipeline, k: int, spec: AlgorithmSpec, files: Files, *, keep_order: bool) -> TableRelease:
-    """Release the table, and log what its user should know about the result."""
+    """Release the table, and log warnings about the result."""
     if spec.blocks and files.evidence is not None:
         raise ConfigError("--evidence: blocks have no clusters of whole records; remove it, or --param blocks")
     release = table.release(spec, keep_order=keep_order)

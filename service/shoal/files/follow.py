@@ -85,7 +85,7 @@ class FollowedFile:
             raise InputError(f"{self._name}: cannot be read: {error.strerror}") from None
 
     def _require_same_tail(self) -> None:
-        """Stop if the bytes before the new ones are not those that were read: the file was written anew."""
+        """Stop if the bytes before the new ones are not those that were read: the file was replaced."""
         if self._is_file and self._tail:
             start = self._offset - len(self._tail)
             if os.pread(self._descriptor, len(self._tail), start) != self._tail:

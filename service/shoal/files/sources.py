@@ -87,7 +87,7 @@ def open_source(
     name : str
         Name of the input in messages.
     with_columns : bool
-        Whether blocks contain the passthrough fields also as columns of typed values.
+        Whether blocks contain the unchanged fields also as columns of typed values.
 
     Raises
     ------

@@ -2,8 +2,8 @@
 
 The steps, for each partition: fence the previous owner, read the committed state and check it (`startup`); read
 messages (`consumer_loop`, or `external_loop` for Faust); decide on them (`partition_task`, `pipeline`); note which
-offsets are completed (`offset_tracker`); collect what leaves (`collector`); send it with the committed offset in one
-transaction (`producer`, `offset_metadata`). A failure ends the loop, and the next one begins at the committed state
+offsets are completed (`offset_tracker`); collect what is released (`collector`); send it with the committed offset in
+one transaction (`producer`, `offset_metadata`). A failure ends the loop, and the next one begins at the committed state
 (`retries`).
 """
 

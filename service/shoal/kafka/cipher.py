@@ -1,14 +1,14 @@
 """Encryption of the offset metadata.
 
-A principal that may describe the group can read its metadata. In plain text they tell which offsets are incomplete and
-so, from one commit to the next, which records left together. Encrypted, they tell their length only, and that is the
-same for everything up to 256 bytes and grows in steps of 64.
+A principal that may describe the group can read its metadata. In plain text they show which offsets are incomplete and
+so, from one commit to the next, which records were released together. Encrypted, they show only their length, which is
+256 bytes at least and grows in steps of 64.
 
 List the keys. The first encrypts; all decrypt. The word ``plain`` in the list stands for metadata without encryption.
 So a key can be added, changed and removed while workers run, one step per restart.
 
 Layout: ``shoal1-aes:`` and the base64 of a key identifier (4 bytes), nonce (12, random), ciphertext, tag (16). The
-cipher is AES-256-GCM (NIST SP 800-38D). Each topic, partition and group has a key of its own, derived by HKDF-SHA256
+cipher is AES-256-GCM (NIST SP 800-38D). Each topic, partition and group has its own key, derived by HKDF-SHA256
 (RFC 5869), so that the limit of 2^32 random nonces holds for each partition alone. The committed offset and the key
 identifier are authenticated with the text.
 """

@@ -1,8 +1,8 @@
 """Which messages of a block are pushed to the pipeline, and which are rejected.
 
 `classify_messages` reads the offset tracker and returns a `Classification`. The partition task, which alone changes the
-tracker, then calls `apply_classification`. All steps work on whole columns: a partition reads a hundred thousand
-messages a second.
+tracker, then calls `apply_classification`. All steps work on whole columns, because a partition reads a hundred
+thousand messages per second.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _offset, _timestamp = attrgetter("offset"), attrgetter("timestamp")
 
 
 class Message(Envelope, Protocol):
-    """What is needed of a consumed message."""
+    """The fields of a consumed message that a task reads."""
 
     @property
     def offset(self) -> int:
@@ -73,7 +73,7 @@ class MessageColumns:
     def check_order(self, position: int) -> None:
         """Raise `GuaranteeError` unless the offsets ascend from ``position`` on."""
         if self.offsets[0] < position or (np.diff(self.offsets) <= 0).any():
-            raise GuaranteeError("messages came out of the log's order; nothing was sent")
+            raise GuaranteeError("messages are not in the order of the log; nothing was sent")
 
     def chosen(self, mask: BoolVector) -> MessageColumns:
         """Return the columns of the messages that a mask, shape (n,), chooses."""
@@ -81,7 +81,7 @@ class MessageColumns:
 
 
 class Rejection(NamedTuple):
-    """A message that is not pushed. ``is_future``: for its timestamp (ms) alone, not for its content."""
+    """A message that is not pushed. ``is_future``: rejected for its timestamp (ms), not for its content."""
 
     offset: int
     timestamp: int
@@ -105,9 +105,9 @@ class Classification:
         Stream time after the block.
     chosen : ndarray of bool, shape (accepted records of the block,)
         Which of them are pushed.
-    fresh : ndarray of bool, shape (pushed,)
-        False for a record that was completed before a restart: it takes its position, and nothing else.
-    marks : ndarray of int64, shape (pushed, 2)
+    is_undecided : ndarray of bool, shape (pushed,)
+        False for a record that was completed before a restart: it only takes its position.
+    expiry_keys : ndarray of int64, shape (pushed, 2)
         Stream time (ms) and offset of each pushed record.
     rejections : list of Rejection
         Open messages that are not pushed, in order.
@@ -122,15 +122,15 @@ class Classification:
     stream_times: Int64Vector
     stream_time: int
     chosen: BoolVector
-    fresh: BoolVector
-    marks: Int64Matrix
+    is_undecided: BoolVector
+    expiry_keys: Int64Matrix
     rejections: list[Rejection]
     known_future: MessageColumns
     new_count: int
 
     @property
     def rejects_future(self) -> bool:
-        """Whether a message is rejected for its timestamp: another try, at another time, could accept it."""
+        """Whether a message is rejected for its timestamp: at a later time it could be accepted."""
         return any(one.is_future for one in self.rejections)
 
 
@@ -146,11 +146,11 @@ def classify_messages(
     columns : MessageColumns
         Of the n messages.
     block : Block
-        What was decoded of them.
+        The records decoded from them.
     begin : int
-        Committed offset at which this process began. A record completed before the restart is pushed again for the
-        position that it took. Not so before ``begin``: there it is not known which records were rejected for their
-        timestamps and took no position.
+        Committed offset at which this process began. A record that was completed before the restart is pushed again, so
+        that it takes its position again. A record before ``begin`` is not: there it is not known which records were
+        rejected for their timestamps and took no position.
     now_ms : int
         Wall clock (ms).
     """
@@ -175,8 +175,8 @@ def classify_messages(
         stream_times=np.concatenate(([tracker.stream_time], after[:-1])),
         stream_time=int(after[-1]),
         chosen=pushed[block.index],
-        fresh=is_open[pushed],
-        marks=np.column_stack((after[pushed], offsets[pushed])),
+        is_undecided=is_open[pushed],
+        expiry_keys=np.column_stack((after[pushed], offsets[pushed])),
         rejections=_rejections(columns, is_open & ~pushed, block) if block.rejected or is_future.any() else [],
         known_future=columns.chosen(known_future),
         new_count=int(np.count_nonzero(unread)),
@@ -184,14 +184,15 @@ def classify_messages(
 
 
 def apply_classification(tracker: OffsetTracker, classified: Classification, now_ms: int) -> None:
-    """Note in the tracker what was read at this time (ms), and what is rejected."""
+    """Update the tracker with the messages that were read at this time (ms) and with the rejections."""
     columns, is_open, known_future = classified.columns, classified.is_open, classified.known_future
     tracker.note_future_timestamped(known_future.offsets.tolist(), known_future.timestamps.tolist())
     tracker.stream_time = classified.stream_time
     opened, stream_times = columns.chosen(is_open), classified.stream_times
     tracker.read(opened.offsets.tolist(), opened.timestamps.tolist(), stream_times[is_open].tolist(), now_ms)
-    if tracker.partial.is_restoring:
-        tracker.partial.read_again(columns.offsets.tolist(), columns.timestamps.tolist(), stream_times.tolist(), now_ms)
+    if tracker.unfinished.is_restoring:
+        timestamps = columns.timestamps.tolist()
+        tracker.unfinished.read_again(columns.offsets.tolist(), timestamps, stream_times.tolist(), now_ms)
     for rejection in classified.rejections:
         if rejection.is_future:
             tracker.reject_future_timestamp(rejection.offset, rejection.timestamp)

@@ -1,7 +1,7 @@
 """Kafka clients with the connection settings of the policy, and the translation of their errors.
 
-The text of a client's exception may quote anything. It stops here: a `ShoalError` with a code and a remedy is raised in
-its place.
+The text of a client's exception may quote a record. So it is never passed on: a `ShoalError` with a code and a remedy
+is raised instead.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def broker_error(error: BaseException) -> BrokerError:
     # The client wraps the errors of its background tasks.
     for known in (error, error.__cause__):
         if isinstance(known, _FENCED):
-            return FencedError("another instance took the partition over")
+            return FencedError("another instance owns the partition now")
         for kind, words in _FINAL.items():
             if isinstance(known, kind):
                 return BrokerError(words)
@@ -85,10 +85,10 @@ def broker_error(error: BaseException) -> BrokerError:
 
 
 def task_exception(task: asyncio.Task[None]) -> BaseException | None:
-    """Return the error that a task ended with; None if it ended well or was told to stop.
+    """Return the error that a task ended with; None if it ended normally or was cancelled on request.
 
-    A task that ends with a cancellation that was not requested has failed: the client raises its own cancellations
-    where a connection breaks at the wrong moment. Taken for a regular end, they would let a worker exit with 0.
+    A task that ends with a cancellation that was not requested has failed: the client itself raises cancellations when
+    a connection breaks. If they counted as a normal end, a worker would exit with 0.
     """
     if task.cancelled():
         return None if task.cancelling() else asyncio.CancelledError()
@@ -96,7 +96,7 @@ def task_exception(task: asyncio.Task[None]) -> BaseException | None:
 
 
 def to_shoal_error(error: BaseException) -> ShoalError:
-    """Return the `ShoalError` for any error: of an unexpected one its class and place, never its text."""
+    """Return the `ShoalError` for any error: for an unexpected error its class and location, never its text."""
     if isinstance(error, ShoalError):
         return error
     if isinstance(error, (*CLIENT_ERRORS, asyncio.CancelledError)):

@@ -42,7 +42,7 @@ class ClusterDelivery(Protocol):
 
 @dataclass(slots=True)
 class NoDelivery:
-    """Clusters leave only with their commit.
+    """Clusters are released only by their commit.
 
     An earlier process may have handed over clusters of records before ``handed_over_until``. When all these records
     were read again, `has_handed_over` becomes false.

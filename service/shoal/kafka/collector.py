@@ -30,7 +30,9 @@ FULL_ROWS, FULL_BYTES, FULL_TRANSACTIONS = 50_000, 1 << 25, 16
 class TransactionSink(Protocol):
     """Where transactions go; the transactional producer is one."""
 
-    async def publish(self, batch: TransactionBatch, committed_offset: int, metadata: str, at_ms: int) -> None:
+    async def publish_and_commit(
+        self, batch: TransactionBatch, committed_offset: int, metadata: str, at_ms: int
+    ) -> None:
         """Send the batch and the offset in one transaction."""
 
     async def close(self) -> None:
@@ -38,7 +40,7 @@ class TransactionSink(Protocol):
 
 
 class _PendingTransaction(NamedTuple):
-    """What goes into one transaction."""
+    """The contents of one transaction."""
 
     batch: TransactionBatch
     commit: CommittedState
@@ -53,7 +55,7 @@ class RecordCollector:
         Input topic and partition.
     sink : TransactionSink
         Where transactions go.
-    begun : CommittedState
+    last_commit : CommittedState
         The commit from which the task continues.
     metrics : Metrics
         Counts what was committed, and nothing else.
@@ -74,7 +76,7 @@ class RecordCollector:
         topic: str,
         partition: int,
         sink: TransactionSink,
-        begun: CommittedState,
+        last_commit: CommittedState,
         metrics: Metrics,
         wall_clock: Callable[[], float],
         cipher: MetadataCipher = NO_ENCRYPTION,
@@ -83,8 +85,8 @@ class RecordCollector:
         self._topic, self._partition = topic, partition
         self._sink, self._metrics, self._wall_clock, self._cipher = sink, metrics, wall_clock, cipher
         self._on_committed = on_committed
-        self._last = begun
-        self.committed_offset = begun.state.committed_offset
+        self._last_commit = last_commit
+        self.committed_offset = last_commit.state.committed_offset
         """Offset of the last commit."""
         self.packed_at_s = wall_clock()
         """When the last transaction was packed (s)."""
@@ -114,10 +116,10 @@ class RecordCollector:
     @property
     def has_handed_over(self) -> bool:
         """Whether the last commit says that clusters decided after it may have been handed over."""
-        return self._last.state.handed_over_uncommitted
+        return self._last_commit.state.handed_over_uncommitted
 
     def add(self, decisions: BlockDecisions, held_s: Float64Vector) -> None:
-        """Add decided clusters and the rows that leave; ``held_s`` is how long each of their records waited (s)."""
+        """Add decided clusters and the released rows; ``held_s`` is how long each of their records waited (s)."""
         batch = self._batch
         batch.clusters += decisions.clusters
         batch.rows += decisions.rows
@@ -138,9 +140,9 @@ class RecordCollector:
         in the output is later than the last commit.
         """
         self.packed_at_s = self._wall_clock()
-        return max(self._last.at_ms, round(self.packed_at_s * 1000))
+        return max(self._last_commit.at_ms, round(self.packed_at_s * 1000))
 
-    def dispatch(self, commit: CommittedState) -> None:
+    def pack_and_send(self, commit: CommittedState) -> None:
         """Pack what was added with this state, and send it after all transactions that were packed before.
 
         Raises
@@ -149,7 +151,7 @@ class RecordCollector:
             An earlier transaction failed.
         """
         self.check()
-        self._last = commit
+        self._last_commit = commit
         self._pending.append(_PendingTransaction(self._batch, commit))
         self._batch = TransactionBatch()
         self._send_in_background()
@@ -160,8 +162,10 @@ class RecordCollector:
         It fails if another instance owns the partition.
         """
         self.check()
-        self._last = replace(self._last, state=replace(self._last.state, handed_over_uncommitted=True))
-        self._pending.append(_PendingTransaction(TransactionBatch(), self._last))
+        self._last_commit = replace(
+            self._last_commit, state=replace(self._last_commit.state, handed_over_uncommitted=True)
+        )
+        self._pending.append(_PendingTransaction(TransactionBatch(), self._last_commit))
         self._send_in_background()
         await self.wait_until_committed()
 
@@ -198,7 +202,7 @@ class RecordCollector:
         started, committed_offset = self._wall_clock(), commit.state.committed_offset
         try:
             metadata = self._cipher.encode(commit, self._topic, self._partition)
-            await self._sink.publish(batch, committed_offset, metadata, commit.at_ms)
+            await self._sink.publish_and_commit(batch, committed_offset, metadata, commit.at_ms)
         except ShoalError:
             self._metrics.transactions.labels("aborted").inc()
             raise

@@ -50,7 +50,7 @@ class ConsumerLoop:
         self._drains = context.start.drain
         self._liveness, self._stopping = liveness, stopping
         self._tasks = TaskManager(context)
-        self._opening: asyncio.Task[None] | None = None
+        self._opening_task: asyncio.Task[None] | None = None
         self._failure: ShoalError | None = None
         self._failed = asyncio.Event()
         self._has_ended = False
@@ -89,7 +89,7 @@ class ConsumerLoop:
         if (error := task_exception(task)) is not None:
             self.fail(error)
 
-    # ------------------------------------------------------------------ from joining to leaving
+    # ------------------------------------------------------------------ join, work, leave
 
     async def _work(self) -> None:
         settings = self._settings
@@ -97,9 +97,9 @@ class ConsumerLoop:
             self._tasks.layout = await preflight(client, self._context.policy, settings)
             self._liveness.note_answer()
             reader = consumer(settings) if self._drains else self._group_consumer()
-            probe = asyncio.create_task(self._liveness.probe(partial(self._ask, client, reader)))
-            probe.add_done_callback(self._on_background_end)
-            commit = False
+            broker_check = asyncio.create_task(self._liveness.check_broker(partial(self._request, client, reader)))
+            broker_check.add_done_callback(self._on_background_end)
+            has_ended_normally = False
             try:
                 if self._drains:
                     await self._assign_all(client, reader)
@@ -108,10 +108,10 @@ class ConsumerLoop:
                     await reader.start()
                 self._health.joined = True
                 await self._read(reader)
-                commit = True
+                has_ended_normally = True
             finally:
-                probe.cancel()
-                await self._leave(reader, commit=commit)
+                broker_check.cancel()
+                await self._leave(reader, commit=has_ended_normally)
 
     def _group_consumer(self) -> AIOKafkaConsumer:
         settings = self._settings
@@ -131,18 +131,19 @@ class ConsumerLoop:
         topic = str(self._settings.input)
         partitions = [TopicPartition(topic, number) for number in range(self._tasks.layout.partitions[topic])]
         reader.assign(partitions)
-        self.assigned(partitions, client, reader)
+        self.on_assigned(partitions, client, reader)
 
     async def _leave(self, reader: AIOKafkaConsumer, *, commit: bool) -> None:
         self._has_ended = True
         self._health.joined = False
         try:
-            await self._stop_opening()
+            await self._cancel_opening()
             await self._tasks.close(list(self._tasks), commit=commit)
         finally:
             await stop(reader, LEAVE_S)
 
-    async def _ask(self, client: AIOKafkaAdminClient, reader: AIOKafkaConsumer) -> None:
+    async def _request(self, client: AIOKafkaAdminClient, reader: AIOKafkaConsumer) -> None:
+        """Send the broker a request, and wait for the answer."""
         partitions = list(self._tasks)
         await (reader.end_offsets(partitions) if partitions else client.find_coordinator(str(self._settings.group)))
 
@@ -171,7 +172,7 @@ class ConsumerLoop:
 
     async def _punctuate(self, reader: AIOKafkaConsumer, tp: TopicPartition, task: PartitionTask) -> None:
         if not self._tasks.is_open(tp, task):
-            return  # a rebalance came in between
+            return  # a rebalance has replaced the task
         position = await reader.position(tp)
         log_end = reader.last_stable_offset(tp)
         await task.punctuate(position, log_end)
@@ -180,7 +181,7 @@ class ConsumerLoop:
         self._tasks.update_metrics(tp, task, log_end)
 
     def _is_drained(self) -> bool:
-        is_open = self._opening is not None and self._opening.done()
+        is_open = self._opening_task is not None and self._opening_task.done()
         return self._drains and is_open and all(task.is_drained for _, task in self._tasks.items())
 
     async def _poll(self, reader: AIOKafkaConsumer) -> dict[TopicPartition, list[Any]]:
@@ -206,7 +207,9 @@ class ConsumerLoop:
 
     # ------------------------------------------------------------------ rebalance
 
-    def assigned(self, partitions: list[TopicPartition], client: AIOKafkaAdminClient, reader: AIOKafkaConsumer) -> None:
+    def on_assigned(
+        self, partitions: list[TopicPartition], client: AIOKafkaAdminClient, reader: AIOKafkaConsumer
+    ) -> None:
         """Open tasks in the background.
 
         This method must return at once, because the client sends no heartbeats meanwhile.
@@ -219,34 +222,34 @@ class ConsumerLoop:
             # while paused; the loop seeks to the task's position when the task is open.
             reader.pause(tp)
             reader.seek(tp, 0)
-        self._opening = asyncio.create_task(self._open_all(partitions, client, reader))
-        self._opening.add_done_callback(self._on_background_end)
+        self._opening_task = asyncio.create_task(self._open_all(partitions, client, reader))
+        self._opening_task.add_done_callback(self._on_background_end)
 
-    async def revoked(self, partitions: Iterable[TopicPartition]) -> None:
+    async def on_revoked(self, partitions: Iterable[TopicPartition]) -> None:
         """Close the tasks of these partitions.
 
         Each commits its decisions first, unless it is still restoring; then it drops them.
         """
         if not self._has_ended:
-            await self._stop_opening()
+            await self._cancel_opening()
             try:
                 await self._tasks.close(partitions, commit=True)
             except ShoalError as error:
                 self.fail(error)
 
-    async def _stop_opening(self) -> None:
-        if self._opening is not None and not self._opening.done():
-            self._opening.cancel()
-            await asyncio.wait({self._opening})
+    async def _cancel_opening(self) -> None:
+        if self._opening_task is not None and not self._opening_task.done():
+            self._opening_task.cancel()
+            await asyncio.wait({self._opening_task})
 
     async def _open_all(
         self, partitions: list[TopicPartition], client: AIOKafkaAdminClient, reader: AIOKafkaConsumer
     ) -> None:
-        def opened(tp: TopicPartition, task: PartitionTask) -> None:
+        def on_opened(tp: TopicPartition, task: PartitionTask) -> None:
             reader.seek(tp, task.position)
             reader.resume(tp)
 
-        await self._tasks.open(partitions, client, reader, opened)
+        await self._tasks.open(partitions, client, reader, on_opened)
 
 
 class _RebalanceListener(ConsumerRebalanceListener):  # type: ignore[misc] # the client has no types
@@ -256,7 +259,7 @@ class _RebalanceListener(ConsumerRebalanceListener):  # type: ignore[misc] # the
         self._loop, self._client, self._reader = loop, client, reader
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        await self._loop.revoked(revoked)
+        await self._loop.on_revoked(revoked)
 
     async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        self._loop.assigned(sorted(assigned), self._client, self._reader)
+        self._loop.on_assigned(sorted(assigned), self._client, self._reader)

@@ -1,8 +1,8 @@
-"""A loop that does not poll Kafka itself: an external framework (Faust) assigns the partitions and brings the messages.
+"""A consumer loop without a poll: an external framework (Faust) assigns the partitions and delivers the messages.
 
-The framework may bring messages twice, out of order, or lose some. The loop therefore checks that each message follows
-those that its task has processed. Where it does not, the loop asks the framework to rewind. So the guarantee does not
-depend on the framework's bookkeeping.
+The framework may deliver messages twice, out of order, or lose some. The loop therefore checks that each message
+follows those that its task has processed. Where it does not, the loop asks the framework to rewind. So the guarantee
+does not depend on the framework's bookkeeping.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ END_VALID_S = 2 * END_POLL_S
 GAP_GRACE_S = 0.3
 """How long a missing message may be on its way before a rewind is requested."""
 REWIND_RETRY_S = 2.0
-"""Pause after a rewind, and as much more after each further one: a busy machine may take long to bring messages."""
+"""Pause after a rewind; it grows by this time with each further rewind, because a busy machine delivers slowly."""
 REWIND_RETRY_MAX_S = 30.0
 STALL_S = 3.0
 """After this time without a message, though the log has more, a rewind is requested."""
@@ -57,7 +57,7 @@ class HandoverCancelledError(ShoalError):
 
 
 class MessageSource(Protocol):
-    """Where messages come from."""
+    """The source of the messages."""
 
     async def wait(self, timeout_s: float) -> None:
         """Return when there are messages, or after this time."""
@@ -75,8 +75,8 @@ class _GapWait:
     """A task that waits for a missing message: since when, and when the next rewind is due (s, monotonic)."""
 
     since_s: float
-    next_s: float = 0.0
-    times: int = 0
+    next_rewind_s: float = 0.0
+    rewind_count: int = 0
 
 
 class ExternalLoop:
@@ -89,13 +89,13 @@ class ExternalLoop:
     liveness : BrokerLiveness
         Records when the broker answered.
     source : MessageSource
-        Brings the messages.
+        Delivers the messages.
     partitions : sequence of int
         Of the input, assigned to this process.
     listener : ClusterListener
         Receives the clusters.
     most : int
-        Messages taken at once. Decisions on them are committed together at the earliest.
+        Largest number of messages that are taken together. Decisions on them are committed together, not earlier.
     may_contain_uncommitted : bool
         Whether messages that are in the log now may belong to open or aborted transactions. Each is then looked up.
     opened : asyncio.Event or None
@@ -170,11 +170,11 @@ class ExternalLoop:
         settings = self._context.settings
         async with admin(settings) as client:
 
-            async def ask() -> None:
+            async def request() -> None:
                 await client.find_coordinator(str(settings.group))
 
-            # The broker is probed all the time: a listener may take as long as it likes for a cluster.
-            await _until_first(self._serve(client), self._liveness.probe(ask))
+            # The broker is checked all the time: a listener may take any time for a cluster.
+            await _until_first(self._serve(client), self._liveness.check_broker(request))
 
     async def _serve(self, client: AIOKafkaAdminClient) -> None:
         context = self._context
@@ -183,23 +183,23 @@ class ExternalLoop:
         self._liveness.note_answer()
         if self._may_contain_uncommitted:
             self._uncommitted_before = await self._uncommitted_ends()
-        commit = False
+        should_commit = False
         async with reading(context.settings) as reader:
             try:
                 opening = self._tasks.open(self._partitions, client, reader, self._task_opened)
                 await _until_first(opening, self._until_ending())
                 context.health.joined = True
                 self.opened.set()
-                clocks = [self._punctuate_regularly(*one) for one in self._tasks.items()]
-                await _until_all(self._feed_all(reader), self._poll_log_ends(reader), *clocks)
-                commit = True
+                punctuations = [self._punctuate_regularly(*one) for one in self._tasks.items()]
+                await _until_all(self._feed_all(reader), self._poll_log_ends(reader), *punctuations)
+                should_commit = True
             except HandoverCancelledError:
                 # Commit the decisions of the other tasks, and the clusters that were handled before.
-                commit = True
+                should_commit = True
                 raise
             finally:
                 context.health.joined = False
-                await self._tasks.close(list(self._tasks), commit=commit)
+                await self._tasks.close(list(self._tasks), commit=should_commit)
 
     async def _until_ending(self) -> None:
         await self._ending.wait()
@@ -236,12 +236,12 @@ class ExternalLoop:
             try:
                 self._log_ends = dict(await reader.end_offsets(partitions))
             except kafka_errors.UnknownTopicOrPartitionError:
-                self._liveness.note_silence()
+                self._liveness.note_no_answer()
                 raise BrokerUnavailableError("the broker cannot be reached") from None
             self._ends_read_s = asked_s
 
         if partitions:
-            await _until_first(self._liveness.probe(read_ends, END_POLL_S), self._until_ending())
+            await _until_first(self._liveness.check_broker(read_ends, END_POLL_S), self._until_ending())
 
     # ------------------------------------------------------------------ feeding
 
@@ -283,7 +283,7 @@ class ExternalLoop:
     async def _consecutive(
         self, tp: TopicPartition, task: PartitionTask, taken: Sequence[Message], gap_reader: GapReader
     ) -> Sequence[Message]:
-        """Return the messages that follow each other and the task's position, without leaving out any record."""
+        """Return the messages that follow each other and the task's position, and skip no record between them."""
         expected, uncommitted_before = task.position, self._uncommitted_before.get(tp, 0)
         if expected >= uncommitted_before and all(one.offset == expected + i for i, one in enumerate(taken)):
             self._gaps.pop(tp, None)
@@ -299,7 +299,7 @@ class ExternalLoop:
                 found.append(message)
                 expected, is_gap = offset + 1, False
             elif offset >= uncommitted_before or _is_before(first, offset):
-                # The expected record may still come after this message. (Else this message is not committed.)
+                # The expected record may still arrive after this message. (Otherwise this message is not committed.)
                 is_gap = True
         if not is_gap:
             self._gaps.pop(tp, None)
@@ -309,12 +309,12 @@ class ExternalLoop:
         return found
 
     def _request_rewind(self, tp: TopicPartition, task: PartitionTask) -> None:
-        """Request a missing message again, once there was time for it to come."""
+        """Request a missing message again, after a time in which it could have arrived."""
         gap, now_s = self._gaps.get(tp), time.monotonic()
-        if gap is None or now_s - gap.since_s < GAP_GRACE_S or now_s < gap.next_s:
+        if gap is None or now_s - gap.since_s < GAP_GRACE_S or now_s < gap.next_rewind_s:
             return
         if tp not in self._rewinds:
-            log.info("sent back", topic=tp.topic, partition=tp.partition, offset=task.position)
+            log.info("rewind requested", topic=tp.topic, partition=tp.partition, offset=task.position)
             self._rewinds[tp] = asyncio.create_task(self._rewind(gap, tp, task.position))
 
     async def _rewind(self, gap: _GapWait, tp: TopicPartition, offset: int) -> None:
@@ -323,8 +323,8 @@ class ExternalLoop:
             await self._source.rewind(tp.partition, offset)
         finally:
             del self._rewinds[tp]
-            gap.times += 1
-            gap.next_s = time.monotonic() + min(REWIND_RETRY_S * gap.times, REWIND_RETRY_MAX_S)
+            gap.rewind_count += 1
+            gap.next_rewind_s = time.monotonic() + min(REWIND_RETRY_S * gap.rewind_count, REWIND_RETRY_MAX_S)
 
     async def _check_idle_tasks(self, gap_reader: GapReader) -> None:
         """Check whether each idle task has read all records before the end of its log."""

@@ -1,8 +1,8 @@
-"""Whether a gap between two offsets holds a record: a consumer of its own reads the gap.
+"""Find out whether a gap between two offsets holds a record: a separate consumer reads the gap.
 
-Transaction markers, aborted records and compaction leave gaps, so a gap alone says nothing. A lost record of the input
-that was taken for a gap would be completed and never released. A gap in the output that was taken for a record would be
-reported as a second writer.
+Transaction markers, aborted records and compaction leave gaps, so a gap alone proves nothing. Two mistakes must not
+happen. If a lost record of the input were taken for a gap, it would be completed and never released. If a gap in the
+output were taken for a record, it would be reported as a second writer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["GapReader", "first_record"]
 
 READ_S = 5.0
 READ_RECORDS = 5_000
-"""Read past the gap: an input with transactions has one gap for each, and one read then answers for many."""
+"""Records per read; more than one gap needs, because an input with transactions has many gaps."""
 
 
 @dataclass(slots=True)

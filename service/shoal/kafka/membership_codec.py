@@ -1,6 +1,6 @@
 """Encodes to which cluster each of some offsets belongs: one bit and one digit for each offset.
 
-The bit tells whether the offset is in a cluster. Clusters are numbered in the order of their first members; the numbers
+The bit is set if the offset is in a cluster. Clusters are numbered in the order of their first members; the numbers
 of all members are the digits of one large integer, whose base is the number of clusters. So a thousand records in
 clusters of ten take 6.6 bits each, not 7.
 """

@@ -8,8 +8,8 @@ Layout: ``shoal1:`` and the base64 of
 4. the adaptive state (`pipeline.adaptive_state`), in version 3 only; without one it is version 2, which older workers
    read;
 5. rejected future timestamps, as gaps between offsets;
-6. the incomplete offsets, as a bitmap or as gaps (varints), whichever is smaller; where records leave in order, the
-   members of partial clusters are among them, and their memberships follow (`membership_codec`);
+6. the incomplete offsets, as a bitmap or as gaps (varints), whichever is smaller; with ordered release, the
+   members of unfinished clusters are among them, and their memberships follow (`membership_codec`);
 7. a CRC-32, which also covers topic, partition and committed offset, so that metadata copied elsewhere are refused.
 
 No byte depends on a record's content that is not published: only on offsets, broker timestamps, counters, and the
@@ -28,7 +28,7 @@ from dataclasses import dataclass
 
 from shoal.errors import InputError
 from shoal.kafka.membership_codec import decode_membership, encode_membership, max_membership_bytes
-from shoal.kafka.offset_tracker import MAX_FUTURE_TIMESTAMPED, LogProbe, OffsetState
+from shoal.kafka.offset_tracker import MAX_FUTURE_TIMESTAMPED, OffsetState, ReferenceRecord
 from shoal.pipeline import BLOCK_RECORDS, AdaptiveState, release_strategy
 from shoal.policy import Policy
 
@@ -69,8 +69,8 @@ _BODY_BYTES = ENCRYPTED_BYTES - 1 - _HEADER_BYTES
 _ADAPTIVE_LENGTH_BYTES = 2
 _BITMAP, _GAPS = 0, 1
 """Coding of the incomplete offsets."""
-_PARTIAL, _HANDED_OVER = 2, 4
-"""Flags in the same byte: there are partial clusters; clusters may have been handed over and not committed."""
+_UNFINISHED, _HANDED_OVER = 2, 4
+"""Flags in the same byte: there are unfinished clusters; clusters may have been handed over and not committed."""
 _VERSION, _VERSION_WITH_ADAPTIVE_STATE = 2, 3
 
 
@@ -152,19 +152,19 @@ def from_base64(text: str) -> bytes:
 def pack(commit: CommittedState) -> bytes:
     """Return a commit as bytes, without topic, partition and committed offset."""
     state = commit.state
-    coding, listed = _pack(tuple(sorted((*state.incomplete, *itertools.chain(*state.partial_clusters)))))
-    probe, start = state.probe, state.committed_offset
+    coding, listed = _pack(tuple(sorted((*state.incomplete, *itertools.chain(*state.unfinished_clusters)))))
+    reference, start = state.reference, state.committed_offset
     version = _VERSION_WITH_ADAPTIVE_STATE if state.adaptive_state else _VERSION
-    flags = (_PARTIAL if state.partial_clusters else 0) | (_HANDED_OVER if state.handed_over_uncommitted else 0)
+    flags = (_UNFINISHED if state.unfinished_clusters else 0) | (_HANDED_OVER if state.handed_over_uncommitted else 0)
     body = bytearray([version, coding | flags])
     for number in (
         state.next_offset - start,
         state.stream_time + 1,
-        state.clusters,
+        state.next_cluster_number,
         0 if state.flush_at_offset is None else state.flush_at_offset - start + 1,
         commit.at_ms,
-        0 if probe is None else _zigzag(probe.offset - start) + 1,
-        0 if probe is None else _zigzag(probe.timestamp),
+        0 if reference is None else _zigzag(reference.offset - start) + 1,
+        0 if reference is None else _zigzag(reference.timestamp),
         start - state.first_released_offset,
     ):
         body += _varint(number)
@@ -172,9 +172,9 @@ def pack(commit: CommittedState) -> bytes:
     if state.adaptive_state:
         body += _varint(len(state.adaptive_state)) + state.adaptive_state
     body += _varint(len(state.future_timestamped)) + b"".join(map(_varint, _gaps(state.future_timestamped, start)))
-    if state.partial_clusters:
+    if state.unfinished_clusters:
         body += _varint(_zigzag(state.released_up_to - start)) + _varint(len(listed))
-        listed += encode_membership(state.incomplete, state.partial_clusters)
+        listed += encode_membership(state.incomplete, state.unfinished_clusters)
     body += listed
     return bytes(body)
 
@@ -189,16 +189,20 @@ def unpack(body: bytes, committed_offset: int) -> CommittedState:
     """
     if body[0] not in {_VERSION, _VERSION_WITH_ADAPTIVE_STATE}:
         raise ValueError
-    has_partial, start = bool(body[1] & _PARTIAL), committed_offset
+    has_unfinished, start = bool(body[1] & _UNFINISHED), committed_offset
     numbers = _Numbers(body, 2)
-    ahead, stream_time, clusters, flush, at_ms, probe_offset, probe_time, since = (numbers.take() for _ in range(8))
+    ahead, stream_time, next_cluster_number, flush, at_ms, reference_offset, reference_time, since = (
+        numbers.take() for _ in range(8)
+    )
     fingerprint = numbers.take_bytes(_FINGERPRINT_BYTES).hex()
     adaptive_state = numbers.take_bytes(numbers.take()) if body[0] == _VERSION_WITH_ADAPTIVE_STATE else b""
     future = tuple(_from_gaps([numbers.take() for _ in range(numbers.take())], start))
-    released_up_to = start + _unzigzag(numbers.take()) if has_partial else 0
-    size = numbers.take() if has_partial else len(body) - numbers.index
-    listed = _unpack(body[1] & ~(_PARTIAL | _HANDED_OVER), numbers.take_bytes(size), start)
-    incomplete, partial_clusters = decode_membership(body[numbers.index :], listed) if has_partial else (listed, ())
+    released_up_to = start + _unzigzag(numbers.take()) if has_unfinished else 0
+    size = numbers.take() if has_unfinished else len(body) - numbers.index
+    listed = _unpack(body[1] & ~(_UNFINISHED | _HANDED_OVER), numbers.take_bytes(size), start)
+    incomplete, unfinished_clusters = (
+        decode_membership(body[numbers.index :], listed) if has_unfinished else (listed, ())
+    )
     if listed and (listed[0] != start or listed[-1] >= start + ahead):
         raise ValueError
     state = OffsetState(
@@ -207,12 +211,14 @@ def unpack(body: bytes, committed_offset: int) -> CommittedState:
         incomplete=incomplete,
         future_timestamped=future,
         stream_time=stream_time - 1,
-        clusters=clusters,
+        next_cluster_number=next_cluster_number,
         flush_at_offset=None if flush == 0 else start + flush - 1,
-        probe=None if probe_offset == 0 else LogProbe(start + _unzigzag(probe_offset - 1), _unzigzag(probe_time)),
+        reference=None
+        if reference_offset == 0
+        else ReferenceRecord(start + _unzigzag(reference_offset - 1), _unzigzag(reference_time)),
         first_released_offset=start - since,
         adaptive_state=adaptive_state,
-        partial_clusters=partial_clusters,
+        unfinished_clusters=unfinished_clusters,
         released_up_to=released_up_to,
         handed_over_uncommitted=bool(body[1] & _HANDED_OVER),
     )
@@ -227,11 +233,11 @@ def span_limit(policy: Policy) -> int:
     InputError
         Metadata under this policy can pass the limit.
     """
-    min_partial = release_strategy(policy).min_partial_cluster(policy.k)
-    return largest_span(policy.require_stream().delta, BLOCK_RECORDS, AdaptiveState.size(policy), min_partial)
+    smallest_unfinished = release_strategy(policy).smallest_unfinished_cluster(policy.k)
+    return largest_span(policy.require_stream().delta, BLOCK_RECORDS, AdaptiveState.size(policy), smallest_unfinished)
 
 
-def largest_span(delta: int, block: int, adaptive_bytes: int = 0, min_partial: int = 0) -> int:
+def largest_span(delta: int, block: int, adaptive_bytes: int = 0, smallest_unfinished: int = 0) -> int:
     """Return the largest distance (offsets) between the oldest incomplete record and the newest that always fits.
 
     Parameters
@@ -242,9 +248,9 @@ def largest_span(delta: int, block: int, adaptive_bytes: int = 0, min_partial: i
         Records that may be read and not decided on at a commit: one block.
     adaptive_bytes : int
         Size of the adaptive state; 0 where the policy keeps none.
-    min_partial : int
-        Size of the smallest partial cluster; 0 where clusters leave as a whole. Where records leave in order, those
-        that have left are listed until the last one of their cluster has left, up to 2 delta.
+    smallest_unfinished : int
+        Size of the smallest cluster that can be unfinished; 0 if clusters are released as a whole. With ordered
+        release, released records are listed until the last record of their cluster is released, up to 2 delta.
 
     Returns
     -------
@@ -256,17 +262,20 @@ def largest_span(delta: int, block: int, adaptive_bytes: int = 0, min_partial: i
     InputError
         delta alone, without any gap in the log, can pass the limit.
     """
-    factor, free = 2 if min_partial else 1, _free_bytes(delta, block, adaptive_bytes, min_partial)
+    factor, free = 2 if smallest_unfinished else 1, _free_bytes(delta, block, adaptive_bytes, smallest_unfinished)
     if _free_bytes(0, block, adaptive_bytes, 0) <= 0:
         raise InputError("the ranges of so many attributes do not fit into the group's metadata: give their bounds")
-    if not _fits(delta, block, adaptive_bytes, min_partial):
+    if not _fits(delta, block, adaptive_bytes, smallest_unfinished):
         deltas = range(min(delta, 8 * _BODY_BYTES))
-        most = bisect_left(deltas, True, key=lambda other: not _fits(other, block, adaptive_bytes, min_partial)) - 1
+        most = (
+            bisect_left(deltas, True, key=lambda other: not _fits(other, block, adaptive_bytes, smallest_unfinished))
+            - 1
+        )
         raise InputError(
             f"stream.delta: {delta} does not fit into the group's metadata; at most {most}"
-            + (" with stream.release: ordered" if min_partial else "")
+            + (" with stream.release: ordered" if smallest_unfinished else "")
         )
-    listed = _listed(delta, block, min_partial)
+    listed = _listed(delta, block, smallest_unfinished)
     low, high = listed, UNLIMITED
     if _most_bytes(listed, high) <= free:
         return UNLIMITED
@@ -276,22 +285,24 @@ def largest_span(delta: int, block: int, adaptive_bytes: int = 0, min_partial: i
     return (low - block) // factor
 
 
-def _listed(delta: int, block: int, min_partial: int) -> int:
+def _listed(delta: int, block: int, smallest_unfinished: int) -> int:
     """Return the largest number of offsets that are listed."""
-    return (2 if min_partial else 1) * (delta + 1) + block
+    return (2 if smallest_unfinished else 1) * (delta + 1) + block
 
 
-def _free_bytes(delta: int, block: int, adaptive_bytes: int, min_partial: int) -> int:
-    """Return how many bytes are left for them."""
+def _free_bytes(delta: int, block: int, adaptive_bytes: int, smallest_unfinished: int) -> int:
+    """Return how many bytes remain for the listed offsets."""
     memberships = 0
-    if min_partial:
-        memberships = max_membership_bytes(_listed(delta, block, min_partial), 2 * (delta + 1), min_partial)
+    if smallest_unfinished:
+        memberships = max_membership_bytes(
+            _listed(delta, block, smallest_unfinished), 2 * (delta + 1), smallest_unfinished
+        )
     return _BODY_BYTES - memberships - (adaptive_bytes + _ADAPTIVE_LENGTH_BYTES if adaptive_bytes else 0)
 
 
-def _fits(delta: int, block: int, adaptive_bytes: int, min_partial: int) -> bool:
-    listed = _listed(delta, block, min_partial)
-    return _most_bytes(listed, listed) <= _free_bytes(delta, block, adaptive_bytes, min_partial)
+def _fits(delta: int, block: int, adaptive_bytes: int, smallest_unfinished: int) -> bool:
+    listed = _listed(delta, block, smallest_unfinished)
+    return _most_bytes(listed, listed) <= _free_bytes(delta, block, adaptive_bytes, smallest_unfinished)
 
 
 def _most_bytes(count: int, span: int) -> int:

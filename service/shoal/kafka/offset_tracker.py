@@ -4,18 +4,18 @@ An offset is in one of four states:
 
 - *unread*: at or after ``next_offset``;
 - *incomplete*: read, and its record waits for its cluster;
-- *assigned*: its record is in a cluster that is decided and not fully released (`partial_releases`). Only releases in
-  the order of the input (``stream.release: ordered``) have this state;
+- *clustered*: its record is in a cluster that is decided and not fully released (`unfinished_clusters`). Only releases
+  in the order of the input (``stream.release: ordered``) have this state;
 - *completed*: released, suppressed or quarantined, or no record (control records, compaction).
 
-A completed offset stays completed. An offset with a record is completed only from incomplete or assigned. So no record
+A completed offset stays completed. An offset with a record is completed only from incomplete or clustered. So no record
 can be released twice. An unread offset without a record is completed by skipping it.
 
 The committed offset is the oldest one that is incomplete or in an unfinished cluster; without one, ``next_offset``.
 The metadata lists all incomplete offsets and the unfinished clusters. A restart reads from the committed offset, or
-earlier: from the log probe, or the start of the quota window (`PartitionTask.restore`). It decides only on unread and
-incomplete records, and builds unfinished clusters again from their members. The Parallel Consumer of Confluent keeps
-its offsets in the same way (its class PartitionState).
+earlier: from the reference record, or the start of the quota window (`PartitionTask.restore`). It decides only on
+unread and incomplete records, and builds unfinished clusters again from their members. The Parallel Consumer of
+Confluent keeps its offsets in the same way (its class PartitionState).
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ import numpy as np
 
 from shoal.arrays import BoolVector, Int64Vector
 from shoal.errors import GuaranteeError, InputError
-from shoal.kafka.partial_releases import PartialReleases
+from shoal.kafka.unfinished_clusters import UnfinishedClusters
 
 __all__ = [
     "MAX_FUTURE_TIMESTAMPED",
     "UNKNOWN",
-    "IncompleteOffset",
-    "LogProbe",
     "LogTruncatedError",
     "OffsetState",
     "OffsetTracker",
+    "RecordTimes",
+    "ReferenceRecord",
 ]
 
 MAX_FUTURE_TIMESTAMPED = 64
 """A commit lists at most this many rejected future timestamps, those with the lowest offsets.
 
-Only an attack produces more. Others up to the horizon are not recognized after a restart: they take positions in the
-stream. None is released.
+Only an attack produces more. After a restart the task recognizes the others only if their timestamps are later than
+``latest_accepted_ms`` of the commit. Else they take positions in the stream. None is released.
 """
 
 NEVER = 1 << 62
@@ -55,8 +55,8 @@ UNKNOWN = -1
 """Timestamp of a record that was not read again yet."""
 
 
-class IncompleteOffset(NamedTuple):
-    """What is known of an incomplete offset.
+class RecordTimes(NamedTuple):
+    """The times that belong to a record that is not released.
 
     Attributes
     ----------
@@ -73,8 +73,8 @@ class IncompleteOffset(NamedTuple):
     read_ms: int
 
 
-class LogProbe(NamedTuple):
-    """A record that must still be at its offset after a restart: offset and broker timestamp (ms)."""
+class ReferenceRecord(NamedTuple):
+    """Offset and broker timestamp (ms) of a record that must still be at this offset after a restart."""
 
     offset: int
     timestamp: int
@@ -95,9 +95,9 @@ class LogTruncatedError(InputError):
         )
 
     @classmethod
-    def at_probe(cls, partition_name: str, probe: LogProbe) -> LogTruncatedError:
-        """Return the error for a probe that is contradicted."""
-        return cls(partition_name, f"another record is at offset {probe.offset} than before")
+    def at_reference(cls, partition_name: str, reference: ReferenceRecord) -> LogTruncatedError:
+        """Return the error for a reference record that is contradicted."""
+        return cls(partition_name, f"another record is at offset {reference.offset} than before")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,21 +117,21 @@ class OffsetState:
         timestamp in the future: they took no position in the stream.
     stream_time : int
         Stream time (ms) just before the record at the committed offset.
-    clusters : int
+    next_cluster_number : int
         Number of the next cluster, which is the count of clusters decided so far.
     flush_at_offset : int or None
         Offset before which a committed flush must happen; None if no flush is pending. The flush releases or suppresses
         all incomplete records. The clock or the operator triggers it, so its decision is committed first.
-    probe : LogProbe or None
-        The record at the committed offset, or the last one read when none is incomplete.
+    reference : ReferenceRecord or None
+        The record at the committed offset, or the last record read if none is incomplete.
     first_released_offset : int
         The group released no record before this offset; 0 if that is not known.
     adaptive_state : bytes
         What later decisions take from earlier ones (`pipeline.adaptive_state`); empty where the policy keeps nothing.
-    partial_clusters : tuple of tuple of int
+    unfinished_clusters : tuple of tuple of int
         Clusters of which at least one record is not released, by their first offset; ascending in each.
     released_up_to : int
-        Members of partial clusters before this offset are released; 0 where there are none.
+        Members of unfinished clusters before this offset are released; 0 where there are none.
     handed_over_uncommitted : bool
         Clusters that are decided after this commit may have been handed over to a listener.
     """
@@ -141,36 +141,36 @@ class OffsetState:
     incomplete: tuple[int, ...] = ()
     future_timestamped: tuple[int, ...] = ()
     stream_time: int = -1
-    clusters: int = 0
+    next_cluster_number: int = 0
     flush_at_offset: int | None = None
-    probe: LogProbe | None = None
+    reference: ReferenceRecord | None = None
     first_released_offset: int = 0
     adaptive_state: bytes = b""
-    partial_clusters: tuple[tuple[int, ...], ...] = ()
+    unfinished_clusters: tuple[tuple[int, ...], ...] = ()
     released_up_to: int = 0
     handed_over_uncommitted: bool = False
 
     @property
-    def waiting(self) -> int:
+    def waiting_count(self) -> int:
         """Number of records that were read and are not yet published, suppressed or quarantined."""
-        unreleased = sum(offset >= self.released_up_to for members in self.partial_clusters for offset in members)
+        unreleased = sum(offset >= self.released_up_to for members in self.unfinished_clusters for offset in members)
         return len(self.incomplete) + unreleased
 
     def covers(self, other: OffsetState) -> bool:
         """Return whether this state is at least as advanced.
 
-        It is if every offset that is completed or assigned to a cluster in ``other`` is so here.
+        It is if every offset that is completed or clustered in ``other`` is so here.
         """
         if self.next_offset < other.committed_offset:
             return False
         still_open = [offset for offset in self.incomplete if offset < other.next_offset]
         if not set(other.incomplete).issuperset([*still_open, *range(self.next_offset, other.next_offset)]):
             return False
-        # The other state must have the same partial cluster, or must not have decided on its members.
-        new_here = [members for members in self.partial_clusters if members not in other.partial_clusters]
+        # The other state must have the same unfinished cluster, or must not have decided on its members.
+        new_here = [members for members in self.unfinished_clusters if members not in other.unfinished_clusters]
         incomplete = set(other.incomplete)
         return all(incomplete.issuperset(members) for members in new_here) and (
-            not self.partial_clusters or self.released_up_to >= other.released_up_to
+            not self.unfinished_clusters or self.released_up_to >= other.released_up_to
         )
 
 
@@ -184,73 +184,73 @@ class OffsetTracker:
 
     next_offset: int
     stream_time: int = -1
-    clusters: int = 0
+    next_cluster_number: int = 0
     flush_at_offset: int | None = None
     first_released_offset: int = 0
     adaptive_state: bytes = b""
-    partial: PartialReleases = field(default_factory=PartialReleases)
+    unfinished: UnfinishedClusters = field(default_factory=UnfinishedClusters)
     _incomplete: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     """By offset, in the order of reading: the first key is always the oldest."""
     _future_timestamped: dict[int, int] = field(default_factory=dict)
     """Timestamps (ms) by offset."""
     _restored_future: frozenset[int] = frozenset()
     """``future_timestamped`` of the restored commit. Kept after the committed offset passes them; they are re-read."""
-    _horizon: int = NEVER
-    _unseen: dict[int, None] = field(default_factory=dict)
+    _latest_accepted_ms: int = NEVER
+    _not_read_again: dict[int, None] = field(default_factory=dict)
     """Restored incomplete offsets that were not read again yet."""
-    _last: LogProbe | None = None
+    _last_read: ReferenceRecord | None = None
 
     @classmethod
-    def restore(cls, state: OffsetState, horizon: int = NEVER) -> OffsetTracker:
+    def restore(cls, state: OffsetState, latest_accepted_ms: int = NEVER) -> OffsetTracker:
         """Continue from a commit. Where reading begins is decided by `PartitionTask.restore`.
 
-        ``horizon`` is the latest timestamp (ms) that was accepted before that commit.
+        ``latest_accepted_ms`` is the latest timestamp that was accepted before that commit.
         """
         return cls(
             next_offset=state.next_offset,
             stream_time=state.stream_time,
-            clusters=state.clusters,
+            next_cluster_number=state.next_cluster_number,
             flush_at_offset=state.flush_at_offset,
             first_released_offset=state.first_released_offset,
             adaptive_state=state.adaptive_state,
-            partial=PartialReleases.restore(state.partial_clusters, state.released_up_to),
+            unfinished=UnfinishedClusters.restore(state.unfinished_clusters, state.released_up_to),
             _incomplete=dict.fromkeys(state.incomplete, (UNKNOWN, state.stream_time, UNKNOWN)),
             _restored_future=frozenset(state.future_timestamped),
-            _horizon=horizon,
-            _unseen=dict.fromkeys(state.incomplete),
-            _last=state.probe,
+            _latest_accepted_ms=latest_accepted_ms,
+            _not_read_again=dict.fromkeys(state.incomplete),
+            _last_read=state.reference,
         )
 
-    # ------------------------------------------------------------------ questions
+    # ------------------------------------------------------------------ read the state
 
     @property
     def committed_offset(self) -> int:
         """Offset to commit now: the oldest that a restart must read again, or the next one to read."""
-        first, assigned = next(iter(self._incomplete), self.next_offset), self.partial.oldest
-        return first if assigned is None else min(first, assigned)
+        first, first_clustered = next(iter(self._incomplete), self.next_offset), self.unfinished.oldest_member
+        return first if first_clustered is None else min(first, first_clustered)
 
     @property
-    def incomplete(self) -> int:
+    def waiting_count(self) -> int:
         """Number of records that were read and are not yet published, suppressed or quarantined."""
-        return len(self._incomplete) + len(self.partial)
+        return len(self._incomplete) + len(self.unfinished)
 
     @property
-    def oldest(self) -> IncompleteOffset | None:
-        """What is known of the oldest incomplete or assigned record that is not released."""
-        first, assigned = next(iter(self._incomplete), None), self.partial.next_to_leave
-        return self._about(first if assigned is None or (first is not None and first < assigned) else assigned)
+    def oldest(self) -> RecordTimes | None:
+        """The times of the oldest incomplete or clustered record that is not released."""
+        candidates = (next(iter(self._incomplete), None), self.unfinished.oldest_unreleased)
+        return self._times_of(min((offset for offset in candidates if offset is not None), default=None))
 
     @property
     def is_restoring(self) -> bool:
-        """Whether offsets that were incomplete or assigned at the last commit are still to be read again."""
-        return bool(self._unseen) or self.partial.is_restoring
+        """Whether offsets that were incomplete or clustered at the last commit are still to be read again."""
+        return bool(self._not_read_again) or self.unfinished.is_restoring
 
     @property
     def can_commit(self) -> bool:
         """Whether the record at the committed offset was read. Until then the stream time to commit is unknown."""
-        if self.partial.is_restoring:
+        if self.unfinished.is_restoring:
             return False
-        return not self._unseen or next(iter(self._incomplete)) not in self._unseen
+        return not self._not_read_again or next(iter(self._incomplete)) not in self._not_read_again
 
     def are_incomplete(self, offsets: Int64Vector) -> BoolVector:
         """Return for each offset, shape (n,), whether it is incomplete."""
@@ -259,18 +259,18 @@ class OffsetTracker:
     def were_future_timestamped(self, offsets: Int64Vector, timestamps: Int64Vector) -> BoolVector:
         """Return which of these completed offsets were rejected, before a restart, for a timestamp in the future."""
         listed = np.fromiter((offset in self._restored_future for offset in offsets.tolist()), np.bool_, len(offsets))
-        return listed | (timestamps > self._horizon)
+        return listed | (timestamps > self._latest_accepted_ms)
 
     def lost_to_compaction(self, before: int) -> list[int]:
         """Return the incomplete offsets below ``before`` that were not read again. They stay incomplete."""
         lost = []
-        for offset in self._unseen:
+        for offset in self._not_read_again:
             if offset >= before:
                 break
             lost.append(offset)
         return lost
 
-    # ------------------------------------------------------------------ changes
+    # ------------------------------------------------------------------ change the state
 
     def read(self, offsets: Sequence[int], timestamps: Sequence[int], stream_times: Sequence[int], now_ms: int) -> None:
         """Mark records as incomplete. They were just read, for the first time or again.
@@ -290,22 +290,22 @@ class OffsetTracker:
         Raises
         ------
         GuaranteeError
-            One of them is completed or assigned.
+            One of them is completed or clustered.
         """
         if not offsets:
             return
         incomplete, first_unread_offset = self._incomplete, self.next_offset
         has_old = offsets[0] < first_unread_offset
         if has_old and any(offset < first_unread_offset and offset not in incomplete for offset in offsets):
-            raise GuaranteeError("a completed or assigned offset was about to be read again; nothing was sent")
+            raise GuaranteeError("a completed or clustered offset was about to be read again; nothing was sent")
         incomplete.update(zip(offsets, zip(timestamps, stream_times, repeat(now_ms)), strict=False))
-        if self._unseen:
+        if self._not_read_again:
             for offset in offsets:
-                self._unseen.pop(offset, None)
+                self._not_read_again.pop(offset, None)
         last = offsets[-1]
         self.next_offset = max(self.next_offset, last + 1)
-        if self._last is None or last >= self._last.offset:
-            self._last = LogProbe(last, timestamps[-1])
+        if self._last_read is None or last >= self._last_read.offset:
+            self._last_read = ReferenceRecord(last, timestamps[-1])
 
     def skip_offset_gaps(self, before: int) -> None:
         """Complete the unread offsets below ``before``. All records before it were delivered, so these hold none.
@@ -329,29 +329,29 @@ class OffsetTracker:
             One of them is not incomplete: it was completed before, or never read.
         """
         pop = self._incomplete.pop
-        gone = [pop(offset, None) for offset in offsets]
-        if None in gone:
+        completed = [pop(offset, None) for offset in offsets]
+        if None in completed:
             raise GuaranteeError("an offset was about to be completed twice; nothing was sent")
-        if self._unseen:
+        if self._not_read_again:
             for offset in offsets:
-                self._unseen.pop(offset, None)
-        return [about[2] for about in gone if about is not None]
+                self._not_read_again.pop(offset, None)
+        return [times[2] for times in completed if times is not None]
 
-    def assign(self, members: Sequence[int]) -> None:
-        """Assign these incomplete offsets, ascending, to one cluster, whose records are released one by one.
+    def add_unfinished_cluster(self, members: Sequence[int]) -> None:
+        """Mark these incomplete offsets, ascending, as clustered: one cluster, whose records are released one by one.
 
         Raises
         ------
         GuaranteeError
             As `complete`.
         """
-        known = [self._incomplete.get(offset) for offset in members]
+        times_of_members = [self._incomplete.get(offset) for offset in members]
         self.complete(members)
-        self.partial.add(members, [about for about in known if about is not None])
+        self.unfinished.add(members, [times for times in times_of_members if times is not None])
 
     def release(self, offsets: Sequence[int]) -> list[int]:
-        """Complete these assigned offsets, in this order; returns and raises as `PartialReleases.release`."""
-        return self.partial.release(offsets)
+        """Complete these clustered offsets, in this order; returns and raises as `UnfinishedClusters.release`."""
+        return self.unfinished.release(offsets)
 
     def reject_future_timestamp(self, offset: int, timestamp: int) -> None:
         """Complete an incomplete offset that was rejected only for its timestamp (ms): it got no stream position."""
@@ -359,41 +359,42 @@ class OffsetTracker:
         self.note_future_timestamped((offset,), (timestamp,))
 
     def note_future_timestamped(self, offsets: Sequence[int], timestamps: Sequence[int]) -> None:
-        """Remember completed offsets that were rejected for their timestamps: later commits have later horizons."""
+        """Remember completed offsets that were rejected for their timestamps: later commits accept later timestamps."""
         self._future_timestamped.update(zip(offsets, timestamps, strict=True))
 
-    def snapshot(self, horizon: int = NEVER, *, handed_over_uncommitted: bool = False) -> OffsetState:
+    def snapshot(self, latest_accepted_ms: int = NEVER, *, handed_over_uncommitted: bool = False) -> OffsetState:
         """Return the state to commit now, with every decision taken so far in it.
 
-        Rejected records later than ``horizon`` (ms) are not listed: `restore` gets the same horizon and recognizes them
-        by it.
+        Rejected records after ``latest_accepted_ms`` are not listed: `restore` recognizes them by the same time.
         """
         committed = self.committed_offset
         self._future_timestamped = {
             offset: timestamp for offset, timestamp in self._future_timestamped.items() if offset > committed
         }
-        listed = sorted(offset for offset, timestamp in self._future_timestamped.items() if timestamp <= horizon)
-        oldest = self._about(None if committed == self.next_offset else committed)
-        partial_clusters = self.partial.clusters
+        listed = sorted(
+            offset for offset, timestamp in self._future_timestamped.items() if timestamp <= latest_accepted_ms
+        )
+        oldest = self._times_of(None if committed == self.next_offset else committed)
+        unfinished_clusters = self.unfinished.clusters
         return OffsetState(
             committed_offset=committed,
             next_offset=self.next_offset,
             incomplete=tuple(self._incomplete),
             future_timestamped=tuple(listed[:MAX_FUTURE_TIMESTAMPED]),
             stream_time=self.stream_time if oldest is None else oldest.stream_time,
-            clusters=self.clusters,
+            next_cluster_number=self.next_cluster_number,
             flush_at_offset=self.flush_at_offset,
-            probe=self._last if oldest is None else LogProbe(committed, oldest.timestamp),
+            reference=self._last_read if oldest is None else ReferenceRecord(committed, oldest.timestamp),
             first_released_offset=self.first_released_offset,
             adaptive_state=self.adaptive_state,
-            partial_clusters=partial_clusters,
-            released_up_to=self.partial.released_up_to if partial_clusters else 0,
+            unfinished_clusters=unfinished_clusters,
+            released_up_to=self.unfinished.released_up_to if unfinished_clusters else 0,
             handed_over_uncommitted=handed_over_uncommitted,
         )
 
-    def _about(self, offset: int | None) -> IncompleteOffset | None:
-        """What is known of an offset that is incomplete or assigned."""
+    def _times_of(self, offset: int | None) -> RecordTimes | None:
+        """The times of an incomplete or clustered offset."""
         if offset is None:
             return None
-        about = self._incomplete[offset] if offset in self._incomplete else self.partial.known(offset)
-        return IncompleteOffset(*about)
+        times = self._incomplete[offset] if offset in self._incomplete else self.unfinished.times_of(offset)
+        return RecordTimes(*times)

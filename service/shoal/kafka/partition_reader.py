@@ -17,7 +17,7 @@ __all__ = ["PartitionReader", "restore_pipeline"]
 
 
 def restore_pipeline(policy: Policy, state: OffsetState) -> PartitionPipeline:
-    """Return the pipeline of a partition as its last commit left it; incomplete records are still to be read again.
+    """Return the pipeline of a partition in the state of its last commit; incomplete records must still be read again.
 
     Raises
     ------
@@ -28,9 +28,9 @@ def restore_pipeline(policy: Policy, state: OffsetState) -> PartitionPipeline:
         policy,
         JsonEncoder(policy),
         max_offset_span=span_limit(policy),
-        clusters=state.clusters,
+        next_cluster_number=state.next_cluster_number,
         adaptive_state=AdaptiveState.from_bytes(state.adaptive_state, policy),
-        restorer=ClusterRestorer(state.partial_clusters, state.released_up_to),
+        restorer=ClusterRestorer(state.unfinished_clusters, state.released_up_to),
     )
 
 
@@ -53,10 +53,10 @@ class PartitionReader:
         self._name, self._decoder, self._pipeline = name, decoder, pipeline
         self.position = state.committed_offset
         """Offset from which the next message is taken."""
-        self._begin, self._first_released_offset, self._probe = (
+        self._begin, self._first_released_offset, self._reference = (
             state.committed_offset,
             state.first_released_offset,
-            state.probe,
+            state.reference,
         )
         self._restored_until = state.next_offset
 
@@ -67,8 +67,8 @@ class PartitionReader:
 
     def restore(self, log_start: int) -> bool:
         """Move the position back to where a restart must begin; see `PartitionTask.restore`."""
-        if self._probe is not None and log_start <= self._probe.offset < self.position:
-            self.position = self._probe.offset
+        if self._reference is not None and log_start <= self._reference.offset < self.position:
+            self.position = self._reference.offset
         window = self._pipeline.quota_window_start(self._begin)
         if window is None:
             return True
@@ -92,22 +92,22 @@ class PartitionReader:
         GuaranteeError
             The messages are out of order.
         LogTruncatedError
-            The record at the probe is another one than before the restart.
+            Another record is at the offset of the reference record than before the restart.
         """
         columns = MessageColumns.of(messages)
         columns.check_order(self.position)
-        self._check_probe(columns)
+        self._check_reference(columns)
         block = self._decoder.decode([message.value for message in messages], messages)
         block = self._pipeline.apply_quota(block, columns.offsets[block.index])
         self.position = messages[-1].offset + 1
         return block, classify_messages(tracker, columns, block, self._begin, now_ms)
 
-    def _check_probe(self, columns: MessageColumns) -> None:
-        """Compare the record at the probe, when it comes, with the one that was there at the last commit."""
-        probe = self._probe
-        if probe is None or columns.offsets[-1] < probe.offset:
+    def _check_reference(self, columns: MessageColumns) -> None:
+        """Compare the record at the offset of the reference record, when it is read, with that of the last commit."""
+        reference = self._reference
+        if reference is None or columns.offsets[-1] < reference.offset:
             return
-        self._probe = None
-        index = int(np.searchsorted(columns.offsets, probe.offset))
-        if probe.is_contradicted(int(columns.offsets[index]), int(columns.timestamps[index])):
-            raise LogTruncatedError.at_probe(self._name, probe)
+        self._reference = None
+        index = int(np.searchsorted(columns.offsets, reference.offset))
+        if reference.is_contradicted(int(columns.offsets[index]), int(columns.timestamps[index])):
+            raise LogTruncatedError.at_reference(self._name, reference)

@@ -141,9 +141,9 @@ class PartitionTask:
         return self._tracker.is_restoring
 
     @property
-    def incomplete(self) -> int:
+    def waiting_count(self) -> int:
         """Number of records that were read and are not yet published, suppressed or quarantined."""
-        return self._tracker.incomplete
+        return self._tracker.waiting_count
 
     @property
     def is_drained(self) -> bool:
@@ -184,8 +184,8 @@ class PartitionTask:
     def restore(self, log_start: int) -> bool:
         """Move the read position back, if need be to before the committed offset. Call it before the first message.
 
-        Reading begins at the earliest of: the committed offset; the log probe, to check that the log is still the same;
-        the start of the quota window, to count the records of each subject again.
+        Reading begins at the earliest of: the committed offset; the reference record, to check that the log is still
+        the same; the start of the quota window, to count the records of each subject again.
 
         Parameters
         ----------
@@ -205,7 +205,7 @@ class PartitionTask:
         Raises
         ------
         LogTruncatedError
-            The record at the log probe is not the one that was there before the restart.
+            Another record is at the offset of the reference record than before the restart.
         GuaranteeError
             The messages are out of order, or an invariant does not hold.
         """
@@ -245,15 +245,15 @@ class PartitionTask:
         if classified.rejects_future:
             # A retry may reject other records, so this rejection is committed before decisions that depend on it.
             self._pack_commit()
-        if not len(classified.marks):
+        if not len(classified.expiry_keys):
             return None
         self._metrics.count_clipped(self.topic, self.partition, block.clipped)
         pushed = block if classified.chosen.all() else block.filter(classified.chosen)
-        return self._pipeline.push(pushed, classified.marks, classified.fresh)
+        return self._pipeline.push(pushed, classified.expiry_keys, classified.is_undecided)
 
     def _suppress_compacted(self, before: int) -> None:
         """Suppress incomplete records below ``before`` that compaction removed before they were read again."""
-        if self._tracker.partial.has_missing_members(before):
+        if self._tracker.unfinished.has_missing_members(before):
             raise InputError(
                 f"{self._name}: records of a partly released cluster are missing from the log (compacted?): it cannot "
                 "be completed; start with --skip-to-end to continue at the end and count the gap"
@@ -276,7 +276,7 @@ class PartitionTask:
 
     def _apply_decisions(self, decisions: BlockDecisions) -> None:
         read_ms = self._release.complete(self._tracker, decisions)
-        self._tracker.clusters += len(decisions.clusters)
+        self._tracker.next_cluster_number += len(decisions.clusters)
         self._tracker.adaptive_state = self._pipeline.adaptive_state.to_bytes()
         self._metrics.set_position_weight(self.topic, self.partition, self._pipeline.position_weight)
         self._suppress(decisions.suppressed)
@@ -358,7 +358,7 @@ class PartitionTask:
         """Do steps 1 to 3 of a commit; the other steps follow in the background."""
         at_ms = self._collector.next_commit_ms()
         state = self._tracker.snapshot(at_ms + MAX_AHEAD_MS, handed_over_uncommitted=self._delivery.has_handed_over)
-        self._collector.dispatch(CommittedState(state, self._policy.fingerprint, at_ms))
+        self._collector.pack_and_send(CommittedState(state, self._policy.fingerprint, at_ms))
 
     async def _commit(self) -> None:
         self._pack_commit()
@@ -373,7 +373,7 @@ class PartitionTask:
 
         The decision to flush is committed first: a restart would not repeat it.
         """
-        if self._tracker.incomplete:
+        if self._tracker.waiting_count:
             self._tracker.flush_at_offset = self._tracker.next_offset
             await self._commit()
             await self._flush_committed()

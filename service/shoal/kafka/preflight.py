@@ -73,9 +73,9 @@ async def partitions_of(client: AIOKafkaAdminClient) -> dict[str, list[int]]:
     """Return the partitions of every visible topic; a request for one by its name could create it."""
     described = await client.describe_topics()
     return {
-        about["topic"]: sorted(one["partition"] for one in about["partitions"])
-        for about in described
-        if not about["error_code"]
+        topic["topic"]: sorted(one["partition"] for one in topic["partitions"])
+        for topic in described
+        if not topic["error_code"]
     }
 
 

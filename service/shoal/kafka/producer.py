@@ -44,7 +44,7 @@ class TransactionBatch:
     unpublished : list of UnpublishedRecord
         Records that are suppressed or quarantined.
     rows : list of bytes
-        Published rows that leave, in the order in which they leave the pipeline.
+        Published rows, in the order in which the pipeline released them.
     row_bytes : int
         Their length.
     stats : list of (ReleaseStats, float, ndarray)
@@ -68,7 +68,7 @@ class TransactionalProducer:
     Parameters
     ----------
     policy : Policy
-        Names of the quasi-identifiers, and how clusters leave.
+        Names of the quasi-identifiers, and how clusters are released.
     settings : KafkaSection
         Topics, group and timeouts.
     partition : int
@@ -80,8 +80,8 @@ class TransactionalProducer:
 
     Notes
     -----
-    Guarantee: `publish` either commits the whole batch or raises. After an error this object must not be used again:
-    the state of the partition is then unknown until the committed offset is read again.
+    Guarantee: `publish_and_commit` either commits the whole batch or raises. After an error this object must not be
+    used again: the state of the partition is then unknown until the committed offset is read again.
     """
 
     def __init__(
@@ -112,13 +112,15 @@ class TransactionalProducer:
         return topic == self._settings.output or self._partitions[topic] >= self._partitions[str(self._settings.input)]
 
     async def open(self) -> None:
-        """Fence the previous owner of the partition; a transaction that it left open is aborted."""
+        """Fence the previous owner of the partition; its open transaction is aborted."""
         try:
             await self._producer.start()
         except CLIENT_ERRORS as error:
             raise broker_error(error) from None
 
-    async def publish(self, batch: TransactionBatch, committed_offset: int, metadata: str, at_ms: int) -> None:
+    async def publish_and_commit(
+        self, batch: TransactionBatch, committed_offset: int, metadata: str, at_ms: int
+    ) -> None:
         """Send a batch and the committed offset in one transaction.
 
         Parameters
@@ -219,7 +221,7 @@ class TransactionalProducer:
     def _messages(self, batch: TransactionBatch) -> Iterable[tuple[str, Sequence[bytes]]]:
         """Yield each topic with its messages."""
         settings, encode = self._settings, msgspec.json.encode
-        # Sorted, so that the order of clusters does not tell which was decided first.
+        # Sorted, so that the order of clusters does not show which was decided first.
         clusters = sorted(batch.clusters, key=lambda cluster: cluster.rows[0])
         rows = self._release.output_rows(clusters, batch.rows)
         if rows and self._publishes:

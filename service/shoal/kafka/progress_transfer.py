@@ -49,22 +49,22 @@ async def _report(
     client: AIOKafkaAdminClient, policy: Policy, settings: KafkaSection, cipher: MetadataCipher, partition: int
 ) -> dict[str, Any]:
     found = await fetch_committed(client, settings, partition)
-    about: dict[str, Any] = {"partition": partition, "watermark": None, "held": None, "last_commit": None}
+    fields: dict[str, Any] = {"partition": partition, "watermark": None, "held": None, "last_commit": None}
     if found is None:
-        return about | {"state": "no progress"}
-    about["watermark"] = found.offset
+        return fields | {"state": "no progress"}
+    fields["watermark"] = found.offset
     try:
         commit = cipher.decode(found.metadata or "", str(settings.input), partition, found.offset)
     except UnreadableError as error:
-        return about | {"state": error.state}
+        return fields | {"state": error.state}
     except InputError:
-        return about | {"state": "broken or foreign metadata"}
+        return fields | {"state": "broken or foreign metadata"}
     state = commit.state
-    return about | {
-        "held": state.waiting,
+    return fields | {
+        "held": state.waiting_count,
         "last_commit": datetime.fromtimestamp(commit.at_ms / 1000, UTC).isoformat(timespec="milliseconds"),
         "next_offset": state.next_offset,
-        "clusters": state.clusters,
+        "clusters": state.next_cluster_number,
         **_adaptive_state(commit, policy),
         "state": "draining" if state.flush_at_offset is not None else "ok",
         "policy": "this" if commit.has_policy(policy.fingerprint) else "another",
@@ -150,7 +150,7 @@ async def _import_one(
                 "export. Going back would publish them twice. Use a later export, or start with --skip-to-end"
             )
         metadata = cipher.encode(commit, str(settings.input), saved.partition)
-        await producer.publish(TransactionBatch(), saved.offset, metadata, commit.at_ms)
+        await producer.publish_and_commit(TransactionBatch(), saved.offset, metadata, commit.at_ms)
     finally:
         await producer.close()
 

@@ -15,7 +15,7 @@ from shoal.observability import Health, error_code, logger
 
 __all__ = ["BrokerLiveness", "run_with_retries"]
 
-PROBE_S = 2.0
+CHECK_S = 2.0
 BACKOFF_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 log = logger("kafka")
@@ -42,11 +42,11 @@ class BrokerLiveness:
         self._last_s = time.monotonic()
         self.health.broker_reached = True
 
-    def note_silence(self) -> None:
+    def note_no_answer(self) -> None:
         """Note that the broker did not answer."""
         self.health.broker_reached = False
 
-    async def probe(self, ask: Callable[[], Awaitable[None]], every_s: float = PROBE_S) -> None:
+    async def check_broker(self, request: Callable[[], Awaitable[None]], every_s: float = CHECK_S) -> None:
         """Send the broker requests at intervals: an idle connection does not show that the broker is lost.
 
         Raises
@@ -56,10 +56,10 @@ class BrokerLiveness:
         """
         while True:
             try:
-                await asyncio.wait_for(ask(), 3 * every_s)
+                await asyncio.wait_for(request(), 3 * every_s)
                 self.note_answer()
             except CLIENT_ERRORS:
-                self.note_silence()
+                self.note_no_answer()
                 if self.is_exhausted:
                     raise BrokerUnavailableError("the broker cannot be reached") from None
             await asyncio.sleep(every_s)
@@ -80,7 +80,7 @@ class BrokerLiveness:
         if isinstance(error, FencedError) and context.start.drain:
             final = BrokerError("--drain: a worker of this group is running; stop all of them first")
         elif isinstance(error, BrokerUnavailableError):
-            self.note_silence()
+            self.note_no_answer()
             if self.is_exhausted:
                 final = BrokerError(
                     f"the broker at {context.settings.bootstrap_servers} could not be reached for {self.away_s:.0f} s "
@@ -113,6 +113,6 @@ async def run_with_retries(
             failures = 0 if time.monotonic() - began_s > 2 * BACKOFF_S[-1] else failures
             pause_s = BACKOFF_S[min(failures, len(BACKOFF_S) - 1)]
             failures += 1
-            log.warning("session ended", code=error_code(error), reason=str(error), retry_s=pause_s)
+            log.warning("consumer loop ended", code=error_code(error), reason=str(error), retry_s=pause_s)
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(stopping.wait(), pause_s)

@@ -79,7 +79,7 @@ class PartitionStart:
     log_start, log_end : int
         First offset of the log, and the end of its committed part (exclusive).
     skipped_count : int or None
-        Number of offsets that ``--skip-to-end`` left out: from the committed offset to the end of the log, or the whole
+        Number of offsets that ``--skip-to-end`` skipped: from the committed offset to the end of the log, or the whole
         log if the committed offset does not belong to it. None without a skip.
     is_first : bool
         There was no commit before, and no record was published.
@@ -165,8 +165,8 @@ async def initialize_partition(
             commit = cipher.decode(metadata, str(settings.input), partition, offset)
             _check_log(commit.state, partition_name, log_start, log_end)
             if start.skip_to_end:
-                # Without this option the task checks the probe when it reads the first record.
-                await _check_probe(settings, commit.state, tp, log_start)
+                # Without this option the task checks the reference record when it reads the first record.
+                await _check_reference(settings, commit.state, tp, log_start)
             _check_policy(commit, fingerprint, partition_name, drain=start.drain)
             await _check_output(settings, partition, commit)
             return PartitionStart(commit, log_start, log_end)
@@ -188,14 +188,14 @@ async def initialize_partition(
         # Later starts compare the output with this time. A worker with a fast clock may have published later than now.
         now_ms = max(now_ms, await _latest_published(settings, partition))
     # After a skip it is not known which records were released before.
-    first_released_offset = offset if skipped_count is None else 0
+    first_released = offset if skipped_count is None else 0
     # A partition has at most as many clusters as offsets. So numbering from the offset repeats no number after a skip.
-    state = OffsetState(
-        committed_offset=offset, next_offset=offset, first_released_offset=first_released_offset, clusters=offset
-    )
+    state = OffsetState(offset, offset, first_released_offset=first_released, next_cluster_number=offset)
     commit = CommittedState(state, fingerprint, now_ms)
     # The transaction holds nothing else: if this commit fails, nothing was published.
-    await producer.publish(TransactionBatch(), offset, cipher.encode(commit, str(settings.input), partition), now_ms)
+    await producer.publish_and_commit(
+        TransactionBatch(), offset, cipher.encode(commit, str(settings.input), partition), now_ms
+    )
     return PartitionStart(commit, log_start, log_end, skipped_count, is_first=skipped_count is None)
 
 
@@ -220,20 +220,20 @@ def _check_log(state: OffsetState, partition_name: str, log_start: int, log_end:
         )
 
 
-async def _check_probe(settings: KafkaSection, state: OffsetState, tp: TopicPartition, log_start: int) -> None:
-    """Compare the record at the probe, if it is retained, with the one that was there at the last commit."""
-    probe = state.probe
-    if probe is None or probe.offset < log_start:
+async def _check_reference(settings: KafkaSection, state: OffsetState, tp: TopicPartition, log_start: int) -> None:
+    """Compare the record at the offset of the reference record, if it is retained, with the one at the last commit."""
+    reference = state.reference
+    if reference is None or reference.offset < log_start:
         return
-    async with aclosing(read_committed_records(settings, tp, probe.offset)) as records:
+    async with aclosing(read_committed_records(settings, tp, reference.offset)) as records:
         async for record in records:
-            if probe.is_contradicted(record.offset, record.timestamp):
-                raise LogTruncatedError.at_probe(f"{tp.topic}-{tp.partition}", probe)
+            if reference.is_contradicted(record.offset, record.timestamp):
+                raise LogTruncatedError.at_reference(f"{tp.topic}-{tp.partition}", reference)
             return
 
 
 def _check_policy(commit: CommittedState, fingerprint: str, partition_name: str, *, drain: bool) -> None:
-    if commit.state.partial_clusters and not commit.has_policy(fingerprint):
+    if commit.state.unfinished_clusters and not commit.has_policy(fingerprint):
         raise InputError(
             f"{partition_name}: the policy has changed while partly released clusters are still to be completed. Run "
             "'shoal run POLICY --drain' with the old policy first"
@@ -373,12 +373,12 @@ async def read_committed_records(
 ) -> AsyncGenerator[Any, None]:
     """Yield the committed records of a partition from an offset and a time (ms) on, up to the present end of the log.
 
-    Records of aborted transactions are left out. So a worker that was killed in its first transaction can start again.
+    Records of aborted transactions do not count: a worker that was killed in its first transaction can start again.
 
     Raises
     ------
     BrokerUnavailableError
-        No record came for 10 s.
+        No record arrived for 10 s.
     """
     async with reading(settings) as consumer:
         consumer.assign([tp])

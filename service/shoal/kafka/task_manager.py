@@ -25,11 +25,11 @@ from shoal.records import JsonDecoder
 
 __all__ = ["TaskManager", "WorkerContext"]
 
-OPENED_AT_ONCE = 8
+MAX_CONCURRENT_OPENS = 8
 
 log = logger("kafka")
 
-Opened = Callable[[TopicPartition, PartitionTask], None]
+OnOpened = Callable[[TopicPartition, PartitionTask], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +82,9 @@ class TaskManager:
         partitions: Iterable[TopicPartition],
         admin: AIOKafkaAdminClient,
         consumer: AIOKafkaConsumer,
-        opened: Opened,
+        on_opened: OnOpened,
     ) -> None:
-        """Open a task for each partition; ``opened`` is called with each, and records may be processed after that.
+        """Open a task for each partition; ``on_opened`` is called with each, and records may be processed after that.
 
         Raises
         ------
@@ -92,12 +92,12 @@ class TaskManager:
             A task could not be opened. An `InputError` holds the reasons of all that were refused.
         """
         decoder = JsonDecoder(self._context.policy, max_bytes=self._context.settings.max_record_bytes)
-        limit = asyncio.Semaphore(OPENED_AT_ONCE)
+        limit = asyncio.Semaphore(MAX_CONCURRENT_OPENS)
 
         async def open_one(tp: TopicPartition) -> None:
             async with limit:
                 task = await self._open(tp, admin, consumer, decoder)
-                opened(tp, task)
+                on_opened(tp, task)
                 self._tasks[tp] = task
 
         results = await asyncio.gather(*map(open_one, partitions), return_exceptions=True)
@@ -121,11 +121,11 @@ class TaskManager:
             producer = TransactionalProducer(policy, settings, partition, self.layout, publishes=listener.publishes)
             on_failure.push_async_callback(producer.close)
             await producer.open()
-            begin = await initialize_partition(
+            partition_start = await initialize_partition(
                 admin, consumer, producer, settings, policy.fingerprint, partition, context.start, context.cipher
             )
-            self._report(tp, begin)
-            if begin.is_first:
+            self._report(tp, partition_start)
+            if partition_start.is_first:
                 # Another group may begin to publish before this one sends its first clusters: check again then.
                 producer.check_before_first(partial(check_output_is_empty, producer, settings, partition))
             task = PartitionTask(
@@ -134,33 +134,35 @@ class TaskManager:
                 policy,
                 decoder,
                 producer,
-                begin.commit,
+                partition_start.commit,
                 context.metrics,
                 settings.commit_interval_ms / 1000,
                 cipher=context.cipher,
-                log_end=begin.log_end,
+                log_end=partition_start.log_end,
                 listener=listener,
             )
             on_failure.pop_all()
-        if not task.restore(begin.log_start):
-            log.warning("the log has lost the beginning of a window: its records are suppressed", topic=tp.topic)
+        if not task.restore(partition_start.log_start):
+            log.warning(
+                "the log no longer holds the start of the quota window: its records are suppressed", topic=tp.topic
+            )
         return task
 
-    def _report(self, tp: TopicPartition, begin: PartitionStart) -> None:
-        metrics, state = self._context.metrics, begin.commit.state
-        about = {"topic": tp.topic, "partition": tp.partition, "watermark": state.committed_offset}
-        if not begin.commit.has_policy(self._context.policy.fingerprint):
+    def _report(self, tp: TopicPartition, partition_start: PartitionStart) -> None:
+        metrics, state = self._context.metrics, partition_start.commit.state
+        fields = {"topic": tp.topic, "partition": tp.partition, "watermark": state.committed_offset}
+        if not partition_start.commit.has_policy(self._context.policy.fingerprint):
             metrics.policy_changes.inc()
-            log.warning("policy changed; continuing from the committed offset", **about)
-        if begin.skipped_count is not None:
-            metrics.skipped.labels(tp.topic, tp.partition).inc(begin.skipped_count)
-            log.warning("skipped to the end", skipped=begin.skipped_count, **about)
-        log.info("took over", held=state.waiting, **about)
+            log.warning("policy changed; continuing from the committed offset", **fields)
+        if partition_start.skipped_count is not None:
+            metrics.skipped.labels(tp.topic, tp.partition).inc(partition_start.skipped_count)
+            log.warning("skipped to the end", skipped=partition_start.skipped_count, **fields)
+        log.info("partition opened", held=state.waiting_count, **fields)
 
     def update_metrics(self, tp: TopicPartition, task: PartitionTask, log_end: int | None) -> None:
         """Update metrics and health of a partition; ``log_end`` is the end of its log, if that is known."""
         if self.is_open(tp, task):
-            self._context.metrics.held.labels(tp.topic, tp.partition).set(task.incomplete)
+            self._context.metrics.held.labels(tp.topic, tp.partition).set(task.waiting_count)
             if log_end is not None and log_end >= 0:
                 self._context.metrics.lag.labels(tp.topic, tp.partition).set(max(0, log_end - task.position))
             if not task.is_restoring:
@@ -173,7 +175,7 @@ class TaskManager:
         for tp, task in tasks:
             self._context.metrics.remove_partition(tp.topic, tp.partition)
             self._context.health.restoring.discard(tp.partition)
-            log.info("handed back", topic=tp.topic, partition=tp.partition, watermark=task.committed_offset)
+            log.info("partition closed", topic=tp.topic, partition=tp.partition, watermark=task.committed_offset)
         for result in results:
             if isinstance(result, BaseException) and commit:
                 raise to_shoal_error(result) from None

@@ -48,7 +48,7 @@ class Worker:
         self._context = WorkerContext(self.policy, self.settings, self.metrics, self.health, self.start, cipher)
 
     def stop(self) -> None:
-        """Let `run` commit the decisions, leave the group and return, within ten seconds."""
+        """Make `run` commit the decisions, leave the group and return, within ten seconds."""
         self._stopping.set()
         self.health.stopping = True
 

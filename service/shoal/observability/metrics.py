@@ -33,8 +33,8 @@ SHORT_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5
 class BulkHistogram(Collector):
     """A histogram that observes arrays; `prometheus_client.Histogram` observes one number per call."""
 
-    def __init__(self, name: str, about: str, edges: Sequence[float]) -> None:
-        self.name, self.about = name, about
+    def __init__(self, name: str, help_text: str, edges: Sequence[float]) -> None:
+        self.name, self.help_text = name, help_text
         self.edges = np.array(edges, float)
         self.counts = np.zeros(len(edges) + 1, np.int64)
         self.total = 0.0
@@ -55,13 +55,13 @@ class BulkHistogram(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield the metric family for a scrape."""
         labels = [*(f"{edge:g}" for edge in self.edges), "+Inf"]
-        family = HistogramMetricFamily(self.name, self.about)
+        family = HistogramMetricFamily(self.name, self.help_text)
         family.add_metric([], list(zip(labels, np.cumsum(self.counts).tolist(), strict=True)), self.total)
         yield family
 
     def describe(self) -> Iterable[Metric]:
         """Return the metric family without samples."""
-        return [HistogramMetricFamily(self.name, self.about)]
+        return [HistogramMetricFamily(self.name, self.help_text)]
 
 
 class Metrics:
@@ -71,11 +71,11 @@ class Metrics:
         self.registry = CollectorRegistry()
         tp = ("topic", "partition")
 
-        def counter(name: str, about: str, labels: Sequence[str] = ()) -> Counter:
-            return Counter(name, about, labels, registry=self.registry)
+        def counter(name: str, help_text: str, labels: Sequence[str] = ()) -> Counter:
+            return Counter(name, help_text, labels, registry=self.registry)
 
-        def gauge(name: str, about: str, labels: Sequence[str] = ()) -> Gauge:
-            return Gauge(name, about, labels, registry=self.registry)
+        def gauge(name: str, help_text: str, labels: Sequence[str] = ()) -> Gauge:
+            return Gauge(name, help_text, labels, registry=self.registry)
 
         self.records = counter("shoal_records_total", "Records by what became of them", ("outcome", "reason", *tp))
         self.held = gauge("shoal_records_held", "Records read and waiting for their cluster", tp)
@@ -98,14 +98,14 @@ class Metrics:
         self.delay = self._histogram("shoal_delay_positions", "Records waited for; stepped", POSITIONS)
         self.delay_seconds = self._histogram("shoal_delay_seconds", "Time held; stepped", SECONDS)
         self._stepped = [self.reordering, self.delay, self.delay_seconds]
-        self._pending = [BulkHistogram(h.name, h.about, h.edges.tolist()) for h in self._stepped]
+        self._pending = [BulkHistogram(h.name, h.help_text, h.edges.tolist()) for h in self._stepped]
         self._loss = [0.0, 0.0]
         self._clipped: dict[tuple[str, int], int] = {}
         self._weights: dict[tuple[str, int], float] = {}
         self._pending_clusters = 0
 
-    def _histogram(self, name: str, about: str, edges: Sequence[float]) -> BulkHistogram:
-        histogram = BulkHistogram(name, about, edges)
+    def _histogram(self, name: str, help_text: str, edges: Sequence[float]) -> BulkHistogram:
+        histogram = BulkHistogram(name, help_text, edges)
         self.registry.register(histogram)
         return histogram
 

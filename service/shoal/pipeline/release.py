@@ -29,11 +29,11 @@ class OffsetCompletion(Protocol):
     def complete(self, offsets: Sequence[int]) -> list[int]:
         """Complete incomplete offsets; return when each was read (ms)."""
 
-    def assign(self, members: Sequence[int]) -> None:
-        """Note that incomplete offsets form one cluster, whose records are released one by one."""
+    def add_unfinished_cluster(self, members: Sequence[int]) -> None:
+        """Mark incomplete offsets as one cluster, whose records are released one by one."""
 
     def release(self, offsets: Sequence[int]) -> list[int]:
-        """Complete assigned offsets in ascending order; return when each was read (ms)."""
+        """Complete offsets of such clusters in ascending order; return when each was read (ms)."""
 
 
 class ReleaseBuffer(Protocol):
@@ -77,7 +77,7 @@ class ReleaseStrategy(Protocol):
     def writes(self, decisions: BlockDecisions) -> Iterator[tuple[Sequence[DecidedCluster], list[bytes]]]:
         """Split the decisions into writes: clusters, and the rows to write after the evidence of these clusters."""
 
-    def min_partial_cluster(self, k: int) -> int:
+    def smallest_unfinished_cluster(self, k: int) -> int:
         """Return the smallest size of a cluster that can be released in parts, or 0 if no cluster can."""
 
 
@@ -174,7 +174,7 @@ class WholeClusters:
         """Yield each cluster with its rows."""
         return (([cluster], cluster.rows) for cluster in decisions.clusters)
 
-    def min_partial_cluster(self, k: int) -> int:  # noqa: ARG002 - the protocol's
+    def smallest_unfinished_cluster(self, k: int) -> int:  # noqa: ARG002 - the protocol's
         """Return 0: no cluster is released in parts."""
         return 0
 
@@ -187,9 +187,9 @@ class InOrder:
         return _OrderedBuffer(delta, expiry_limits)
 
     def complete(self, tracker: OffsetCompletion, decisions: BlockDecisions) -> list[int]:
-        """Assign the members of the decided clusters, and complete the released offsets."""
+        """Add the decided clusters to the tracker, and complete the released offsets."""
         for cluster in decisions.clusters:
-            tracker.assign(cluster.offsets)
+            tracker.add_unfinished_cluster(cluster.offsets)
         return tracker.release(decisions.released)
 
     def output_rows(self, clusters: Iterable[DecidedCluster], rows: list[bytes]) -> list[bytes]:  # noqa: ARG002
@@ -200,7 +200,7 @@ class InOrder:
         """Yield all clusters with all released rows."""
         return iter([(decisions.clusters, decisions.rows)])
 
-    def min_partial_cluster(self, k: int) -> int:
+    def smallest_unfinished_cluster(self, k: int) -> int:
         """Return k: every cluster can be released in parts."""
         return k
 

@@ -1,6 +1,6 @@
 """Ordered release: decided rows wait in a reorder buffer and are released when their own records expire.
 
-The output then has the order of the input. Clusters are decided as usual. The passthrough fields of a cluster are
+The output then has the order of the input. Clusters are decided as usual. The unchanged fields of a cluster are
 assigned to the members in the order of their bytes, so that a member reveals no more than its cluster does.
 """
 
@@ -115,7 +115,7 @@ class RestoredMember(NamedTuple):
     position: int
     expiry_keys: Int64Vector
     values: Float64Vector
-    passthrough: bytes
+    unchanged_fields: bytes
 
 
 class ClusterRestorer:

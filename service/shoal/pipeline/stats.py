@@ -20,7 +20,7 @@ class ReleaseStats:
 
     Attributes
     ----------
-    size, subjects, heaviest, excess_span : ndarray of int64, shape (G,)
+    size, subjects, max_per_subject, excess_span : ndarray of int64, shape (G,)
         Records, distinct subjects, records of the subject with most records, and records of other clusters between the
         first and the last member.
     delay, displacement : ndarray of int64, shape (L,)
@@ -32,7 +32,7 @@ class ReleaseStats:
 
     size: Int64Vector
     subjects: Int64Vector
-    heaviest: Int64Vector
+    max_per_subject: Int64Vector
     excess_span: Int64Vector
     delay: Int64Vector
     displacement: Int64Vector
@@ -72,7 +72,7 @@ def measure_clusters(
     return ReleaseStats(
         size=sizes,
         subjects=decided.subjects,
-        heaviest=decided.heaviest,
+        max_per_subject=decided.max_per_subject,
         excess_span=decided.positions[ends - 1] - decided.positions[starts] - (sizes - 1),
         delay=decided.newest.repeat(sizes) - decided.positions,
         displacement=displacement,
@@ -130,7 +130,7 @@ class RunSummary:
         self.decided += len(values)
         self.clusters += len(stats.size)
         self._add_columns(size=stats.size, subjects=stats.subjects, excess_span=stats.excess_span)
-        self._add_columns(share=stats.heaviest / stats.size)
+        self._add_columns(share=stats.max_per_subject / stats.size)
         self._add_columns(squared=stats.squared, absolute=stats.absolute)
         return self._centred_squares - before
 

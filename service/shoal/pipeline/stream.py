@@ -59,8 +59,8 @@ class PartitionPipeline:
         JsonEncoder of the output format.
     max_offset_span : int
         Largest distance of the oldest held offset from the newest one. Beyond it the oldest record expires early.
-    clusters : int
-        Number of clusters decided before a restart; the next cluster gets this number.
+    next_cluster_number : int
+        Number of the next cluster: how many clusters were decided before a restart.
     adaptive_state : AdaptiveState, optional
         State after these decisions. If omitted, the initial state.
     restorer : ClusterRestorer, optional
@@ -77,7 +77,7 @@ class PartitionPipeline:
     Clusters of ``restorer`` are not verified again: their rows are encoded from the members that were committed.
     Decisions depend only on the records, their offsets and timestamps, and not on how the records are divided into
     blocks.
-    Memory: values, offsets and passthrough fields of ``delta`` records and two blocks; with ordered release also the
+    Memory: values, offsets and unchanged fields of ``delta`` records and two blocks; with ordered release also the
     rows of as many records.
     """
 
@@ -87,7 +87,7 @@ class PartitionPipeline:
         encoder: RecordEncoder,
         *,
         max_offset_span: int = UNLIMITED,
-        clusters: int = 0,
+        next_cluster_number: int = 0,
         adaptive_state: AdaptiveState | None = None,
         restorer: ClusterRestorer | None = None,
     ) -> None:
@@ -96,7 +96,7 @@ class PartitionPipeline:
         width = len(policy.quasi_identifiers)
         delay_ms = UNLIMITED if stream.max_delay_s is None else max(0, round(stream.max_delay_s * 1000) - 1)
         expiry_limits = (delay_ms, max_offset_span)
-        self.policy, self.clusters, self._encoder = policy, clusters, encoder
+        self.policy, self.next_cluster_number, self._encoder = policy, next_cluster_number, encoder
         self._quota = None if policy.per_subject is None else SubjectQuota(policy.per_subject)
         self._scaler = OnlineScaler.of(policy, state.scaler)
         self._embedding = Embedding.of(policy, None if self._scaler is None else self._scaler.widths)
@@ -242,9 +242,9 @@ class PartitionPipeline:
     ) -> tuple[Int64Vector, Int64Vector, _Records]:
         """Return position, subject and contents of the records that were not decided before a restart."""
         chosen = slice(None) if is_undecided.all() else np.flatnonzero(is_undecided)
-        passthrough = np.empty(len(positions), np.object_)
-        passthrough[:] = block.passthrough
-        records = _Records(block.values[chosen], expiry_keys[chosen], passthrough[chosen])
+        unchanged_fields = np.empty(len(positions), np.object_)
+        unchanged_fields[:] = block.unchanged_fields
+        records = _Records(block.values[chosen], expiry_keys[chosen], unchanged_fields[chosen])
         self._next_rank += len(positions) - len(records.values)
         return positions[chosen], block.subjects[chosen], records
 
@@ -285,18 +285,23 @@ class PartitionPipeline:
         if self._scaler is not None:
             self._scaler.partial_fit(centroids)
         bounds = decided.cluster_bounds.tolist()
-        rows = self._encode(texts, members.passthrough.tolist(), bounds)
+        rows = self._encode(texts, members.unchanged_fields.tolist(), bounds)
         offsets = members.expiry_keys[:, 1].tolist()
         fingerprint = self.policy.fingerprint
         clusters = [
             DecidedCluster(
-                self.clusters + number, offsets[start:end], rows[start:end], tuple(texts[number]), subjects, fingerprint
+                self.next_cluster_number + number,
+                offsets[start:end],
+                rows[start:end],
+                tuple(texts[number]),
+                subjects,
+                fingerprint,
             )
             for number, ((start, end), subjects) in enumerate(
                 zip(pairwise(bounds), decided.subjects.tolist(), strict=True)
             )
         ]
-        self.clusters += len(clusters)
+        self.next_cluster_number += len(clusters)
         self._buffer.add(decided.positions, members.expiry_keys, map(PendingRow, offsets, rows))
         published = centroids.repeat(np.diff(decided.cluster_bounds), axis=0)
         stats = measure_clusters(decided, members.values, published, self._embedding.unit, self._next_rank)
@@ -310,28 +315,25 @@ class PartitionPipeline:
             early=int(np.count_nonzero(decided.causes == _BY_OFFSET_SPAN)),
         )
 
-    def _encode(self, texts: list[list[str]], passthrough: list[bytes], bounds: list[int]) -> list[bytes]:
+    def _encode(self, texts: list[list[str]], unchanged_fields: list[bytes], bounds: list[int]) -> list[bytes]:
         """Return the rows of clusters; within a cluster sorted, or in the order of members if the policy says so."""
         if not self.policy.require_stream().reveal_order:
-            return self._encoder.encode_clusters(texts, passthrough, bounds)
+            return self._encoder.encode_clusters(texts, unchanged_fields, bounds)
         of_each = [text for text, (start, end) in zip(texts, pairwise(bounds), strict=True) for _ in range(start, end)]
-        return self._encoder.encode_clusters(of_each, passthrough, range(len(passthrough) + 1))
+        return self._encoder.encode_clusters(of_each, unchanged_fields, range(len(unchanged_fields) + 1))
 
     def _restore_clusters(self, block: Block, positions: Int64Vector, expiry_keys: Int64Matrix) -> None:
         """Add members to the clusters decided before a restart; restore each cluster that is complete."""
         for i in np.flatnonzero(self._restorer.contains(expiry_keys[:, 1])).tolist():
-            members = self._restorer.add(
-                RestoredMember(
-                    int(expiry_keys[i, 1]), int(positions[i]), expiry_keys[i], block.values[i], block.passthrough[i]
-                )
-            )
+            keys, fields = expiry_keys[i], block.unchanged_fields[i]
+            members = self._restorer.add(RestoredMember(int(keys[1]), int(positions[i]), keys, block.values[i], fields))
             if members is not None:
                 self._restore_cluster(members)
 
     def _restore_cluster(self, members: Sequence[RestoredMember]) -> None:
         """Encode the rows of a cluster again and buffer those that were not released."""
         texts, _ = self._embedding.published(np.array([one.values for one in members]), np.array([0, len(members)]))
-        rows = self._encode(texts, [one.passthrough for one in members], [0, len(members)])
+        rows = self._encode(texts, [one.unchanged_fields for one in members], [0, len(members)])
         released = sum(one.offset < self._restorer.released_up_to for one in members)
         pending = members[released:]
         self._buffer.add(
@@ -342,11 +344,11 @@ class PartitionPipeline:
 
 
 class _Records(NamedTuple):
-    """Values (n, d), expiry keys (n, 2) and encoded passthrough fields (n,) of records."""
+    """Values (n, d), expiry keys (n, 2) and encoded unchanged fields (n,) of records."""
 
     values: Float64Matrix
     expiry_keys: Int64Matrix
-    passthrough: NDArray[np.object_]
+    unchanged_fields: NDArray[np.object_]
 
 
 class _RecordStore:
@@ -357,15 +359,15 @@ class _RecordStore:
         self._mask = size - 1
         self._values = np.empty((size, width))
         self._expiry_keys = np.full((size, 2), -1, np.int64)
-        self._passthrough = np.full(size, b"", np.object_)
+        self._unchanged_fields = np.full(size, b"", np.object_)
 
     def put(self, positions: Int64Vector, records: _Records) -> None:
         cells = positions & self._mask
-        self._values[cells], self._expiry_keys[cells], self._passthrough[cells] = records
+        self._values[cells], self._expiry_keys[cells], self._unchanged_fields[cells] = records
 
     def get(self, positions: Int64Vector) -> _Records:
         cells = positions & self._mask
-        return _Records(self._values[cells], self._expiry_keys[cells], self._passthrough[cells])
+        return _Records(self._values[cells], self._expiry_keys[cells], self._unchanged_fields[cells])
 
 
 def precompile(policy: Policy) -> None:
@@ -380,7 +382,7 @@ def precompile(policy: Policy) -> None:
     block = Block(
         values=np.tile(np.array(low), (count, 1)),
         subjects=np.arange(count) // 2,
-        passthrough=encoder.encode_passthrough([[None] * count for _ in policy.passthrough], count),
+        unchanged_fields=encoder.encode_unchanged([[None] * count for _ in policy.passthrough], count),
         index=np.arange(count),
         rejected=[],
         clipped=0,

@@ -74,7 +74,7 @@ class TablePipeline:
     Guarantees: every released record is in one cluster, and `clustering.stream.invariants` has verified that the
     cluster has k distinct subjects and no subject above ``max_share``. Only two kinds of records are suppressed: those
     above ``privacy.per_subject``, and those by which a subject has more than ``max_share`` of the whole table.
-    Memory: values, one number per confidential attribute, and passthrough fields as bytes.
+    Memory: values, one number per confidential attribute, and unchanged fields as bytes.
     """
 
     def __init__(self, policy: Policy, encoder: RecordEncoder) -> None:
@@ -85,7 +85,7 @@ class TablePipeline:
         self._policy, self._encoder = policy, encoder
         self._values: list[Float64Matrix] = []
         self._subjects: list[Int64Vector] = []
-        self._passthrough: list[bytes] = []
+        self._unchanged_fields: list[bytes] = []
         self._confidential = [
             (number, ConfidentialColumn.of(a))
             for number, a in enumerate(policy.passthrough)
@@ -94,7 +94,7 @@ class TablePipeline:
         self.clipped = 0
 
     def __len__(self) -> int:
-        return len(self._passthrough)
+        return len(self._unchanged_fields)
 
     def find_oversized(self, block: Block) -> Iterator[tuple[int, str]]:
         """Find numbers whose squares exceed float64; yield the index in the block and a message with field and remedy.
@@ -106,12 +106,12 @@ class TablePipeline:
             yield index, f"field {name}: a number beyond {LARGEST:g}; give {name} in another unit"
 
     def add(self, block: Block) -> None:
-        """Add the next records, decoded with their passthrough columns; `find_oversized` must find none."""
+        """Add the next records, decoded with their unchanged columns; `find_oversized` must find none."""
         self._values.append(block.values)
         self._subjects.append(block.subjects)
-        self._passthrough += block.passthrough
+        self._unchanged_fields += block.unchanged_fields
         for number, column in self._confidential:
-            column.add(block.passthrough_columns[number])
+            column.add(block.unchanged_columns[number])
         self.clipped += block.clipped
 
     def release(self, spec: AlgorithmSpec, *, keep_order: bool = False) -> TableRelease:
@@ -199,11 +199,11 @@ class TablePipeline:
                 [text for partition, label in zip(partitions, labels, strict=True) for text in partition.texts[label]]
                 for labels in labels_of_each
             ]
-            passthrough = [self._passthrough[i] for i in chosen.tolist()]
-            rows = self._encoder.encode_clusters(texts, passthrough, range(len(chosen) + 1))
+            unchanged_fields = [self._unchanged_fields[i] for i in chosen.tolist()]
+            rows = self._encoder.encode_clusters(texts, unchanged_fields, range(len(chosen) + 1))
         else:
-            passthrough = [self._passthrough[i] for i in chosen[first.order].tolist()]
-            rows = self._encoder.encode_clusters(first.texts, passthrough, first.bounds)
+            unchanged_fields = [self._unchanged_fields[i] for i in chosen[first.order].tolist()]
+            rows = self._encoder.encode_clusters(first.texts, unchanged_fields, first.bounds)
         if not keep_order:
             rows.sort()
         return rows

@@ -5,10 +5,10 @@ A record passes through four steps:
 1. A reader (`JsonLinesReader`, `CsvReader`, `MessageExportReader`, `parquet.ParquetReader`) splits a file into
    messages. Messages from Kafka skip this step.
 2. A decoder (`JsonDecoder`, `CsvDecoder`) checks the messages against the policy and returns a `Block`:
-   quasi-identifiers as float64, hashed subjects, and passthrough fields that are already encoded for the output.
+   quasi-identifiers as float64, hashed subjects, and unchanged fields that are already encoded for the output.
    Every other message is rejected with a `Reason`.
 3. Other packages form clusters and compute the centroids.
-4. An encoder (`JsonEncoder`, `CsvEncoder`) combines centroids and passthrough fields into the published bytes.
+4. An encoder (`JsonEncoder`, `CsvEncoder`) combines centroids and unchanged fields into the published bytes.
 
 No error, log line or `Reason` contains an attribute value.
 """

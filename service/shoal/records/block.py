@@ -39,8 +39,8 @@ class Block:
     subjects : ndarray of int64, shape (n,)
         Keyed hash of the normalised subject, or a running number if every record belongs to a different person. Only
         equality has a meaning.
-    passthrough : list of bytes, length n
-        The passthrough fields of each record, encoded for the output by the encoder that the decoder was given. Only
+    unchanged_fields : list of bytes, length n
+        The unchanged fields of each record, encoded for the output by the encoder that the decoder was given. Only
         that encoder can interpret them.
     index : ndarray of int64, shape (n,), strictly increasing
         Index of each accepted record in the messages.
@@ -48,21 +48,21 @@ class Block:
         Index and reason of each rejected message, by increasing index. Every message is in ``index`` or here.
     clipped : int
         Number of values that were outside their bounds and were moved to them.
-    passthrough_columns : sequence of sequences
-        One column of n typed values per passthrough field, if the decoder was created with ``with_columns``; else
+    unchanged_columns : sequence of sequences
+        One column of n typed values per unchanged field, if the decoder was created with ``with_columns``; else
         empty. Tables need them to measure how confidential values are distributed.
     """
 
     values: Float64Matrix
     subjects: Int64Vector
-    passthrough: list[bytes]
+    unchanged_fields: list[bytes]
     index: Int64Vector
     rejected: list[tuple[int, Reason]]
     clipped: int
-    passthrough_columns: Sequence[Sequence[Any]] = ()
+    unchanged_columns: Sequence[Sequence[Any]] = ()
 
     def __len__(self) -> int:
-        return len(self.passthrough)
+        return len(self.unchanged_fields)
 
     def filter(self, mask: BoolVector) -> Block:
         """Return the records where the mask, of shape (n,), is true. ``rejected`` and ``clipped`` stay the same."""
@@ -71,9 +71,9 @@ class Block:
             self,
             values=self.values[mask],
             subjects=self.subjects[mask],
-            passthrough=list(compress(self.passthrough, selectors)),
+            unchanged_fields=list(compress(self.unchanged_fields, selectors)),
             index=self.index[mask],
-            passthrough_columns=[list(compress(column, selectors)) for column in self.passthrough_columns],
+            unchanged_columns=[list(compress(column, selectors)) for column in self.unchanged_columns],
         )
 
     def slice(self, records: slice) -> Block:
@@ -84,9 +84,9 @@ class Block:
             self,
             values=self.values[records],
             subjects=self.subjects[records],
-            passthrough=self.passthrough[records],
+            unchanged_fields=self.unchanged_fields[records],
             index=self.index[records],
-            passthrough_columns=[column[records] for column in self.passthrough_columns],
+            unchanged_columns=[column[records] for column in self.unchanged_columns],
         )
 
     def __repr__(self) -> str:

@@ -31,14 +31,14 @@ class ParsedRecords:
         Quasi-identifiers; NaN or infinity where a value could not be read.
     subjects : sequence of length n, or None
         The subjects as read; None if every record belongs to a different person.
-    passthrough : sequence of sequences
-        One column per passthrough field: str, int, float, bool or None.
+    unchanged_columns : sequence of sequences
+        One column per unchanged field: str, int, float, bool or None.
     """
 
     index: Int64Vector
     values: Float64Matrix
     subjects: Column | None
-    passthrough: Sequence[Column]
+    unchanged_columns: Sequence[Column]
 
     def __len__(self) -> int:
         return len(self.index)
@@ -50,12 +50,12 @@ class ParsedRecords:
             index=self.index[mask],
             values=self.values[mask],
             subjects=None if self.subjects is None else list(itertools.compress(self.subjects, selectors)),
-            passthrough=[list(itertools.compress(column, selectors)) for column in self.passthrough],
+            unchanged_columns=[list(itertools.compress(column, selectors)) for column in self.unchanged_columns],
         )
 
 
 class BlockBuilder:
-    """Checks values against the policy, hashes the subjects and encodes the passthrough fields.
+    """Checks values against the policy, hashes the subjects and encodes the unchanged fields.
 
     Parameters
     ----------
@@ -65,9 +65,9 @@ class BlockBuilder:
     hash_key : bytes or None
         Key of the subject hash; None uses one random key per process.
     max_bytes : int
-        Maximum length of the encoded passthrough fields of a record.
+        Maximum length of the encoded unchanged fields of a record.
     with_columns : bool
-        Whether blocks also contain the passthrough fields as typed columns.
+        Whether blocks also contain the unchanged fields as typed columns.
     """
 
     def __init__(
@@ -88,25 +88,27 @@ class BlockBuilder:
     def build(self, candidates: ParsedRecords, rejected: list[tuple[int, Reason]]) -> Block:
         """Return the block. Records rejected here are added to ``rejected``, which is then sorted by index."""
         candidates = self._reject_invalid(candidates, rejected)
-        passthrough = self._encoder.encode_passthrough(candidates.passthrough, len(candidates))
-        if max(map(len, passthrough), default=0) > self._max_bytes:
-            is_short = to_mask((len(fields) <= self._max_bytes for fields in passthrough), len(passthrough))
+        unchanged_fields = self._encoder.encode_unchanged(candidates.unchanged_columns, len(candidates))
+        if max(map(len, unchanged_fields), default=0) > self._max_bytes:
+            is_short = to_mask((len(fields) <= self._max_bytes for fields in unchanged_fields), len(unchanged_fields))
             candidates = reject_unless(is_short, candidates, Reason.TOO_LARGE, rejected)
-            passthrough = list(itertools.compress(passthrough, is_short.tolist()))
-        is_encodable = self._encoder.find_encodable(passthrough)
+            unchanged_fields = list(itertools.compress(unchanged_fields, is_short.tolist()))
+        is_encodable = self._encoder.encodable_mask(unchanged_fields)
         if is_encodable is not None:
-            candidates = reject_unless(to_mask(is_encodable, len(passthrough)), candidates, Reason.INVALID, rejected)
-            passthrough = list(itertools.compress(passthrough, is_encodable))
+            candidates = reject_unless(
+                to_mask(is_encodable, len(unchanged_fields)), candidates, Reason.INVALID, rejected
+            )
+            unchanged_fields = list(itertools.compress(unchanged_fields, is_encodable))
         clipped = self._clip(candidates.values)
         rejected.sort(key=lambda entry: entry[0])
         return Block(
             values=candidates.values,
             subjects=self._hash_subjects(candidates),
-            passthrough=passthrough,
+            unchanged_fields=unchanged_fields,
             index=candidates.index,
             rejected=rejected,
             clipped=clipped,
-            passthrough_columns=candidates.passthrough if self._with_columns else (),
+            unchanged_columns=candidates.unchanged_columns if self._with_columns else (),
         )
 
     def _reject_invalid(self, candidates: ParsedRecords, rejected: list[tuple[int, Reason]]) -> ParsedRecords:

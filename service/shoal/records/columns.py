@@ -59,7 +59,7 @@ def replace_decimal_commas(cells: Cells) -> Cells:
 
 
 def parse_values(cells: Cells, kind: FieldType) -> tuple[Sequence[Any], bool]:
-    """Parse a column of a passthrough field.
+    """Parse a column of an unchanged field.
 
     Returns
     -------

@@ -37,11 +37,11 @@ class CsvDecoder:
     hash_key : bytes, optional
         Key of the subject hash, up to 64 bytes; by default one random key per process.
     max_bytes : int
-        Maximum length of the encoded passthrough fields of a record.
+        Maximum length of the encoded unchanged fields of a record.
     encoder : RecordEncoder, optional
         JsonEncoder of the output; by default `CsvEncoder`.
     with_columns : bool
-        Whether blocks also contain the passthrough fields as typed columns.
+        Whether blocks also contain the unchanged fields as typed columns.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class CsvDecoder:
         self._width = len(names)
         self._embedded_records = EmbeddedRecordCheck(policy, names)
         self._quasi_identifiers = [names.index(attribute.name) for attribute in policy.quasi_identifiers]
-        self._passthrough: list[tuple[int, Attribute]] = [(names.index(a.name), a) for a in policy.passthrough]
+        self._unchanged_fields: list[tuple[int, Attribute]] = [(names.index(a.name), a) for a in policy.passthrough]
         self._subject = None if policy.subject is None else names.index(policy.subject.name)
         self._has_commas = policy.csv.decimal == ","
         # A subject of type string is a text even if it looks like a number.
@@ -78,7 +78,7 @@ class CsvDecoder:
         -------
         Block
             The accepted records, and index and reason of each rejected one. ``undecodable``: None. ``too_large``: the
-            passthrough fields are longer than ``max_bytes``. ``invalid``: the record does not fit the policy, or a
+            unchanged fields are longer than ``max_bytes``. ``invalid``: the record does not fit the policy, or a
             cell contains another record.
 
         Notes
@@ -112,12 +112,12 @@ class CsvDecoder:
         for number, column in enumerate(self._quasi_identifiers):
             cells = columns[column]
             values[:, number] = parse_numbers(replace_decimal_commas(cells) if self._has_commas else cells)
-        parsed = [self._parse_values(columns[column], attribute.type) for column, attribute in self._passthrough]
+        parsed = [self._parse_values(columns[column], attribute.type) for column, attribute in self._unchanged_fields]
         candidates = ParsedRecords(
             index=np.array(index, dtype=np.int64),
             values=values,
             subjects=None if self._subject is None else self._subjects(columns[self._subject]),
-            passthrough=[column for column, _ in parsed],
+            unchanged_columns=[column for column, _ in parsed],
         )
         with_mismatch = [column for column, all_match in parsed if not all_match]
         if with_mismatch:
@@ -141,7 +141,7 @@ class EmbeddedRecordCheck:
     """Finds records with a cell that contains another record.
 
     A stray quotation mark can make the reader take the following lines into one cell. The records of these lines
-    belong to other people, and their identifiers would be published inside a passthrough field.
+    belong to other people, and their identifiers would be published inside an unchanged field.
 
     Parameters
     ----------

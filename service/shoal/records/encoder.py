@@ -1,6 +1,6 @@
 """Encode published records as JSON or CSV.
 
-Passthrough fields are encoded when a record is decoded, so that members can be sorted as bytes. The centroid of a
+Unchanged fields are encoded when a record is decoded, so that members can be sorted as bytes. The centroid of a
 cluster is encoded once per cluster. `_RecordLayout` combines both in the order of the policy.
 """
 
@@ -23,12 +23,12 @@ from shoal.records.numerals import JSON_NUMBER, integral_to_int
 __all__ = ["CsvCellEncoder", "CsvEncoder", "JsonEncoder", "RecordEncoder", "encode_json_values"]
 
 _SEPARATOR = b"\xff"
-"""Separates the runs of passthrough fields of a record. No UTF-8 text contains this byte."""
+"""Separates the runs of unchanged fields of a record. No UTF-8 text contains this byte."""
 
 _MAX_FINITE_LENGTH = 300
 """A number of up to this many characters without an exponent is a finite float64."""
 Column: TypeAlias = Sequence[Any]
-Offsets: TypeAlias = Sequence[int] | Int64Vector
+ClusterBounds: TypeAlias = Sequence[int] | Int64Vector
 
 _encode_json_lines = msgspec.json.Encoder().encode_lines
 
@@ -40,16 +40,16 @@ class RecordEncoder(Protocol):
         """Return the line before the first record, without its line end; None if the format has none."""
         ...
 
-    def encode_passthrough(self, columns: Sequence[Column], n: int, /) -> list[bytes]:
-        """Encode the passthrough fields of n records; see `JsonEncoder.encode_passthrough`."""
+    def encode_unchanged(self, columns: Sequence[Column], n: int, /) -> list[bytes]:
+        """Encode the unchanged fields of n records; see `JsonEncoder.encode_unchanged`."""
         ...
 
-    def find_encodable(self, passthrough: Sequence[bytes], /) -> Sequence[bool] | None:
+    def encodable_mask(self, unchanged_fields: Sequence[bytes], /) -> Sequence[bool] | None:
         """Return a mask of the elements that the output encoding can represent, or None if it can represent all."""
         ...
 
     def encode_clusters(
-        self, centroids: Sequence[Sequence[str]], passthrough: Sequence[bytes], offsets: Offsets, /
+        self, centroids: Sequence[Sequence[str]], unchanged_fields: Sequence[bytes], cluster_bounds: ClusterBounds, /
     ) -> list[bytes]:
         """Encode clusters; see `JsonEncoder.encode_clusters`."""
         ...
@@ -63,9 +63,9 @@ class RecordEncoder(Protocol):
 
 
 class _RecordLayout:
-    """Byte template of one output record. A run is a sequence of adjacent passthrough fields.
+    """Byte template of one output record. A run is a sequence of adjacent unchanged fields.
 
-    ``template`` contains a ``%b`` for each quasi-identifier and a separator for each run of passthrough fields.
+    ``template`` contains a ``%b`` for each quasi-identifier and a separator for each run of unchanged fields.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class _RecordLayout:
     field_template : callable
         Returns the template of one field, with ``%b`` for the value.
     encode_column : callable
-        Encodes the values of one passthrough field.
+        Encodes the values of one unchanged field.
     delimiter : bytes
         Separates two fields.
     encode_number : callable, optional
@@ -92,33 +92,38 @@ class _RecordLayout:
             (is_quasi_identifier, delimiter.join(map(field_template, run)))
             for is_quasi_identifier, run in groupby(policy.published, lambda a: a.role is Role.QUASI_IDENTIFIER)
         ]
-        passthrough_runs = [run for is_quasi_identifier, run in runs if not is_quasi_identifier]
+        unchanged_runs = [run for is_quasi_identifier, run in runs if not is_quasi_identifier]
         self.template = delimiter.join(run if is_quasi_identifier else _SEPARATOR for is_quasi_identifier, run in runs)
-        self._passthrough_template = _SEPARATOR.join(passthrough_runs)
+        self._unchanged_template = _SEPARATOR.join(unchanged_runs)
         self._encode_column = encode_column
         self._encode_number = encode_number
         self._d = len(policy.quasi_identifiers)
         self._numbers = re.compile(",".join([JSON_NUMBER] * self._d))
 
-    def encode_passthrough(self, columns: Sequence[Column], n: int) -> list[bytes]:
-        """See `JsonEncoder.encode_passthrough`."""
+    def encode_unchanged(self, columns: Sequence[Column], n: int) -> list[bytes]:
+        """See `JsonEncoder.encode_unchanged`."""
         if not columns:
             return [b""] * n
-        template = self._passthrough_template
+        template = self._unchanged_template
         return [template % cells for cells in zip(*map(self._encode_column, columns), strict=True)]
 
     def encode_clusters(
-        self, centroids: Sequence[Sequence[str]], passthrough: Sequence[bytes], offsets: Offsets
+        self, centroids: Sequence[Sequence[str]], unchanged_fields: Sequence[bytes], cluster_bounds: ClusterBounds
     ) -> list[bytes]:
         """See `JsonEncoder.encode_clusters`."""
-        ends = [int(offset) for offset in offsets]
-        if len(ends) != len(centroids) + 1 or ends[0] != 0 or ends[-1] != len(passthrough) or ends != sorted(ends):
+        bounds = [int(bound) for bound in cluster_bounds]
+        if (
+            len(bounds) != len(centroids) + 1
+            or bounds[0] != 0
+            or bounds[-1] != len(unchanged_fields)
+            or bounds != sorted(bounds)
+        ):
             raise GuaranteeError("numbers of clusters, centroids and records do not match")
         rows: list[bytes] = []
-        for centroid, (start, stop) in zip(centroids, pairwise(ends), strict=True):
+        for centroid, (start, stop) in zip(centroids, pairwise(bounds), strict=True):
             pieces = self._encode_centroid(centroid)
-            members = passthrough[start:stop]
-            if len(pieces) == 2:  # noqa: PLR2004 - one run of passthrough fields: the usual case
+            members = unchanged_fields[start:stop]
+            if len(pieces) == 2:  # noqa: PLR2004 - one run of unchanged fields: the usual case
                 prefix, suffix = pieces
                 rows += sorted([prefix + fields + suffix for fields in members])
             else:
@@ -126,7 +131,7 @@ class _RecordLayout:
         return rows
 
     def _encode_centroid(self, centroid: Sequence[str]) -> list[bytes]:
-        """Encode what all members of a cluster share, split where the passthrough fields belong."""
+        """Encode what all members of a cluster share, split where the unchanged fields belong."""
         self._require_finite_numbers(centroid)
         texts = map(str.encode, centroid)
         numbers = texts if self._encode_number is None else map(self._encode_number, texts)
@@ -160,16 +165,16 @@ class JsonEncoder:
     def header(self) -> None:
         """Return None: JSON has no header."""
 
-    def encode_passthrough(self, columns: Sequence[Column], n: int) -> list[bytes]:
-        """Encode the passthrough fields of n records, for `encode_clusters`.
+    def encode_unchanged(self, columns: Sequence[Column], n: int) -> list[bytes]:
+        """Encode the unchanged fields of n records, for `encode_clusters`.
 
         Parameters
         ----------
         columns : sequence of sequences
-            One column of length n per passthrough field, in the order of the policy: str, int, finite float, bool or
+            One column of length n per unchanged field, in the order of the policy: str, int, finite float, bool or
             None.
         n : int
-            Number of records; needed if there are no passthrough fields.
+            Number of records; needed if there are no unchanged fields.
 
         Returns
         -------
@@ -180,10 +185,10 @@ class JsonEncoder:
         -----
         Cost: about 0.05 µs per field.
         """
-        return self._layout.encode_passthrough(columns, n)
+        return self._layout.encode_unchanged(columns, n)
 
     def encode_clusters(
-        self, centroids: Sequence[Sequence[str]], passthrough: Sequence[bytes], offsets: Offsets
+        self, centroids: Sequence[Sequence[str]], unchanged_fields: Sequence[bytes], cluster_bounds: ClusterBounds
     ) -> list[bytes]:
         """Encode clusters. The members of each cluster are sorted by their published bytes.
 
@@ -193,10 +198,10 @@ class JsonEncoder:
         ----------
         centroids : sequence of G sequences of d str
             Published quasi-identifiers of each cluster, as texts of JSON numbers.
-        passthrough : sequence of bytes, length E
-            Encoded passthrough fields of the members, cluster by cluster.
-        offsets : ndarray of int64 or sequence of int, shape (G + 1,)
-            ``passthrough[offsets[g]:offsets[g + 1]]`` belongs to cluster g.
+        unchanged_fields : sequence of bytes, length E
+            Encoded unchanged fields of the members, cluster by cluster.
+        cluster_bounds : ndarray of int64 or sequence of int, shape (G + 1,)
+            ``unchanged_fields[cluster_bounds[g]:cluster_bounds[g + 1]]`` belongs to cluster g.
 
         Returns
         -------
@@ -213,9 +218,9 @@ class JsonEncoder:
         -----
         Cost: about 0.3 µs per record for clusters of 10 records.
         """
-        return self._layout.encode_clusters(centroids, passthrough, offsets)
+        return self._layout.encode_clusters(centroids, unchanged_fields, cluster_bounds)
 
-    def find_encodable(self, passthrough: Sequence[bytes]) -> None:
+    def encodable_mask(self, unchanged_fields: Sequence[bytes]) -> None:
         """Return None: UTF-8 can represent all elements."""
 
     def encode_lines(self, rows: Sequence[bytes]) -> bytes:
@@ -239,7 +244,7 @@ class CsvEncoder:
 
     Notes
     -----
-    Rows are UTF-8; encoded passthrough fields are UTF-8 between separators. Members are sorted by their UTF-8 bytes.
+    Rows are UTF-8; encoded unchanged fields are UTF-8 between separators. Members are sorted by their UTF-8 bytes.
     `encode_lines` converts rows to the encoding of the dialect.
     """
 
@@ -262,21 +267,21 @@ class CsvEncoder:
         """Return the names of the published attributes, without a line end."""
         return self._header
 
-    def encode_passthrough(self, columns: Sequence[Column], n: int) -> list[bytes]:
-        """Encode the passthrough fields of n records; see `JsonEncoder.encode_passthrough`."""
-        return self._layout.encode_passthrough(columns, n)
+    def encode_unchanged(self, columns: Sequence[Column], n: int) -> list[bytes]:
+        """Encode the unchanged fields of n records; see `JsonEncoder.encode_unchanged`."""
+        return self._layout.encode_unchanged(columns, n)
 
     def encode_clusters(
-        self, centroids: Sequence[Sequence[str]], passthrough: Sequence[bytes], offsets: Offsets
+        self, centroids: Sequence[Sequence[str]], unchanged_fields: Sequence[bytes], cluster_bounds: ClusterBounds
     ) -> list[bytes]:
         """Encode clusters; see `JsonEncoder.encode_clusters`."""
-        return self._layout.encode_clusters(centroids, passthrough, offsets)
+        return self._layout.encode_clusters(centroids, unchanged_fields, cluster_bounds)
 
-    def find_encodable(self, passthrough: Sequence[bytes]) -> Sequence[bool] | None:
+    def encodable_mask(self, unchanged_fields: Sequence[bytes]) -> Sequence[bool] | None:
         """Return a mask of the elements that the output encoding can represent, or None if it can represent all."""
-        if self._encoding.startswith("utf-") or self._is_encodable(b"".join(passthrough)):
+        if self._encoding.startswith("utf-") or self._is_encodable(b"".join(unchanged_fields)):
             return None
-        return list(map(self._is_encodable, passthrough))
+        return list(map(self._is_encodable, unchanged_fields))
 
     def encode_lines(self, rows: Sequence[bytes]) -> bytes:
         """Join lines and encode them. ``rows`` may be ``[header]``.
@@ -359,7 +364,7 @@ def _csv_field_template(_: Attribute) -> bytes:
     return b"%b"
 
 
-def _interleave(pieces: Sequence[bytes], passthrough: bytes) -> bytes:
-    """Return one record: the runs of its passthrough fields between the pieces of the centroid."""
-    runs = passthrough.split(_SEPARATOR) if len(pieces) > 1 else []
+def _interleave(pieces: Sequence[bytes], unchanged_fields: bytes) -> bytes:
+    """Return one record: the runs of its unchanged fields between the pieces of the centroid."""
+    runs = unchanged_fields.split(_SEPARATOR) if len(pieces) > 1 else []
     return b"".join([part for pair in zip(pieces, runs, strict=False) for part in pair]) + pieces[-1]

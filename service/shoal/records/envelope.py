@@ -55,7 +55,7 @@ class EnvelopeReader:
         -------
         columns : dict of str to sequence
             n values by name of the attribute: float for a quasi-identifier (NaN if it is not a number), text for an
-            identifier, a value of the declared type for a passthrough field. The values of a rejected envelope have
+            identifier, a value of the declared type for an unchanged field. The values of a rejected envelope have
             no meaning.
         rejected : dict of int to Reason
             Reason by index. ``undecodable``: bytes that are not UTF-8. ``too_large``: a key or header that is too

@@ -52,11 +52,11 @@ class JsonDecoder:
     hash_key : bytes, optional
         Key of the subject hash, up to 64 bytes; by default one random key per process.
     max_bytes : int
-        Largest length of a message value, and of its encoded passthrough fields (bytes).
+        Largest length of a message value, and of its encoded unchanged fields (bytes).
     encoder : RecordEncoder, optional
-        Encodes the passthrough fields in the output format; by default a `JsonEncoder`.
+        Encodes the unchanged fields in the output format; by default a `JsonEncoder`.
     with_columns : bool
-        Whether blocks also contain the passthrough fields as typed columns.
+        Whether blocks also contain the unchanged fields as typed columns.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class JsonDecoder:
         self._decode_typed = _typed_decoder(policy)
         self._getters = {a.name: attrgetter(f"f{number}") for number, a in enumerate(policy.value_attributes)}
         self._quasi_identifiers = [attribute.name for attribute in policy.quasi_identifiers]
-        self._passthrough = [attribute.name for attribute in policy.passthrough]
+        self._unchanged_fields = [attribute.name for attribute in policy.passthrough]
         self._integers = [number for number, attribute in enumerate(policy.passthrough) if attribute.type == "integer"]
         self._subject = None if policy.subject is None else policy.subject.name
         self._envelope_reader = EnvelopeReader(policy.envelope_attributes, max_bytes)
@@ -107,7 +107,7 @@ class JsonDecoder:
         Block
             The accepted records, and the index and reason of each rejected message. Reason ``undecodable``: the value
             is missing, is not JSON or is nested more than 64 levels deep, or a key or header that is read is not UTF-8.
-            ``too_large``: the value, its passthrough fields, or a key or header that is read is longer than
+            ``too_large``: the value, its unchanged fields, or a key or header that is read is longer than
             ``max_bytes``. ``invalid``: the message does not fit the policy. If both the value and the envelope are
             faulty, the reason is that of the value.
 
@@ -181,15 +181,15 @@ class JsonDecoder:
         values = np.empty((count, len(self._quasi_identifiers)), dtype=np.float64)
         for number, name in enumerate(self._quasi_identifiers):
             values[:, number] = np.fromiter(column(name), np.float64, count)
-        passthrough = [list(column(name)) for name in self._passthrough]
+        unchanged_columns = [list(column(name)) for name in self._unchanged_fields]
         parsed = ParsedRecords(
             index=np.array(indexes, dtype=np.int64),
             values=values,
             subjects=None if self._subject is None else list(column(self._subject)),
-            passthrough=passthrough,
+            unchanged_columns=unchanged_columns,
         )
         float_columns = [
-            passthrough[number] for number in self._integers if float in set(map(type, passthrough[number]))
+            unchanged_columns[number] for number in self._integers if float in set(map(type, unchanged_columns[number]))
         ]
         if float_columns:
             are_integers = (all(map(_is_integer_or_null, numbers)) for numbers in zip(*float_columns, strict=True))

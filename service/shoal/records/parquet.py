@@ -107,7 +107,7 @@ def encode_parquet(rows: Sequence[bytes], policy: Policy, schema: pa.Schema | No
     policy : Policy
         Attributes and their types.
     schema : pyarrow.Schema, optional
-        Schema of the input. Passthrough fields get their types from it. So do quasi-identifiers that were integers and
+        Schema of the input. Unchanged fields get their types from it. So do quasi-identifiers that were integers and
         are published as integers, if their type can hold every published value. Without a schema, the types of the
         policy are used.
 

@@ -52,7 +52,7 @@ class Clusters:
         self._asking = task
         if self._starting is None:
             self._starting = asyncio.create_task(self._start())
-        # A caller with a time limit may ask again: the start goes on.
+        # A caller with a time limit may ask again: the start continues.
         supervisor = await asyncio.shield(self._starting)
         return await supervisor.queue.next()
 
@@ -113,11 +113,11 @@ def anonymize(
         (models), dicts or bytes. The stage reads the bytes of the topic: the policy decides what a valid record is.
     policy : str, Path or Policy
         The policy file of `shoal run`. Its group must be the app's id and its input the topic. Group, input and
-        brokers may be left out; then they are the app's.
+        brokers may be omitted; then they are the app's.
     to : str or topic, optional
         The topic to which the records are published, exactly once. Without it nothing is published.
     start : {"earliest", "latest"}, optional
-        Where a partition without committed progress begins. Committed progress always wins.
+        Where a partition without committed progress begins. Committed progress takes precedence.
     skip_to_end : bool
         If a partition cannot continue at its committed progress, begin at its end and count the skipped offsets.
     http : str, optional
@@ -143,7 +143,7 @@ def anonymize(
     Guarantee without ``to``: a cluster counts as released when the next one is asked for. It is committed within
     ``commit_interval_ms`` after the last cluster that was decided together with it. These are one or two clusters
     while records keep arriving, and up to delta / k for each partition after a pause of ``max_delay_s``. A crash
-    repeats the clusters that were not committed, with the same partition, number and bytes. No cluster is left out.
+    repeats the clusters that were not committed, with the same partition, number and bytes. No cluster is skipped.
 
     Memory: a few thousand records, for any amount of input and however long the app works on a cluster.
 
@@ -155,7 +155,7 @@ def anonymize(
     try:
         return _clusters(stream, policy, to, options, http)
     except ShoalError as error:
-        # Without this, Faust would start the agent again and again, and no record would be processed.
+        # Without this, Faust would restart the agent repeatedly, and no record would be processed.
         app = find_app(stream)
         if app is not None and app.started:
             _STOPPING.append(asyncio.ensure_future(stop_app(app, error)))

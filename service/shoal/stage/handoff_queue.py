@@ -29,7 +29,7 @@ class Cluster:
     number : int
         Number of the cluster in its partition, from 0. A cluster that is handed over again after a crash has the
         same partition, number and bytes, so repeats can be dropped by partition and number. Do not publish the
-        number: it tells in which order clusters were decided.
+        number: it shows the order in which clusters were decided.
     messages : tuple of bytes
         The records as the service would publish them (JSON), sorted.
     subjects : int

@@ -253,7 +253,7 @@ class StageSupervisor:
                 await self._check_same_cluster()
                 continue
             if not partitions:
-                continue  # revoked before the work has begun
+                continue  # revoked before the loop was created
             loop = ExternalLoop(
                 self._context,
                 self._liveness,
@@ -272,7 +272,7 @@ class StageSupervisor:
 
 
 async def _in_daemon_thread(work: Callable[[], None]) -> None:
-    """Run in a thread, so that the app goes on while kernels compile; the process can end before the thread does."""
+    """Run in a thread, so that the app continues while kernels compile; the process can end before the thread does."""
     done = Future[None]()
     done.set_running_or_notify_cancel()  # a cancelled caller does not cancel the work
 

@@ -10,7 +10,7 @@ import pytest
 from shoal.audit import verify
 from shoal.cli import main
 from shoal.kafka.offset_metadata import CommittedState, decode
-from shoal.kafka.offset_tracker import LogProbe, OffsetState
+from shoal.kafka.offset_tracker import OffsetState, ReferenceRecord
 from shoal.observability import Metrics
 from shoal.policy import Policy
 
@@ -103,8 +103,8 @@ def test_evidence_and_summary_without_a_policy_are_judged_by_the_given_one(tmp_p
 
 def test_metadata_that_were_committed_before_are_decoded(tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text(STREAM)
-    probe = LogProbe(offset=6, timestamp=1_790_000_000_000)
-    state = OffsetState(7, 12, (7, 9, 11), stream_time=1_790_000_000_000, clusters=3, probe=probe)
+    reference = ReferenceRecord(offset=6, timestamp=1_790_000_000_000)
+    state = OffsetState(7, 12, (7, 9, 11), stream_time=1_790_000_000_000, next_cluster_number=3, reference=reference)
     commit = decode(OLD_METADATA, "visits", 0, 7)
     assert commit == CommittedState(state, "85d2d8567031cffe", 1_790_000_000_500)
     assert commit.has_policy(Policy.load(tmp_path / "policy.yaml").fingerprint)

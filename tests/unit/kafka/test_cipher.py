@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from shoal.errors import InputError, PolicyError
 from shoal.kafka.cipher import NO_ENCRYPTION, MetadataCipher, UnreadableError
 from shoal.kafka.offset_metadata import CommittedState, encode, largest_span
-from shoal.kafka.offset_tracker import LogProbe, OffsetState
+from shoal.kafka.offset_tracker import OffsetState, ReferenceRecord
 from shoal.policy import KafkaSection
 
 pytestmark = pytest.mark.unit
@@ -30,7 +30,9 @@ SEAL = MetadataCipher("g", (NEW,))
 
 
 def commit(*held: int, at: int = 17) -> CommittedState:
-    state = OffsetState(held[0], held[-1] + 1, held, clusters=3, probe=LogProbe(held[0], 1_700_000_000_000))
+    state = OffsetState(
+        held[0], held[-1] + 1, held, next_cluster_number=3, reference=ReferenceRecord(held[0], 1_700_000_000_000)
+    )
     return CommittedState(state, FINGERPRINT[:16], at)
 
 
@@ -158,7 +160,9 @@ def test_within_the_span_encrypted_metadata_always_fit(delta: int) -> None:
         # Where the span is hardly wider than what is held there is no other shape than the first one.
         if len(set(held)) < count:
             continue
-        snapshot = OffsetState(2**40, held[-1] + 1, held, future, 2**42, 2**50, held[-1] + 1, LogProbe(2**40, 2**42))
+        snapshot = OffsetState(
+            2**40, held[-1] + 1, held, future, 2**42, 2**50, held[-1] + 1, ReferenceRecord(2**40, 2**42)
+        )
         assert len(SEAL.encode(CommittedState(snapshot, FINGERPRINT, 2**42), "t", 0)) <= LIMIT_BYTES
 
 

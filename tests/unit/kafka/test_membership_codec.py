@@ -1,4 +1,4 @@
-"""Memberships in clusters as bytes, and partial releases."""
+"""Memberships in clusters as bytes, and of unfinished clusters."""
 
 from __future__ import annotations
 
@@ -41,7 +41,12 @@ def test_encoded_values_can_be_decoded(given_labels: tuple[tuple[int, ...], tupl
     smallest = min(map(len, clusters))
     assert len(packed) <= max_membership_bytes(len(listed), len(listed) - len(alone), smallest)
     state = OffsetState(
-        listed[0], listed[-1] + 1, alone, partial_clusters=clusters, released_up_to=listed[0] + 3, clusters=9
+        listed[0],
+        listed[-1] + 1,
+        alone,
+        unfinished_clusters=clusters,
+        released_up_to=listed[0] + 3,
+        next_cluster_number=9,
     )
     text = encode(CommittedState(state, FINGERPRINT, 5), "t", 1)
     assert decode(text, "t", 1, listed[0]).state == state
@@ -66,19 +71,19 @@ def test_changed_bytes_are_refused_or_read_as_clusters(
 @pytest.mark.parametrize(("k", "delta"), [(2, 1), (2, 800), (3, 871), (5, 100), (10, 1000), (50, 1273)])
 def test_partial_clusters_of_the_most_records_fit_with_and_without_a_key(k: int, delta: int) -> None:
     slack = 512
-    step = max(1, largest_span(delta, slack, min_partial=k) // (delta + 1)) if delta > 600 else 1
+    step = max(1, largest_span(delta, slack, smallest_unfinished=k) // (delta + 1)) if delta > 600 else 1
     places = [place * step for place in range(2 * (delta + 1))]
     count = max(1, len(places) // k)
-    partial_clusters = tuple(tuple(places[number::count]) for number in range(count))
+    unfinished_clusters = tuple(tuple(places[number::count]) for number in range(count))
     held = tuple(range(places[-1] + 1, places[-1] + 1 + slack))
     state = OffsetState(
         0,
         held[-1] + 1,
         held,
-        partial_clusters=partial_clusters,
+        unfinished_clusters=unfinished_clusters,
         released_up_to=places[-1],
         stream_time=1 << 41,
-        clusters=1 << 40,
+        next_cluster_number=1 << 40,
     )
     commit = CommittedState(state, FINGERPRINT, 1 << 41)
     for seal in (MetadataCipher("g"), MetadataCipher("g", (b"k" * 32,))):
@@ -89,5 +94,5 @@ def test_partial_clusters_of_the_most_records_fit_with_and_without_a_key(k: int,
 
 def test_a_delta_whose_partial_clusters_do_not_fit_is_refused_with_the_largest_that_does() -> None:
     with pytest.raises(InputError, match=r"at most 1009 with stream\.release: ordered"):
-        largest_span(1010, 512, min_partial=10)
-    assert largest_span(1009, 512, min_partial=10) >= 1009
+        largest_span(1010, 512, smallest_unfinished=10)
+    assert largest_span(1009, 512, smallest_unfinished=10) >= 1009

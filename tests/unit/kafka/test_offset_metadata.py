@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from shoal.errors import InputError
 from shoal.kafka.offset_metadata import CommittedState, decode, encode, largest_span, pack
-from shoal.kafka.offset_tracker import LogProbe, OffsetState
+from shoal.kafka.offset_tracker import OffsetState, ReferenceRecord
 
 pytestmark = pytest.mark.unit
 
@@ -28,16 +28,18 @@ def snapshots(draw: st.DrawFn) -> OffsetState:
     held = tuple(start + sum(gaps[:i]) for i in range(len(gaps)))
     end = (held[-1] if held else start) + draw(st.integers(1, 10_000))
     future = tuple(sorted(draw(st.sets(st.integers(start + 1, start + 5000), max_size=MAX_FUTURE_TIMESTAMPED))))
-    probe = draw(st.none() | st.builds(LogProbe, st.integers(max(0, start - 5), start), st.integers(-1, 2**42)))
+    reference = draw(
+        st.none() | st.builds(ReferenceRecord, st.integers(max(0, start - 5), start), st.integers(-1, 2**42))
+    )
     return OffsetState(
         committed_offset=start,
         next_offset=end if held else start,
         incomplete=held,
         future_timestamped=future,
         stream_time=draw(st.integers(-1, 2**42)),
-        clusters=draw(st.integers(0, 2**50)),
+        next_cluster_number=draw(st.integers(0, 2**50)),
         flush_at_offset=draw(st.none() | st.just(end)),
-        probe=probe,
+        reference=reference,
         first_released_offset=draw(st.integers(0, start)),
         adaptive_state=draw(st.binary(max_size=200)),
         handed_over_uncommitted=draw(st.booleans()),
@@ -75,7 +77,9 @@ def test_within_the_span_metadata_always_fit(delta: int) -> None:
     ):
         if not held or len(set(held)) != len(held):
             continue
-        snapshot = OffsetState(2**40, held[-1] + 1, held, future, 2**42, 2**50, held[-1] + 1, LogProbe(2**40, 2**42))
+        snapshot = OffsetState(
+            2**40, held[-1] + 1, held, future, 2**42, 2**50, held[-1] + 1, ReferenceRecord(2**40, 2**42)
+        )
         assert len(encode(CommittedState(snapshot, FINGERPRINT, 2**42), "t", 0)) <= LIMIT_BYTES
 
 
@@ -88,19 +92,21 @@ def test_within_the_span_metadata_with_adaptive_state_fit(delta: int, course: in
     future = tuple(range(2**40 + 1, 2**40 + 1 + MAX_FUTURE_TIMESTAMPED))
     for width in {count - 1, max(count - 1, span)}:
         held = tuple(2**40 + (width * i) // (count - 1) for i in range(count))
-        probe = LogProbe(2**40, 2**42)
+        reference = ReferenceRecord(2**40, 2**42)
         snapshot = OffsetState(
-            2**40, held[-1] + 1, held, future, 2**42, 2**50, None, probe, adaptive_state=b"\xff" * course
+            2**40, held[-1] + 1, held, future, 2**42, 2**50, None, reference, adaptive_state=b"\xff" * course
         )
         assert len(pack(CommittedState(snapshot, FINGERPRINT, 2**42))) < ENCRYPTED_BYTES
 
 
 @pytest.mark.parametrize(
-    ("delta", "adaptive_bytes", "min_partial", "span"),
+    ("delta", "adaptive_bytes", "smallest_unfinished", "span"),
     [(1000, 0, 0, 135_691), (5000, 0, 0, 20_075), (1000, 100, 0, 122_763), (1000, 0, 100, 4445)],
 )
-def test_the_largest_span_uses_all_free_bytes(delta: int, adaptive_bytes: int, min_partial: int, span: int) -> None:
-    assert largest_span(delta, 500, adaptive_bytes, min_partial) == span
+def test_the_largest_span_uses_all_free_bytes(
+    delta: int, adaptive_bytes: int, smallest_unfinished: int, span: int
+) -> None:
+    assert largest_span(delta, 500, adaptive_bytes, smallest_unfinished) == span
 
 
 def test_an_adaptive_state_that_leaves_no_bytes_is_refused() -> None:
@@ -120,7 +126,7 @@ OLDER = "shoal1:AgAEAAMAEQAABQEjRWeJq83vAAVuIJbp"
 
 
 def test_metadata_of_an_older_version_can_be_decoded() -> None:
-    assert decode(OLDER, "t", 0, 5).state == OffsetState(5, 9, (5, 7), clusters=3)
+    assert decode(OLDER, "t", 0, 5).state == OffsetState(5, 9, (5, 7), next_cluster_number=3)
 
 
 def test_a_small_delta_needs_no_limit_and_a_huge_one_is_refused() -> None:
@@ -137,7 +143,7 @@ def test_metadata_that_are_too_long_are_an_error() -> None:
 
 
 def good() -> str:
-    return encode(CommittedState(OffsetState(5, 9, (5, 7), clusters=3), FINGERPRINT, 17), "t", 0)
+    return encode(CommittedState(OffsetState(5, 9, (5, 7), next_cluster_number=3), FINGERPRINT, 17), "t", 0)
 
 
 @pytest.mark.parametrize(

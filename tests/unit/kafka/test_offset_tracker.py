@@ -17,12 +17,12 @@ pytestmark = pytest.mark.unit
 def test_the_committed_offset_stays_at_the_oldest_member_until_its_cluster_has_left() -> None:
     progress = OffsetTracker(0)
     progress.read(range(5), [10] * 5, [9] * 5, 1)
-    progress.assign([0, 4])
+    progress.add_unfinished_cluster([0, 4])
     progress.release([0])
     progress.complete([1, 2, 3])
-    assert (progress.committed_offset, progress.incomplete) == (0, 1)
+    assert (progress.committed_offset, progress.waiting_count) == (0, 1)
     snapshot = progress.snapshot()
-    assert (snapshot.partial_clusters, snapshot.released_up_to, snapshot.waiting) == (((0, 4),), 1, 1)
+    assert (snapshot.unfinished_clusters, snapshot.released_up_to, snapshot.waiting_count) == (((0, 4),), 1, 1)
     again = OffsetTracker.restore(snapshot)
     assert again.is_restoring
     assert not again.can_commit
@@ -34,13 +34,13 @@ def test_the_committed_offset_stays_at_the_oldest_member_until_its_cluster_has_l
 HELD = OffsetState(0, 4, (0, 1, 2, 3))
 
 
-PROMISED = OffsetState(0, 4, (1, 2), partial_clusters=((0, 3),), released_up_to=0)
+PROMISED = OffsetState(0, 4, (1, 2), unfinished_clusters=((0, 3),), released_up_to=0)
 
 
-LEFT = OffsetState(0, 4, (1, 2), partial_clusters=((0, 3),), released_up_to=1)
+LEFT = OffsetState(0, 4, (1, 2), unfinished_clusters=((0, 3),), released_up_to=1)
 
 
-OTHERWISE = OffsetState(0, 4, (2, 3), partial_clusters=((0, 1),), released_up_to=1)
+OTHERWISE = OffsetState(0, 4, (2, 3), unfinished_clusters=((0, 1),), released_up_to=1)
 
 
 DONE = OffsetState(1, 4, (1, 2))
@@ -93,11 +93,11 @@ def test_many_future_timestamps_need_no_list() -> None:
     for offset in range(2, count):
         progress.reject_future_timestamp(offset, 3000 + offset % 2)
     # By this time the clock could have let in all that is stamped up to 3000.
-    snapshot = progress.snapshot(horizon=3000)
+    snapshot = progress.snapshot(latest_accepted_ms=3000)
     assert len(snapshot.future_timestamped) == MAX_FUTURE_TIMESTAMPED
     assert all(offset % 2 == 0 for offset in snapshot.future_timestamped)
-    assert progress.snapshot(horizon=2999).future_timestamped == ()
-    again = OffsetTracker.restore(progress.snapshot(horizon=2999), horizon=2999)
+    assert progress.snapshot(latest_accepted_ms=2999).future_timestamped == ()
+    again = OffsetTracker.restore(progress.snapshot(latest_accepted_ms=2999), latest_accepted_ms=2999)
     assert again.were_future_timestamped(np.arange(4), np.array([10, 2999, 3000, 3001])).tolist() == [
         False,
         False,

@@ -11,7 +11,7 @@ import pytest
 from shoal.errors import BrokerUnavailableError, GuaranteeError, InputError
 from shoal.kafka import collector as outgoing
 from shoal.kafka.offset_metadata import CommittedState, decode, encode
-from shoal.kafka.offset_tracker import LogProbe, LogTruncatedError, OffsetState
+from shoal.kafka.offset_tracker import LogTruncatedError, OffsetState, ReferenceRecord
 from shoal.kafka.partition_task import PartitionTask
 from shoal.kafka.producer import TransactionBatch
 from shoal.observability import Metrics
@@ -46,7 +46,9 @@ class Sink:
     gate: asyncio.Event | None = None
     is_closed: bool = False
 
-    async def publish(self, batch: TransactionBatch, committed_offset: int, metadata: str, at_ms: int) -> None:
+    async def publish_and_commit(
+        self, batch: TransactionBatch, committed_offset: int, metadata: str, at_ms: int
+    ) -> None:
         assert at_ms > 0
         if self.gate is not None:
             await self.gate.wait()
@@ -164,7 +166,7 @@ async def test_a_record_rejected_for_its_timestamp_does_not_move_the_stream_time
     assert again.position == 0
     await again.process([record(0, START_MS + 3 * MAX_AHEAD_MS), record(1), record(2)])
     assert again.tracker.stream_time == START_MS
-    assert again.incomplete == 2
+    assert again.waiting_count == 2
 
 
 async def test_nothing_is_committed_before_restoring_has_ended() -> None:
@@ -259,11 +261,11 @@ async def test_a_transaction_takes_what_was_decided_when_it_was_packed() -> None
 
 @pytest.mark.parametrize("held", [(), (5,)])
 async def test_another_record_at_the_probe_is_refused_with_both_remedies(held: tuple[int, ...]) -> None:
-    probe = LogProbe(5 if held else 4, START_MS - 1)
+    reference = ReferenceRecord(5 if held else 4, START_MS - 1)
     task = task_of(
         policy_of(),
         Sink(),
-        OffsetState(committed_offset=5, next_offset=6 if held else 5, incomplete=held, probe=probe),
+        OffsetState(committed_offset=5, next_offset=6 if held else 5, incomplete=held, reference=reference),
     )
     task.restore(0)
     with pytest.raises(InputError, match=r"t-0.*another group.*--skip-to-end"):
@@ -280,7 +282,7 @@ async def test_messages_fetched_twice_are_ignored() -> None:
     task = task_of(policy_of(), Sink())
     await task.process([record(0), record(1)])
     await task.process([record(0), record(1), record(2)])
-    assert task.incomplete == 3
+    assert task.waiting_count == 3
 
 
 async def test_a_failed_transaction_is_raised_by_the_next_punctuation_and_counted() -> None:
@@ -323,7 +325,7 @@ async def test_a_committed_flush_is_done_after_a_crash_at_the_same_offset() -> N
     await task.process([record(offset) for offset in range(9)])
     ((batch, snapshot),) = sink.published
     assert sorted(place for cluster in batch.clusters for place in cluster.offsets) == [0, 1, 2, 3]
-    assert (snapshot.next_offset, snapshot.flush_at_offset, task.incomplete) == (4, None, 5)
+    assert (snapshot.next_offset, snapshot.flush_at_offset, task.waiting_count) == (4, None, 5)
 
 
 async def test_clusters_name_the_policy_under_which_they_were_decided() -> None:
@@ -384,11 +386,11 @@ async def test_a_quota_window_whose_start_is_not_retained_is_suppressed(origin: 
     assert task.restore(low) is found
     assert task.position == low
     await task.process([by_one(offset, offset) for offset in range(low, 12)])
-    assert task.incomplete == (4 if found else 2)
+    assert task.waiting_count == (4 if found else 2)
 
 
 async def test_the_probe_is_checked_although_reading_begins_before_it() -> None:
-    snapshot = OffsetState(committed_offset=6, next_offset=6, probe=LogProbe(5, START_MS - 1))
+    snapshot = OffsetState(committed_offset=6, next_offset=6, reference=ReferenceRecord(5, START_MS - 1))
     task = task_of(policy_of(privacy=LIMITED), Sink(), snapshot)
     task.restore(0)
     await task.process([by_one(offset, offset) for offset in range(5)])
@@ -402,15 +404,15 @@ async def test_at_a_quiet_moment_few_subjects_wait_and_enough_are_flushed() -> N
     await task.process([record(0), record(1), record(2), by_one(3, 2)])
     clock.s += 60
     await turn(task, clock, at_end=True)
-    assert task.incomplete == 4, "three people left at a quiet moment"
+    assert task.waiting_count == 4, "three people left at a quiet moment"
     await task.process([record(4, round(clock.s * 1000))])
-    assert task.incomplete == 3, (
+    assert task.waiting_count == 3, (
         "of four people the oldest leaves by the clock of the records, and the others are too few"
     )
     await task.process([record(5, round(clock.s * 1000))])
     clock.s += 60
     await turn(task, clock, at_end=True)
-    assert (task.incomplete, task.tracker.clusters) == (2, 2)
+    assert (task.waiting_count, task.tracker.next_cluster_number) == (2, 2)
 
 
 async def test_a_flush_of_too_few_subjects_suppresses_them_also_after_a_restart() -> None:
@@ -422,8 +424,8 @@ async def test_a_flush_of_too_few_subjects_suppresses_them_also_after_a_restart(
     again = task_of(policy, Sink(), sink.published[0][1])
     await again.process([record(0), record(1), record(2)])
     await again.punctuate(log_end=again.position)
-    assert again.incomplete == 0
-    assert not again.tracker.clusters
+    assert again.waiting_count == 0
+    assert not again.tracker.next_cluster_number
 
 
 async def test_an_incomplete_record_stays_accepted_on_a_slower_clock() -> None:

@@ -32,7 +32,9 @@ class Topic:
     clusters: list[DecidedCluster] = field(default_factory=list)
     longest: int = 0
 
-    async def publish(self, batch: TransactionBatch, committed_offset: int, metadata: str, at_ms: int) -> None:
+    async def publish_and_commit(
+        self, batch: TransactionBatch, committed_offset: int, metadata: str, at_ms: int
+    ) -> None:
         assert committed_offset >= 0
         assert at_ms > 0
         self.clusters += batch.clusters

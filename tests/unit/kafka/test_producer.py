@@ -139,8 +139,8 @@ async def with_a_gap(monkeypatch: pytest.MonkeyPatch, producer: Producer, log: L
     monkeypatch.setattr(publisher, "first_record", log.first_record)
     ours = made(monkeypatch, producer)
     for number in range(3):
-        await ours.publish(TransactionBatch(clusters()), number, "meta", 1_234_567)
-    await ours.publish(TransactionBatch(), 4, "meta", 1_234_567)
+        await ours.publish_and_commit(TransactionBatch(clusters()), number, "meta", 1_234_567)
+    await ours.publish_and_commit(TransactionBatch(), 4, "meta", 1_234_567)
     assert log.asked == []
     producer.ends["out"] += 1
     return ours
@@ -153,17 +153,17 @@ async def test_a_second_writer_is_detected_before_the_commit(
     producer = Producer()
     ours = await with_a_gap(monkeypatch, producer, Log(found))
     with pytest.raises(InputError, match=r"out-5.*another producer"):
-        await ours.publish(TransactionBatch(clusters()), 5, "meta", 1_234_567)
+        await ours.publish_and_commit(TransactionBatch(clusters()), 5, "meta", 1_234_567)
     assert [call[0] for call in producer.calls].count("commit") == 4
     with pytest.raises(BrokerUnavailableError):
-        await ours.publish(TransactionBatch(), 6, "meta", 1_234_567)
+        await ours.publish_and_commit(TransactionBatch(), 6, "meta", 1_234_567)
 
 
 async def test_a_duplicate_transaction_marker_is_no_second_writer(monkeypatch: pytest.MonkeyPatch) -> None:
     producer, log = Producer(), Log(16)
     ours = await with_a_gap(monkeypatch, producer, log)
     for number in (5, 6):
-        await ours.publish(TransactionBatch(clusters()), number, "meta", 1_234_567)
+        await ours.publish_and_commit(TransactionBatch(clusters()), number, "meta", 1_234_567)
     assert [call[0] for call in producer.calls].count("commit") == 6
     assert log.asked == [(TopicPartition("out", 5), 15)]
 
@@ -172,7 +172,7 @@ async def test_a_gap_that_cannot_be_read_is_not_committed(monkeypatch: pytest.Mo
     producer = Producer()
     ours = await with_a_gap(monkeypatch, producer, Log(kafka_errors.RequestTimedOutError()))
     with pytest.raises(BrokerUnavailableError):
-        await ours.publish(TransactionBatch(clusters()), 5, "meta", 1_234_567)
+        await ours.publish_and_commit(TransactionBatch(clusters()), 5, "meta", 1_234_567)
     assert [call[0] for call in producer.calls].count("commit") == 4
 
 
@@ -184,11 +184,11 @@ async def test_the_first_check_is_awaited_once(monkeypatch: pytest.MonkeyPatch) 
 
     ours = made(monkeypatch, producer)
     ours.check_before_first(check)
-    await ours.publish(TransactionBatch(), 4, "meta", 1_234_567)
+    await ours.publish_and_commit(TransactionBatch(), 4, "meta", 1_234_567)
     assert asked == []
     before = len(producer.calls)
     for _ in range(2):
-        await ours.publish(TransactionBatch(clusters()), 5, "meta", 1_234_567)
+        await ours.publish_and_commit(TransactionBatch(clusters()), 5, "meta", 1_234_567)
     assert asked == [before]
 
 
@@ -209,7 +209,7 @@ async def test_a_foreign_record_between_two_batches_is_detected(
     ours = made(monkeypatch, producer)
     large = DecidedCluster(0, [0, 1, 2], [b"a" * 90, b"b" * 90, b"c" * 90], ("1",), 3, "ab12")
     with pytest.raises(InputError, match=r"out-5.*another producer"):
-        await ours.publish(TransactionBatch([large]), 3, "meta", 1)
+        await ours.publish_and_commit(TransactionBatch([large]), 3, "meta", 1)
     assert log.asked == [(TopicPartition("out", 5), 1)]
     assert "commit" not in [call[0] for call in producer.calls]
 
@@ -227,17 +227,17 @@ async def test_a_failed_first_check_of_a_fenced_producer_is_a_fencing_error(
     ours = made(monkeypatch, producer)
     ours.check_before_first(check)
     with pytest.raises(FencedError if is_fenced else InputError):
-        await ours.publish(TransactionBatch(clusters()), 5, "meta", 1_234_567)
+        await ours.publish_and_commit(TransactionBatch(clusters()), 5, "meta", 1_234_567)
     # Nothing was sent, nothing is left open.
     steps = ["begin", "offsets", "abort"]
     assert [call[0] for call in producer.calls] == steps[: steps.index(step or "abort") + 1]
     with pytest.raises(BrokerUnavailableError):
-        await ours.publish(TransactionBatch(), 6, "meta", 1_234_567)
+        await ours.publish_and_commit(TransactionBatch(), 6, "meta", 1_234_567)
 
 
 async def test_one_transaction_carries_everything_in_this_order(monkeypatch: pytest.MonkeyPatch) -> None:
     producer = Producer()
-    await made(monkeypatch, producer).publish(
+    await made(monkeypatch, producer).publish_and_commit(
         TransactionBatch(clusters(), [UnpublishedRecord(1, "invalid")]), 10, "meta", 1_234_567
     )
     assert [call[0] for call in producer.calls] == ["begin", "send", "send", "send", "send", "offsets", "commit"]
@@ -262,7 +262,7 @@ async def test_one_transaction_carries_everything_in_this_order(monkeypatch: pyt
 
 async def test_quarantine_entries_are_sent_without_clusters(monkeypatch: pytest.MonkeyPatch) -> None:
     producer = Producer()
-    await made(monkeypatch, producer).publish(
+    await made(monkeypatch, producer).publish_and_commit(
         TransactionBatch([], [UnpublishedRecord(1, "invalid")]), 2, "meta", 1_234_567
     )
     assert producer.calls == [
@@ -276,7 +276,9 @@ async def test_quarantine_entries_are_sent_without_clusters(monkeypatch: pytest.
 async def test_several_batches_stay_in_one_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
     producer = Producer()
     large = DecidedCluster(0, [0, 1, 2], [b"a" * 90, b"b" * 90, b"c" * 90], ("1",), 3, "ab12")
-    await made(monkeypatch, producer, evidence=None, clusters=None).publish(TransactionBatch([large]), 3, "meta", 1)
+    await made(monkeypatch, producer, evidence=None, clusters=None).publish_and_commit(
+        TransactionBatch([large]), 3, "meta", 1
+    )
     assert [call[0] for call in producer.calls] == ["begin", "send", "send", "send", "offsets", "commit"]
     assert [value[:1] for call in producer.calls if call[0] == "send" for value in call[3]] == [b"a", b"b", b"c"]
 
@@ -286,11 +288,11 @@ async def test_a_producer_cannot_be_used_after_an_error(monkeypatch: pytest.Monk
     producer = Producer(step)
     one = made(monkeypatch, producer)
     with pytest.raises(BrokerError):
-        await one.publish(TransactionBatch(clusters()), 10, "meta", 1)
+        await one.publish_and_commit(TransactionBatch(clusters()), 10, "meta", 1)
     producer.fail_at = ""
     before = list(producer.calls)
     with pytest.raises(BrokerUnavailableError, match="read again"):
-        await one.publish(TransactionBatch(), 10, "meta", 1)
+        await one.publish_and_commit(TransactionBatch(), 10, "meta", 1)
     assert producer.calls == before
     await one.close()
 
@@ -304,7 +306,7 @@ async def test_a_transaction_is_cancelled_after_its_timeout(monkeypatch: pytest.
     producer.commit_transaction = hang  # type: ignore[method-assign]
     one = made(monkeypatch, producer, transaction_timeout_ms=50)
     with pytest.raises(BrokerUnavailableError, match="TimeoutError"):
-        await one.publish(TransactionBatch(), 10, "meta", 1)
+        await one.publish_and_commit(TransactionBatch(), 10, "meta", 1)
 
 
 async def test_a_client_that_does_not_stop_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ class Run:
     """A pipeline and its decoder; every record is a subject of its own."""
 
     def __init__(self, policy: Policy, *, clusters: int = 0, restorer: ClusterRestorer | None = None) -> None:
-        self.pipeline = PartitionPipeline(policy, JsonEncoder(policy), clusters=clusters, restorer=restorer)
+        self.pipeline = PartitionPipeline(policy, JsonEncoder(policy), next_cluster_number=clusters, restorer=restorer)
         self._decoder = JsonDecoder(policy)
 
     def push(self, values: list[int], start: int = 0, is_undecided: list[bool] | None = None) -> list[PendingRow]:
@@ -134,7 +134,7 @@ def test_a_partly_released_cluster_is_restored_with_the_same_rows() -> None:
     first = Run(policy)
     assert [row.offset for row in first.push(values)] == [0]
     wanted = first.push([91, 3], 5)
-    again = Run(policy, clusters=first.pipeline.clusters, restorer=ClusterRestorer([(0, 2)], 1))
+    again = Run(policy, clusters=first.pipeline.next_cluster_number, restorer=ClusterRestorer([(0, 2)], 1))
     is_undecided = [False, True, False, True, True]
     assert again.push(values, is_undecided=is_undecided) == []
     assert again.push([91, 3], 5) == wanted

@@ -128,12 +128,12 @@ def test_a_record_completed_before_a_restart_only_takes_its_position() -> None:
     policy = make_policy(steering={"position": 0.01})
     lines = [json.dumps(record).encode() for record in records(120, people=200)]
     whole, _, _ = run(policy, lines, 60)
-    pipeline, decoder = PartitionPipeline(policy, JsonEncoder(policy), clusters=0), JsonDecoder(policy)
+    pipeline, decoder = PartitionPipeline(policy, JsonEncoder(policy), next_cluster_number=0), JsonDecoder(policy)
     block = decoder.decode(lines[:60])
     expiry_keys = np.column_stack([np.zeros(60, np.int64), np.arange(60)])
     first = pipeline.push(block, expiry_keys).clusters
     done = {offset for cluster in first for offset in cluster.offsets}
-    again = PartitionPipeline(policy, JsonEncoder(policy), clusters=len(first))
+    again = PartitionPipeline(policy, JsonEncoder(policy), next_cluster_number=len(first))
     assert again.push(block, expiry_keys, np.array([offset not in done for offset in range(60)])).clusters == []
     rest = again.push(decoder.decode(lines[60:]), expiry_keys + np.array([0, 60])).clusters + again.flush().clusters
     assert first + rest == whole

@@ -54,14 +54,14 @@ def test_records_above_the_quota_are_rejected_as_suppressed_in_the_order_of_the_
     block = Block(
         values=np.arange(3.0)[:, None],
         subjects=np.array([7, 7, 8]),
-        passthrough=[b"a", b"b", b"c"],
+        unchanged_fields=[b"a", b"b", b"c"],
         index=np.array([0, 2, 4]),
         rejected=[(1, Reason.INVALID), (3, Reason.UNDECODABLE)],
         clipped=0,
     )
     remaining = SubjectQuota(PerSubject(1, 100)).apply(block, block.index + 50)
     assert remaining.index.tolist() == [0, 4]
-    assert remaining.passthrough == [b"a", b"c"]
+    assert remaining.unchanged_fields == [b"a", b"c"]
     assert remaining.rejected == [(1, Reason.INVALID), (2, Reason.SUPPRESSED), (3, Reason.UNDECODABLE)]
 
 

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 from shoal.records import CsvCells, CsvDecoder, CsvEncoder, JsonDecoder, JsonEncoder, Reason
-from support.making import KEY, SUBJECT, passthrough, policy_of, quasi, usual_policy
+from support.making import KEY, SUBJECT, policy_of, quasi, unchanged_field, usual_policy
 
 pytestmark = pytest.mark.unit
 
@@ -19,7 +19,12 @@ def changed(index: int, cell: str) -> CsvCells:
 
 def test_csv_and_json_give_the_same_arrays() -> None:
     policy = policy_of(
-        {"who": SUBJECT, "age": quasi(0, 110, integer=True), "n": passthrough("number"), "t": passthrough("string")}
+        {
+            "who": SUBJECT,
+            "age": quasi(0, 110, integer=True),
+            "n": unchanged_field("number"),
+            "t": unchanged_field("string"),
+        }
     )
     cells = [["007", " 42", "1.50", "x"], ["7 ", "120", "", ""]]
     records = [b'{"who":7,"age":42,"n":1.5,"t":"x"}', b'{"who":"7","age":120,"n":null,"t":""}']
@@ -29,7 +34,7 @@ def test_csv_and_json_give_the_same_arrays() -> None:
     np.testing.assert_array_equal(left.values, right.values)
     np.testing.assert_array_equal(left.subjects, right.subjects)
     np.testing.assert_array_equal(left.index, right.index)
-    assert left.passthrough == right.passthrough == [b'"n":1.5,"t":"x"', b'"n":null,"t":""']
+    assert left.unchanged_fields == right.unchanged_fields == [b'"n":1.5,"t":"x"', b'"n":null,"t":""']
     assert left.clipped == right.clipped == 1
 
 
@@ -57,7 +62,7 @@ def test_a_bad_record_does_not_affect_the_others(cells: CsvCells, reason: Reason
     assert block.index.tolist() == [0, 2, 3]
     assert block.rejected == [(1, reason), (4, reason)]
     assert block.values.tolist() == [[42.0, 1234.5]] * 3
-    assert block.passthrough == [b"flu,7"] * 3
+    assert block.unchanged_fields == [b"flu,7"] * 3
 
 
 @pytest.mark.parametrize(("index", "cell"), [(1, ""), (1, "x" * 5000), (2, "42.0"), (2, "4.2e1"), (4, ""), (5, "")])
@@ -67,20 +72,20 @@ def test_valid_cells(index: int, cell: str) -> None:
 
 def test_passthrough_cells_of_another_type_are_invalid() -> None:
     policy = policy_of(
-        {"x": quasi(), "n": passthrough("integer"), "b": passthrough("boolean"), "s": passthrough("any")}
+        {"x": quasi(), "n": unchanged_field("integer"), "b": unchanged_field("boolean"), "s": unchanged_field("any")}
     )
     cells: list[CsvCells] = [["1", "1", "true", "a"], ["1", "1.5", "", "b"], ["1", "", "yes", "c"], ["1", "", "", "d"]]
     block = CsvDecoder(policy).decode(cells)
     assert block.rejected == [(1, INVALID), (2, INVALID)]
-    assert block.passthrough == [b"1,true,a", b",,d"]
+    assert block.unchanged_fields == [b"1,true,a", b",,d"]
 
 
 def test_columns_are_found_by_their_names() -> None:
-    policy = policy_of({"x": quasi(), "y": passthrough(), "who": SUBJECT}, undeclared="drop")
+    policy = policy_of({"x": quasi(), "y": unchanged_field(), "who": SUBJECT}, undeclared="drop")
     decoder = CsvDecoder(policy, ["more", "who", "y", "x"], hash_key=KEY)
     block = decoder.decode([["?", "p", "kept", "5"]])
     assert block.values.tolist() == [[5.0]]
-    assert block.passthrough == [b"kept"]
+    assert block.unchanged_fields == [b"kept"]
     assert block.subjects == CsvDecoder(policy, hash_key=KEY).decode([["5", "kept", "p"]]).subjects
 
 
@@ -102,21 +107,23 @@ def test_long_input_is_decoded_in_one_call() -> None:
 def test_csv_becomes_json_and_json_becomes_csv() -> None:
     policy = policy_of(
         {
-            "t": passthrough("string"),
+            "t": unchanged_field("string"),
             "x": quasi(),
-            "n": passthrough("number"),
-            "b": passthrough("boolean"),
-            "a": passthrough(),
+            "n": unchanged_field("number"),
+            "b": unchanged_field("boolean"),
+            "a": unchanged_field(),
         }
     )
     cells: list[CsvCells] = [['say "hi",\nyou', "1", "1.50", "true", "007"], ["", "2", "", "", ""]]
     to_json, to_csv = JsonEncoder(policy), CsvEncoder(policy)
-    fields = CsvDecoder(policy, encoder=to_json).decode(cells).passthrough
+    fields = CsvDecoder(policy, encoder=to_json).decode(cells).unchanged_fields
     rows = to_json.encode_clusters([["1.5"]], fields, [0, 2])
     assert sorted(json.loads(row)["a"] for row in rows) == ["", "007"]
     assert {"t": "", "x": 1.5, "n": None, "b": None, "a": ""} in map(json.loads, rows)
-    back = JsonDecoder(policy, encoder=to_csv).decode([row.replace(b'"x":1.5', b'"x":1') for row in rows]).passthrough
+    back = (
+        JsonDecoder(policy, encoder=to_csv).decode([row.replace(b'"x":1.5', b'"x":1') for row in rows]).unchanged_fields
+    )
     assert to_csv.encode_clusters([["2"]], back, [0, 2]) == [b'"say ""hi"",\nyou",2,1.5,true,007', b",2,,,"]
     assert to_csv.encode_clusters(
-        [["2"]], CsvDecoder(policy).decode(cells).passthrough, [0, 2]
+        [["2"]], CsvDecoder(policy).decode(cells).unchanged_fields, [0, 2]
     ) == to_csv.encode_clusters([["2"]], back, [0, 2])

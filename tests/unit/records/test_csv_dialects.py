@@ -9,15 +9,15 @@ import pytest
 from shoal.errors import ConfigError, InputError
 from shoal.policy import Policy
 from shoal.records import CsvDecoder, CsvEncoder, CsvReader, Reason
-from support.making import KEY, passthrough, policy_of, quasi
+from support.making import KEY, policy_of, quasi, unchanged_field
 
 pytestmark = pytest.mark.unit
 
 FIELDS = {
     "who": {"role": "identifier", "subject": True},
     "x": quasi(),
-    "n": passthrough("number"),
-    "t": passthrough("string"),
+    "n": unchanged_field("number"),
+    "t": unchanged_field("string"),
 }
 
 
@@ -40,7 +40,7 @@ def test_a_dialect_has_one_decimal_sign() -> None:
     assert block.values.ravel().tolist() == [1.5, 1]
     assert block.rejected == [(1, Reason.INVALID), (2, Reason.INVALID), (3, Reason.INVALID), (4, Reason.INVALID)]
     encoder = CsvEncoder(policy(delimiter=";", decimal=","))
-    assert encoder.encode_clusters([["1.5"], ["1"]], block.passthrough, [0, 1, 2]) == [b"1,5;-0,25;1,5", b"1;;t"]
+    assert encoder.encode_clusters([["1.5"], ["1"]], block.unchanged_fields, [0, 1, 2]) == [b"1,5;-0,25;1,5", b"1;;t"]
     assert block_of(policy(delimiter=";"), text).values.ravel().tolist() == [1.5, 1, 1]
 
 
@@ -66,7 +66,7 @@ def test_a_subject_is_the_same_with_comma_and_with_point() -> None:
 def test_a_text_is_written_in_one_way_and_read_back(csv: dict[str, str], cell: bytes, text: str) -> None:
     dialect_policy = policy(**csv)
     encoder = CsvEncoder(dialect_policy)
-    (fields,) = encoder.encode_passthrough([[None], [text]], 1)
+    (fields,) = encoder.encode_unchanged([[None], [text]], 1)
     written = encoder.encode_lines([encoder.header()]) + encoder.encode_lines(
         encoder.encode_clusters([["1"]], [fields], [0, 1])
     )
@@ -107,9 +107,9 @@ def test_a_record_that_the_output_encoding_cannot_represent_is_rejected() -> Non
     dialect_policy = policy(output={"encoding": "cp1252"})
     block = block_of(dialect_policy, "who,x,n,t\na,1,2,é\nb,1,2,日\nc,1,2,€\n".encode())
     assert block.rejected == [(1, Reason.INVALID)]
-    assert len(block.passthrough) == 2
+    assert len(block.unchanged_fields) == 2
     with pytest.raises(ConfigError, match=r"csv\.encoding: cp1252 cannot represent .* attributes\.日; .*csv\.output"):
-        CsvEncoder(policy_of({**FIELDS, "日": passthrough()}, csv={"encoding": "cp1252"}))
+        CsvEncoder(policy_of({**FIELDS, "日": unchanged_field()}, csv={"encoding": "cp1252"}))
 
 
 @pytest.mark.parametrize(

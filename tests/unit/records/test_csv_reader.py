@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from shoal.errors import InputError
 from shoal.records import CsvDecoder, CsvReader
-from support.making import passthrough, policy_of, quasi
+from support.making import policy_of, quasi, unchanged_field
 from support.pipes import PiecewisePipe
 
 pytestmark = pytest.mark.unit
 
 
 def policy() -> Any:
-    return policy_of({"x": quasi(), "y": passthrough()})
+    return policy_of({"x": quasi(), "y": unchanged_field()})
 
 
 def cells(text: bytes) -> list[list[str] | None]:
@@ -49,7 +49,7 @@ def test_records_of_a_csv_file(text: bytes, expected: list[list[str] | None]) ->
 
 def test_the_header_is_kept_in_the_order_of_the_file() -> None:
     reader = CsvReader(
-        io.BytesIO(b"y,more,x\nkept,?,5\n"), policy_of({"x": quasi(), "y": passthrough()}, undeclared="drop")
+        io.BytesIO(b"y,more,x\nkept,?,5\n"), policy_of({"x": quasi(), "y": unchanged_field()}, undeclared="drop")
     )
     assert reader.columns == ("y", "more", "x")
 
@@ -86,7 +86,7 @@ def test_the_error_of_a_missing_header_contains_no_value() -> None:
 
 
 def test_undeclared_columns_can_be_dropped_but_not_repeated() -> None:
-    lenient = policy_of({"x": quasi(), "y": passthrough()}, undeclared="drop")
+    lenient = policy_of({"x": quasi(), "y": unchanged_field()}, undeclared="drop")
     assert CsvReader(io.BytesIO(b"z,y,x"), lenient).columns == ("z", "y", "x")
     with pytest.raises(InputError, match="'z' occurs twice"):
         CsvReader(io.BytesIO(b"z,y,x,z"), lenient)
@@ -100,7 +100,7 @@ def test_large_files_are_read_in_batches() -> None:
     parts = list(reader)
     assert sum(map(len, parts)) == n
     assert max(map(len, parts)) <= 512
-    assert [tail for part in parts for tail in decoder.decode(part).passthrough] == [
+    assert [tail for part in parts for tail in decoder.decode(part).unchanged_fields] == [
         b'"a\n%d"' % number for number in range(n)
     ]
 

@@ -13,7 +13,7 @@ from shoal.errors import GuaranteeError
 from shoal.policy import CsvDialect
 from shoal.records import CsvEncoder, JsonEncoder, RecordEncoder
 from shoal.records.encoder import CsvCellEncoder, encode_json_values
-from support.making import passthrough, policy_of, quasi, usual_policy
+from support.making import policy_of, quasi, unchanged_field, usual_policy
 
 pytestmark = pytest.mark.unit
 
@@ -23,7 +23,7 @@ LAYOUTS = ["q", "qk", "kq", "qqkk", "kqk", "kkqqkkq", "qkqkq", "qqqk"]
 
 
 def layout(order: str) -> dict[str, dict[str, Any]]:
-    return {f"f{n}": quasi() if sign == "q" else passthrough() for n, sign in enumerate(order)}
+    return {f"f{n}": quasi() if sign == "q" else unchanged_field() for n, sign in enumerate(order)}
 
 
 @pytest.mark.parametrize("order", LAYOUTS)
@@ -32,7 +32,7 @@ def test_fields_are_in_the_order_of_the_policy(order: str) -> None:
     numbers = [f"{n}.50" for n, sign in enumerate(order) if sign == "q"]
     columns = [[f"{n},", None, n] for n, sign in enumerate(order) if sign == "k"]
     for encoder in (JsonEncoder(policy), CsvEncoder(policy)):
-        fields = encoder.encode_passthrough(columns, 3)
+        fields = encoder.encode_unchanged(columns, 3)
         rows = encoder.encode_clusters([numbers], fields, [0, 3])
         expected = [
             {f"f{n}": float(f"{n}.50") if sign == "q" else (f"{n},", None, n)[m] for n, sign in enumerate(order)}
@@ -53,42 +53,40 @@ def test_fields_are_in_the_order_of_the_policy(order: str) -> None:
 
 
 def test_members_are_sorted_by_their_published_bytes() -> None:
-    policy = policy_of({"x": quasi(), "y": passthrough(), "z": quasi()})
+    policy = policy_of({"x": quasi(), "y": unchanged_field(), "z": quasi()})
     encoder = JsonEncoder(policy)
     values = ["b", "a", "ab", "", "a!", None, 10, 9, "é", True, "a"]
     published = set()
     for seed in range(20):
         random.Random(seed).shuffle(values)
-        rows = encoder.encode_clusters(
-            [["1", "2"]], encoder.encode_passthrough([values], len(values)), [0, len(values)]
-        )
+        rows = encoder.encode_clusters([["1", "2"]], encoder.encode_unchanged([values], len(values)), [0, len(values)])
         assert rows == sorted(rows)
         published.add(b"\n".join(rows))
     assert len(published) == 1
 
 
 def test_members_are_sorted_if_passthrough_fields_are_on_both_sides() -> None:
-    policy = policy_of({"a": passthrough(), "x": quasi(), "b": passthrough()})
+    policy = policy_of({"a": unchanged_field(), "x": quasi(), "b": unchanged_field()})
     encoder = JsonEncoder(policy)
-    fields = encoder.encode_passthrough([["b", "a"], [1, 2]], 2)
+    fields = encoder.encode_unchanged([["b", "a"], [1, 2]], 2)
     expected = [b'{"a":"a","x":5,"b":2}', b'{"a":"b","x":5,"b":1}']
     assert encoder.encode_clusters([["5"]], fields, [0, 2]) == expected
 
 
 def test_clusters_keep_their_order_and_their_members() -> None:
-    policy = policy_of({"x": quasi(), "y": passthrough()})
+    policy = policy_of({"x": quasi(), "y": unchanged_field()})
     encoder = JsonEncoder(policy)
-    fields = encoder.encode_passthrough([[5, 4, 3, 2, 1]], 5)
+    fields = encoder.encode_unchanged([[5, 4, 3, 2, 1]], 5)
     expected = [b'{"x":9,"y":4}', b'{"x":9,"y":5}', b'{"x":1,"y":1}', b'{"x":1,"y":2}', b'{"x":1,"y":3}']
-    for offsets in ([0, 2, 2, 5], np.array([0, 2, 2, 5])):
-        assert encoder.encode_clusters([["9"], ["8"], ["1"]], fields, offsets) == expected
+    for cluster_bounds in ([0, 2, 2, 5], np.array([0, 2, 2, 5])):
+        assert encoder.encode_clusters([["9"], ["8"], ["1"]], fields, cluster_bounds) == expected
     assert encoder.encode_clusters([], [], [0]) == []
 
 
 def test_without_passthrough_fields_all_members_are_equal() -> None:
     policy = policy_of({"x": quasi(), "y": quasi()})
     assert (
-        JsonEncoder(policy).encode_clusters([["1", "2.0"]], JsonEncoder(policy).encode_passthrough([], 2), [0, 2])
+        JsonEncoder(policy).encode_clusters([["1", "2.0"]], JsonEncoder(policy).encode_unchanged([], 2), [0, 2])
         == [b'{"x":1,"y":2.0}'] * 2
     )
     assert CsvEncoder(policy).encode_clusters([["1", "2.0"]], [b"", b""], [0, 2]) == [b"1,2.0"] * 2
@@ -103,12 +101,12 @@ def test_without_passthrough_fields_all_members_are_equal() -> None:
 )
 @pytest.mark.parametrize("index", [0, 1])
 def test_only_finite_numbers_are_published(text: Any, index: int) -> None:
-    policy = policy_of({"x": quasi(), "y": quasi(), "z": passthrough()})
+    policy = policy_of({"x": quasi(), "y": quasi(), "z": unchanged_field()})
     centroid = ["1", "2"]
     centroid[index] = text
     for encoder in (JsonEncoder(policy), CsvEncoder(policy)):
         with pytest.raises(GuaranteeError) as caught:
-            encoder.encode_clusters([["1", "2"], centroid], encoder.encode_passthrough([[1, 2]], 2), [0, 1, 2])
+            encoder.encode_clusters([["1", "2"], centroid], encoder.encode_unchanged([[1, 2]], 2), [0, 1, 2])
         assert str(caught.value) == "a value of a centroid is not a finite number"
         assert caught.value.__cause__ is None
 
@@ -128,12 +126,12 @@ def test_a_centroid_has_one_number_per_attribute(centroid: list[str]) -> None:
         JsonEncoder(policy).encode_clusters([centroid], [b""], [0, 1])
 
 
-@pytest.mark.parametrize("offsets", [[0, 1], [1, 2], [0, 3], [0], [], [0, 1, 2], [0, 3, 2]])
-def test_lengths_of_clusters_and_passthrough_fields_must_match(offsets: list[int]) -> None:
+@pytest.mark.parametrize("cluster_bounds", [[0, 1], [1, 2], [0, 3], [0], [], [0, 1, 2], [0, 3, 2]])
+def test_lengths_of_clusters_and_passthrough_fields_must_match(cluster_bounds: list[int]) -> None:
     policy = policy_of({"x": quasi()})
-    centroids = [["1"]] * max(len(offsets) - 1, 0) if offsets != [0, 1, 2] else [["1"]]
+    centroids = [["1"]] * max(len(cluster_bounds) - 1, 0) if cluster_bounds != [0, 1, 2] else [["1"]]
     with pytest.raises(GuaranteeError, match="do not match"):
-        JsonEncoder(policy).encode_clusters(centroids, [b"", b""], offsets)
+        JsonEncoder(policy).encode_clusters(centroids, [b"", b""], cluster_bounds)
 
 
 def test_json_has_no_header() -> None:
@@ -143,7 +141,7 @@ def test_json_has_no_header() -> None:
 
 def test_the_header_names_the_published_attributes() -> None:
     assert CsvEncoder(usual_policy()).header() == b"age,income,diagnosis,ward"
-    assert CsvEncoder(policy_of({'a,"b"': quasi(), "größe": passthrough()})).header() == '"a,""b""",größe'.encode()
+    assert CsvEncoder(policy_of({'a,"b"': quasi(), "größe": unchanged_field()})).header() == '"a,""b""",größe'.encode()
 
 
 # ---------------------------------------------------------------- cells

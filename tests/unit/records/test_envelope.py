@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from shoal.errors import InputError, ParameterError
 from shoal.records import CsvEncoder, CsvReader, JsonDecoder, JsonEncoder, Reason
-from support.making import KEY, passthrough, policy_of, quasi
+from support.making import KEY, policy_of, quasi, unchanged_field
 
 pytestmark = pytest.mark.unit
 
@@ -30,7 +30,7 @@ POLICY = policy_of(
         "patient": SUBJECT,
         "age": quasi(0, 110, integer=True) | {"from": "header:age"},
         "income": quasi(0, 1000),
-        "ward": passthrough("string") | {"from": "header:ward"},
+        "ward": unchanged_field("string") | {"from": "header:ward"},
         "at": {"role": "other", "publish_unchanged": True, "from": "timestamp"},
     }
 )
@@ -46,7 +46,7 @@ def test_a_record_is_read_from_all_parts_of_a_message() -> None:
     assert block.rejected == []
     assert block.values.tolist() == [[42, 7.5], [42, 7.5]]
     assert len(set(block.subjects.tolist())) == 2
-    rows = JsonEncoder(POLICY).encode_clusters([["42", "7.5"]], block.passthrough, [0, 2])
+    rows = JsonEncoder(POLICY).encode_clusters([["42", "7.5"]], block.unchanged_fields, [0, 2])
     assert [json.loads(row) for row in rows] == [
         {"age": 42, "income": 7.5, "ward": "north", "at": T},
         {"age": 42, "income": 7.5, "ward": "north", "at": T + 5},
@@ -77,7 +77,7 @@ def test_missing_repeated_and_invalid_parts_are_rejected(message: Message, reaso
     block = decode(POLICY, VALUE, Message(), message, Message(), max_bytes=1000)
     assert block.rejected == [(1, reason)]
     assert block.index.tolist() == [0, 2]
-    assert len(block.passthrough) == 2
+    assert len(block.unchanged_fields) == 2
 
 
 def test_undeclared_headers_are_ignored() -> None:
@@ -126,19 +126,19 @@ def test_a_timestamp_is_a_number_of_milliseconds() -> None:
 def test_passthrough_fields_from_headers_are_parsed_like_cells() -> None:
     policy = policy_of(
         {"patient": SUBJECT, "x": quasi()}
-        | {kind: passthrough(kind) | {"from": f"header:{kind}"} for kind in ("integer", "number", "boolean", "any")}
+        | {kind: unchanged_field(kind) | {"from": f"header:{kind}"} for kind in ("integer", "number", "boolean", "any")}
     )
     good = (("integer", b" 7 "), ("number", b"7.50"), ("boolean", b"True"), ("any", b"007"))
     empty = (("integer", b""), ("number", b""), ("boolean", b""), ("any", b""))
     block = decode(policy, b'{"x":1}', Message(headers=good), Message(headers=empty))
-    rows = JsonEncoder(policy).encode_clusters([["1"], ["1"]], block.passthrough, [0, 1, 2])
+    rows = JsonEncoder(policy).encode_clusters([["1"], ["1"]], block.unchanged_fields, [0, 1, 2])
     assert rows == [
         b'{"x":1,"integer":7,"number":7.5,"boolean":true,"any":"007"}',
         b'{"x":1,"integer":null,"number":null,"boolean":null,"any":""}',
     ]
     bad = (("integer", b"7.5"), *good[1:])
     assert decode(policy, b'{"x":1}', Message(headers=bad)).rejected == [(0, Reason.INVALID)]
-    assert len(decode(policy, b'{"x":1}', Message(headers=good), encoder=CsvEncoder(policy)).passthrough) == 1
+    assert len(decode(policy, b'{"x":1}', Message(headers=good), encoder=CsvEncoder(policy)).unchanged_fields) == 1
 
 
 def test_long_input_keeps_values_and_envelopes_together() -> None:

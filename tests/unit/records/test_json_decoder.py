@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from shoal.policy import Policy
 from shoal.records import Block, CsvEncoder, JsonDecoder, JsonEncoder, Reason
-from support.making import KEY, SUBJECT, encoded, message, passthrough, policy_of, quasi, usual_policy
+from support.making import KEY, SUBJECT, encoded, message, policy_of, quasi, unchanged_field, usual_policy
 
 pytestmark = pytest.mark.unit
 
@@ -47,7 +47,7 @@ def test_a_block_contains_arrays() -> None:
     assert block.subjects.dtype == block.index.dtype == np.int64
     assert block.index.tolist() == [0, 1]
     assert len(set(block.subjects.tolist())) == 2
-    assert block.passthrough == [b'"diagnosis":"flu","ward":7'] * 2
+    assert block.unchanged_fields == [b'"diagnosis":"flu","ward":7'] * 2
     assert block.rejected == []
     assert block.clipped == 0
     assert len(block) == 2
@@ -58,14 +58,14 @@ def test_a_block_without_records_keeps_its_shape(messages: list[bytes | None]) -
     block = JsonDecoder(usual_policy()).decode(messages)
     assert block.values.shape == (0, 2)
     assert block.subjects.shape == block.index.shape == (0,)
-    assert block.passthrough == []
+    assert block.unchanged_fields == []
     assert [index for index, _ in block.rejected] == list(range(len(messages)))
 
 
 def test_one_quasi_identifier_is_enough() -> None:
     block = decode({"x": 1}, {"x": 2.5}, policy=policy_of({"x": quasi()}))
     assert block.values.tolist() == [[1.0], [2.5]]
-    assert block.passthrough == [b"", b""]
+    assert block.unchanged_fields == [b"", b""]
 
 
 def test_long_input_is_decoded_in_one_call() -> None:
@@ -79,7 +79,7 @@ def test_long_input_is_decoded_in_one_call() -> None:
     assert whole.subjects.tolist() == [part.subjects[0] for part in parts if len(part)]
     assert whole.index.tolist() == [n for n in range(1300) if n not in {600, 1299}]
     assert whole.rejected == [(600, UNDECODABLE), (1299, UNDECODABLE)]
-    assert whole.passthrough == [fields for part in parts for fields in part.passthrough]
+    assert whole.unchanged_fields == [fields for part in parts for fields in part.unchanged_fields]
 
 
 def test_repr_of_a_block_contains_counts_only() -> None:
@@ -203,16 +203,16 @@ def test_undeclared_fields_are_rejected_or_dropped() -> None:
 
 
 def test_the_model_field_of_faust_is_dropped() -> None:
-    plain, odd = usual_policy(), policy_of({'q"': quasi(), "n": passthrough("integer")})
+    plain, odd = usual_policy(), policy_of({'q"': quasi(), "n": unchanged_field("integer")})
     signed = encoded(message())[0][:-1] + b',"__faust":{"ns":"app.Visit"}}'  # type: ignore[index]
     assert reason(signed, plain) is None
-    assert b"__faust" not in decode(json.loads(signed), policy=plain).passthrough[0]
+    assert b"__faust" not in decode(json.loads(signed), policy=plain).unchanged_fields[0]
     assert reason(signed[:-1] + b',"__faust":null}', plain) is INVALID
     assert reason(signed[:-1] + b',"more":null}', plain) is INVALID
     assert decode({'q"': 1, "n": 2, "__faust": {}}, {'q"': 1, "n": 2, "__other": {}}, policy=odd).rejected == [
         (1, INVALID)
     ]
-    declared = policy_of({"q": quasi(), "__faust": passthrough("string")})
+    declared = policy_of({"q": quasi(), "__faust": unchanged_field("string")})
     assert decode({"q": 1, "__faust": "x"}, {"q": 1}, policy=declared).rejected == [(1, INVALID)]
 
 
@@ -228,10 +228,10 @@ def test_messages_above_max_bytes_are_too_large() -> None:
 
 
 def test_passthrough_fields_above_max_bytes_are_too_large() -> None:
-    policy = policy_of({"x": quasi(), "y": passthrough()})
+    policy = policy_of({"x": quasi(), "y": unchanged_field()})
     block = JsonDecoder(policy, max_bytes=100).decode([b'{"x":1,"y":1e300}', b'{"x":1,"y":1e30}'])
     assert block.rejected == [(0, TOO_LARGE)]
-    assert block.passthrough == [b'"y":' + b"1" + b"0" * 30]
+    assert block.unchanged_fields == [b'"y":' + b"1" + b"0" * 30]
 
 
 def test_the_list_of_reasons_is_closed() -> None:
@@ -262,7 +262,7 @@ def test_without_bounds_nothing_is_clipped() -> None:
     assert block.clipped == 1
 
 
-# ---------------------------------------------------------------- passthrough fields
+# ---------------------------------------------------------------- unchanged fields
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ def test_without_bounds_nothing_is_clipped() -> None:
     ],
 )
 def test_passthrough_fields_have_their_type(kind: str, good: list[str], bad: list[str]) -> None:
-    policy = policy_of({"x": quasi(), "y": passthrough(kind), "z": passthrough(kind)})
+    policy = policy_of({"x": quasi(), "y": unchanged_field(kind), "z": unchanged_field(kind)})
     messages = [b'{"x":1,"y":null,"z":%b}' % text.encode() for text in good + bad]
     block = JsonDecoder(policy).decode(messages)
     assert block.index.tolist() == list(range(len(good)))
@@ -305,21 +305,21 @@ def test_passthrough_fields_have_their_type(kind: str, good: list[str], bad: lis
     ],
 )
 def test_passthrough_values_are_published_in_one_form(text: str, published: str) -> None:
-    policy = policy_of({"x": quasi(), "y": passthrough()})
+    policy = policy_of({"x": quasi(), "y": unchanged_field()})
     block = JsonDecoder(policy).decode([b'{"x":1,"y":%b}' % text.encode()])
-    assert block.passthrough == [f'"y":{published}'.encode()]
+    assert block.unchanged_fields == [f'"y":{published}'.encode()]
 
 
 def test_passthrough_fields_are_encoded_for_the_output() -> None:
-    policy = policy_of({"y": passthrough(), "x": quasi(), "z": passthrough()})
+    policy = policy_of({"y": unchanged_field(), "x": quasi(), "z": unchanged_field()})
     records = encoded({"y": 'a,"b', "x": 1, "z": None}, {"y": 1e2, "x": 2, "z": True})
-    assert JsonDecoder(policy, encoder=CsvEncoder(policy)).decode(records).passthrough == [
+    assert JsonDecoder(policy, encoder=CsvEncoder(policy)).decode(records).unchanged_fields == [
         b'"a,""b"\xff',
         b"100\xfftrue",
     ]
     assert (
-        JsonDecoder(policy, encoder=JsonEncoder(policy)).decode(records).passthrough
-        == JsonDecoder(policy).decode(records).passthrough
+        JsonDecoder(policy, encoder=JsonEncoder(policy)).decode(records).unchanged_fields
+        == JsonDecoder(policy).decode(records).unchanged_fields
     )
 
 
@@ -353,7 +353,7 @@ NAMES = [
 @pytest.mark.parametrize("odd", [NAMES, NAMES[:3] + NAMES[7:10] + NAMES[11:14]], ids=["escaped", "plain"])
 @pytest.mark.parametrize("ascii_only", [True, False])
 def test_any_name_is_supported(odd: list[str], ascii_only: bool) -> None:  # noqa: FBT001
-    attributes = {name: passthrough() if number % 2 else quasi() for number, name in enumerate(odd)}
+    attributes = {name: unchanged_field() if number % 2 else quasi() for number, name in enumerate(odd)}
     policy = policy_of({**attributes, "who.is": SUBJECT})
     record = {name: number for number, name in enumerate(odd)}
     text = json.dumps({"who.is": "p", **record}, ensure_ascii=ascii_only).encode()
@@ -361,13 +361,13 @@ def test_any_name_is_supported(odd: list[str], ascii_only: bool) -> None:  # noq
     assert block.rejected == [(1, INVALID), (2, INVALID)]
     assert block.values[0].tolist() == [float(n) for n in range(len(odd)) if n % 2 == 0]
     encoder = JsonEncoder(policy)
-    row = encoder.encode_clusters([[str(n) for n in range(len(odd)) if n % 2 == 0]], block.passthrough, [0, 1])[0]
+    row = encoder.encode_clusters([[str(n) for n in range(len(odd)) if n % 2 == 0]], block.unchanged_fields, [0, 1])[0]
     assert json.loads(row) == record
     assert list(json.loads(row)) == odd
 
 
 def test_names_with_escapes_reject_undeclared_fields_too() -> None:
-    attributes = {'q"': quasi(), "n\\": passthrough("integer")}
+    attributes = {'q"': quasi(), "n\\": unchanged_field("integer")}
     strict, lenient = policy_of(attributes), policy_of(attributes, undeclared="drop")
     good, more = {'q"': 1, "n\\": 2}, {'q"': 1, "n\\": 2, "f1": 3}
     assert decode(good, more, policy=strict).rejected == [(1, INVALID)]

@@ -10,7 +10,11 @@ __all__ = ["sum_clusters"]
 
 @njit_in_place
 def sum_clusters(
-    values: Float64Matrix, offsets: Int64Vector, totals: Float64Matrix, residuals: Float64Matrix, exact: BoolMatrix
+    values: Float64Matrix,
+    cluster_bounds: Int64Vector,
+    totals: Float64Matrix,
+    residuals: Float64Matrix,
+    exact: BoolMatrix,
 ) -> None:
     """Sum the members of each cluster and report whether the sum is exact.
 
@@ -18,8 +22,8 @@ def sum_clusters(
     ----------
     values : ndarray of float64, shape (E, d)
         Members, cluster after cluster.
-    offsets : ndarray of int64, shape (G + 1,)
-        Cluster g is ``values[offsets[g]:offsets[g + 1]]``.
+    cluster_bounds : ndarray of int64, shape (G + 1,)
+        Cluster g is ``values[cluster_bounds[g]:cluster_bounds[g + 1]]``.
     totals : ndarray of float64, shape (G, d)
         Overwritten with the sums, rounded once.
     residuals : ndarray of float64, shape (G, d)
@@ -35,7 +39,7 @@ def sum_clusters(
     for cluster in range(totals.shape[0]):
         for column in range(totals.shape[1]):
             high, low, trusted = 0.0, 0.0, True
-            for i in range(offsets[cluster], offsets[cluster + 1]):
+            for i in range(cluster_bounds[cluster], cluster_bounds[cluster + 1]):
                 value = values[i, column]
                 above = high + value
                 part = above - high

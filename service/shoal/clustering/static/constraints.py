@@ -98,10 +98,10 @@ def violating_clusters(labels: Int32Vector, k: int, constraints: ClusterConstrai
         order = np.lexsort((constraints.subjects, labels))
         cluster, subject = labels[order], constraints.subjects[order]
         starts = np.flatnonzero(np.append(True, (cluster[1:] != cluster[:-1]) | (subject[1:] != subject[:-1])))
-        different = np.bincount(cluster[starts], minlength=len(sizes))
-        heaviest = np.zeros(len(sizes), np.int64)
-        np.maximum.at(heaviest, cluster[starts], np.diff(np.append(starts, len(labels))))
-        violating |= (different < k) | (heaviest > constraints.max_share * sizes + SHARE_TOLERANCE)
+        distinct = np.bincount(cluster[starts], minlength=len(sizes))
+        max_per_subject = np.zeros(len(sizes), np.int64)
+        np.maximum.at(max_per_subject, cluster[starts], np.diff(np.append(starts, len(labels))))
+        violating |= (distinct < k) | (max_per_subject > constraints.max_share * sizes + SHARE_TOLERANCE)
     if constraints.t is not None:
         for attribute in constraints.confidential:
             violating |= emd_of_clusters(attribute, labels) > constraints.t + T_TOLERANCE
@@ -287,15 +287,15 @@ def satisfies_constraints(
 @njit_in_place
 def _has_subjects(constraints: ConstraintArrays, count: int, k: int) -> bool:
     """Whether the records in the scratch have k different subjects, none with more than its share."""
-    records, counts, different, heaviest = constraints.scratch[0], constraints.counts, 0, 0
+    records, counts, distinct, max_per_subject = constraints.scratch[0], constraints.counts, 0, 0
     for x in range(count):
         subject = constraints.subjects[records[x]]
         counts[subject] += 1
-        different += counts[subject] == 1
-        heaviest = max(heaviest, counts[subject])
+        distinct += counts[subject] == 1
+        max_per_subject = max(max_per_subject, counts[subject])
     for x in range(count):
         counts[constraints.subjects[records[x]]] = 0
-    return bool(different >= k and heaviest <= constraints.max_share * count + SHARE_TOLERANCE)
+    return bool(distinct >= k and max_per_subject <= constraints.max_share * count + SHARE_TOLERANCE)
 
 
 @njit_in_place

@@ -150,7 +150,7 @@ def _best_swap(
     at once.
     """
     best, partner, own, size = limit, NONE, partition.labels[i], partition.sizes[cluster]
-    first, weight, changes = partition.offsets[cluster], 1.0 / partition.sizes[own] + 1.0 / size, swap_costs[:size]
+    first, weight, changes = partition.starts[cluster], 1.0 / partition.sizes[own] + 1.0 / size, swap_costs[:size]
     changes[:] = 0.0
     for j in range(partition.rows.shape[1]):
         slope, value = 2.0 * (partition.centroids[cluster, j] - partition.centroids[own, j]), partition.rows[i, j]

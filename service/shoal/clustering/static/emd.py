@@ -44,12 +44,12 @@ class ConfidentialAttribute(NamedTuple):
 class ReferenceDistribution(NamedTuple):
     """The distribution of a confidential attributes in the whole table, as arrays for the kernels.
 
-    Attribute ``i`` has the bins ``offsets[i]`` to ``offsets[i + 1]`` of ``shares`` and ``cumulative``. Its part of
-    ``cumulative_sums`` is one longer, so it begins at ``offsets[i] + i``.
+    Attribute ``i`` has the bins ``bin_bounds[i]`` to ``bin_bounds[i + 1]`` of ``shares`` and ``cumulative``. Its part
+    of ``cumulative_sums`` is one longer, so it begins at ``bin_bounds[i] + i``.
     """
 
     bins: Int64Matrix  # (a, n): code of each record
-    offsets: Int64Vector  # (a + 1,)
+    bin_bounds: Int64Vector  # (a + 1,)
     shares: Float64Vector  # share of the table in each bin
     cumulative: Float64Vector  # share of the table up to and including each bin
     cumulative_sums: Float64Vector  # sum of `cumulative` over all lower bins
@@ -63,7 +63,7 @@ def reference_distribution(attributes: tuple[ConfidentialAttribute, ...]) -> Ref
     cumulative = [np.cumsum(count) / count.sum() for count in counts]
     return ReferenceDistribution(
         bins=np.stack([attribute.bins for attribute in attributes]),
-        offsets=np.cumsum([0, *map(len, counts)]),
+        bin_bounds=np.cumsum([0, *map(len, counts)]),
         shares=np.concatenate(shares),
         cumulative=np.concatenate(cumulative),
         cumulative_sums=np.concatenate([np.append(0.0, np.cumsum(column)) for column in cumulative]),
@@ -99,30 +99,32 @@ def emd_of_clusters(attribute: ConfidentialAttribute, labels: Int32Vector) -> Fl
     """
     reference = reference_distribution((attribute,))
     order = np.lexsort((attribute.bins, labels))
-    offsets = np.append(0, np.cumsum(np.bincount(labels)))
-    return cluster_distances(reference, 0, order, offsets)
+    cluster_bounds = np.append(0, np.cumsum(np.bincount(labels)))
+    return cluster_distances(reference, 0, order, cluster_bounds)
 
 
 @njit
 def cluster_distances(
-    reference: ReferenceDistribution, attribute: int, order: Int64Vector, offsets: Int64Vector
+    reference: ReferenceDistribution, attribute: int, order: Int64Vector, cluster_bounds: Int64Vector
 ) -> Float64Vector:
     """Return the distance of each cluster from the table, shape (clusters,).
 
     ``order`` (n,) lists the records by cluster and, within a cluster, by bin. Cluster g is
-    ``order[offsets[g]:offsets[g + 1]]``. O(size log bins) per cluster.
+    ``order[cluster_bounds[g]:cluster_bounds[g + 1]]``. O(size log bins) per cluster.
     """
-    found = np.empty(offsets.size - 1)
+    found = np.empty(cluster_bounds.size - 1)
     bins = reference.bins[attribute][order]
     for cluster in range(found.size):
-        found[cluster] = distance_of_sorted(reference, attribute, bins[offsets[cluster] : offsets[cluster + 1]])
+        found[cluster] = distance_of_sorted(
+            reference, attribute, bins[cluster_bounds[cluster] : cluster_bounds[cluster + 1]]
+        )
     return found
 
 
 @njit_in_place
 def distance_of_sorted(reference: ReferenceDistribution, attribute: int, bins: Int64Vector) -> float:
     """Return the distance of one cluster from the table; ``bins`` are those of its records, ascending."""
-    first, end = reference.offsets[attribute], reference.offsets[attribute + 1]
+    first, end = reference.bin_bounds[attribute], reference.bin_bounds[attribute + 1]
     if reference.ordered[attribute]:
         cumulative = reference.cumulative[first:end]
         sums = reference.cumulative_sums[first + attribute : end + attribute + 1]

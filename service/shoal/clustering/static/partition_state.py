@@ -51,7 +51,7 @@ class PartitionState(NamedTuple):
     positions: Int64Vector  # (n,): index of each record among the members of its cluster
     members: Int64Vector  # (capacity,): records by cluster, with unused room behind those of each cluster
     columns: Float64Matrix  # (d, capacity): their coordinates, contiguous for the vector unit
-    offsets: Int64Vector  # (clusters + 1,): where the members of each cluster begin
+    starts: Int64Vector  # (clusters + 1,): where the members of each cluster begin
     sizes: Int64Vector  # (clusters,)
     centroids: Float64Matrix  # (clusters, d)
     empty: Int64Vector  # (clusters,): a stack of the numbers of empty clusters
@@ -74,19 +74,19 @@ def build_partition_state(
     sizes = np.zeros(max(clusters, n // k) + 1, np.int64)
     for label in labels:
         sizes[label] += 1
-    offsets = np.zeros(sizes.size + 1, np.int64)
+    starts = np.zeros(sizes.size + 1, np.int64)
     largest = 0
     for cluster in range(sizes.size):  # one more than its size: a swap adds the new member before it removes the old
         room = max(2 * k, sizes[cluster] + 1)
-        offsets[cluster + 1] = offsets[cluster] + room
+        starts[cluster + 1] = starts[cluster] + room
         largest = max(largest, room)
     partition = PartitionState(
         rows,
         np.zeros(n, np.int64),
         np.zeros(n, np.int64),
-        np.zeros(offsets[-1], np.int64),
-        np.zeros((d, offsets[-1])),
-        offsets,
+        np.zeros(starts[-1], np.int64),
+        np.zeros((d, starts[-1])),
+        starts,
         np.zeros(sizes.size, np.int64),
         np.zeros((sizes.size, d)),
         np.zeros(sizes.size, np.int64),
@@ -105,8 +105,8 @@ def build_partition_state(
     for i in range(n):
         label = labels[i]
         partition.labels[i], partition.positions[i] = label, partition.sizes[label]
-        partition.members[offsets[label] + partition.sizes[label]] = i
-        partition.columns[:, offsets[label] + partition.sizes[label]] = rows[i]
+        partition.members[starts[label] + partition.sizes[label]] = i
+        partition.columns[:, starts[label] + partition.sizes[label]] = rows[i]
         partition.sizes[label] += 1
     for cluster in range(sizes.size - 1, -1, -1):
         if sizes[cluster] == 0:
@@ -119,7 +119,7 @@ def build_partition_state(
 @njit_in_place
 def member(partition: PartitionState, cluster: int, x: int) -> int:
     """Return the x-th member of a cluster."""
-    return int(partition.members[partition.offsets[cluster] + x])
+    return int(partition.members[partition.starts[cluster] + x])
 
 
 @njit_in_place
@@ -164,13 +164,13 @@ def move(partition: PartitionState, i: int, cluster: int) -> None:
     """Move a record to another cluster and update both centroids. O(d)."""
     own, position = partition.labels[i], partition.positions[i]
     size = partition.sizes[own] - 1
-    start, end = partition.offsets[own] + position, partition.offsets[own] + size
+    start, end = partition.starts[own] + position, partition.starts[own] + size
     last = partition.members[end]
     partition.members[start] = last
     partition.positions[last] = position
     partition.sizes[own] = size
     other_size = partition.sizes[cluster] + 1
-    new = partition.offsets[cluster] + other_size - 1
+    new = partition.starts[cluster] + other_size - 1
     partition.members[new] = i
     partition.positions[i] = other_size - 1
     partition.labels[i] = cluster
@@ -214,7 +214,7 @@ def cost_to_swap(partition: PartitionState, one: int, other: int) -> float:
 @njit_in_place
 def satisfies(partition: PartitionState, cluster: int, leaving: int, joining: int) -> bool:
     """Whether a cluster satisfies the constraints without one member and with another record; -1: neither."""
-    first = partition.offsets[cluster]
+    first = partition.starts[cluster]
     members = partition.members[first : first + partition.sizes[cluster]]
     return satisfies_constraints(partition.constraints, members, leaving, joining, partition.counters[MIN_SIZE])
 

@@ -18,7 +18,7 @@ NEAREST = 8
 
 @njit
 def expected_links(
-    rows: Float64Matrix, published: Float64Matrix, members: Int64Vector, offsets: Int64Vector
+    rows: Float64Matrix, published: Float64Matrix, members: Int64Vector, cluster_bounds: Int64Vector
 ) -> Float64Vector:
     """Return the expected number of correctly linked members of each cluster, shape (clusters,).
 
@@ -29,8 +29,8 @@ def expected_links(
     published : ndarray of float64, shape (clusters, d)
         What was published for all members of each cluster.
     members : ndarray of int64, shape (n,)
-        Records by cluster: those of cluster g are ``members[offsets[g]:offsets[g + 1]]``.
-    offsets : ndarray of int64, shape (clusters + 1,)
+        Records by cluster: those of cluster g are ``members[cluster_bounds[g]:cluster_bounds[g + 1]]``.
+    cluster_bounds : ndarray of int64, shape (clusters + 1,)
         Where the members of each cluster begin.
 
     Notes
@@ -41,7 +41,7 @@ def expected_links(
     tree, search = build(rows, LEAF_SIZE), empty_neighbour_search(min(NEAREST, rows.shape[0]), LEAF_SIZE)
     links = np.zeros(published.shape[0])
     for cluster in range(published.shape[0]):
-        own = members[offsets[cluster] : offsets[cluster + 1]]
+        own = members[cluster_bounds[cluster] : cluster_bounds[cluster + 1]]
         point = published[cluster]
         nearest(tree, point, tree.leaves[own[0]], search, ANY)
         least, last = search.distances[0], search.distances.size - 1

@@ -168,7 +168,7 @@ def _assign_leftovers(
 
 
 def _concatenated(parts: list[Int64Vector]) -> tuple[Int64Vector, Int64Vector]:
-    """Return the buckets one after the other, each in the order of the table, and their offsets (buckets + 1,)."""
+    """Return the buckets one after the other, each in the order of the table, and their bounds (buckets + 1,)."""
     return np.concatenate([np.sort(part) for part in parts]), np.cumsum([0, *map(len, parts)])
 
 
@@ -181,19 +181,19 @@ def _bucket_of(parts: list[Int64Vector], n: int) -> Int64Vector:
 
 
 @njit
-def _bucket_chains(values: Float64Matrix, order: Int64Vector, offsets: Int64Vector) -> Int64Vector:
+def _bucket_chains(values: Float64Matrix, order: Int64Vector, bucket_bounds: Int64Vector) -> Int64Vector:
     """Return the chain (n,) of each record, from 0; 0 for a record in no bucket.
 
-    Bucket x is ``order[offsets[x]:offsets[x + 1]]``, no larger than the one before. The records of the first bucket
-    start the chains. Each record of a later bucket, in this order, continues the chain of the nearest record of the
-    bucket before that no other record has continued; ties go to the first.
+    Bucket x is ``order[bucket_bounds[x]:bucket_bounds[x + 1]]``, no larger than the one before. The records of the
+    first bucket start the chains. Each record of a later bucket, in this order, continues the chain of the nearest
+    record of the bucket before that no other record has continued; ties go to the first.
     """
     chain = np.zeros(values.shape[0], np.int64)
-    before = order[offsets[0] : offsets[1]]
+    before = order[bucket_bounds[0] : bucket_bounds[1]]
     for x in range(before.size):
         chain[before[x]] = x
-    for bucket in range(1, offsets.size - 1):
-        current = order[offsets[bucket] : offsets[bucket + 1]]
+    for bucket in range(1, bucket_bounds.size - 1):
+        current = order[bucket_bounds[bucket] : bucket_bounds[bucket + 1]]
         tree, search = build(values[before], LEAF_SIZE), empty_neighbour_search(1, LEAF_SIZE)
         leaf = 0
         for i in current:

@@ -36,7 +36,7 @@ class Decisions:
         Released records, cluster after cluster in the order of decision; ascending inside a cluster.
     cluster_bounds : int64 (G + 1,)
         Cluster g is ``positions[cluster_bounds[g]:cluster_bounds[g + 1]]``.
-    subjects, heaviest : int64 (G,)
+    subjects, max_per_subject : int64 (G,)
         Distinct subjects of each cluster, at least k, and the records of the subject that has the most.
     causes : int8 (G,)
         Why each decision was taken: `BY_POSITION` (delta), `FLUSHED` (end of the stream), or c + 1 for expiry key c.
@@ -53,7 +53,7 @@ class Decisions:
     positions: Int64Vector
     cluster_bounds: Int64Vector
     subjects: Int64Vector
-    heaviest: Int64Vector
+    max_per_subject: Int64Vector
     causes: Int8Vector
     newest: Int64Vector
     suppressed: Int64Vector
@@ -237,9 +237,9 @@ class StreamClusterer:
         Under rules ``greedy``, ``awo`` and ``block`` all held records are released in the clusters of a partition:
         MDAV, then descent; clusters are merged until each satisfies the constraints. Under rule ``nearest``, and where
         even a single cluster of all records violates them, the oldest record is released as usual while 2k distinct
-        subjects are held. Fewer than 2k are released as one cluster around the oldest record, and records above the cap
-        on shares are decided on in turn. Fewer than k are suppressed, oldest first. If fewer than ``min_population``
-        subjects are held, all records are suppressed.
+        subjects are held. Fewer than 2k are released as one cluster around the oldest record, and records above
+        ``max_share`` are decided on in turn. Fewer than k are suppressed, oldest first. If fewer than
+        ``min_population`` subjects are held, all records are suppressed.
 
         Returns
         -------
@@ -256,14 +256,14 @@ class StreamClusterer:
         return self._verified(self._rule.flush(self._validator.last))
 
     def _verified(self, decisions: DecisionBuffer) -> Decisions:
-        subjects, heaviest = self._invariants.verify(decisions)
+        subjects, max_per_subject = self._invariants.verify(decisions)
         ends, causes, newest = decisions.clusters
         suppressed, suppressed_causes, suppressed_newest, suppressed_before = decisions.suppressed
         return Decisions(
             positions=decisions.positions,
             cluster_bounds=np.concatenate((_ZERO, ends)),
             subjects=subjects,
-            heaviest=heaviest,
+            max_per_subject=max_per_subject,
             causes=causes.astype(np.int8),
             newest=newest,
             suppressed=suppressed,

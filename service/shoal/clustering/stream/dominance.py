@@ -96,7 +96,7 @@ def is_dominated(rule: Dominance, amounts: Float64Matrix, subjects: Int64Vector)
 def dominating_subject(
     amounts: Float64Matrix,
     members: Int64Vector,
-    owners: Int64Vector,
+    subject_numbers: Int64Vector,
     counts: Int64Vector,
     totals: Float64Vector,
     rule: Dominance,
@@ -109,7 +109,7 @@ def dominating_subject(
         Amounts of the held records.
     members : ndarray of int64, shape (m,)
         Records of the cluster; -1 for a removed one.
-    owners : ndarray of int64, shape (m,)
+    subject_numbers : ndarray of int64, shape (m,)
         Number of the subject of each member.
     counts : ndarray of int64, shape (S,)
         Members of each subject.
@@ -129,7 +129,7 @@ def dominating_subject(
             totals[: counts.size] = 0.0
             for member in range(members.size):
                 if members[member] >= 0:
-                    totals[owners[member]] += abs(amounts[row, members[member]] - rule.references[row, column])
+                    totals[subject_numbers[member]] += abs(amounts[row, members[member]] - rule.references[row, column])
             first, second = _two_largest(totals[: counts.size])
             if _is_disclosed(totals[: counts.size], first, second, rule.share):
                 return first
@@ -140,11 +140,11 @@ def dominating_subject(
 def _two_largest(totals: Float64Vector) -> tuple[int, int]:
     """Return the indices of the largest and the second largest of two or more values, of equal ones the last."""
     first, second = 0, -1
-    for owner in range(1, totals.size):
-        if totals[owner] >= totals[first]:
-            first, second = owner, first
-        elif second < 0 or totals[owner] >= totals[second]:
-            second = owner
+    for subject in range(1, totals.size):
+        if totals[subject] >= totals[first]:
+            first, second = subject, first
+        elif second < 0 or totals[subject] >= totals[second]:
+            second = subject
     return first, second
 
 
@@ -152,8 +152,8 @@ def _two_largest(totals: Float64Vector) -> tuple[int, int]:
 def _is_disclosed(totals: Float64Vector, first: int, second: int, share: float) -> bool:
     """Whether the other contributions hide the largest one too little; False if all contributions are 0."""
     rest = 0.0  # summed directly, because subtracting from the total would lose digits
-    for owner in range(totals.size):
-        if owner not in (first, second):
-            rest += totals[owner]
+    for subject in range(totals.size):
+        if subject not in (first, second):
+            rest += totals[subject]
     largest = totals[first]
     return bool(largest > 0.0 and rest < share * largest * (1.0 + TOLERANCE))

@@ -105,7 +105,7 @@ class Workspace(NamedTuple):
         Records of the cluster, in the order in which they were added; -1 for a record that was removed again.
     heap : int64
         Records in heap order; also free scratch.
-    owners : int64
+    subject_numbers : int64
         Number of the subject of each member.
     previous : int64
         For each member, the member of the same subject that was added before it, or -1.
@@ -119,7 +119,7 @@ class Workspace(NamedTuple):
     nearest_distances: Float64Vector
     members: Int64Vector
     heap: Int64Vector
-    owners: Int64Vector
+    subject_numbers: Int64Vector
     previous: Int64Vector
     counts: Int64Vector
     farthest: Int64Vector
@@ -129,10 +129,12 @@ class Workspace(NamedTuple):
 
 def empty_workspace(capacity: int) -> Workspace:
     """Allocate the scratch arrays once."""
-    members, heap, owners, previous, counts, farthest = np.zeros((6, capacity), np.int64)
+    members, heap, subject_numbers, previous, counts, farthest = np.zeros((6, capacity), np.int64)
     distances, nearest_distances, totals = np.zeros((3, capacity))
     numbering = empty_numbering(capacity)
-    return Workspace(distances, nearest_distances, members, heap, owners, previous, counts, farthest, totals, numbering)
+    return Workspace(
+        distances, nearest_distances, members, heap, subject_numbers, previous, counts, farthest, totals, numbering
+    )
 
 
 @njit_in_place

@@ -38,7 +38,7 @@ from shoal.clustering.stream.held_records import (
     release,
     suppress,
 )
-from shoal.clustering.stream.membership import add_member, cap_and_reset, sort_by_age
+from shoal.clustering.stream.membership import add_member, limit_shares_and_reset, sort_by_age
 from shoal.clustering.stream.nearest import release_nearest
 from shoal.clustering.stream.partition import PartitionFlushRule
 from shoal.clustering.stream.steering import update_weight
@@ -192,13 +192,14 @@ def _release_or_suppress(
     size = grow(subjects, workspace, candidates, constraints.k, count)
     if workspace.numbering.size[0] < constraints.k:
         # The candidates have fewer than k subjects. Rule nearest considers all held records.
-        cap_and_reset(workspace, size, 1.0)
+        limit_shares_and_reset(workspace, size, 1.0)
         release_nearest(held, workspace, decisions, constraints, newest, cause, constraints.k)
         return
-    # From here on `members[:size]` contains -1 where the cap on shares removed a member; `kept` counts the others.
-    kept = cap_and_reset(workspace, size, constraints.max_share)
-    # With k members for k subjects each subject has one record: the cap removed none, and a member can be exchanged for
-    # another record of a new or of the same subject. In larger clusters an exchange could violate the cap.
+    # From here on `members[:size]` contains -1 where ``max_share`` removed a member; `kept` counts the others.
+    kept = limit_shares_and_reset(workspace, size, constraints.max_share)
+    # With k members for k subjects each subject has one record: ``max_share`` removed none, and a member can be
+    # exchanged for another record of a new or of the same subject. In larger clusters an exchange could violate
+    # ``max_share``.
     if size == constraints.k:
         _include_old_records(held, workspace, candidates, constraints.k)
     sort_by_age(workspace.members[:size], workspace.heap[: tail - head])
@@ -300,7 +301,7 @@ def _collect_smallest(distances: Float64Vector, smallest: Float64Vector) -> None
 def grow(subjects: Int64Vector, workspace: Workspace, candidates: Candidates, k: int, count: int) -> int:
     """Add candidates to the cluster until k subjects are members or no candidate is left; return the number of members.
 
-    The caller clears what `add_member` has filled (`cap_and_reset`).
+    The caller clears what `add_member` has filled (`limit_shares_and_reset`).
     """
     centroid, width = candidates.centroid, candidates.centroid.size
     add_member(workspace, subjects, 0, 0)

@@ -52,7 +52,7 @@ from shoal.clustering.stream.held_records import (
     release_in_place,
     suppress_in_place,
 )
-from shoal.clustering.stream.membership import add_member, cap_and_reset
+from shoal.clustering.stream.membership import add_member, limit_shares_and_reset
 from shoal.clustering.stream.nearest import NearestRule
 from shoal.clustering.stream.steering import update_weight
 
@@ -289,7 +289,7 @@ def _grow_from_index(
     write_point(held, 0, omega_p, candidates.centroid)
     size = grow(held.subjects[head : held.extent[TAIL]], workspace, candidates, constraints.k, count)
     has_enough = workspace.numbering.size[0] == constraints.k
-    cap_and_reset(workspace, size, constraints.max_share if has_enough else 1.0)
+    limit_shares_and_reset(workspace, size, constraints.max_share if has_enough else 1.0)
     if not has_enough:
         return _release_nearest_from_index(held, workspace, index, decisions, constraints, newest, cause, held_count)
     _release(held, workspace, index, decisions, size, newest, cause)
@@ -333,7 +333,7 @@ def _release_nearest_from_index(
         for i in range(wanted):
             found[i] -= head
         size, subjects_in = _add_found(subjects, found, workspace, constraints.k)
-        cap_and_reset(workspace, size, constraints.max_share if subjects_in == constraints.k else 1.0)
+        limit_shares_and_reset(workspace, size, constraints.max_share if subjects_in == constraints.k else 1.0)
         if subjects_in == constraints.k:
             _release(held, workspace, index, decisions, size, newest, cause)
             return True

@@ -165,25 +165,25 @@ class InvariantChecker:
         registry = RegisteredRecords(
             positions[: self._filled], subjects[: self._filled], removed[: self._filled], oldest
         )
-        counted = np.empty((2, decisions.clusters.shape[1]), np.int64)
-        owners = np.empty(decisions.positions.size + decisions.suppressed.shape[1], np.int64)
-        verdict = check_decisions(registry, self._arrivals, decisions, self._limits, counted, owners)
-        if verdict == NOT_HELD:
+        subject_counts = np.empty((2, decisions.clusters.shape[1]), np.int64)
+        decided_subjects = np.empty(decisions.positions.size + decisions.suppressed.shape[1], np.int64)
+        result = check_decisions(registry, self._arrivals, decisions, self._limits, subject_counts, decided_subjects)
+        if result == NOT_HELD:
             raise AnonymityViolation("a decision names a record that is not held; nothing was released")
-        if verdict == TOO_FEW_SUBJECTS:
+        if result == TOO_FEW_SUBJECTS:
             raise AnonymityViolation(f"a cluster has fewer than {self._limits.k} subjects; nothing was released")
-        if verdict == SHARE_EXCEEDED:
+        if result == SHARE_EXCEEDED:
             raise AnonymityViolation(
                 f"a subject has more than a share of {self._limits.max_share} of a cluster; nothing was released"
             )
-        if verdict == OVERDUE:
+        if result == OVERDUE:
             raise DelayViolation(
                 f"a record was due and not decided: delta is {self._limits.delta} positions; nothing was released"
             )
         if not undominated:
             raise AnonymityViolation("a cluster violates the p % rule; nothing was released")
         self._violated = False
-        return counted
+        return subject_counts
 
     def _forget_released(self, arriving: int) -> None:
         """Drop removed records, and allocate twice the capacity that the held and the arriving records need."""
@@ -219,8 +219,8 @@ def check_decisions(
     arrivals: Int64Vector,
     decisions: DecisionBuffer,
     limits: InvariantLimits,
-    counted: Int64Matrix,
-    owners: Int64Vector,
+    subject_counts: Int64Matrix,
+    decided_subjects: Int64Vector,
 ) -> int:
     """Verify decisions, mark their records as removed, and return the result.
 
@@ -232,10 +232,10 @@ def check_decisions(
         block.
     decisions : DecisionBuffer
     limits : InvariantLimits
-    counted : ndarray of int64, shape (2, G)
+    subject_counts : ndarray of int64, shape (2, G)
         Overwritten. Row 0: number of distinct subjects of each cluster. Row 1: largest number of records of one
         subject.
-    owners : ndarray of int64
+    decided_subjects : ndarray of int64
         Scratch, one entry per decided record.
 
     Returns
@@ -243,20 +243,20 @@ def check_decisions(
     int
         `VALID`, `NOT_HELD`, `TOO_FEW_SUBJECTS`, `SHARE_EXCEEDED` or `OVERDUE`.
     """
-    if not _remove_released(registry, decisions.suppressed[POSITION], owners) or not _remove_released(
-        registry, decisions.positions, owners
+    if not _mark_decided(registry, decisions.suppressed[POSITION], decided_subjects) or not _mark_decided(
+        registry, decisions.positions, decided_subjects
     ):
         return NOT_HELD
     ends, start = decisions.clusters[END], 0
     for cluster in range(ends.size):
-        subjects, heaviest = _count_subjects(owners[start : ends[cluster]])
-        counted[0, cluster], counted[1, cluster] = subjects, heaviest
+        subjects, max_per_subject = _count_subjects(decided_subjects[start : ends[cluster]])
+        subject_counts[0, cluster], subject_counts[1, cluster] = subjects, max_per_subject
         if subjects < limits.k:
             return TOO_FEW_SUBJECTS
-        if heaviest > limits.max_share * (ends[cluster] - start) + SHARE_TOLERANCE:
+        if max_per_subject > limits.max_share * (ends[cluster] - start) + SHARE_TOLERANCE:
             return SHARE_EXCEEDED
         start = ends[cluster]
-    oldest = _oldest_held(registry)
+    oldest = _advance_oldest(registry)
     overdue = (
         _is_overdue(decisions.positions, ends, decisions.clusters, arrivals, limits.delta)
         or _is_overdue(decisions.suppressed[POSITION], ends[:0], decisions.suppressed, arrivals, limits.delta)
@@ -266,18 +266,18 @@ def check_decisions(
 
 
 @njit_in_place
-def _remove_released(registry: RegisteredRecords, leaving: Int64Vector, owners: Int64Vector) -> bool:
-    """Mark decided records as removed and write their subjects to ``owners``; return False if one is not held."""
+def _mark_decided(registry: RegisteredRecords, decided: Int64Vector, decided_subjects: Int64Vector) -> bool:
+    """Mark records as removed and write their subjects to ``decided_subjects``; return False if one is not held."""
     positions, count = registry.positions, registry.positions.size
-    for i in range(leaving.size):
+    for i in range(decided.size):
         # The last positions rarely have gaps, so that their index usually follows from the difference.
-        index = count - 1 - (positions[count - 1] - leaving[i]) if count else -1
-        if index < 0 or index >= count or positions[index] != leaving[i]:
-            index = _find(positions, leaving[i])
+        index = count - 1 - (positions[count - 1] - decided[i]) if count else -1
+        if index < 0 or index >= count or positions[index] != decided[i]:
+            index = _find(positions, decided[i])
         if index < 0 or registry.removed[index]:
             return False
         registry.removed[index] = True
-        owners[i] = registry.subjects[index]
+        decided_subjects[i] = registry.subjects[index]
     return True
 
 
@@ -295,7 +295,7 @@ def _find(positions: Int64Vector, wanted: int) -> int:
 
 
 @njit_in_place
-def _oldest_held(registry: RegisteredRecords) -> int:
+def _advance_oldest(registry: RegisteredRecords) -> int:
     """Advance ``oldest`` over removed records and return it."""
     oldest = registry.oldest[0]
     while oldest < registry.removed.size and registry.removed[oldest]:
@@ -305,15 +305,15 @@ def _oldest_held(registry: RegisteredRecords) -> int:
 
 
 @njit_in_place
-def _count_subjects(owners: Int64Vector) -> tuple[int, int]:
-    """Return the number of distinct subjects and the records of the most frequent one; sorts ``owners``."""
-    _sort(owners)
-    different, run, most = 0, 0, 0
-    for i in range(owners.size):
-        run = run + 1 if i > 0 and owners[i] == owners[i - 1] else 1
-        different += run == 1
+def _count_subjects(decided_subjects: Int64Vector) -> tuple[int, int]:
+    """Return the number of distinct subjects and the records of the most frequent one; sorts ``decided_subjects``."""
+    _sort(decided_subjects)
+    distinct, run, most = 0, 0, 0
+    for i in range(decided_subjects.size):
+        run = run + 1 if i > 0 and decided_subjects[i] == decided_subjects[i - 1] else 1
+        distinct += run == 1
         most = max(most, run)
-    return different, most
+    return distinct, most
 
 
 @njit_in_place

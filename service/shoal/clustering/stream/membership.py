@@ -1,4 +1,4 @@
-"""The members of a growing cluster: adding records, removing them under the cap on shares, and sorting them by age.
+"""The members of a growing cluster: adding records, removing them under ``max_share``, and sorting them by age.
 
 A *member* is an index into `Workspace.members`. Members are added in the order of their distance, so the last added
 member of a subject is its farthest.
@@ -15,14 +15,14 @@ __all__ = [
     "SHARE_TOLERANCE",
     "add_member",
     "all_distinct",
-    "cap_and_reset",
-    "cap_shares",
+    "limit_shares",
+    "limit_shares_and_reset",
     "remove_member",
     "sort_by_age",
 ]
 
 SHARE_TOLERANCE = 1e-9
-"""Excess over the cap that is ignored: 0.3 of 10 records are 3, whatever the rounding of 0.3."""
+"""Excess over ``max_share`` that is ignored: 0.3 of 10 records are 3, whatever the rounding of 0.3."""
 
 
 @njit_in_place
@@ -38,44 +38,44 @@ def all_distinct(subjects: Int64Vector, nearest: Int64Vector, workspace: Workspa
 @njit_in_place
 def add_member(workspace: Workspace, subjects: Int64Vector, record: int, member: int) -> int:
     """Write a record to entry ``member`` of the cluster; return 1 if it is the first member of its subject, else 0."""
-    owner = number(workspace.numbering, subjects[record])
-    if workspace.counts[owner] == 0:
-        workspace.farthest[owner] = -1
+    subject = number(workspace.numbering, subjects[record])
+    if workspace.counts[subject] == 0:
+        workspace.farthest[subject] = -1
     workspace.members[member] = record
-    workspace.owners[member] = owner
-    workspace.previous[member] = workspace.farthest[owner]
-    workspace.farthest[owner] = member
-    workspace.counts[owner] += 1
-    return 1 if workspace.counts[owner] == 1 else 0
+    workspace.subject_numbers[member] = subject
+    workspace.previous[member] = workspace.farthest[subject]
+    workspace.farthest[subject] = member
+    workspace.counts[subject] += 1
+    return 1 if workspace.counts[subject] == 1 else 0
 
 
 @njit_in_place
 def remove_member(workspace: Workspace, member: int) -> None:
     """Remove the last added member of a subject; its entry in ``members`` becomes -1."""
-    owner = workspace.owners[member]
-    workspace.farthest[owner] = workspace.previous[member]
-    workspace.counts[owner] -= 1
+    subject = workspace.subject_numbers[member]
+    workspace.farthest[subject] = workspace.previous[member]
+    workspace.counts[subject] -= 1
     workspace.members[member] = -1
 
 
 @njit_in_place
-def cap_and_reset(workspace: Workspace, size: int, max_share: float) -> int:
-    """Remove members above the cap and clear what `add_member` filled; return how many members are kept."""
-    kept = cap_shares(workspace, size, max_share)
+def limit_shares_and_reset(workspace: Workspace, size: int, max_share: float) -> int:
+    """Remove members above ``max_share`` and clear what `add_member` filled; return how many members are kept."""
+    kept = limit_shares(workspace, size, max_share)
     workspace.counts[: workspace.numbering.size[0]] = 0
     clear(workspace.numbering)
     return int(kept)
 
 
 @njit_in_place
-def cap_shares(workspace: Workspace, kept: int, max_share: float) -> int:
+def limit_shares(workspace: Workspace, kept: int, max_share: float) -> int:
     """Remove the farthest member of a subject above its share until no subject is above; return how many are kept.
 
     Every subject keeps a member: one record among k or more subjects is never above a share of 1/k.
     """
     counts = workspace.counts[: workspace.numbering.size[0]]
     while True:
-        farthest = _farthest_above_cap(counts, workspace.farthest, max_share * kept + SHARE_TOLERANCE)
+        farthest = _farthest_above_share(counts, workspace.farthest, max_share * kept + SHARE_TOLERANCE)
         if farthest < 0:
             return kept
         remove_member(workspace, farthest)
@@ -83,12 +83,12 @@ def cap_shares(workspace: Workspace, kept: int, max_share: float) -> int:
 
 
 @njit_in_place
-def _farthest_above_cap(counts: Int64Vector, farthest_of: Int64Vector, allowed: float) -> int:
+def _farthest_above_share(counts: Int64Vector, farthest_of: Int64Vector, allowed: float) -> int:
     """Return the farthest member among subjects with more than ``allowed`` records, or -1."""
     farthest = -1
-    for owner in range(counts.size):
-        if counts[owner] > allowed:
-            farthest = max(farthest, farthest_of[owner])
+    for subject in range(counts.size):
+        if counts[subject] > allowed:
+            farthest = max(farthest, farthest_of[subject])
     return farthest
 
 

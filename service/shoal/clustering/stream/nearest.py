@@ -43,8 +43,8 @@ from shoal.clustering.stream.held_records import (
 from shoal.clustering.stream.membership import (
     add_member,
     all_distinct,
-    cap_and_reset,
-    cap_shares,
+    limit_shares,
+    limit_shares_and_reset,
     remove_member,
     sort_by_age,
 )
@@ -70,7 +70,7 @@ class NearestRule:
     buffer : Buffer
         The held records. Only this rule changes them.
     constraints : StreamConstraints
-        k, delta, weight of the position, cap on shares, expiry limits, p % rule.
+        k, delta, weight of the position, ``max_share``, expiry limits, p % rule.
 
     Notes
     -----
@@ -236,12 +236,12 @@ def release_nearest(
     cause: int,
     wanted: int,
 ) -> None:
-    """Release the oldest record with its nearest until ``wanted`` subjects are members, less records above the cap."""
+    """Release the oldest record with its nearest until ``wanted`` subjects are members, within ``max_share``."""
     head, tail = held.extent[HEAD], held.extent[TAIL]
     distances, subjects = workspace.distances[: tail - head], held.subjects[head:tail]
     squared_distances(held, constraints.omega_p[0], distances)
     size = _add_nearest(distances, subjects, workspace, wanted)
-    kept = cap_and_reset(workspace, size, constraints.max_share)
+    kept = limit_shares_and_reset(workspace, size, constraints.max_share)
     sort_by_age(workspace.members[:size], workspace.heap[: tail - head])
     release(held, decisions, workspace.members[:kept], newest, cause)
 
@@ -302,24 +302,29 @@ def _release_undominated(
 def _remove_dominating(
     amounts: Float64Matrix, workspace: Workspace, constraints: StreamConstraints, size: int, subjects_in: int, kept: int
 ) -> tuple[int, int, bool]:
-    """Remove records above the cap, and the farthest records of subjects that violate the p % rule.
+    """Remove records above ``max_share``, and the farthest records of subjects that violate the p % rule.
 
     Takes and returns the numbers of subjects and members. The last value returned tells whether the cluster may be
     released. It may not if the oldest record would have to be removed.
     """
     while subjects_in >= constraints.k:
-        kept = cap_shares(workspace, kept, constraints.max_share)
+        kept = limit_shares(workspace, kept, constraints.max_share)
         counts = workspace.counts[: workspace.numbering.size[0]]
-        owner = dominating_subject(
-            amounts, workspace.members[:size], workspace.owners, counts, workspace.totals, constraints.dominance
+        subject = dominating_subject(
+            amounts,
+            workspace.members[:size],
+            workspace.subject_numbers,
+            counts,
+            workspace.totals,
+            constraints.dominance,
         )
-        if owner < 0:
+        if subject < 0:
             return subjects_in, kept, True
-        if workspace.members[workspace.farthest[owner]] == 0:
+        if workspace.members[workspace.farthest[subject]] == 0:
             break
-        remove_member(workspace, workspace.farthest[owner])
+        remove_member(workspace, workspace.farthest[subject])
         kept -= 1
-        subjects_in -= workspace.counts[owner] == 0
+        subjects_in -= workspace.counts[subject] == 0
     return subjects_in, kept, False
 
 
@@ -360,7 +365,7 @@ def _select_nearest(
 def _add_nearest(distances: Float64Vector, subjects: Int64Vector, workspace: Workspace, wanted: int) -> int:
     """Add records to the cluster, the nearest first, until ``wanted`` subjects are members; return how many were added.
 
-    The caller clears what `add_member` has filled (`cap_and_reset`).
+    The caller clears what `add_member` has filled (`limit_shares_and_reset`).
     """
     heap = workspace.heap[: distances.size - 1]
     for x in range(heap.size):

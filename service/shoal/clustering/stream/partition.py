@@ -108,7 +108,7 @@ def held_as_table(held: HeldRecords, workspace: Workspace, constraints: StreamCo
 
 @njit
 def is_feasible(held: HeldRecords, labels: Int32Vector, workspace: Workspace, constraints: StreamConstraints) -> bool:
-    """Whether each cluster of a partition of the held records satisfies k and the cap on shares."""
+    """Whether each cluster of a partition of the held records satisfies k and ``max_share``."""
     subjects = held.subjects[held.extent[HEAD] : held.extent[TAIL]]
     if count_up_to(workspace.numbering, subjects, subjects.size) == subjects.size:
         return True  # every record has a subject of its own, and no cluster has fewer than k records
@@ -119,7 +119,7 @@ def is_feasible(held: HeldRecords, labels: Int32Vector, workspace: Workspace, co
 def merge_infeasible(
     held: HeldRecords, rows: Float64Matrix, labels: Int32Vector, workspace: Workspace, constraints: StreamConstraints
 ) -> bool:
-    """Merge each cluster that violates k or the cap on shares with the nearest cluster, until none does.
+    """Merge each cluster that violates k or ``max_share`` with the nearest cluster, until none does.
 
     Parameters
     ----------
@@ -175,8 +175,8 @@ def _first_infeasible(
     for cluster in range(clusters):
         size = ends[cluster] - start
         if size:
-            subjects_in, heaviest = _count_subjects(subjects, members[start : ends[cluster]], workspace)
-            if subjects_in < constraints.k or heaviest > constraints.max_share * size + SHARE_TOLERANCE:
+            subjects_in, max_per_subject = _count_subjects(subjects, members[start : ends[cluster]], workspace)
+            if subjects_in < constraints.k or max_per_subject > constraints.max_share * size + SHARE_TOLERANCE:
                 return cluster
         start = ends[cluster]
     return -1
@@ -220,15 +220,15 @@ def _number_by_age(labels: Int32Vector) -> Int32Vector:
 @njit_in_place
 def _count_subjects(subjects: Int64Vector, members: Int64Vector, workspace: Workspace) -> tuple[int, int]:
     """Return the number of distinct subjects among members, and the records of the most frequent one."""
-    heaviest = 0
+    max_per_subject = 0
     for i in members:
-        owner = number(workspace.numbering, subjects[i])
-        workspace.counts[owner] += 1
-        heaviest = max(heaviest, workspace.counts[owner])
+        subject = number(workspace.numbering, subjects[i])
+        workspace.counts[subject] += 1
+        max_per_subject = max(max_per_subject, workspace.counts[subject])
     subjects_in = workspace.numbering.size[0]
     workspace.counts[:subjects_in] = 0
     clear(workspace.numbering)
-    return subjects_in, heaviest
+    return subjects_in, max_per_subject
 
 
 @njit

@@ -1,4 +1,4 @@
-"""The stream clusterer: parameters, the cap on shares, and the end of the stream."""
+"""The stream clusterer: parameters, ``max_share``, and the end of the stream."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def test_one_error_names_all_invalid_parameters() -> None:
 def test_a_share_of_one_in_k_is_valid_despite_rounding(k: int) -> None:
     stream = StreamClusterer(k, 100, 1, max_share=1 / k)
     decided = stream.push(np.zeros((400, 1)), np.arange(400) % (k + 1))
-    assert decided.heaviest.tolist() == [1] * len(decided.heaviest)
-    assert len(decided.heaviest) > 0
+    assert decided.max_per_subject.tolist() == [1] * len(decided.max_per_subject)
+    assert len(decided.max_per_subject) > 0
 
 
 def test_a_share_of_three_tenths_of_ten_is_three() -> None:
@@ -34,7 +34,7 @@ def test_a_share_of_three_tenths_of_ten_is_three() -> None:
     coordinates = np.array([[0.0], [0.1], [0.2], [1.0], [1.1], [1.2], [2.0], [2.1], [3.0], [4.0]])
     decided = stream.push(coordinates, np.array([0, 0, 0, 1, 1, 1, 2, 2, 3, 4]))
     assert decided.positions.tolist() == list(range(10))
-    assert decided.heaviest.tolist() == [3]
+    assert decided.max_per_subject.tolist() == [3]
 
 
 def test_records_above_the_cap_stay_held_but_never_the_due_record() -> None:

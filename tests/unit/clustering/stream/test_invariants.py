@@ -129,9 +129,11 @@ def result_of(
     registry = RegisteredRecords(
         held, np.array(subjects, np.int64), np.zeros(len(held), np.bool_), np.zeros(1, np.int64)
     )
-    counted, owners = np.zeros((2, decided.clusters.shape[1]), np.int64), np.zeros(50, np.int64)
+    subject_counts, decided_subjects = np.zeros((2, decided.clusters.shape[1]), np.int64), np.zeros(50, np.int64)
     arrivals = np.arange(-1, 7)
-    return check_decisions(registry, arrivals, decided, InvariantLimits(2, delta, max_share), counted, owners)
+    return check_decisions(
+        registry, arrivals, decided, InvariantLimits(2, delta, max_share), subject_counts, decided_subjects
+    )
 
 
 def test_valid_decisions() -> None:
@@ -188,7 +190,9 @@ def test_a_large_cluster_is_counted_like_a_small_one() -> None:
     subjects = random.integers(0, 9, 40)
     times = [times for times in np.bincount(subjects).tolist() if times]
     registry = RegisteredRecords(np.arange(40), subjects, np.zeros(40, np.bool_), np.zeros(1, np.int64))
-    counted = np.zeros((2, 1), np.int64)
+    subject_counts = np.zeros((2, 1), np.int64)
     decided = decisions_of([list(range(40))], [])
-    check_decisions(registry, np.arange(-1, 7), decided, InvariantLimits(2, 100, 1.0), counted, np.zeros(40, np.int64))
-    assert counted[:, 0].tolist() == [len(times), max(times)]
+    check_decisions(
+        registry, np.arange(-1, 7), decided, InvariantLimits(2, 100, 1.0), subject_counts, np.zeros(40, np.int64)
+    )
+    assert subject_counts[:, 0].tolist() == [len(times), max(times)]

@@ -1,6 +1,6 @@
 """Clusters that are decided and whose records are released one by one (``stream.release: ordered``). Pure.
 
-The decision on a partly released cluster must not be made again. So it is committed: which offsets are in which
+The decision on an unfinished cluster must not be made again. So it is committed: which offsets are in which
 cluster, and the offset up to which records are released. They are released in ascending order of offsets.
 """
 
@@ -11,36 +11,36 @@ from dataclasses import dataclass, field
 
 from shoal.errors import GuaranteeError
 
-__all__ = ["Known", "PartialReleases"]
+__all__ = ["Times", "UnfinishedClusters"]
 
-Known = tuple[int, int, int]
+Times = tuple[int, int, int]
 """Broker timestamp, stream time before the record, and when this process read it (all ms)."""
 
 
 @dataclass(slots=True)
-class PartialReleases:
+class UnfinishedClusters:
     """The clusters of which at least one record is not released.
 
-    Guarantee: an offset is assigned to one cluster, and released once, after every lower assigned offset.
+    Guarantee: an offset is in one cluster at most, and is released once, after every lower offset in a cluster.
     """
 
     released_up_to: int = 0
-    """All assigned offsets before this one are released."""
+    """All members before this offset are released."""
     _clusters: dict[int, tuple[int, ...]] = field(default_factory=dict)
     """By their first offset, the offsets ascending."""
     _first_of: dict[int, int] = field(default_factory=dict)
     """First offset of the cluster of each member."""
-    _known: dict[int, Known] = field(default_factory=dict)
-    _unseen: set[int] = field(default_factory=set)
+    _times: dict[int, Times] = field(default_factory=dict)
+    _not_read_again: set[int] = field(default_factory=set)
     """Restored members that were not read again yet."""
 
     @classmethod
-    def restore(cls, clusters: Iterable[Sequence[int]], released_up_to: int) -> PartialReleases:
+    def restore(cls, clusters: Iterable[Sequence[int]], released_up_to: int) -> UnfinishedClusters:
         """Continue from a commit; all members are to be read again."""
         restored = cls(released_up_to=released_up_to)
         for members in clusters:
             restored._enter(members)
-        restored._unseen = set(restored._first_of)
+        restored._not_read_again = set(restored._first_of)
         return restored
 
     def __len__(self) -> int:
@@ -57,23 +57,23 @@ class PartialReleases:
         return tuple(self._clusters[first] for first in sorted(self._clusters))
 
     @property
-    def oldest(self) -> int | None:
-        """First offset from which a restart must read to make the clusters again."""
+    def oldest_member(self) -> int | None:
+        """Offset from which a restart must read to make the clusters again."""
         return min(self._clusters, default=None)
 
     @property
-    def next_to_leave(self) -> int | None:
-        """The oldest offset whose record has not left."""
+    def oldest_unreleased(self) -> int | None:
+        """The lowest offset whose record is not released."""
         return min((offset for offset in self._first_of if offset >= self.released_up_to), default=None)
 
     @property
     def is_restoring(self) -> bool:
         """Whether members are still to be read again."""
-        return bool(self._unseen)
+        return bool(self._not_read_again)
 
-    def known(self, offset: int) -> Known:
-        """Return what is known of a member that was read."""
-        return self._known[offset]
+    def times_of(self, offset: int) -> Times:
+        """Return the times of a member that was read."""
+        return self._times[offset]
 
     def read_again(
         self, offsets: Sequence[int], timestamps: Sequence[int], stream_times: Sequence[int], now_ms: int
@@ -81,17 +81,17 @@ class PartialReleases:
         """Mark the members among these records as read again; parameters as in `OffsetTracker.read`."""
         for offset, timestamp, stream_time in zip(offsets, timestamps, stream_times, strict=True):
             if offset in self._first_of:
-                self._unseen.discard(offset)
-                self._known[offset] = (timestamp, stream_time, now_ms)
+                self._not_read_again.discard(offset)
+                self._times[offset] = (timestamp, stream_time, now_ms)
 
     def has_missing_members(self, before: int) -> bool:
         """Return whether a member below ``before`` was not read again."""
-        return any(offset < before for offset in self._unseen)
+        return any(offset < before for offset in self._not_read_again)
 
-    def add(self, members: Sequence[int], known: Iterable[Known]) -> None:
-        """Add a decided cluster; its offsets ascend."""
+    def add(self, members: Sequence[int], times: Iterable[Times]) -> None:
+        """Add a decided cluster: its offsets, ascending, and the times of each."""
         self._enter(members)
-        self._known.update(zip(members, known, strict=True))
+        self._times.update(zip(members, times, strict=True))
 
     def release(self, offsets: Sequence[int]) -> list[int]:
         """Release the records of these offsets, in this order.
@@ -104,18 +104,18 @@ class PartialReleases:
         Raises
         ------
         GuaranteeError
-            One of them is not assigned, was not read again, or is released already; or a later one is released.
+            One of them is in no cluster, was not read again, or is released already; or a later one is released.
         """
         read_ms = []
         for offset in offsets:
             first = self._first_of.get(offset)
-            if first is None or offset < self.released_up_to or offset in self._unseen:
+            if first is None or offset < self.released_up_to or offset in self._not_read_again:
                 raise GuaranteeError("a record was about to be released out of order; nothing was sent")
             self.released_up_to = offset + 1
-            read_ms.append(self._known[offset][2])
+            read_ms.append(self._times[offset][2])
             if offset == self._clusters[first][-1]:
                 for member in self._clusters.pop(first):
-                    del self._first_of[member], self._known[member]
+                    del self._first_of[member], self._times[member]
         return read_ms
 
     def _enter(self, members: Sequence[int]) -> None:
