@@ -12,7 +12,7 @@ from oracle import partitions as plain
 from shoal.arrays import Float64Matrix, Int64Vector
 from shoal.clustering.static import ClusterConstraints, RefinedPartition, microaggregate, pricing, refined
 from shoal.clustering.static.centroids import loss_of
-from shoal.clustering.static.solver import SetPartitioning
+from shoal.clustering.static.solver import Choice, SetPartitioning
 from shoal.errors import ParameterError
 
 pytestmark = pytest.mark.conformance
@@ -68,7 +68,7 @@ def test_a_solver_stopped_at_its_first_call_returns_the_start() -> None:
     choosing: list[bool] = []
     choose = SetPartitioning.choose
 
-    def recorded(self: SetPartitioning, start: Int64Vector, is_over: Callable[[], bool]) -> Int64Vector:
+    def recorded(self: SetPartitioning, start: Int64Vector, is_over: Callable[[], bool]) -> Choice:
         choosing.append(True)
         return choose(self, start, is_over)
 
@@ -160,7 +160,7 @@ def test_an_exception_of_the_budget_reaches_the_caller() -> None:
 
 def test_large_k_and_many_records_are_refused_with_the_alternative() -> None:
     with pytest.raises(ParameterError, match="k of at most 3 and at most 6,000 records; use 'anneal'"):
-        microaggregate(np.zeros((6_001, 1)), 4, refine="exact")
+        microaggregate(np.zeros((6_001, 2)), 4, refine="exact")
 
 
 def test_constraints_are_refused() -> None:
@@ -171,7 +171,7 @@ def test_constraints_are_refused() -> None:
 def test_without_the_solver_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "highspy", None)
     with pytest.raises(ParameterError, match=r"HiGHS: pip install 'shoal\[exact\]'"):
-        microaggregate(np.zeros((6, 1)), 3, refine="exact")
+        microaggregate(np.zeros((6, 2)), 3, refine="exact")
 
 
 def test_other_refinements_have_no_bound() -> None:
