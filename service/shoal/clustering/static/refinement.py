@@ -253,6 +253,7 @@ def _choose(
 ) -> RefinedPartition:
     """Anneal the best partition several times, choose among the clusters of all runs and more, and prove a bound."""
     start, rows = min(scored, key=_by_loss).labels, search.partition.rows
+    budget.batch = min(budget.batch, CHANGES_PER_RECORD // 2 * len(values))  # few records: leave budget for the choice
     for run in range(ANNEALING_RUNS):
         partition = build_partition_state(rows, start[search.order], k, no_constraints())
         annealed = search._replace(start=start, partition=partition)
