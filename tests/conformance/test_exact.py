@@ -12,7 +12,7 @@ from oracle import partitions as plain
 from shoal.arrays import Float64Matrix, Int64Vector
 from shoal.clustering.static import ClusterConstraints, RefinedPartition, microaggregate, pricing, refined
 from shoal.clustering.static.centroids import loss_of
-from shoal.clustering.static.solver import SetPartitioning
+from shoal.clustering.static.solver import Choice, SetPartitioning
 from shoal.errors import ParameterError
 
 pytestmark = pytest.mark.conformance
@@ -52,7 +52,105 @@ def test_the_optimum_is_found_and_no_partition_is_below_the_bound(name: str, k: 
     assert found.loss == pytest.approx(best, rel=1e-6, abs=1e-12)
     assert found.bound <= best * (1.0 + 1e-12)
     assert found.bound <= found.loss
-    assert found.gap < 0.5
+    assert found.gap < 1e-6
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_the_default_budget_proves_the_optimum_of_ten_records(k: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shoal.clustering.static.refinement.BATCH", 100_000)
+    values = np.random.default_rng(2).random((10, 3))
+    found = refined(values, k, "mdav", "exact")
+    assert found.loss == pytest.approx(plain.best_of_all(values.tolist(), k))
+    assert found.gap < 1e-6
+
+
+@pytest.mark.parametrize("k", [2, 3, 4, 7])
+@pytest.mark.parametrize("name", ["one attribute", "ties", "two distant groups"])
+def test_one_attribute_has_its_loss_as_the_bound_for_every_k_and_without_the_solver(
+    name: str, k: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "highspy", None)
+    random = np.random.default_rng(6)
+    tables = {
+        "one attribute": random.random((12, 1)),
+        "ties": random.integers(0, 4, (12, 1)).astype(np.float64),
+        # Sums of squares of 1e9 leave no digit of the losses within the second group.
+        "two distant groups": np.concatenate((np.full(4, -1e9), random.random(8) * 1e-3))[:, None],
+    }
+    found = refined(tables[name], k, "mdav", "exact")
+    assert np.bincount(found.labels).min() >= k
+    assert found.loss == pytest.approx(plain.best_of_all(tables[name].tolist(), k), rel=1e-9, abs=1e-15)
+    assert found.bound == found.loss
+    assert found.gap == 0.0
+
+
+def test_a_search_for_better_clusters_that_finds_too_many_leaves_the_gap_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.random.default_rng(1).random((40, 2))
+    closed = refined(values, 3, "mdav", "exact", budget_used=small_budget)
+    monkeypatch.setattr("shoal.clustering.static.exact.MAX_BETTER", 2)
+    left_open = refined(values, 3, "mdav", "exact", budget_used=small_budget)
+    assert left_open.loss == pytest.approx(closed.loss)
+    assert closed.gap < 1e-6
+    assert left_open.gap > 1e-3
+
+
+def test_a_solver_without_a_result_gives_no_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.random.default_rng(1).random((40, 2))
+    monkeypatch.setattr(SetPartitioning, "choose", lambda _, start, __: Choice(start, 0.0))
+    found = refined(values, 3, "mdav", "exact", budget_used=small_budget)
+    assert 1e-3 < found.gap < 0.2
+
+
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("seed", range(6))
+def test_all_clusters_below_a_reduced_cost_are_found(seed: int, k: int) -> None:
+    random = np.random.default_rng(seed)
+    rows = random.integers(0, 3, (9, 2)).astype(np.float64) if seed % 2 else random.standard_normal((9, 2))
+    prices = random.normal(0.3, 0.5, 9)
+    limit = 2.5 + 1e-6
+    found = pricing.empty_pricing_result(9, 400)
+    assert pricing.clusters_below(pricing.squared_distances(rows), prices, k, limit, found)
+    expected = {
+        cluster
+        for size in range(k, 2 * k)
+        for cluster in combinations(range(9), size)
+        if plain.loss(rows.tolist(), [list(cluster)]) - sum(prices[list(cluster)]) < limit
+    }
+    stored = found.clusters[: found.state[pricing.STORED]].tolist()
+    assert len(stored) == len(expected) > 5
+    assert {tuple(sorted(record for record in members if record >= 0)) for members in stored} == expected
+    assert not pricing.clusters_below(
+        pricing.squared_distances(rows), prices, k, limit, pricing.empty_pricing_result(9, len(expected) - 1)
+    )
+    full = pricing.empty_pricing_result(9, len(expected))
+    assert pricing.clusters_below(pricing.squared_distances(rows), prices, k, limit, full)
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-200, 1e-160])
+@pytest.mark.parametrize("refine", ["none", "descent", "anneal", "exact"])
+def test_a_loss_below_the_smallest_float_is_not_zero_and_the_labels_are_those_of_larger_values(
+    scale: float, refine: str
+) -> None:
+    values = np.random.default_rng(8).integers(0, 1 << 20, (30, 2)).astype(np.float64)
+    small = np.column_stack((values * scale, np.full(30, 7.0)))
+    found = refined(small, 3, "auto", refine, budget_used=small_budget)
+    expected = refined(np.column_stack((values, np.full(30, 7.0))), 3, "auto", refine, budget_used=small_budget)
+    assert found.loss == pytest.approx(loss_of(values * scale * 1e100, expected.labels) * 1e-200, rel=1e-6, abs=5e-324)
+    assert 0.0 <= found.bound <= found.loss
+    assert found.loss > 0.0
+    assert found.labels.tolist() == expected.labels.tolist()
+
+
+def test_equal_values_lose_nothing_at_any_scale() -> None:
+    for value in (0.0, 1e-300, 3.0, 1e150):
+        assert refined(np.full((6, 2), value), 3, "mdav", "exact").loss == 0.0
+
+
+def test_the_largest_values_do_not_overflow() -> None:
+    values = np.random.default_rng(8).random((9, 2))
+    found = refined(values * 1e150, 3, "mdav", "exact", budget_used=small_budget)
+    assert found.loss == pytest.approx(plain.best_of_all(values.tolist(), 3) * 1e300)
+    assert found.gap < 1e-6
 
 
 @pytest.mark.parametrize("scale", [1e-9, 1e-3, 1e6, 1e120])
@@ -68,7 +166,7 @@ def test_a_solver_stopped_at_its_first_call_returns_the_start() -> None:
     choosing: list[bool] = []
     choose = SetPartitioning.choose
 
-    def recorded(self: SetPartitioning, start: Int64Vector, is_over: Callable[[], bool]) -> Int64Vector:
+    def recorded(self: SetPartitioning, start: Int64Vector, is_over: Callable[[], bool]) -> Choice:
         choosing.append(True)
         return choose(self, start, is_over)
 
@@ -160,7 +258,7 @@ def test_an_exception_of_the_budget_reaches_the_caller() -> None:
 
 def test_large_k_and_many_records_are_refused_with_the_alternative() -> None:
     with pytest.raises(ParameterError, match="k of at most 3 and at most 6,000 records; use 'anneal'"):
-        microaggregate(np.zeros((6_001, 1)), 4, refine="exact")
+        microaggregate(np.zeros((6_001, 2)), 4, refine="exact")
 
 
 def test_constraints_are_refused() -> None:
@@ -171,7 +269,7 @@ def test_constraints_are_refused() -> None:
 def test_without_the_solver_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "highspy", None)
     with pytest.raises(ParameterError, match=r"HiGHS: pip install 'shoal\[exact\]'"):
-        microaggregate(np.zeros((6, 1)), 3, refine="exact")
+        microaggregate(np.zeros((6, 2)), 3, refine="exact")
 
 
 def test_other_refinements_have_no_bound() -> None:

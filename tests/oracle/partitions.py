@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 from itertools import combinations
 from typing import TypeAlias
 
@@ -114,19 +115,24 @@ def best_along(table: Table, order: Sequence[int], k: int) -> float:
 
 
 def best_of_all(table: Table, k: int) -> float:
-    """The least loss of any partition at all: for a handful of records."""
+    """The least loss of any partition at all: for a dozen records."""
 
-    def search(rest: list[int]) -> float:
+    @cache
+    def loss_of_one(cluster: tuple[int, ...]) -> float:
+        return loss(table, [list(cluster)])
+
+    @cache
+    def search(rest: tuple[int, ...]) -> float:
         if not rest:
             return 0.0
         best = math.inf
         for size in range(k, len(rest) + 1):
             for others in combinations(rest[1:], size - 1):
-                cluster = [rest[0], *others]
-                best = min(best, loss(table, [cluster]) + search(without(rest, cluster)))
+                cluster = (rest[0], *others)
+                best = min(best, loss_of_one(cluster) + search(tuple(without(rest, cluster))))
         return best
 
-    return search(list(range(len(table))))
+    return search(tuple(range(len(table))))
 
 
 def entropy(values: Sequence[object]) -> float:

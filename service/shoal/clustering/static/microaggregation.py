@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -12,14 +13,17 @@ from shoal.arrays import LARGEST, Float64Matrix, Int32Vector
 from shoal.clustering.static.auto import candidate_partitions, t_close_partitions
 from shoal.clustering.static.constraints import ClusterConstraints, merge_until_feasible, violating_clusters
 from shoal.clustering.static.exact import check_exact
-from shoal.clustering.static.refinement import NO_CONSTRAINTS, REFINEMENTS, BudgetUsed, RefinedPartition
+from shoal.clustering.static.refinement import NO_CONSTRAINTS, BudgetUsed, RefinedPartition
 from shoal.clustering.static.refinement import refine as refine_partitions
 from shoal.clustering.static.registry import T_CLOSE_ALGORITHMS, Parameter, partition, t_close_algorithm
+from shoal.clustering.static.validation import argument_faults, checked_values, constraint_faults
 from shoal.errors import AnonymityViolation, ParameterError
 
 __all__ = ["LARGEST", "microaggregate", "refined"]
 
 AUTO = "auto"
+LARGEST_EXPONENT = 400
+"""Squares are computed without underflow or overflow if the widest range lies between two to minus this and to this."""
 
 
 def microaggregate(
@@ -38,17 +42,17 @@ def microaggregate(
     Parameters
     ----------
     values : array_like of float64, shape (n, d)
-        Coordinates, scaled by the caller; finite, at most 1e150 in absolute value; not modified.
+        Coordinates, scaled by the caller: integers or floats, finite, at most 1e150 in absolute value; not modified.
     k : int
         Smallest cluster, 2 <= k <= n.
     algorithm : str
         ``auto``, or a name of `shoal.clustering.static.ALGORITHMS`. With t-closeness also ``strict`` or ``steered``:
         they are run once per confidential attribute, and the partition that loses least is kept.
     refine : str
-        How the partition is changed to lose less: ``none``, ``descent``, ``anneal`` or ``exact`` (k of 2 or 3, at most
-        6,000 records, needs the extra ``exact``).
+        How the partition is changed to lose less: ``none``, ``descent``, ``anneal`` or ``exact``. The last needs the
+        extra ``exact``, k of 2 or 3 and at most 6,000 records; with one attribute it needs none of these.
     seed : int
-        Seed of all random choices; the same seed gives the same labels.
+        Seed of all random choices, 0 or more; the same seed gives the same labels.
     parameters : mapping of str to number or str, optional
         Parameters of the algorithm (`parameters_of`).
     budget_used : callable, optional
@@ -65,7 +69,7 @@ def microaggregate(
     Raises
     ------
     ParameterError
-        If an argument is outside its domain.
+        If an argument is outside its domain or of another type; the message names it.
     AnonymityViolation
         If a cluster is smaller than k or violates a constraint, as when the whole table violates it. Nothing is
         returned then.
@@ -94,11 +98,34 @@ def refined(
     constraints: ClusterConstraints = NO_CONSTRAINTS,
 ) -> RefinedPartition:
     """Partition a table as `microaggregate` does, and return the loss and the proven bound beside the labels."""
-    table = _checked(values, k)
-    if refine not in REFINEMENTS:
-        raise ParameterError(f"refine: unknown, use one of {', '.join(REFINEMENTS)}")
+    table = checked_values(values)
+    faults = argument_faults(len(table), k, algorithm, refine, seed, parameters, budget_used)
+    faults += constraint_faults(constraints, len(table))
+    if faults:
+        raise ParameterError("; ".join(faults))
+    k, seed = int(k), int(seed)
     if refine == "exact":
-        check_exact(len(table), k, is_unconstrained=constraints.are_none)
+        check_exact(len(table), table.shape[1], k, is_unconstrained=constraints.are_none)
+    exponent = _exponent_of(table)
+    if exponent:
+        table = np.ldexp(table - table.min(axis=0), -exponent)
+    found = _refined(table, k, algorithm, refine, seed, parameters, budget_used, constraints)
+    if violating_clusters(found.labels, k, constraints).any():
+        raise AnonymityViolation("a cluster is smaller than k or violates a constraint; nothing is released")
+    return _scaled(found, exponent) if exponent else found
+
+
+def _refined(
+    table: Float64Matrix,
+    k: int,
+    algorithm: str,
+    refine: str,
+    seed: int,
+    parameters: Mapping[str, Parameter] | None,
+    budget_used: BudgetUsed | None,
+    constraints: ClusterConstraints,
+) -> RefinedPartition:
+    """Return the refined partition of checked values (n, d)."""
     if constraints.t is not None and algorithm in T_CLOSE_ALGORITHMS:
         best = t_close_partitions(table, k, t_close_algorithm(algorithm, parameters), constraints)[0]
         partitions, constraints = [best.labels], replace(constraints, buckets=best.buckets)
@@ -107,22 +134,26 @@ def refined(
     else:
         labels = partition(table, k, algorithm, seed, parameters)
         partitions = [labels if constraints.are_none else merge_until_feasible(table, labels, k, constraints)]
-    found = refine_partitions(table, partitions, k, refine, seed, budget_used, constraints)
-    if violating_clusters(found.labels, k, constraints).any():
-        raise AnonymityViolation("a cluster is smaller than k or violates a constraint; nothing is released")
-    return found
+    return refine_partitions(table, partitions, k, refine, seed, budget_used, constraints)
 
 
-def _checked(values: ArrayLike, k: int) -> Float64Matrix:
-    """Return the coordinates as the kernels take them; raise `ParameterError` with all faults of values and k."""
-    table = np.ascontiguousarray(values, dtype=np.float64)
-    faults = []
-    if table.ndim != 2 or 0 in table.shape:  # noqa: PLR2004
-        faults.append("values: need shape (n, d), at least one record and one attribute")
-    elif not (np.abs(table) <= LARGEST).all():
-        faults.append(f"values: need finite numbers of at most {LARGEST:g}")
-    if k < 2 or k > len(table):  # noqa: PLR2004
-        faults.append("k: needs 2 <= k <= number of records")
-    if faults:
-        raise ParameterError("; ".join(faults))
-    return table
+def _exponent_of(table: Float64Matrix) -> int:
+    """Return the power of two that scales the widest range of an attribute to 0.5 to 1; 0 where none is needed."""
+    widest = float(np.ptp(table, axis=0).max())
+    exponent = math.frexp(widest)[1]
+    return exponent if abs(exponent) > LARGEST_EXPONENT else 0
+
+
+def _scaled(found: RefinedPartition, exponent: int) -> RefinedPartition:
+    """Return the result with loss and bound in the unit of the values, of a table divided by two to the exponent.
+
+    A loss above 0 stays above 0: what is below the smallest float becomes that float, and the bound 0.
+    """
+    try:
+        loss, bound = math.ldexp(found.loss, 2 * exponent), math.ldexp(found.bound, 2 * exponent)
+    except OverflowError:
+        raise ParameterError("values: their squares exceed float64; scale them") from None
+    if loss == 0.0 < found.loss:
+        loss = math.ulp(0.0)
+        bound = loss if found.bound == found.loss else 0.0
+    return found._replace(loss=loss, bound=bound)

@@ -1,4 +1,4 @@
-"""The pricing problem of column generation: all clusters of k to 2k - 1 records with a negative reduced cost.
+"""The pricing problem of column generation: all clusters of k to 2k - 1 records with a small reduced cost.
 
 Each record has a dual price. The reduced cost of a cluster is its loss minus the prices of its members. Clusters are
 small (k of 2 or 3, so at most five records), and the search is exhaustive: bounds exclude most sets unseen.
@@ -13,7 +13,15 @@ import numpy as np
 from shoal.arrays import Float64Matrix, Float64Vector, Int32Matrix, Int64Vector
 from shoal.clustering.numba.jit import njit, njit_in_place
 
-__all__ = ["LARGEST", "STORED", "PricingResult", "empty_pricing_result", "price_clusters", "squared_distances"]
+__all__ = [
+    "LARGEST",
+    "STORED",
+    "PricingResult",
+    "clusters_below",
+    "empty_pricing_result",
+    "price_clusters",
+    "squared_distances",
+]
 
 LARGEST = 5
 """Records of a cluster at most: 2k - 1 for k = 3."""
@@ -21,6 +29,8 @@ STORED, QUOTA, BUDGET = 0, 1, 2
 """Entries of `PricingResult.state`."""
 MAX_SETS = 2_000_000_000
 """Sets that a search looks at before it gives up: with many equal records, bounds exclude nothing."""
+MAX_SETS_BELOW = 1_000_000_000
+"""The same, of a search for all clusters below a reduced cost."""
 
 
 class PricingResult(NamedTuple):
@@ -69,16 +79,34 @@ def price_clusters(
     bool
         True: ``result.floors`` is exact for every record. False: there were too many sets to look at.
     """
-    result.floors[:] = 0.0
-    result.best[:] = -1
-    result.state[STORED], result.state[BUDGET] = 0, MAX_SETS
-    order = np.argsort(-prices, kind="mergesort")
-    for x in range(order.size):
-        if prices[order[x]] <= 0.0 or result.state[BUDGET] < 0:  # no loss is below zero
-            break
-        result.state[QUOTA] = quota
-        _enumerate(squares, _candidates_of(squares, prices, order, x, k), k, min_reduction, result)
-    return bool(result.state[BUDGET] >= 0)
+    result.state[BUDGET] = MAX_SETS
+    return _search(squares, prices, k, 0.0, -min_reduction, quota, result)
+
+
+@njit
+def clusters_below(squares: Float64Matrix, prices: Float64Vector, k: int, limit: float, result: PricingResult) -> bool:
+    """Find all clusters of k to 2k - 1 records with a reduced cost below a limit.
+
+    Parameters
+    ----------
+    squares : ndarray of float64, shape (n, n)
+        Squared distances.
+    prices : ndarray of float64, shape (n,)
+        Dual price of each record.
+    k : int
+        Smallest cluster, 2 or 3.
+    limit : float
+        Clusters are stored if their reduced cost is below this; 0 or more.
+    result : PricingResult
+        Overwritten.
+
+    Returns
+    -------
+    bool
+        True: ``result.clusters`` has all of them. False: there were too many to store, or too many sets to look at.
+    """
+    result.state[BUDGET] = MAX_SETS_BELOW
+    return _search(squares, prices, k, limit, limit, result.clusters.shape[0] + 1, result)
 
 
 @njit
@@ -108,18 +136,45 @@ def empty_pricing_result(n: int, capacity: int) -> PricingResult:
 
 
 @njit
+def _search(
+    squares: Float64Matrix,
+    prices: Float64Vector,
+    k: int,
+    limit: float,
+    stored_below: float,
+    quota: int,
+    result: PricingResult,
+) -> bool:
+    """Visit all clusters with a reduced cost below ``limit``; return whether the search was completed.
+
+    Those below ``stored_below``, at most ``limit``, are stored, up to ``quota`` per record.
+    """
+    result.floors[:] = 0.0
+    result.best[:] = -1
+    result.state[STORED] = 0
+    order = np.argsort(-prices, kind="mergesort")
+    for x in range(order.size):
+        if k * prices[order[x]] + limit <= 0.0 or result.state[BUDGET] < 0:  # no loss is below zero
+            break
+        result.state[QUOTA] = quota
+        _enumerate(squares, _candidates_of(squares, prices, order, x, k, limit), k, limit, stored_below, result)
+    return bool(result.state[BUDGET] >= 0)
+
+
+@njit
 def _candidates_of(
-    squares: Float64Matrix, prices: Float64Vector, order: Int64Vector, x: int, k: int
+    squares: Float64Matrix, prices: Float64Vector, order: Int64Vector, x: int, k: int, limit: float
 ) -> PricingCandidates:
     """Return the candidates for clusters in which record ``order[x]`` has the highest price."""
     record, largest = order[x], 2 * k - 1
+    others_worth = (largest - 1) * max(prices[record], 0.0) + limit
     chosen = np.empty(order.size, np.int64)
     away = np.empty(order.size)
     count, highest = 0, 0.0
     for y in range(x + 1, order.size):
         other = order[y]
         # The loss of a cluster is at least half the squared distance of any two members.
-        if squares[record, other] * 0.5 < (largest - 1) * prices[record] + prices[other]:
+        if squares[record, other] * 0.5 < others_worth + prices[other]:
             chosen[count], away[count] = other, squares[record, other]
             count += 1
             highest = max(highest, prices[other])
@@ -130,7 +185,12 @@ def _candidates_of(
 
 @njit
 def _enumerate(
-    squares: Float64Matrix, candidates: PricingCandidates, k: int, min_reduction: float, result: PricingResult
+    squares: Float64Matrix,
+    candidates: PricingCandidates,
+    k: int,
+    limit: float,
+    stored_below: float,
+    result: PricingResult,
 ) -> None:
     """Try all sets of candidates, depth first, the nearest first: a later candidate is never nearer."""
     largest = 2 * k - 1
@@ -139,8 +199,8 @@ def _enumerate(
     group[0], worths[1], size = candidates.record, candidates.price, 1
     while size > 0:
         y = following[size]
-        if y == candidates.squares.size or not _can_be_negative(
-            sums[size], worths[size], candidates.squares[y], candidates.highest_price, size, k
+        if y == candidates.squares.size or not _can_be_below(
+            sums[size], worths[size] + limit, candidates.squares[y], candidates.highest_price, size, k
         ):
             size -= 1
             continue
@@ -153,16 +213,16 @@ def _enumerate(
             squared += squares[group[z], candidates.records[y]]
         group[size] = candidates.records[y]
         reduced = squared / (size + 1) - worth
-        if size + 1 >= k and reduced < 0.0:
-            _store_cluster(reduced, group, size + 1, min_reduction, result)
-        if size + 1 < largest and reduced < (largest - size - 1) * candidates.highest_price:  # loss never falls
+        if size + 1 >= k and reduced < limit:
+            _store_cluster(reduced, group, size + 1, stored_below, result)
+        if size + 1 < largest and reduced < (largest - size - 1) * candidates.highest_price + limit:  # loss never falls
             size += 1
             sums[size], worths[size], following[size] = squared, worth, y + 1
 
 
 @njit_in_place
-def _can_be_negative(squared: float, worth: float, away: float, highest: float, size: int, k: int) -> bool:
-    """Whether a set can reach a negative reduced cost with one or more candidates that are at least ``away`` far."""
+def _can_be_below(squared: float, worth: float, away: float, highest: float, size: int, k: int) -> bool:
+    """Whether a set can cost less than ``worth`` and the prices of one or more candidates at least ``away`` far."""
     for final in range(max(k, size + 1), 2 * k):
         more = final - size
         if (squared + more * away) / final < worth + more * highest:
@@ -171,15 +231,21 @@ def _can_be_negative(squared: float, worth: float, away: float, highest: float, 
 
 
 @njit_in_place
-def _store_cluster(reduced: float, group: Int64Vector, size: int, min_reduction: float, result: PricingResult) -> None:
-    """Update the floors of the members of a cluster, and store the cluster if its reduced cost is low enough."""
+def _store_cluster(reduced: float, group: Int64Vector, size: int, stored_below: float, result: PricingResult) -> None:
+    """Update the floors of the members of a cluster, and store the cluster if its reduced cost is low enough.
+
+    If there is no room, the search ends; the quotas of `price_clusters` do not exceed the room.
+    """
     for x in range(size):
         if reduced / size < result.floors[group[x]]:
             result.floors[group[x]] = reduced / size
-            if reduced < -min_reduction:
+            if reduced < stored_below:
                 _write_members(result.best, group[x], group, size)
     stored = result.state[STORED]
-    if reduced < -min_reduction and result.state[QUOTA] > 0 and stored < result.clusters.shape[0]:
+    if reduced < stored_below and result.state[QUOTA] > 0:
+        if stored == result.clusters.shape[0]:
+            result.state[BUDGET] = -1
+            return
         _write_members(result.clusters, stored, group, size)
         result.state[STORED] += 1
         result.state[QUOTA] -= 1

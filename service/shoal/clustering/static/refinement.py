@@ -15,7 +15,7 @@ from shoal.clustering.static.centroids import loss_of
 from shoal.clustering.static.constraints import ClusterConstraints, no_constraints
 from shoal.clustering.static.descent import descend
 from shoal.clustering.static.descent_dense import DENSE_UP_TO, ROUNDS, descend_dense
-from shoal.clustering.static.exact import choose_clusters
+from shoal.clustering.static.exact import choose_clusters, optimal_of_line
 from shoal.clustering.static.hilbert import order_along_curve
 from shoal.clustering.static.mdav import SCAN_UP_TO, mdav
 from shoal.clustering.static.partition_state import PartitionState, build_partition_state, recompute_centroids
@@ -62,7 +62,8 @@ class RefinedPartition(NamedTuple):
     labels: Int32Vector  # (n,): cluster of each record
     loss: float
     bound: float = 0.0
-    """No partition into clusters of k or more loses less; proven by ``exact`` only, 0 otherwise."""
+    """No partition into clusters of k or more loses less; proven by ``exact`` only, 0 otherwise. A gap of a millionth
+    or less means that the partition is optimal."""
 
     @property
     def gap(self) -> float:
@@ -125,7 +126,8 @@ def refine(
     it tries all clusters, and no cyclic exchanges.
     Annealing starts from the best partition after descent, tries the same changes at random, and accepts a rise of the
     loss with a probability that falls with the temperature (Metropolis, geometric cooling [1]_). Descent follows.
-    ``exact`` anneals several times, then chooses among all clusters seen and many more (`exact.choose_clusters`).
+    ``exact`` anneals several times, then chooses among all clusters seen and many more (`exact.choose_clusters`). One
+    attribute has an optimum that needs neither (`exact.optimal_of_line`).
     Cost: descent is dominated by the nearest neighbours, O(n log n) for few attributes and O(n² d) for many.
 
     References
@@ -133,6 +135,9 @@ def refine(
     .. [1] S. Kirkpatrick, C. D. Gelatt and M. P. Vecchi, "Optimization by Simulated Annealing", Science 220, 1983.
        doi:10.1126/science.220.4598.671
     """
+    if how == "exact" and values.shape[1] == 1:
+        labels = optimal_of_line(values, k)
+        return RefinedPartition(labels, least := loss_of(values, labels), least)
     if how == "descent" and constraints.are_none and len(values) <= DENSE_UP_TO:
         starts, how = [descended(values, start, k) for start in starts], "none"
     scored = [RefinedPartition(labels, loss_of(values, labels)) for labels in starts]
@@ -248,6 +253,7 @@ def _choose(
 ) -> RefinedPartition:
     """Anneal the best partition several times, choose among the clusters of all runs and more, and prove a bound."""
     start, rows = min(scored, key=_by_loss).labels, search.partition.rows
+    budget.batch = min(budget.batch, CHANGES_PER_RECORD // 2 * len(values))  # few records: leave budget for the choice
     for run in range(ANNEALING_RUNS):
         partition = build_partition_state(rows, start[search.order], k, no_constraints())
         annealed = search._replace(start=start, partition=partition)

@@ -13,9 +13,9 @@ from shoal.errors import ParameterError
 if TYPE_CHECKING:
     import highspy
 
-__all__ = ["LinearRelaxation", "SetPartitioning", "require_solver"]
+__all__ = ["Choice", "LinearRelaxation", "SetPartitioning", "require_solver"]
 
-RELATIVE_GAP = 1e-6
+RELATIVE_GAP = 1e-7
 """Relative gap at which a choice counts as the optimum of the pool."""
 HALF = 0.5
 
@@ -25,6 +25,14 @@ class LinearRelaxation(NamedTuple):
 
     loss: float
     prices: Float64Vector  # (n,): dual price of each record
+
+
+class Choice(NamedTuple):
+    """Clusters that are chosen, and a lower bound on the loss of any choice from the same pool."""
+
+    numbers: Int64Vector
+    bound: float
+    """Within the tolerances of the solver; 0 if it found none."""
 
 
 def require_solver() -> None:
@@ -92,8 +100,8 @@ class SetPartitioning:
         loss = self._solver.getInfo().objective_function_value
         return LinearRelaxation(loss, np.array(self._solver.getSolution().row_dual))
 
-    def choose(self, start: Int64Vector, is_over: Callable[[], bool]) -> Int64Vector:
-        """Return the numbers of the clusters to choose.
+    def choose(self, start: Int64Vector, is_over: Callable[[], bool]) -> Choice:
+        """Return the clusters to choose, by their numbers, and the bound that the solver proved.
 
         Parameters
         ----------
@@ -118,4 +126,7 @@ class SetPartitioning:
         self._solver.cbMipInterrupt.subscribe(interrupt_if_over)
         self._solver.run()
         self._solver.cbMipInterrupt.unsubscribe(interrupt_if_over)
-        return np.flatnonzero(np.array(self._solver.getSolution().col_value) > HALF)
+        numbers = np.flatnonzero(np.array(self._solver.getSolution().col_value) > HALF)
+        statuses, bound = highspy.HighsModelStatus, self._solver.getInfo().mip_dual_bound
+        is_valid = self._solver.getModelStatus() in {statuses.kOptimal, statuses.kInterrupt} and 0.0 < bound < np.inf
+        return Choice(numbers, float(bound) if is_valid else 0.0)

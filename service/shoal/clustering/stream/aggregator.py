@@ -13,7 +13,7 @@ from unicodedata import normalize
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shoal.arrays import Float64Matrix, Int64Vector
+from shoal.arrays import LARGEST, Float64Matrix, Int64Vector
 from shoal.clustering.embedding import exact_means
 from shoal.clustering.stream.clusterer import Decisions, StreamClusterer
 from shoal.clustering.stream.steering import are_weights, parse_position
@@ -75,7 +75,8 @@ class StreamAggregator:
 
     Notes
     -----
-    Values are not rescaled: give attributes of comparable ranges, or weights. Guarantees, cost and source are those of
+    Values are not rescaled: give attributes of comparable ranges, or weights. Squares of differences below 1e-160
+    underflow to 0, so that values as small as that need a weight, too. Guarantees, cost and source are those of
     `StreamClusterer`. Memory also holds the values of up to 2 (delta + block) records.
 
     Examples
@@ -99,7 +100,7 @@ class StreamAggregator:
     ) -> None:
         steered: Any = parse_position(position)
         faults = parameter_faults(k, delta, rule, steered, max_share)
-        if weights is not None and not are_weights(weights):
+        if weights is not None and not (are_weights(weights) and len(weights)):
             faults.append("weights: must be finite numbers above 0, one per attribute")
         if faults:
             raise ParameterError("; ".join(faults))
@@ -118,7 +119,8 @@ class StreamAggregator:
         Parameters
         ----------
         values : array_like of float64, shape (n, d)
-            Quasi-identifiers, finite; d is that of the first call. Not modified.
+            Quasi-identifiers, finite, times the weights at most 1e150 in absolute value; d is that of the first call.
+            Not modified.
         subjects : array_like of int or str, shape (n,), optional
             Subject of each record. Strings are compared as in record files; see `SubjectEncoder`. If omitted (then in
             all calls), each record is a subject of its own.
@@ -144,7 +146,7 @@ class StreamAggregator:
         clusterer = self._clusterer or self._make(width)
         codes = None if subjects is None else self._encoder.encode(subjects, count)
         first = clusterer.next_position
-        decided = clusterer.push(matrix if self._weights is None else matrix * self._weights, codes)
+        decided = clusterer.push(self._coordinates(matrix), codes)
         self._clusterer = clusterer
         self._encoder.remember(count)
         self._store(matrix, first)
@@ -163,10 +165,18 @@ class StreamAggregator:
             raise ParameterError(f"values: must have {len(self._weights)} columns, one per weight")
         return np.ascontiguousarray(given, np.float64)
 
+    def _coordinates(self, matrix: Float64Matrix) -> Float64Matrix:
+        """Return the values times the weights."""
+        with np.errstate(over="ignore"):  # an infinite product is refused
+            coordinates = matrix if self._weights is None else matrix * self._weights
+        if not (np.abs(coordinates) <= LARGEST).all():
+            raise ParameterError(f"values: must be finite, and times the weights at most {LARGEST:g}; scale them")
+        return coordinates
+
     def _store(self, matrix: Float64Matrix, first: int) -> None:
         """Store values in a ring buffer by their positions, from ``first`` on. Held records are at most delta older."""
         older, (count, width) = min(first, self._delta), matrix.shape
-        if older + count > len(self._values):
+        if older + count > len(self._values) or width != self._values.shape[1]:
             values = np.zeros((1 << (older + count).bit_length(), width))
             if older:
                 held = np.arange(first - older, first)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias, TypeGuard, TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from shoal.arrays import Float64Matrix, Int64Vector
+from shoal.clustering.static.validation import is_integer
 from shoal.clustering.stream.buffer import CoordinateBlock
 from shoal.clustering.stream.rules import rule_faults
 from shoal.clustering.stream.steering import is_finite_number, position_faults
@@ -46,11 +47,6 @@ def parameter_faults(
     elif k >= 2 and max_share * min(k, MAX_DELTA) < 1 - 1e-9:  # noqa: PLR2004
         faults.append("max_share: must be at least 1/k, or k subjects could not share a cluster")
     return [*faults, *position_faults(position), *rule_faults(rule, has_dominance=has_dominance)]
-
-
-def is_integer(value: object) -> TypeGuard[int]:
-    """Whether a value of any type is an integer."""
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def are_expiry_limits(expiry_limits: object) -> bool:
@@ -171,8 +167,10 @@ def as_array(given: ArrayLike, name: str) -> AnyArray:
     Raises
     ------
     ParameterError
-        Rows have unequal lengths.
+        Rows have unequal lengths, or a value is masked.
     """
+    if np.ma.is_masked(given):
+        raise ParameterError(f"{name}: must not be masked; fill or remove what is missing")
     try:
         return np.asarray(given)
     except ValueError:

@@ -26,11 +26,46 @@ pytestmark = pytest.mark.unit
         ({"position": float("nan")}, "position"),
         ({"weights": [1.0, 0.0]}, "weights: must be finite numbers above 0"),
         ({"weights": [float("inf")]}, "weights"),
+        ({"weights": [float("nan")]}, "weights"),
+        ({"weights": [1.0, -1.0]}, "weights"),
+        ({"weights": []}, "weights"),
+        ({"weights": [[1.0, 2.0]]}, "weights"),
+        ({"weights": ["1"]}, "weights"),
+        ({"weights": [True]}, "weights"),
+        ({"weights": 2.0}, "weights"),
+        ({"k": "10"}, "k: must be a whole number"),
+        ({"k": None}, "k: must be a whole number"),
+        ({"delta": True}, "delta: must be a whole number"),
+        ({"delta": float("nan")}, "delta: must be a whole number"),
+        ({"max_share": "0.5"}, "max_share: must be above 0"),
+        ({"max_share": float("nan")}, "max_share: must be above 0"),
+        ({"position": "1"}, "position"),
+        ({"position": {"target_span": -1}}, "position: target_span"),
+        ({"rule": None}, "rule: must be a name"),
     ],
 )
 def test_a_parameter_outside_its_domain_is_named(parameters: dict[str, Any], fault: str) -> None:
     with pytest.raises(ParameterError, match=fault):
         StreamAggregator(**{"k": 10, "delta": 10, **parameters})
+
+
+@pytest.mark.parametrize("d", [1, 3])
+def test_a_stream_that_begins_with_one_record_releases_it(d: int) -> None:
+    stream = StreamAggregator(2, 2)
+    assert stream.push(np.zeros((0, d))).positions.tolist() == []
+    assert stream.push(np.zeros((1, d))).positions.tolist() == []
+    assert stream.push(np.full((1, d), 5.0)).positions.tolist() == []
+    released = stream.push(np.ones((1, d)))
+    assert released.positions.tolist() == [0, 2]
+    assert released.centroids.tolist() == [[0.5] * d]
+
+
+def test_products_of_values_and_weights_that_overflow_are_refused_and_nothing_changes() -> None:
+    stream = StreamAggregator(2, 2, weights=[1e308])
+    for values in ([[1e100]], [[1e-150]]):
+        with pytest.raises(ParameterError, match=r"values: must be finite, and times the weights at most 1e\+150"):
+            stream.push(values)
+    assert stream.push([[0.0], [1e-200], [1e-170]]).positions.tolist() == [0, 1]
 
 
 def test_centroids_are_means_of_unweighted_values() -> None:
@@ -69,6 +104,12 @@ def test_strings_and_integers_give_the_same_clusters() -> None:
     ("arguments", "message"),
     [
         ({"values": [[1.0, np.nan]]}, "finite"),
+        ({"values": [[1.0, 1e300]]}, "values: must be finite, and times the weights at most"),
+        ({"values": [[1j, 2.0]]}, "values: must be numbers"),
+        ({"values": [[True, False]]}, "values: must be numbers"),
+        ({"values": [["1", "2"]]}, "values: must be numbers"),
+        ({"values": np.array([[1, 2]], object)}, "values: must be numbers"),
+        ({"values": np.ma.array([[1.0, 2.0]], mask=[[True, False]])}, "values: must not be masked"),
         ({"values": [1.0, 2.0]}, "values: must be numbers"),
         ({"values": [["a", "b"]]}, "values: must be numbers"),
         ({"values": [[1.0, 2.0], [1.0]]}, "values: rows must have the same length"),
