@@ -50,7 +50,7 @@ ATTACKS = {
     "R12": Attack("After a crash, a clock causes another decision than before"),
     "R13": Attack(
         "An attacker that knows the k - 1 other members of a cluster computes the last one from the mean",
-        outside="if k - 1 members are known, the last one is known up to the resolution (line 7)",
+        outside="if k - 1 members are known, the last one is known: the resolution limits the precision only (line 7)",
     ),
     "R14": Attack("Squared errors, minima or maxima of one cluster, scraped or published, show more than its mean"),
     "R15": Attack("The last bits of a floating-point mean show the order of summation"),
@@ -66,11 +66,12 @@ ATTACKS = {
     ),
     "R20": Attack(
         "A cluster that grew to contain a second confidential value shows which record was added",
-        missing="`l` and `t` are refused by `shoal check`",
+        outside="`t` of tables: the position of a member in its cluster may show its confidential value (line 3)",
+        missing="`l`, and `t` of streams, are refused",
     ),
     "R21": Attack(
         "A record suppressed because no second confidential value was near must have the first one",
-        missing="`l` and `t` are refused by `shoal check`; reasons never name a value",
+        missing="`l`, and `t` of streams, are refused; reasons never name a value",
     ),
     "R22": Attack(
         "An attacker knows the value of a field that is published unchanged",
@@ -85,16 +86,19 @@ ATTACKS = {
         "A constant value of one person is intersected over that person's clusters",
         outside="k-anonymity does not compose over releases (line 5)",
     ),
-    "R26": Attack("One person whose identifier is written in several ways counts as several people"),
+    "R26": Attack(
+        "One person whose identifier is written in several ways counts as several people",
+        outside="people are distinguished as the policy says: `normalize` (line 1)",
+    ),
     "R27": Attack("Two clusters below k with equal centroids are taken for one valid cluster"),
     "R28": Attack("A later record joins a cluster that is already released, and is alone in its transaction"),
     "R29": Attack(
         "An attacker sends records that are similar to one record and fill its cluster",
-        outside="subjects must be authenticated and writers trusted (line 7)",
+        outside="no bound: subjects must be authenticated and writers trusted (line 7)",
     ),
     "R30": Attack(
         "An attacker sends so many records that few members of each cluster are other people",
-        outside="with a share f of false records k has the effect of 1 + (k - 1)(1 - f) (line 7)",
+        outside="with an untargeted share f of false records k has the effect of 1 + (k - 1)(1 - f) (line 7)",
     ),
     "R31": Attack(
         "In a quiet partition one record arrives, an attacker adds k - 1, and waits for a flush by the clock",
@@ -102,7 +106,7 @@ ATTACKS = {
     ),
     "R32": Attack(
         "A suppressed record shows that few people were near it",
-        outside="the quarantine entry shows it: protect it like the input (line 9)",
+        outside="the quarantine entry, and a live count that is scraped often, show it to its readers (lines 8, 9)",
     ),
     "R33": Attack("An extreme value or a text with markup corrupts a scale, a report or a page"),
     "R34": Attack("Counts that are scraped often show single clusters"),

@@ -15,7 +15,9 @@ from shoal.audit.evidence import (
     read_quarantine,
     read_summary,
 )
+from shoal.audit.joint_uniqueness import measure_joint_uniqueness
 from shoal.audit.measures import check_unchanged_fields, measure_release, measure_unchanged_fields
+from shoal.audit.near_duplicates import count_near_duplicates
 from shoal.audit.options import check_options, unobservable_options
 from shoal.audit.ordered_release import check_ordered_release
 from shoal.audit.originals import Originals, read_originals
@@ -83,7 +85,8 @@ def verify(
         Form of files with another suffix.
     strict : bool
         Whether an unchanged field that identifies records fails the verification, unless the policy sets
-        ``publish_unchanged: true`` for it. Otherwise it is a warning.
+        ``publish_unchanged: true`` for it. Otherwise it is a warning. That fields identify records together is always
+        a warning.
 
     Returns
     -------
@@ -145,7 +148,9 @@ class _Audit:
         self._clusters: RecomputedClusters | None = None
         self._referenced_end = 0
         self._unchanged = measure_unchanged_fields(policy, originals)
+        self._joint = measure_joint_uniqueness(policy, release)
         self._warnings = [text for field in self._unchanged for text in field.warnings()]
+        self._warnings += [text for fields in self._joint for text in fields.warnings()]
         self.undecided: list[str] = []
 
     def check_unordered(self, claimed: list[ClaimedCluster] | None, *, keeps_order: bool) -> None:
@@ -224,6 +229,8 @@ class _Audit:
     def verdict(self) -> Verdict:
         """Return the verdict on all checks so far."""
         usable = self._originals.usable
+        measures = measure_release(self._policy, self._originals, self._clusters, self._unchanged, self._joint)
+        near = count_near_duplicates(self._policy, self._originals, self._clusters)
         return Verdict(
             checks=tuple(check.result() for check in self._checks),
             counts={
@@ -233,8 +240,8 @@ class _Audit:
                 "rows": len(self._release),
                 "clusters": None if self._clusters is None else self._clusters.claimed,
             },
-            measures=measure_release(self._policy, self._originals, self._clusters, self._unchanged),
-            warnings=tuple(self._warnings),
+            measures=measures | ({} if near is None else near.measures()),
+            warnings=(*self._warnings, *([] if near is None else near.warnings())),
             undecided=tuple(self.undecided),
             not_examined=(*NOT_EXAMINED, *unobservable_options(self._policy)),
         )
