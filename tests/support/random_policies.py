@@ -28,7 +28,6 @@ _DIALECTS: tuple[Document, ...] = (
 def random_document(random: Random, kind: Kind) -> Document:
     """Return a random policy. The loader refuses a few combinations; the caller then draws again."""
     k = random.choice((2, 2, 3, 3, 4, 5, 8))
-    delta = k - 1 + random.choice((0, 1, 3, 8, 15, 40, 120))
     document: Document = {"attributes": _attributes(random, kind), "privacy": {"k": k} | _privacy(random, kind, k)}
     if not any(attribute.get("subject") for attribute in document["attributes"].values()):
         document["subject"] = "every_record"
@@ -36,19 +35,24 @@ def random_document(random: Random, kind: Kind) -> Document:
         document["undeclared"] = "drop"
     if random.random() < 0.2:
         document["out_of_bounds"] = "quarantine"
-    if kind != "table" or random.random() < 0.2:
-        document["stream"] = _stream(random, delta)
-        if "min_population" in document["privacy"]:
-            document["privacy"]["min_population"] = random.randint(k, max(k, delta))
-    if "stream" in document and random.random() < 0.4:
-        document["steering"] = {"position": random.choice((0.01, 0.5, {"target_span": 3.0}, {"target_span": 0.0}))}
-    if kind == "table" and random.random() < 0.2:
-        document["steering"] = {"dependence": 0.3}
-    if document["privacy"].get("dominance"):
-        document["stream"]["rule"] = random.choice(("nearest", "auto"))
     if kind != "topic" and random.random() < 0.2:
         document["csv"] = random.choice(_DIALECTS)
-    return document
+    if kind == "table" and random.random() < 0.8:
+        return document | ({"steering": {"dependence": 0.3}} if random.random() < 0.2 else {})
+    return document | _stream_sections(random, document["privacy"])
+
+
+def _stream_sections(random: Random, privacy: Document) -> Document:
+    delta = privacy["k"] - 1 + random.choice((0, 1, 3, 8, 15, 40, 120))
+    sections: Document = {"stream": _stream(random, delta)}
+    if "min_population" in privacy:
+        privacy["min_population"] = random.randint(privacy["k"], max(privacy["k"], delta))
+    if "dominance" in privacy:
+        sections["stream"]["rule"] = random.choice(("nearest", "auto"))
+    if random.random() < 0.4:
+        position = random.choice((0.01, 0.5, {"target_span": 3.0}, {"target_span": 0.0}))
+        sections["steering"] = {"position": position}
+    return sections
 
 
 def _attributes(random: Random, kind: Kind) -> Document:
