@@ -64,6 +64,7 @@ class SoundRelease:
             self.summary if summary else None,
             quarantine=self.quarantine if quarantine else None,
             strict=strict,
+            table=True if self.kind == "table" else None,
         )
 
     def accusations(self, random: Random) -> list[str]:
