@@ -72,9 +72,9 @@ def read_evidence(path: Path) -> Iterator[ClaimedCluster]:
     for number, line in enumerate(byte_lines(path), 1):
         location = f"{path}, line {number}"
         found = _object(line, location, _EVIDENCE_REMEDY)
-        if found.keys() - set(_CLUSTER_FIELDS):
+        if found.keys() - {*_CLUSTER_FIELDS, "policy"}:
             fields = ", ".join(_CLUSTER_FIELDS)
-            raise InputError(f"{location}: must be {fields} and nothing else; {_EVIDENCE_REMEDY}")
+            raise InputError(f"{location}: must be {fields} (and policy) and nothing else; {_EVIDENCE_REMEDY}")
         offsets = found.get("offsets")
         if not isinstance(offsets, list) or isinstance(offsets, JsonObject):
             raise InputError(f"{location}: offsets must be a list of integers; {_EVIDENCE_REMEDY}")

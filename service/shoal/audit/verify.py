@@ -112,7 +112,7 @@ def verify(
     tables = policy.stream is None if table is None else table
     grids = [ExactGrid(attribute, table=tables) for attribute in policy.quasi_identifiers]
     is_ordered = not tables and policy.stream is not None and policy.stream.is_ordered
-    release = read_release(policy, target, grids, original=source.form, is_export=wrapped, stores_texts=is_ordered)
+    release = read_release(policy, target, grids, original=source, is_export=wrapped, stores_texts=is_ordered)
     by_line = bool(len(release)) and not release.is_export
     originals = read_originals(policy, source, target.form, is_export=wrapped, by_line=by_line)
     if len(release) and release.is_export != originals.is_export:
@@ -120,6 +120,7 @@ def verify(
             f"{released}: an export of a topic can only be compared with another export; give two exports or none"
         )
     audit = _Audit(policy, originals, release, grids)
+    audit.undecided += release.undecided
     if is_ordered:
         audit.check_ordered(claimed, complete=complete)
     else:
