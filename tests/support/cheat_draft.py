@@ -78,7 +78,9 @@ class Draft:
     def recompose(self) -> None:
         """Make all files of the clusters. A record that is in no cluster is listed as suppressed."""
         self.rows = compose(self.base, self.clusters)
-        self.evidence = [self.evidence_line(number, members) for number, members in enumerate(self.clusters)]
+        # In one transaction of a topic clusters are sorted by their bytes; their numbers tell the order of decision.
+        decided = sorted(self.clusters, key=min) if self.base.is_topic else self.clusters
+        self.evidence = [self.evidence_line(number, members) for number, members in enumerate(decided)]
         released = {index for members in self.clusters for index in members}
         unpublished = [index for index in range(len(self.base.records)) if index not in released]
         self.quarantine = [self.reference(index) for index in unpublished]

@@ -110,6 +110,11 @@ def repeat_a_row(draft: Draft, random: Random) -> None:
     rows.insert(0, rows[0])
 
 
+def shuffle_the_rows(draft: Draft, random: Random) -> None:
+    """Write the clusters in another order than the evidence, or the rows of a file that is one list."""
+    random.shuffle(draft.rows if len(draft.rows) > 1 else draft.rows[0])
+
+
 def remove_a_row(draft: Draft, random: Random) -> None:
     random.choice(draft.rows).pop()
 
@@ -232,6 +237,7 @@ FILE_MOVES: dict[str, Move] = {
     "order by arrival": arrival_order,
     "swap rows": swap_rows,
     "repeat a row": repeat_a_row,
+    "shuffle the rows": shuffle_the_rows,
     "remove a row": remove_a_row,
     "add a row": add_a_row,
     "publish a raw value": raw_value,

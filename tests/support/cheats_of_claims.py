@@ -128,9 +128,9 @@ def summary_alone(**changes: Any) -> Edit:
 
 
 CHEATS: list[Cheat] = [
-    Cheat("a member whose age is null", "stream", unusable_member, 1, "members"),
+    Cheat("a member whose age is null", "stream", unusable_member, 1, "existing"),
     Cheat("nothing released, all listed as suppressed", "stream", emptied(unchanged), 1, "suppressed"),
-    Cheat("nothing released, summary says suppressed", "stream", emptied(without_references), 1, "suppressed"),
+    Cheat("nothing released, summary says suppressed", "stream", emptied(without_references), 1, "complete"),
     Cheat(
         "nothing released, summary says that nothing was read",
         "stream",
@@ -143,7 +143,7 @@ CHEATS: list[Cheat] = [
         "stream",
         emptied(summary_alone(suppressed={}, held=117)),
         1,
-        "summary",
+        "complete",
     ),
     Cheat(
         "nothing of an ordered release, all listed as suppressed",
@@ -152,7 +152,7 @@ CHEATS: list[Cheat] = [
         1,
         "suppressed",
     ),
-    Cheat("nothing of a table, all listed as suppressed", "table", emptied(unchanged, "table"), 1, "complete"),
+    Cheat("nothing of a table, all listed as suppressed", "table", emptied(unchanged, "table"), 1, "suppressed"),
     *cheats_of(
         "stream",
         ("evidence: a line missing", 1, "nothing_else", evidence(lambda lines: lines.pop(3))),
@@ -161,9 +161,9 @@ CHEATS: list[Cheat] = [
         ("evidence: a member missing", 1, "nothing_else", first_offsets(lambda offsets: offsets[1:])),
         ("evidence: a member twice", 1, "once", first_offsets(lambda offsets: [*offsets, offsets[0]])),
         ("evidence: a member of another cluster besides", 1, "once", first_offsets(lambda offsets: [*offsets, 60])),
-        ("evidence: an offset beyond the end", 1, "members", first_offsets(lambda offsets: [*offsets, 5000])),
-        ("evidence: an unusable record", 1, "members", first_offsets(lambda offsets: [*offsets, 5])),
-        ("evidence: a negative offset", 1, "members", first_offsets(lambda offsets: [-1, *offsets])),
+        ("evidence: an offset beyond the end", 1, "existing", first_offsets(lambda offsets: [*offsets, 5000])),
+        ("evidence: an unusable record", 1, "existing", first_offsets(lambda offsets: [*offsets, 5])),
+        ("evidence: a negative offset", 1, "existing", first_offsets(lambda offsets: [-1, *offsets])),
         ("evidence: a huge offset", 2, "refused", first_offsets(lambda offsets: [1 << 70, *offsets])),
         ("evidence: offsets as texts", 2, "refused", first_offsets(lambda offsets: list(map(str, offsets)))),
         ("evidence: offsets as floats", 2, "refused", first_offsets(lambda offsets: list(map(float, offsets)))),
@@ -171,17 +171,16 @@ CHEATS: list[Cheat] = [
         ("evidence: null as an offset", 2, "refused", first_offsets(lambda offsets: [None, *offsets])),
         ("evidence: a list in the list of offsets", 2, "refused", first_offsets(lambda offsets: [offsets])),
         ("evidence: NaN as the partition", 2, "refused", first_line(partition=float("nan"))),
-        ("evidence: another partition", 1, "members", first_line(partition=1)),
+        ("evidence: another partition", 1, "existing", first_line(partition=1)),
         ("evidence: a field besides", 2, "refused", first_line(note="x")),
         ("evidence: offsets named twice", 2, "refused", same_lines(lambda line: line[:-1] + ', "offsets": [0]}')),
-        ("evidence: clusters of one number", 1, "once", same_lines(lambda line: edited_line(line, cluster=0))),
         (
             "evidence: numbers of clusters as texts",
             2,
             "refused",
             same_lines(lambda line: edited_line(line, cluster="0")),
         ),
-        ("evidence: members of two clusters exchanged", 1, "nothing_else", evidence(swapped)),
+        ("evidence: members of two clusters exchanged", 1, "together", evidence(swapped)),
         ("evidence: two clusters as one", 1, "nothing_else", evidence(joined)),
         ("evidence: not JSON", 2, "refused", same_lines(lambda line: line.replace('"', "'"))),
         (
@@ -193,12 +192,12 @@ CHEATS: list[Cheat] = [
         ("evidence: policy of another run in one line", 1, "policy", first_line(policy=OTHER_POLICY)),
         ("evidence: policy that is no text", 2, "refused", first_line(policy=7)),
         ("summary: policy of another run", 1, "policy", summary(policy=OTHER_POLICY)),
-        ("summary: one row more", 1, "summary", summary(released=118)),
-        ("summary: one cluster fewer", 1, "summary", summary(clusters=38)),
-        ("summary: larger clusters", 1, "summary", summary(cluster_size={"min": 5, "mean": 5.0, "max": 5})),
-        ("summary: more subjects", 1, "summary", summary(subjects={"min": 4})),
-        ("summary: records held at the end of a file", 1, "summary", summary(held=3, quarantined={})),
-        ("summary: a negative count", 1, "summary", summary(suppressed={"suppressed": -3}, held=3)),
+        ("summary: one row more", 1, "accounts", summary(released=118)),
+        ("summary: one cluster fewer", 1, "accounts", summary(clusters=38)),
+        ("summary: larger clusters", 1, "accounts", summary(cluster_size={"min": 5, "mean": 5.0, "max": 5})),
+        ("summary: more subjects", 1, "accounts", summary(subjects={"min": 4})),
+        ("summary: records held at the end of a file", 1, "accounts", summary(held=3, quarantined={})),
+        ("summary: a negative count", 1, "accounts", summary(suppressed={"suppressed": -3}, held=3)),
         ("summary: NaN as a count", 2, "refused", summary(released=float("nan"))),
         ("summary: truth values as counts", 2, "refused", summary(held=False)),
         ("summary: counts as texts", 2, "refused", summary(released="117")),
@@ -220,19 +219,19 @@ CHEATS: list[Cheat] = [
         (
             "references: an unknown reason",
             1,
-            "reference_form",
+            "reasons",
             references(lambda lines, _: lines.__setitem__(0, edited_line(lines[0], reason="p1"))),
         ),
         (
             "references: a field besides",
             1,
-            "reference_form",
+            "reasons",
             references(lambda lines, _: lines.__setitem__(0, edited_line(lines[0], age=41))),
         ),
         (
             "references: an unusable record as suppressed",
             1,
-            "references",
+            "accounts",
             references(lambda lines, draft: lines.__setitem__(0, draft.reference(5, "suppressed"))),
         ),
         ("references: none", 1, "complete", references(lambda lines, _: lines.clear())),
@@ -248,7 +247,7 @@ CHEATS: list[Cheat] = [
         (
             "evidence: lines under the other partition",
             1,
-            "members",
+            "existing",
             same_lines(lambda line: edited_line(line, partition=1 - json.loads(line)["partition"])),
         ),
         (
@@ -261,13 +260,6 @@ CHEATS: list[Cheat] = [
                 )
             ),
         ),
-        (
-            "references: of one partition missing",
-            1,
-            "complete",
-            references(
-                lambda lines, _: lines.__setitem__(slice(None), [line for line in lines if '"partition": 1' in line])
-            ),
-        ),
+        ("references: one missing", 1, "complete", references(lambda lines, _: lines.pop())),
     ),
 ]

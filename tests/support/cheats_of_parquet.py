@@ -164,7 +164,7 @@ _ENTRIES: tuple[tuple[str, int, str, Callable[[], Files]], ...] = (
         written(lambda table: table.rename_columns(["Change", "age", "dose", "ward"])),
     ),
     ("ages as 16-bit integers", 1, "bytes", written(cast("age", pa.int16()))),
-    ("ages as texts", 1, "columns", written(cast("age", pa.string()))),
+    ("ages as texts", 1, "bytes", written(cast("age", pa.string()))),
     ("doses as 32-bit floats", 1, "bytes", written(cast("dose", pa.float32()))),
     (
         "wards as a dictionary",
