@@ -81,7 +81,7 @@ def batch(policy: Path, source: Path, target: Path, *more: str) -> tuple[int, di
     beside = ["--evidence", str(evidence), "--summary", str(summary), "--quarantine", str(quarantine)]
     code = main(["batch", str(policy), "-i", str(source), "-o", str(target), *beside, *more])
     result = json.loads(summary.read_text())
-    verdict = verify(Policy.load(policy), source, target, evidence, summary, quarantine=quarantine, complete=True)
+    verdict = verify(Policy.load(policy), source, target, evidence, summary, quarantine=quarantine, table=True)
     return code, result, verdict
 
 
