@@ -30,7 +30,7 @@ Record = dict[str, Any]
 FIELDS = ("age", "income", "tag", "ward")
 STEPS = {"age": 1, "income": 500}
 BOUNDS = {"age": (0, 110), "income": (0, 100_000)}
-BASES = ("stream", "stream csv", "ordered", "table", "table csv", "topic")
+BASES = ("stream", "stream csv", "ordered", "table", "table csv", "topic", "topic ordered")
 _WARDS = ("north", "south", 'the "old" wing', "é, 2nd floor")
 _BROKEN = ("{", '{"patient": "p1"}', "[]")
 
@@ -81,11 +81,11 @@ class Base:
 
     @property
     def is_ordered(self) -> bool:
-        return self.name == "ordered"
+        return self.name.endswith("ordered")
 
     @property
     def is_topic(self) -> bool:
-        return self.name == "topic"
+        return self.name.startswith("topic")
 
     def record(self, index: int) -> Record:
         """Return a record that is one."""
@@ -107,7 +107,7 @@ def _document(name: str, k: int, delta: int) -> dict[str, Any]:
         "privacy": {"k": k},
     }
     if not name.startswith("table"):
-        document["stream"] = {"delta": delta, "release": "ordered" if name == "ordered" else "cluster"}
+        document["stream"] = {"delta": delta, "release": "ordered" if name.endswith("ordered") else "cluster"}
     return document
 
 
@@ -147,7 +147,7 @@ def row_text(base: Base, record: Record, means: Sequence[str]) -> str:
 
 
 def compose(base: Base, clusters: Sequence[Sequence[int]]) -> list[list[str]]:
-    """Return the rows that Shoal would publish for these clusters: one list per cluster, or one for all rows."""
+    """Return the rows that Shoal would publish for these clusters: one list per cluster, or one per partition."""
     found = []
     for members in clusters:
         records = [base.record(index) for index in members]
@@ -156,12 +156,13 @@ def compose(base: Base, clusters: Sequence[Sequence[int]]) -> list[list[str]]:
     if base.is_table:
         return [sorted((row for rows in found for row in rows), key=str.encode)]
     if base.is_ordered:
-        slots = [
+        slots = sorted(
             (slot, row)
             for members, rows in zip(clusters, found, strict=True)
             for slot, row in zip(sorted(members), rows, strict=True)
-        ]
-        return [[row for _, row in sorted(slots)]]
+        )
+        partitions = sorted({partition for partition, _ in base.places})
+        return [[row for slot, row in slots if base.places[slot][0] == one] for one in partitions]
     return found
 
 
@@ -174,11 +175,11 @@ def base_of(name: str, count: int = 120, *, people: int = 60, k: int = 3, delta:
     random, document = Random(f"{name}{seed}"), _document(name, k, delta)
     records: list[Record | None] = list(_records(random, count, people))
     lines = [json.dumps(record) for record in records]
-    if name in {"stream", "ordered", "topic"}:
+    if name in {"stream", "ordered", "topic", "topic ordered"}:
         for index, line in enumerate(_BROKEN):
             lines[10 * index + 5], records[10 * index + 5] = line, None
     places = [(0, index) for index in range(count)]
-    if name == "topic":
+    if name.startswith("topic"):
         places = _two_partitions(random, count)
         exported = [
             {"partition": partition, "offset": offset, "value": line}
@@ -221,7 +222,7 @@ def _released(
     name: str, policy: Policy, original: bytes, places: Sequence[tuple[int, int]], records: Sequence[Record | None]
 ) -> tuple[bytes, list[dict[str, Any]]]:
     """Return what Shoal releases, and its evidence."""
-    if name == "topic":
+    if name.startswith("topic"):
         messages: dict[int, list[Message]] = {0: [], 1: []}
         for (partition, offset), record in zip(places, records, strict=True):
             messages[partition].append(Message(offset, 0, b"{" if record is None else json.dumps(record).encode()))

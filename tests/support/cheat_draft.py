@@ -143,7 +143,9 @@ class Draft:
         return "".join(f"{text}\n" for text in texts).encode("utf-8", "surrogateescape")
 
     def partition_of(self, place: int) -> int:
-        """Return the partition of a cluster's rows."""
+        """Return the partition of a list of rows: those of a cluster, or of an ordered release those of a partition."""
+        if self.base.is_ordered:
+            return place
         members = self.clusters[place] if place < len(self.clusters) else []
         return self.base.places[members[0]][0] if members else 0
 

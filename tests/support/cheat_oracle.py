@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from support.cheat_base import Base, mean_of, row_text
+from support.cheat_base import Base, compose, mean_of, row_text
 from support.cheat_draft import Draft
 
 __all__ = ["gains"]
@@ -42,6 +42,8 @@ def gains(draft: Draft) -> set[str]:
     rows = list(_rows(base, draft.released_bytes()))
     if None in rows:
         return {"unreadable"}
+    if base.is_topic and base.is_ordered and _is_earlier_state(draft):
+        return set()
     found: set[str] = set()
     read = [row for row in rows if row is not None]
     tags = Counter(row.member for row in read)
@@ -91,9 +93,9 @@ def _classes(base: Base, rows: Sequence[_Row]) -> list[list[_Row]]:
     """Return the classes: rows with equal quasi-identifiers. Where clusters leave whole, only rows side by side."""
     if not (base.is_table or base.is_ordered):
         return [list(found) for _, found in groupby(rows, lambda row: (row.partition, row.shown))]
-    found: dict[tuple[str, ...], list[_Row]] = {}
+    found: dict[tuple[int, tuple[str, ...]], list[_Row]] = {}
     for row in rows:
-        found.setdefault(row.shown, []).append(row)
+        found.setdefault((row.partition, row.shown), []).append(row)
     return list(found.values())
 
 
@@ -110,15 +112,29 @@ def _faults_of_class(base: Base, members: Sequence[_Row]) -> set[str]:
     return found
 
 
+def _is_earlier_state(draft: Draft) -> bool:
+    """Whether only the last rows of partitions are missing, whose records may still be held."""
+    base, ranks = draft.base, _ranks(draft.base)
+    for sound, rows in zip(compose(base, base.clusters), draft.rows, strict=True):
+        if rows != sound[: len(rows)]:
+            return False
+    released = {row.member for row in _rows(base, draft.released_bytes()) if row is not None}
+    newest = Counter({base.places[index][0]: rank for index, rank in ranks.items()})
+    missing = [index for index in ranks if index not in released]
+    return all(newest[base.places[index][0]] - ranks[index] < (base.delta or 0) for index in missing)
+
+
 def _disorder(base: Base, rows: Sequence[_Row], classes: Sequence[Sequence[_Row]]) -> set[str]:
     if base.is_ordered:
-        due: list[tuple[int, str]] = []
+        due: list[tuple[int, int, str]] = []
         for members in classes:
             records = [base.record(row.member) for row in members]
             means = [mean_of(records, name) for name in ("age", "income")]
             texts = sorted((row_text(base, record, means) for record in records), key=str.encode)
-            due += zip(sorted(row.member for row in members), texts, strict=True)
-        return set() if [row.text for row in rows] == [text for _, text in sorted(due)] else {"order"}
+            slots = sorted((row.partition, row.member) for row in members)
+            due += [(*slot, text) for slot, text in zip(slots, texts, strict=True)]
+        written = sorted(rows, key=lambda row: row.partition)
+        return set() if [row.text for row in written] == [text for _, _, text in sorted(due)] else {"order"}
     parts = [[row.text for row in rows]] if base.is_table else [[row.text for row in members] for members in classes]
     return set() if all(part == sorted(part, key=str.encode) for part in parts) else {"order"}
 

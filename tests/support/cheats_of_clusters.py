@@ -116,6 +116,26 @@ def nothing_said(draft: Draft) -> None:
     draft.summary = draft.quarantine = None
 
 
+def listed_as(reason: str) -> Edit:
+    """Return an edit that gives another reason for records that were not released."""
+
+    def edit(draft: Draft) -> None:
+        records = draft.base.records
+        released = {index for members in draft.clusters for index in members}
+        unpublished = [index for index in range(len(records)) if index not in released]
+        draft.summary = None
+        draft.quarantine = [draft.reference(index, None if records[index] is None else reason) for index in unpublished]
+
+    return edit
+
+
+def partition_missing(draft: Draft) -> None:
+    places = draft.base.places
+    draft.clusters = [members for members in draft.clusters if places[members[0]][0] == 1]
+    draft.recompose()
+    nothing_said(draft)
+
+
 def one_person(spellings: Sequence[str]) -> Callable[[], Draft]:
     """Return a maker of a release in which one cluster is one person, spelled in several ways."""
 
@@ -238,8 +258,45 @@ CHEATS: list[Cheat] = [
         ("rows in another order than that of their bytes", 1, "together", rows(lambda found: found[0].reverse())),
         ("one record dropped and listed as suppressed", 1, "suppressed", clusters(lambda found: found[0].pop())),
     ),
+    Cheat("150 of 200 records dropped, listed as invalid", "stream", dropped(listed_as("invalid")), 1, "reasons"),
+    Cheat("150 of 200 records dropped, listed as too large", "stream", dropped(listed_as("too_large")), 1, "reasons"),
+    Cheat(
+        "150 of 200 messages dropped, listed as invalid",
+        "topic",
+        dropped(listed_as("invalid"), "topic"),
+        2,
+        "undecided",
+    ),
+    Cheat(
+        "150 of 200 messages dropped, listed as too large",
+        "topic",
+        dropped(listed_as("too_large"), "topic"),
+        2,
+        "undecided",
+    ),
+    Cheat(
+        "150 of 200 messages dropped, listed as undecodable",
+        "topic",
+        dropped(listed_as("undecodable"), "topic"),
+        1,
+        "reasons",
+    ),
+    Cheat("150 of 200 messages dropped, nothing said of them", "topic", dropped(nothing_said, "topic"), 2, "undecided"),
+    *cheats_of(
+        "topic ordered",
+        ("members exchanged between the first and the last cluster", 1, "delay", clusters(exchanged)),
+        (
+            "the last 40 rows of a partition missing",
+            1,
+            "nothing_missing",
+            rows(lambda found: found[0].__delitem__(slice(-40, None))),
+        ),
+        ("one cluster dropped and listed as suppressed", 1, "suppressed", clusters(lambda found: found.pop(5))),
+        ("two rows exchanged", 1, "in_turn", rows(lambda found: found[1].insert(1, found[1].pop(5)))),
+    ),
     *cheats_of(
         "topic",
+        ("no row of a partition, nothing said of its records", 2, "undecided", partition_missing),
         ("members exchanged between the first and the last cluster", 1, "delay", clusters(exchanged)),
         ("one cluster dropped and listed as suppressed", 1, "suppressed", clusters(lambda found: found.pop(5))),
     ),

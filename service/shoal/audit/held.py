@@ -93,28 +93,33 @@ class PartitionHistory:
         at_least = self._arrivals.at_least
         return np.asarray(at_least[-1] - at_least[np.minimum(places, count - 1)] < self._delta)
 
-    def was_short(self, place: int) -> bool:
-        """Whether fewer than k subjects were held when the record at this place expired by delta or at the end."""
+    def was_short(self, place: int, *, counts_all: bool) -> bool:
+        """Whether fewer than k subjects were held when the record at this place expired by delta or at the end.
+
+        ``counts_all``: count all records that may have been admitted, and not only those that certainly were.
+        """
         last = min(place + self._delta, len(self._arrivals) - 1)
-        return self._is_short(place, last, is_end=last == len(self._arrivals) - 1)
+        return self._is_short(place, last, is_end=last == len(self._arrivals) - 1, counts_all=counts_all)
 
     def may_have_been_short(self, place: int) -> bool:
         """Whether fewer than k subjects may have been held when something else decided on the record."""
         if not self._may_flush_early:
             return False
-        return self._is_short(place, max(place, int(self._newest_of_earlier[place])), is_end=True)
+        last = max(place, int(self._newest_of_earlier[place]))
+        return self._is_short(place, last, is_end=True, counts_all=False)
 
-    def _is_short(self, place: int, last: int, *, is_end: bool) -> bool:
-        """Whether too few subjects were held: records that had arrived, certainly, and were not decided before."""
-        held, subjects = self._held_with(place, min(last, place + FIRST_LOOK * self._k))
+    def _is_short(self, place: int, last: int, *, is_end: bool, counts_all: bool) -> bool:
+        """Whether too few subjects were held: records that had arrived and were not decided before."""
+        held, subjects = self._held_with(place, min(last, place + FIRST_LOOK * self._k), counts_all=counts_all)
         if subjects < self._population:
-            held, subjects = self._held_with(place, last)
+            held, subjects = self._held_with(place, last, counts_all=counts_all)
         # Fewer than min_population are suppressed at the end of the input, and then all of them.
         is_all = is_end and not self._is_released[held].any()
         return subjects < (self._population if is_all else self._k)
 
-    def _held_with(self, place: int, last: int) -> tuple[Int64Vector, int]:
+    def _held_with(self, place: int, last: int, *, counts_all: bool) -> tuple[Int64Vector, int]:
         """Return the places up to ``last`` held together with this one, and the number of their subjects."""
         window = slice(place, last + 1)
-        held = place + np.flatnonzero((self._oldest[window] >= place) & self._arrivals.is_sure[window])
+        may_be_held = self._oldest[window] >= place
+        held = place + np.flatnonzero(may_be_held if counts_all else may_be_held & self._arrivals.is_sure[window])
         return held, len(np.unique(self._subjects[held]))

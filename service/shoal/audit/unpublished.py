@@ -276,7 +276,9 @@ class _Examiner:
         """Whether the record had to be suppressed."""
         if self._exceeds_quota[index]:
             return True
-        return self._histories[self._partitions[index]].was_short(int(self._places[index]))
+        history = self._histories[self._partitions[index]]
+        # A record of a topic that is not mentioned may have been admitted: it shows nothing of what was held.
+        return history.was_short(int(self._places[index]), counts_all=self._originals.is_export)
 
     def _may_have_been_suppressed(self, index: int) -> bool:
         """Whether something that files do not show may have suppressed the record."""
