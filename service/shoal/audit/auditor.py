@@ -29,7 +29,13 @@ from shoal.audit.reconciliation import (
 )
 from shoal.audit.releases import ReleasedRows
 from shoal.audit.rows import LOOK_ALIKE, AllowedOrder, check_order, compare_rows, is_in_input_order
-from shoal.audit.unpublished import Accounts, StatedAccounts, check_unpublished, check_unpublished_rows
+from shoal.audit.unpublished import (
+    Accounts,
+    StatedAccounts,
+    check_unpublished,
+    check_unpublished_rows,
+    unknown_completeness,
+)
 from shoal.audit.verdict import NOT_EXAMINED, CheckCounter, Verdict
 from shoal.audit.without_evidence import REMEDY, check_without_evidence, infer_clusters
 from shoal.policy import Policy
@@ -228,9 +234,10 @@ class Auditor:
 
     def _check_stream(self, stated: StatedFiles) -> None:
         """Check the delay, and that no record is missing. If the clusters are not known, neither can be checked."""
-        if self._clusters is None:
-            return
         checks = self._found.checks
+        if self._clusters is None:
+            checks += [] if self._scope.is_partial else [unknown_completeness()]
+            return
         before = len(checks)
         reasons = None if self._references is None else self._references.reasons
         if self._scope.is_table:

@@ -32,7 +32,7 @@ from shoal.audit.originals import UNUSABLE, Originals
 from shoal.audit.verdict import CheckCounter
 from shoal.policy import Policy
 
-__all__ = ["Accounts", "StatedAccounts", "check_unpublished", "check_unpublished_rows"]
+__all__ = ["Accounts", "StatedAccounts", "check_unpublished", "check_unpublished_rows", "unknown_completeness"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,10 +173,21 @@ def _suppressed_per_subject(policy: Policy, originals: Originals, exceeds: BoolV
     return Counter({subject: max(0, count - kept) for subject, count in counts.items()})
 
 
+def unknown_completeness() -> CheckCounter:
+    """Return the check ``complete`` of a release whose clusters are not known."""
+    check = _completeness()
+    check.skip("which records were released is not known without evidence")
+    return check
+
+
+def _completeness() -> CheckCounter:
+    claim = "every record was released, is referenced, could not be released, or may still be held"
+    return CheckCounter("complete", claim, "record")
+
+
 def _new_accounts(originals: Originals, suppressed: str) -> Accounts:
-    complete = "every record was released, is referenced, could not be released, or may still be held"
     return Accounts(
-        CheckCounter("complete", complete, "record"),
+        _completeness(),
         CheckCounter("suppressed", suppressed, "record"),
         np.ones(len(originals), np.bool_),
     )
