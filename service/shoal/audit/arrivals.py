@@ -108,7 +108,7 @@ def arrivals_of(
     if originals.is_export:
         # A service also rejects records by its clock, and records of a quota window that it cannot count again.
         suppressed, others = _referenced(reasons, len(originals))
-        possible, sure = (usable & ~others), (suppressed & ~excess)
+        possible, sure = usable & ~others & ~(suppressed & excess), suppressed & ~excess
         if policy.per_subject is not None:
             sure = np.zeros_like(sure)
     possible, sure = possible | is_released, (sure & usable) | is_released

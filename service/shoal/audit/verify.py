@@ -125,7 +125,7 @@ def verify(
 
 
 def _is_numbered_by_line(policy: Policy, original: InputFile) -> bool:
-    """Whether messages without partition and offset are the original of an empty release, as `shoal pipe` reads them."""
+    """Whether the original of an empty release holds messages that `shoal pipe` reads: without partition and offset."""
     if not policy.envelope_attributes or original.form == "csv":
         return False
     return not first_line_names(original.path) >= {"partition", "offset"}
