@@ -28,7 +28,7 @@ def test_releases_per_subject_and_single_value_clusters_are_measured(tmp_path: P
     naive.records.insert(0, {**naive.records[0], "patient": "never"})
     naive.clusters = [[index + 1 for index in members] for members in naive.clusters]
     naive.regenerate()
-    verdict = naive.verify()
+    verdict = naive.verify(partial=True)
     assert verdict.exit_code == 0
     assert verdict.measures["releases_per_subject_max"] == 7
     assert verdict.measures["releases_per_subject_mean"] == pytest.approx(60 / 54)

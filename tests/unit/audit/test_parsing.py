@@ -35,11 +35,11 @@ PLAIN = CsvDialect()
 def originals(path: Path, exported: frozenset[str] | None = None) -> list[tuple[object, ...]]:
     """Partition, offset, record, and the envelope if there is one."""
     found = original_records(InputFile.of(path, PLAIN), exported)
-    return [tuple(one) if one.envelope else tuple(one)[:3] for one in found]
+    return [tuple(one)[: 4 if one.envelope else 3] for one in found]
 
 
 def released(path: Path, *, is_export: bool = False) -> list[tuple[int, str, object]]:
-    return list(released_records(InputFile.of(path, PLAIN), is_export=is_export))
+    return [one[:3] for one in released_records(InputFile.of(path, PLAIN), is_export=is_export)]
 
 
 def test_the_suffix_decides_the_form() -> None:
