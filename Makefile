@@ -13,7 +13,7 @@ BESIDE_KAFKA := $(KAFKA) with -- $(PYTEST)
 CODE := service tests deploy benchmarks docs
 
 .PHONY: help install fix check test demo kafka-up kafka-down bench papers nightly \
-        mutants format-check lint types imports unit unit-nojit properties golden conformance doctest integration faults privacy privacy-table
+        mutants format-check lint types imports unit unit-nojit properties golden conformance doctest integration faults privacy privacy-table judge-table
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -103,3 +103,6 @@ privacy: install ## run the attack tests and the search for leaked values
 
 privacy-table: install ## run the attack tests, write docs/reports/privacy.md
 	$(KAFKA) with -- $(BIN)/python tests/support/privacy_table.py
+
+judge-table: install ## judge the catalogue of falsified releases, write docs/reports/judge.md
+	$(BIN)/python tests/support/judge_table.py

@@ -82,12 +82,16 @@ class InputFile:
 
 
 class OriginalRecord(NamedTuple):
-    """A record of an original. ``envelope`` holds the usable key, timestamp and headers, named as in ``from``."""
+    """A record of an original. ``envelope`` holds the usable key, timestamp and headers, named as in ``from``.
+
+    ``size``: bytes of the record as it was read, or 0 if they are not known.
+    """
 
     partition: int
     offset: int
     record: Record | None
     envelope: Record
+    size: int = 0
 
 
 class ReleasedRecord(NamedTuple):
@@ -235,7 +239,7 @@ def original_records(
             yield OriginalRecord(0, number, BLANK if cells == {} else cells, BLANK)
     else:
         for number, text in enumerate(_original_lines(file.path)):
-            yield OriginalRecord(0, number, _record(text) if text.strip() else BLANK, BLANK)
+            yield OriginalRecord(0, number, _record(text) if text.strip() else BLANK, BLANK, len(text))
 
 
 def first_line_names(path: Path) -> frozenset[str]:
@@ -309,7 +313,7 @@ def _exported(path: Path, required: frozenset[str]) -> Iterator[OriginalRecord]:
             _integer(path, number, line, "timestamp")
         if not _is_headers(line.get("headers", [])):
             raise InputError(f"{path}, line {number}: headers must be a list of [name, text or null]; export again")
-        yield OriginalRecord(partition, offset, _value(line), _envelope(line))
+        yield OriginalRecord(partition, offset, _value(line), _envelope(line), _size(line))
 
 
 def _messages(path: Path, required: frozenset[str]) -> Iterator[OriginalRecord]:
@@ -319,7 +323,13 @@ def _messages(path: Path, required: frozenset[str]) -> Iterator[OriginalRecord]:
         if line is None or not required <= line.keys() <= ORIGINAL_EXPORT | ENVELOPE_FIELDS:
             yield OriginalRecord(0, number, None if text.strip() else BLANK, BLANK)
         else:
-            yield OriginalRecord(0, number, _value(line), _envelope(line))
+            yield OriginalRecord(0, number, _value(line), _envelope(line), _size(line))
+
+
+def _size(line: Record) -> int:
+    """Return the bytes of a message value; 0 if the export contains it as an object and not as its text."""
+    value = line["value"]
+    return len(value.encode(errors="surrogatepass")) if isinstance(value, str) else 0
 
 
 def _value(line: Record) -> Record | None:
