@@ -52,6 +52,8 @@ def test_false_people_around_a_record(
         float(all(who >= FALSE for who in release.people(cluster_of[target]) if who != people[target]))
         for target in targets
     ]
+    honest_ones = [sum(who < FALSE for who in release.people(cluster_of[target])) for target in targets]
+    share = sum(who >= FALSE for who in people) / len(people)
     measured(
         "R29",
         f"record of Adult alone among {false_ones} false ones that resemble it to {error:.0%} of each range, sent "
@@ -61,6 +63,8 @@ def test_false_people_around_a_record(
         error=standard_error(alone),
         bound=None,
         source="line 7: writers are trusted",
+        beside=f"{np.mean(honest_ones):.2f} honest people in its cluster; the same share of the whole stream, "
+        f"{share:.2f}, sent without a target leaves {1 + (K - 1) * (1 - share):.2f}",
         rule=rule,
     )
 
@@ -84,7 +88,7 @@ def test_a_flood_leaves_as_many_others_as_the_formula_says(data_dir: Path, share
         success=max(0.0, 1 - others / formula),
         error=error / formula,
         bound=0.0,
-        source="line 7: k acts like 1 + (k - 1)(1 - f)",
+        source="line 7: an untargeted flood; k acts like 1 + (k - 1)(1 - f)",
         beside=f"{others:.2f} of {formula:.2f}; alone {np.sum(honest == 1) / honest.sum():.3f}",
         rule=rule,
     )

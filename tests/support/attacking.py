@@ -59,12 +59,13 @@ def policy_of(
     position: float = 0.0,
     max_delay_s: float | None = None,
     rule: str = "auto",
+    normalize: Any = (),
     **privacy: Any,
 ) -> Policy:
     """Subjects are ``who``; ``tag`` is published and nothing to an attacker: it tells the truth afterwards."""
     document = {
         "attributes": {
-            "who": {"role": "identifier", "subject": True},
+            "who": {"role": "identifier", "subject": True, "normalize": list(normalize)},
             **attributes,
             "tag": {"role": "confidential", "type": "string"},
         },

@@ -50,7 +50,7 @@ ATTACKS = {
     "R12": Attack("A clock decides otherwise the second time, after a crash"),
     "R13": Attack(
         "Who knows the k - 1 others of a cluster computes the last one from the mean",
-        outside="a record whose k - 1 companions are known is known; the grid blurs its values (line 7)",
+        outside="a record whose k - 1 companions are known is known; the grid blurs it, without a bound (line 7)",
     ),
     "R14": Attack("Squared errors, minima or maxima of one cluster, scraped or published, tell what its mean does not"),
     "R15": Attack("The last bits of a floating-point mean tell in which order it was added up"),
@@ -66,11 +66,12 @@ ATTACKS = {
     ),
     "R20": Attack(
         "A cluster that grew to get a second confidential value tells who was added",
-        missing="`l` and `t` are refused by `shoal check`",
+        outside="`t` of tables: the place of a member in its cluster may tell its confidential value (line 3)",
+        missing="`l`, and `t` of streams, are refused",
     ),
     "R21": Attack(
         "Who is suppressed for want of a second confidential value had the first one",
-        missing="`l` and `t` are refused by `shoal check`; reasons do not tell in any case",
+        missing="`l`, and `t` of streams, are refused; reasons do not tell in any case",
     ),
     "R22": Attack(
         "A field that is published unchanged is known to somebody",
@@ -85,16 +86,19 @@ ATTACKS = {
         "A stable value of one person is intersected over the clusters he is in",
         outside="k-anonymity does not compose over releases (line 5)",
     ),
-    "R26": Attack("One person under several spellings counts as several"),
+    "R26": Attack(
+        "One person under several spellings counts as several",
+        outside="people are told apart as the policy says: `normalize` (line 1)",
+    ),
     "R27": Attack("Two clusters below k with equal centroids pass for one"),
     "R28": Attack("A later record joins a cluster that has left already, alone in its time"),
     "R29": Attack(
         "Someone surrounds a record with his own, which then are its cluster",
-        outside="subjects must be authenticated and writers trusted (line 7)",
+        outside="no bound: subjects must be authenticated and writers trusted (line 7)",
     ),
     "R30": Attack(
         "Someone floods the stream, so that few of each cluster are other people",
-        outside="with a share f of false records k acts like 1 + (k - 1)(1 - f) (line 7)",
+        outside="an untargeted share f of false records: k acts like 1 + (k - 1)(1 - f) (line 7)",
     ),
     "R31": Attack(
         "In a quiet partition one record arrives, someone adds k - 1, and waits for the clock to let them go",
@@ -102,7 +106,7 @@ ATTACKS = {
     ),
     "R32": Attack(
         "That a record was suppressed tells that its person was nearly alone",
-        outside="the reference says so to those who may read it: keep it like the input (line 9)",
+        outside="the reference, and a live count that is scraped often, say so to those who may read them (lines 8, 9)",
     ),
     "R33": Attack("An extreme or a text with markup poisons a scale, a report or a page"),
     "R34": Attack("Counts, scraped often, tell of single clusters"),

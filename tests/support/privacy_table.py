@@ -24,6 +24,12 @@ again and fail if one is above its bound or differs from what is printed. Every 
 the whole output. "Line" is a line of [SECURITY.md](../../SECURITY.md). s.e. is the standard error of a figure.
 Data: [published data sets](../../tests/data/README.md), and subjects drawn from Zipf's law; seeds are fixed.
 
+**Bounds.** A bound follows from the policy or from the design, as the column "bound from" says, and does not come from
+the figure. Where no bound can be derived, the column says "none": SECURITY.md promises nothing there, and the tests
+compare the figure with the printed one only. Two bounds are judgement, not derived: the 0.05 above 1/B of R2, and the
+limits of R33. How often the last value of a cluster is guessed from the others (R13) depends on how wide clusters are,
+so it has no bound: the grid only makes at least k - 1 values possible.
+
 ## All attacks
 """
 

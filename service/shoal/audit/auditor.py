@@ -15,7 +15,9 @@ from shoal.audit.arrivals import Arrivals, arrivals_of
 from shoal.audit.clusters import RecomputedClusters, check_clusters
 from shoal.audit.delay import check_delay
 from shoal.audit.evidence import EvidenceCluster, QuarantineReference, Summary, foreign_fingerprints
+from shoal.audit.joint_uniqueness import measure_joint_uniqueness
 from shoal.audit.measures import check_unchanged_fields, measure_release, measure_unchanged_fields
+from shoal.audit.near_duplicates import count_near_duplicates
 from shoal.audit.options import check_options, unobservable_options
 from shoal.audit.ordered_release import check_ordered_release
 from shoal.audit.originals import Originals
@@ -128,7 +130,8 @@ class Auditor:
         self._accounts: Accounts | None = None
         self._references: AuditedReferences | None = None
         self._unchanged = measure_unchanged_fields(policy, originals)
-        warnings = [text for unchanged in self._unchanged for text in unchanged.warnings()]
+        self._joint = measure_joint_uniqueness(policy, release)
+        warnings = [text for unchanged in (*self._unchanged, *self._joint) for text in unchanged.warnings()]
         self._found = _Findings(list(release.checks), warnings, undecided=list(release.undecided))
 
     def run(self, stated: StatedFiles) -> Verdict:
@@ -351,6 +354,8 @@ class Auditor:
         """Return the verdict on all checks so far."""
         usable = self._originals.usable
         is_partial = self._scope.is_partial
+        measures = measure_release(self._policy, self._originals, self._clusters, self._unchanged, self._joint)
+        near = count_near_duplicates(self._policy, self._originals, self._clusters)
         return Verdict(
             checks=tuple(check.result() for check in self._found.checks),
             counts={
@@ -361,8 +366,8 @@ class Auditor:
                 "clusters": None if self._clusters is None else self._clusters.count,
                 "held": self._held(),
             },
-            measures=measure_release(self._policy, self._originals, self._clusters, self._unchanged),
-            warnings=tuple(self._found.warnings),
+            measures=measures | ({} if near is None else near.measures()),
+            warnings=(*self._found.warnings, *([] if near is None else near.warnings())),
             undecided=tuple(self._found.undecided),
             not_examined=(
                 *([NOT_COMPLETE] if is_partial else []),

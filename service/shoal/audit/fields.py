@@ -17,6 +17,7 @@ from typing import TypeAlias
 
 from shoal.audit.arithmetic import canonical_float
 from shoal.audit.parsing import Form, JsonNumber, Record
+from shoal.audit.spellings import EVERY_STEP, one_spelling
 from shoal.policy import Attribute, FieldType, MessagePart, Policy
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "decimal_number",
     "json_text",
     "kept_reader",
+    "merged_subject",
     "released_reader",
     "source_form",
 ]
@@ -123,6 +125,8 @@ class RecordReader:
         if subject.type != "string" and isinstance(value, str) and self._sign.is_comma:
             text = value.replace(",", ".")
             value = text if decimal_number(text.strip()) is not None else value
+        if subject.normalize and isinstance(value, str) and not isinstance(value, JsonNumber):
+            value = one_spelling(value, subject.normalize)
         return _normalised_subject(value, subject.type)
 
 
@@ -209,6 +213,11 @@ def _normalised_subject(value: object, kind: FieldType) -> str | None:
     if number is None:
         return text or None if kind == "any" else None
     return None if kind == "integer" and number[1] < 0 else f"{number[0]}e{number[1]}"
+
+
+def merged_subject(text: str, kind: FieldType) -> str | None:
+    """Return the subject that a normalised one would be with every step of ``normalize``; None if it would be none."""
+    return _normalised_subject(one_spelling(text, EVERY_STEP), kind)
 
 
 def _exact(text: str) -> tuple[str, int] | None:

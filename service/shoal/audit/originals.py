@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from shoal.audit.fields import DecimalSign, RecordReader, decimal_number
+from shoal.audit.fields import DecimalSign, RecordReader, decimal_number, merged_subject
 from shoal.audit.parsing import (
     ENVELOPE_FIELDS,
     ORIGINAL_EXPORT,
@@ -49,6 +49,9 @@ class Originals:
         Clipped quasi-identifiers; zeros where the record is unusable.
     subjects : ndarray of int64, shape (n,)
         Equal codes for equal subjects; -1 where the record is unusable.
+    merged : ndarray of int64, shape (number of subjects,), or None
+        By subject code: equal for subjects that every step of ``normalize`` would make one. None if the subject is no
+        text, or every record is a subject of its own.
     kept : list of (str or None), length n
         Texts of the kept fields; None where the record is unusable.
     partitions, offsets : ndarray of int64, shape (n,)
@@ -72,6 +75,7 @@ class Originals:
     timestamps: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     sizes: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     file: InputFile | None = None
+    merged: npt.NDArray[np.int64] | None = None
     _index: dict[int, dict[int, int]] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -208,6 +212,7 @@ def read_originals(
         timestamps=np.frombuffer(timestamps, dtype=np.int64),
         sizes=np.frombuffer(sizes, dtype=np.int64),
         file=file,
+        merged=_merge_subjects(policy, codes),
         _index=indices,
     )
 
@@ -221,6 +226,17 @@ def _largest_size(record: Record | None, envelope: Record, size: int, kept: str)
     cells = sum(len(name) + len(str(value)) for name, value in (record or {}).items())
     parts = max((len(str(part)) for part in envelope.values()), default=0)
     return max(size or 2 * cells, 4 * parts, 2 * len(kept.encode(errors="surrogatepass")))
+
+
+def _merge_subjects(policy: Policy, codes: Iterable[str]) -> npt.NDArray[np.int64] | None:
+    """Return the codes of subjects, in their order, after every step of ``normalize``."""
+    subject = policy.subject
+    if subject is None or subject.type not in {"string", "any"}:
+        return None
+    merged: dict[str, int] = {}
+    kind = subject.type
+    found = [merged.setdefault(merged_subject(text, kind) or text, len(merged)) for text in codes]
+    return np.array(found, dtype=np.int64)
 
 
 class EmbeddedRecordFinder:

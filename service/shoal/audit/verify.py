@@ -72,7 +72,8 @@ def verify(
         Form of files with another suffix.
     strict : bool
         Whether an unchanged field that identifies records fails the verification, unless the policy sets
-        ``publish_unchanged: true`` for it. Otherwise it is a warning.
+        ``publish_unchanged: true`` for it. Otherwise it is a warning. That fields identify records together is always
+        a warning.
     partial : bool
         Whether the release is only a part, so that records that were not released are not examined. The verdict says
         so.

@@ -1,4 +1,4 @@
-"""`shoal check`: print the resolved policy, or all of its faults."""
+"""`shoal check`: print the resolved policy, or all of its faults; advice goes to standard error."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import argparse
 import json
 
 from shoal.kafka import check_policy
-from shoal.observability import escape_control_characters
-from shoal.policy import Policy
+from shoal.observability import escape_control_characters, logger
+from shoal.policy import Policy, advise
 
 __all__ = ["SUMMARY", "add_arguments", "execute"]
 
@@ -19,11 +19,13 @@ def add_arguments(_: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    """Print the policy with every default filled in, as JSON."""
+    """Print the policy with every default filled in, as JSON, and log what its author should decide on."""
     policy = Policy.load(options.policy)
     check_policy(policy, options.policy)
     resolved = policy.resolved() | {"fingerprint": policy.fingerprint}
     if policy.stream is not None and policy.stream.reason:
         resolved["chosen"] = {"stream.rule": policy.stream.reason}
     print(escape_control_characters(json.dumps(resolved, indent=2, ensure_ascii=False)))
+    for advice in advise(policy):
+        logger("cli").warning(escape_control_characters(advice))
     return 0

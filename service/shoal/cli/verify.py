@@ -37,8 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--strict",
         action="store_true",
-        help="a confidential field that identifies records is an error, unless the policy publishes it unchanged "
-        "(publish_unchanged: true)",
+        help="a field that identifies records by itself is an error, unless the policy says publish_unchanged: true",
     )
     parser.add_argument("--json", metavar="FILE", help="the verdict as JSON")
 

@@ -8,11 +8,12 @@
 4. `resolved` fills in every default. A resolved policy is never changed.
 """
 
+from shoal.policy.advice import advise
 from shoal.policy.attribute import Attribute
 from shoal.policy.csv_dialect import CsvDialect
 from shoal.policy.resolved import PerSubject, Policy, Stream
 from shoal.policy.rule_choice import RULES, resolve_rule, supports_dominance
-from shoal.policy.schema import FieldType, KafkaSection, Role, Scale
+from shoal.policy.schema import FieldType, KafkaSection, NormalizeStep, Role, Scale
 from shoal.policy.validation import MAX_DELTA
 from shoal.policy.value_source import MessagePart, Source
 
@@ -24,12 +25,14 @@ __all__ = [
     "FieldType",
     "KafkaSection",
     "MessagePart",
+    "NormalizeStep",
     "PerSubject",
     "Policy",
     "Role",
     "Scale",
     "Source",
     "Stream",
+    "advise",
     "resolve_rule",
     "supports_dominance",
 ]

@@ -7,7 +7,7 @@ from decimal import ROUND_DOWN, Decimal
 from math import inf
 from typing import Any
 
-from shoal.policy.schema import AttributeSection, Document, FieldType, Role, Scale
+from shoal.policy.schema import AttributeSection, Document, FieldType, NormalizeStep, Role, Scale
 from shoal.policy.validation import MAX_EXACT_INTEGER
 from shoal.policy.value_source import VALUE, MessagePart, Source
 
@@ -39,6 +39,9 @@ class Attribute:
         The part of a message that the attribute is read from.
     publish_unchanged : bool
         Whether the policy accepts that a record can be found by this field. Required for role ``other``.
+    normalize : tuple of str or None
+        Of the subject: further steps by which spellings of one person become one text, without an order. None if the
+        policy says nothing of them.
     limits : tuple of float
         The bounds. Without bounds, a stream accepts the range in which float64 distinguishes all integers, and a
         table accepts every finite number.
@@ -56,6 +59,7 @@ class Attribute:
     type: FieldType = "any"
     source: Source = VALUE
     publish_unchanged: bool = False
+    normalize: tuple[NormalizeStep, ...] | None = None
     limits: tuple[float, float] = (-inf, inf)
 
     def publication_step(self, *, table: bool = False) -> Decimal:
@@ -79,6 +83,8 @@ class Attribute:
             content: dict[str, Any] = {"role": self.role.value, "type": self.type, **source}
             if self.subject:
                 content["subject"] = True
+            if self.normalize:
+                content["normalize"] = list(self.normalize)
             if self.publish_unchanged:
                 content["publish_unchanged"] = True
             return content
@@ -112,6 +118,8 @@ def resolve_attribute(name: str, section: AttributeSection, document: Document) 
         type=section.type or "any",
         source=Source.parse(section.source) or VALUE,
         publish_unchanged=section.publish_unchanged,
+        # Sorted: the order of the steps is fixed, so the fingerprint must not depend on the order of the list.
+        normalize=None if section.normalize is None else tuple(sorted(section.normalize)),
     )
 
 

@@ -18,6 +18,7 @@ __all__ = [
     "Document",
     "FieldType",
     "KafkaSection",
+    "NormalizeStep",
     "PerSubjectSection",
     "PrivacySection",
     "Role",
@@ -47,6 +48,7 @@ class Scale(StrEnum):
 
 
 FieldType: TypeAlias = Literal["string", "integer", "number", "boolean", "any"]
+NormalizeStep: TypeAlias = Literal["nfkc", "casefold", "spaces", "invisible"]
 Number: TypeAlias = float
 Encoding: TypeAlias = Literal[
     "utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "latin-1", "iso-8859-15", "cp1250", "cp1252"
@@ -74,6 +76,7 @@ class AttributeSection(Section):
     order: list[str] | None = None
     taxonomy: str | None = None
     type: FieldType | None = None
+    normalize: list[NormalizeStep] | None = None
     publish_unchanged: bool = False
 
 

@@ -45,6 +45,7 @@ def check_document(document: Document) -> Iterator[Finding]:
         check_sources(document),
         check_dialects(document),
         _check_subject(document),
+        _check_normalize(document),
         _check_privacy(document.privacy),
         _check_dominance(document),
         _check_per_subject(document),
@@ -170,6 +171,19 @@ def _check_subject(document: Document) -> Iterator[Finding]:
                 "subject: every_record at the top level if every record belongs to a different person"
             ),
         )
+
+
+def _check_normalize(document: Document) -> Iterator[Finding]:
+    for name, attribute in document.attributes.items():
+        path, steps = ("attributes", name, "normalize"), attribute.normalize
+        if steps is None:
+            continue
+        if not attribute.subject:
+            yield path, "only for the subject, whose spellings are counted as one person; remove it"
+        elif attribute.type not in {"string", "any", None}:
+            yield path, f"only for a subject of type string or any; remove it, or change the type from {attribute.type}"
+        elif len(set(steps)) < len(steps):
+            yield path, "names a step twice; remove one"
 
 
 def _is_numeric_quasi_identifier(attribute: AttributeSection) -> bool:

@@ -77,7 +77,8 @@ class BlockBuilder:
         self._encoder = encoder
         self._max_bytes = max_bytes
         self._hash = SubjectHash(hash_key)
-        self._normalise = None if policy.subject is None else normaliser(policy.subject.type)
+        subject = policy.subject
+        self._normalise = None if subject is None else normaliser(subject.type, subject.normalize)
         self._next_subject = 0
         attributes = policy.quasi_identifiers
         limits = np.array([a.limits for a in attributes], dtype=np.float64).reshape(-1, 2)

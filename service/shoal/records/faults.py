@@ -140,4 +140,4 @@ def _describe_number(attribute: Attribute, value: float) -> str:
 
 
 def _describe_subject(attribute: Attribute, value: object) -> str:
-    return "" if normaliser(attribute.type)([value])[0] else "not a valid subject"
+    return "" if normaliser(attribute.type, attribute.normalize)([value])[0] else "not a valid subject"

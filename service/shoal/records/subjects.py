@@ -7,27 +7,59 @@ one subject, a cluster is only larger than needed. In doubt, texts are therefore
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from hashlib import blake2b
-from unicodedata import normalize
+from typing import TypeGuard
+from unicodedata import category, normalize
 
 import numpy as np
 
-from shoal.policy import FieldType
+from shoal.policy import FieldType, NormalizeStep
 from shoal.records.block import Int64Vector
 from shoal.records.numerals import NumberText, canonical_number, is_integer_text
 
-__all__ = ["SubjectHash", "normaliser"]
+__all__ = ["SubjectHash", "fold", "normaliser"]
 
 _FIRST_OF_NUMBER = frozenset("+-.0123456789")
 
 
-def normaliser(kind: FieldType) -> Callable[[Sequence[object]], list[str]]:
+_IGNORABLE = (
+    (0x034F, 0x034F),
+    (0x115F, 0x1160),
+    (0x17B4, 0x17B5),
+    (0x180B, 0x180F),
+    (0x2065, 0x2065),
+    (0x3164, 0x3164),
+    (0xFE00, 0xFE0F),
+    (0xFFA0, 0xFFA0),
+    (0xFFF0, 0xFFF8),
+    (0xE0000, 0xE0FFF),
+)
+"""First and last code points of Unicode's Default_Ignorable_Code_Point that may have another category than Cf."""
+
+
+def normaliser(
+    kind: FieldType, steps: Collection[NormalizeStep] | None = None
+) -> Callable[[Sequence[object]], list[str]]:
     """Return the function that normalises subjects of a type.
 
     The function maps each subject to one text, and a value that cannot be a subject to "". Texts are converted to
     Unicode NFC and trimmed. For every type but string, numbers and texts of numbers become `canonical_number`.
+
+    Parameters
+    ----------
+    kind : {"string", "integer", "number", "boolean", "any"}
+    steps : collection of {"nfkc", "casefold", "spaces", "invisible"}, optional
+        Further steps for texts, before NFC: see `fold`. Only for types string and any.
+
+    Notes
+    -----
+    Cost: about 0.1 µs per ASCII text without steps, 2 µs per text with all of them.
     """
+    if steps:
+        folded, normalise_texts = fold(steps), normaliser(kind)
+        return lambda values: normalise_texts([folded(one) if _is_text(one) else one for one in values])
     normalise_one = _NORMALISERS[kind]
     has_numbers = kind != "string"
 
@@ -74,6 +106,67 @@ class SubjectHash:
             state.update(text.encode())
             digests.append(state.digest())
         return np.frombuffer(b"".join(digests), dtype=np.int64).copy()  # a view would be read-only
+
+
+def fold(steps: Collection[NormalizeStep]) -> Callable[[str], str]:
+    """Return the function that gives the spellings of a name one text.
+
+    The steps are applied in this order, whatever their order in the policy:
+
+    - ``invisible`` removes characters of the Unicode category Cf, those of the category Cc that are no white space, and
+      those with the property Default_Ignorable_Code_Point: zero-width characters, soft hyphens, marks of direction,
+      variation selectors, fillers.
+    - ``nfkc`` converts to Unicode NFKC: full-width letters and ligatures become plain ones, a no-break space a space.
+    - ``casefold`` converts to NFD and applies Unicode's full case folding. With ``nfkc``, NFKC, NFD and folding are
+      applied once more, because folding can yield characters that NFKC changes, and vice versa.
+    - ``spaces`` makes one space of each run of white space.
+
+    Sources: The Unicode Standard, section 3.13, definitions D145 and D146; UAX 15 (normalization forms); UAX 44
+    (Default_Ignorable_Code_Point, White_Space).
+    """
+    forms = _forms(steps)
+    keeps_invisible, keeps_case, keeps_spaces = (step not in steps for step in ("invisible", "casefold", "spaces"))
+
+    def folded(text: str) -> str:
+        if not keeps_invisible:
+            text = text.translate(_WITHOUT_INVISIBLE)
+        if text.isascii():  # an ASCII text is its own NFD and NFKC
+            text = text if keeps_case else text.lower()
+        else:
+            for form in forms:
+                text = form(text)
+        return text if keeps_spaces else " ".join(text.split())
+
+    return folded
+
+
+def _forms(steps: Collection[NormalizeStep]) -> list[Callable[[str], str]]:
+    """Return the functions that ``nfkc`` and ``casefold`` apply, in order."""
+    forms: list[Callable[[str], str]] = []
+    if "nfkc" in steps:
+        forms.append(partial(normalize, "NFKC"))
+    if "casefold" in steps:
+        forms += [partial(normalize, "NFD"), str.casefold]
+    return [*forms, *forms, partial(normalize, "NFKC")] if {"nfkc", "casefold"} <= set(steps) else forms
+
+
+class _Translation(dict[int, int | None]):
+    """Maps code points of invisible characters to None and others to themselves, each when it first occurs."""
+
+    def __missing__(self, code: int) -> int | None:
+        letter = chr(code)
+        kind = category(letter)
+        is_invisible = kind == "Cf" or (kind == "Cc" and not letter.isspace())
+        is_invisible |= any(first <= code <= last for first, last in _IGNORABLE)
+        self[code] = None if is_invisible else code
+        return self[code]
+
+
+_WITHOUT_INVISIBLE = _Translation()
+
+
+def _is_text(value: object) -> TypeGuard[str]:
+    return isinstance(value, str) and not isinstance(value, NumberText)
 
 
 def _normalise_text(value: object) -> str:

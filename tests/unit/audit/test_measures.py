@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import random
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from oracle.naive_release import POLICY, NaiveRelease, broken, make_records, make_release
+from oracle.naive_release import POLICY, NaiveRelease, broken, group, load_policy, make_records, make_release
+from shoal.audit import Verdict, verify
+from shoal.audit.order_information import measure_order_information
 
 pytestmark = pytest.mark.unit
 
@@ -30,6 +35,13 @@ def test_releases_per_subject_and_single_value_clusters_are_measured(tmp_path: P
     assert verdict.measures["single_value_share.diagnosis"] == pytest.approx(1 / 11)
 
 
+def measure(verdict: Verdict, name: str) -> float:
+    """Return a measure that is known."""
+    found = verdict.measures[name]
+    assert found is not None
+    return found
+
+
 def warned(tmp_path: Path, ward: list[Any], *, n: int = 60) -> list[str]:
     records = [{**record, "ward": value} for record, value in zip(make_records(n), ward, strict=True)]
     naive = NaiveRelease(tmp_path, records, make_release(tmp_path, n).clusters)
@@ -39,7 +51,7 @@ def warned(tmp_path: Path, ward: list[Any], *, n: int = 60) -> list[str]:
 
 
 def test_a_field_with_unique_values_is_a_warning(tmp_path: Path) -> None:
-    (warning,) = warned(tmp_path, [7 * number % 60 for number in range(60)])
+    (warning,) = warned(tmp_path, random.Random(1).sample(range(60), 60))
     assert "100% of its values are unique" in warning
 
 
@@ -52,9 +64,10 @@ def test_a_field_that_follows_the_order_of_arrival_is_a_warning(tmp_path: Path) 
 
 
 def test_common_values_in_no_order_are_no_warning(tmp_path: Path) -> None:
-    assert warned(tmp_path, [number % 3 for number in range(60)]) == []
+    chance = random.Random(2)
+    assert warned(tmp_path, [chance.randrange(3) for _ in range(60)]) == []
     assert warned(tmp_path, [None] * 60) == []
-    assert warned(tmp_path, ["x"] * 30 + [None] * 30) == []
+    assert warned(tmp_path, [chance.choice(["x", None]) for _ in range(60)]) == []
 
 
 @pytest.mark.parametrize(("unique", "is_warned"), [(2, False), (4, True)])
@@ -105,3 +118,157 @@ def test_an_identifying_field_is_a_warning_and_with_strict_an_error_unless_ackno
     assert strict.exit_code == (0 if acknowledged else 1)
     assert broken(strict) == (set() if acknowledged else {"unchanged"})
     assert json.dumps(strict.as_dict())
+
+
+# ---------------------------------------------------------------- places in disguise
+
+
+@pytest.mark.parametrize(
+    "disguise",
+    [
+        lambda rank: rank % 97,
+        lambda rank: rank * 31 % 97 * 7 % 97,
+        lambda rank: f"x{rank * rank % 97}",
+        lambda rank: (rank % 97) * 1000 + rank * 7919 % 1000,
+        lambda rank: rank // 25 * 7 % 16,
+        lambda rank: None if rank % 5 else "y",
+    ],
+    ids=["rank mod 97", "permuted", "squared", "with noise", "runs", "nulls"],
+)
+def test_a_place_in_disguise_is_a_warning_and_with_strict_an_error(tmp_path: Path, disguise: Any) -> None:
+    records = make_records(400)
+    for rank, record in enumerate(records):
+        record |= {"diagnosis": disguise(rank), "ward": None}
+        record["diagnosis"] = None if record["diagnosis"] is None else f"{record['diagnosis']}"
+    naive = NaiveRelease(tmp_path, records, group(records))
+    lenient, strict = naive.verify(), naive.verify(strict=True)
+    assert any("place in the order of arrival" in text for text in lenient.warnings)
+    assert measure(lenient, "order_information.diagnosis") > 0.5
+    assert abs(measure(lenient, "order_correlation.diagnosis")) < 0.5
+    assert (lenient.exit_code, strict.exit_code) == (0, 1)
+    assert broken(strict) == {"unchanged"}
+
+
+def test_unusable_records_do_not_hide_a_period_of_the_offsets(tmp_path: Path) -> None:
+    records = make_records(600)
+    for rank, record in enumerate(records):
+        record |= {"diagnosis": f"{rank % 97}", "ward": None}
+    naive = NaiveRelease(tmp_path, records, group(records))
+    assert measure(naive.verify(), "order_information.diagnosis") > 2
+    for record in random.Random(3).sample(records, 60):
+        record["age"] = "old"
+    usable = [index for index, record in enumerate(records) if record["age"] != "old"]
+    found = group([records[index] for index in usable])
+    naive = NaiveRelease(tmp_path, records, [[usable[index] for index in members] for members in found])
+    assert measure(naive.verify(), "order_information.diagnosis") > 2
+
+
+def test_three_hundred_columns_without_order_reveal_nothing() -> None:
+    chance = np.random.default_rng(4)
+    for number in range(300):
+        n = int(chance.choice([30, 60, 150, 400]))
+        values = chance.integers(0, chance.choice([2, 5, 40, 1000]), n)
+        if number % 2:
+            values = np.minimum(chance.zipf(1.5, n), 1000)
+        codes = np.unique(values, return_inverse=True)[1]
+        assert measure_order_information(codes, values.astype(np.float64), np.arange(n)).bits == 0
+
+
+def test_information_is_measured_in_bits() -> None:
+    ranks = np.arange(20_000)
+    found = measure_order_information(ranks % 8, (ranks % 8).astype(np.float64), ranks)
+    assert found.bits == pytest.approx(3, abs=0.02)
+    halves = ranks // 10_000
+    assert measure_order_information(halves, halves.astype(np.float64), ranks).bits == pytest.approx(1, abs=0.02)
+
+
+# ---------------------------------------------------------------- fields together
+
+TWO_FIELDS = """
+attributes:
+  patient: {role: identifier, subject: true}
+  age:     {role: quasi_identifier, bounds: [0, 110], integer: true}
+  income:  {role: quasi_identifier, bounds: [0, 100000], resolution: 500}
+  dose:    {role: quasi_identifier, bounds: [-2, 2], resolution: 0.05}
+  sex:     {role: other, type: string, publish_unchanged: true}
+  city:    {role: other, type: string, publish_unchanged: true}
+  illness: {role: confidential, type: string}
+privacy: {k: 5}
+"""
+
+
+def two_fields(tmp_path: Path, cities: int) -> tuple[Path, Path]:
+    """Write an original and a release of 100 clusters of five, with two known fields of few values."""
+    chance = random.Random(5)
+    original, released = tmp_path / "original.jsonl", tmp_path / "released.jsonl"
+    people, rows = [], []
+    for cluster in range(100):
+        for place in range(5):
+            kept = {
+                "sex": chance.choice("fm"),
+                "city": f"c{chance.randrange(cities)}",
+                "illness": f"i{chance.randrange(3)}",
+            }
+            values = {"age": cluster, "income": 1000, "dose": 0.5}
+            people.append({"patient": f"p{cluster}-{place}", **values, **kept})
+            rows.append({**values, "dose": "0.50", **kept})
+    original.write_text("".join(json.dumps(record) + "\n" for record in people))
+    texts = [json.dumps(row, separators=(",", ":")).replace('"0.50"', "0.50") for row in rows]
+    texts = [text for cluster in range(100) for text in sorted(texts[5 * cluster : 5 * cluster + 5])]
+    released.write_text("".join(f"{text}\n" for text in texts))
+    return original, released
+
+
+def test_fields_of_few_values_that_single_out_rows_together_are_a_warning(tmp_path: Path) -> None:
+    original, released = two_fields(tmp_path, cities=6)
+    evidence = tmp_path / "evidence.jsonl"
+    lines = [{"partition": 0, "cluster": c, "offsets": list(range(5 * c, 5 * c + 5))} for c in range(100)]
+    evidence.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    policy = load_policy(tmp_path, TWO_FIELDS + "stream: {delta: 20}\n")
+    verdict, strict = (verify(policy, original, released, evidence, strict=strict) for strict in (False, True))
+    assert verdict.exit_code == strict.exit_code == 0
+    assert verdict.warnings == strict.warnings
+    pairs = [text for text in verdict.warnings if text.startswith("published values together with sex, city:")]
+    assert len(pairs) == 1
+    rows = [json.loads(line) for line in released.read_text().splitlines()]
+    classes = Counter((row["age"], row["sex"], row["city"]) for row in rows)
+    unique = sum(count == 1 for count in classes.values())
+    assert f": {unique} of 500 rows" in pairs[0]
+    assert f"in {len(classes)} classes" in pairs[0]
+    assert measure(verdict, "joint_unique_share.sex+city") == unique / 500 > 0.5
+    assert 0.05 < measure(verdict, "joint_unique_share.sex") < 0.1
+    # The policy says of a confidential field that others do not know it.
+    assert measure(verdict, "joint_unique_share.illness") > 0.1
+    assert not any("illness" in text for text in verdict.warnings)
+
+
+def test_no_field_and_few_rows_have_no_joint_uniqueness(tmp_path: Path) -> None:
+    assert not any(name.startswith("joint") for name in make_release(tmp_path, 20).verify().measures)
+    naive = make_release(tmp_path, 60)
+    measures = naive.verify().measures
+    assert measures["joint_unique_share.diagnosis"] == 1
+    assert not any("+" in name for name in measures)
+
+
+# ---------------------------------------------------------------- spellings of one person
+
+
+@pytest.mark.parametrize(("normalize", "subjects", "clusters"), [("", 2, 1), (", normalize: [casefold, spaces]", 0, 0)])
+def test_near_duplicate_subjects_are_counted(tmp_path: Path, normalize: str, subjects: int, clusters: int) -> None:
+    naive = make_release(tmp_path, 60)
+    naive.policy = POLICY.replace("subject: true", f"subject: true{normalize}")
+    for number, record in enumerate(naive.records):
+        record["patient"] = f"name {number}"
+    first, second = naive.clusters[0], naive.clusters[1]
+    for cluster, spelling in ((first, "NAME {}"), (second, "name  {}")):
+        naive.records[cluster[0]]["patient"] = spelling.format(first[1])
+    naive.regenerate()
+    verdict = naive.verify()
+    assert verdict.measures["near_duplicate_subjects"] == subjects
+    assert verdict.measures["near_duplicate_clusters"] == clusters
+    warned = [text for text in verdict.warnings if "differ from another one in case" in text]
+    assert len(warned) == (1 if subjects else 0)
+    assert not any("name" in text.lower().replace("names", "") and "NAME" in text for text in warned)
+    if not normalize:
+        assert verdict.exit_code == 0
+        assert verdict.measures["near_duplicate_below_k"] == (1 if len(first) == 5 else 0)

@@ -18,7 +18,8 @@ def test_records_with_equal_kept_fields_need_evidence(tmp_path: Path) -> None:
     assert verdict.exit_code == 2
     assert "--evidence" in verdict.undecided[0]
     assert verdict.counts["clusters"] is None
-    assert not [name for name in verdict.measures if "subject" in name or "single" in name]
+    assert not [name for name in verdict.measures if "per_subject" in name or "single" in name]
+    assert verdict.measures["near_duplicate_clusters"] is None
 
 
 def test_an_undecided_release_can_still_be_broken(tmp_path: Path) -> None:

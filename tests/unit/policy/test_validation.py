@@ -10,6 +10,9 @@ from support.policy_files import GOOD, faults, load
 
 pytestmark = pytest.mark.unit
 
+FINGERPRINT = "620f2e370534b86d0af15d9991df20c2765a4e954da5dcd08166c4c3409d3472"
+"""Of the good policy, recorded before the key ``normalize`` existed."""
+
 
 def test_per_subject_needs_a_subject(tmp_path: Path) -> None:
     text = GOOD.replace(", subject: true", "").replace("{k: 10}", "{k: 10, per_subject: {max: 1, window: 9}}")
@@ -172,3 +175,38 @@ def test_a_policy_without_quasi_identifiers_is_refused(tmp_path: Path) -> None:
 )
 def test_numbers_and_names_out_of_range_are_refused(old: str, new: str, tmp_path: Path) -> None:
     assert faults(GOOD.replace(old, new), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("settings", "word"),
+    [
+        ("subject: true, type: integer, normalize: [spaces]", "type string or any"),
+        ("subject: true, normalize: [spaces, nfkc, spaces]", "twice"),
+        ("subject: true, normalize: [lower]", "'nfkc'"),
+        ("subject: true, normalize: spaces", "list"),
+    ],
+)
+def test_normalize_is_a_list_of_different_steps_for_a_textual_subject(tmp_path: Path, settings: str, word: str) -> None:
+    found = faults(GOOD.replace("subject: true", settings), tmp_path)
+    ((path, (_, message)),) = found.items()
+    assert path.startswith("attributes.patient.normalize")
+    assert word in message
+
+
+def test_normalize_of_another_attribute_than_the_subject_is_a_fault(tmp_path: Path) -> None:
+    text = GOOD.replace("role: confidential", "role: confidential, normalize: [nfkc]")
+    ((path, (_, message)),) = faults(text, tmp_path).items()
+    assert path.endswith(".normalize")
+    assert "only for the subject" in message
+
+
+def test_normalize_is_in_the_fingerprint_unless_it_is_left_at_its_default(tmp_path: Path) -> None:
+    steps = ("", ", normalize: []", ", normalize: [nfkc, casefold]", ", normalize: [casefold, nfkc]")
+    prints = [load(GOOD.replace("subject: true", f"subject: true{one}"), tmp_path).fingerprint for one in steps]
+    assert prints[0] == prints[1] == FINGERPRINT
+    assert prints[2] == prints[3] != prints[0]
+    assert load(GOOD, tmp_path).resolved()["attributes"]["patient"] == {
+        "role": "identifier",
+        "type": "any",
+        "subject": True,
+    }

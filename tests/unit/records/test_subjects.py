@@ -6,7 +6,7 @@ import unicodedata
 
 import numpy as np
 import pytest
-from shoal.policy import FieldType
+from shoal.policy import FieldType, NormalizeStep
 from shoal.records.numerals import NumberText
 from shoal.records.subjects import SubjectHash, normaliser
 
@@ -94,3 +94,51 @@ def test_the_hash_stores_no_text() -> None:
     hashing = SubjectHash()
     hashing([canary])
     assert canary not in repr(vars(hashing))
+
+
+ALL_STEPS: list[NormalizeStep] = ["nfkc", "casefold", "spaces", "invisible"]
+ONE_PERSON = [
+    "Zo\u00eb Weiss",
+    "zo\u00eb WEISS",
+    "Zo\u00eb  Weiss",
+    "Zo\u00eb\u00a0Weiss",
+    "Zo\u00eb We\u200biss",
+    "Zo\u00eb Wei\u00adss",
+    "\uff3a\uff4f\u00eb \uff37\uff45\uff49\uff53\uff53",
+    "\u2066Zoe\u0308 Wei\u00df\u2069",
+]
+"""One name: case, two blanks, a no-break space, zero width, soft hyphen, full width, directions and a sharp s."""
+
+
+@pytest.mark.parametrize("kind", ["any", "string"])
+def test_eight_spellings_are_one_person_with_every_step_and_eight_by_default(kind: FieldType) -> None:
+    assert len(set(normaliser(kind)(ONE_PERSON))) == 8
+    assert len(set(normaliser(kind, [])(ONE_PERSON))) == 8
+    assert set(normaliser(kind, ALL_STEPS)(ONE_PERSON)) == {"zo\u00eb weiss"}
+
+
+@pytest.mark.parametrize(
+    ("step", "spellings", "expected"),
+    [
+        ("casefold", ["STRASSE", "Stra\u00dfe"], {"strasse"}),
+        ("casefold", ["A  b", "a\u00a0b"], {"a  b", "a\u00a0b"}),
+        ("spaces", [" A \t\u00a0\u3000b\n", "A b"], {"A b"}),
+        ("spaces", ["A\u200bb", "a b"], {"A\u200bb", "a b"}),
+        ("nfkc", ["\uff21\u00a0b", "A b", "A\u2009b"], {"A b"}),
+        ("nfkc", ["\ufb01", "FI"], {"fi", "FI"}),
+        ("invisible", ["a\u200bb", "a\u00adb", "\ufeffab", "a\u2060b\ufe0f", "a\x00b", "\u202eab"], {"ab"}),
+        ("invisible", ["a b", "a\tb"], {"a b", "a\tb"}),
+    ],
+)
+def test_each_step_changes_what_it_is_for_and_no_more(
+    step: NormalizeStep, spellings: list[str], expected: set[str]
+) -> None:
+    assert set(normaliser("string", [step])(spellings)) == expected
+
+
+def test_a_subject_of_invisible_characters_only_is_none_with_the_step_and_numbers_stay_numbers() -> None:
+    assert normaliser("string", ["invisible"])(["\u200b\u00ad"]) == [""]
+    assert normaliser("string")(["\u200b"]) == ["\u200b"]
+    assert set(normaliser("any", ["nfkc"])([7, "\uff17", "7.0", NumberText("7.0")])) == {"7"}
+    assert normaliser("any", ALL_STEPS)([True, None, 7]) == ["true", "", "7"]
+    assert normaliser("string", ALL_STEPS)([7, NumberText("7.0")]) == ["", ""]
