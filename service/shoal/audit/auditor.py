@@ -131,7 +131,8 @@ class Auditor:
         self._references: AuditedReferences | None = None
         self._unchanged = measure_unchanged_fields(policy, originals)
         self._joint = measure_joint_uniqueness(policy, release)
-        warnings = [text for unchanged in (*self._unchanged, *self._joint) for text in unchanged.warnings()]
+        warnings = [text for unchanged in self._unchanged for text in unchanged.warnings()]
+        warnings += [text for fields in self._joint for text in fields.warnings()]
         self._found = _Findings(list(release.checks), warnings, undecided=list(release.undecided))
 
     def run(self, stated: StatedFiles) -> Verdict:
