@@ -216,6 +216,16 @@ def test_a_small_population_is_suppressed_at_the_end_only(tmp_path: Path) -> Non
         assert world.verify(*given, policy=policy_of(min_population=9)).exit_code == 1
 
 
+@pytest.mark.parametrize("rule", ["nearest", "greedy", "awo"])
+def test_the_end_of_a_file_releases_no_small_population(tmp_path: Path, rule: str) -> None:
+    stream = {"rule": rule}
+    world = World(tmp_path, policy_of(stream=stream), range(12))
+    assert world.verify(policy=policy_of(stream=stream, min_population=12)).exit_code == 0
+    verdict = world.verify(policy=policy_of(stream=stream, min_population=13))
+    assert broken(verdict) == {"population"}
+    assert verdict["population"].worst == 12
+
+
 # ---------------------------------------------------------------- tables
 
 
