@@ -48,6 +48,7 @@ def summary(
         "displacement": {"mean": float(np.mean(distances)), "max": int(np.max(distances))},
         "excess_span": {"mean": float(np.mean(spans)), "max": int(np.max(spans))},
         "delay": {"mean": None, "max": None},
+        "policy": policy.fingerprint,
     }
 
 

@@ -25,7 +25,7 @@ from support.running import EARLIEST, Run, Stage
 pytestmark = pytest.mark.integration
 
 
-CLUSTERS = [DecidedCluster(0, [0, 1], [b"one", b"two"], ("9",), 2)]
+CLUSTERS = [DecidedCluster(0, [0, 1], [b"one", b"two"], ("9",), 2, "ab12")]
 
 
 def publisher_of(stage: Stage) -> TransactionalProducer:

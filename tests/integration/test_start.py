@@ -390,7 +390,8 @@ async def test_a_changed_policy_goes_on_from_the_watermark_never_back_and_says_s
         watermark = (await stage.progress()).state.committed_offset
         assert line["partition"] == 0
         assert line["watermark"] <= watermark
-        assert "shoal_policy_changes_total 1.0" in (await process.get("/metrics"))[1]
+        metrics = (await process.get("/metrics"))[1]
+        assert "shoal_policy_changes_total 1.0" in metrics
         assert await process.terminated() == 0
     await stage.drained()
     await stage.until_resolved(places)
@@ -399,6 +400,10 @@ async def test_a_changed_policy_goes_on_from_the_watermark_never_back_and_says_s
     assert later
     assert all(len(cluster["offsets"]) >= 4 for cluster in later)
     assert len(await stage.read()) > old
+    # Each line of evidence names the policy under which its cluster was decided.
+    (fingerprint,) = {cluster["policy"] for cluster in later}
+    assert f'fingerprint="{fingerprint}"' in metrics
+    assert clusters[0]["policy"] != fingerprint
 
 
 async def test_a_changed_policy_with_a_drain_decided_and_not_carried_out_is_refused_until_drained(

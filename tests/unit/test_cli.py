@@ -99,7 +99,7 @@ def test_pipe_and_verify_agree(policy: str, visits: Path, tmp_path: Path, source
     assert set(told) == {
         *("records_in", "released", "suppressed", "quarantined", "clipped", "held", "clusters", "cluster_size"),
         *("subjects", "share", "mse", "mae", "sse", "sst", "information_loss", "displacement", "excess_span", "delay"),
-        *("elapsed_s", "records_per_s"),
+        *("elapsed_s", "records_per_s", "policy"),
     }
     judged = run_command(
         *("verify", policy, "--original", str(original), "--released", str(out), "--evidence", str(evidence)),

@@ -129,7 +129,7 @@ class Auditor:
         self._references: AuditedReferences | None = None
         self._unchanged = measure_unchanged_fields(policy, originals)
         warnings = [text for unchanged in self._unchanged for text in unchanged.warnings()]
-        self._found = _Findings(list(release.checks), warnings)
+        self._found = _Findings(list(release.checks), warnings, undecided=list(release.undecided))
 
     def run(self, stated: StatedFiles) -> Verdict:
         """Run all checks and return the verdict."""

@@ -28,6 +28,7 @@ __all__ = [
     "ENVELOPE_FIELDS",
     "LARGEST_COUNT",
     "ORIGINAL_EXPORT",
+    "RELEASED_ENVELOPE",
     "RELEASED_EXPORT",
     "Form",
     "InputFile",
@@ -35,6 +36,7 @@ __all__ = [
     "JsonObject",
     "OriginalRecord",
     "Record",
+    "ReleasedRecord",
     "byte_lines",
     "first_line_names",
     "form_of",
@@ -53,7 +55,9 @@ ORIGINAL_EXPORT = frozenset({"partition", "offset", "value"})
 ENVELOPE_FIELDS = frozenset({"key", "headers", "timestamp"})
 """Names that a line of an exported original may have besides."""
 RELEASED_EXPORT = frozenset({"partition", "value"})
-"""Names that every line of an exported release has, and no others."""
+"""Names that every line of an exported release has."""
+RELEASED_ENVELOPE = frozenset({"key", "headers"})
+"""Names that every line of an exported release may have besides."""
 LARGEST_COUNT = 1 << 62
 """Partitions, offsets and counts are smaller in magnitude."""
 BLANK: Record = {}
@@ -88,6 +92,18 @@ class OriginalRecord(NamedTuple):
     record: Record | None
     envelope: Record
     size: int = 0
+
+
+class ReleasedRecord(NamedTuple):
+    """A released row: its published text, and the record if the text is one.
+
+    ``is_bare``: whether the message has neither a key nor headers; None if the file does not show them.
+    """
+
+    partition: int
+    text: str
+    record: Record | None
+    is_bare: bool | None = None
 
 
 class JsonObject(list[tuple[str, object]]):
@@ -233,14 +249,53 @@ def first_line_names(path: Path) -> frozenset[str]:
 
 def _export_lines(path: Path, required: frozenset[str], allowed: frozenset[str]) -> Iterator[tuple[int, Record]]:
     """Yield line number, from 1, and content of each line of an export."""
-    lines = byte_lines(path) if allowed == RELEASED_EXPORT else _original_lines(path)
-    for number, text in enumerate(lines, 1):
+    is_release = required == RELEASED_EXPORT
+    form = _LineForm(path) if is_release else None
+    for number, text in enumerate(byte_lines(path) if is_release else _original_lines(path), 1):
         line = _record(text)
         if line is None or not required <= line.keys() <= allowed:
             optional = ", ".join(sorted(allowed - required))
             names = f"{', '.join(sorted(required))}{f' (and {optional})' if optional else ''}"
             raise InputError(f"{path}, line {number}: not an export of exactly {names}; export again")
+        if form is not None:
+            form.check(number, text.decode())
         yield number, line
+
+
+class _LineForm:
+    """The form in which all lines of an exported release are written: the order of names, blanks, and escapes.
+
+    The export is not the release: any one form is accepted. But lines of different forms could carry data, so the lines
+    of one file must have one of the forms that `json.dumps` and ``jq -c`` write.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._names: list[str] = []
+        self._writers = [
+            json.JSONEncoder(ensure_ascii=ascii_only, separators=separators).encode
+            for separators in ((",", ":"), (", ", ": "))
+            for ascii_only in (False, True)
+        ]
+
+    def check(self, number: int, text: str) -> None:
+        """Check one line; its text is a JSON object with each name once.
+
+        Raises
+        ------
+        InputError
+            The line has another form than the lines before it.
+        """
+        line = json.loads(text)
+        self._names = self._names or list(line)
+        self._writers = [write for write in self._writers if write(line) == text]
+        if self._writers and list(line) == self._names:
+            return
+        other = "than the lines before it" if number > 1 else "than json.dumps or jq -c writes it"
+        raise InputError(
+            f"{self._path}, line {number}: written in another way {other} (blanks, escapes, order of names); "
+            "export again, all lines with one JSON writer"
+        )
 
 
 def _integer(path: Path, number: int, line: Record, name: str) -> int:
@@ -315,22 +370,23 @@ def _is_text(value: object) -> bool:
 
 def released_records(
     file: InputFile, *, is_export: bool, number_writers: Mapping[str, NumberWriter] | None = None
-) -> Iterator[tuple[int, str, Record | None]]:
-    """Yield partition, published text and record of each released row.
+) -> Iterator[ReleasedRecord]:
+    """Yield the released rows.
 
     ``number_writers`` write the numbers of Parquet columns, which have no text.
     """
     if is_export:
-        for number, line in _export_lines(file.path, RELEASED_EXPORT, RELEASED_EXPORT):
+        for number, line in _export_lines(file.path, RELEASED_EXPORT, RELEASED_EXPORT | RELEASED_ENVELOPE):
             partition, value = _integer(file.path, number, line, "partition"), line["value"]
             text = str(value) if _is_text(value) else ""
-            yield partition, text, _record(text)
+            is_bare = line.get("key") is None and line.get("headers") in (None, [])
+            yield ReleasedRecord(partition, text, _record(text), is_bare if line.keys() & RELEASED_ENVELOPE else None)
     elif file.form == "csv":
         for text, cells in csv_rows(file.path, file.dialect, skip_bom=False):
-            yield 0, text, cells
+            yield ReleasedRecord(0, text, cells)
     elif is_parquet(file.path):
         for text in parquet_lines(file.path, number_writers):
-            yield 0, text, _record(text)
+            yield ReleasedRecord(0, text, _record(text))
     else:
         for row in byte_lines(file.path):
-            yield 0, row.decode(errors="surrogateescape"), _record(row)
+            yield ReleasedRecord(0, row.decode(errors="surrogateescape"), _record(row))

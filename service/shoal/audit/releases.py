@@ -8,6 +8,7 @@ information, such as 1e2 for 100.0 or an escape for a letter.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from shoal.audit.arithmetic import ExactGrid
@@ -20,8 +21,17 @@ from shoal.audit.fields import (
     source_form,
 )
 from shoal.audit.originals import is_export_of
-from shoal.audit.parsing import RELEASED_EXPORT, Form, InputFile, JsonNumber, Record, released_records
-from shoal.audit.table_parsing import released_header
+from shoal.audit.parquet_bytes import compare_parquet
+from shoal.audit.parsing import (
+    RELEASED_ENVELOPE,
+    RELEASED_EXPORT,
+    Form,
+    InputFile,
+    JsonNumber,
+    Record,
+    released_records,
+)
+from shoal.audit.table_parsing import NumberWriter, has_encoded_lines, is_parquet, released_header
 from shoal.audit.verdict import CheckCounter
 from shoal.policy import CsvDialect, Policy, Role
 
@@ -74,11 +84,12 @@ class PartitionRows:
 
 @dataclass(slots=True)
 class ReleasedRows:
-    """All released rows by partition, and the checks on single rows."""
+    """All released rows by partition, the checks on single rows and on the file, and what these cannot decide."""
 
     by_partition: dict[int, PartitionRows]
     checks: list[CheckCounter]
     is_export: bool
+    undecided: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return sum(map(len, self.by_partition.values()))
@@ -89,7 +100,7 @@ def read_release(
     file: InputFile,
     grids: list[ExactGrid],
     *,
-    original: Form,
+    original: InputFile,
     is_export: bool | None = None,
     stores_texts: bool = False,
 ) -> ReleasedRows:
@@ -101,8 +112,8 @@ def read_release(
     file : InputFile
     grids : list of ExactGrid
         One per quasi-identifier.
-    original : {"csv", "jsonl"}
-        Form of the original.
+    original : InputFile
+        The original.
     is_export : bool, optional
         Whether the file is an export of a topic; None: decide by its first line.
     stores_texts : bool
@@ -114,19 +125,43 @@ def read_release(
         The file cannot be read at all. A malformed row is a broken check, not an error.
     """
     form = file.form
-    exported = is_export_of(policy, file, RELEASED_EXPORT) if is_export is None else is_export
-    checker = _RowChecker(policy, form, original, grids)
+    exported = is_export_of(policy, file, RELEASED_EXPORT, RELEASED_ENVELOPE) if is_export is None else is_export
+    checker = _RowChecker(policy, form, original.form, grids)
     header = released_header(file.path, file.dialect) if form == "csv" else None
     if header is not None:
         # A header shows field names even if no row follows.
-        checker.check_header(header)
+        checker.check_header(*header)
     partitions: dict[int, PartitionRows] = {}
     writers = {a.name: grid.canonical for a, grid in zip(policy.quasi_identifiers, grids, strict=True)}
     rows = released_records(file, is_export=exported, number_writers=writers)
-    for line, (partition, text, record) in enumerate(rows, 1):
+    envelope = CheckCounter("envelope", "released messages have neither a key nor headers")
+    for line, (partition, text, record, is_bare) in enumerate(rows, 1):
         quasi, kept = checker.check(line, text, record)
         partitions.setdefault(partition, PartitionRows(stores_texts=stores_texts)).add(line, text, quasi, kept)
-    return ReleasedRows(partitions, checker.checks, exported)
+        if is_bare is not None:
+            envelope.expect(is_bare, line)
+    if exported:
+        return ReleasedRows(partitions, [*checker.checks, *([envelope] if envelope.examined else [])], exported)
+    check, doubt = _check_bytes(policy, file, original, writers)
+    return ReleasedRows(partitions, [*checker.checks, check], exported, (doubt,) if doubt else ())
+
+
+def _check_bytes(
+    policy: Policy, file: InputFile, original: InputFile, writers: Mapping[str, NumberWriter]
+) -> tuple[CheckCounter, str]:
+    """Check that the file has no bytes but those of its rows; return also why this cannot be decided, or ""."""
+    check = CheckCounter("bytes", "the file has the bytes that Shoal writes for its rows, and no others", "file")
+    if is_parquet(file.path):
+        found = compare_parquet(file.path, policy, writers, original.path if is_parquet(original.path) else None)
+        if found.doubt:
+            check.skip(found.doubt)
+            return check, found.doubt
+        is_sound = found.is_sound
+    else:
+        # The rows themselves are checked one by one.
+        is_sound = has_encoded_lines(file.path, file.dialect if file.form == "csv" else CsvDialect())
+    check.expect(is_sound, "released")
+    return check, ""
 
 
 class _RowChecker:
@@ -140,7 +175,7 @@ class _RowChecker:
         self._bounds = CheckCounter(
             "bounds", "quasi-identifiers are within their bounds, plus or minus half a resolution"
         )
-        self._names = [attribute.name for attribute in policy.published]
+        self._names, self._dialect = [attribute.name for attribute in policy.published], policy.csv_output
         self._quasi = [(a.name, grid) for a, grid in zip(policy.quasi_identifiers, grids, strict=True)]
         self._sign = DecimalSign(policy.csv_output.decimal if form == "csv" else ".")
         self._kept = [
@@ -156,8 +191,9 @@ class _RowChecker:
     def checks(self) -> list[CheckCounter]:
         return [self._columns, self._hidden, self._spelling, self._grid, self._bounds]
 
-    def check_header(self, names: list[str]) -> None:
+    def check_header(self, text: str, names: list[str]) -> None:
         self._columns.expect(names == self._names, "header")
+        self._spelling.expect(text == csv_line(names, self._dialect), "header")
         self._hidden.expect(not set(names) - set(self._names), "header")
 
     def check(self, line: int, text: str, record: Record | None) -> tuple[str, str]:

@@ -12,6 +12,7 @@ import json
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -23,11 +24,16 @@ from shoal.policy import CsvDialect
 __all__ = [
     "NumberWriter",
     "csv_rows",
+    "has_encoded_lines",
+    "has_json_type",
     "is_csv_ended",
     "is_parquet",
     "original_header",
+    "parquet_file",
     "parquet_lines",
+    "plain_values",
     "released_header",
+    "rewritten_number",
 ]
 
 NumberWriter: TypeAlias = Callable[[float], str]
@@ -47,7 +53,7 @@ def original_header(path: Path, dialect: CsvDialect) -> list[str]:
     InputError
         There is no header, or a name is repeated.
     """
-    header = _header(path, dialect, skip_bom=True)
+    header = (_header(path, dialect, skip_bom=True) or ("", []))[1]
     if not header:
         raise InputError(f"{path}, line 1: no header; the first line must name the columns")
     if len(set(header)) != len(header):
@@ -55,8 +61,8 @@ def original_header(path: Path, dialect: CsvDialect) -> list[str]:
     return header
 
 
-def released_header(path: Path, dialect: CsvDialect) -> list[str] | None:
-    """Return the column names of a release; None for an empty file.
+def released_header(path: Path, dialect: CsvDialect) -> tuple[str, list[str]] | None:
+    """Return the header of a release, as it stands in the file, and the column names; None for an empty file.
 
     Raises
     ------
@@ -66,11 +72,11 @@ def released_header(path: Path, dialect: CsvDialect) -> list[str] | None:
     return _header(path, dialect, skip_bom=False)
 
 
-def _header(path: Path, dialect: CsvDialect, *, skip_bom: bool) -> list[str] | None:
-    for _, cells in _cells(path, dialect, skip_bom=skip_bom):
+def _header(path: Path, dialect: CsvDialect, *, skip_bom: bool) -> tuple[str, list[str]] | None:
+    for text, cells in _cells(path, dialect, skip_bom=skip_bom):
         if cells is None:
             raise InputError(f"{path}, line 1: the header is not CSV in {dialect.encoding}; write the file again")
-        return cells
+        return text, cells
     return None
 
 
@@ -96,6 +102,25 @@ def is_csv_ended(path: Path, dialect: CsvDialect) -> bool:
     """Whether the last record is complete: it has a line end, and every quoted cell is closed."""
     last = deque(_records(path, dialect, skip_bom=True), maxlen=1)
     return all(is_ended for _, _, is_ended in last)
+
+
+def has_encoded_lines(path: Path, dialect: CsvDialect) -> bool:
+    """Whether the bytes of a file are those that an encoder writes for its text, and its last line is ended.
+
+    The encoder writes one byte order mark at the beginning if the encoding has one, and none otherwise.
+    """
+    encoder, line = codecs.getincrementalencoder(dialect.encoding)(), ""
+    try:
+        with path.open("rb") as content, path.open(encoding=dialect.encoding, newline=_end(dialect)) as lines:
+            for line in lines:
+                piece = encoder.encode(line)
+                if content.read(len(piece)) != piece:
+                    return False
+            return not content.read(1) and (not line or line.endswith(dialect.line_end))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeError:
+        return False
 
 
 def _cells(path: Path, dialect: CsvDialect, *, skip_bom: bool) -> Iterator[tuple[str, list[str] | None]]:
@@ -207,62 +232,96 @@ def is_parquet(path: Path) -> bool:
     return path.suffix.lower() == ".parquet"
 
 
+@contextmanager
+def parquet_file(path: Path) -> Iterator[Any]:
+    """Open a Parquet file as `pyarrow.parquet.ParquetFile`.
+
+    Raises
+    ------
+    InputError
+        pyarrow is not installed, or the file cannot be read, now or within the context.
+    """
+    try:
+        arrow, files = import_module("pyarrow"), import_module("pyarrow.parquet")
+    except ModuleNotFoundError:
+        raise InputError(f"{path}: Parquet needs pyarrow: install shoal[parquet]") from None
+    try:
+        with files.ParquetFile(path) as file:
+            yield file
+    except (arrow.ArrowException, OSError, UnicodeDecodeError):
+        raise InputError(f"{path}: not a readable Parquet file; write it again") from None
+
+
 def parquet_lines(path: Path, number_writers: Mapping[str, NumberWriter] | None = None) -> Iterator[str]:
     """Yield the rows of a Parquet file as compact JSON objects.
 
-    Dates, times and decimals become texts in Arrow's format; NaN and infinity become null.
+    Dates, times and decimals become texts in Arrow's format. In an original, NaN and infinity become null, as in the
+    product; in a release they become words that are not JSON, as does a zero with a sign.
 
     Parameters
     ----------
     path : Path
     number_writers : mapping, optional
-        Functions that write the numbers of some columns; other numbers are written in their canonical form.
+        Of a release: functions that write the numbers of some columns. Other numbers are written in their canonical
+        form.
 
     Raises
     ------
     InputError
         pyarrow is not installed, or the file cannot be read.
     """
-    try:
-        arrow, files = import_module("pyarrow"), import_module("pyarrow.parquet")
-    except ModuleNotFoundError:
-        raise InputError(f"{path}: Parquet needs pyarrow: install shoal[parquet]") from None
-    writers = number_writers or {}
-    try:
-        with files.ParquetFile(path) as file:
-            for batch in file.iter_batches():
-                columns = {name: _parquet_values(arrow, batch.column(name)) for name in batch.schema.names}
-                for row in zip(*columns.values(), strict=True):
-                    fields = zip(columns, row, strict=True)
-                    yield "{" + ",".join(f"{_text(n)}:{_json_value(v, writers.get(n))}" for n, v in fields) + "}"
-    except (arrow.ArrowException, OSError):
-        raise InputError(f"{path}: not a readable Parquet file; write it again") from None
+    writers, is_release = number_writers or {}, number_writers is not None
+    with parquet_file(path) as file:
+        arrow = import_module("pyarrow")
+        for batch in file.iter_batches():
+            names = batch.schema.names
+            for row in zip(*[plain_values(arrow, column) for column in batch.columns], strict=True):
+                fields = [
+                    f"{_text(name)}:{_json_value(value, writers.get(name), is_release=is_release)}"
+                    for name, value in zip(names, row, strict=True)
+                ]
+                yield "{" + ",".join(fields) + "}"
 
 
-def _parquet_values(arrow: Any, column: Any) -> list[Any]:  # noqa: ANN401 - pyarrow has no types
+def plain_values(arrow: Any, column: Any) -> list[Any]:  # noqa: ANN401 - pyarrow has no types
+    """Return the values of a column as None, bool, int, float and str."""
     kind = column.type
     if arrow.types.is_dictionary(kind):
         column, kind = column.cast(kind.value_type), kind.value_type
-    plain = (arrow.types.is_integer, arrow.types.is_floating, arrow.types.is_boolean, arrow.types.is_null)
-    texts = (arrow.types.is_string, arrow.types.is_large_string)
     if arrow.types.is_nested(kind) or arrow.types.is_binary(kind) or arrow.types.is_large_binary(kind):
         return ["?"] * len(column)  # only a column that is not published can have such a type
-    values: list[Any] = (
-        column if any(test(kind) for test in plain + texts) else column.cast(arrow.string())
-    ).to_pylist()
+    values: list[Any] = (column if has_json_type(arrow, kind) else column.cast(arrow.string())).to_pylist()
     return values
 
 
-def _json_value(value: object, writer: NumberWriter | None) -> str:
+def has_json_type(arrow: Any, kind: Any) -> bool:  # noqa: ANN401
+    """Whether the values of an Arrow type are JSON numbers, texts, truth values or null."""
+    plain = (arrow.types.is_integer, arrow.types.is_floating, arrow.types.is_boolean, arrow.types.is_null)
+    texts = (arrow.types.is_string, arrow.types.is_large_string)
+    return any(test(kind) for test in plain + texts)
+
+
+def rewritten_number(value: object, writer: NumberWriter | None) -> object:
+    """Return the number that a float64 becomes when it is written as text and read again; other values as they are."""
+    if not isinstance(value, float):
+        return value
+    if not math.isfinite(value):
+        return None
+    return float(canonical_float(value) if writer is None else writer(value))
+
+
+def _json_value(value: object, writer: NumberWriter | None, *, is_release: bool) -> str:
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
-    if isinstance(value, int | float):
-        if not math.isfinite(value):
-            return "null"
-        if writer is not None:
-            return writer(value)
-        return str(value) if isinstance(value, int) else canonical_float(value)
-    return _text(str(value))
+    if not isinstance(value, int | float):
+        return _text(str(value))
+    if is_release and repr(rewritten_number(value, writer)) != repr(value):
+        return repr(value)
+    if not math.isfinite(value):
+        return "null"
+    if writer is not None:
+        return writer(value)
+    return str(value) if isinstance(value, int) else canonical_float(value)
 
 
 _text = json.JSONEncoder(ensure_ascii=False).encode

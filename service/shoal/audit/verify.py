@@ -114,9 +114,7 @@ def verify(
     scope = AuditScope.of(policy, table=table, partial=partial and not complete, strict=strict)
     grids = [ExactGrid(attribute, table=scope.has_table_grids) for attribute in policy.quasi_identifiers]
     is_export = wrapped if is_export is None else is_export
-    release = read_release(
-        policy, target, grids, original=source.form, is_export=is_export, stores_texts=scope.is_ordered
-    )
+    release = read_release(policy, target, grids, original=source, is_export=is_export, stores_texts=scope.is_ordered)
     by_line = bool(len(release)) and not release.is_export
     originals = read_originals(policy, source, target.form, is_export=is_export, by_line=by_line)
     if len(release) and release.is_export != originals.is_export:

@@ -80,13 +80,13 @@ def run_batch(policy: Policy, files: Files, spec: AlgorithmSpec, *, keep_order: 
             release = background.run(lambda: _release(table, policy.k, spec, files, keep_order=keep_order))
         # Evidence first: rows written to a pipe cannot be taken back, and must have evidence.
         if evidence is not None:
-            evidence.write(encode_evidence(enumerate(release.clusters())))
+            evidence.write(encode_evidence(enumerate(release.clusters()), policy.fingerprint))
         if quarantine is not None:
             reason = Reason.SUPPRESSED.value
             suppressed = ((offset, reason) for offset in release.suppressed.tolist())
             quarantine.write(encode_references(Path(files.source).name, suppressed))
         if summary is not None:
-            contents = release.summary | {"elapsed_s": time.monotonic() - started}
+            contents = release.summary | {"elapsed_s": time.monotonic() - started, "policy": policy.fingerprint}
             summary.write(json.dumps(contents, indent=2).encode() + b"\n")
         if isinstance(target, UnbufferedOutput):
             outputs.commit()

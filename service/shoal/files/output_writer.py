@@ -15,10 +15,10 @@ from shoal.records import Reason, RecordEncoder
 __all__ = ["HoldTimer", "OutputWriter", "encode_evidence", "encode_references"]
 
 
-def encode_evidence(clusters: Iterable[tuple[int, list[int]]]) -> bytes:
-    """Return one JSON line for each cluster: its number and the offsets of its members."""
+def encode_evidence(clusters: Iterable[tuple[int, list[int]]], fingerprint: str) -> bytes:
+    """Return one JSON line for each cluster: its number, the offsets of its members, the fingerprint of the policy."""
     return msgspec.json.Encoder().encode_lines(
-        [{"partition": 0, "cluster": number, "offsets": offsets} for number, offsets in clusters]
+        [{"partition": 0, "cluster": number, "offsets": offsets, "policy": fingerprint} for number, offsets in clusters]
     )
 
 
@@ -63,7 +63,7 @@ class OutputWriter:
             # Evidence first: every row in the output has evidence, even if the process is stopped in between.
             for cluster in clusters:
                 if self.evidence is not None:
-                    self.evidence.write(encode_evidence([(cluster.number, cluster.offsets)]))
+                    self.evidence.write(encode_evidence([(cluster.number, cluster.offsets)], cluster.policy))
             if rows:
                 self.target.write(self.encoder.encode_lines(rows))
         unpublished = [*rejected, *((offset, Reason.SUPPRESSED.value) for offset in decisions.suppressed)]

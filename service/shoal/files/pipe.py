@@ -97,9 +97,9 @@ def _require_whole_clusters(policy: Policy, *, follows: bool) -> None:
 
 
 def _summarize(pipeline: PartitionPipeline, elapsed_s: float) -> dict[str, Any]:
-    """Return the contents of the summary file: totals, and the adaptive state at the end of the stream."""
+    """Return the contents of the summary file: totals, the adaptive state at the end, the fingerprint of the policy."""
     totals = pipeline.summary.as_dict(pipeline.held, elapsed_s)
-    return totals | pipeline.adaptive_state.as_dict(pipeline.policy)
+    return totals | pipeline.adaptive_state.as_dict(pipeline.policy) | {"policy": pipeline.policy.fingerprint}
 
 
 def _process(

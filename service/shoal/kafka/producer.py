@@ -229,10 +229,7 @@ class TransactionalProducer:
         if settings.evidence and clusters:
             yield (
                 settings.evidence,
-                [
-                    encode({"partition": self._partition, "cluster": cluster.number, "offsets": cluster.offsets})
-                    for cluster in sorted(clusters, key=lambda cluster: cluster.number)
-                ],
+                [self._evidence(cluster) for cluster in sorted(clusters, key=lambda cluster: cluster.number)],
             )
         if settings.quarantine and batch.unpublished:
             topic, partition = settings.input, self._partition
@@ -243,6 +240,10 @@ class TransactionalProducer:
                     for entry in batch.unpublished
                 ],
             )
+
+    def _evidence(self, cluster: DecidedCluster) -> bytes:
+        content = {"partition": self._partition, "cluster": cluster.number, "offsets": cluster.offsets}
+        return msgspec.json.encode(content | {"policy": cluster.policy})
 
     def _summary(self, cluster: DecidedCluster) -> bytes:
         centroid = {name: msgspec.Raw(text.encode()) for name, text in zip(self._names, cluster.centroid, strict=True)}

@@ -28,6 +28,8 @@ class DecidedCluster(NamedTuple):
         Published quasi-identifiers, as JSON numbers.
     subjects : int
         Number of distinct subjects.
+    policy : str
+        Fingerprint (SHA-256, hex) of the policy under which the cluster was decided.
     """
 
     number: int
@@ -35,6 +37,7 @@ class DecidedCluster(NamedTuple):
     rows: list[bytes]
     centroid: tuple[str, ...]
     subjects: int
+    policy: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -287,8 +287,11 @@ class PartitionPipeline:
         bounds = decided.cluster_bounds.tolist()
         rows = self._encode(texts, members.passthrough.tolist(), bounds)
         offsets = members.expiry_keys[:, 1].tolist()
+        fingerprint = self.policy.fingerprint
         clusters = [
-            DecidedCluster(self.clusters + number, offsets[start:end], rows[start:end], tuple(texts[number]), subjects)
+            DecidedCluster(
+                self.clusters + number, offsets[start:end], rows[start:end], tuple(texts[number]), subjects, fingerprint
+            )
             for number, ((start, end), subjects) in enumerate(
                 zip(pairwise(bounds), decided.subjects.tolist(), strict=True)
             )

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from shoal.errors import InputError
 from shoal.policy import Attribute, Policy, Role
 from shoal.records.line_reader import BATCH_SIZE
+from shoal.records.numerals import integral_to_int
 
 __all__ = ["ParquetReader", "encode_parquet"]
 
@@ -89,7 +90,10 @@ class ParquetReader:
             column = column.cast(kind)
         if not _has_json_type(kind):
             column = column.cast(pa.string())
-        values: list[Any] = column.to_pylist()
+        try:
+            values: list[Any] = column.to_pylist()
+        except UnicodeDecodeError:
+            raise InputError(f"{self._name}, column '{name}': a text is not UTF-8; write the file again") from None
         return values
 
 
@@ -241,6 +245,12 @@ def _column(values: Iterable[Any], kind: pa.DataType | None, name: str) -> pa.Ar
     try:
         if kind is None:
             return pa.array(values)
+        if pa.types.is_floating(kind):
+            # JSON has one form of integral numbers, and Arrow does not convert integers beyond 64 bits.
+            values = [
+                float(value) if type(value) is int and integral_to_int(float(value)) == value else value
+                for value in values
+            ]
         if _has_json_type(kind):
             return pa.array(values, kind)
         if pa.types.is_dictionary(kind):

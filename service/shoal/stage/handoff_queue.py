@@ -34,6 +34,8 @@ class Cluster:
         The records as the service would publish them (JSON), sorted.
     subjects : int
         Number of different people among the records.
+    policy : str
+        Fingerprint (SHA-256, hex) of the policy under which the cluster was decided, as `shoal check` prints it.
 
     Notes
     -----
@@ -44,6 +46,7 @@ class Cluster:
     number: int
     messages: tuple[bytes, ...] = field(repr=False)
     subjects: int
+    policy: str
 
     @property
     def size(self) -> int:
@@ -181,4 +184,4 @@ class HandoffQueue:
 
 
 def _cluster(partition: int, decided: DecidedCluster) -> Cluster:
-    return Cluster(partition, decided.number, tuple(decided.rows), decided.subjects)
+    return Cluster(partition, decided.number, tuple(decided.rows), decided.subjects, decided.policy)

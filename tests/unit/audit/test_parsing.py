@@ -39,7 +39,7 @@ def originals(path: Path, exported: frozenset[str] | None = None) -> list[tuple[
 
 
 def released(path: Path, *, is_export: bool = False) -> list[tuple[int, str, object]]:
-    return list(released_records(InputFile.of(path, PLAIN), is_export=is_export))
+    return [one[:3] for one in released_records(InputFile.of(path, PLAIN), is_export=is_export)]
 
 
 def test_the_suffix_decides_the_form() -> None:

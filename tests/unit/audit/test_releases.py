@@ -56,7 +56,7 @@ stream: {delta: 20}
 def test_a_json_row_has_one_canonical_form(tmp_path: Path, text: str, canonical: bool) -> None:  # noqa: FBT001
     path = tmp_path / "a.jsonl"
     path.write_text(text, encoding="utf-8")
-    ((_, row, record),) = released_records(InputFile.of(path, CsvDialect()), is_export=False)
+    ((_, row, record, _),) = released_records(InputFile.of(path, CsvDialect()), is_export=False)
     assert record is not None
     assert CanonicalJson(load_policy(tmp_path, POLICY)).matches(row, record) is canonical
 
@@ -88,7 +88,7 @@ def test_a_json_row_has_one_canonical_form(tmp_path: Path, text: str, canonical:
 def test_a_csv_row_has_one_canonical_form(tmp_path: Path, text: str, canonical: bool) -> None:  # noqa: FBT001
     path = tmp_path / "a.csv"
     path.write_bytes(f"age,a,n,b\n{text}\n".encode())
-    ((_, row, record),) = released_records(InputFile.of(path, CsvDialect()), is_export=False)
+    ((_, row, record, _),) = released_records(InputFile.of(path, CsvDialect()), is_export=False)
     assert record is not None
     assert CanonicalCsv(load_policy(tmp_path, POLICY)).matches(row, record) is canonical
 

@@ -677,7 +677,8 @@ def test_numbers_are_compared_by_value_however_long_their_spelling(tmp_path: Pat
 def test_parquet_types_come_from_all_rows_and_rows_are_written_in_chunks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("shoal.records.parquet.ROWS_PER_GROUP", 10)
+    for module in ("shoal.records.parquet", "shoal.audit.parquet_bytes"):
+        monkeypatch.setattr(f"{module}.ROWS_PER_GROUP", 10)
     attributes = ATTRIBUTES | {"note": {"role": "confidential"}}
     rows = [row | {"note": None if n < 25 else n if n < 50 else n + 0.5} for n, row in enumerate(records(60))]
     source = write(tmp_path / "in.jsonl", rows)
@@ -693,6 +694,45 @@ def test_parquet_types_come_from_all_rows_and_rows_are_written_in_chunks(
     policy = policy_of(tmp_path, attributes, **KEEP_ORDER)
     assert main(["batch", str(policy), "-i", str(source), "-o", str(out), "--keep-order"]) == 2
     assert "column 'note': values do not fit one Parquet type" in capsys.readouterr().err
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32(), pa.float16()])
+def test_large_and_signed_numbers_of_parquet_are_published(tmp_path: Path, kind: pa.DataType) -> None:
+    numbers = [1e300, 1e19, -1e19, -0.0, float(2**53), 0.1] if kind == pa.float64() else [3e4, -3e4, 0.0, -0.0, 0.1, 2]
+    if kind == pa.float32():
+        numbers[0] = 1e38
+    attributes = {"age": ATTRIBUTES["age"], "cost": {"role": "confidential", "type": "number"}}
+    table = pa.table({"age": list(range(6)), "cost": pa.array(np.array(numbers, kind.to_pandas_dtype()), kind)})
+    pq.write_table(table, tmp_path / "in.parquet")
+    policy, out = policy_of(tmp_path, attributes, subject="every_record"), tmp_path / "out.parquet"
+    code, _, verdict = batch(policy, tmp_path / "in.parquet", out)
+    assert (code, verdict.exit_code) == (0, 0), verdict.text()
+    found = pq.read_table(out)["cost"].to_pylist()
+    assert sorted(found) == sorted(table["cost"].to_pylist())
+    assert "-0.0" not in map(str, found)
+
+
+def test_an_integer_that_float64_cannot_hold_is_not_rounded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    attributes = {"age": ATTRIBUTES["age"], "cost": {"role": "confidential", "type": "number"}}
+    source, policy = tmp_path / "in.jsonl", policy_of(tmp_path, attributes, subject="every_record")
+    source.write_text("".join(f'{{"age":{n},"cost":{2**53 + n}}}\n' for n in range(4)))
+    assert main(["batch", str(policy), "-i", str(source), "-o", str(tmp_path / "out.parquet")]) == 2
+    assert "column 'cost': values do not fit one Parquet type" in capsys.readouterr().err
+
+
+def test_text_of_parquet_that_is_not_utf_8_is_reported_with_its_column(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raw = pa.array([b"CANARY\xff"] * 6, pa.binary())
+    notes = pa.StringArray.from_buffers(6, raw.buffers()[1], raw.buffers()[2])
+    pq.write_table(pa.table({"age": list(range(6)), "note": notes}), tmp_path / "in.parquet")
+    attributes = {name: ATTRIBUTES[name] for name in ("age", "note")}
+    policy, out = policy_of(tmp_path, attributes, subject="every_record"), tmp_path / "out.csv"
+    assert main(["batch", str(policy), "-i", str(tmp_path / "in.parquet"), "-o", str(out)]) == 2
+    errors = capsys.readouterr().err
+    assert "in.parquet, column 'note': a text is not UTF-8; write the file again" in errors
+    assert "CANARY" not in errors
     assert not out.exists()
 
 

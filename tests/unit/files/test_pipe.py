@@ -149,7 +149,7 @@ def test_text_after_a_closing_quote_makes_only_its_record_undecodable(tmp_path: 
 @pytest.mark.parametrize("room", [2000, 12_000])
 def test_a_full_disk_leaves_no_output(tmp_path: Path, room: int) -> None:
     policy_of(tmp_path)
-    text = HEAD + "".join(f"p{number},{number % 100},{'x' * 50}\n" for number in range(300))
+    text = HEAD + "".join(f"p{number},{number % 100},{'x' * 200}\n" for number in range(300))
     (tmp_path / "in.csv").write_text(text)
     names = ["out.csv", "evidence", "summary", "quarantine"]
     for name in names:

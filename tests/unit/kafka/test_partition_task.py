@@ -326,6 +326,26 @@ async def test_a_committed_flush_is_done_after_a_crash_at_the_same_offset() -> N
     assert (snapshot.next_offset, snapshot.flush_at_offset, task.incomplete) == (4, None, 5)
 
 
+async def test_clusters_name_the_policy_under_which_they_were_decided() -> None:
+    before, after, clock, sink = policy_of(), policy_of(k=3), Clock(), Sink()
+    task = task_of(before, sink, clock=clock)
+    await task.process([record(offset) for offset in range(9)])
+    await turn(task, clock)
+    ((batch, snapshot),) = sink.published
+    assert batch.clusters
+    assert {cluster.policy for cluster in batch.clusters} == {before.fingerprint}
+    # The policy changes, and the records that are incomplete are decided under the new one; so they are after a crash.
+    repeats = []
+    for _ in range(2):
+        commit, sink = CommittedState(snapshot, before.fingerprint, START_MS), Sink()
+        task = PartitionTask("t", 0, after, JsonDecoder(after), sink, commit, Metrics(), 0.2, wall_clock=clock)
+        await task.process([record(offset) for offset in range(snapshot.committed_offset, 20)])
+        await turn(task, clock)
+        repeats.append([cluster for batch, _ in sink.published for cluster in batch.clusters])
+    assert repeats[0] == repeats[1] != []
+    assert {cluster.policy for cluster in repeats[0]} == {after.fingerprint}
+
+
 def test_metadata_of_a_task_can_be_decoded() -> None:
     task = task_of(policy_of(), Sink())
     text = encode(CommittedState(task.tracker.snapshot(), task._policy.fingerprint, 1), "t", 0)

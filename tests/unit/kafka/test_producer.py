@@ -66,7 +66,7 @@ class Producer:
         self._call("begin")
 
     def create_batch(self) -> Batch:
-        return Batch(100)
+        return Batch(130)
 
     async def send_batch(self, batch: Batch, topic: str, *, partition: int) -> asyncio.Future[Any]:
         self._call("send", topic, partition, list(batch.values), set(batch.stamps))
@@ -115,8 +115,8 @@ def made(
 
 def clusters() -> list[DecidedCluster]:
     return [
-        DecidedCluster(0, [3, 7], [b'{"x":9}', b'{"x":9}'], ("9",), 2),
-        DecidedCluster(1, [4, 9], [b'{"x":1}', b'{"x":1}'], ("1",), 2),
+        DecidedCluster(0, [3, 7], [b'{"x":9}', b'{"x":9}'], ("9",), 2, "ab12"),
+        DecidedCluster(1, [4, 9], [b'{"x":1}', b'{"x":1}'], ("1",), 2, "cd34"),
     ]
 
 
@@ -207,7 +207,7 @@ async def test_a_foreign_record_between_two_batches_is_detected(
 
     producer.send_batch = and_somebody_else  # type: ignore[method-assign]
     ours = made(monkeypatch, producer)
-    large = DecidedCluster(0, [0, 1, 2], [b"a" * 90, b"b" * 90, b"c" * 90], ("1",), 3)
+    large = DecidedCluster(0, [0, 1, 2], [b"a" * 90, b"b" * 90, b"c" * 90], ("1",), 3, "ab12")
     with pytest.raises(InputError, match=r"out-5.*another producer"):
         await ours.publish(TransactionBatch([large]), 3, "meta", 1)
     assert log.asked == [(TopicPartition("out", 5), 1)]
@@ -250,7 +250,10 @@ async def test_one_transaction_carries_everything_in_this_order(monkeypatch: pyt
     )
     assert sent["proof"] == (
         5 % 4,
-        [b'{"partition":5,"cluster":0,"offsets":[3,7]}', b'{"partition":5,"cluster":1,"offsets":[4,9]}'],
+        [
+            b'{"partition":5,"cluster":0,"offsets":[3,7],"policy":"ab12"}',
+            b'{"partition":5,"cluster":1,"offsets":[4,9],"policy":"cd34"}',
+        ],
         stamps,
     )
     assert sent["bad"] == (5 % 4, [b'{"topic":"in","partition":5,"offset":1,"reason":"invalid"}'], stamps)
@@ -272,7 +275,7 @@ async def test_quarantine_entries_are_sent_without_clusters(monkeypatch: pytest.
 
 async def test_several_batches_stay_in_one_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
     producer = Producer()
-    large = DecidedCluster(0, [0, 1, 2], [b"a" * 90, b"b" * 90, b"c" * 90], ("1",), 3)
+    large = DecidedCluster(0, [0, 1, 2], [b"a" * 90, b"b" * 90, b"c" * 90], ("1",), 3, "ab12")
     await made(monkeypatch, producer, evidence=None, clusters=None).publish(TransactionBatch([large]), 3, "meta", 1)
     assert [call[0] for call in producer.calls] == ["begin", "send", "send", "send", "offsets", "commit"]
     assert [value[:1] for call in producer.calls if call[0] == "send" for value in call[3]] == [b"a", b"b", b"c"]

@@ -15,7 +15,7 @@ CANARY = "xq7canary9z"
 
 
 def decided(number: int) -> DecidedCluster:
-    return DecidedCluster(number, [number, number + 1], [b'{"age":1}', b'{"age":2}'], ("1",), 2)
+    return DecidedCluster(number, [number, number + 1], [b'{"age":1}', b'{"age":2}'], ("1",), 2, "ab12")
 
 
 async def test_a_cluster_is_acknowledged_when_the_next_one_is_asked_for() -> None:
@@ -24,6 +24,7 @@ async def test_a_cluster_is_acknowledged_when_the_next_one_is_asked_for() -> Non
     cluster = await queue.next()
     assert (cluster.partition, cluster.number, cluster.size, cluster.subjects) == (3, 0, 2, 2)
     assert cluster.records == ({"age": 1}, {"age": 2})
+    assert cluster.policy == "ab12"
     await asyncio.sleep(0)
     assert not first.done()
     second = asyncio.create_task(queue.hand_over(3, decided(1)))
@@ -77,6 +78,6 @@ async def test_committed_clusters_are_returned_in_order_and_bounded() -> None:
 async def test_the_text_of_a_cluster_shows_no_record() -> None:
     queue = HandoffQueue()
     row = json.dumps({"note": CANARY}).encode()
-    task = asyncio.create_task(queue.hand_over(0, DecidedCluster(0, [0], [row], ("1",), 1)))
+    task = asyncio.create_task(queue.hand_over(0, DecidedCluster(0, [0], [row], ("1",), 1, "ab12")))
     assert CANARY not in repr(await queue.next())
     task.cancel()
