@@ -258,6 +258,7 @@ class Auditor:
         accounts = self._accounts
         if accounts is not None:
             checks += [accounts.complete, *([accounts.suppressed] if accounts.suppressed.examined else [])]
+            checks += [] if accounts.population is None else [accounts.population]
             self._add_counts(accounts.claimed, accounts.undecided)
         self._withdraw_uncertain(before, is_inferred=stated.evidence_clusters is None)
 
@@ -351,6 +352,9 @@ class Auditor:
         unreleased = max(0, decided - len(self._release)) if self._scope.is_ordered else 0
         return self._accounts.held + unreleased
 
+    def _knows_end(self) -> bool:
+        return self._accounts is not None and self._accounts.population is not None
+
     def _verdict(self) -> Verdict:
         """Return the verdict on all checks so far."""
         usable = self._originals.usable
@@ -373,7 +377,7 @@ class Auditor:
             not_examined=(
                 *([NOT_COMPLETE] if is_partial else []),
                 *NOT_EXAMINED,
-                *unobservable_options(self._policy),
+                *unobservable_options(self._policy, is_end_known=self._knows_end()),
             ),
             claimed=tuple(f"{count} {text}" for text, count in self._found.claimed.items()),
             partial=is_partial,

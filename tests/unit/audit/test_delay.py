@@ -125,7 +125,7 @@ def test_members_160_positions_apart_are_broken(tmp_path: Path) -> None:
     made = composed(tmp_path, [list(range(start, 200, 40)) for start in range(40)])
     verdict = made.verify(policy_of(20))
     assert "delay" in broken(verdict)
-    assert verdict["delay"].worst >= 160
+    assert (verdict["delay"].worst or 0) >= 160
     assert made.verify(policy_of(1000), table=False).exit_code == 0
 
 
