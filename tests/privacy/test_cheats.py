@@ -16,7 +16,7 @@ from support.named_cheats import Cheat
 pytestmark = pytest.mark.privacy
 
 BATCH = 100
-FUZZED, FUZZED_AT_NIGHT = 4, 100
+FUZZED, FUZZED_AT_NIGHT = 2, 100
 """Batches of composed cheats."""
 
 
