@@ -32,7 +32,8 @@ def test_the_count_of_arrivals_tells_the_place_of_a_record_as_exactly_as_it_is_s
     release = released(policy_of(AGES, 10), records, step=step, scraped=True)
     arrived = series(release, "shoal_records_total", "('outcome', 'in')")
     assert arrived[-1] == 2000
-    # Who sees the person at the moment t looks at the scrapes before and after t, and guesses among the new records.
+    # The attacker sees the person at the moment t, looks at the scrapes before and after t, and guesses among the new
+    # records.
     new = np.diff(arrived, prepend=0)
     hits = np.repeat(1 / new, new.astype(int))
     measured(

@@ -217,17 +217,6 @@ def read_originals(
     )
 
 
-def _largest_size(record: Record | None, envelope: Record, size: int, kept: str) -> int:
-    """Return the largest number of bytes that the engine may have counted for a record, its key or its kept fields.
-
-    The engine writes kept fields with their names; twice the length of their texts covers that. The bytes of a record
-    that was not read as text (``size`` is 0) are estimated in the same way.
-    """
-    cells = sum(len(name) + len(str(value)) for name, value in (record or {}).items())
-    parts = max((len(str(part)) for part in envelope.values()), default=0)
-    return max(size or 2 * cells, 4 * parts, 2 * len(kept.encode(errors="surrogatepass")))
-
-
 def _merge_subjects(policy: Policy, codes: Iterable[str]) -> npt.NDArray[np.int64] | None:
     """Return the codes of subjects, in their order, after every step of ``normalize``."""
     subject = policy.subject
@@ -237,6 +226,17 @@ def _merge_subjects(policy: Policy, codes: Iterable[str]) -> npt.NDArray[np.int6
     kind = subject.type
     found = [merged.setdefault(merged_subject(text, kind) or text, len(merged)) for text in codes]
     return np.array(found, dtype=np.int64)
+
+
+def _largest_size(record: Record | None, envelope: Record, size: int, kept: str) -> int:
+    """Return the largest number of bytes that the engine may have counted for a record, its key or its kept fields.
+
+    The engine writes kept fields with their names; twice the length of their texts covers that. The bytes of a record
+    that was not read as text (``size`` is 0) are estimated in the same way.
+    """
+    cells = sum(len(name) + len(str(value)) for name, value in (record or {}).items())
+    parts = max((len(str(part)) for part in envelope.values()), default=0)
+    return max(size or 2 * cells, 4 * parts, 2 * len(kept.encode(errors="surrogatepass")))
 
 
 class EmbeddedRecordFinder:
