@@ -1,7 +1,6 @@
 """Runs the checks of one release in their order, and returns the verdict.
 
-What each check takes its limits from, and what the judged party states, is decided in docs/adr
-(what-verification-believes).
+ADR 20 says from which input each check takes its limits.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple, NoReturn, TypeAlias, TypeGuard, TypeVar
 
+from shoal.audit.nesting import within_depth
 from shoal.audit.table_parsing import NumberWriter, csv_rows, is_csv_ended, is_parquet, parquet_lines
 from shoal.errors import InputError
 from shoal.policy import CsvDialect
@@ -58,8 +59,6 @@ RELEASED_EXPORT = frozenset({"partition", "value"})
 """Names that every line of an exported release has."""
 RELEASED_ENVELOPE = frozenset({"key", "headers"})
 """Names that every line of an exported release may have besides."""
-MAX_DEPTH = 64
-"""A record with more nested objects and arrays, itself included, is not a record."""
 LARGEST_COUNT = 1 << 62
 """Partitions, offsets and counts are smaller in magnitude."""
 BLANK: Record = {}
@@ -217,20 +216,6 @@ def _as_record(value: object) -> Record | None:
     return record if len(record) == len(value) else None
 
 
-def _flat(record: Record | None) -> Record | None:
-    """Return a record; None if its objects and arrays are nested too deeply, itself included."""
-    level: list[object] = [] if record is None else list(record.values())
-    for _ in range(MAX_DEPTH):
-        level = [item for value in level if isinstance(value, list) for item in _items(value)]
-        if not level:
-            return record
-    return None
-
-
-def _items(value: list[object]) -> list[object]:
-    return [item for _, item in value] if isinstance(value, JsonObject) else value or [None]
-
-
 # ---------------------------------------------------------------- originals
 
 
@@ -255,7 +240,7 @@ def original_records(
             yield OriginalRecord(0, number, BLANK if cells == {} else cells, BLANK)
     else:
         for number, text in enumerate(_original_lines(file.path)):
-            record = _flat(_record(text)) if text.strip() else BLANK
+            record = within_depth(_record(text)) if text.strip() else BLANK
             yield OriginalRecord(0, number, record, BLANK, len(text))
 
 
@@ -351,7 +336,7 @@ def _size(line: Record) -> int:
 
 def _value(line: Record) -> Record | None:
     value = line["value"]
-    return _flat(_record(str(value)) if _is_text(value) else _as_record(value))
+    return within_depth(_record(str(value)) if _is_text(value) else _as_record(value))
 
 
 def _envelope(line: Record) -> Record:
