@@ -149,6 +149,21 @@ def test_a_place_in_disguise_is_a_warning_and_with_strict_an_error(tmp_path: Pat
     assert broken(strict) == {"unchanged"}
 
 
+def test_a_place_that_is_split_over_two_fields_is_a_warning_and_with_strict_an_error(tmp_path: Path) -> None:
+    chance = random.Random(6)
+    records = make_records(600)
+    for rank, record in enumerate(records):
+        hidden = chance.randrange(7)
+        record |= {"diagnosis": f"{hidden}", "ward": (hidden + rank) % 7}
+    naive = NaiveRelease(tmp_path, records, group(records))
+    lenient, strict = naive.verify(), naive.verify(strict=True)
+    assert lenient.measures["order_information.diagnosis"] == lenient.measures["order_information.ward"] == 0
+    assert measure(lenient, "order_information.diagnosis+ward") > 1
+    assert any(text.startswith("diagnosis+ward are published unchanged and together") for text in lenient.warnings)
+    assert (lenient.exit_code, strict.exit_code) == (0, 1)
+    assert broken(strict) == {"unchanged"}
+
+
 def test_unusable_records_do_not_hide_a_period_of_the_offsets(tmp_path: Path) -> None:
     records = make_records(600)
     for rank, record in enumerate(records):
