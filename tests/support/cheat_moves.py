@@ -227,10 +227,7 @@ def forge_references(draft: Draft, random: Random) -> None:
 
 
 def withhold_a_file(draft: Draft, random: Random) -> None:
-    if random.random() < 0.5:
-        draft.quarantine = None
-    else:
-        draft.summary = None
+    setattr(draft, random.choice(("evidence", "quarantine", "summary")), None)
 
 
 FILE_MOVES: dict[str, Move] = {

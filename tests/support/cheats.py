@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
+from functools import cache, partial
 from itertools import count, islice
 from random import Random
 
@@ -54,6 +54,7 @@ def _draft_of(seed: int) -> Draft:
     return composed(seed)[1]
 
 
-def composed_cheats(number: int) -> list[Cheat]:
+@cache
+def composed_cheats(number: int) -> tuple[Cheat, ...]:
     """Return the first cheats that gain something; the name of each holds seed, moves and gains."""
-    return list(islice(_composed_cheats(), number))
+    return tuple(islice(_composed_cheats(), number))

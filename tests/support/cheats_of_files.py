@@ -69,6 +69,7 @@ CHEATS: list[Cheat] = [
         ("null for an age", 1, "grid", each(rb'"age":\d+', b'"age":null', last=3)),
         ("a carriage return at the end of a line", 1, "spelling", each(rb"$", b"\r", last=1)),
         ("an empty line", 1, "columns", lines(lambda found: found.insert(3, b""))),
+        ("no end of the last line", 1, "bytes", content(lambda text: text.removesuffix(b"\n"))),
         ("an empty line at the end", 1, "columns", content(lambda text: text + b"\n")),
         ("a byte order mark", 1, "columns", content(lambda text: b"\xef\xbb\xbf" + text)),
         ("zeros at the end", 1, "columns", content(lambda text: text + bytes(8))),

@@ -86,7 +86,7 @@ def may_be_too_large(policy: Policy, originals: Originals) -> BoolVector:
 
 
 def arrivals_of(
-    policy: Policy, originals: Originals, is_released: BoolVector, reasons: Mapping[int, str]
+    policy: Policy, originals: Originals, is_released: BoolVector, reasons: Mapping[int, str] | None
 ) -> dict[int, Arrivals]:
     """Return the arrivals of each partition.
 
@@ -96,8 +96,8 @@ def arrivals_of(
     originals : Originals
     is_released : ndarray of bool, shape (n,)
         Whether each record is a member of a cluster. Only usable records are.
-    reasons : mapping of int to str
-        Reason of each referenced original, by its index.
+    reasons : mapping of int to str, or None
+        Reason of each referenced original, by its index; None without a quarantine file.
     """
     usable = originals.subjects != UNUSABLE
     excess = exceeds_quota(policy.per_subject, originals)
@@ -107,8 +107,9 @@ def arrivals_of(
     possible, sure = usable & ~excess, usable & ~excess & ~unclear
     if originals.is_export:
         # A service also rejects records by its clock, and records of a quota window that it cannot count again.
-        suppressed, others = _referenced(reasons, len(originals))
-        possible, sure = usable & ~others & ~(suppressed & excess), suppressed & ~excess
+        suppressed, others = _referenced(reasons or {}, len(originals))
+        is_over_quota = excess if reasons is None else suppressed & excess
+        possible, sure = usable & ~others & ~is_over_quota, suppressed & ~excess
         if policy.per_subject is not None:
             sure = np.zeros_like(sure)
     possible, sure = possible | is_released, (sure & usable) | is_released

@@ -81,8 +81,8 @@ def read_evidence(path: Path) -> Iterator[EvidenceCluster]:
         location = f"{path}, line {number}"
         found = _object(line, location, _EVIDENCE_REMEDY)
         if found.keys() - {*_CLUSTER_FIELDS, _POLICY_FIELD}:
-            fields = ", ".join((*_CLUSTER_FIELDS, _POLICY_FIELD))
-            raise InputError(f"{location}: must be {fields} and nothing else; {_EVIDENCE_REMEDY}")
+            fields = ", ".join(_CLUSTER_FIELDS)
+            raise InputError(f"{location}: must be {fields} (and policy) and nothing else; {_EVIDENCE_REMEDY}")
         offsets = found.get("offsets")
         if not isinstance(offsets, list) or isinstance(offsets, JsonObject):
             raise InputError(f"{location}: offsets must be a list of integers; {_EVIDENCE_REMEDY}")

@@ -69,16 +69,27 @@ class PartitionHistory:
             newest[start] = max(newest[start], end)
             spans.append((start, end))
         self._newest_of_earlier = np.maximum.accumulate(np.concatenate(([-1], newest)))[:-1]
-        self.is_flushed = not may_flush_early and self._has_flushed_cluster(spans, releases_all=stream.rule == "block")
+        self._releases_all = stream.rule == "block"
+        self.is_flushed = not may_flush_early and self._has_flushed_cluster(spans)
         """Whether a cluster shows that the end of the input was decided on, so that nothing is held."""
 
-    def _has_flushed_cluster(self, spans: Sequence[tuple[int, int]], *, releases_all: bool) -> bool:
+    def _has_flushed_cluster(self, spans: Sequence[tuple[int, int]]) -> bool:
         """Whether a cluster is too young for delta: neither it nor one released with it has a record that expired."""
         last_expired = len(self._arrivals) - 1 - self._delta
-        if not releases_all:
+        if not self._releases_all:
             return any(start > last_expired for start, _ in spans)
         expired = max((start for start, _ in spans if start <= last_expired), default=-1 - self._delta)
         return any(end > expired + self._delta for _, end in spans)
+
+    def flushed_population(self) -> int | None:
+        """Return the subjects that were held when the end of the input released records; None if it is not known.
+
+        Rule block also releases records that have not expired, so its last clusters do not show the end.
+        """
+        if not self.is_flushed or self._releases_all:
+            return None
+        held = self._arrivals.is_sure & (self._oldest >= len(self._arrivals) - self._delta)
+        return len(np.unique(self._subjects[held]))
 
     def may_be_held(self, places: Int64Vector, *, counts_all: bool) -> BoolVector:
         """Return for each place whether fewer than delta records arrived after it, so that a record may be held.

@@ -39,12 +39,15 @@ def check_options(policy: Policy, originals: Originals, clusters: Sequence[Recom
     return checks
 
 
-def unobservable_options(policy: Policy) -> list[str]:
-    """Return what files cannot show about the options of a policy."""
-    if policy.min_population is None:
+def unobservable_options(policy: Policy, *, is_end_known: bool) -> list[str]:
+    """Return what files cannot show about the options of a policy.
+
+    ``is_end_known``: whether it was checked how many subjects were held at the end of the input.
+    """
+    if policy.min_population is None or (is_end_known and (policy.stream is None or policy.stream.max_delay_s is None)):
         return []
-    held = f"while fewer than {policy.min_population} subjects were held"
-    return [f"whether a time limit or the end of the input released records {held}"]
+    causes = "a time limit" if is_end_known else "a time limit or the end of the input"
+    return [f"whether {causes} released records while fewer than {policy.min_population} subjects were held"]
 
 
 def _check_per_subject(option: PerSubject, originals: Originals, clusters: Sequence[RecomputedCluster]) -> CheckCounter:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple, NoReturn, TypeAlias, TypeGuard, TypeVar
 
+from shoal.audit.nesting import within_depth
 from shoal.audit.table_parsing import NumberWriter, csv_rows, is_csv_ended, is_parquet, parquet_lines
 from shoal.errors import InputError
 from shoal.policy import CsvDialect
@@ -239,7 +240,8 @@ def original_records(
             yield OriginalRecord(0, number, BLANK if cells == {} else cells, BLANK)
     else:
         for number, text in enumerate(_original_lines(file.path)):
-            yield OriginalRecord(0, number, _record(text) if text.strip() else BLANK, BLANK, len(text))
+            record = within_depth(_record(text)) if text.strip() else BLANK
+            yield OriginalRecord(0, number, record, BLANK, len(text))
 
 
 def first_line_names(path: Path) -> frozenset[str]:
@@ -334,7 +336,7 @@ def _size(line: Record) -> int:
 
 def _value(line: Record) -> Record | None:
     value = line["value"]
-    return _record(str(value)) if _is_text(value) else _as_record(value)
+    return within_depth(_record(str(value)) if _is_text(value) else _as_record(value))
 
 
 def _envelope(line: Record) -> Record:

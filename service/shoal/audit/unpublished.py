@@ -73,6 +73,9 @@ class Accounts:
         False for the records that may still be held.
     claimed, undecided : Counter
         Numbers of records by what only the run states, and by what would decide.
+    population : CheckCounter or None
+        Whether ``privacy.min_population`` subjects were held where the end of the input released records; None if the
+        policy does not set it, or the files do not show it.
     """
 
     complete: CheckCounter
@@ -82,6 +85,7 @@ class Accounts:
     suppressible: int = 0
     claimed: Counter[str] = field(default_factory=Counter)
     undecided: Counter[str] = field(default_factory=Counter)
+    population: CheckCounter | None = None
 
 
 def check_unpublished(
@@ -111,6 +115,7 @@ def check_unpublished(
         originals, f"only records with which fewer than {policy.k} subjects were held were suppressed"
     )
     examiner = _Examiner(policy, originals, found, arrivals, stated, accounts)
+    accounts.population = examiner.check_population()
     is_released = found.is_member()
     accounts.complete.examined += int(np.count_nonzero(is_released))
     for index in np.flatnonzero(~is_released).tolist():
@@ -143,6 +148,11 @@ def check_unpublished_rows(
     exceeds = exceeds_quota(policy.per_subject, originals)
     may_be_suppressed = _suppressed_per_subject(policy, originals, exceeds)
     is_released = found.is_member()
+    if policy.min_population is not None and is_released.any():
+        subjects = len(np.unique(originals.subjects[(originals.subjects != UNUSABLE) & ~exceeds]))
+        accounts.population = _population(policy.min_population)
+        accounts.population.expect(subjects >= policy.min_population, 0)
+        accounts.population.worst = subjects
     accounts.complete.examined += int(np.count_nonzero(is_released))
     for index in np.flatnonzero(~is_released).tolist():
         is_referenced = reasons is not None and index in reasons
@@ -171,6 +181,11 @@ def _suppressed_per_subject(policy: Policy, originals: Originals, exceeds: BoolV
     most = max(counts.values())
     kept = next((c for c in range(most, 1, -1) if c <= max_share * sum(min(count, c) for count in counts.values())), 1)
     return Counter({subject: max(0, count - kept) for subject, count in counts.items()})
+
+
+def _population(fewest: int) -> CheckCounter:
+    claim = f"the end of the input released records only where at least {fewest} subjects were held"
+    return CheckCounter("population", claim, "partition")
 
 
 def unknown_completeness() -> CheckCounter:
@@ -228,6 +243,18 @@ class _Examiner:
                 accounts.is_due[here] = ~self._histories[partition].may_be_held(
                     self._places[here], counts_all=originals.is_export
                 )
+
+    def check_population(self) -> CheckCounter | None:
+        """Check how many subjects were held where the end of the input released records."""
+        populations = {partition: history.flushed_population() for partition, history in self._histories.items()}
+        known = {partition: population for partition, population in populations.items() if population is not None}
+        if self._policy.min_population is None or not known:
+            return None
+        check = _population(self._policy.min_population)
+        for partition, population in known.items():
+            check.expect(population >= self._policy.min_population, partition)
+        check.worst = min(known.values())
+        return check
 
     def examine(self, index: int) -> None:
         """Examine one record that was not released."""

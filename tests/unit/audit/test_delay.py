@@ -59,7 +59,9 @@ def run(folder: Path, policy: Policy, count: int = 200, *, every: int = 1) -> Re
     names = {name: str(folder / f"{name}.jsonl") for name in ("in", "out", "evidence")}
     run_pipe(policy, Files(names["in"], names["out"], evidence=names["evidence"]))
     rows, evidence = (Path(names[name]).read_text().splitlines() for name in ("out", "evidence"))
-    return Release(folder, lines, rows, [json.loads(line) for line in evidence])
+    # Tests also judge by other policies.
+    named = [{name: line[name] for name in ("partition", "cluster", "offsets")} for line in map(json.loads, evidence)]
+    return Release(folder, lines, rows, named)
 
 
 @pytest.mark.parametrize("release", ["cluster", "ordered"])
@@ -125,7 +127,7 @@ def test_members_160_positions_apart_are_broken(tmp_path: Path) -> None:
     made = composed(tmp_path, [list(range(start, 200, 40)) for start in range(40)])
     verdict = made.verify(policy_of(20))
     assert "delay" in broken(verdict)
-    assert verdict["delay"].worst >= 160
+    assert (verdict["delay"].worst or 0) >= 160
     assert made.verify(policy_of(1000), table=False).exit_code == 0
 
 
