@@ -35,7 +35,9 @@ class _Sink:
             self._producer = TransactionalProducer(policy, _SETTINGS, partition, layout)
         self._partition, self._topics = partition, topics
 
-    async def publish_and_commit(self, batch: TransactionBatch, committed_offset: int, metadata: str, at_ms: int) -> None:
+    async def publish_and_commit(
+        self, batch: TransactionBatch, committed_offset: int, metadata: str, at_ms: int
+    ) -> None:
         assert committed_offset >= 0
         assert metadata
         assert at_ms > 0
