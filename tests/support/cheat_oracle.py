@@ -113,11 +113,15 @@ def _faults_of_class(base: Base, members: Sequence[_Row]) -> set[str]:
 
 
 def _is_earlier_state(draft: Draft) -> bool:
-    """Whether only the last rows of partitions are missing, whose records may still be held."""
+    """Whether only the last rows of a release that gains nothing are missing, whose records may still be held."""
     base, ranks = draft.base, _ranks(draft.base)
-    for sound, rows in zip(compose(base, base.clusters), draft.rows, strict=True):
-        if rows != sound[: len(rows)]:
-            return False
+    due = compose(base, draft.clusters)
+    if draft.rows == due or any(rows != all_rows[: len(rows)] for rows, all_rows in zip(draft.rows, due, strict=True)):
+        return False
+    whole = Draft(base, draft.clusters)
+    whole.recompose()
+    if gains(whole):
+        return False
     released = {row.member for row in _rows(base, draft.released_bytes()) if row is not None}
     newest = Counter({base.places[index][0]: rank for index, rank in ranks.items()})
     missing = [index for index in ranks if index not in released]

@@ -25,11 +25,16 @@ COMPOSED = 200
 """Composed cheats of the table."""
 
 
-def composed(seed: int) -> tuple[str, Draft]:
-    """Return the moves of a seed, and the files after them."""
+def composed(seed: int, *, varied: bool = False) -> tuple[str, Draft]:
+    """Return the moves of a seed, and the files after them; ``varied``: also draw k, delta and the records."""
     random = Random(seed)
     name = random.choice(BASES)
-    draft = Draft.of(base_of(name))
+    k, delta, records = (
+        (random.choice((2, 3, 5, 8)), random.choice((10, 30)), random.randrange(3)) if varied else (3, 20, 1)
+    )
+    draft = Draft.of(base_of(name, k=k, delta=delta, seed=records))
+    if gains(draft):  # clusters with equal means, which the oracle takes for one
+        draft = Draft.of(base_of(name))
     moves = random.sample(list(CLUSTER_MOVES), random.choice((0, 1, 1, 2)))
     for move in moves:
         CLUSTER_MOVES[move](draft, random)

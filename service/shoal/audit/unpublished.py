@@ -28,6 +28,7 @@ import numpy as np
 from shoal.audit.arrivals import Arrivals, BoolVector, exceeds_quota, may_be_too_large
 from shoal.audit.clusters import SHARE_TOLERANCE, RecomputedCluster, RecomputedClusters
 from shoal.audit.held import PartitionHistory
+from shoal.audit.options import can_break_dominance
 from shoal.audit.originals import UNUSABLE, Originals
 from shoal.audit.verdict import CheckCounter
 from shoal.policy import Policy
@@ -320,11 +321,17 @@ class _Examiner:
 
     def _may_have_been_suppressed(self, index: int) -> bool:
         """Whether something that files do not show may have suppressed the record."""
-        if self._policy.dominance is not None:
+        if self._policy.dominance is not None and self._may_break_dominance(index):
             return True
         if self._histories[self._partitions[index]].may_have_been_short(int(self._places[index])):
             return True
         return self._originals.is_export and self._may_be_in_lost_window(index)
+
+    def _may_break_dominance(self, index: int) -> bool:
+        """Whether records that may have been held with this one can form a cluster that violates ``dominance``."""
+        found, place = self._arrivals[self._partitions[index]], int(self._places[index])
+        window = found.indices[place : place + self._policy.require_stream().delta + 1]
+        return can_break_dominance(self._policy, self._originals, window.tolist())
 
     def _may_be_in_lost_window(self, index: int) -> bool:
         """Whether a restart may have suppressed the rest of a quota window whose first records it could not read.
