@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -117,7 +116,7 @@ async def stage_of(bootstrap: str, folder: Path) -> Stage:
 
 async def serve(stage: Stage, count: int) -> tuple[dict[str, bytes], list[dict[str, Any]]]:
     """Read all with one worker and drain with another; return their metrics and their last log lines."""
-    options: dict[str, Any] = {"program": (sys.executable, LOUD)}
+    options: dict[str, Any] = {"program": (LOUD,)}
     most_held = PARTITIONS * (POLICY["stream"]["delta"] + 1)
     shown: dict[str, bytes] = {}
     async with stage.command("run", "--http", "127.0.0.1:0", "--from", "earliest", name="one", **options) as one:

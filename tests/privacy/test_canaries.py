@@ -202,7 +202,7 @@ def crashing(folder: Path, path: str) -> Path:
 async def test_a_crash_report_contains_its_location_and_no_value(bootstrap: str, tmp_path: Path, where: str) -> None:
     stage = await stage_of(bootstrap, tmp_path)
     await fill(stage, 150)
-    program = (sys.executable, str(crashing(tmp_path, CRASHES[where])))
+    program = (str(crashing(tmp_path, CRASHES[where])),)
     async with stage.command(
         "run", "--http", "127.0.0.1:0", "--from", "earliest", name="crash", program=program
     ) as run:
@@ -284,7 +284,7 @@ async def test_no_secret_is_logged_for_a_broker_without_sasl(bootstrap: str, tmp
     stage = await stage_of(
         bootstrap, tmp_path, security_protocol="SASL_PLAINTEXT", sasl_username=SECRETS[0], patience_s=1
     )
-    program = (sys.executable, LOUD)
+    program = (LOUD,)
     environment = {"SASL_PASSWORD": SECRETS[1]}
     http = ("--http", "127.0.0.1:0", "--from", "earliest")
     async with stage.command("run", *http, name="refused", program=program, **environment) as refused:

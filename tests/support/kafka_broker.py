@@ -229,16 +229,21 @@ async def wait_until(
     timeout_s: float = 30.0,
     what: str = "the condition",
 ) -> Truth:
-    """Wait until a condition (plain or async) is true and return what it said."""
-    deadline = time.monotonic() + timeout_s
+    """Wait until a condition (plain or async) is true and return what it said.
+
+    A condition is evaluated the more seldom, the longer it has been waited for: many of them read from the broker.
+    """
+    began = time.monotonic()
+    deadline = began + timeout_s
     while True:
         said = condition()
         truth = await said if inspect.isawaitable(said) else said
         if truth:
             return cast("Truth", truth)
-        if time.monotonic() > deadline:
+        now = time.monotonic()
+        if now > deadline:
             raise TimeoutError(f"{what} did not come true within {timeout_s} s")
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(min(0.2, max(0.02, (now - began) / 10)))
 
 
 async def _partitions(consumer: Any, topic: str) -> list[Any]:
