@@ -98,6 +98,8 @@ class Deployment:
     is_ordered: bool = False
     is_fresh: bool = False
     """Whether each start of a worker is a new interpreter."""
+    known: dict[str, list[Message]] = field(default_factory=dict)
+    """Committed messages that were read so far, by topic."""
 
     @classmethod
     async def create(
@@ -145,11 +147,14 @@ class Deployment:
             self.bootstrap, self.topics["input"], values, partitions=where, linger_ms=5, max_batch_size=1 << 18
         )
 
+    async def read(self, topic: str) -> list[Message]:
+        """All committed messages of a topic; those of the last call are not read again."""
+        self.known[topic] = await read_all(self.bootstrap, topic, known=self.known.get(topic, ()))
+        return self.known[topic]
+
     async def resolved(self) -> int:
         """How many records a reader of committed data can account for."""
-        output = await read_all(self.bootstrap, self.topics["output"])
-        quarantine = await read_all(self.bootstrap, self.topics["quarantine"])
-        return len(output) + len(quarantine)
+        return len(await self.read(self.topics["output"])) + len(await self.read(self.topics["quarantine"]))
 
     async def wait_for(self, count: int, timeout_s: float = 90) -> None:
         async def enough() -> bool:

@@ -182,16 +182,21 @@ async def _reading(bootstrap: str, isolation: Isolation) -> AsyncIterator[Any]:
         await consumer.stop()
 
 
-async def read_all(bootstrap: str, topic: str, isolation: Isolation = "read_committed") -> list[Message]:
+async def read_all(
+    bootstrap: str, topic: str, isolation: Isolation = "read_committed", known: Sequence[Message] = ()
+) -> list[Message]:
     """Read a topic from its beginning to where it ends now, ordered by partition and offset.
 
     Records that another producer has just committed may appear a moment later: `read_until` waits for them.
+    ``known`` is what an earlier call with the same arguments returned; these messages are not read again.
     """
     async with _reading(bootstrap, isolation) as consumer:
         assigned = await _partitions(consumer, topic)
         consumer.assign(assigned)
         ends = await consumer.end_offsets(assigned)
-        found: list[Message] = []
+        found = list(known)
+        for partition, offset in {message.partition: message.offset for message in known}.items():
+            consumer.seek(TopicPartition(topic, partition), offset + 1)
         while any([await consumer.position(one) < end for one, end in ends.items()]):
             for one, messages in (await consumer.getmany(timeout_ms=200)).items():
                 found += [

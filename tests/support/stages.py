@@ -115,7 +115,7 @@ class HandedDeployment(AppDeployment):
 
     async def notes(self) -> list[dict[str, Any]]:
         """Return all notes in order, with repeats."""
-        return [json.loads(message.value or b"") for message in await read_all(self.bootstrap, self.handed)]
+        return [json.loads(message.value or b"") for message in await self.read(self.handed)]
 
     async def repeats(self) -> Repeats:
         """Return how many clusters of each worker were noted again by another."""
@@ -134,7 +134,7 @@ class HandedDeployment(AppDeployment):
         )
 
     async def resolved(self) -> int:
-        quarantine = await read_all(self.bootstrap, self.topics["quarantine"])
+        quarantine = await self.read(self.topics["quarantine"])
         return sum(len(note["rows"]) for note in distinct(await self.notes())) + len(quarantine)
 
     async def settled(self, workers: Sequence[Worker]) -> None:
