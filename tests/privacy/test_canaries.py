@@ -4,8 +4,8 @@ loudest, pages, metrics, references, evidence, progress, what is said at the end
 from __future__ import annotations
 
 import json
+import os
 import random
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -19,6 +19,7 @@ from shoal.files import Files, run_pipe
 from shoal.policy import Policy
 from support.canaries import LOUD, every_logger_at_debug, forms, traces
 from support.commands import run_command
+from support.forked import ForkedProcess
 from support.kafka_broker import wait_until
 from support.ledger import closed
 from support.running import Stage
@@ -222,25 +223,13 @@ def test_a_crash_report_of_a_pipe_contains_its_location_and_no_value(tmp_path: P
     document = {"attributes": attributes(), "privacy": {"k": 3}, "stream": {"delta": 20}}
     (tmp_path / "policy.yaml").write_text(json.dumps(document))
     (tmp_path / "in.jsonl").write_bytes(b"\n".join(text.replace(b"\n", b"") for text in traffic(200)))
-    done = subprocess.run(
-        [
-            sys.executable,
-            crashing(tmp_path, CRASHES[where]),
-            "pipe",
-            "policy.yaml",
-            "-i",
-            "in.jsonl",
-            "-o",
-            "out.jsonl",
-        ],
-        cwd=tmp_path,
-        capture_output=True,
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode in {1, 2}
-    assert b"RuntimeError" in done.stderr
-    assert traces([*HIDDEN, PUBLISHED], {"said": done.stderr, "out": done.stdout}) == []
+    policy, source, target = (str(tmp_path / name) for name in ("policy.yaml", "in.jsonl", "out.jsonl"))
+    words = ["pipe", policy, "-i", source, "-o", target]
+    out, log = tmp_path / "out", tmp_path / "log"
+    done = ForkedProcess(crashing(tmp_path, CRASHES[where]), words, os.environ, out, log)
+    assert done.wait(120) in {1, 2}
+    assert b"RuntimeError" in log.read_bytes()
+    assert traces([*HIDDEN, PUBLISHED], {"said": log.read_bytes(), "out": out.read_bytes()}) == []
     assert not (tmp_path / "out.jsonl").exists()
 
 
