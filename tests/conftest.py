@@ -136,9 +136,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture(scope="session")
 def kernels() -> None:
     """Compile what workers need: after a fresh checkout that takes a minute, in which one would lose its partitions."""
+    from support.forked import start_server
     from support.kernels import compile_kernels
 
     compile_kernels()
+    start_server()
 
 
 @pytest.fixture(scope="session")

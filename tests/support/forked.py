@@ -19,7 +19,7 @@ from multiprocessing.forkserver import ensure_running
 from pathlib import Path
 from unittest.mock import patch
 
-__all__ = ["ForkedProcess", "fork_program"]
+__all__ = ["ForkedProcess", "fork_program", "start_server"]
 
 TESTS = Path(__file__).resolve().parents[1]
 
@@ -89,8 +89,16 @@ def fork_program(
         )
 
 
+def start_server() -> None:
+    """Start the fork server and wait until it has imported all; otherwise the first process waits for it."""
+    process = _context().Process(target=int)
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+
+
 def _context() -> ForkServerContext:
-    """Return the context of the fork server of this process, which is started by the first call."""
+    """Return the context of the fork server of this process; the first call starts the server."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["support.preloaded"])
     # The server takes over the environment, and does not know where a test finds its modules.

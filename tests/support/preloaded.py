@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from importlib import import_module
 
+from support.compile_once import compile_once
 from support.kernels import compile_kernels
 
 __all__ = ["MODULES"]
@@ -13,6 +14,7 @@ MODULES = ("shoal.cli", "shoal.stage", "faust.cli.faust", "faust.transport.drive
 
 for module in MODULES:
     import_module(module)
+compile_once()
 compile_kernels()
 # Pages that hold these objects stay shared with forked processes.
 gc.collect()
