@@ -43,6 +43,8 @@ class ForkedProcess:
         self, program: Path, arguments: Sequence[str], environment: Mapping[str, str], out: Path, log: Path
     ) -> None:
         self.out = out
+        out.touch()
+        log.touch()
         given = (str(program), list(arguments), dict(environment), str(out), str(log))
         self._process = _context().Process(target=_run, args=given)
         self._process.start()
