@@ -8,7 +8,8 @@ BIN := .venv/bin
 WAITING := $(PYTHON) deploy/waiting.py
 KAFKA := $(PYTHON) deploy/kafka/local.py
 PYTEST := $(BIN)/pytest
-PARALLEL := -n auto
+# More processes than cores: many tests wait for a broker.
+PARALLEL = -n $(shell $(PYTHON) -c 'import os; print(max(2, os.cpu_count() * 3 // 2))')
 BESIDE_KAFKA := $(KAFKA) with -- $(PYTEST)
 CODE := service tests deploy benchmarks docs
 
@@ -77,8 +78,8 @@ imports: install ## check the import rules between packages
 unit: install ## run the unit tests
 	$(PYTEST) $(PARALLEL) -m "unit and not nightly"
 
-unit-nojit: install ## run unit and conformance tests without compilation, with branch coverage
-	NUMBA_DISABLE_JIT=1 $(PYTEST) $(PARALLEL) -m "(unit or conformance) and not nightly" --cov=service/shoal --cov-branch --cov-report=term:skip-covered
+unit-nojit: install ## run the tests of the kernels without compilation, with their branch coverage
+	NUMBA_DISABLE_JIT=1 $(PYTEST) $(PARALLEL) tests/unit/clustering tests/conformance -m "not nightly" --cov=service/shoal/clustering --cov-branch --cov-report=term:skip-covered
 
 properties: install ## run the property tests
 	$(PYTEST) $(PARALLEL) -m "property and not nightly"

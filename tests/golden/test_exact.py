@@ -39,7 +39,7 @@ TOLERANCE = 1e-5
 """Relative: column generation stops at a gap of a millionth, the independent computation at a larger one."""
 
 
-@pytest.mark.parametrize("table", ["census", "eia"])
+@pytest.mark.parametrize("table", ["eia", pytest.param("census", marks=pytest.mark.nightly)])
 def test_the_bound_is_proven_in_seconds(data_dir: Path, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         SetPartitioning, "choose", lambda _, start, __: Choice(start, 0.0)
