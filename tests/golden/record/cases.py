@@ -167,7 +167,7 @@ def _target(form: str, turn: int, option: Option) -> str:
 
 TABLE_OPTIONS = (
     Option("plain"),
-    Option("keep_order"),
+    Option("keep_order", {"table": {"keep_order": True}}),
     Option("per_subject", {"privacy": {"per_subject": {"max": 1, "window": 60}}}),
     Option("dependence", {"steering": {"dependence": 0.4}}),
     Option("max_share", {"privacy": {"k": 4, "max_share": 0.25}}),

@@ -168,6 +168,8 @@ def case_record(case: Case, command: Command, wording: dict[str, str]) -> Record
         found[name] = kept(Path(name), shown=case.shown)
     found["summary"] = stable_summary(Path("summary.json").read_text(encoding="utf-8"))
     given = [word for word, path in zip(aside[::2], aside[1::2], strict=True) for word in (word, path)]
+    if kind == "batch" and "stream" in case.document:
+        given.append("--table")
     judged, _ = command(
         *("verify", "policy.json", "--original", source, "--released", target, *given, "--json", "verdict.json")
     )
