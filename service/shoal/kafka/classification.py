@@ -73,7 +73,7 @@ class MessageColumns:
     def check_order(self, position: int) -> None:
         """Raise `GuaranteeError` unless the offsets ascend from ``position`` on."""
         if self.offsets[0] < position or (np.diff(self.offsets) <= 0).any():
-            raise GuaranteeError("messages are not in the order of the log; nothing was sent")
+            raise GuaranteeError("messages are not in the order of the log; nothing of its block was sent")
 
     def chosen(self, mask: BoolVector) -> MessageColumns:
         """Return the columns of the messages that a mask, shape (n,), chooses."""

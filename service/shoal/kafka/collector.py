@@ -89,7 +89,7 @@ class RecordCollector:
         self.committed_offset = last_commit.state.committed_offset
         """Offset of the last commit."""
         self.packed_at_s = wall_clock()
-        """When the last transaction was packed (s)."""
+        """When `next_commit_ms` was last called (s); at first, when the collector was made."""
         self.confirmed_at_s = 0.0
         """When the last committed transaction was sent (s): until then no other instance owned the partition."""
         self._batch = TransactionBatch()

@@ -44,8 +44,8 @@ __all__ = [
 MAX_FUTURE_TIMESTAMPED = 64
 """A commit lists at most this many rejected future timestamps, those with the lowest offsets.
 
-Only an attack produces more. After a restart the task recognizes the others only if their timestamps are later than
-``latest_accepted_ms`` of the commit. Else they take positions in the stream. None is released.
+More come from a wrong clock or an attack. After a restart the task recognizes the others only if their timestamps are
+later than ``latest_accepted_ms`` of the commit. Else they take positions in the stream. None is released.
 """
 
 NEVER = 1 << 62
@@ -176,10 +176,10 @@ class OffsetState:
 
 @dataclass(slots=True)
 class OffsetTracker:
-    """Offsets of one partition between two commits. The partition task alone changes it.
+    """State of the offsets of one partition, from assignment to revocation. The partition task alone changes it.
 
     Guarantee: under any interleaving of reads, completions, commits and restarts from a commit, an offset is processed
-    again after each restart until it is completed, and never after that.
+    again after each restart until its completion is committed, and is never decided on after that.
     """
 
     next_offset: int
@@ -297,7 +297,7 @@ class OffsetTracker:
         incomplete, first_unread_offset = self._incomplete, self.next_offset
         has_old = offsets[0] < first_unread_offset
         if has_old and any(offset < first_unread_offset and offset not in incomplete for offset in offsets):
-            raise GuaranteeError("a completed or clustered offset was about to be read again; nothing was sent")
+            raise GuaranteeError("an offset that was to be read again is not incomplete; nothing of its block was sent")
         incomplete.update(zip(offsets, zip(timestamps, stream_times, repeat(now_ms)), strict=False))
         if self._not_read_again:
             for offset in offsets:
@@ -331,7 +331,7 @@ class OffsetTracker:
         pop = self._incomplete.pop
         completed = [pop(offset, None) for offset in offsets]
         if None in completed:
-            raise GuaranteeError("an offset was about to be completed twice; nothing was sent")
+            raise GuaranteeError("an offset that was to be completed is not incomplete; nothing of its block was sent")
         if self._not_read_again:
             for offset in offsets:
                 self._not_read_again.pop(offset, None)
@@ -363,7 +363,7 @@ class OffsetTracker:
         self._future_timestamped.update(zip(offsets, timestamps, strict=True))
 
     def snapshot(self, latest_accepted_ms: int = NEVER, *, handed_over_uncommitted: bool = False) -> OffsetState:
-        """Return the state to commit now, with every decision taken so far in it.
+        """Return the state to commit now, with every decision applied so far.
 
         Rejected records after ``latest_accepted_ms`` are not listed: `restore` recognizes them by the same time.
         """

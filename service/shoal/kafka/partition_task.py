@@ -1,8 +1,8 @@
 """The task of one assigned partition: it takes messages, decides on their records, and commits the decisions.
 
-A loop drives the task (`process`, `punctuate`). Decisions depend on the records and their order alone. After a restart
-the same messages give the same decisions. A flush is the exception: the clock or the operator triggers it. So the
-decision to flush is committed first.
+A consumer loop calls `process` and `punctuate`. Decisions depend only on the records, their offsets and timestamps:
+after a restart the same messages give the same decisions. Two decisions use the clock: a flush (also on the operator's
+request), and rejecting a record dated too far ahead. Both are committed before any decision that depends on them.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class PartitionTask:
 
     A commit takes these steps, in this order:
 
-    1. If an earlier transaction failed, its error is raised and nothing is committed.
-    2. The offset tracker makes a snapshot: the committed offset, the incomplete offsets above it, the stream time.
-    3. The collector packs the snapshot with all rows, clusters and unpublished records decided until now.
+    1. The offset tracker makes a snapshot: the committed offset, the incomplete offsets above it, the stream time.
+    2. If an earlier transaction failed, its error is raised and nothing is committed.
+    3. The collector packs the snapshot with all rows, clusters and unpublished records added since the last packing.
     4. The batch waits until every batch that was packed before is committed.
     5. The snapshot is encoded as offset metadata, encrypted if there is a key.
     6. One transaction sends rows, summaries, evidence and quarantine entries, adds the committed offset with its
@@ -70,7 +70,8 @@ class PartitionTask:
 
     Notes
     -----
-    Guarantee: each offset is completed once, by the transaction that carries its row or its quarantine entry.
+    Guarantee: each offset with a record is completed at most once. The commit that says so is in the same transaction
+    as its row or quarantine entry, if there is one.
     """
 
     def __init__(
@@ -163,10 +164,8 @@ class PartitionTask:
     @property
     def _is_commit_due(self) -> bool:
         passed_s = self._wall_clock() - self._collector.packed_at_s
-        # Negative: the clock was set back.
-        return (
-            self._has_uncommitted_state and (passed_s >= self._commit_interval_s or passed_s < 0) and self._can_commit
-        )
+        is_time = passed_s >= self._commit_interval_s or passed_s < 0  # negative: the clock was set back
+        return is_time and self._has_uncommitted_state and self._can_commit
 
     @property
     def _should_flush(self) -> bool:
@@ -300,14 +299,14 @@ class PartitionTask:
             await self._collector.recommit_as_handed_over()
 
     async def punctuate(self, delivered_up_to: int | None = None, log_end: int | None = None) -> None:
-        """Commit or flush if the time has come. The task flushes only at the end of the log.
+        """Commit or flush if the time has come: a new flush only at the end of the log, a committed one once restored.
 
         Parameters
         ----------
         delivered_up_to : int, optional
             Every record before this offset was delivered to `process`. Control records are never delivered.
         log_end : int, optional
-            Last stable offset of the partition. Without it nothing is flushed.
+            Last stable offset of the partition. Without it no new flush starts.
 
         Raises
         ------

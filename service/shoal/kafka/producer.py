@@ -137,7 +137,7 @@ class TransactionalProducer:
         Raises
         ------
         BrokerError
-            The transaction is not committed, or its end is unknown.
+            The transaction is not committed, or its outcome is unknown.
         InputError
             Another producer writes to the output. The transaction is not committed.
 

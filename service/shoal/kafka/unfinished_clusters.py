@@ -110,7 +110,7 @@ class UnfinishedClusters:
         for offset in offsets:
             first = self._first_of.get(offset)
             if first is None or offset < self.released_up_to or offset in self._not_read_again:
-                raise GuaranteeError("a record was about to be released out of order; nothing was sent")
+                raise GuaranteeError("a record was about to be released out of order; nothing of its block was sent")
             self.released_up_to = offset + 1
             read_ms.append(self._times[offset][2])
             if offset == self._clusters[first][-1]:
@@ -120,6 +120,6 @@ class UnfinishedClusters:
 
     def _enter(self, members: Sequence[int]) -> None:
         if any(offset in self._first_of for offset in members):
-            raise GuaranteeError("an offset was about to be in two clusters; nothing was sent")
+            raise GuaranteeError("an offset was about to be in two clusters; nothing of its block was sent")
         self._clusters[members[0]] = tuple(members)
         self._first_of.update(dict.fromkeys(members, members[0]))

@@ -22,7 +22,7 @@ class DecidedCluster(NamedTuple):
     offsets : list of int
         Offsets of the members in their partition (record numbers in a file), ascending.
     rows : list of bytes
-        Published bytes of the members. Sorted by their bytes, so that row i does not belong to offset i; with
+        Published bytes of the members. Sorted by their bytes, so row i need not belong to offset i; with
         ``stream.reveal_order`` row i belongs to offset i.
     centroid : tuple of str
         Published quasi-identifiers, as JSON numbers.

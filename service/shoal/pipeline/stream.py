@@ -39,7 +39,7 @@ _BY_OFFSET_SPAN = 2
 class PartitionPipeline:
     """The steps from decoded records to published rows, for one partition.
 
-    The caller decodes a block and classifies its records. The pipeline then performs these steps:
+    The caller decodes a block, calls `apply_quota`, classifies the messages (of Kafka), and calls `push`. The steps:
 
     1. quota: `apply_quota` suppresses records above ``privacy.per_subject``;
     2. embed: scale and weight the quasi-identifiers;
@@ -56,7 +56,7 @@ class PartitionPipeline:
     policy : Policy
         Must have a stream section.
     encoder : RecordEncoder
-        JsonEncoder of the output format.
+        Encoder of the output format.
     max_offset_span : int
         Largest distance of the oldest held offset from the newest one. Beyond it the oldest record expires early.
     next_cluster_number : int
@@ -115,7 +115,7 @@ class PartitionPipeline:
         self._restorer = restorer or ClusterRestorer((), 0)
         if self._restorer and not stream.is_ordered:
             raise GuaranteeError(
-                "stream.release is cluster, but before the restart a part of a cluster was released; nothing was sent"
+                "stream.release is cluster, but a part of a cluster was released before the restart; no more is sent"
             )
         # A record is decided at most delta positions after its arrival: delta, this block and the next one suffice.
         self._records = _RecordStore(stream.delta + 2 * BLOCK_RECORDS, width)
@@ -199,7 +199,7 @@ class PartitionPipeline:
         """
         count = len(block.values)
         if count > BLOCK_RECORDS:
-            raise GuaranteeError(f"a block has more than {BLOCK_RECORDS} records; nothing was sent")
+            raise GuaranteeError(f"a block has more than {BLOCK_RECORDS} records; nothing of it was sent")
         if is_undecided is None:
             is_undecided = np.ones(count, np.bool_)
         if self._scaler is None or not count:

@@ -67,7 +67,7 @@ def test_an_offset_is_completed_once() -> None:
     progress = OffsetTracker(0)
     progress.read([0], [0], [-1], 0)
     progress.complete([0])
-    with pytest.raises(GuaranteeError, match="twice"):
+    with pytest.raises(GuaranteeError, match="not incomplete"):
         progress.complete([0])
     with pytest.raises(GuaranteeError):
         progress.complete([4])

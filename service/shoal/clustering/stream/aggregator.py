@@ -137,7 +137,7 @@ class StreamAggregator:
         ParameterError
             The records are not valid; nothing has changed.
         GuaranteeError
-            A decision violates an invariant. Nothing is returned, by this and all later calls.
+            A decision violates an invariant. This call and all later ones raise.
         """
         matrix = self._matrix(values)
         count, width = matrix.shape

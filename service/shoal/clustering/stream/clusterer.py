@@ -224,7 +224,7 @@ class StreamClusterer:
         ParameterError
             The block is not valid; nothing has changed.
         GuaranteeError
-            A decision violates an invariant. Nothing is returned, by this and all later calls.
+            A decision violates an invariant. This call and all later ones raise.
         """
         block = self._validator.validate(coordinates, subjects, positions, expiry_keys, amounts)
         self._invariants.register(block.positions, block.subjects, block.amounts)
