@@ -10,7 +10,7 @@ ShoalError                      has a stable ``code``, which logs contain, and t
 │  └─ DelayViolation                a record would be held for more than delta records
 └─ BrokerError                  retry with backoff if ``retriable``, else stop, exit 3
    ├─ BrokerUnavailableError        retriable
-   └─ FencedError                   retriable: another instance owns the partition now
+   └─ FencedError                   retriable: another worker owns the partition now
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class BrokerUnavailableError(BrokerError):
 
 
 class FencedError(BrokerError):
-    """Another instance owns the partition now. This one drops its state and joins the group again."""
+    """Another worker owns the partition now. This one drops its state and joins the group again."""
 
     code = "fenced"
     retriable = True

@@ -117,7 +117,7 @@ async def test_from_latest_begins_at_the_end_and_commits_that_offset(bootstrap: 
     async with stage.run(StartOptions(reset="latest")) as run:
         await run.until_ready()
         assert (await stage.progress()).state == OffsetState(
-            committed_offset=30, next_offset=30, first_released_offset=30, next_cluster_number=30
+            committed_offset=30, next_offset=30, released_from=30, next_cluster_number=30
         )
         late = await stage.put(30)
         await run.until_read(30)

@@ -23,8 +23,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_format_arguments(parser)
     parser.add_argument("--evidence", metavar="FILE", help="which records formed which cluster")
     parser.add_argument("--summary", metavar="FILE", help="counts to balance against")
-    parser.add_argument("--quarantine", metavar="FILE", help="references to records that were not released")
-    parser.add_argument("--complete", action="store_true", help="every record must be released or referenced")
+    parser.add_argument("--quarantine", metavar="FILE", help="pointers to records that were not released")
+    parser.add_argument(
+        "--complete", action="store_true", help="every record must be released or listed in the quarantine file"
+    )
     parser.add_argument(
         "--strict",
         action="store_true",

@@ -189,7 +189,7 @@ def apply_classification(tracker: OffsetTracker, classified: Classification, now
     tracker.note_future_timestamped(known_future.offsets.tolist(), known_future.timestamps.tolist())
     tracker.stream_time = classified.stream_time
     opened, stream_times = columns.chosen(is_open), classified.stream_times
-    tracker.read(opened.offsets.tolist(), opened.timestamps.tolist(), stream_times[is_open].tolist(), now_ms)
+    tracker.mark_read(opened.offsets.tolist(), opened.timestamps.tolist(), stream_times[is_open].tolist(), now_ms)
     if tracker.unfinished.is_restoring:
         timestamps = columns.timestamps.tolist()
         tracker.unfinished.read_again(columns.offsets.tolist(), timestamps, stream_times.tolist(), now_ms)

@@ -1,4 +1,4 @@
-"""Clusters that are decided and whose records are released one by one (``stream.release: ordered``). Pure.
+"""Decided clusters whose records are released one by one (``stream.release: ordered``). No I/O and no clock.
 
 The decision on an unfinished cluster must not be made again. So it is committed: which offsets are in which
 cluster, and the offset up to which records are released. They are released in ascending order of offsets.
@@ -78,7 +78,7 @@ class UnfinishedClusters:
     def read_again(
         self, offsets: Sequence[int], timestamps: Sequence[int], stream_times: Sequence[int], now_ms: int
     ) -> None:
-        """Mark the members among these records as read again; parameters as in `OffsetTracker.read`."""
+        """Mark the members among these records as read again; parameters as in `OffsetTracker.mark_read`."""
         for offset, timestamp, stream_time in zip(offsets, timestamps, stream_times, strict=True):
             if offset in self._first_of:
                 self._not_read_again.discard(offset)

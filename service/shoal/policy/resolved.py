@@ -59,7 +59,7 @@ class Stream:
 
     @property
     def is_ordered(self) -> bool:
-        """Whether each record is released when its own delay expires, in the order of the input."""
+        """Whether each record is released when its own delay has passed, in the order of the input."""
         return self.release == "ordered"
 
 

@@ -304,7 +304,8 @@ class CsvEncoder:
 class CsvCellEncoder:
     """Encodes single cells of one CSV dialect, in UTF-8.
 
-    A cell is quoted if it contains the delimiter, a quotation mark, a line end, or a backslash that is an escape.
+    A cell is quoted if it contains the delimiter, a quotation mark, a line end, or a backslash, if the dialect
+    escapes with backslashes.
 
     Parameters
     ----------
