@@ -394,7 +394,7 @@ async def test_the_probe_is_checked_although_reading_begins_before_it() -> None:
     task = task_of(policy_of(privacy=LIMITED), Sink(), snapshot)
     task.restore(0)
     await task.process([by_one(offset, offset) for offset in range(5)])
-    with pytest.raises(LogTruncatedError, match="another record is at offset 5"):
+    with pytest.raises(LogTruncatedError, match="offset 5 holds a different record"):
         await task.process([by_one(5, 5)])
 
 
