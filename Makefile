@@ -8,12 +8,13 @@ BIN := .venv/bin
 WAITING := $(PYTHON) deploy/waiting.py
 KAFKA := $(PYTHON) deploy/kafka/local.py
 PYTEST := $(BIN)/pytest
-PARALLEL := -n auto
+# More processes than cores: many tests wait for a broker.
+PARALLEL = -n $(shell $(PYTHON) -c 'import os; print(max(2, os.cpu_count() * 3 // 2))')
 BESIDE_KAFKA := $(KAFKA) with -- $(PYTEST)
 CODE := service tests deploy benchmarks docs
 
 .PHONY: help install fix check test demo kafka-up kafka-down bench papers nightly \
-        mutants format-check lint types imports unit unit-nojit properties golden conformance doctest integration faults privacy privacy-table
+        mutants format-check lint types imports unit unit-nojit properties golden conformance doctest integration faults privacy privacy-table judge-table
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,8 +78,8 @@ imports: install ## check the import rules between packages
 unit: install ## run the unit tests
 	$(PYTEST) $(PARALLEL) -m "unit and not nightly"
 
-unit-nojit: install ## run unit and conformance tests without compilation, with branch coverage
-	NUMBA_DISABLE_JIT=1 $(PYTEST) $(PARALLEL) -m "(unit or conformance) and not nightly" --cov=service/shoal --cov-branch --cov-report=term:skip-covered
+unit-nojit: install ## run the tests of the kernels without compilation, with their branch coverage
+	NUMBA_DISABLE_JIT=1 $(PYTEST) $(PARALLEL) tests/unit/clustering tests/conformance -m "not nightly" --cov=service/shoal/clustering --cov-branch --cov-report=term:skip-covered
 
 properties: install ## run the property tests
 	$(PYTEST) $(PARALLEL) -m "property and not nightly"
@@ -103,3 +104,6 @@ privacy: install ## run the attack tests and the search for leaked values
 
 privacy-table: install ## run the attack tests, write docs/reports/privacy.md
 	$(KAFKA) with -- $(BIN)/python tests/support/privacy_table.py
+
+judge-table: install ## judge the catalogue of falsified releases, write docs/reports/judge.md
+	$(BIN)/python tests/support/judge_table.py

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import gc
-import json
 import os
 import signal
 import sys
 from collections.abc import Generator, Iterator
 from dataclasses import asdict
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -136,18 +134,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture(scope="session")
-def kernels(tmp_path_factory: pytest.TempPathFactory) -> None:
+def kernels() -> None:
     """Compile what workers need: after a fresh checkout that takes a minute, in which one would lose its partitions."""
-    from shoal.pipeline import precompile
-    from shoal.policy import RULES, Policy
+    from support.forked import start_server
+    from support.kernels import compile_kernels
 
-    path = tmp_path_factory.mktemp("kernels") / "policy.json"
-    size = {"role": "quasi_identifier", "scale": "numeric", "bounds": [0, 1]}
-    attributes = {"who": {"role": "identifier", "subject": True}, "size": size}
-    for rule, delta in product(RULES, (20, 1000)):  # many records are partitioned by other kernels than few
-        document = {"attributes": attributes, "privacy": {"k": 3}, "stream": {"delta": delta, "rule": rule}}
-        path.write_text(json.dumps(document), encoding="utf-8")
-        precompile(Policy.load(path))
+    compile_kernels()
+    start_server()
 
 
 @pytest.fixture(scope="session")
@@ -155,6 +148,9 @@ def bootstrap(kernels: None) -> Iterator[str]:  # noqa: ARG001 - must be before 
     """Address of a real broker."""
     from support.kafka_broker import broker
 
+    # What is imported by now stays: a collection after each test need not look at it.
+    gc.collect()
+    gc.freeze()
     with broker() as address:
         yield address
 

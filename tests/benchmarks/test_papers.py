@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from papers import __main__ as command
 from papers import approximate, dependence, genetic, reference, steered, survey
-from papers.common import grid, standardised
+from papers.common import grid, standardised, zscores
 from reference_data import data_folder
 
 pytestmark = pytest.mark.golden
@@ -29,6 +29,25 @@ def test_macrogroups_of_the_genetic_table(data_dir: Path, page: list[str]) -> No
     one, two = genetic.macrogroups(standardised(data_dir, "census"), 18)
     assert one == genetic.PUBLISHED["census", 18].groups_one
     assert any(line.startswith("| census | 18 |") and f"| 61 / {two} |" in line for line in page)
+
+
+def test_macrogroups_of_a_scattered_draw(page: list[str]) -> None:
+    draw = genetic.scattered_tables(1)[0]
+    assert draw.shape == (1000, 2)
+    assert genetic.macrogroups(draw, 18) == (55, 55)
+    assert any(
+        line.startswith("| scattered | 18 |") and "| 55 / 55 |" in line and "| 56 / 55 |" in line for line in page
+    )
+
+
+def test_the_approximation_on_adult(data_dir: Path, page: list[str]) -> None:
+    codes = approximate.adult_codes(data_dir)
+    assert codes.shape == (32561, 9)
+    assert (codes.max(axis=0) + 1).tolist() == [73, 2, 16, 7, 5, 9, 42, 15, 2]
+    found = approximate.run(zscores(codes[:, :5].astype(float)), 20, "Adult")
+    row = f"| first 5 attributes | {found.keys} | {found.losses[0]:.2f} | {found.losses[1]:.2f} |"
+    assert row == "| first 5 attributes | 2 | 1.40 | 56.33 |"
+    assert row in page
 
 
 def test_the_weight_that_steering_needs(data_dir: Path, page: list[str]) -> None:

@@ -13,7 +13,8 @@ pytestmark = pytest.mark.faults
 
 async def test_a_few_kills_inside_and_outside_of_transactions(bootstrap: str, tmp_path: Path) -> None:
     deployment = await Deployment.create(bootstrap, tmp_path, partitions=PARTITIONS)
-    by_plan, by_hand = await torture(deployment, kills=7, wave=2000)
+    deployment.is_fresh = True
+    by_plan, by_hand = await torture(deployment, kills=6, wave=1000)
     found = await check(deployment)
     assert by_plan >= 3
     assert by_hand >= 2
@@ -22,7 +23,7 @@ async def test_a_few_kills_inside_and_outside_of_transactions(bootstrap: str, tm
 
 async def test_unfinished_clusters_are_completed_after_kills(bootstrap: str, tmp_path: Path) -> None:
     deployment = await Deployment.create(bootstrap, tmp_path, partitions=PARTITIONS, release="ordered")
-    by_plan, by_hand = await torture(deployment, kills=7, wave=2000)
+    by_plan, by_hand = await torture(deployment, kills=6, wave=1000)
     found = await check(deployment)
     assert by_plan >= 3
     assert by_hand >= 2
@@ -31,7 +32,7 @@ async def test_unfinished_clusters_are_completed_after_kills(bootstrap: str, tmp
 
 async def test_a_zombie_is_fenced(bootstrap: str, tmp_path: Path) -> None:
     deployment = await Deployment.create(bootstrap, tmp_path, partitions=PARTITIONS)
-    await zombie(deployment, wave=3000)
+    await zombie(deployment, wave=1500)
     await check(deployment)
 
 
@@ -39,6 +40,7 @@ async def test_a_zombie_is_fenced(bootstrap: str, tmp_path: Path) -> None:
 @pytest.mark.timeout(1800)
 async def test_sixty_thousand_records_and_twenty_kills(bootstrap: str, tmp_path: Path) -> None:
     deployment = await Deployment.create(bootstrap, tmp_path, partitions=PARTITIONS)
+    deployment.is_fresh = True
     by_plan, by_hand = await torture(deployment, kills=20, wave=2700)
     await deployment.put(max(0, 60_000 - deployment.serial), PARTITIONS)
     last: list[Worker] = []

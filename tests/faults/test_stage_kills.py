@@ -29,7 +29,7 @@ async def check_repeats(deployment: HandedDeployment, kills: int) -> None:
 
 async def test_after_kills_of_apps_that_publish_each_record_has_one_outcome(bootstrap: str, tmp_path: Path) -> None:
     deployment = await AppDeployment.create(bootstrap, tmp_path, partitions=PARTITIONS)
-    by_plan, by_hand = await torture(deployment, kills=6, wave=1500)
+    by_plan, by_hand = await torture(deployment, kills=6, wave=1000)
     found = await check(deployment)
     assert by_plan >= 3
     assert by_hand >= 2
@@ -38,19 +38,19 @@ async def test_after_kills_of_apps_that_publish_each_record_has_one_outcome(boot
 
 async def test_a_zombie_app_is_fenced(bootstrap: str, tmp_path: Path) -> None:
     deployment = await AppDeployment.create(bootstrap, tmp_path, partitions=PARTITIONS)
-    await zombie(deployment, wave=2000)
+    await zombie(deployment, wave=1500)
     await check(deployment)
 
 
 async def test_kills_of_apps_that_iterate_repeat_the_same_clusters(bootstrap: str, tmp_path: Path) -> None:
     deployment = await HandedDeployment.with_notes(bootstrap, tmp_path, partitions=PARTITIONS, max_delay_s=DELAY_S)
-    by_plan, by_hand = await torture(deployment, kills=6, wave=1500)
+    by_plan, by_hand = await torture(deployment, kills=6, wave=1000)
     await check_repeats(deployment, by_plan + by_hand)
 
 
 async def test_a_zombie_app_hands_over_the_same_clusters(bootstrap: str, tmp_path: Path) -> None:
     deployment = await HandedDeployment.with_notes(bootstrap, tmp_path, partitions=PARTITIONS, max_delay_s=DELAY_S)
-    await zombie(deployment, wave=2000)
+    await zombie(deployment, wave=1500)
     clusters, repeats = await check_handed(deployment)
     print(f"{clusters} clusters, {repeats} repeats")
 
@@ -59,6 +59,7 @@ async def test_a_zombie_app_hands_over_the_same_clusters(bootstrap: str, tmp_pat
 @pytest.mark.timeout(1800)
 async def test_twenty_kills_of_apps_that_publish(bootstrap: str, tmp_path: Path) -> None:
     deployment = await AppDeployment.create(bootstrap, tmp_path, partitions=PARTITIONS)
+    deployment.is_fresh = True
     by_plan, by_hand = await torture(deployment, kills=20, wave=1500)
     await check(deployment)
     assert by_plan + by_hand == 20
@@ -68,6 +69,7 @@ async def test_twenty_kills_of_apps_that_publish(bootstrap: str, tmp_path: Path)
 @pytest.mark.timeout(1800)
 async def test_twenty_kills_of_apps_that_iterate(bootstrap: str, tmp_path: Path) -> None:
     deployment = await HandedDeployment.with_notes(bootstrap, tmp_path, partitions=PARTITIONS, max_delay_s=DELAY_S)
+    deployment.is_fresh = True
     by_plan, by_hand = await torture(deployment, kills=20, wave=1500)
     await check_repeats(deployment, by_plan + by_hand)
     assert by_plan + by_hand == 20

@@ -20,8 +20,8 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
+import uuid
 import zlib
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from aiokafka import TopicPartition
 from golden.record.inputs import FIRST_MS, message, records
 from golden.record.recorder import differences, dumped, rounded
 from prometheus_client.parser import text_string_to_metric_families
+from support.forked import ForkedProcess
 from support.kafka_broker import admin, create_topic, produce, read_all, wait_until
 
 pytestmark = pytest.mark.integration
@@ -90,24 +91,17 @@ class Deployment:
         kafka = {"group": self.group, "commit_interval_ms": 50, **topics}
         self.policy.write_text(json.dumps(document | {"kafka": kafka}), encoding="utf-8")
 
-    def start(self, command: str, *arguments: str) -> subprocess.Popen[str]:
+    def start(self, command: str, *arguments: str) -> ForkedProcess:
         given = {name: value for name, value in os.environ.items() if not name.startswith("SHOAL_KAFKA__")}
-        with (self.folder / "log").open("a") as log:
-            return subprocess.Popen(
-                [str(Path(sys.executable).with_name("shoal")), command, str(self.policy), *arguments],
-                env=given | {"SHOAL_KAFKA__BOOTSTRAP_SERVERS": self.bootstrap},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-            )
+        given |= {"SHOAL_KAFKA__BOOTSTRAP_SERVERS": self.bootstrap}
+        out = self.folder / f"{uuid.uuid4().hex}.out"
+        words = [command, str(self.policy), *arguments]
+        return ForkedProcess(Path(sys.executable).with_name("shoal"), words, given, out, self.folder / "log")
 
-    async def ended(self, process: subprocess.Popen[str]) -> tuple[int, str]:
+    async def ended(self, process: ForkedProcess) -> tuple[int, str]:
         """Wait for the end of a process; return its exit code and standard output."""
         await wait_until(lambda: process.poll() is not None, 120, "the end")
-        assert process.stdout is not None
-        with process.stdout as out:
-            return process.wait(), out.read()
+        return process.wait(), process.out.read_text("utf-8")
 
     async def committed(self) -> Any:
         tp = TopicPartition(self.topics["input"], 0)

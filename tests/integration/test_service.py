@@ -380,4 +380,4 @@ async def test_a_backlog_is_processed_fast(bootstrap: str, tmp_path: Path, parti
         rate = 0.9 * 32_000 / (time.monotonic() - began)
     print(f"{partitions} partitions: {rate:,.0f} records/s")
     # Far below the speed of one core: the test only shows that no task waits for another.
-    assert rate > 4000
+    assert rate > 2000

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-import subprocess
 import time
 import urllib.error
 import urllib.request
@@ -17,7 +16,9 @@ from aiokafka.admin import RecordsToDelete
 from aiokafka.structs import OffsetAndMetadata
 from prometheus_client.parser import text_string_to_metric_families
 from support.faulty_workers import Deployment, Worker, export, judge, judged
+from support.forked import fork_program
 from support.kafka_broker import admin, create_topic, produce, read_all, read_until, wait_until
+from support.running import SHOAL
 
 pytestmark = pytest.mark.integration
 
@@ -237,24 +238,23 @@ async def test_progress_is_reported_exported_and_imported(bootstrap: str, tmp_pa
     await deployment.wait_for(300)
     worker.terminate()
 
-    def progress(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*worker.command()[:1], "-m", "shoal.cli", "progress", str(deployment.policy), *arguments],
-            env=worker.environment(""),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+    out = tmp_path / "out"
 
-    lines = [json.loads(line) for line in (await asyncio.to_thread(progress)).stdout.splitlines()]
+    async def progress(*arguments: str) -> int:
+        command = [str(SHOAL), "progress", str(deployment.policy), *arguments]
+        process = fork_program(command, worker.environment(""), out, tmp_path / "log")
+        await wait_until(lambda: process.poll() is not None, what="the end of the command")
+        return process.wait()
+
+    assert await progress() == 0
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
     assert [line["partition"] for line in lines] == [0, 1]
     assert all(line["held"] > 0 and line["last_commit"] and line["policy"] == "this" for line in lines)
     saved = str(tmp_path / "progress.json")
-    assert (await asyncio.to_thread(progress, "--export", saved)).returncode == 0
-    assert (await asyncio.to_thread(progress, "--import", saved)).returncode == 0
+    assert await progress("--export", saved) == 0
+    assert await progress("--import", saved) == 0
     await deployment.settled([])
-    refused = await asyncio.to_thread(progress, "--import", saved)
-    assert refused.returncode == 2
+    assert await progress("--import", saved) == 2
     found = await judge(deployment)
     assert (found.twice, found.lost, found.small_clusters) == (0, 0, 0)
 

@@ -14,6 +14,7 @@ import uuid
 from collections import Counter
 from pathlib import Path
 
+from support.forked import ForkedProcess
 from support.kafka_broker import admin, create_topic, end_offsets, produce, read_all, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -82,10 +83,8 @@ async def test_the_example_counts_every_visit_once_through_a_kill_and_a_restart(
     environment.pop("SHOAL_KAFKA__BOOTSTRAP_SERVERS", None)
     log = tmp_path / "app.log"
 
-    def start() -> subprocess.Popen[bytes]:
-        with log.open("ab") as said:
-            command = [sys.executable, str(EXAMPLE), "worker", "--without-web", "-l", "info"]
-            return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+    def start() -> ForkedProcess:
+        return ForkedProcess(EXAMPLE, ["worker", "--without-web", "-l", "info"], environment, log, log)
 
     worker = start()
     try:

@@ -26,7 +26,7 @@ attributes:
   dose:      {role: quasi_identifier, bounds: [-2, 2], resolution: 0.05}
   ward:      {role: other, type: any, publish_unchanged: true}
 privacy: {k: 5, max_share: 0.5}
-stream: {delta: 20}
+stream: {delta: 1000}
 """
 RESOLUTIONS = {"age": Fraction(1), "income": Fraction(500), "dose": Fraction(1, 20)}
 DECIMALS = {"age": 0, "income": 0, "dose": 2}

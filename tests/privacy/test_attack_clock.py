@@ -37,7 +37,7 @@ def clusters_in(batches: list[TransactionBatch]) -> Counter[tuple[bytes, ...]]:
 
 def test_what_a_clock_has_decided_is_decided_alike_after_a_crash() -> None:
     shown = other = drained = 0
-    for seed in range(400):
+    for seed in range(200):
         random = Random(f"clock {seed}")
         log = random_log(random)
         policy = policy_of(3, delta=2 + random.randint(0, 12), position=0.01, max_delay_s=0.8, max_share=1.0)
@@ -49,8 +49,8 @@ def test_what_a_clock_has_decided_is_decided_alike_after_a_crash() -> None:
         shown += sum(aborted.values())
         other += sum(count for rows, count in aborted.items() if rows not in published)
         drained += topic.drains
-    assert shown > 700
-    assert drained > 200, "the clock has hardly ever decided anything"
+    assert shown > 350
+    assert drained > 100, "the clock has hardly ever decided anything"
     measured(
         "R12",
         "clusters of aborted transactions that were never published, under a fake clock",

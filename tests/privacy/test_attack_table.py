@@ -85,7 +85,7 @@ def test_the_farthest_member_of_a_cluster_is_taken_for_the_one_that_t_closeness_
     chance: dict[float | None, float] = {}
     for limit in (t, None):
         clusters, _ = clusters_of(tmp_path, source, limit, algorithm if limit else "mdav")
-        # Where all or nobody has the value, nothing was added for it.
+        # Where all members or none have the value, nothing was added for it.
         mixed = [members for members in clusters if 0 < rare[members].sum() < len(members)]
         hits[limit] = [float(rare[named(records, members)]) for members in mixed]
         chance[limit] = float(np.mean([rare[members].mean() for members in mixed]))

@@ -4,8 +4,8 @@ loudest, pages, metrics, references, evidence, progress, what is said at the end
 from __future__ import annotations
 
 import json
+import os
 import random
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -19,6 +19,7 @@ from shoal.files import Files, run_pipe
 from shoal.policy import Policy
 from support.canaries import LOUD, every_logger_at_debug, forms, traces
 from support.commands import run_command
+from support.forked import ForkedProcess
 from support.kafka_broker import wait_until
 from support.ledger import closed
 from support.running import Stage
@@ -202,7 +203,7 @@ def crashing(folder: Path, path: str) -> Path:
 async def test_a_crash_report_contains_its_location_and_no_value(bootstrap: str, tmp_path: Path, where: str) -> None:
     stage = await stage_of(bootstrap, tmp_path)
     await fill(stage, 150)
-    program = (sys.executable, str(crashing(tmp_path, CRASHES[where])))
+    program = (str(crashing(tmp_path, CRASHES[where])),)
     async with stage.command(
         "run", "--http", "127.0.0.1:0", "--from", "earliest", name="crash", program=program
     ) as run:
@@ -222,25 +223,13 @@ def test_a_crash_report_of_a_pipe_contains_its_location_and_no_value(tmp_path: P
     document = {"attributes": attributes(), "privacy": {"k": 3}, "stream": {"delta": 20}}
     (tmp_path / "policy.yaml").write_text(json.dumps(document))
     (tmp_path / "in.jsonl").write_bytes(b"\n".join(text.replace(b"\n", b"") for text in traffic(200)))
-    done = subprocess.run(
-        [
-            sys.executable,
-            crashing(tmp_path, CRASHES[where]),
-            "pipe",
-            "policy.yaml",
-            "-i",
-            "in.jsonl",
-            "-o",
-            "out.jsonl",
-        ],
-        cwd=tmp_path,
-        capture_output=True,
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode in {1, 2}
-    assert b"RuntimeError" in done.stderr
-    assert traces([*HIDDEN, PUBLISHED], {"said": done.stderr, "out": done.stdout}) == []
+    policy, source, target = (str(tmp_path / name) for name in ("policy.yaml", "in.jsonl", "out.jsonl"))
+    words = ["pipe", policy, "-i", source, "-o", target]
+    out, log = tmp_path / "out", tmp_path / "log"
+    done = ForkedProcess(crashing(tmp_path, CRASHES[where]), words, os.environ, out, log)
+    assert done.wait(120) in {1, 2}
+    assert b"RuntimeError" in log.read_bytes()
+    assert traces([*HIDDEN, PUBLISHED], {"said": log.read_bytes(), "out": out.read_bytes()}) == []
     assert not (tmp_path / "out.jsonl").exists()
 
 
@@ -284,7 +273,7 @@ async def test_no_secret_is_logged_for_a_broker_without_sasl(bootstrap: str, tmp
     stage = await stage_of(
         bootstrap, tmp_path, security_protocol="SASL_PLAINTEXT", sasl_username=SECRETS[0], patience_s=1
     )
-    program = (sys.executable, LOUD)
+    program = (LOUD,)
     environment = {"SASL_PASSWORD": SECRETS[1]}
     http = ("--http", "127.0.0.1:0", "--from", "earliest")
     async with stage.command("run", *http, name="refused", program=program, **environment) as refused:

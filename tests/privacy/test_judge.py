@@ -493,16 +493,16 @@ def test_a_topic_out_of_byte_order_is_broken(tmp_path: Path) -> None:
 
 
 def quarantined(tmp_path: Path) -> tuple[NaiveRelease, list[dict[str, object]]]:
-    naive = make_release(tmp_path)
-    out = naive.clusters.pop(0)
-    naive.regenerate()
-    return naive, [{"topic": "t", "partition": 0, "offset": index, "reason": "suppressed"} for index in out]
+    """Return a release after which five records of fewer than k subjects are left."""
+    left = [{**record, "patient": "left", "diagnosis": f"left {n}"} for n, record in enumerate(make_records(5, seed=1))]
+    naive = NaiveRelease(tmp_path, [*make_records(60), *left], make_release(tmp_path).clusters)
+    return naive, [{"topic": "t", "partition": 0, "offset": index, "reason": "suppressed"} for index in range(60, 65)]
 
 
-def broken_with(naive: NaiveRelease, references: list[dict[str, object]], *, complete: bool = True) -> set[str]:
+def broken_with(naive: NaiveRelease, references: list[dict[str, object]], *, partial: bool = False) -> set[str]:
     path = naive.folder / "quarantine.jsonl"
     path.write_text("".join(json.dumps(reference) + "\n" for reference in references))
-    return broken(naive.verify(quarantine=path, complete=complete))
+    return broken(naive.verify(quarantine=path, partial=partial))
 
 
 def test_every_record_is_released_or_referenced(tmp_path: Path) -> None:
@@ -510,15 +510,29 @@ def test_every_record_is_released_or_referenced(tmp_path: Path) -> None:
     assert broken_with(naive, references) == set()
 
 
-def test_held_records_are_not_missing_unless_complete_is_set(tmp_path: Path) -> None:
+def test_no_record_is_missing_from_a_part(tmp_path: Path) -> None:
     naive, references = quarantined(tmp_path)
-    assert broken_with(naive, references[1:], complete=False) == set()
+    assert broken_with(naive, references[1:], partial=True) == set()
 
 
-def test_without_references_a_complete_release_has_every_record(tmp_path: Path) -> None:
+def test_without_references_a_release_has_every_record_that_could_be_released(tmp_path: Path) -> None:
     naive, _ = quarantined(tmp_path)
-    assert broken(naive.verify(complete=True)) == {"complete"}
+    assert naive.verify().exit_code == 0
+    del naive.clusters[0]
+    naive.regenerate()
+    for options in ({}, {"complete": True}):
+        assert broken(naive.verify(**options)) == {"complete"}
     assert make_release(tmp_path).verify(complete=True).exit_code == 0
+
+
+def test_a_reference_does_not_hide_records_that_could_be_released(tmp_path: Path) -> None:
+    naive = make_release(tmp_path)
+    out = naive.clusters.pop(0)
+    naive.regenerate()
+    lines: list[dict[str, object]] = [
+        {"topic": "t", "partition": 0, "offset": index, "reason": "suppressed"} for index in out
+    ]
+    assert broken_with(naive, lines) == {"suppressed"}
 
 
 def test_references_are_not_examined_if_clusters_are_unknown(tmp_path: Path) -> None:
@@ -529,7 +543,7 @@ def test_references_are_not_examined_if_clusters_are_unknown(tmp_path: Path) -> 
     path = tmp_path / "quarantine.jsonl"
     for lines, status in ((references, "not examined"), (references * 2, "broken")):
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        verdict = naive.verify(evidence=False, quarantine=path, complete=True)
+        verdict = naive.verify(evidence=False, quarantine=path)
         assert verdict["references"].status == status
         assert verdict["complete"].status == "not examined"
 

@@ -233,24 +233,24 @@ def too_many(log: list[Message], rule: PerSubject) -> list[int]:
 
 
 def test_each_offset_is_completed_once_and_crashes_repeat_the_same_clusters() -> None:
-    happened = sum((run_seed(seed) for seed in range(800)), Counter[str]())
-    assert happened["clusters"] > 3000
-    assert happened["aborted"] > 700, "hardly any crash fell between a decision and its commit"
-    assert happened["surplus"] > 600, "hardly any record exceeded the quota"
-    assert happened["in_order"] > 1000, "hardly any commit fell between the records of a cluster"
+    happened = sum((run_seed(seed) for seed in range(400)), Counter[str]())
+    assert happened["clusters"] > 1500
+    assert happened["aborted"] > 350, "hardly any crash fell between a decision and its commit"
+    assert happened["surplus"] > 300, "hardly any record exceeded the quota"
+    assert happened["in_order"] > 500, "hardly any commit fell between the records of a cluster"
 
 
 def test_many_future_timestamps_need_no_list(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "MAX_FUTURE_TIMESTAMPED", 0)
     monkeypatch.setattr(sys.modules[__name__], "KINDS", ["good"] * 3 + ["future"] * 2)
-    happened = sum((run_seed(seed) for seed in range(30_000, 30_200)), Counter[str]())
-    assert happened["aborted"] > 100
+    happened = sum((run_seed(seed) for seed in range(30_000, 30_100)), Counter[str]())
+    assert happened["aborted"] > 50
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(1800)
 def test_the_same_for_many_more_runs() -> None:
-    happened = sum((run_seed(seed) for seed in range(800, 30_000)), Counter[str]())
+    happened = sum((run_seed(seed) for seed in range(400, 30_000)), Counter[str]())
     assert happened["aborted"] > 20_000
 
 

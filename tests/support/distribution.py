@@ -6,8 +6,14 @@ from xdist.scheduler import LoadScopeScheduling
 
 __all__ = ["Distribution"]
 
-TOGETHER = frozenset({"tests/integration/test_outage.py"})
-"""Files of which one process runs all tests: they share what is expensive to make, such as a broker of their own."""
+TOGETHER = frozenset(
+    {
+        "tests/integration/test_outage.py",
+        "tests/privacy/test_attack_order.py",
+        "tests/properties/test_warm_up.py",
+    }
+)
+"""Files of which one process runs all tests: they share what is expensive to make, such as a broker or releases."""
 
 
 class Distribution(LoadScopeScheduling):  # type: ignore[misc] # xdist has no types

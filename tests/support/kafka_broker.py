@@ -182,16 +182,21 @@ async def _reading(bootstrap: str, isolation: Isolation) -> AsyncIterator[Any]:
         await consumer.stop()
 
 
-async def read_all(bootstrap: str, topic: str, isolation: Isolation = "read_committed") -> list[Message]:
+async def read_all(
+    bootstrap: str, topic: str, isolation: Isolation = "read_committed", known: Sequence[Message] = ()
+) -> list[Message]:
     """Read a topic from its beginning to where it ends now, ordered by partition and offset.
 
     Records that another producer has just committed may appear a moment later: `read_until` waits for them.
+    ``known`` is what an earlier call with the same arguments returned; these messages are not read again.
     """
     async with _reading(bootstrap, isolation) as consumer:
         assigned = await _partitions(consumer, topic)
         consumer.assign(assigned)
         ends = await consumer.end_offsets(assigned)
-        found: list[Message] = []
+        found = list(known)
+        for partition, offset in {message.partition: message.offset for message in known}.items():
+            consumer.seek(TopicPartition(topic, partition), offset + 1)
         while any([await consumer.position(one) < end for one, end in ends.items()]):
             for one, messages in (await consumer.getmany(timeout_ms=200)).items():
                 found += [
@@ -229,16 +234,21 @@ async def wait_until(
     timeout_s: float = 30.0,
     what: str = "the condition",
 ) -> Truth:
-    """Wait until a condition (plain or async) is true and return what it said."""
-    deadline = time.monotonic() + timeout_s
+    """Wait until a condition (plain or async) is true and return what it said.
+
+    A condition is evaluated the more seldom, the longer it has been waited for: many of them read from the broker.
+    """
+    began = time.monotonic()
+    deadline = began + timeout_s
     while True:
         said = condition()
         truth = await said if inspect.isawaitable(said) else said
         if truth:
             return cast("Truth", truth)
-        if time.monotonic() > deadline:
+        now = time.monotonic()
+        if now > deadline:
             raise TimeoutError(f"{what} did not come true within {timeout_s} s")
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(min(0.2, max(0.02, (now - began) / 10)))
 
 
 async def _partitions(consumer: Any, topic: str) -> list[Any]:

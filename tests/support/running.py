@@ -28,9 +28,10 @@ from shoal.kafka.offset_metadata import CommittedState
 from shoal.observability import Health, Metrics
 from shoal.policy import KafkaSection, Policy
 from shoal.settings import kafka_settings
+from support.forked import ForkedProcess, fork_program
 from support.kafka_broker import Message, admin, create_topic, is_shown, produce, read_all, wait_until
 
-__all__ = ["EARLIEST", "Process", "Run", "Stage", "sample"]
+__all__ = ["EARLIEST", "SHOAL", "Process", "Run", "Stage", "sample"]
 
 SHOAL = Path(sys.executable).with_name("shoal")
 EARLIEST = StartOptions(reset="earliest")
@@ -184,19 +185,19 @@ class Stage:
         program: Sequence[str] = (str(SHOAL),),
         **environment: str,
     ) -> Process:
-        """Start a command of the service over the stage's policy; ``program`` stands for ``shoal``."""
+        """Start a command of the service over the stage's policy; ``program`` stands for ``shoal``.
+
+        It is a file with code of Python, or an interpreter with its arguments, which is started anew.
+        """
         kafka = {"BOOTSTRAP_SERVERS": self.bootstrap} | environment
         given = {key: value for key, value in os.environ.items() if not key.startswith("SHOAL_KAFKA__")}
         out, log = self.folder / f"{name}.out", self.folder / f"{name}.log"
-        with out.open("ab") as stdout, log.open("ab") as stderr:
-            log_start = log.stat().st_size
-            process = subprocess.Popen(
-                [*program, command, str(self.policy_file()), "--log", "json", *arguments],
-                env=given | {f"SHOAL_KAFKA__{key}": value for key, value in kafka.items()},
-                stdin=subprocess.DEVNULL,
-                stdout=stdout,
-                stderr=stderr,
-            )
+        given |= {f"SHOAL_KAFKA__{key}": value for key, value in kafka.items()}
+        words = [command, str(self.policy_file()), "--log", "json", *arguments]
+        log.touch()
+        log_start = log.stat().st_size
+        is_fresh = program[0] == sys.executable
+        process = fork_program([*program[is_fresh:], *words], given, out, log, is_fresh=is_fresh)
         return Process(process, out, log, log_start)
 
 
@@ -286,7 +287,7 @@ def sample(text: str, name: str, **labels: str) -> float:
 class Process:
     """A command as a process; killed by its id at the end of the context if it still runs."""
 
-    process: subprocess.Popen[bytes]
+    process: ForkedProcess | subprocess.Popen[bytes]
     out: Path
     log: Path
     log_start: int

@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 import signal
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -37,7 +36,7 @@ class AppWorker(Worker):
 
     def command(self, *extra: str, origin: bool = True) -> list[str]:
         assert origin
-        return [sys.executable, str(APP), "worker", "-l", "info", "--without-web", *extra]
+        return [str(APP), "worker", "-l", "info", "--without-web", *extra]
 
     def environment(self, die_at: str, instance: str | None = None, patience_s: str = "300") -> dict[str, str]:
         environment = super().environment(die_at, "", patience_s) | dict(self.variables)
@@ -76,7 +75,9 @@ class AppDeployment(Deployment):
 
     def worker(self, name: str) -> AppWorker:
         worker = Deployment.worker(self, name)
-        return AppWorker(worker.name, worker.policy, worker.bootstrap, worker.log, variables=self.variables)
+        return AppWorker(
+            worker.name, worker.policy, worker.bootstrap, worker.log, is_fresh=self.is_fresh, variables=self.variables
+        )
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ class HandedDeployment(AppDeployment):
 
     async def notes(self) -> list[dict[str, Any]]:
         """Return all notes in order, with repeats."""
-        return [json.loads(message.value or b"") for message in await read_all(self.bootstrap, self.handed)]
+        return [json.loads(message.value or b"") for message in await self.read(self.handed)]
 
     async def repeats(self) -> Repeats:
         """Return how many clusters of each worker were noted again by another."""
@@ -133,7 +134,7 @@ class HandedDeployment(AppDeployment):
         )
 
     async def resolved(self) -> int:
-        quarantine = await read_all(self.bootstrap, self.topics["quarantine"])
+        quarantine = await self.read(self.topics["quarantine"])
         return sum(len(note["rows"]) for note in distinct(await self.notes())) + len(quarantine)
 
     async def settled(self, workers: Sequence[Worker]) -> None:

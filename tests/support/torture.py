@@ -15,7 +15,7 @@ PARTITIONS = 4
 STEP = 500
 """So many more records must be committed before the next kill."""
 
-PLANS = ["", "sent:2", "offsets:2", "", "committed:2", "sent:1", "", "offsets:1"]
+PLANS = ["offsets:2", "committed:2", "", "sent:2", "", "offsets:1", "", "sent:1"]
 """How a restarted worker is killed next: by itself inside a transaction, or by a signal."""
 
 

@@ -61,6 +61,47 @@ def test_check_prints_the_resolved_policy(policy: str) -> None:
     assert told["chosen"] == {"stream.rule": "auto: awo below k = 7"}
 
 
+ADVICE = {
+    "normalize": b"set normalize: [nfkc, casefold, spaces, invisible]",
+    "unchanged": b"published unchanged",
+    "twice": b"a record that its producer sends twice counts as two people",
+}
+
+
+@pytest.mark.parametrize(
+    ("who", "ward", "advice"),
+    [
+        ({"patient": {}}, {}, {"normalize"}),
+        ({"name": {"type": "string"}}, {}, {"normalize"}),
+        ({"patient": {"normalize": []}}, {}, set()),
+        ({"patient": {"normalize": ["casefold"]}}, {}, set()),
+        ({"patient": {"type": "integer"}}, {}, set()),
+        ({"patient_id": {}}, {}, set()),
+        ({"customerNumber": {}}, {}, set()),
+        ({"patient": {"from": "key"}}, {}, set()),
+        ({"patient_id": {}}, {"publish_unchanged": True}, {"unchanged"}),
+        ({"patient_id": {}}, {"role": "other", "publish_unchanged": True}, {"unchanged"}),
+        (None, {}, {"twice"}),
+    ],
+)
+def test_check_advises_on_names_unchanged_fields_and_copies(
+    tmp_path: Path, who: dict[str, dict[str, Any]] | None, ward: dict[str, Any], advice: set[str]
+) -> None:
+    subject = {name: {"role": "identifier", "subject": True} | more for name, more in (who or {}).items()}
+    attributes = subject | {
+        "age": {"role": "quasi_identifier", "bounds": [0, 110]},
+        "ward": {"role": "confidential"} | ward,
+    }
+    document = {"attributes": attributes, "privacy": {"k": 3}} | ({} if who else {"subject": "every_record"})
+    path = tmp_path / "policy.yaml"
+    path.write_text(json.dumps(document))
+    done = run_command("check", str(path))
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["privacy"]["k"] == 3
+    assert {name for name, text in ADVICE.items() if text in done.stderr} == advice
+    assert done.stderr.count(b"warning") == len(advice)
+
+
 def test_check_tells_all_faults_and_exits_with_2(tmp_path: Path) -> None:
     path = tmp_path / "bad.yaml"
     path.write_text("attributes:\n  a: {role: nobody}\nprivacy: {k: 1}\n")

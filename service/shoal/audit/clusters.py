@@ -1,7 +1,7 @@
 """Checks the members of clusters and recomputes the rows that they must have become.
 
 The clusters come from the evidence or are inferred from the release. Each is checked for members that exist and fit
-the policy, for members of other clusters, for k subjects and for the cap on one subject's share.
+the policy, for members of other clusters, for k subjects and for the limit on one subject's share.
 """
 
 from __future__ import annotations
@@ -11,17 +11,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+import numpy as np
+import numpy.typing as npt
+
 from shoal.audit.arithmetic import ExactGrid
-from shoal.audit.evidence import ClaimedCluster
+from shoal.audit.evidence import EvidenceCluster
 from shoal.audit.fields import FIELD_SEPARATOR
 from shoal.audit.originals import Originals
 from shoal.audit.verdict import CheckCounter
 from shoal.policy import Policy
 
-__all__ = ["RecomputedCluster", "RecomputedClusters", "check_clusters"]
+__all__ = ["SHARE_TOLERANCE", "RecomputedCluster", "RecomputedClusters", "check_clusters"]
 
 SHARE_TOLERANCE = Fraction(1, 10**9)
-"""A cap is a float64 and a share is a ratio: a share this far above the cap is accepted."""
+"""The limit is a float64 and a share is a ratio: a share this far above the limit is accepted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,8 @@ class RecomputedCluster:
         Text of the recomputed quasi-identifiers, the same for all members.
     kept : list of str
         Texts of the kept fields, one per member.
+    number : int
+        Its number in the evidence.
     """
 
     partition: int
@@ -46,6 +51,7 @@ class RecomputedCluster:
     members: tuple[int, ...]
     quasi: str
     kept: list[str]
+    number: int = 0
 
 
 @dataclass(slots=True)
@@ -56,7 +62,7 @@ class RecomputedClusters:
     ----------
     clusters : list of RecomputedCluster
     checks : list of CheckCounter
-    claimed : int
+    count : int
         Number of clusters, including those without a usable member.
     is_released : bytearray
         1 for each original that is a member of a cluster.
@@ -68,14 +74,18 @@ class RecomputedClusters:
 
     clusters: list[RecomputedCluster]
     checks: list[CheckCounter]
-    claimed: int = 0
+    count: int = 0
     is_released: bytearray = field(default_factory=bytearray)
     fewest_subjects: int | None = None
     largest_share: float | None = None
 
+    def is_member(self) -> npt.NDArray[np.bool_]:
+        """Return `is_released` as an array, shape (n,); a copy."""
+        return np.frombuffer(bytes(self.is_released), np.bool_)
+
 
 def check_clusters(
-    policy: Policy, originals: Originals, claimed: Iterable[ClaimedCluster], grids: list[ExactGrid]
+    policy: Policy, originals: Originals, evidence_clusters: Iterable[EvidenceCluster], grids: list[ExactGrid]
 ) -> RecomputedClusters:
     """Check the members of each cluster and recompute its rows. Cost: O(n) time and memory."""
     existing = CheckCounter("existing", "clusters hold only records that exist and fit the policy", "cluster")
@@ -83,30 +93,32 @@ def check_clusters(
     subjects = CheckCounter("subjects", f"every cluster holds at least {policy.k} different subjects", "cluster")
     shares = CheckCounter("share", f"no subject owns more than {policy.max_share:g} of a cluster", "cluster")
     found = RecomputedClusters([], [subjects, shares, once, existing], is_released=bytearray(len(originals)))
-    cap = Fraction(policy.max_share) + SHARE_TOLERANCE
-    for claim in claimed:
-        found.claimed += 1
-        members = _usable_members(originals, claim, existing)
-        once.expect(_mark_released(found.is_released, members), claim.label)
+    max_share = Fraction(policy.max_share) + SHARE_TOLERANCE
+    for cluster in evidence_clusters:
+        found.count += 1
+        members = _usable_members(originals, cluster, existing)
+        once.expect(_mark_released(found.is_released, members), cluster.label)
         counts = Counter(originals.subjects[list(members)].tolist())
-        subjects.expect(len(counts) >= policy.k, claim.label)
+        subjects.expect(len(counts) >= policy.k, cluster.label)
         largest = max(counts.values(), default=0)
-        shares.expect(not members or Fraction(largest, len(members)) <= cap, claim.label)
+        shares.expect(not members or Fraction(largest, len(members)) <= max_share, cluster.label)
         _note_extremes(found, len(counts), largest / max(len(members), 1))
         if members:
             quasi = _centroid(originals, members, grids)
             kept = originals.kept_of(members)
-            found.clusters.append(RecomputedCluster(claim.partition, claim.label, members, quasi, kept))
+            found.clusters.append(
+                RecomputedCluster(cluster.partition, cluster.label, members, quasi, kept, cluster.number)
+            )
     subjects.worst, shares.worst = found.fewest_subjects, found.largest_share
     return found
 
 
-def _usable_members(originals: Originals, claim: ClaimedCluster, existing: CheckCounter) -> tuple[int, ...]:
+def _usable_members(originals: Originals, cluster: EvidenceCluster, existing: CheckCounter) -> tuple[int, ...]:
     """Return the usable members; one that does not exist or does not fit the policy fails the check."""
-    found = [originals.find(claim.partition, offset) for offset in claim.offsets]
-    # A record that is claimed twice stays twice: it claims two rows, and the release has only one.
+    found = [originals.find(cluster.partition, offset) for offset in cluster.offsets]
+    # A record that is named twice stays twice: it needs two rows, and the release has only one.
     members = tuple(index for index in found if index is not None and originals.is_usable(index))
-    existing.expect(len(members) == len(found), claim.label)
+    existing.expect(len(members) == len(found), cluster.label)
     return members
 
 

@@ -1,11 +1,12 @@
-"""Reads what a run claims about its release: evidence, references of the quarantine, and the summary.
+"""Reads what a run states about its release: evidence, references of the quarantine, and the summary.
 
-None of it is trusted. The clusters that the evidence claims are checked, the rest is reconciled with the files.
+None of it is trusted. The clusters of the evidence are checked, and the rest is reconciled with the files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, TypeGuard
@@ -14,9 +15,10 @@ from shoal.audit.parsing import LARGEST_COUNT, JsonObject, byte_lines, json_valu
 from shoal.errors import InputError
 
 __all__ = [
-    "ClaimedCluster",
-    "ClaimedReference",
+    "EvidenceCluster",
+    "QuarantineReference",
     "Summary",
+    "foreign_fingerprints",
     "is_count",
     "read_evidence",
     "read_quarantine",
@@ -26,6 +28,8 @@ __all__ = [
 Summary: TypeAlias = Mapping[str, Any]
 
 _CLUSTER_FIELDS = ("partition", "cluster", "offsets")
+_POLICY_FIELD = "policy"
+_FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 _REFERENCE_FIELDS = ("topic", "partition", "offset", "reason")
 _REASONS = {"undecodable", "invalid", "suppressed", "too_large"}
 _EVIDENCE_REMEDY = "write the evidence again with --evidence"
@@ -34,12 +38,16 @@ _SUMMARY_REMEDY = "write the summary again with --summary"
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimedCluster:
-    """A cluster as the evidence names it: its number and the offsets of its members."""
+class EvidenceCluster:
+    """A cluster as the evidence names it: its number and the offsets of its members.
+
+    ``fingerprint``: of the policy under which it was decided; None in evidence of versions that did not write it.
+    """
 
     partition: int
     number: int
     offsets: tuple[int, ...]
+    fingerprint: str | None = None
 
     @property
     def label(self) -> int | str:
@@ -48,7 +56,7 @@ class ClaimedCluster:
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimedReference:
+class QuarantineReference:
     """A reference to a record that was not released.
 
     ``is_wellformed``: it has exactly the four agreed fields, with a known reason.
@@ -61,7 +69,7 @@ class ClaimedReference:
     is_wellformed: bool
 
 
-def read_evidence(path: Path) -> Iterator[ClaimedCluster]:
+def read_evidence(path: Path) -> Iterator[EvidenceCluster]:
     """Yield the clusters of an evidence file, one JSON object per line.
 
     Raises
@@ -72,7 +80,7 @@ def read_evidence(path: Path) -> Iterator[ClaimedCluster]:
     for number, line in enumerate(byte_lines(path), 1):
         location = f"{path}, line {number}"
         found = _object(line, location, _EVIDENCE_REMEDY)
-        if found.keys() - {*_CLUSTER_FIELDS, "policy"}:
+        if found.keys() - {*_CLUSTER_FIELDS, _POLICY_FIELD}:
             fields = ", ".join(_CLUSTER_FIELDS)
             raise InputError(f"{location}: must be {fields} (and policy) and nothing else; {_EVIDENCE_REMEDY}")
         offsets = found.get("offsets")
@@ -81,10 +89,10 @@ def read_evidence(path: Path) -> Iterator[ClaimedCluster]:
         if not all(is_count(offset) for offset in offsets):
             raise InputError(f"{location}: offsets must be integers; {_EVIDENCE_REMEDY}")
         partition, cluster = (_integer(found, name, location, _EVIDENCE_REMEDY) for name in ("partition", "cluster"))
-        yield ClaimedCluster(partition, cluster, tuple(offsets))
+        yield EvidenceCluster(partition, cluster, tuple(offsets), _fingerprint(found, location, _EVIDENCE_REMEDY))
 
 
-def read_quarantine(path: Path) -> Iterator[ClaimedReference]:
+def read_quarantine(path: Path) -> Iterator[QuarantineReference]:
     """Yield the references of a quarantine file, one JSON object per line.
 
     Raises
@@ -98,7 +106,7 @@ def read_quarantine(path: Path) -> Iterator[ClaimedReference]:
         partition, offset = (_integer(found, name, location, _QUARANTINE_REMEDY) for name in ("partition", "offset"))
         topic, reason = found.get("topic"), str(found.get("reason"))
         is_wellformed = set(found) == set(_REFERENCE_FIELDS) and isinstance(topic, str) and reason in _REASONS
-        yield ClaimedReference(str(topic), partition, offset, reason, is_wellformed)
+        yield QuarantineReference(str(topic), partition, offset, reason, is_wellformed)
 
 
 def read_summary(source: Path | Summary) -> Summary:
@@ -113,6 +121,47 @@ def read_summary(source: Path | Summary) -> Summary:
         return source
     text = b"\n".join(byte_lines(source))
     return dict(_as_plain(_object(text, str(source), _SUMMARY_REMEDY)))
+
+
+def foreign_fingerprints(
+    policy: str, clusters: Iterable[EvidenceCluster], summary: Summary | None, name: str = "the summary"
+) -> tuple[list[int | str], list[str]]:
+    """Find the clusters and the summary that state another policy than the given one.
+
+    Parameters
+    ----------
+    policy : str
+        Fingerprint of the given policy.
+    clusters : iterable of EvidenceCluster
+    summary : mapping, optional
+    name : str
+        What errors call the summary.
+
+    Returns
+    -------
+    (list, list of str)
+        Labels of the clusters, and "summary"; and the other fingerprints, each once.
+
+    Raises
+    ------
+    InputError
+        The field ``policy`` of the summary is not a fingerprint.
+    """
+    stated: list[tuple[int | str, str | None]] = [(cluster.label, cluster.fingerprint) for cluster in clusters]
+    if summary is not None:
+        stated.append(("summary", _fingerprint(summary, name, _SUMMARY_REMEDY)))
+    others = [(label, found) for label, found in stated if found is not None and found != policy]
+    return [label for label, _ in others], list(dict.fromkeys(found for _, found in others))
+
+
+def _fingerprint(found: Mapping[str, object], location: str, remedy: str) -> str | None:
+    """Return the field ``policy``; None if it is missing, as in files of earlier versions."""
+    value = found.get(_POLICY_FIELD)
+    if _POLICY_FIELD not in found:
+        return None
+    if not isinstance(value, str) or not _FINGERPRINT.fullmatch(value):
+        raise InputError(f"{location}: policy must be a fingerprint of 64 hexadecimal digits; {remedy}")
+    return value
 
 
 def _object(text: bytes, location: str, remedy: str) -> dict[str, object]:

@@ -202,7 +202,7 @@ def _normalised_subject(value: object, kind: FieldType) -> str | None:
     """Return one text per subject, whatever the spelling; None if the value cannot be a subject of this type."""
     if isinstance(value, bool):
         return str(value).lower() if kind in {"boolean", "any"} else None
-    if not isinstance(value, str) or not _is_encodable(value):
+    if not isinstance(value, str) or not _is_encodable(value) or not _is_typed(value):
         return None
     text = unicodedata.normalize("NFC", value).strip()
     if kind == "string":
@@ -218,6 +218,15 @@ def _normalised_subject(value: object, kind: FieldType) -> str | None:
 def merged_subject(text: str, kind: FieldType) -> str | None:
     """Return the subject that a normalised one would be with every step of ``normalize``; None if it would be none."""
     return _normalised_subject(one_spelling(text, EVERY_STEP), kind)
+
+
+def _is_typed(text: str) -> bool:
+    """Whether a JSON number is an integer of at most 4,300 characters, or a finite float64; any other text is."""
+    if not isinstance(text, JsonNumber):
+        return True
+    if _INTEGER.fullmatch(text):
+        return len(text) <= _MAX_INTEGER_LENGTH
+    return not math.isinf(float(text))
 
 
 def _exact(text: str) -> tuple[str, int] | None:

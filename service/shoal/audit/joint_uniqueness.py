@@ -63,8 +63,8 @@ class JointUniqueness:
             return []
         text = (
             f"published values together with {', '.join(self.names)}: {self.unique} of {self.rows} rows "
-            f"({self.share:.0%}) in {self.classes} classes agree with no other row: these fields of a person find its "
-            "record; declare them as quasi-identifiers, or leave them out"
+            f"({self.share:.0%}) in {self.classes} classes agree with no other row: a person of whom these fields are "
+            "known is found; declare them as quasi-identifiers, or leave them out"
         )
         return [text]
 

@@ -11,6 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 import numpy.typing as npt
@@ -29,25 +30,29 @@ MIN_RECORDS = 30
 """With fewer records most values are unique and most correlations are large by chance."""
 MAX_UNIQUE_SHARE = 0.05
 MAX_ORDER_CORRELATION = 0.5
+MAX_COMBINED = 5
 
 
 @dataclass(frozen=True, slots=True)
 class UnchangedField:
-    """A field that is published unchanged, and how well it identifies records.
+    """A field that is published unchanged, or several together, and how well they identify records.
 
     Attributes
     ----------
     name : str
+        Of several fields, their names joined by ``+``.
     unique_share : float or None
         Share of the values that occur in one record only; nulls and empty cells do not count. None for fewer than 30
-        usable records.
+        usable records, and for several fields.
     order_correlation : float or None
         Largest absolute rank correlation (Spearman) with the order of arrival in a partition. None as above.
     order_information : float or None
         Most bits that the value reveals of the position in a partition, by trends, runs or periods; 0 if below 0.2 or
         not significant (`measure_order_information`). None as above.
     is_acknowledged : bool
-        Whether the policy sets ``publish_unchanged`` for it.
+        Whether the policy sets ``publish_unchanged`` for it, or for each of several.
+    is_combined : bool
+        Whether these are several fields.
     """
 
     name: str
@@ -55,6 +60,7 @@ class UnchangedField:
     order_correlation: float | None
     is_acknowledged: bool
     order_information: float | None = None
+    is_combined: bool = False
 
     def warnings(self) -> list[str]:
         """Return a sentence for each way to identify a record by this field, without values."""
@@ -72,8 +78,9 @@ class UnchangedField:
             )
         elif self.order_information:
             found.append(
-                f"{self.name} is published unchanged and depends on the place in the order of arrival "
-                f"({self.order_information:.2f} bits of mutual information, p < 1e-6): it reveals when a record "
+                f"{self.name} {'are' if self.is_combined else 'is'} published unchanged and "
+                f"{'together depend' if self.is_combined else 'depends'} on the place in the order of arrival "
+                f"({self.order_information:.2f} bits of mutual information, p < 1e-6): this reveals when a record "
                 f"arrived{remedy}"
             )
         return found
@@ -94,11 +101,15 @@ def measure_release(
         If the clusters are known: ``releases_per_subject_max`` and ``releases_per_subject_mean`` (over released
         subjects), ``largest_share`` (of one subject in a cluster), and for each confidential attribute
         ``single_value_share.NAME`` (the share of clusters in which all values are equal). For each field that is
-        published unchanged: ``unique_share.NAME``, ``order_correlation.NAME`` and ``order_information.NAME``. For each
-        of `joint`: ``joint_unique_share.NAMES``, the names joined by ``+``.
+        published unchanged: ``unique_share.NAME``, ``order_correlation.NAME`` and ``order_information.NAME``; the last
+        one also for fields that depend on the order of arrival only together. For each of `joint`:
+        ``joint_unique_share.NAMES``. Several names are joined by ``+``.
     """
     found: dict[str, float | int | None] = {} if clusters is None else _measure_clusters(policy, originals, clusters)
     for field in unchanged:
+        if field.is_combined:
+            found[f"order_information.{field.name}"] = field.order_information
+            continue
         found[f"unique_share.{field.name}"] = field.unique_share
         found[f"order_correlation.{field.name}"] = field.order_correlation
         found[f"order_information.{field.name}"] = field.order_information
@@ -124,7 +135,21 @@ def _measure_clusters(policy: Policy, originals: Originals, found: RecomputedClu
 
 
 def measure_unchanged_fields(policy: Policy, originals: Originals) -> list[UnchangedField]:
-    """Measure the fields that are published unchanged on the usable originals."""
+    """Measure the fields that are published unchanged on the usable originals.
+
+    Returns
+    -------
+    list of UnchangedField
+        Each field; then the sets of two and three fields that depend on the order of arrival, none of which identifies
+        records by itself.
+
+    Notes
+    -----
+    A place can be split over several fields, of which none depends on it: a random bit, and its sum with the last bit
+    of the place. Of more than five fields, those with the fewest values are combined.
+
+    Cost: O(n log n) per field and set of fields.
+    """
     usable = [index for index, text in enumerate(originals.kept) if text is not None]
     if len(usable) < MIN_RECORDS:
         return [
@@ -132,21 +157,61 @@ def measure_unchanged_fields(policy: Policy, originals: Originals) -> list[Uncha
         ]
     texts = [text.split(FIELD_SEPARATOR) for text in originals.kept_of(usable)]
     partitions, offsets = originals.partitions[usable], originals.offsets[usable]
-    found = []
+    places = [np.flatnonzero(partitions == one) for one in np.unique(partitions)]
+    found, columns = [], []
     for column, attribute in enumerate(policy.passthrough):
         values = [text[column] for text in texts]
-        ranks, codes = _ranks(values), np.unique(values, return_inverse=True)[1].astype(np.int64)
-        correlation = information = 0.0
-        for one in np.unique(partitions):
-            there = partitions == one
-            correlation = max(correlation, abs(_order_correlation(ranks[there])))
-            revealed = measure_order_information(codes[there], ranks[there], offsets[there])
-            information = max(information, revealed.bits)
+        ranks = _ranks(values)
+        columns.append(_codes(values))
+        correlation = max(abs(_order_correlation(ranks[there])) for there in places)
+        information = _information(columns[-1], ranks, offsets, places)
         unique_share = _unique_share(values)
         found.append(
             UnchangedField(attribute.name, unique_share, correlation, attribute.publish_unchanged, information)
         )
-    return found
+    return found + _measure_combined(found, columns, offsets, places)
+
+
+def _measure_combined(
+    found: Sequence[UnchangedField],
+    columns: Sequence[npt.NDArray[np.int64]],
+    offsets: npt.NDArray[np.int64],
+    places: Sequence[npt.NDArray[np.int64]],
+) -> list[UnchangedField]:
+    """Return the smallest sets of two and three harmless fields that depend on the order of arrival."""
+    harmless = sorted((n for n, field in enumerate(found) if not field.warnings()), key=lambda n: columns[n].max())
+    chosen = sorted(harmless[:MAX_COMBINED])
+    together: list[frozenset[int]] = []
+    sets: list[UnchangedField] = []
+    for members in (frozenset(one) for size in (2, 3) for one in combinations(chosen, size)):
+        if any(smaller < members for smaller in together):
+            continue
+        names = sorted(members)
+        codes = np.unique(np.column_stack([columns[n] for n in names]), axis=0, return_inverse=True)[1].ravel()
+        if information := _information(codes, None, offsets, places):
+            together.append(members)
+            label, accepted = "+".join(found[n].name for n in names), all(found[n].is_acknowledged for n in names)
+            sets.append(UnchangedField(label, None, None, accepted, information, is_combined=True))
+    return sets
+
+
+def _information(
+    codes: npt.NDArray[np.int64],
+    ranks: npt.NDArray[np.float64] | None,
+    offsets: npt.NDArray[np.int64],
+    places: Sequence[npt.NDArray[np.int64]],
+) -> float:
+    """Return the most bits that a column reveals of the place in a partition."""
+    parts = (
+        measure_order_information(codes[there], None if ranks is None else ranks[there], offsets[there])
+        for there in places
+    )
+    return max(part.bits for part in parts)
+
+
+def _codes(values: Sequence[str]) -> npt.NDArray[np.int64]:
+    known: dict[str, int] = {}
+    return np.array([known.setdefault(value, len(known)) for value in values], dtype=np.int64)
 
 
 def check_unchanged_fields(unchanged: Sequence[UnchangedField]) -> CheckCounter:

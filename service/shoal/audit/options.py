@@ -13,7 +13,7 @@ from shoal.audit.t_closeness import check_closeness
 from shoal.audit.verdict import CheckCounter
 from shoal.policy import Attribute, PerSubject, Policy
 
-__all__ = ["check_options", "unobservable_options"]
+__all__ = ["can_break_dominance", "check_options", "unobservable_options"]
 
 Number = TypeVar("Number", float, Fraction)
 
@@ -39,12 +39,15 @@ def check_options(policy: Policy, originals: Originals, clusters: Sequence[Recom
     return checks
 
 
-def unobservable_options(policy: Policy) -> list[str]:
-    """Return what files cannot show about the options of a policy."""
-    if policy.min_population is None:
+def unobservable_options(policy: Policy, *, is_end_known: bool) -> list[str]:
+    """Return what files cannot show about the options of a policy.
+
+    ``is_end_known``: whether it was checked how many subjects were held at the end of the input.
+    """
+    if policy.min_population is None or (is_end_known and (policy.stream is None or policy.stream.max_delay_s is None)):
         return []
-    held = f"while fewer than {policy.min_population} subjects were held"
-    return [f"whether a time limit or the end of the input released records {held}"]
+    causes = "a time limit" if is_end_known else "a time limit or the end of the input"
+    return [f"whether {causes} released records while fewer than {policy.min_population} subjects were held"]
 
 
 def _check_per_subject(option: PerSubject, originals: Originals, clusters: Sequence[RecomputedCluster]) -> CheckCounter:
@@ -85,6 +88,28 @@ def _check_dominance(
                     check.worst = margin if check.worst is None else min(check.worst, margin)
         check.expect(is_safe, cluster.label)
     return check
+
+
+def can_break_dominance(policy: Policy, originals: Originals, indices: Sequence[int]) -> bool:
+    """Whether some cluster of at least k subjects among these records may violate ``dominance``. Cost: O(n log n).
+
+    In such a cluster the contributions besides the two largest are those of at least k - 2 subjects. Each contributes
+    at least its smallest record, and no subject contributes more than all its records.
+    """
+    if not indices:
+        return True
+    share, subjects = float(policy.dominance or 0) / 100, originals.subjects[list(indices)].tolist()
+    for column, attribute in enumerate(policy.quasi_identifiers):
+        values = originals.values[list(indices), column].tolist()
+        for point in _known_points(attribute):
+            amounts = [abs(value - point) for value in values]
+            least: dict[int, float] = {}
+            for amount, subject in zip(amounts, subjects, strict=True):
+                least[subject] = min(amount, least.get(subject, amount))
+            largest = _contributions(amounts, subjects, 0.0)[-1]
+            if sum(sorted(least.values())[: policy.k - 2]) < share * largest * FLOAT_MARGIN:
+                return True
+    return False
 
 
 def _known_points(attribute: Attribute) -> tuple[float, ...]:

@@ -50,7 +50,7 @@ class OrderInformation:
 
 
 def measure_order_information(
-    codes: IntVector, ranks: npt.NDArray[np.float64], positions: IntVector
+    codes: IntVector, ranks: npt.NDArray[np.float64] | None, positions: IntVector
 ) -> OrderInformation:
     """Measure one column of one partition.
 
@@ -58,8 +58,8 @@ def measure_order_information(
     ----------
     codes : ndarray of int64, shape (n,)
         Equal for equal values, from 0.
-    ranks : ndarray of float64, shape (n,)
-        Mean ranks of the values; NaN for nulls.
+    ranks : ndarray of float64, shape (n,), or None
+        Mean ranks of the values; NaN for nulls. None for values without an order.
     positions : ndarray of int64, shape (n,)
         Offsets of the records, ascending.
 
@@ -84,7 +84,7 @@ def measure_order_information(
     if n < MIN_RECORDS:
         return OrderInformation()
     generator = np.random.default_rng(0)
-    columns = [codes, _quantiles(ranks)] if codes.max() >= BINS else [codes]
+    columns = [codes] if ranks is None or codes.max() < BINS else [codes, _quantiles(ranks)]
     # Periods of the offsets and periods among the usable records differ if some records are unusable.
     orders = [positions - positions[0], np.arange(n)]
     if orders[0][-1] == n - 1 or orders[0][-1] >= 4 * n:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import NamedTuple
 
+from shoal.audit.arrivals import BoolVector
 from shoal.audit.clusters import RecomputedCluster
 from shoal.audit.originals import Originals
 from shoal.audit.releases import PartitionRows, ReleasedRows
@@ -19,6 +20,7 @@ __all__ = ["check_ordered_release"]
 class _ExpectedRow(NamedTuple):
     """What the row at the position of a record must show: the centroid of its cluster, one of its kept fields."""
 
+    record: int
     offset: int
     cluster: RecomputedCluster
     own_kept: str
@@ -42,7 +44,12 @@ class _OrderChecks:
 
 
 def check_ordered_release(
-    release: ReleasedRows, clusters: list[RecomputedCluster], originals: Originals, *, reveals: bool, complete: bool
+    release: ReleasedRows,
+    clusters: list[RecomputedCluster],
+    originals: Originals,
+    *,
+    reveals: bool,
+    is_due: BoolVector | None,
 ) -> list[CheckCounter]:
     """Check a release in which each row is published at the position of a record.
 
@@ -55,9 +62,9 @@ def check_ordered_release(
     reveals : bool
         Whether the policy publishes the kept fields of a record at its own position (``reveal_order``). Otherwise the
         kept fields of a cluster are assigned to its positions in byte order.
-    complete : bool
-        Whether all clusters must be released as a whole. Otherwise the last clusters may have rows that are not
-        released yet.
+    is_due : ndarray of bool, shape (n,), optional
+        Which records must have been released by the end of the original. None: the release is a part, and any row may
+        be missing at its end.
 
     Returns
     -------
@@ -68,14 +75,15 @@ def check_ordered_release(
     expected: dict[int, list[_ExpectedRow]] = defaultdict(list)
     for cluster in clusters:
         for index, kept in zip(cluster.members, cluster.kept, strict=True):
-            expected[cluster.partition].append(_ExpectedRow(int(originals.offsets[index]), cluster, kept))
+            row = _ExpectedRow(index, int(originals.offsets[index]), cluster, kept)
+            expected[cluster.partition].append(row)
     unfinished = 0
     for partition in expected.keys() | release.by_partition.keys():
         rows = release.by_partition.get(partition, PartitionRows())
         in_order = sorted(expected[partition], key=lambda row: row.offset)
         _check_rows(rows, in_order, checks, reveals=reveals)
-        unfinished += _check_complete(rows, in_order, checks.missing, complete=complete)
-    if unfinished and not complete:
+        unfinished += _check_complete(rows, in_order, checks.missing, is_due)
+    if unfinished:
         checks.missing.note = f"{unfinished} clusters are not yet released as a whole: verify again when they are"
     return [checks.extra, checks.missing, checks.in_turn, checks.arrangement]
 
@@ -100,20 +108,26 @@ def _check_rows(rows: PartitionRows, expected: list[_ExpectedRow], checks: _Orde
         previous[cluster] = text
 
 
-def _check_complete(rows: PartitionRows, expected: list[_ExpectedRow], missing: CheckCounter, *, complete: bool) -> int:
-    """Check that clusters were released as a whole; return the number of those that are not and need not be yet."""
-    found: dict[int, tuple[RecomputedCluster, Counter[str]]] = {}
-    last_position: dict[int, int] = {}
+def _check_complete(
+    rows: PartitionRows, expected: list[_ExpectedRow], missing: CheckCounter, is_due: BoolVector | None
+) -> int:
+    """Check that clusters were released as far as they are due; return the number of those that are not finished."""
+    clusters: dict[int, RecomputedCluster] = {}
+    unmatched: dict[int, Counter[str]] = {}
+    unreleased: dict[int, list[int]] = defaultdict(list)
     for position, row in enumerate(expected):
-        last_position[id(row.cluster)] = position
-        _, unmatched = found.setdefault(id(row.cluster), (row.cluster, Counter(row.cluster.kept)))
+        key = id(row.cluster)
+        clusters[key] = row.cluster
+        counts = unmatched.setdefault(key, Counter(row.cluster.kept))
         if position < len(rows):
-            unmatched[rows.kept[position]] -= 1
+            counts[rows.kept[position]] -= 1
+        else:
+            unreleased[key].append(row.record)
     unfinished = 0
-    for key, (cluster, unmatched) in found.items():
-        if last_position[key] < len(rows):
-            missing.expect(not any(unmatched.values()), cluster.label)
-        elif complete:
+    for key, cluster in clusters.items():
+        if key not in unreleased:
+            missing.expect(not any(unmatched[key].values()), cluster.label)
+        elif is_due is not None and is_due[unreleased[key]].any():
             missing.expect(False, cluster.label)
         else:
             unfinished += 1

@@ -31,10 +31,11 @@ from shoal.audit.table_parsing import original_header
 from shoal.errors import InputError
 from shoal.policy import CsvDialect, MessagePart, Policy
 
-__all__ = ["EmbeddedRecordFinder", "Originals", "is_export_of", "read_originals"]
+__all__ = ["UNKNOWN_TIMESTAMP", "UNUSABLE", "EmbeddedRecordFinder", "Originals", "is_export_of", "read_originals"]
 
 UNUSABLE = -1
 """Subject code of an unusable record."""
+UNKNOWN_TIMESTAMP = -1
 _ENVELOPE_FIELD = {MessagePart.KEY: "key", MessagePart.HEADER: "headers", MessagePart.TIMESTAMP: "timestamp"}
 
 
@@ -56,6 +57,11 @@ class Originals:
     partitions, offsets : ndarray of int64, shape (n,)
     is_export : bool
         Whether the file is an export of a topic. Else offsets are the numbers of the records, from 0.
+    timestamps : ndarray of int64, shape (n,)
+        Timestamps of messages (ms); -1 where the file has none.
+    sizes : ndarray of int64, shape (n,)
+        Upper estimate of the bytes that the engine compares with ``kafka.max_record_bytes``; 0 where the record is
+        unusable.
     file : InputFile, optional
         The file that was read.
     """
@@ -66,6 +72,8 @@ class Originals:
     partitions: npt.NDArray[np.int64]
     offsets: npt.NDArray[np.int64]
     is_export: bool
+    timestamps: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    sizes: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     file: InputFile | None = None
     merged: npt.NDArray[np.int64] | None = None
     _index: dict[int, dict[int, int]] = field(default_factory=dict)
@@ -169,12 +177,13 @@ def read_originals(
     has_offsets = names is not None and not by_line
     reader, embedded = RecordReader(policy, form, released), EmbeddedRecordFinder(policy) if form == "csv" else None
     values, subjects, partitions, offsets = array("d"), array("q"), array("q"), array("q")
+    timestamps, sizes = array("q"), array("q")
     kept: list[str | None] = []
     zeros = (0.0,) * len(policy.quasi_identifiers)
     codes: dict[str, int] = {}
     indices: dict[int, dict[int, int]] = {}
     for index, original in enumerate(original_records(file, names, by_line=by_line)):
-        partition, offset, record, envelope = original
+        partition, offset, record, envelope, size = original
         if has_offsets and indices.setdefault(partition, {}).setdefault(offset, index) != index:
             raise InputError(f"{path}, line {index + 1}: this partition and offset are repeated; export again")
         if embedded is not None and record and embedded.contains_record(record):
@@ -184,6 +193,8 @@ def read_originals(
         offsets.append(offset)
         values.extend(zeros if found is None else found.values)
         kept.append(None if found is None else found.kept)
+        timestamps.append(int(str(envelope.get("timestamp", UNKNOWN_TIMESTAMP))))
+        sizes.append(0 if found is None else _largest_size(record, envelope, size, found.kept))
         if found is None:
             subjects.append(UNUSABLE)
         else:
@@ -198,6 +209,8 @@ def read_originals(
         partitions=np.frombuffer(partitions, dtype=np.int64),
         offsets=np.frombuffer(offsets, dtype=np.int64),
         is_export=has_offsets,
+        timestamps=np.frombuffer(timestamps, dtype=np.int64),
+        sizes=np.frombuffer(sizes, dtype=np.int64),
         file=file,
         merged=_merge_subjects(policy, codes),
         _index=indices,
@@ -213,6 +226,17 @@ def _merge_subjects(policy: Policy, codes: Iterable[str]) -> npt.NDArray[np.int6
     kind = subject.type
     found = [merged.setdefault(merged_subject(text, kind) or text, len(merged)) for text in codes]
     return np.array(found, dtype=np.int64)
+
+
+def _largest_size(record: Record | None, envelope: Record, size: int, kept: str) -> int:
+    """Return the largest number of bytes that the engine may have counted for a record, its key or its kept fields.
+
+    The engine writes kept fields with their names; twice the length of their texts covers that. The bytes of a record
+    that was not read as text (``size`` is 0) are estimated in the same way.
+    """
+    cells = sum(len(name) + len(str(value)) for name, value in (record or {}).items())
+    parts = max((len(str(part)) for part in envelope.values()), default=0)
+    return max(size or 2 * cells, 4 * parts, 2 * len(kept.encode(errors="surrogatepass")))
 
 
 class EmbeddedRecordFinder:

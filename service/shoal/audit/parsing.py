@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple, NoReturn, TypeAlias, TypeGuard, TypeVar
 
+from shoal.audit.nesting import within_depth
 from shoal.audit.table_parsing import NumberWriter, csv_rows, is_csv_ended, is_parquet, parquet_lines
 from shoal.errors import InputError
 from shoal.policy import CsvDialect
@@ -82,12 +83,16 @@ class InputFile:
 
 
 class OriginalRecord(NamedTuple):
-    """A record of an original. ``envelope`` holds the usable key, timestamp and headers, named as in ``from``."""
+    """A record of an original. ``envelope`` holds the usable key, timestamp and headers, named as in ``from``.
+
+    ``size``: bytes of the record as it was read, or 0 if they are not known.
+    """
 
     partition: int
     offset: int
     record: Record | None
     envelope: Record
+    size: int = 0
 
 
 class ReleasedRecord(NamedTuple):
@@ -235,7 +240,8 @@ def original_records(
             yield OriginalRecord(0, number, BLANK if cells == {} else cells, BLANK)
     else:
         for number, text in enumerate(_original_lines(file.path)):
-            yield OriginalRecord(0, number, _record(text) if text.strip() else BLANK, BLANK)
+            record = within_depth(_record(text)) if text.strip() else BLANK
+            yield OriginalRecord(0, number, record, BLANK, len(text))
 
 
 def first_line_names(path: Path) -> frozenset[str]:
@@ -309,7 +315,7 @@ def _exported(path: Path, required: frozenset[str]) -> Iterator[OriginalRecord]:
             _integer(path, number, line, "timestamp")
         if not _is_headers(line.get("headers", [])):
             raise InputError(f"{path}, line {number}: headers must be a list of [name, text or null]; export again")
-        yield OriginalRecord(partition, offset, _value(line), _envelope(line))
+        yield OriginalRecord(partition, offset, _value(line), _envelope(line), _size(line))
 
 
 def _messages(path: Path, required: frozenset[str]) -> Iterator[OriginalRecord]:
@@ -319,12 +325,18 @@ def _messages(path: Path, required: frozenset[str]) -> Iterator[OriginalRecord]:
         if line is None or not required <= line.keys() <= ORIGINAL_EXPORT | ENVELOPE_FIELDS:
             yield OriginalRecord(0, number, None if text.strip() else BLANK, BLANK)
         else:
-            yield OriginalRecord(0, number, _value(line), _envelope(line))
+            yield OriginalRecord(0, number, _value(line), _envelope(line), _size(line))
+
+
+def _size(line: Record) -> int:
+    """Return the bytes of a message value; 0 if the export contains it as an object and not as its text."""
+    value = line["value"]
+    return len(value.encode(errors="surrogatepass")) if isinstance(value, str) else 0
 
 
 def _value(line: Record) -> Record | None:
     value = line["value"]
-    return _record(str(value)) if _is_text(value) else _as_record(value)
+    return within_depth(_record(str(value)) if _is_text(value) else _as_record(value))
 
 
 def _envelope(line: Record) -> Record:

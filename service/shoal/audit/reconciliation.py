@@ -1,21 +1,34 @@
 """Reconciles quarantine and summary with what the audit counted.
 
-Each record is released or referenced once. The summary adds up and agrees with the files.
+Each record is released or referenced once, for a reason that its contents allow. The summary adds up and agrees with
+the files.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NoReturn
 
-from shoal.audit.evidence import ClaimedReference, Summary, is_count
-from shoal.audit.originals import Originals
+import numpy as np
+
+from shoal.audit.arrivals import may_be_too_large
+from shoal.audit.evidence import QuarantineReference, Summary, is_count
+from shoal.audit.originals import UNKNOWN_TIMESTAMP, Originals
 from shoal.audit.parsing import LARGEST_COUNT
 from shoal.audit.verdict import CheckCounter
 from shoal.errors import InputError
+from shoal.policy import Policy
 
-__all__ = ["AuditedCounts", "check_references", "check_summary", "reading_warnings"]
+__all__ = [
+    "AuditedCounts",
+    "AuditedReferences",
+    "check_references",
+    "check_summary",
+    "read_records",
+    "reading_warnings",
+]
 
 RELATIVE_TOLERANCE = 5e-4
 """Fractions of a summary may be rounded to four digits."""
@@ -37,6 +50,10 @@ class AuditedCounts:
         Fewest subjects of a cluster.
     largest_share : float
         Largest share of one subject in a cluster.
+    suppressed, held : int
+        Largest numbers of records that the run can have suppressed and that it can still hold.
+    are_exact : bool
+        Whether ``suppressed`` and ``held`` are the numbers themselves.
     """
 
     records: int
@@ -47,55 +64,124 @@ class AuditedCounts:
     largest: int | None
     fewest_subjects: int | None
     largest_share: float | None
+    suppressed: int | None = None
+    held: int | None = None
+    are_exact: bool = False
+
+
+@dataclass(slots=True)
+class AuditedReferences:
+    """The references of the quarantine, checked.
+
+    Attributes
+    ----------
+    checks : list of CheckCounter
+        ``references`` and ``reasons``.
+    reasons : dict of int to str
+        Reason of each referenced original, by its index.
+    claimed, undecided : Counter
+        Numbers of records by what only the run states, and by what would decide.
+    """
+
+    checks: list[CheckCounter]
+    reasons: dict[int, str] = field(default_factory=dict)
+    claimed: Counter[str] = field(default_factory=Counter)
+    undecided: Counter[str] = field(default_factory=Counter)
 
 
 def check_references(
-    originals: Originals, is_released: bytearray | None, references: Iterable[ClaimedReference], *, complete: bool
-) -> list[CheckCounter]:
+    policy: Policy, originals: Originals, is_released: bytearray | None, references: Iterable[QuarantineReference]
+) -> AuditedReferences:
     """Check the references of the quarantine.
 
     Parameters
     ----------
+    policy : Policy
     originals : Originals
     is_released : bytearray or None
         1 for each released record; None if the clusters are not known.
-    references : iterable of ClaimedReference
-    complete : bool
-        Whether every record must be released or referenced.
-
-    Returns
-    -------
-    list of CheckCounter
-        ``references``, ``reasons``, and ``complete`` if asked for.
+    references : iterable of QuarantineReference
     """
     valid = CheckCounter(
         "references", "references name existing records that were not released, each once", "reference"
     )
-    wellformed = CheckCounter(
-        "reasons", "references hold topic, partition, offset and one of four reasons, nothing else", "reference"
+    fitting = CheckCounter(
+        "reasons",
+        "references hold topic, partition, offset and one of four reasons that the record allows, nothing else",
+        "reference",
     )
+    found = AuditedReferences([valid, fitting])
+    examiner = _ReasonExaminer(policy, originals, is_released, found)
     topics: set[str] = set()
-    is_referenced = bytearray(len(originals))
-    taken = is_referenced if is_released is None else is_released
     for number, reference in enumerate(references, 1):
         index = originals.find(reference.partition, reference.offset)
-        valid.expect(index is not None and not taken[index] and not is_referenced[index], number)
+        is_free = index is not None and index not in found.reasons and not (is_released and is_released[index])
+        valid.expect(is_free, number)
         # A topic name of its own could carry a value of the record.
         topics.add(reference.topic)
-        wellformed.expect(reference.is_wellformed and len(topics) == 1, number)
+        is_wellformed = reference.is_wellformed and len(topics) == 1
+        fitting.expect(is_wellformed and (index is None or examiner.allows(index, reference.reason)), number)
         if index is not None:
-            is_referenced[index] = 1
-    present = CheckCounter("complete", "every record was released or is referenced", "record")
+            found.reasons.setdefault(index, reference.reason)
     if is_released is None:
         valid.skip("which records were released is not known without evidence")
-        present.skip(valid.skip_reason)
-    elif complete:
-        for index, found in enumerate(zip(is_released, is_referenced, strict=True)):
-            if any(found) or index < len(originals) - 1 or originals.is_ended:
-                present.expect(any(found), index)
-            else:
-                present.note = "the last record has no end: a run with --follow does not read it, so it is not missing"
-    return [valid, wellformed, present] if complete else [valid, wellformed]
+    return found
+
+
+class _ReasonExaminer:
+    """Compares the reason of a reference with the record."""
+
+    def __init__(
+        self, policy: Policy, originals: Originals, is_released: bytearray | None, found: AuditedReferences
+    ) -> None:
+        self._originals, self._is_released, self._found = originals, is_released, found
+        self._may_be_too_large = may_be_too_large(policy, originals)
+
+    def allows(self, index: int, reason: str) -> bool:
+        """Whether a record may be refused for this reason. What files cannot show is counted."""
+        if reason == "suppressed" or not self._originals.is_usable(index):
+            return True
+        if reason == "too_large":
+            return bool(self._may_be_too_large[index]) or self._allows_other_limit()
+        # The record fits the policy. Only a service has a clock, and rejects what is too far ahead of it.
+        return reason == "invalid" and self._originals.is_export and self._may_be_ahead(index)
+
+    def _allows_other_limit(self) -> bool:
+        if self._originals.is_export:
+            self._found.undecided[
+                "records are referenced as too large and are not: set kafka.max_record_bytes in the policy to the "
+                "limit of the service"
+            ] += 1
+        return self._originals.is_export
+
+    def _may_be_ahead(self, index: int) -> bool:
+        """Whether the timestamp of a record may have been too far ahead of the clock.
+
+        It is then later than the timestamps of all records before it that were admitted.
+        """
+        timestamp = int(self._originals.timestamps[index])
+        if timestamp == UNKNOWN_TIMESTAMP:
+            self._found.undecided[
+                "records that fit the policy are referenced as invalid: export the original with timestamps, which "
+                "show whether they are too far ahead"
+            ] += 1
+            return True
+        if timestamp <= self._latest_before(index):
+            return False
+        self._found.claimed[
+            "records rejected for a timestamp too far ahead of the clock, as the quarantine states: files do not show "
+            "the clock"
+        ] += 1
+        return True
+
+    def _latest_before(self, index: int) -> int:
+        """Return the latest timestamp of a released record before this one in its partition."""
+        originals = self._originals
+        if self._is_released is None:
+            return UNKNOWN_TIMESTAMP
+        before = (originals.partitions == originals.partitions[index]) & (originals.offsets < originals.offsets[index])
+        before &= np.frombuffer(bytes(self._is_released), np.bool_)
+        return int(originals.timestamps[before].max(initial=UNKNOWN_TIMESTAMP))
 
 
 def check_summary(summary: Summary, counts: AuditedCounts, name: str = "the summary") -> CheckCounter:
@@ -118,6 +204,18 @@ def check_summary(summary: Summary, counts: AuditedCounts, name: str = "the summ
         raise InputError(f"{name}: none of its fields is known; give the file written by --summary")
     reader = _SummaryReader(summary, name)
     parts = [reader.total(field) for field in ("released", "suppressed", "quarantined", "held")]
+    _check_totals(check, reader, parts, counts)
+    for place, stated, counted in _compared(reader, parts[0], counts):
+        if stated is not None and counted is not None:
+            check.expect(_agrees(stated, counted), place)
+    for place, total, most in (("suppressed", parts[1], counts.suppressed), ("held", parts[3], counts.held)):
+        if total is not None and most is not None:
+            check.expect(total == most if counts.are_exact else 0 <= total <= most, place)
+    return check
+
+
+def _check_totals(check: CheckCounter, reader: _SummaryReader, parts: list[int | None], counts: AuditedCounts) -> None:
+    """Check the numbers of records read."""
     records_in = reader.total("records_in")
     if records_in is not None and None not in parts:
         check.expect(records_in == sum(part for part in parts if part is not None), "records_in, the sum")
@@ -127,9 +225,15 @@ def check_summary(summary: Summary, counts: AuditedCounts, name: str = "the summ
     records = reader.total("records")
     if records is not None:
         check.expect(records in {counts.rows, counts.records}, "records")
+
+
+def _compared(
+    reader: _SummaryReader, released: int | None, counts: AuditedCounts
+) -> list[tuple[str, float | None, float | None]]:
+    """Return field, stated number and counted number."""
     mean_size = counts.rows / counts.clusters if counts.clusters else None
-    compared: list[tuple[str, float | None, float | None]] = [
-        ("released", parts[0], counts.rows),
+    return [
+        ("released", released, counts.rows),
         ("clusters", reader.total("clusters"), counts.clusters),
         ("cluster_size.min", reader.number("cluster_size", "min"), counts.smallest),
         ("cluster_size.max", reader.number("cluster_size", "max"), counts.largest),
@@ -137,10 +241,12 @@ def check_summary(summary: Summary, counts: AuditedCounts, name: str = "the summ
         ("subjects.min", reader.number("subjects", "min"), counts.fewest_subjects),
         ("share.max", reader.number("share", "max"), counts.largest_share),
     ]
-    for field, claimed, counted in compared:
-        if claimed is not None and counted is not None:
-            check.expect(_agrees(claimed, counted), field)
-    return check
+
+
+def read_records(summary: Summary) -> int | None:
+    """Return the number of records that a summary counts as read; None if it does not say."""
+    value = summary.get("records_in")
+    return value if is_count(value) else None
 
 
 def reading_warnings(summary: Summary, originals: Originals, name: str = "the summary") -> list[str]:
@@ -160,11 +266,11 @@ def reading_warnings(summary: Summary, originals: Originals, name: str = "the su
     return warnings
 
 
-def _agrees(claimed: float, counted: float) -> bool:
+def _agrees(stated: float, counted: float) -> bool:
     """Whether two numbers agree: counts exactly, fractions within rounding."""
     if isinstance(counted, int):
-        return claimed == counted
-    return abs(claimed - counted) <= RELATIVE_TOLERANCE * abs(counted)
+        return stated == counted
+    return abs(stated - counted) <= RELATIVE_TOLERANCE * abs(counted)
 
 
 class _SummaryReader:

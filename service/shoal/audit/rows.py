@@ -1,30 +1,66 @@
 """Compares the released rows with the recomputed ones: their contents, and their order.
 
 Contents are compared as multisets per partition. The order must not show more than the clusters: rows of a cluster
-are adjacent and in byte order. In a file the clusters stand in the order of the evidence. In a topic they do not,
+are adjacent and in byte order. In a file the clusters stand in the order of the evidence; a table may be sorted as a
+whole, or keep the order of its input if the policy allows it. In a topic they do not,
 since one transaction may hold several clusters: there they are searched for along runs of equal rows.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from operator import eq
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from shoal.audit.clusters import RecomputedCluster
 from shoal.audit.originals import Originals
 from shoal.audit.releases import PartitionRows, ReleasedRows
 from shoal.audit.verdict import CheckCounter
 
-__all__ = ["RunCover", "check_order", "compare_rows", "cover_runs", "equal_runs"]
+__all__ = [
+    "LOOK_ALIKE",
+    "AllowedOrder",
+    "RowOrder",
+    "RunCover",
+    "check_order",
+    "compare_rows",
+    "cover_runs",
+    "equal_runs",
+    "is_in_input_order",
+]
 
 MAX_TRIES_PER_ROW = 64
 """Limit of the search for a run cover. It is reached only where hundreds of clusters have equal centroids."""
 
+LOOK_ALIKE = "too many clusters with equal centroids look alike to tell where each stands"
+
 Contents: TypeAlias = tuple[str, ...]
 """Kept fields of the rows of a cluster, sorted."""
+
+
+class AllowedOrder(NamedTuple):
+    """Orders of the rows of a file, besides cluster after cluster: sorted by bytes, and that of the input."""
+
+    sorted_as_whole: bool
+    order_of_input: bool
+
+
+@dataclass(slots=True)
+class RowOrder:
+    """Result of `check_order`.
+
+    Attributes
+    ----------
+    checks : list of CheckCounter
+        ``together``: the rows of a cluster are adjacent. ``byte_order``: they are in byte order.
+    gave_up : bool
+        Whether a search for the clusters of a topic was given up.
+    """
+
+    checks: list[CheckCounter]
+    gave_up: bool = False
 
 
 def compare_rows(release: ReleasedRows, clusters: list[RecomputedCluster]) -> list[CheckCounter]:
@@ -61,47 +97,48 @@ def compare_rows(release: ReleasedRows, clusters: list[RecomputedCluster]) -> li
 
 
 def check_order(
-    release: ReleasedRows, clusters: list[RecomputedCluster], originals: Originals, *, keeps_order: bool
-) -> list[CheckCounter]:
-    """Check the order of the rows.
+    release: ReleasedRows, clusters: list[RecomputedCluster], originals: Originals, *, allowed: AllowedOrder
+) -> RowOrder:
+    """Check the order of the rows: cluster after cluster as in the evidence, unless the policy allows another order.
 
-    A file in byte order as a whole reveals no order of arrival either, so its clusters may be mixed. A file in the
-    order of its input reveals it. Such a file is left unexamined only if the summary says so (``keeps_order``).
+    Rows that are sorted by their bytes as a whole reveal no order of arrival. Rows in the order of the input do.
 
     Returns
     -------
-    list of CheckCounter
-        ``together``: the rows of a cluster are adjacent. ``byte_order``: they are in byte order.
+    RowOrder
     """
     together = CheckCounter("together", "rows of a cluster are adjacent and equal on all quasi-identifiers", "cluster")
     ordered = CheckCounter("byte_order", "rows of a cluster are in byte order")
+    found = RowOrder([together, ordered])
     by_partition: dict[int, list[RecomputedCluster]] = defaultdict(list)
     for cluster in clusters:
         by_partition[cluster.partition].append(cluster)
     for partition, rows in release.by_partition.items():
         members = by_partition[partition]
         if release.is_export:
-            _check_topic(rows, members, together, ordered)
-        elif not _is_in_evidence_order(rows, members) and all(rows.is_ascending):
+            found.gave_up |= _check_topic(rows, members, together, ordered)
+        elif _is_in_evidence_order(rows, members):
+            _check_file(rows, members, together, ordered)
+        elif all(rows.is_ascending) and allowed.sorted_as_whole:
             together.skip("the file is in byte order as a whole: clusters need not be adjacent")
             ordered.examined += len(rows)
             ordered.note = "the file is in byte order as a whole"
-        elif keeps_order and _is_in_input_order(rows, members, originals):
-            reason = "the rows are in the order of the input, as the summary says: it reveals the order of arrival"
+        elif allowed.order_of_input and is_in_input_order(rows, members, originals):
+            reason = "the rows are in the order of the input, as the policy allows (table.keep_order)"
             together.skip(reason)
             ordered.skip(reason)
         else:
             _check_file(rows, members, together, ordered)
-    return [together, ordered]
+    return found
 
 
 # ---------------------------------------------------------------- files
 
 
 def _is_in_evidence_order(rows: PartitionRows, clusters: list[RecomputedCluster]) -> bool:
-    together = CheckCounter("", "")
-    _check_file(rows, clusters, together, CheckCounter("", ""))
-    return not together.failed
+    together, ordered = CheckCounter("", ""), CheckCounter("", "")
+    _check_file(rows, clusters, together, ordered)
+    return not together.failed and not ordered.failed
 
 
 def _check_file(
@@ -131,7 +168,8 @@ def _check_byte_order(rows: PartitionRows, start: int, stop: int, ordered: Check
         ordered.expect(index == start or bool(rows.is_ascending[index]), rows.lines[index])
 
 
-def _is_in_input_order(rows: PartitionRows, clusters: list[RecomputedCluster], originals: Originals) -> bool:
+def is_in_input_order(rows: PartitionRows, clusters: Iterable[RecomputedCluster], originals: Originals) -> bool:
+    """Whether the rows are those of the clusters in the order of the original."""
     members = sorted((index, cluster.quasi) for cluster in clusters for index in cluster.members)
     expected = ((quasi, originals.kept[index]) for index, quasi in members)
     return len(members) == len(rows) and all(map(eq, expected, zip(rows.quasi, rows.kept, strict=True)))
@@ -142,8 +180,9 @@ def _is_in_input_order(rows: PartitionRows, clusters: list[RecomputedCluster], o
 
 def _check_topic(
     rows: PartitionRows, clusters: list[RecomputedCluster], together: CheckCounter, ordered: CheckCounter
-) -> None:
-    """Search for whole clusters in the runs of rows that are equal on all quasi-identifiers."""
+) -> bool:
+    """Search for whole clusters in the runs of equal rows; return whether a search was given up."""
+    gave_up = False
     clusters_of: dict[str, list[RecomputedCluster]] = defaultdict(list)
     for cluster in clusters:
         clusters_of[cluster.quasi].append(cluster)
@@ -154,11 +193,13 @@ def _check_topic(
         together.examined += len(clusters_of[quasi])
         cover = cover_runs(rows, runs, clusters_of[quasi])
         if cover.gave_up:
-            together.skip("too many clusters with equal centroids look alike to tell where each stands")
+            gave_up = True
+            together.skip(LOOK_ALIKE)
         elif cover.failed_row is not None:
             together.fail(f"row {rows.lines[cover.failed_row]}")
         for start, cluster in cover.starts:
             _check_byte_order(rows, start, start + len(cluster.kept), ordered)
+    return gave_up
 
 
 def equal_runs(rows: PartitionRows) -> Iterator[tuple[int, int]]:

@@ -18,9 +18,8 @@ MAX_PLACES = 10
 NOT_EXAMINED = (
     "whether each cluster was published in one transaction",
     "keys, headers and timestamps of released messages",
-    "delay, and when anything was released",
+    "when anything was released, and delays in seconds",
     "aborted messages, which a read_uncommitted reader can see",
-    "whether each suppression was needed",
     "measures of information loss in the summary, and its clipped values, displacement, excess span, delay and speed",
     "earlier or other releases of the same records",
 )
@@ -126,7 +125,8 @@ class Verdict:
     checks : tuple of Check
         In the order in which they are printed.
     counts : dict
-        Numbers of ``records``, of ``usable`` and ``unusable`` ones, of ``rows`` and of ``clusters`` (None if unknown).
+        Numbers of ``records``, of ``usable`` and ``unusable`` ones, of ``rows``, of ``clusters`` and of records that
+        may still be ``held`` (None if unknown).
     measures : dict
         Figures that are reported and not checked.
     warnings : tuple of str
@@ -135,6 +135,10 @@ class Verdict:
         Why the result is undecided, and which input would decide it.
     not_examined : tuple of str
         Questions that the inputs cannot answer.
+    claimed : tuple of str
+        What only the run states: the files show that it is possible, and not that it is so.
+    partial : bool
+        Whether only a part was judged: unpublished records were not examined.
     """
 
     checks: tuple[Check, ...]
@@ -143,6 +147,8 @@ class Verdict:
     warnings: tuple[str, ...] = ()
     undecided: tuple[str, ...] = ()
     not_examined: tuple[str, ...] = NOT_EXAMINED
+    claimed: tuple[str, ...] = ()
+    partial: bool = False
 
     @property
     def outcome(self) -> Literal["holds", "broken", "undecided"]:
@@ -177,14 +183,18 @@ class Verdict:
             "warnings": list(self.warnings),
             "undecided": list(self.undecided),
             "not_examined": list(self.not_examined),
+            "claimed": list(self.claimed),
+            "partial": self.partial,
         }
 
     def text(self) -> str:
         """Return the verdict as lines to be printed, with rounded numbers."""
-        lines = [f"{self.outcome}: " + ", ".join(f"{_readable(n)} {name}" for name, n in self.counts.items())]
+        judged = f"{self.outcome} (a part)" if self.partial else self.outcome
+        lines = [f"{judged}: " + ", ".join(f"{_readable(n)} {name}" for name, n in self.counts.items())]
         lines += [_check_line(check) for check in self.checks]
         lines += [f"  measured: {name} = {_readable(value)}" for name, value in self.measures.items()]
         lines += [f"  warning: {warning}" for warning in self.warnings]
+        lines += [f"  claimed: {statement}" for statement in self.claimed]
         lines += [f"  undecided: {question}" for question in self.undecided]
         lines += [f"  not examined: {question}" for question in self.not_examined]
         return "\n".join(lines)

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from shoal.audit.evidence import ClaimedCluster
+from shoal.audit.evidence import EvidenceCluster
 from shoal.audit.originals import Originals
 from shoal.audit.releases import PartitionRows, ReleasedRows
 from shoal.audit.rows import equal_runs
@@ -32,7 +32,7 @@ class InferredClusters:
 
     Attributes
     ----------
-    clusters : list of ClaimedCluster or None
+    clusters : list of EvidenceCluster or None
         Numbered from 0 in the order of the release; None if rows cannot be traced to records.
     traced : CheckCounter
         Whether every row has the kept fields of a record.
@@ -40,7 +40,7 @@ class InferredClusters:
         Why the clusters may be wrong and what would decide it; empty if they are certain.
     """
 
-    clusters: list[ClaimedCluster] | None
+    clusters: list[EvidenceCluster] | None
     traced: CheckCounter
     doubt: str = ""
 
@@ -59,7 +59,7 @@ def infer_clusters(policy: Policy, originals: Originals, release: ReleasedRows) 
     if index_of is None:
         _check_kept_counts(originals, release, traced)
         return InferredClusters(None, traced, f"records cannot be told apart by their kept fields: {REMEDY}")
-    clusters: list[ClaimedCluster] = []
+    clusters: list[EvidenceCluster] = []
     in_input_order = True
     for partition, rows in release.by_partition.items():
         known = index_of.get(partition, {})
@@ -73,7 +73,7 @@ def infer_clusters(policy: Policy, originals: Originals, release: ReleasedRows) 
         in_input_order &= members == sorted(members)
         for start, stop in _ascending_runs(rows):
             offsets = tuple(originals.offsets[[index for index in members[start:stop] if index >= 0]].tolist())
-            clusters.append(ClaimedCluster(partition, len(clusters), offsets))
+            clusters.append(EvidenceCluster(partition, len(clusters), offsets))
     doubt = ""
     if not release.is_export and in_input_order:
         doubt = f"the rows are in the order of the input, which does not show the clusters: {REMEDY}"

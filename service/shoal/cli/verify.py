@@ -24,14 +24,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--evidence", metavar="FILE", help="which records formed which cluster")
     parser.add_argument("--summary", metavar="FILE", help="counts to balance against")
     parser.add_argument("--quarantine", metavar="FILE", help="pointers to records that were not released")
+    extent = parser.add_mutually_exclusive_group()
+    extent.add_argument(
+        "--partial", action="store_true", help="judge a part: do not ask for records that were not released"
+    )
+    extent.add_argument(
+        "--complete", action="store_true", help="the default: every record must be released or accounted for"
+    )
     parser.add_argument(
-        "--complete", action="store_true", help="every record must be released or listed in the quarantine file"
+        "--table", action="store_true", help="shoal batch made the release, though the policy has a stream section"
     )
     parser.add_argument(
         "--strict",
         action="store_true",
-        help="a confidential field that identifies records is an error, unless the policy publishes it unchanged "
-        "(publish_unchanged: true)",
+        help="a field that identifies records by itself is an error, unless the policy says publish_unchanged: true",
     )
     parser.add_argument("--json", metavar="FILE", help="the verdict as JSON")
 
@@ -48,6 +54,8 @@ def execute(options: argparse.Namespace) -> int:
         summary=options.summary,
         quarantine=options.quarantine,
         complete=options.complete,
+        partial=options.partial,
+        table=True if options.table else None,
         strict=options.strict,
         form=options.format,
         released_form=options.output_format,

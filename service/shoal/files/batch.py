@@ -30,6 +30,10 @@ ONE_CLUSTER = (
     "ONE CLUSTER: all rows have the same quasi-identifiers, because no smaller cluster satisfies privacy.t and "
     "max_share; use auto, or relax the policy"
 )
+KEEP_ORDER_REFUSED = (
+    "--keep-order: the policy does not allow it, because a row number then identifies the record of the row; remove "
+    "it, or set table: {keep_order: true}"
+)
 ROWS_PER_WRITE = 10_000
 
 
@@ -45,16 +49,19 @@ def run_batch(policy: Policy, files: Files, spec: AlgorithmSpec, *, keep_order: 
     spec : AlgorithmSpec
         Algorithm and refinement, with their parameters.
     keep_order : bool
-        Whether rows keep the order of the input.
+        Whether rows keep the order of the input. The policy must allow it.
 
     Raises
     ------
     InputError, ConfigError
-        A file or a record cannot be used; the message has file, line, column and reason. Nothing is written.
+        The policy does not allow the order of the input. A file or a record cannot be used; the message has file, line,
+        column and reason. Nothing is written.
     GuaranteeError
         A cluster violates an invariant. Nothing is written.
     """
     started = time.monotonic()
+    if keep_order and not policy.keep_order:
+        raise ConfigError(KEEP_ORDER_REFUSED)
     source_format, target_format = files.formats
     if "parquet" in {source_format, target_format}:
         import_parquet()

@@ -20,6 +20,7 @@ from aiokafka.protocol.metadata import MetadataRequest
 
 from shoal.errors import BrokerError, BrokerUnavailableError, ConfigError, FencedError, GuaranteeError, ShoalError
 from shoal.kafka.aiokafka_compat import tolerate_invalid_header_names
+from shoal.kafka.single_attempt import send_requests_once
 from shoal.observability import raise_location
 from shoal.policy import KafkaSection
 
@@ -152,8 +153,9 @@ def producer(settings: KafkaSection, partition: int, batch_bytes: int) -> AIOKaf
     """Build the transactional producer of one input partition.
 
     There is one transactional id for each group and input partition: the producer that starts last fences the others.
+    A request of a transaction is sent once: a producer that gets no response fails.
     """
-    return AIOKafkaProducer(
+    client = AIOKafkaProducer(
         **_security(settings),
         client_id=f"shoal-{settings.group}-{partition}",
         transactional_id=f"{settings.group}-{settings.input}-{partition}",
@@ -162,6 +164,8 @@ def producer(settings: KafkaSection, partition: int, batch_bytes: int) -> AIOKaf
         acks="all",
         linger_ms=0,
     )
+    send_requests_once(client)
+    return client
 
 
 @asynccontextmanager

@@ -203,9 +203,17 @@ class TransactionalProducer:
         If offsets are missing between two record batches, there may be a second writer, or control records (transaction
         markers; a broker that restarts in the middle of a commit may write one twice). So these offsets are read. If
         they cannot be read, the transaction is not committed.
+
+        An offset below the expected one shows no writer: the last transaction did not end as it was said to, or the
+        output was recreated. Then `BrokerUnavailableError` is raised, and the next start checks both.
         """
         tp, expected = self.target(str(self._settings.output)), self._next_offset
         for first, count in record_batches:
+            if expected is not None and first < expected:
+                raise BrokerUnavailableError(
+                    f"{tp.topic}-{tp.partition}: it ends before the end of the last transaction (was it recreated?): "
+                    "the committed offset is read again"
+                )
             if expected not in (None, first) and await first_record(self._settings, tp, expected) != first:
                 raise InputError(
                     f"{tp.topic}-{tp.partition}: another producer writes to it (a second group over the same topics?), "

@@ -99,6 +99,8 @@ class Policy:
     csv, csv_output : CsvDialect
     dominance, per_subject, min_population, t, dependence
         Options of the sections ``privacy`` and ``steering``; None or 0 if not set.
+    keep_order : bool
+        Whether the rows of a finished table may keep the order of the input (``table.keep_order``).
     """
 
     attributes: tuple[Attribute, ...]
@@ -116,6 +118,7 @@ class Policy:
     t: float | None = None
     dependence: float = 0.0
     target_span: float | None = None
+    keep_order: bool = False
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -170,6 +173,7 @@ class Policy:
             dependence=float(document.steering.dependence),
             csv=resolve_dialects(document)[0],
             csv_output=resolve_dialects(document)[1],
+            keep_order=document.table.keep_order,
         )
 
     @cached_property
@@ -244,6 +248,9 @@ class Policy:
             }
             if self.stream.is_ordered:
                 content["stream"]["reveal_order"] = self.stream.reveal_order
+        if self.keep_order:
+            # The default is left out, so that fingerprints of other policies stay the same.
+            content["table"] = {"keep_order": True}
         if (self.csv, self.csv_output) != (CsvDialect(), CsvDialect()):
             content["csv"] = asdict(self.csv) | {"output": asdict(self.csv_output)}
         if self.kafka is not None:

@@ -25,6 +25,7 @@ __all__ = [
     "Scale",
     "SteeringSection",
     "StreamSection",
+    "TableSection",
 ]
 
 
@@ -108,6 +109,12 @@ class StreamSection(Section):
     reveal_order: bool = False
 
 
+class TableSection(Section):
+    """``table``: what `shoal batch` may do with a finished table."""
+
+    keep_order: bool = False
+
+
 class SteeringSection(Section):
     """``steering``: how much clusters should preserve order and dependence, beside similarity."""
 
@@ -173,6 +180,7 @@ class Document(Section):
     out_of_bounds: Literal["clip", "quarantine"] = "clip"
     privacy: PrivacySection | None = None
     stream: StreamSection | None = None
+    table: TableSection = Field(default_factory=TableSection)
     steering: SteeringSection = Field(default_factory=SteeringSection)
     kafka: KafkaSection | None = None
     csv: CsvSection | None = None

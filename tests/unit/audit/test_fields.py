@@ -45,6 +45,38 @@ def test_values_out_of_bounds_are_clipped_where_the_policy_clips(tmp_path: Path)
     assert found.values == (110.0, 0.5)
 
 
+@pytest.mark.parametrize(
+    ("opened", "closed", "is_usable"),
+    [
+        ("[" * 63, "]" * 63, True),
+        ("[" * 64, "]" * 64, False),
+        ('{"a":' * 63, "}" * 63, True),
+        ('{"a":' * 64, "}" * 64, False),
+    ],
+)
+def test_a_record_is_nested_at_most_64_deep(tmp_path: Path, opened: str, closed: str, *, is_usable: bool) -> None:
+    line = json.dumps(GOOD | {"id": 0}).replace('"id": 0', f'"id": {opened}{"1" if ":" in opened else ""}{closed}')
+    assert (take(tmp_path, line) is not None) is is_usable
+
+
+@pytest.mark.parametrize(
+    ("number", "is_usable"),
+    [
+        ("1" * 4300, True),
+        ("1" * 4301, False),
+        ("-" + "1" * 4299, True),
+        ("-" + "1" * 4300, False),
+        ("1e308", True),
+        ("1e309", False),
+        ("-1e999", False),
+        ('"1e999"', True),
+    ],
+)
+def test_a_number_as_subject_is_an_integer_or_a_finite_float64(tmp_path: Path, number: str, *, is_usable: bool) -> None:
+    line = json.dumps(GOOD).replace('"p"', number)
+    assert (take(tmp_path, line) is not None) is is_usable
+
+
 def test_the_model_name_that_faust_adds_is_ignored(tmp_path: Path) -> None:
     assert take(tmp_path, json.dumps(GOOD | {"__faust": {"ns": "app.Visit"}})) == take(tmp_path, json.dumps(GOOD))
     short = {name: value for name, value in GOOD.items() if name != "job"}

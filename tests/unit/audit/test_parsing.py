@@ -35,7 +35,7 @@ PLAIN = CsvDialect()
 def originals(path: Path, exported: frozenset[str] | None = None) -> list[tuple[object, ...]]:
     """Partition, offset, record, and the envelope if there is one."""
     found = original_records(InputFile.of(path, PLAIN), exported)
-    return [tuple(one) if one.envelope else tuple(one)[:3] for one in found]
+    return [tuple(one)[: 4 if one.envelope else 3] for one in found]
 
 
 def released(path: Path, *, is_export: bool = False) -> list[tuple[int, str, object]]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from shoal.audit.clusters import RecomputedCluster
 from shoal.audit.originals import Originals
 from shoal.audit.releases import PartitionRows, ReleasedRows
-from shoal.audit.rows import check_order, compare_rows
+from shoal.audit.rows import AllowedOrder, check_order, compare_rows
 from shoal.audit.verdict import Check
 
 pytestmark = pytest.mark.unit
@@ -38,13 +38,20 @@ def clusters(*parts: tuple[str, str]) -> list[RecomputedCluster]:
     return found
 
 
-def checks(text: str, *parts: tuple[str, str], is_export: bool = True, keeps_order: bool = False) -> dict[str, Check]:
+def checks(
+    text: str,
+    *parts: tuple[str, str],
+    is_export: bool = True,
+    is_table: bool = False,
+    keeps_order: bool = False,
+) -> dict[str, Check]:
     """Check rows written as "A:ab B:cd": centroid, then kept fields."""
     rows = [(group[0], letter) for group in text.split() for letter in group[2:]]
     given_rows, named = release(rows, is_export=is_export), clusters(*parts)
     known: list[str | None] = [letter for _, letters in parts for letter in letters]
     counters = compare_rows(given_rows, named)
-    counters += check_order(given_rows, named, originals(known), keeps_order=keeps_order)
+    allowed = AllowedOrder(sorted_as_whole=is_table, order_of_input=keeps_order)
+    counters += check_order(given_rows, named, originals(known), allowed=allowed).checks
     return {check.name: check.result() for check in counters}
 
 
@@ -81,8 +88,10 @@ def test_members_of_a_cluster_must_show_the_same_quasi_identifiers() -> None:
     assert broken(checks("B:a A:b A:a B:b", ("A", "ab"), ("B", "ab"))) == {"together", "byte_order"}
 
 
-def test_a_file_in_byte_order_as_a_whole_may_mix_its_clusters() -> None:
-    found = checks("A:aabbcc", ("A", "abc"), ("A", "abc"), is_export=False)
+def test_a_table_in_byte_order_as_a_whole_may_mix_its_clusters() -> None:
+    mixed = ("A", "abc"), ("A", "abc")
+    assert broken(checks("A:aabbcc", *mixed, is_export=False)) == {"together"}
+    found = checks("A:aabbcc", *mixed, is_export=False, is_table=True)
     assert broken(found) == set()
     assert found["together"].status == "not examined"
     assert found["byte_order"].status == "holds"
@@ -99,7 +108,7 @@ def test_a_topic_in_byte_order_must_not_mix_its_clusters() -> None:
     assert broken(checks("A:aabbcd", ("A", "abc"), ("A", "abd"))) == {"together"}
 
 
-def test_the_order_of_the_input_is_accepted_only_if_the_summary_states_it() -> None:
+def test_the_order_of_the_input_is_accepted_only_if_the_policy_allows_it() -> None:
     parts = ("A", "cab"), ("B", "zx")
     assert broken(checks("A:cab B:zx", *parts, is_export=False)) == {"byte_order"}
     found = checks("A:cab B:zx", *parts, is_export=False, keeps_order=True)

@@ -19,13 +19,27 @@ def test_a_verdict_has_plain_values_and_a_text(tmp_path: Path) -> None:
     assert plain["outcome"] == "holds"
     assert plain["verified"] is True
     assert plain["exit_code"] == 0
-    assert plain["counts"] == {"records": 60, "usable": 60, "unusable": 0, "rows": 60, "clusters": 11}
+    assert plain["counts"] == {"records": 60, "usable": 60, "unusable": 0, "rows": 60, "clusters": 11, "held": 0}
+    assert (plain["partial"], plain["claimed"]) == (False, [])
     assert {check["name"] for check in plain["checks"]} >= {"subjects", "share", "once", "accounts"}
     assert len(plain["not_examined"]) >= 5
     text = verdict.text()
     assert text.startswith("holds: 60 records, 60 usable")
     assert "holds: every cluster holds at least 5 different subjects (11 examined, worst 5)" in text
     assert "not examined: keys, headers and timestamps" in text
+
+
+def test_a_verdict_on_a_part_says_so(tmp_path: Path) -> None:
+    verdict = make_release(tmp_path).verify(partial=True)
+    assert verdict.as_dict()["partial"] is True
+    assert verdict.text().startswith("holds (a part): 60 records")
+    assert "not examined: whether every record was released" in verdict.text()
+    assert verdict.counts["held"] is None
+
+
+def test_what_only_the_run_states_is_told_as_claimed() -> None:
+    verdict = Verdict((), {}, {}, claimed=("7 records",), not_examined=())
+    assert (verdict.exit_code, verdict.text()) == (0, "holds: \n  claimed: 7 records")
 
 
 def test_a_broken_verdict_lists_clusters_and_counts(tmp_path: Path) -> None:

@@ -32,15 +32,35 @@ def test_paths_may_be_str_and_a_summary_may_be_a_mapping(tmp_path: Path) -> None
         assert verify(policy, paths["original"], paths["released"], paths["evidence"], summary).exit_code == 0
 
 
-def test_a_file_in_the_order_of_its_input_needs_evidence_and_a_summary_that_states_it(tmp_path: Path) -> None:
+def test_a_table_may_keep_the_order_of_its_input_only_if_the_policy_says_so(tmp_path: Path) -> None:
+    table = POLICY.replace("stream: {delta: 1000}", "")
     naive = make_release(tmp_path)
     by_diagnosis = {json.loads(row)["diagnosis"]: row for rows in naive.rows for row in rows}
     released = sorted(index for members in naive.clusters for index in members)
     naive.rows = [[by_diagnosis[naive.records[index]["diagnosis"]] for index in released]]
-    assert broken(naive.verify(summary=True)) == {"together"}
     naive.summary["keep_order"] = True
-    assert naive.verify(summary=True).exit_code == 0
-    assert naive.verify(evidence=False).exit_code == 2
+    naive.policy = table
+    assert broken(naive.verify(summary=True, table=False)) == {"together"}
+    naive.policy = table + "table: {keep_order: true}\n"
+    verdict = naive.verify(summary=True, table=False)
+    assert verdict.exit_code == 0
+    assert "table.keep_order" in verdict["together"].note
+    assert naive.verify(evidence=False, table=False).exit_code == 2
+
+
+def test_no_summary_allows_a_stream_the_order_of_its_input(tmp_path: Path) -> None:
+    naive = make_release(tmp_path)
+    by_diagnosis = {json.loads(row)["diagnosis"]: row for rows in naive.rows for row in rows}
+    naive.rows = [[by_diagnosis[record["diagnosis"]] for record in naive.records]]
+    naive.summary["keep_order"] = True
+    assert broken(naive.verify(summary=True)) == {"together"}
+    # What the policy allows to tables does not apply to a stream.
+    naive.policy = POLICY + "table: {keep_order: true}\n"
+    assert broken(naive.verify(summary=True, table=False)) == {"together"}
+    undecided = naive.verify(summary=True)
+    assert undecided.exit_code == 2
+    assert "--table" in undecided.undecided[0]
+    assert naive.verify(summary=True, table=True).exit_code == 0
 
 
 def test_without_kept_fields_rows_cannot_be_told_apart(tmp_path: Path) -> None:
@@ -98,7 +118,7 @@ def test_an_empty_original_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_empty_release_is_undecided_unless_the_summary_states_it(tmp_path: Path) -> None:
-    naive = make_release(tmp_path)
+    naive = make_release(tmp_path, subjects=4)
     naive.rows, naive.evidence = [], []
     for evidence in (True, False):
         verdict = naive.verify(evidence=evidence)
@@ -108,6 +128,15 @@ def test_an_empty_release_is_undecided_unless_the_summary_states_it(tmp_path: Pa
     verdict = naive.verify(summary=True)
     assert verdict.exit_code == 0
     assert verdict["subjects"].status == "not examined"
+
+
+def test_no_summary_confirms_an_empty_release_of_enough_subjects(tmp_path: Path) -> None:
+    naive = make_release(tmp_path)
+    naive.rows, naive.evidence = [], []
+    naive.summary = {"records_in": 60, "released": 0, "suppressed": {"suppressed": 60}, "quarantined": {}, "held": 0}
+    verdict = naive.verify(summary=True)
+    assert broken(verdict) == {"complete", "accounts"}
+    assert verdict["complete"].failed > 40
 
 
 def test_an_empty_csv_release_without_header_is_undecided(tmp_path: Path) -> None:

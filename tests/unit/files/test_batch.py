@@ -38,6 +38,9 @@ ATTRIBUTES: dict[str, Any] = {
 NAMES = list(ATTRIBUTES)
 
 
+KEEP_ORDER: dict[str, Any] = {"table": {"keep_order": True}}
+
+
 def policy_of(folder: Path, attributes: dict[str, Any] | None = None, **more: Any) -> Path:
     path = folder / "policy.yaml"
     path.write_text(json.dumps({"attributes": attributes or ATTRIBUTES, "privacy": {"k": 3, "max_share": 0.5}} | more))
@@ -78,7 +81,7 @@ def batch(policy: Path, source: Path, target: Path, *more: str) -> tuple[int, di
     beside = ["--evidence", str(evidence), "--summary", str(summary), "--quarantine", str(quarantine)]
     code = main(["batch", str(policy), "-i", str(source), "-o", str(target), *beside, *more])
     result = json.loads(summary.read_text())
-    verdict = verify(Policy.load(policy), source, target, evidence, summary, quarantine=quarantine, complete=True)
+    verdict = verify(Policy.load(policy), source, target, evidence, summary, quarantine=quarantine, table=True)
     return code, result, verdict
 
 
@@ -235,11 +238,24 @@ def test_rows_are_sorted_by_their_bytes_or_keep_the_input_order(tmp_path: Path) 
     batch(policy_of(tmp_path), source, tmp_path / "out.csv")
     lines = (tmp_path / "out.csv").read_bytes().splitlines()
     assert lines[1:] == sorted(lines[1:])
-    _, result, verdict = batch(policy_of(tmp_path), source, tmp_path / "out.csv", "--keep-order")
+    _, result, verdict = batch(policy_of(tmp_path, **KEEP_ORDER), source, tmp_path / "out.csv", "--keep-order")
     with (tmp_path / "out.csv").open(newline="") as file:
         assert [row["note"] for row in csv.DictReader(file)] == [row["note"] for row in rows]
     assert result["keep_order"] is True
     assert verdict.exit_code == 0, verdict.text()
+
+
+def test_the_input_order_is_refused_unless_the_policy_allows_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, out = write(tmp_path / "in.csv", records(40)), tmp_path / "out.csv"
+    assert main(["batch", str(policy_of(tmp_path)), "-i", str(source), "-o", str(out), "--keep-order"]) == 2
+    assert "table: {keep_order: true}" in capsys.readouterr().err
+    assert not out.exists()
+    # The policy allows the order and does not ask for it.
+    batch(policy_of(tmp_path, **KEEP_ORDER), source, out)
+    lines = out.read_bytes().splitlines()
+    assert lines[1:] == sorted(lines[1:])
 
 
 @pytest.mark.parametrize("algorithm", ["md", "mdav", "vmdav", "hilbert", "genetic", "approximate", "auto"])
@@ -526,7 +542,9 @@ def test_columns_of_parquet_keep_order_and_type(tmp_path: Path) -> None:
     attributes = ATTRIBUTES | {"seen": {"role": "confidential", "publish_unchanged": True}}
     source = tmp_path / "in.parquet"
     pq.write_table(pa.Table.from_pylist(rows, schema), source)
-    _, _, verdict = batch(policy_of(tmp_path, attributes), source, tmp_path / "out.parquet", "--keep-order")
+    _, _, verdict = batch(
+        policy_of(tmp_path, attributes, **KEEP_ORDER), source, tmp_path / "out.parquet", "--keep-order"
+    )
     assert verdict.exit_code == 0, verdict.text()
     out = pq.read_table(tmp_path / "out.parquet")
     assert out.schema.names == ["note", "age", "income", "wage", "ward", "seen"]
@@ -664,14 +682,17 @@ def test_parquet_types_come_from_all_rows_and_rows_are_written_in_chunks(
     attributes = ATTRIBUTES | {"note": {"role": "confidential"}}
     rows = [row | {"note": None if n < 25 else n if n < 50 else n + 0.5} for n, row in enumerate(records(60))]
     source = write(tmp_path / "in.jsonl", rows)
-    _, _, verdict = batch(policy_of(tmp_path, attributes), source, tmp_path / "out.parquet", "--keep-order")
+    _, _, verdict = batch(
+        policy_of(tmp_path, attributes, **KEEP_ORDER), source, tmp_path / "out.parquet", "--keep-order"
+    )
     assert verdict.exit_code == 0, verdict.text()
     assert pq.read_table(tmp_path / "out.parquet")["note"].to_pylist() == [row["note"] for row in rows]
     lines = [b'{"note":1,"age":1,"income":1,"wage":1,"ward":""}'] * 25
     assert len(list(encode_parquet(lines, Policy.load(policy_of(tmp_path, attributes))))) == 4
     rows[55]["note"] = "word"
     source, out = write(tmp_path / "in.jsonl", rows), tmp_path / "again.parquet"
-    assert main(["batch", str(policy_of(tmp_path, attributes)), "-i", str(source), "-o", str(out), "--keep-order"]) == 2
+    policy = policy_of(tmp_path, attributes, **KEEP_ORDER)
+    assert main(["batch", str(policy), "-i", str(source), "-o", str(out), "--keep-order"]) == 2
     assert "column 'note': values do not fit one Parquet type" in capsys.readouterr().err
     assert not out.exists()
 

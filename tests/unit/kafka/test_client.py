@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -88,6 +89,8 @@ async def test_each_client_has_an_id_that_names_the_group(monkeypatch: pytest.Mo
     made: list[dict[str, Any]] = []
 
     class Client:
+        client = SimpleNamespace(send=None)
+
         def __init__(self, **options: Any) -> None:
             made.append(options)
 

@@ -214,6 +214,18 @@ async def test_a_foreign_record_between_two_batches_is_detected(
     assert "commit" not in [call[0] for call in producer.calls]
 
 
+async def test_an_output_that_ends_earlier_than_expected_is_no_second_writer(monkeypatch: pytest.MonkeyPatch) -> None:
+    producer, log = Producer(), Log(0)
+    monkeypatch.setattr(publisher, "first_record", log.first_record)
+    ours = made(monkeypatch, producer)
+    await ours.publish_and_commit(TransactionBatch(clusters()), 10, "meta", 1)
+    producer.ends["out"] -= 1  # as if the control record of the transaction was not written
+    with pytest.raises(BrokerUnavailableError, match="ends before the end of the last transaction"):
+        await ours.publish_and_commit(TransactionBatch(clusters()), 20, "meta", 1)
+    assert log.asked == []
+    assert [call[0] for call in producer.calls].count("commit") == 1
+
+
 @pytest.mark.parametrize("step", ["begin", "offsets", "abort", ""])
 @pytest.mark.parametrize("error", [kafka_errors.ProducerFenced(), kafka_errors.RequestTimedOutError()])
 async def test_a_failed_first_check_of_a_fenced_producer_is_a_fencing_error(

@@ -24,17 +24,25 @@ FINITE = r"values: need finite numbers of at most 1e\+150; scale them, fill or r
 SHAPE = r"values: need shape \(n, d\)"
 
 
+FUNCTION = "budget_used: must be a function"
+MAPPING = "parameters: must be a mapping"
+NOT_NAMES: tuple[Any, ...] = (None, [], 3, np.array(["md", "mdav"]))
+NOT_MAPPINGS: tuple[Any, ...] = (3, "gamma", [("gamma", 1.0)])
+
+
 @pytest.mark.parametrize(
     ("argument", "message"),
     [
         *(({"k": k}, WHOLE) for k in (3.0, "3", True, None, NAN, [3], np.float64(3), Decimal(3), 3j)),
         *(({"k": k}, AT_LEAST_2) for k in (1, 0, -3, 7, 10**30)),
         *(({"seed": seed}, SEED) for seed in (-1, 1.0, "1", True, None, [1], np.int64(-1))),
-        *(({"algorithm": name}, "algorithm: must be a name") for name in (None, [], 3, np.array(["md", "mdav"]))),
-        *(({"refine": name}, "refine: unknown, use one of none, descent") for name in (None, [], 3, "best")),
-        *(({"parameters": given}, "parameters: must be a mapping") for given in (3, "gamma", [("gamma", 1.0)])),
-        *(({"budget_used": given}, "budget_used: must be a function") for given in (3, "1")),
-        *(({"constraints": given}, "constraints: must be ClusterConstraints") for given in (None, {}, 3)),
+        *(({"algorithm": name}, "algorithm: must be a name") for name in NOT_NAMES),
+        *(({"refine": name}, "refine: unknown, use one of none, descent") for name in (*NOT_NAMES, "best")),
+        *(({"parameters": given}, MAPPING) for given in NOT_MAPPINGS),
+        ({"budget_used": 3}, FUNCTION),
+        ({"budget_used": "1"}, FUNCTION),
+        ({"constraints": None}, "constraints: must be ClusterConstraints"),
+        ({"constraints": {}}, "constraints: must be ClusterConstraints"),
     ],
 )
 def test_an_argument_of_another_type_or_outside_its_domain_is_named(argument: dict[str, Any], message: str) -> None:
@@ -83,14 +91,15 @@ def test_values_that_are_no_table_of_finite_numbers_are_refused(values: Any, mes
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint64, np.float16, np.float32, np.longdouble, bool])
 def test_every_type_of_number_is_accepted(dtype: Any) -> None:
-    assert microaggregate(np.array([[0], [1], [0], [1]], dtype), np.int32(2)).tolist() in ([0, 1, 0, 1], [1, 0, 1, 0])
+    k: Any = np.int32(2)
+    assert microaggregate(np.array([[0], [1], [0], [1]], dtype), k).tolist() in ([0, 1, 0, 1], [1, 0, 1, 0])
 
 
 @pytest.mark.parametrize(
     ("constraints", "message"),
     [
         (ClusterConstraints(subjects=np.arange(5)), r"subjects must be an array of integers from 0, shape \(6,\)"),
-        (ClusterConstraints(subjects=np.arange(6.0)), "subjects must be"),
+        (ClusterConstraints(subjects=np.arange(6.0)), "subjects must be"),  # type: ignore[arg-type]
         (ClusterConstraints(subjects=-np.arange(6)), "subjects must be"),
         (ClusterConstraints(subjects=[0, 1, 2, 3, 4, 5]), "subjects must be"),  # type: ignore[arg-type]
         (ClusterConstraints(buckets=np.arange(7)), "buckets must be"),

@@ -1,0 +1,133 @@
+"""The arrivals of a stream: which records the engine admitted, and how many arrived between two of them.
+
+The delay of a stream is counted in records that the engine admitted: usable ones, per partition, without those above
+``privacy.per_subject``, with a timestamp too far ahead, or too large. Offsets do not count: a log has gaps. Where the
+inputs do not show whether a record was admitted, both answers are kept: a count of arrivals then has a lower and an
+upper bound.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from shoal.audit.originals import UNUSABLE, Originals
+from shoal.policy import PerSubject, Policy
+
+__all__ = ["Arrivals", "BoolVector", "Int64Vector", "arrivals_of", "exceeds_quota", "may_be_too_large"]
+
+DEFAULT_MAX_BYTES = 900_000
+"""``kafka.max_record_bytes`` if the policy has no section ``kafka``."""
+
+BoolVector: TypeAlias = npt.NDArray[np.bool_]
+Int64Vector: TypeAlias = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """The records of one partition that may have been admitted, in the order of their offsets.
+
+    The place of a record is its index in these arrays.
+
+    Attributes
+    ----------
+    indices, offsets : ndarray of int64, shape (n,)
+        Indices of the originals, and their offsets.
+    is_sure : ndarray of bool, shape (n,)
+        Whether the record was admitted for certain.
+    at_least : ndarray of int64, shape (n,)
+        Number of records up to and including this place that were admitted for certain.
+    """
+
+    indices: Int64Vector
+    offsets: Int64Vector
+    is_sure: BoolVector
+    at_least: Int64Vector
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def places_of(self, offsets: Int64Vector) -> Int64Vector:
+        """Return the places of offsets; of a record that was not admitted, the place of the next one."""
+        return np.searchsorted(self.offsets, offsets).astype(np.int64)
+
+
+def exceeds_quota(option: PerSubject | None, originals: Originals) -> BoolVector:
+    """Return which usable records exceed ``privacy.per_subject``, shape (n,).
+
+    Of each window the first records of a subject are admitted.
+    """
+    exceeds = np.zeros(len(originals), np.bool_)
+    if option is None:
+        return exceeds
+    counts: Counter[tuple[int, int, int]] = Counter()
+    usable = np.flatnonzero(originals.subjects != UNUSABLE)
+    keys = zip(
+        originals.partitions[usable].tolist(),
+        (originals.offsets[usable] // option.window).tolist(),
+        originals.subjects[usable].tolist(),
+        strict=True,
+    )
+    for index, key in zip(usable.tolist(), keys, strict=True):
+        counts[key] += 1
+        exceeds[index] = counts[key] > option.max
+    return exceeds
+
+
+def may_be_too_large(policy: Policy, originals: Originals) -> BoolVector:
+    """Return which records may be larger than ``kafka.max_record_bytes``, shape (n,)."""
+    limit = DEFAULT_MAX_BYTES if policy.kafka is None else policy.kafka.max_record_bytes
+    return np.asarray(originals.sizes > limit)
+
+
+def arrivals_of(
+    policy: Policy, originals: Originals, is_released: BoolVector, reasons: Mapping[int, str] | None
+) -> dict[int, Arrivals]:
+    """Return the arrivals of each partition.
+
+    Parameters
+    ----------
+    policy : Policy
+    originals : Originals
+    is_released : ndarray of bool, shape (n,)
+        Whether each record is a member of a cluster. Only usable records are.
+    reasons : mapping of int to str, or None
+        Reason of each referenced original, by its index; None without a quarantine file.
+    """
+    usable = originals.subjects != UNUSABLE
+    excess = exceeds_quota(policy.per_subject, originals)
+    unclear = may_be_too_large(policy, originals)
+    if not originals.is_ended:
+        unclear[-1] = True
+    possible, sure = usable & ~excess, usable & ~excess & ~unclear
+    if originals.is_export:
+        # A service also rejects records by its clock, and records of a quota window that it cannot count again.
+        suppressed, others = _referenced(reasons or {}, len(originals))
+        is_over_quota = excess if reasons is None else suppressed & excess
+        possible, sure = usable & ~others & ~is_over_quota, suppressed & ~excess
+        if policy.per_subject is not None:
+            sure = np.zeros_like(sure)
+    possible, sure = possible | is_released, (sure & usable) | is_released
+    return {
+        int(partition): _arrivals(originals, possible, sure, originals.partitions == partition)
+        for partition in np.unique(originals.partitions)
+    }
+
+
+def _referenced(reasons: Mapping[int, str], count: int) -> tuple[BoolVector, BoolVector]:
+    """Return which records are referenced as suppressed, and which for another reason."""
+    suppressed, others = np.zeros((2, count), np.bool_)
+    for index, reason in reasons.items():
+        (suppressed if reason == "suppressed" else others)[index] = True
+    return suppressed, others
+
+
+def _arrivals(originals: Originals, possible: BoolVector, sure: BoolVector, chosen: BoolVector) -> Arrivals:
+    indices = np.flatnonzero(possible & chosen)
+    indices = indices[np.argsort(originals.offsets[indices], kind="stable")]
+    return Arrivals(indices, originals.offsets[indices], sure[indices], np.cumsum(sure[indices]))

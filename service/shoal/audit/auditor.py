@@ -1,0 +1,397 @@
+"""Runs the checks of one release in their order, and returns the verdict.
+
+ADR 20 says from which input each check takes its limits.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from shoal.audit.arithmetic import ExactGrid
+from shoal.audit.arrivals import Arrivals, arrivals_of
+from shoal.audit.clusters import RecomputedClusters, check_clusters
+from shoal.audit.delay import check_delay
+from shoal.audit.evidence import EvidenceCluster, QuarantineReference, Summary, foreign_fingerprints
+from shoal.audit.joint_uniqueness import measure_joint_uniqueness
+from shoal.audit.measures import check_unchanged_fields, measure_release, measure_unchanged_fields
+from shoal.audit.near_duplicates import count_near_duplicates
+from shoal.audit.options import check_options, unobservable_options
+from shoal.audit.ordered_release import check_ordered_release
+from shoal.audit.originals import Originals
+from shoal.audit.reconciliation import (
+    AuditedCounts,
+    AuditedReferences,
+    check_references,
+    check_summary,
+    read_records,
+    reading_warnings,
+)
+from shoal.audit.releases import ReleasedRows
+from shoal.audit.rows import LOOK_ALIKE, AllowedOrder, check_order, compare_rows, is_in_input_order
+from shoal.audit.unpublished import (
+    Accounts,
+    StatedAccounts,
+    check_unpublished,
+    check_unpublished_rows,
+    unknown_completeness,
+)
+from shoal.audit.verdict import NOT_EXAMINED, CheckCounter, Verdict
+from shoal.audit.without_evidence import REMEDY, check_without_evidence, infer_clusters
+from shoal.policy import Policy
+
+__all__ = ["AuditScope", "Auditor", "StatedFiles"]
+
+NOT_COMPLETE = "whether every record was released or had to be suppressed, because only a part was judged"
+
+
+@dataclass(frozen=True, slots=True)
+class StatedFiles:
+    """What the run states about its release; None where the file is not given.
+
+    Attributes
+    ----------
+    evidence_clusters : list of EvidenceCluster or None
+    references : list of QuarantineReference or None
+    summary_fields : mapping or None
+    summary_name : str
+        What errors call the summary.
+    """
+
+    evidence_clusters: list[EvidenceCluster] | None
+    references: list[QuarantineReference] | None
+    summary_fields: Summary | None
+    summary_name: str = "the summary"
+
+
+@dataclass(frozen=True, slots=True)
+class AuditScope:
+    """What is judged, as the policy and the user of `verify` say; nothing of it comes from the judged files.
+
+    Attributes
+    ----------
+    is_table, is_ordered : bool
+        Whether the release is that of a finished table, or of a stream with ``release: ordered``.
+    has_table_grids : bool
+        Whether the default resolutions of tables apply.
+    may_be_table : bool
+        Whether the policy has a stream section and the user did not say which command made the release.
+    is_partial, is_strict : bool
+    """
+
+    is_table: bool
+    is_ordered: bool
+    has_table_grids: bool
+    may_be_table: bool
+    is_partial: bool
+    is_strict: bool
+
+    @classmethod
+    def of(cls, policy: Policy, *, table: bool | None, partial: bool, strict: bool) -> AuditScope:
+        """Return the scope. `shoal batch` publishes the resolutions of a stream if there is a stream section."""
+        is_stream = policy.stream is not None and not table
+        is_ordered = is_stream and policy.require_stream().is_ordered
+        has_table_grids = policy.stream is None if table is None else table and policy.stream is None
+        may_be_table = policy.stream is not None and table is None
+        return cls(not is_stream, is_ordered, has_table_grids, may_be_table, partial, strict)
+
+
+@dataclass(slots=True)
+class _Findings:
+    """Results so far."""
+
+    checks: list[CheckCounter]
+    warnings: list[str]
+    claimed: Counter[str] = field(default_factory=Counter)
+    undecided: list[str] = field(default_factory=list)
+
+
+class Auditor:
+    """Checks one release.
+
+    Parameters
+    ----------
+    policy : Policy
+    originals : Originals
+    release : ReleasedRows
+    grids : list of ExactGrid
+        One per quasi-identifier.
+    scope : AuditScope
+    """
+
+    def __init__(
+        self, policy: Policy, originals: Originals, release: ReleasedRows, grids: list[ExactGrid], scope: AuditScope
+    ) -> None:
+        self._policy, self._originals, self._release, self._grids = policy, originals, release, grids
+        self._scope = scope
+        self._clusters: RecomputedClusters | None = None
+        self._accounts: Accounts | None = None
+        self._references: AuditedReferences | None = None
+        self._unchanged = measure_unchanged_fields(policy, originals)
+        self._joint = measure_joint_uniqueness(policy, release)
+        warnings = [text for unchanged in self._unchanged for text in unchanged.warnings()]
+        warnings += [text for fields in self._joint for text in fields.warnings()]
+        self._found = _Findings(list(release.checks), warnings, undecided=list(release.undecided))
+
+    def run(self, stated: StatedFiles) -> Verdict:
+        """Run all checks and return the verdict."""
+        if not self._has_other_policy(stated):
+            self._check(stated)
+        return self._verdict()
+
+    def _has_other_policy(self, stated: StatedFiles) -> bool:
+        """Check the policy that evidence and summary name; return whether another policy is needed to judge them."""
+        clusters, summary = stated.evidence_clusters or [], stated.summary_fields
+        labels, others = foreign_fingerprints(self._policy.fingerprint, clusters, summary, stated.summary_name)
+        if others and self._release.is_export:
+            # A service may change its policy, so records of a topic may have been released under several.
+            self._found.checks.clear()
+            self._found.undecided += [
+                f"the evidence or the summary names the policy with the fingerprint {other}: give that policy, with "
+                "the part of the topic that was released under it (--partial)"
+                for other in others
+            ]
+            return True
+        if others:
+            check = CheckCounter("policy", "evidence and summary were written under the given policy", "cluster")
+            check.examined = len(clusters) + (summary is not None)
+            for label in labels:
+                check.fail(label)
+            self._found.checks.append(check)
+        return False
+
+    def _check(self, stated: StatedFiles) -> None:
+        if self._scope.is_ordered:
+            self._find_ordered_clusters(stated.evidence_clusters)
+        else:
+            self._check_unordered(stated.evidence_clusters)
+        self._check_references(stated)
+        self._check_stream(stated)
+        if self._scope.is_strict:
+            self._found.checks.append(check_unchanged_fields(self._unchanged))
+        if stated.summary_fields is not None:
+            summary, name = stated.summary_fields, stated.summary_name
+            self._check_summary(summary, name, is_inferred=stated.evidence_clusters is None)
+            self._found.warnings += reading_warnings(summary, self._originals, name)
+        summary_fields: Mapping[str, object] = stated.summary_fields or {}
+        if not len(self._release) and summary_fields.get("released") != 0:
+            self._found.undecided.append("nothing was released: give the summary (--summary) to confirm it")
+
+    # ------------------------------------------------------------ clusters and rows
+
+    def _check_unordered(self, evidence_clusters: list[EvidenceCluster] | None) -> None:
+        """Check clusters, rows and row order. Without evidence, infer the clusters."""
+        if evidence_clusters is not None:
+            self._check_rows(evidence_clusters)
+            return
+        inferred = infer_clusters(self._policy, self._originals, self._release)
+        checks = self._found.checks
+        checks.append(inferred.traced)
+        checks += check_without_evidence(self._policy, self._release)
+        before = len(checks)
+        if inferred.clusters is not None:
+            self._check_rows(inferred.clusters)
+        if inferred.doubt and (inferred.clusters is None or any(check.failed for check in checks[before:])):
+            # A failed check may be the fault of the inference, so it is not reported. If all checks pass, the inferred
+            # clusters explain the release, and the checks stand.
+            del checks[before:]
+            self._clusters = None
+            self._found.undecided.append(inferred.doubt)
+
+    def _find_ordered_clusters(self, evidence_clusters: list[EvidenceCluster] | None) -> None:
+        """Check the clusters of a release in input order. Without evidence its clusters are unknown."""
+        if evidence_clusters is None:
+            reason = f"the rows are in the order of the input, which does not show the clusters: {REMEDY}"
+            self._found.undecided.append(reason)
+        else:
+            self._check_clusters(evidence_clusters)
+
+    def _check_rows(self, evidence_clusters: Iterable[EvidenceCluster]) -> None:
+        clusters = self._check_clusters(evidence_clusters).clusters
+        self._found.checks += compare_rows(self._release, clusters)
+        is_table = self._scope.is_table
+        allowed = AllowedOrder(sorted_as_whole=is_table, order_of_input=is_table and self._policy.keep_order)
+        order = check_order(self._release, clusters, self._originals, allowed=allowed)
+        self._found.checks += order.checks
+        if order.gave_up:
+            self._found.undecided.append(f"{LOOK_ALIKE}: give exports of smaller parts of the topic (--partial)")
+
+    def _check_clusters(self, evidence_clusters: Iterable[EvidenceCluster]) -> RecomputedClusters:
+        found = check_clusters(self._policy, self._originals, evidence_clusters, self._grids)
+        self._clusters = found
+        self._found.checks += found.checks
+        self._found.checks += check_options(self._policy, self._originals, found.clusters)
+        return found
+
+    # ------------------------------------------------------------ delay and unpublished records
+
+    def _check_references(self, stated: StatedFiles) -> None:
+        if stated.references is None:
+            return
+        is_released = None if self._clusters is None else self._clusters.is_released
+        found = check_references(self._policy, self._originals, is_released, stated.references)
+        self._references = found
+        self._found.checks += found.checks
+        self._add_counts(found.claimed, found.undecided)
+
+    def _check_stream(self, stated: StatedFiles) -> None:
+        """Check the delay, and that no record is missing. If the clusters are not known, neither can be checked."""
+        checks = self._found.checks
+        if self._clusters is None:
+            checks += [] if self._scope.is_partial else [unknown_completeness()]
+            return
+        before = len(checks)
+        reasons = None if self._references is None else self._references.reasons
+        if self._scope.is_table:
+            if not self._scope.is_partial:
+                self._accounts = check_unpublished_rows(self._policy, self._originals, self._clusters, reasons)
+        else:
+            released = self._clusters.is_member()
+            arrivals = arrivals_of(self._policy, self._originals, released, reasons)
+            if not self._scope.is_partial:
+                self._accounts = check_unpublished(
+                    self._policy, self._originals, self._clusters, arrivals, self._stated_accounts(stated)
+                )
+            self._check_order_of_stream(arrivals)
+        accounts = self._accounts
+        if accounts is not None:
+            checks += [accounts.complete, *([accounts.suppressed] if accounts.suppressed.examined else [])]
+            checks += [] if accounts.population is None else [accounts.population]
+            self._add_counts(accounts.claimed, accounts.undecided)
+        self._withdraw_uncertain(before, is_inferred=stated.evidence_clusters is None)
+
+    def _check_order_of_stream(self, arrivals: Mapping[int, Arrivals]) -> None:
+        """Check the delay of the clusters, and with ``release: ordered`` the rows."""
+        if self._clusters is None:
+            return
+        stream, clusters = self._policy.require_stream(), self._clusters.clusters
+        is_export = self._release.is_export
+        self._found.checks.append(check_delay(stream.delta, self._originals, arrivals, clusters, is_export=is_export))
+        if self._scope.is_ordered:
+            is_due = None if self._accounts is None else self._accounts.is_due
+            self._found.checks += check_ordered_release(
+                self._release, clusters, self._originals, reveals=stream.reveal_order, is_due=is_due
+            )
+
+    def _stated_accounts(self, stated: StatedFiles) -> StatedAccounts:
+        summary = stated.summary_fields
+        # A finished run of `pipe` holds nothing. It cannot follow a file and keep the order of the input.
+        is_finished = self._scope.is_ordered and not self._originals.is_export
+        return StatedAccounts(
+            reasons=None if self._references is None else self._references.reasons,
+            has_summary=summary is not None,
+            is_drained=is_finished or (summary is not None and summary.get("held") == 0),
+            read_records=None if summary is None or self._originals.is_export else read_records(summary),
+        )
+
+    def _withdraw_uncertain(self, before: int, *, is_inferred: bool) -> None:
+        """Withdraw failed checks that another reading of the files would not fail, and say what decides."""
+        checks = self._found.checks
+        failed = [check for check in checks[before:] if check.failed]
+        together = [check for check in checks[:before] if check.name == "together" and check.failed]
+        if is_inferred and failed:
+            self._found.undecided.append(
+                f"the delay and missing records cannot be judged by inferred clusters: {REMEDY}"
+            )
+        elif self._scope.may_be_table and (failed or together) and self._looks_like_table():
+            failed += together
+            self._found.undecided.append(
+                "the rows are in the order in which shoal batch writes them, and the policy has a stream section: give "
+                "--table if shoal batch made the release"
+            )
+        else:
+            return
+        self._found.checks = [check for check in checks if check not in failed]
+        self._accounts = None
+
+    def _looks_like_table(self) -> bool:
+        """Whether a file is sorted as a whole, or in the order of its input where the policy allows this to a table."""
+        if self._release.is_export or self._clusters is None or not len(self._release):
+            return False
+        parts = self._release.by_partition.items()
+        clusters = self._clusters.clusters
+        return all(all(rows.is_ascending) for _, rows in parts) or (
+            self._policy.keep_order and all(is_in_input_order(rows, clusters, self._originals) for _, rows in parts)
+        )
+
+    def _add_counts(self, claimed: Counter[str], undecided: Counter[str]) -> None:
+        self._found.claimed += claimed
+        self._found.undecided += [f"{count} {text}" for text, count in undecided.items()]
+
+    # ------------------------------------------------------------ counts and verdict
+
+    def _check_summary(self, summary: Summary, name: str, *, is_inferred: bool) -> None:
+        """Check the summary. Two clusters with equal rows side by side may have been inferred as one."""
+        counts = self._counts()
+        check = check_summary(summary, counts, name)
+        if is_inferred and check.failed:
+            unknown = replace(
+                counts, clusters=None, smallest=None, largest=None, fewest_subjects=None, largest_share=None
+            )
+            without_clusters = check_summary(summary, unknown, name)
+            if not without_clusters.failed:
+                check = without_clusters
+                self._found.undecided.append(f"the summary counts other clusters than those inferred: {REMEDY}")
+        self._found.checks.append(check)
+
+    def _counts(self) -> AuditedCounts:
+        found, accounts = self._clusters, self._accounts
+        reasons = {} if self._references is None else self._references.reasons
+        referenced_end = max(reasons, default=-1) + 1
+        released_end = 0 if found is None else found.is_released.rfind(1) + 1
+        read_end = max(referenced_end, released_end)
+        sizes = [] if found is None else [len(cluster.members) for cluster in found.clusters]
+        suppressed = sum(reason == "suppressed" for reason in reasons.values())
+        return AuditedCounts(
+            records=len(self._originals),
+            reached=len(self._originals) if self._originals.is_export else read_end,
+            rows=len(self._release),
+            clusters=None if found is None else found.count,
+            smallest=min(sizes, default=None),
+            largest=max(sizes, default=None),
+            fewest_subjects=None if found is None else found.fewest_subjects,
+            largest_share=None if found is None else found.largest_share,
+            suppressed=None if accounts is None else suppressed + accounts.suppressible,
+            held=self._held(),
+            are_exact=self._references is not None,
+        )
+
+    def _held(self) -> int | None:
+        """Return how many records may still be held, with those whose cluster is decided; None if it is not known."""
+        if self._accounts is None or self._clusters is None:
+            return None
+        decided = sum(len(cluster.members) for cluster in self._clusters.clusters)
+        unreleased = max(0, decided - len(self._release)) if self._scope.is_ordered else 0
+        return self._accounts.held + unreleased
+
+    def _knows_end(self) -> bool:
+        return self._accounts is not None and self._accounts.population is not None
+
+    def _verdict(self) -> Verdict:
+        """Return the verdict on all checks so far."""
+        usable = self._originals.usable
+        is_partial = self._scope.is_partial
+        measures = measure_release(self._policy, self._originals, self._clusters, self._unchanged, self._joint)
+        near = count_near_duplicates(self._policy, self._originals, self._clusters)
+        return Verdict(
+            checks=tuple(check.result() for check in self._found.checks),
+            counts={
+                "records": len(self._originals),
+                "usable": usable,
+                "unusable": len(self._originals) - usable,
+                "rows": len(self._release),
+                "clusters": None if self._clusters is None else self._clusters.count,
+                "held": self._held(),
+            },
+            measures=measures | ({} if near is None else near.measures()),
+            warnings=(*self._found.warnings, *([] if near is None else near.warnings())),
+            undecided=tuple(self._found.undecided),
+            not_examined=(
+                *([NOT_COMPLETE] if is_partial else []),
+                *NOT_EXAMINED,
+                *unobservable_options(self._policy, is_end_known=self._knows_end()),
+            ),
+            claimed=tuple(f"{count} {text}" for text, count in self._found.claimed.items()),
+            partial=is_partial,
+        )

@@ -1,0 +1,136 @@
+"""Which records of a stream were held when one of them expired, computed from the clusters of the evidence.
+
+Every decision of a stream concerns the oldest held record: it is released in a cluster, or suppressed; a release of all
+held records includes it. So when a record is suppressed, a cluster with an older member has been decided before, and a
+cluster without one is decided later, whatever the rule. The records that were held with a suppressed record are those
+of later clusters and later suppressed ones, as far as they had arrived.
+
+The moment is known where only delta and the end of the input decide: then delta more records have arrived, or the input
+has ended. A clock, the size of the metadata or an operator may decide earlier. Then at least the newest member of all
+earlier clusters has arrived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from shoal.audit.arrivals import Arrivals, BoolVector, Int64Vector
+from shoal.audit.clusters import RecomputedCluster
+from shoal.audit.originals import Originals
+from shoal.policy import Policy
+
+__all__ = ["PartitionHistory"]
+
+FIRST_LOOK = 8
+"""So many times k records are counted first; among them are usually k subjects."""
+
+
+class PartitionHistory:
+    """The arrivals of one partition and the decisions on them.
+
+    Parameters
+    ----------
+    policy : Policy
+        Must have a stream section.
+    originals : Originals
+    arrivals : Arrivals
+    clusters : sequence of RecomputedCluster
+        The clusters of the partition.
+    may_flush_early : bool
+        Whether something else than delta and the end of the input may have decided on records.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        originals: Originals,
+        arrivals: Arrivals,
+        clusters: Sequence[RecomputedCluster],
+        *,
+        may_flush_early: bool,
+    ) -> None:
+        count = len(arrivals)
+        self._arrivals, self._may_flush_early = arrivals, may_flush_early
+        stream = policy.require_stream()
+        self._k, self._delta = policy.k, stream.delta
+        self._population = max(policy.k, policy.min_population or 0)
+        self._subjects = originals.subjects[arrivals.indices]
+        self._oldest = np.arange(count)
+        """For a released record the place of the oldest member of its cluster; for others their own place."""
+        self._is_released = np.zeros(count, np.bool_)
+        newest = np.arange(count)
+        spans = []
+        for cluster in clusters:
+            places = arrivals.places_of(originals.offsets[list(cluster.members)])
+            start, end = int(places.min()), int(places.max())
+            self._oldest[places], self._is_released[places] = start, True
+            newest[start] = max(newest[start], end)
+            spans.append((start, end))
+        self._newest_of_earlier = np.maximum.accumulate(np.concatenate(([-1], newest)))[:-1]
+        self._releases_all = stream.rule == "block"
+        self.is_flushed = not may_flush_early and self._has_flushed_cluster(spans)
+        """Whether a cluster shows that the end of the input was decided on, so that nothing is held."""
+
+    def _has_flushed_cluster(self, spans: Sequence[tuple[int, int]]) -> bool:
+        """Whether a cluster is too young for delta: neither it nor one released with it has a record that expired."""
+        last_expired = len(self._arrivals) - 1 - self._delta
+        if not self._releases_all:
+            return any(start > last_expired for start, _ in spans)
+        expired = max((start for start, _ in spans if start <= last_expired), default=-1 - self._delta)
+        return any(end > expired + self._delta for _, end in spans)
+
+    def flushed_population(self) -> int | None:
+        """Return the subjects that were held when the end of the input released records; None if it is not known.
+
+        Rule block also releases records that have not expired, so its last clusters do not show the end.
+        """
+        if not self.is_flushed or self._releases_all:
+            return None
+        held = self._arrivals.is_sure & (self._oldest >= len(self._arrivals) - self._delta)
+        return len(np.unique(self._subjects[held]))
+
+    def may_be_held(self, places: Int64Vector, *, counts_all: bool) -> BoolVector:
+        """Return for each place whether fewer than delta records arrived after it, so that a record may be held.
+
+        ``counts_all``: count all records that may have been admitted, and not only those that certainly were.
+        """
+        count = len(self._arrivals)
+        if self.is_flushed:
+            return np.zeros(len(places), np.bool_)
+        if counts_all or not count:
+            return np.asarray(count - 1 - places < self._delta)
+        at_least = self._arrivals.at_least
+        return np.asarray(at_least[-1] - at_least[np.minimum(places, count - 1)] < self._delta)
+
+    def was_short(self, place: int, *, counts_all: bool) -> bool:
+        """Whether fewer than k subjects were held when the record at this place expired by delta or at the end.
+
+        ``counts_all``: count all records that may have been admitted, and not only those that certainly were.
+        """
+        last = min(place + self._delta, len(self._arrivals) - 1)
+        return self._is_short(place, last, is_end=last == len(self._arrivals) - 1, counts_all=counts_all)
+
+    def may_have_been_short(self, place: int) -> bool:
+        """Whether fewer than k subjects may have been held when something else decided on the record."""
+        if not self._may_flush_early:
+            return False
+        last = max(place, int(self._newest_of_earlier[place]))
+        return self._is_short(place, last, is_end=True, counts_all=False)
+
+    def _is_short(self, place: int, last: int, *, is_end: bool, counts_all: bool) -> bool:
+        """Whether too few subjects were held: records that had arrived and were not decided before."""
+        held, subjects = self._held_with(place, min(last, place + FIRST_LOOK * self._k), counts_all=counts_all)
+        if subjects < self._population:
+            held, subjects = self._held_with(place, last, counts_all=counts_all)
+        # Fewer than min_population are suppressed at the end of the input, and then all of them.
+        is_all = is_end and not self._is_released[held].any()
+        return subjects < (self._population if is_all else self._k)
+
+    def _held_with(self, place: int, last: int, *, counts_all: bool) -> tuple[Int64Vector, int]:
+        """Return the places up to ``last`` held together with this one, and the number of their subjects."""
+        window = slice(place, last + 1)
+        may_be_held = self._oldest[window] >= place
+        held = place + np.flatnonzero(may_be_held if counts_all else may_be_held & self._arrivals.is_sure[window])
+        return held, len(np.unique(self._subjects[held]))

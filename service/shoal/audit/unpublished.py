@@ -1,0 +1,355 @@
+"""Checks the records that were not published: each must be accounted for, and none may have been dropped.
+
+A usable record of a stream may be unpublished for these reasons only:
+
+- it is still held at the end of the original;
+- it exceeds ``privacy.per_subject``;
+- fewer than k subjects were held when it expired (`held`);
+- ``privacy.min_population`` was not reached at the end;
+- the service rejected it by its size or by its clock.
+
+A record of a table may be unpublished because of ``privacy.per_subject``, or because its subject would have more than
+``max_share`` of the whole table.
+
+Files decide the first four, unless a clock, the size of the offset metadata, an operator or ``dominance`` may have
+decided on the record. Then a suppression that is possible is a claim of the quarantine file or of the summary: it is
+counted and reported, and does not change the outcome. One that is impossible is a fault.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+
+from shoal.audit.arrivals import Arrivals, BoolVector, exceeds_quota, may_be_too_large
+from shoal.audit.clusters import SHARE_TOLERANCE, RecomputedCluster, RecomputedClusters
+from shoal.audit.held import PartitionHistory
+from shoal.audit.options import can_break_dominance
+from shoal.audit.originals import UNUSABLE, Originals
+from shoal.audit.verdict import CheckCounter
+from shoal.policy import Policy
+
+__all__ = ["Accounts", "StatedAccounts", "check_unpublished", "check_unpublished_rows", "unknown_completeness"]
+
+
+@dataclass(frozen=True, slots=True)
+class StatedAccounts:
+    """What the run states about its unpublished records.
+
+    Attributes
+    ----------
+    reasons : mapping of int to str, or None
+        Reason of each referenced original, by its index; None without a quarantine file.
+    has_summary : bool
+        Whether there is a summary.
+    is_drained : bool
+        Whether the summary states that nothing was held.
+    read_records : int or None
+        Records that the summary counts as read, from the first; None if it does not say, or for a topic.
+    """
+
+    reasons: Mapping[int, str] | None
+    has_summary: bool
+    is_drained: bool
+    read_records: int | None = None
+
+
+@dataclass(slots=True)
+class Accounts:
+    """The unpublished records, as far as they are accounted for.
+
+    Attributes
+    ----------
+    complete, suppressed : CheckCounter
+        Whether no record is missing, and whether each suppression was necessary or is at least possible.
+    held : int
+        Records that may still be held.
+    suppressible : int
+        Unreferenced records that were or may have been suppressed.
+    is_due : ndarray of bool, shape (n,)
+        False for the records that may still be held.
+    claimed, undecided : Counter
+        Numbers of records by what only the run states, and by what would decide.
+    population : CheckCounter or None
+        Whether ``privacy.min_population`` subjects were held where the end of the input released records; None if the
+        policy does not set it, or the files do not show it.
+    """
+
+    complete: CheckCounter
+    suppressed: CheckCounter
+    is_due: BoolVector
+    held: int = 0
+    suppressible: int = 0
+    claimed: Counter[str] = field(default_factory=Counter)
+    undecided: Counter[str] = field(default_factory=Counter)
+    population: CheckCounter | None = None
+
+
+def check_unpublished(
+    policy: Policy,
+    originals: Originals,
+    found: RecomputedClusters,
+    arrivals: Mapping[int, Arrivals],
+    stated: StatedAccounts,
+) -> Accounts:
+    """Check every unpublished record of a stream. Cost: O(n log n), and O(delta) more per suppressed record.
+
+    Parameters
+    ----------
+    policy : Policy
+        Must have a stream section.
+    originals : Originals
+    found : RecomputedClusters
+    arrivals : mapping of int to Arrivals
+        By partition.
+    stated : StatedAccounts
+
+    Returns
+    -------
+    Accounts
+    """
+    accounts = _new_accounts(
+        originals, f"only records with which fewer than {policy.k} subjects were held were suppressed"
+    )
+    examiner = _Examiner(policy, originals, found, arrivals, stated, accounts)
+    accounts.population = examiner.check_population()
+    is_released = found.is_member()
+    accounts.complete.examined += int(np.count_nonzero(is_released))
+    for index in np.flatnonzero(~is_released).tolist():
+        examiner.examine(index)
+    if not originals.is_ended and not found.is_released[-1]:
+        accounts.complete.note = (
+            "the last record has no end: a run with --follow does not read it, so it is not missing"
+        )
+    if accounts.held:
+        accounts.complete.note = f"{accounts.held} records may still be held: verify again when they are released"
+    return accounts
+
+
+def check_unpublished_rows(
+    policy: Policy, originals: Originals, found: RecomputedClusters, reasons: Mapping[int, str] | None
+) -> Accounts:
+    """Check every unpublished record of a table. Cost: O(n).
+
+    The number of suppressed records of each subject is known, and which of them are suppressed is not checked.
+
+    Parameters
+    ----------
+    policy : Policy
+    originals : Originals
+    found : RecomputedClusters
+    reasons : mapping of int to str, or None
+        Reason of each referenced original, by its index; None without a quarantine file.
+    """
+    accounts = _new_accounts(originals, "only records above per_subject or max_share were suppressed")
+    exceeds = exceeds_quota(policy.per_subject, originals)
+    may_be_suppressed = _suppressed_per_subject(policy, originals, exceeds)
+    is_released = found.is_member()
+    if policy.min_population is not None and is_released.any():
+        subjects = len(np.unique(originals.subjects[(originals.subjects != UNUSABLE) & ~exceeds]))
+        accounts.population = _population(policy.min_population)
+        accounts.population.expect(subjects >= policy.min_population, 0)
+        accounts.population.worst = subjects
+    accounts.complete.examined += int(np.count_nonzero(is_released))
+    for index in np.flatnonzero(~is_released).tolist():
+        is_referenced = reasons is not None and index in reasons
+        is_explained = not originals.is_usable(index) or bool(exceeds[index])
+        if not is_explained:
+            subject = int(originals.subjects[index])
+            is_explained = may_be_suppressed[subject] > 0
+            may_be_suppressed[subject] -= 1
+        if is_referenced:
+            accounts.suppressed.expect(is_explained, index)
+        else:
+            accounts.suppressible += is_explained and originals.is_usable(index)
+        accounts.complete.expect(is_referenced or (reasons is None and is_explained), index)
+    return accounts
+
+
+def _suppressed_per_subject(policy: Policy, originals: Originals, exceeds: BoolVector) -> Counter[int]:
+    """Return how many records of each subject must be suppressed so that none has too large a share of the table.
+
+    If every subject keeps at most c records, c is the largest number that is within ``max_share`` of what remains.
+    """
+    counts = Counter(originals.subjects[(originals.subjects != UNUSABLE) & ~exceeds].tolist())
+    if policy.subject is None or not counts:
+        return Counter()
+    max_share = Fraction(policy.max_share) + SHARE_TOLERANCE
+    most = max(counts.values())
+    kept = next((c for c in range(most, 1, -1) if c <= max_share * sum(min(count, c) for count in counts.values())), 1)
+    return Counter({subject: max(0, count - kept) for subject, count in counts.items()})
+
+
+def _population(fewest: int) -> CheckCounter:
+    claim = f"the end of the input released records only where at least {fewest} subjects were held"
+    return CheckCounter("population", claim, "partition")
+
+
+def unknown_completeness() -> CheckCounter:
+    """Return the check ``complete`` of a release whose clusters are not known."""
+    check = _completeness()
+    check.skip("which records were released is not known without evidence")
+    return check
+
+
+def _completeness() -> CheckCounter:
+    claim = "every record was released, is referenced, could not be released, or may still be held"
+    return CheckCounter("complete", claim, "record")
+
+
+def _new_accounts(originals: Originals, suppressed: str) -> Accounts:
+    return Accounts(
+        _completeness(),
+        CheckCounter("suppressed", suppressed, "record"),
+        np.ones(len(originals), np.bool_),
+    )
+
+
+class _Examiner:
+    """Examines the records one by one and counts the results."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        originals: Originals,
+        found: RecomputedClusters,
+        arrivals: Mapping[int, Arrivals],
+        stated: StatedAccounts,
+        accounts: Accounts,
+    ) -> None:
+        self._policy, self._originals, self._accounts, self._stated = policy, originals, accounts, stated
+        self._is_released, self._arrivals = found.is_released, arrivals
+        self._partitions = originals.partitions.tolist()
+        self._places = np.zeros(len(originals), np.int64)
+        self._exceeds_quota = exceeds_quota(policy.per_subject, originals)
+        self._may_be_too_large = may_be_too_large(policy, originals)
+        self._may_flush_early = originals.is_export or policy.require_stream().max_delay_s is not None
+        by_partition: dict[int, list[RecomputedCluster]] = defaultdict(list)
+        for cluster in found.clusters:
+            by_partition[cluster.partition].append(cluster)
+        self._histories = {
+            partition: PartitionHistory(
+                policy, originals, found_here, by_partition[partition], may_flush_early=self._may_flush_early
+            )
+            for partition, found_here in arrivals.items()
+        }
+        for partition, found_here in arrivals.items():
+            here = originals.partitions == partition
+            self._places[here] = found_here.places_of(originals.offsets[here])
+            if not stated.is_drained:
+                accounts.is_due[here] = ~self._histories[partition].may_be_held(
+                    self._places[here], counts_all=originals.is_export
+                )
+
+    def check_population(self) -> CheckCounter | None:
+        """Check how many subjects were held where the end of the input released records."""
+        populations = {partition: history.flushed_population() for partition, history in self._histories.items()}
+        known = {partition: population for partition, population in populations.items() if population is not None}
+        if self._policy.min_population is None or not known:
+            return None
+        check = _population(self._policy.min_population)
+        for partition, population in known.items():
+            check.expect(population >= self._policy.min_population, partition)
+        check.worst = min(known.values())
+        return check
+
+    def examine(self, index: int) -> None:
+        """Examine one record that was not released."""
+        accounts, reasons = self._accounts, self._stated.reasons
+        may_be_held = not accounts.is_due[index]
+        reason = None if reasons is None else reasons.get(index)
+        if reason is not None:
+            accounts.complete.expect(True, index)
+            self._examine_reference(index, reason)
+        elif index == len(self._originals) - 1 and not self._originals.is_ended:
+            return
+        elif self._stated.read_records is not None and index >= self._stated.read_records:
+            accounts.complete.expect(False, index)
+        elif not self._originals.is_usable(index):
+            accounts.complete.expect(reasons is None or may_be_held, index)
+        elif may_be_held:
+            accounts.held += 1
+            accounts.complete.expect(True, index)
+        elif reasons is not None:
+            accounts.complete.expect(False, index)
+        else:
+            self._examine_unreferenced(index)
+
+    def _examine_reference(self, index: int, reason: str) -> None:
+        """Examine a referenced record. One that is not usable may be refused for any reason."""
+        if not self._originals.is_usable(index):
+            return
+        if reason == "suppressed":
+            if self._was_suppressed(index):
+                self._accounts.suppressed.expect(True, index)
+            elif self._may_have_been_suppressed(index):
+                self._accounts.suppressed.expect(True, index)
+                self._accounts.claimed[self._claim("quarantine")] += 1
+            else:
+                self._accounts.suppressed.expect(False, index)
+
+    def _examine_unreferenced(self, index: int) -> None:
+        """Examine a usable record that is neither released nor held, without a quarantine file."""
+        accounts = self._accounts
+        is_explained = self._was_suppressed(index) or bool(self._may_be_too_large[index])
+        may_be_suppressed = is_explained or self._may_have_been_suppressed(index)
+        accounts.suppressible += may_be_suppressed
+        if is_explained:
+            accounts.complete.expect(True, index)
+        elif may_be_suppressed and self._stated.has_summary:
+            accounts.complete.expect(True, index)
+            accounts.claimed[self._claim("summary")] += 1
+        elif may_be_suppressed or self._originals.is_export:
+            accounts.undecided[
+                "usable records were not released, and the files do not show why: give the quarantine file "
+                "(--quarantine), or judge a part (--partial)"
+            ] += 1
+        else:
+            accounts.complete.expect(False, index)
+
+    def _was_suppressed(self, index: int) -> bool:
+        """Whether the record had to be suppressed."""
+        if self._exceeds_quota[index]:
+            return True
+        history = self._histories[self._partitions[index]]
+        # A record of a topic that is not mentioned may have been admitted: it shows nothing of what was held.
+        return history.was_short(int(self._places[index]), counts_all=self._originals.is_export)
+
+    def _may_have_been_suppressed(self, index: int) -> bool:
+        """Whether something that files do not show may have suppressed the record."""
+        if self._policy.dominance is not None and self._may_break_dominance(index):
+            return True
+        if self._histories[self._partitions[index]].may_have_been_short(int(self._places[index])):
+            return True
+        return self._originals.is_export and self._may_be_in_lost_window(index)
+
+    def _may_break_dominance(self, index: int) -> bool:
+        """Whether records that may have been held with this one can form a cluster that violates ``dominance``."""
+        found, place = self._arrivals[self._partitions[index]], int(self._places[index])
+        window = found.indices[place : place + self._policy.require_stream().delta + 1]
+        return can_break_dominance(self._policy, self._originals, window.tolist())
+
+    def _may_be_in_lost_window(self, index: int) -> bool:
+        """Whether a restart may have suppressed the rest of a quota window whose first records it could not read.
+
+        Records of the window that were released before the restart arrived at most delta after one that was not.
+        """
+        option = self._policy.per_subject
+        if option is None:
+            return False
+        found, place = self._arrivals[self._partitions[index]], int(self._places[index])
+        window = self._originals.offsets[index] // option.window
+        later = slice(place + self._policy.require_stream().delta + 1, None)
+        of_window = found.indices[later][found.offsets[later] // option.window == window]
+        return not any(self._is_released[other] for other in of_window.tolist())
+
+    def _claim(self, source: str) -> str:
+        option = "dominance" if self._policy.dominance is not None else "a time limit, a flush or a restart"
+        return (
+            f"records suppressed because of {option}, as the {source} states: the files show that this is possible, "
+            "and not that it is so"
+        )

@@ -1,0 +1,90 @@
+"""A request of a transaction whose response is lost is not sent again: its first copy may come in the next one."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+
+import pytest
+from shoal.errors import BrokerUnavailableError
+from shoal.kafka.preflight import TopicLayout
+from shoal.kafka.producer import TransactionalProducer, TransactionBatch
+from shoal.pipeline import DecidedCluster
+from shoal.policy import Policy
+from support.proxy import Proxy, proxied
+from support.running import EARLIEST, Stage
+
+pytestmark = pytest.mark.integration
+
+REQUESTS = {"AddPartitionsToTxn": 24, "AddOffsetsToTxn": 25, "EndTxn": 26, "TxnOffsetCommit": 28}
+
+
+def producer_of(stage: Stage) -> TransactionalProducer:
+    layout = TopicLayout(dict.fromkeys(stage.topics.values(), 1))
+    return TransactionalProducer(Policy.load(stage.policy_file()), stage.settings(), 0, layout)
+
+
+def batch(text: str) -> TransactionBatch:
+    rows = [text.encode(), text.encode()]
+    return TransactionBatch([DecidedCluster(0, [0, 1], rows, ("9",), 2, "ab12")])
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+async def test_a_late_copy_of_a_request_does_not_change_the_next_transaction(
+    name: str, bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = await Stage.create(bootstrap, tmp_path)
+    async with asyncio.timeout(60), proxied(bootstrap, monkeypatch) as proxy:
+        first, second = producer_of(stage), producer_of(stage)
+        await first.open()
+        await first.publish_and_commit(batch("one"), 2, "", 1_000)
+        proxy.should_hold = lambda key: key == REQUESTS[name] and not proxy.held
+        with pytest.raises(BrokerUnavailableError):
+            await first.publish_and_commit(batch("two"), 4, "", 1_000)
+        assert proxy.held == 1
+        proxy.should_hold = lambda _: False
+        await first.close()
+        await second.open()
+        proxy.forward_held()
+        await second.publish_and_commit(batch("three"), 6, "", 1_000)
+        await second.publish_and_commit(batch("four"), 8, "", 1_000)
+        await second.close()
+    rows = [message.value for message in await stage.read()]
+    assert rows == [b"one", b"one", b"three", b"three", b"four", b"four"]
+    found = await stage.committed()
+    assert found is not None
+    assert found.offset == 8
+
+
+async def test_a_worker_whose_responses_are_lost_again_and_again_publishes_each_record_once(
+    bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = await Stage.create(bootstrap, tmp_path)
+    chance = random.Random(14)
+    lost = 0
+
+    def should_hold(key: int) -> bool:
+        nonlocal lost
+        is_lost = key in REQUESTS.values() and chance.random() < 0.1
+        lost += is_lost
+        return is_lost
+
+    async def late(proxy: Proxy) -> None:
+        while True:
+            await asyncio.sleep(0.05)
+            proxy.forward_held()
+
+    async with proxied(bootstrap, monkeypatch) as proxy:
+        record_ids = []
+        async with stage.run(EARLIEST) as run:
+            forwarding = asyncio.create_task(late(proxy))
+            proxy.should_hold = should_hold
+            while lost < 4:
+                record_ids += await stage.put(100)
+                await run.until_read(len(record_ids))
+            proxy.should_hold = lambda _: False
+            await run.until(lambda: run.total("shoal_consumer_lag_records") == 0)
+            forwarding.cancel()
+    await stage.drained()
+    await stage.until_completed(record_ids)

@@ -1,0 +1,158 @@
+"""Falsified releases: the judge notices each cheat of the catalogue, and whatever a composed cheat gains."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from support.cheat_base import BASES, base_of
+from support.cheat_draft import Draft, Judgement
+from support.cheat_oracle import gains
+from support.cheats import CATALOGUE, COMPOSED, composed, composed_cheats
+from support.judge_table import PAGE, page, row_of
+from support.named_cheats import Cheat, with_records
+
+pytestmark = pytest.mark.privacy
+
+BATCH = 100
+FUZZED, FUZZED_AT_NIGHT = 2, 100
+"""Batches of composed cheats."""
+
+
+def label(cheat: Cheat) -> str:
+    return f"{cheat.base}: {cheat.name}"
+
+
+def printed() -> list[str]:
+    return [line for line in PAGE.read_text("utf-8").splitlines() if line.startswith("| ")]
+
+
+@pytest.mark.parametrize("cheat", CATALOGUE, ids=label)
+def test_a_cheat_made_by_hand_is_noticed(cheat: Cheat, tmp_path: Path) -> None:
+    found = cheat.make().judged(tmp_path)
+    assert found.code == cheat.code, found.text
+    assert cheat.check in found.checks, found.text
+    assert row_of(cheat, found) in printed(), "make judge-table"
+
+
+def test_composed_cheats_of_the_table_are_noticed() -> None:
+    rows = []
+    for cheat in composed_cheats(COMPOSED):
+        with TemporaryDirectory() as folder:
+            found = cheat.make().judged(Path(folder))
+        assert found.code in {1, 2}, cheat.name
+        rows.append(row_of(cheat, found))
+    assert [row for row in rows if row not in printed()] == [], "make judge-table"
+
+
+def test_the_table_holds_the_catalogue_and_nothing_else() -> None:
+    rows = [row for row in printed() if not row.startswith("| release ")]
+    named, drawn = rows[: len(CATALOGUE)], rows[len(CATALOGUE) :]
+    assert PAGE.read_text("utf-8") == page(named, drawn)
+    assert len(drawn) == COMPOSED == 200
+    assert len(named) >= 80
+    for cheat, row in zip([*CATALOGUE, *composed_cheats(COMPOSED)], rows, strict=True):
+        assert row.startswith(row_of(cheat, Judgement(0, (), "")).removesuffix("0 |  |"))
+
+
+def test_names_of_cheats_are_unique() -> None:
+    labels = [label(cheat) for cheat in CATALOGUE]
+    assert len(set(labels)) == len(labels)
+
+
+# ---------------------------------------------------------------- fuzz
+
+
+def unnoticed(first: int) -> list[str]:
+    """Return the cheats of a batch that gain something and pass, and the changes without effect that do not pass."""
+    found = []
+    for seed in range(first, first + BATCH):
+        moves, draft = composed(seed, varied=True)
+        gained = gains(draft)
+        with TemporaryDirectory() as folder:
+            judged = draft.judged(Path(folder))
+        if gained and judged.code == 0:
+            found.append(f"seed {seed}, {draft.base.name}: {moves}: gains {sorted(gained)} and holds")
+        if _is_unchanged(draft) and judged.code != 0:
+            found.append(
+                f"seed {seed}, {draft.base.name}: {moves}: changes nothing and gets {judged.code}\n{judged.text}"
+            )
+    return found
+
+
+def _is_unchanged(draft: Draft) -> bool:
+    whole = Draft.of(draft.base)
+    return (
+        draft.evidence == whole.evidence
+        and draft.summary in (None, whole.summary)
+        and draft.quarantine in (None, whole.quarantine)
+        and draft.released_bytes() == whole.released_bytes()
+    )
+
+
+@pytest.mark.parametrize("batch", range(FUZZED))
+def test_whatever_a_composed_cheat_gains_is_noticed(batch: int) -> None:
+    found = unnoticed(10_000 + batch * BATCH)
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("batch", range(FUZZED_AT_NIGHT))
+def test_whatever_ten_thousand_composed_cheats_gain_is_noticed(batch: int) -> None:
+    found = unnoticed(1_000_000 + batch * BATCH)
+    assert not found, "\n".join(found)
+
+
+# ---------------------------------------------------------------- the oracle
+
+
+@pytest.mark.parametrize("name", BASES)
+def test_a_sound_release_gains_nothing_and_holds(name: str, tmp_path: Path) -> None:
+    draft = Draft.of(base_of(name))
+    assert gains(draft) == set()
+    found = draft.judged(tmp_path)
+    assert found.code == 0, found.text
+
+
+# ---------------------------------------------------------------- changes that gain nothing
+
+
+def blanks_in_evidence(draft: Draft) -> None:
+    draft.evidence = [line.replace(", ", " ,  ") for line in draft.evidence or []]
+
+
+def offsets_in_another_order(draft: Draft) -> None:
+    lines = [json.loads(line) for line in draft.evidence or []]
+    draft.evidence = [json.dumps(line | {"offsets": line["offsets"][::-1]}) for line in lines]
+
+
+def references_in_another_order(draft: Draft) -> None:
+    draft.quarantine = (draft.quarantine or [])[::-1]
+
+
+HARMLESS = (blanks_in_evidence, offsets_in_another_order, references_in_another_order)
+
+
+@pytest.mark.parametrize("name", BASES)
+@pytest.mark.parametrize("change", HARMLESS)
+def test_a_change_that_gains_nothing_is_no_fault(name: str, change: Callable[[Draft], None], tmp_path: Path) -> None:
+    draft = Draft.of(base_of(name))
+    change(draft)
+    assert gains(draft) == set()
+    found = draft.judged(tmp_path)
+    assert found.code == 0, found.text
+
+
+def test_evidence_may_name_either_of_two_equal_records(tmp_path: Path) -> None:
+    base = base_of("stream")
+    one, other = base.clusters[4][0], base.clusters[5][0]
+    draft = Draft.of(with_records(base, {other: dict(base.record(one))}))
+    draft.recompose()
+    assert draft.judged(tmp_path).code == 0
+    exchanged = [[{one: other, other: one}.get(index, index) for index in members] for members in draft.clusters]
+    draft.evidence = [draft.evidence_line(number, members) for number, members in enumerate(exchanged)]
+    found = draft.judged(tmp_path)
+    assert found.code == 0, found.text

@@ -1,0 +1,303 @@
+"""Cheats of clusters and rows: the files agree with each other as far as the cheat can make them."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Sequence
+from random import Random
+
+from support.cheat_base import base_of, mean_of, row_text
+from support.cheat_draft import Draft
+from support.cheat_moves import arrival_order, means_of_two, raw_value, relabel
+from support.named_cheats import Cheat, Edit, cheats_of, far_apart, sound, with_records
+
+__all__ = ["CHEATS"]
+
+
+def clusters(change: Callable[[list[list[int]]], object]) -> Edit:
+    """Return an edit of the clusters after which all files agree again."""
+
+    def edit(draft: Draft) -> None:
+        change(draft.clusters)
+        draft.clusters = [members for members in draft.clusters if members]
+        draft.recompose()
+
+    return edit
+
+
+def rows(change: Callable[[list[list[str]]], object]) -> Edit:
+    """Return an edit of the rows alone."""
+
+    def edit(draft: Draft) -> None:
+        change(draft.rows)
+
+    return edit
+
+
+def split(found: list[list[int]]) -> None:
+    found[0:1] = [found[0][:1], found[0][1:]]
+
+
+def exchanged(found: list[list[int]]) -> None:
+    found[0][0], found[-1][0] = found[-1][0], found[0][0]
+
+
+def interleaved(found: list[list[str]]) -> None:
+    both = [row for pair in zip(found[0], found[1], strict=False) for row in pair]
+    found[0:2] = [both + found[0][len(both) // 2 :] + found[1][len(both) // 2 :]]
+
+
+def spread_over(size: int, distance: int, count: int = 200) -> Draft:
+    """Return a release whose clusters hold records of one stretch of the input that are a distance apart."""
+    draft = sound(base_of("stream", count, people=10**6))
+    usable = [index for index, record in enumerate(draft.base.records) if record is not None]
+    block = size * distance
+    draft.clusters = [
+        [usable[start + offset + number * distance] for number in range(size)]
+        for start in range(0, len(usable) - block + 1, block)
+        for offset in range(distance)
+    ]
+    taken = {index for members in draft.clusters for index in members}
+    draft.clusters[-1] += [index for index in usable if index not in taken]
+    draft.recompose()
+    return draft
+
+
+def kept_order() -> Draft:
+    """Return a release in the order of the input with members 40 to 80 apart; the summary says so."""
+    draft = spread_over(3, 40)
+    index_of = {record["tag"]: index for index, record in enumerate(draft.base.records) if record is not None}
+    texts = [row for group in draft.rows for row in group]
+    draft.rows = [sorted(texts, key=lambda row: next(place for tag, place in index_of.items() if tag in row))]
+    draft.summary = {**draft.summary, "keep_order": True} if isinstance(draft.summary, dict) else draft.summary
+    return draft
+
+
+def one_row_of_each() -> Draft:
+    """Return 40 rows of an ordered release, each of another cluster whose other members come much later."""
+    draft = sound(base_of("ordered", 200, people=10**6))
+    draft.clusters = far_apart(draft.base, 4, 40, count=40)
+    draft.recompose()
+    draft.rows = [draft.rows[0][:40]]
+    draft.summary = None
+    return draft
+
+
+def dropped(edit: Edit, base: str = "stream") -> Callable[[], Draft]:
+    """Return a maker of a release in which 150 of 200 records are missing, also in the evidence."""
+
+    def make() -> Draft:
+        draft = sound(base_of(base, 200, people=100))
+        while sum(map(len, draft.clusters)) > 50:
+            draft.clusters.pop()
+        draft.recompose()
+        edit(draft)
+        return draft
+
+    return make
+
+
+def summary_says(**changes: object) -> Edit:
+    """Return an edit that withholds the references and changes the summary."""
+
+    def edit(draft: Draft) -> None:
+        assert isinstance(draft.summary, dict)
+        draft.quarantine = None
+        draft.summary |= changes
+
+    return edit
+
+
+def unchanged(_: Draft) -> None:
+    """Leave all files in agreement."""
+
+
+def nothing_said(draft: Draft) -> None:
+    draft.summary = draft.quarantine = None
+
+
+def listed_as(reason: str) -> Edit:
+    """Return an edit that gives another reason for records that were not released."""
+
+    def edit(draft: Draft) -> None:
+        records = draft.base.records
+        released = {index for members in draft.clusters for index in members}
+        unpublished = [index for index in range(len(records)) if index not in released]
+        draft.summary = None
+        draft.quarantine = [draft.reference(index, None if records[index] is None else reason) for index in unpublished]
+
+    return edit
+
+
+def partition_missing(draft: Draft) -> None:
+    places = draft.base.places
+    draft.clusters = [members for members in draft.clusters if places[members[0]][0] == 1]
+    draft.recompose()
+    nothing_said(draft)
+
+
+def one_person(spellings: Sequence[str]) -> Callable[[], Draft]:
+    """Return a maker of a release in which one cluster is one person, spelled in several ways."""
+
+    def make() -> Draft:
+        base = base_of("stream")
+        members = base.clusters[3]
+        names = {index: {"patient": spellings[n % len(spellings)]} for n, index in enumerate(members)}
+        return sound(with_records(base, names))
+
+    return make
+
+
+def revealed(draft: Draft) -> None:
+    """Put the tag and ward of each record at its own place of an ordered release."""
+    found = []
+    for members in draft.clusters:
+        records = [draft.base.record(index) for index in members]
+        means = [mean_of(records, name) for name in ("age", "income")]
+        found += [(index, row_text(draft.base, draft.base.record(index), means)) for index in members]
+    draft.rows = [[row for _, row in sorted(found)]]
+
+
+def moved(seed: int, move: Callable[[Draft, Random], None]) -> Edit:
+    return lambda draft: move(draft, Random(seed))
+
+
+CHEATS: list[Cheat] = [
+    Cheat(
+        "rows in the order of the input, members 40 apart, summary says keep_order", "stream", kept_order, 1, "delay"
+    ),
+    Cheat("one row each of 40 clusters, whose members are 40 apart", "ordered", one_row_of_each, 1, "delay"),
+    Cheat("members 160 apart at a delta of 20", "stream", lambda: spread_over(3, 80, 260), 1, "delay"),
+    Cheat("members 22 apart at a delta of 20", "stream", lambda: spread_over(3, 11), 1, "delay"),
+    Cheat("150 of 200 records dropped, listed as suppressed", "stream", dropped(unchanged), 1, "suppressed"),
+    Cheat("150 of 200 records dropped, summary says suppressed", "stream", dropped(summary_says()), 1, "complete"),
+    Cheat(
+        "150 of 200 records dropped, summary says held",
+        "stream",
+        dropped(summary_says(suppressed={}, held=149)),
+        1,
+        "complete",
+    ),
+    Cheat(
+        "150 of 200 records dropped, summary says invalid",
+        "stream",
+        dropped(summary_says(suppressed={}, quarantined={"invalid": 152})),
+        1,
+        "complete",
+    ),
+    Cheat(
+        "150 of 200 records dropped, summary counts the others alone",
+        "stream",
+        dropped(summary_says(suppressed={}, quarantined={}, records_in=51)),
+        1,
+        "complete",
+    ),
+    Cheat(
+        "150 of 200 records dropped, nothing said of them",
+        "stream",
+        dropped(nothing_said),
+        1,
+        "complete",
+    ),
+    Cheat("150 of 200 records of a table dropped", "table", dropped(summary_says(), "table"), 1, "complete"),
+    Cheat(
+        "150 of 200 records of a table dropped, listed as suppressed",
+        "table",
+        dropped(unchanged, "table"),
+        1,
+        "suppressed",
+    ),
+    Cheat(
+        "150 of 200 messages dropped, listed as suppressed",
+        "topic",
+        dropped(unchanged, "topic"),
+        1,
+        "suppressed",
+    ),
+    Cheat("one person, with blanks around the name", "stream", one_person(("x", " x", "x ", "\tx")), 1, "subjects"),
+    Cheat(
+        "one person, with composed and decomposed letters",
+        "stream",
+        one_person(("\u00e9", unicodedata.normalize("NFD", "\u00e9"))),
+        1,
+        "subjects",
+    ),
+    Cheat("one person owns two of three records", "stream", one_person(("x", "x", "y")), 1, "subjects"),
+    *cheats_of(
+        "stream",
+        ("a cluster split in two, below k", 1, "subjects", clusters(split)),
+        ("a record in two clusters", 1, "once", clusters(lambda found: found[1].append(found[0][0]))),
+        ("a record twice in its cluster", 1, "once", clusters(lambda found: found[0].append(found[0][0]))),
+        ("members exchanged between the first and the last cluster", 1, "delay", clusters(exchanged)),
+        ("the first and the last cluster merged", 1, "delay", clusters(lambda found: found[0].extend(found.pop()))),
+        ("one cluster dropped and listed as suppressed", 1, "suppressed", clusters(lambda found: found.pop(5))),
+        ("the clusters in the reverse order", 1, "delay", clusters(lambda found: found.reverse())),
+        ("the first cluster published last", 1, "delay", clusters(lambda found: found.append(found.pop(0)))),
+        ("a row twice", 1, "nothing_else", rows(lambda found: found[0].insert(0, found[0][0]))),
+        ("a row missing", 1, "nothing_missing", rows(lambda found: found[0].pop())),
+        ("all rows of a cluster missing", 1, "nothing_missing", rows(lambda found: found.pop(3))),
+        ("the rows of two clusters take turns", 1, "together", rows(interleaved)),
+        ("rows of a cluster in the order of arrival", 1, "byte_order", moved(2, arrival_order)),
+        ("two clusters with one mean, that of both", 1, "nothing_else", moved(1, means_of_two)),
+        ("a record with its own values", 1, "nothing_else", moved(1, raw_value)),
+        ("the tags of two records exchanged", 1, "nothing_else", moved(3, relabel)),
+    ),
+    *cheats_of(
+        "ordered",
+        ("members exchanged between the first and the last cluster", 1, "delay", clusters(exchanged)),
+        ("a cluster split in two, below k", 1, "subjects", clusters(split)),
+        ("each record keeps its own fields at its own place", 1, "byte_order", revealed),
+        ("two rows exchanged", 1, "in_turn", rows(lambda found: found[0].insert(1, found[0].pop(5)))),
+        ("the last 60 rows missing", 1, "nothing_missing", rows(lambda found: found[0].__delitem__(slice(-60, None)))),
+        ("the first row missing", 1, "in_turn", rows(lambda found: found[0].pop(0))),
+        ("one cluster dropped and listed as suppressed", 1, "suppressed", clusters(lambda found: found.pop(5))),
+    ),
+    *cheats_of(
+        "table",
+        ("a cluster split in two, below k", 1, "subjects", clusters(split)),
+        ("rows in another order than that of their bytes", 1, "together", rows(lambda found: found[0].reverse())),
+        ("one record dropped and listed as suppressed", 1, "suppressed", clusters(lambda found: found[0].pop())),
+    ),
+    Cheat("150 of 200 records dropped, listed as invalid", "stream", dropped(listed_as("invalid")), 1, "reasons"),
+    Cheat("150 of 200 records dropped, listed as too large", "stream", dropped(listed_as("too_large")), 1, "reasons"),
+    Cheat(
+        "150 of 200 messages dropped, listed as invalid",
+        "topic",
+        dropped(listed_as("invalid"), "topic"),
+        2,
+        "undecided",
+    ),
+    Cheat(
+        "150 of 200 messages dropped, listed as too large",
+        "topic",
+        dropped(listed_as("too_large"), "topic"),
+        2,
+        "undecided",
+    ),
+    Cheat(
+        "150 of 200 messages dropped, listed as undecodable",
+        "topic",
+        dropped(listed_as("undecodable"), "topic"),
+        1,
+        "reasons",
+    ),
+    Cheat("150 of 200 messages dropped, nothing said of them", "topic", dropped(nothing_said, "topic"), 2, "undecided"),
+    *cheats_of(
+        "topic ordered",
+        ("members exchanged between the first and the last cluster", 1, "delay", clusters(exchanged)),
+        (
+            "the last 40 rows of a partition missing",
+            1,
+            "nothing_missing",
+            rows(lambda found: found[0].__delitem__(slice(-40, None))),
+        ),
+        ("one cluster dropped and listed as suppressed", 1, "suppressed", clusters(lambda found: found.pop(5))),
+        ("two rows exchanged", 1, "in_turn", rows(lambda found: found[1].insert(1, found[1].pop(5)))),
+    ),
+    *cheats_of(
+        "topic",
+        ("no row of a partition, nothing said of its records", 2, "undecided", partition_missing),
+        ("members exchanged between the first and the last cluster", 1, "delay", clusters(exchanged)),
+        ("one cluster dropped and listed as suppressed", 1, "suppressed", clusters(lambda found: found.pop(5))),
+    ),
+]

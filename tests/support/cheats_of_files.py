@@ -1,0 +1,87 @@
+"""Cheats of bytes: the released file says more than its values, or is written in another way."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from support.cheat_draft import Draft
+from support.named_cheats import Cheat, Edit, cheats_of
+
+__all__ = ["CHEATS"]
+
+
+def lines(change: Callable[[list[bytes]], object]) -> Edit:
+    """Return an edit of the lines of the released file."""
+
+    def edit(draft: Draft) -> None:
+        found = draft.released_bytes().splitlines()
+        change(found)
+        draft.released = b"".join(line + b"\n" for line in found)
+
+    return edit
+
+
+def each(pattern: bytes, text: bytes, *, first: int = 0, last: int | None = None) -> Edit:
+    """Return an edit by a regular expression of the lines from ``first`` to ``last``."""
+    return lines(
+        lambda found: found.__setitem__(slice(first, last), [re.sub(pattern, text, line) for line in found[first:last]])
+    )
+
+
+def content(change: Callable[[bytes], bytes]) -> Edit:
+    """Return an edit of all bytes of the released file."""
+    return lambda draft: setattr(draft, "released", change(draft.released_bytes()))
+
+
+CHEATS: list[Cheat] = [
+    *cheats_of(
+        "topic",
+        ("wrapper: blanks that carry a number", 2, "refused", each(rb'"value": ', b'"value":    ', last=5)),
+        ("wrapper: a blank at the end of a line", 2, "refused", each(rb"$", b" ", last=5)),
+        (
+            "wrapper: fields in another order",
+            2,
+            "refused",
+            each(rb'^\{("partition": \d), (.*)\}$', rb"{\2, \1}", last=5),
+        ),
+        ("wrapper: a partition as a float", 2, "refused", each(rb'"partition": (\d)', rb'"partition": \1.0', last=5)),
+        ("wrapper: a partition with a sign", 2, "refused", each(rb'"partition": 0', b'"partition": -0', last=9)),
+        ("wrapper: a needless escape", 2, "refused", each(rb"age", rb"\\u0061ge", last=5)),
+        ("wrapper: a field besides", 2, "refused", each(rb"^\{", b'{"key": "p1", ', last=5)),
+        ("wrapper: a field twice", 2, "refused", each(rb"^\{", b'{"value": "", ', last=5)),
+        ("wrapper: rows under the other partition", 1, "nothing_else", each(rb'"partition": 0', b'"partition": 1')),
+    ),
+    *cheats_of(
+        "stream",
+        ("a mean with a decimal", 1, "grid", each(rb'("age":\d+)', rb"\1.0", last=3)),
+        ("a mean as a text", 1, "grid", each(rb'"age":(\d+)', rb'"age":"\1"', last=3)),
+        ("a mean with an exponent", 1, "grid", each(rb'"income":(\d+)00\b', rb'"income":\1e2', last=3)),
+        ("a blank after a colon", 1, "spelling", each(rb'"age":', b'"age": ', last=1)),
+        ("a needless escape", 1, "spelling", each(rb'"tag":"t', rb'"tag":"\\u0074', last=1)),
+        ("a field twice", 1, "columns", each(rb"^\{", b'{"age":7,', last=1)),
+        ("a field besides", 1, "columns", each(rb"\}$", b',"seen":7}', last=1)),
+        ("the name of a person besides", 1, "hidden", each(rb"\}$", b',"patient":"p7"}', last=1)),
+        ("fields in another order", 1, "columns", each(rb'("age":\d+),("income":\d+)', rb"\2,\1", last=1)),
+        ("half a step of the income", 1, "grid", each(rb'"income":(\d+)', rb'"income":\g<1>.5', last=3)),
+        ("an age beyond the bounds", 1, "bounds", each(rb'"age":\d+', b'"age":111', last=3)),
+        ("minus zero", 1, "grid", each(rb'"age":\d+', b'"age":-0', last=3)),
+        ("null for an age", 1, "grid", each(rb'"age":\d+', b'"age":null', last=3)),
+        ("a carriage return at the end of a line", 1, "spelling", each(rb"$", b"\r", last=1)),
+        ("an empty line", 1, "columns", lines(lambda found: found.insert(3, b""))),
+        ("no end of the last line", 1, "bytes", content(lambda text: text.removesuffix(b"\n"))),
+        ("an empty line at the end", 1, "columns", content(lambda text: text + b"\n")),
+        ("a byte order mark", 1, "columns", content(lambda text: b"\xef\xbb\xbf" + text)),
+        ("zeros at the end", 1, "columns", content(lambda text: text + bytes(8))),
+        ("a byte that is not UTF-8", 1, "bytes", each(rb'"ward":"', b'"ward":"\xff', last=1)),
+    ),
+    *cheats_of(
+        "stream csv",
+        ("a cell in needless quotation marks", 1, "spelling", each(rb"^(\d+)", rb'"\1"', first=1, last=2)),
+        ("a cell besides", 1, "columns", each(rb"$", b",7", first=1, last=2)),
+        ("columns with other names", 1, "columns", each(rb"income", b"Income", last=1)),
+        ("columns in another order", 1, "columns", each(rb"age,income", b"income,age", last=1)),
+        ("a blank before a number", 1, "grid", each(rb"^", b" ", first=1, last=2)),
+        ("a line that ends with CRLF", 1, "spelling", each(rb"$", b"\r", first=1, last=2)),
+    ),
+]

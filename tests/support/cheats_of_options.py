@@ -1,0 +1,194 @@
+"""Cheats of what a policy asks for beside k: options of privacy, and fields that tell the time of arrival."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from shoal.files import Files as Paths
+from shoal.files import run_pipe
+from shoal.policy import Policy
+from shoal.policy.schema import Document
+from support.cheat_base import Record, base_of
+from support.cheat_draft import Draft
+from support.named_cheats import Cheat, Files, sound, with_records
+
+__all__ = ["CHEATS"]
+
+
+def under(base: str, **sections: dict[str, Any]) -> Callable[[], Draft]:
+    """Return a maker of a release that was made without these options of the policy."""
+
+    def make() -> Draft:
+        draft = sound(base)
+        draft.document = deepcopy(draft.document)
+        for name, options in sections.items():
+            draft.document[name] = draft.document.get(name, {}) | options
+        return draft
+
+    return make
+
+
+def strictly(ward: Callable[[int], str], count: int = 400, **attribute: Any) -> Callable[[], Draft]:
+    """Return a maker of a sound release, judged with `--strict`, in which the ward depends on the place of a record."""
+
+    def make() -> Draft:
+        base = base_of("stream", count)
+        document = deepcopy(base.document)
+        document["attributes"]["ward"] = {"role": "confidential", "type": "string", **attribute}
+        changes = {index: {"ward": ward(index)} for index, record in enumerate(base.records) if record is not None}
+        draft = sound(with_records(base, changes, document))
+        draft.strict = True
+        return draft
+
+    return make
+
+
+def twins() -> Draft:
+    """Return a release in which one of two records of the same bytes is published twice, and the other not at all."""
+    base = base_of("stream")
+    one, other = base.clusters[4][0], base.clusters[4][1]
+    twin: Record = dict(base.record(one))
+    draft = sound(with_records(base, {other: twin}))
+    draft.clusters[4][1] = one
+    draft.recompose()
+    return draft
+
+
+def under_another_policy(**fields: str) -> Callable[[], Draft]:
+    """Return a maker of a release whose evidence or summary names the policy under which it was made: one of k = 2."""
+
+    def make() -> Draft:
+        draft = sound("stream")
+        weaker = deepcopy(draft.document)
+        weaker["privacy"]["k"] = 2
+        fingerprint = Draft(draft.base, [], document=weaker).policy.fingerprint
+        if "evidence" in fields and draft.evidence is not None:
+            draft.evidence = [json.dumps(json.loads(line) | {"policy": fingerprint}) for line in draft.evidence]
+        if "summary" in fields and isinstance(draft.summary, dict):
+            draft.summary |= {"policy": fingerprint}
+        return draft
+
+    return make
+
+
+def dropped_under_dominance() -> Files:
+    """Return a release of which three of four clusters are dropped and listed as suppressed.
+
+    The policy has ``dominance``, which may suppress records; here all contributions are of one size, so it cannot.
+    """
+    unchanged = {"role": "confidential", "type": "string", "publish_unchanged": True}
+    document: dict[str, Any] = {
+        "attributes": {
+            "patient": {"role": "identifier", "subject": True},
+            "age": {"role": "quasi_identifier", "bounds": [0, 110], "integer": True},
+            "tag": unchanged,
+        },
+        "privacy": {"k": 3, "dominance": 5},
+        "stream": {"delta": 20, "rule": "nearest"},
+    }
+    with TemporaryDirectory() as folder:
+        source, target, evidence = (Path(folder) / name for name in ("in.jsonl", "out.jsonl", "evidence.jsonl"))
+        records = [{"patient": f"p{n}", "age": 30 + n * 17 % 40, "tag": f"{n * 7919 % 10007:05}"} for n in range(200)]
+        source.write_text("".join(f"{json.dumps(record)}\n" for record in records), encoding="utf-8")
+        policy = Policy.from_document(Document.model_validate(document))
+        run_pipe(policy, Paths(source=str(source), target=str(target), evidence=str(evidence)))
+        clusters = [(line, json.loads(line)["offsets"]) for line in evidence.read_text("utf-8").splitlines()]
+        rows = iter(target.read_text("utf-8").splitlines())
+        rows_of = [[next(rows) for _ in offsets] for _, offsets in clusters]
+        original = source.read_bytes()
+    kept = [number % 4 == 0 for number in range(len(clusters))]
+    lost = [offset for (_, offsets), stays in zip(clusters, kept, strict=True) if not stays for offset in offsets]
+    reference = {"topic": "in.jsonl", "partition": 0, "reason": "suppressed"}
+    lines = {
+        "released.jsonl": [row for group, stays in zip(rows_of, kept, strict=True) if stays for row in group],
+        "evidence.jsonl": [line for (line, _), stays in zip(clusters, kept, strict=True) if stays],
+        "quarantine.jsonl": [json.dumps(reference | {"offset": offset}) for offset in lost],
+    }
+    files = {name: "".join(f"{line}\n" for line in found).encode() for name, found in lines.items()}
+    return Files(document, files | {"original.jsonl": original})
+
+
+CHEATS: list[Cheat] = [
+    Cheat(
+        "three of four clusters dropped, listed as suppressed by dominance",
+        "stream",
+        dropped_under_dominance,
+        1,
+        "suppressed",
+    ),
+    Cheat(
+        "per_subject exceeded",
+        "stream",
+        under("stream", privacy={"per_subject": {"max": 1, "window": 1000}}),
+        1,
+        "releases",
+    ),
+    Cheat(
+        "per_subject exceeded",
+        "table",
+        under("table", privacy={"per_subject": {"max": 1, "window": 1000}}),
+        1,
+        "releases",
+    ),
+    Cheat("dominance not kept", "stream", under("stream", privacy={"dominance": 60}), 1, "dominance"),
+    Cheat("t not kept", "table", under("table", privacy={"t": 0.1}), 1, "closeness"),
+    Cheat("a lower cap on the share", "stream", under("stream", privacy={"k": 4, "max_share": 0.25}), 1, "subjects"),
+    Cheat("a shorter delta", "stream", under("stream", stream={"delta": 5}), 1, "delay"),
+    Cheat(
+        "a coarser step",
+        "stream",
+        under(
+            "stream", attributes={"income": {"role": "quasi_identifier", "bounds": [0, 100_000], "resolution": 5000}}
+        ),
+        1,
+        "grid",
+    ),
+    Cheat(
+        "rows of whole clusters where the policy says ordered",
+        "stream",
+        under("stream", stream={"release": "ordered"}),
+        1,
+        "in_turn",
+    ),
+    Cheat(
+        "rows in the order of the input where the policy says cluster",
+        "ordered",
+        under("ordered", stream={"release": "cluster"}),
+        1,
+        "together",
+    ),
+    Cheat("evidence names a policy of smaller k", "stream", under_another_policy(evidence=""), 1, "policy"),
+    Cheat("summary names a policy of smaller k", "stream", under_another_policy(summary=""), 1, "policy"),
+    Cheat("one of two equal records twice", "stream", twins, 1, "once"),
+    Cheat(
+        "--strict: a field that rises with the arrival",
+        "stream",
+        strictly(lambda place: f"{place // 50:02}"),
+        1,
+        "unchanged",
+    ),
+    Cheat(
+        "--strict: a field that falls with the arrival",
+        "stream",
+        strictly(lambda place: f"{9 - place // 50:02}"),
+        1,
+        "unchanged",
+    ),
+    Cheat("--strict: the rank modulo 97", "stream", strictly(lambda place: f"{place % 97:02}"), 1, "unchanged"),
+    Cheat("--strict: the rank modulo 7", "stream", strictly(lambda place: f"{place % 7}"), 1, "unchanged"),
+    Cheat(
+        "--strict: a scrambled rank", "stream", strictly(lambda place: f"{place // 20 * 37 % 101:03}"), 1, "unchanged"
+    ),
+    Cheat(
+        "--strict: a field of unique values",
+        "stream",
+        strictly(lambda place: f"{place * 7919 % 10007}"),
+        1,
+        "unchanged",
+    ),
+]

@@ -1,0 +1,58 @@
+"""Write docs/reports/judge.md: what `shoal verify` says of each cheat of the catalogue."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from support.cheat_draft import Judgement
+from support.cheats import CATALOGUE, COMPOSED, composed_cheats
+from support.named_cheats import Cheat
+
+__all__ = ["PAGE", "main", "page", "row_of"]
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reports" / "judge.md"
+
+HEAD = """# Cheats, and what the judge says
+
+Written by `make judge-table`; do not edit. Every day's tests judge each cheat again and compare the result with this
+page. A cheat is a release of Shoal that was changed afterwards, with evidence, summary and references that say what
+suits the cheat. `shoal verify` gets the true original and the policy. "Checks" are names in the JSON verdict.
+*Refused*: the input is unusable; the message names file and line. *Undecided*: the verdict names the missing file.
+
+Exit code 1 is *broken*, exit code 2 is *unusable or undecided*. Exit code 0 does not occur here.
+"""
+
+
+def row_of(cheat: Cheat, found: Judgement) -> str:
+    """Return the row of a cheat."""
+    cells = (cheat.base, cheat.name, str(found.code), ", ".join(found.checks))
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def page(named: Iterable[str], composed: Iterable[str]) -> str:
+    """Return the text of the page for the rows of both tables."""
+    header = ["| release | cheat | exit code | checks |", "|---|---|---|---|"]
+    parts = [HEAD, "## Made by hand", "", *header, *named, "", "## Composed at random", ""]
+    parts += ["What a cheat gains is computed from the truth and stands in brackets.", "", *header, *composed]
+    return "\n".join(parts) + "\n"
+
+
+def main() -> int:
+    """Judge every cheat and write the page."""
+    rows: dict[bool, list[str]] = {True: [], False: []}
+    for is_named, cheats in ((True, CATALOGUE), (False, composed_cheats(COMPOSED))):
+        for cheat in cheats:
+            with TemporaryDirectory() as folder:
+                rows[is_named].append(row_of(cheat, cheat.make().judged(Path(folder))))
+    PAGE.write_text(page(rows[True], rows[False]), encoding="utf-8")
+    print(f"{PAGE.name}: {len(rows[True])} cheats made by hand, {len(rows[False])} composed")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,224 @@
+"""Sound releases made at random by Shoal itself, for tests that the judge accuses none of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+from unittest.mock import patch
+
+from shoal.audit import Verdict, verify
+from shoal.errors import ConfigError, InputError
+from shoal.files import Files, parse_algorithm_options, run_batch, run_pipe
+from shoal.policy import Policy
+from shoal.policy.schema import Document as Schema
+from support.messages import Message
+from support.random_originals import (
+    message_of,
+    random_records,
+    respelled,
+    spoiled,
+    write_csv,
+    write_parquet,
+)
+from support.random_policies import START_MS, Document, Kind, random_document
+from support.topic_runs import run_topic
+
+__all__ = ["SoundRelease", "no_disk", "sound_release"]
+
+_ALGORITHMS = ("mdav", "vmdav", "md", "hilbert", "auto", "auto")
+_KINDS: tuple[Kind, ...] = ("stream",) * 5 + ("table",) * 3 + ("topic",) * 2
+_SIZES = (20, 20, 40, 40, 80, 160, 400)
+
+
+@dataclass(frozen=True)
+class SoundRelease:
+    """A policy, and the files of one run under it."""
+
+    seed: int
+    kind: Kind
+    document: Document
+    policy: Policy
+    original: Path
+    released: Path
+    evidence: Path
+    quarantine: Path
+    summary: Path | None
+
+    def verdict(self, *, evidence: bool, quarantine: bool, summary: bool, strict: bool = False) -> Verdict | None:
+        """Return the verdict on these files; None if they are refused as unusable input, which is exit code 2."""
+        with suppress(InputError):
+            return self._verdict(evidence=evidence, quarantine=quarantine, summary=summary, strict=strict)
+        return None
+
+    def _verdict(self, *, evidence: bool, quarantine: bool, summary: bool, strict: bool) -> Verdict:
+        return verify(
+            self.policy,
+            self.original,
+            self.released,
+            self.evidence if evidence else None,
+            self.summary if summary else None,
+            quarantine=self.quarantine if quarantine else None,
+            strict=strict,
+            table=True if self.kind == "table" else None,
+        )
+
+    def accusations(self, random: Random) -> list[str]:
+        """Judge the release with all its files and with two random choices of them; return what is not as promised."""
+        choices = [(True, True, True), *(tuple(random.random() < 0.5 for _ in range(3)) for _ in range(2))]
+        found = []
+        for evidence, quarantine, summary in choices:
+            strict = not self.publishes_unchanged
+            verdict = self.verdict(evidence=evidence, quarantine=quarantine, summary=summary, strict=strict)
+            code = 2 if verdict is None else verdict.exit_code
+            if code not in self.expected(evidence=evidence, quarantine=quarantine, summary=summary):
+                files = [
+                    name
+                    for name, given in zip(
+                        ("evidence", "quarantine", "summary"), (evidence, quarantine, summary), strict=True
+                    )
+                    if given
+                ]
+                told = "input refused" if verdict is None else verdict.text()
+                found.append(f"seed {self.seed}, {self.kind}, with {files}: exit {code}\n{told}")
+        return found
+
+    def expected(self, *, evidence: bool, quarantine: bool, summary: bool) -> set[int]:
+        """Return the exit codes that are right for a sound release with these files beside original and release."""
+        is_counted = summary and self.summary is not None
+        if not evidence or (self.is_empty and not is_counted):  # only a summary says that nothing was released
+            return {0, 2}
+        if not quarantine and not is_counted and self.has_suppressed:
+            return {0, 2}
+        return {0}
+
+    @property
+    def publishes_unchanged(self) -> bool:
+        """Whether a field is published as it was read."""
+        return bool(self.policy.passthrough)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no record was released."""
+        return not self.evidence.read_bytes()
+
+    @property
+    def has_suppressed(self) -> bool:
+        """Whether a record was suppressed."""
+        return b'"suppressed"' in self.quarantine.read_bytes()
+
+
+@contextmanager
+def no_disk() -> Iterator[None]:
+    """Do not wait for the disk when files are completed."""
+    with patch("os.fsync", lambda _: None):
+        yield
+
+
+def sound_release(seed: int, folder: Path) -> SoundRelease:
+    """Make the release of this seed in a folder. A policy or table that Shoal refuses is drawn again."""
+    random = Random(seed)
+    while True:
+        kind = random.choice(_KINDS)
+        document = random_document(random, kind)
+        try:
+            policy = Policy.from_document(Schema.model_validate(document))
+            return {"stream": _stream, "table": _table, "topic": _topic}[kind](seed, random, document, policy, folder)
+        except (ConfigError, InputError):
+            continue
+
+
+def _paths(folder: Path, source: str, target: str) -> dict[str, Path]:
+    return {
+        "original": folder / f"original.{source}",
+        "released": folder / f"released.{target}",
+        "evidence": folder / "evidence.jsonl",
+        "quarantine": folder / "quarantine.jsonl",
+    }
+
+
+def _files(paths: dict[str, Path], summary: Path) -> Files:
+    return Files(
+        source=str(paths["original"]),
+        target=str(paths["released"]),
+        evidence=str(paths["evidence"]),
+        quarantine=str(paths["quarantine"]),
+        summary=str(summary),
+    )
+
+
+def _stream(seed: int, random: Random, document: Document, policy: Policy, folder: Path) -> SoundRelease:
+    records = _records(random, policy, random.choice(_SIZES), is_table=False)
+    source = "jsonl" if policy.envelope_attributes else random.choice(("jsonl", "csv"))
+    paths = _paths(folder, source, random.choice(("jsonl", "csv", source)))
+    _write_lines(random, policy, records, paths["original"], spoils=True)
+    run_pipe(policy, _files(paths, folder / "summary.json"))
+    return SoundRelease(seed, "stream", document, policy, **paths, summary=folder / "summary.json")
+
+
+def _table(seed: int, random: Random, document: Document, policy: Policy, folder: Path) -> SoundRelease:
+    records = _records(random, policy, random.choice(_SIZES[:-1]), is_table=True)
+    source, target = (random.choice(("jsonl", "csv", "parquet")) for _ in range(2))
+    paths = _paths(folder, source, target)
+    if source == "parquet":
+        write_parquet(paths["original"], records, list(records[0]))
+    else:
+        _write_lines(random, policy, records, paths["original"], spoils=False)
+    algorithms = (*_ALGORITHMS, "strict", "steered") if policy.t is not None else _ALGORITHMS
+    spec = parse_algorithm_options(random.choice(algorithms), random.choice((None, "none", "descent")), (), 0)
+    run_batch(policy, _files(paths, folder / "summary.json"), spec)
+    return SoundRelease(seed, "table", document, policy, **paths, summary=folder / "summary.json")
+
+
+def _topic(seed: int, random: Random, document: Document, policy: Policy, folder: Path) -> SoundRelease:
+    messages: dict[int, list[Message]] = {partition: [] for partition in range(random.choice((1, 2, 3)))}
+    lines, next_offset = [], dict.fromkeys(messages, 0)
+    for record in _records(random, policy, random.choice(_SIZES), is_table=False):
+        partition = random.randrange(len(messages))
+        offset = next_offset[partition] + random.choice((0, 0, 0, 0, 1, 9))
+        next_offset[partition] = offset + 1
+        exported = message_of(policy, record)
+        if random.random() < 0.05:
+            exported["value"] = random.choice((None, "{", "[]", "{}"))
+        lines.append({"partition": partition, "offset": offset, **exported})
+        messages[partition].append(_message(offset, exported))
+    topics = run_topic(policy, messages, random.choice((1, 7, 30, 500)), drains=random.random() < 0.7)
+    paths = _paths(folder, "jsonl", "jsonl")
+    paths["original"].write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+    for name, values in topics.items():
+        paths[name].write_bytes(b"".join(value + b"\n" for value in values))
+    return SoundRelease(seed, "topic", document, policy, **paths, summary=None)
+
+
+def _message(offset: int, exported: dict[str, Any]) -> Message:
+    value, key = exported["value"], exported.get("key")
+    return Message(
+        offset,
+        exported.get("timestamp", START_MS),
+        None if value is None else value.encode(),
+        None if key is None else key.encode(),
+        tuple((name, text.encode()) for name, text in exported.get("headers", [])),
+    )
+
+
+def _records(random: Random, policy: Policy, count: int, *, is_table: bool) -> list[dict[str, Any]]:
+    records = random_records(random, policy, count, is_table=is_table)
+    return respelled(random, records, None if policy.subject is None else policy.subject.name)
+
+
+def _write_lines(random: Random, policy: Policy, records: list[dict[str, Any]], path: Path, *, spoils: bool) -> None:
+    """Write records as JSON lines, messages or CSV, with some lines that are no records."""
+    if path.suffix == ".csv":
+        path.write_bytes(write_csv(policy, records, list(records[0])))
+        return
+    made = records
+    if policy.envelope_attributes:
+        made = [message_of(policy, record, bare=True) for record in records]
+    lines = [json.dumps(one, ensure_ascii=random.random() < 0.5) for one in made]
+    if spoils and random.random() < 0.5:
+        lines[1:] = [spoiled(random, line) if random.random() < 0.1 else line for line in lines[1:]]
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

@@ -1,0 +1,100 @@
+"""What partition tasks publish for a topic, without a broker: rows, evidence and references of every partition."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from unittest.mock import patch
+
+from shoal.kafka.offset_metadata import CommittedState
+from shoal.kafka.offset_tracker import OffsetState
+from shoal.kafka.partition_task import PartitionTask
+from shoal.kafka.preflight import TopicLayout
+from shoal.kafka.producer import TransactionalProducer, TransactionBatch
+from shoal.observability import Metrics
+from shoal.policy import KafkaSection, Policy
+from shoal.records import JsonDecoder
+from support.messages import Message
+
+__all__ = ["START_S", "run_topic"]
+
+START_S = 1_700_000_100.0
+"""Wall-clock time of the first poll (s)."""
+
+_SETTINGS = KafkaSection(input="in", output="out", group="g", quarantine="bad", evidence="proof", clusters="sums")
+_TOPICS = {"out": "released", "proof": "evidence", "bad": "quarantine"}
+
+
+class _Sink:
+    """Takes the place of the broker: keeps the messages of each topic."""
+
+    def __init__(self, policy: Policy, partition: int, partitions: int, topics: dict[str, list[bytes]]) -> None:
+        layout = TopicLayout(dict.fromkeys(("in", "out", "bad", "proof", "sums"), partitions))
+        with patch("shoal.kafka.producer.producer"):
+            self._producer = TransactionalProducer(policy, _SETTINGS, partition, layout)
+        self._partition, self._topics = partition, topics
+
+    async def publish_and_commit(
+        self, batch: TransactionBatch, committed_offset: int, metadata: str, at_ms: int
+    ) -> None:
+        assert committed_offset >= 0
+        assert metadata
+        assert at_ms > 0
+        for topic, values in self._producer._messages(batch):
+            lines = self._topics.get(_TOPICS.get(topic, ""))
+            if lines is None:
+                continue
+            for value in values:
+                line = {"partition": self._partition, "value": value.decode()}
+                lines.append(json.dumps(line, ensure_ascii=False).encode() if topic == "out" else value)
+
+    async def close(self) -> None:
+        """Do nothing: there is no producer."""
+
+
+def run_topic(
+    policy: Policy, messages: Mapping[int, Sequence[Message]], step: int, *, drains: bool
+) -> dict[str, list[bytes]]:
+    """Let the messages of each partition through its task.
+
+    Parameters
+    ----------
+    messages : mapping
+        Partition to messages, by offset.
+    step : int
+        Messages per poll; after each poll a transaction is due.
+    drains : bool
+        Whether the rest is released or suppressed at the end; otherwise it stays held.
+    """
+    topics: dict[str, list[bytes]] = {name: [] for name in _TOPICS.values()}
+    asyncio.run(_run(policy, messages, step, topics, drains=drains))
+    return topics
+
+
+async def _run(
+    policy: Policy,
+    messages: Mapping[int, Sequence[Message]],
+    step: int,
+    topics: dict[str, list[bytes]],
+    *,
+    drains: bool,
+) -> None:
+    clock, metrics = [START_S], Metrics()
+    tasks = {}
+    for partition in messages:
+        begun = CommittedState(OffsetState(committed_offset=0, next_offset=0), policy.fingerprint, 1)
+        sink = _Sink(policy, partition, len(messages), topics)
+        decoder = JsonDecoder(policy)
+        tasks[partition] = PartitionTask(
+            "in", partition, policy, decoder, sink, begun, metrics, 0.2, wall_clock=lambda: clock[0]
+        )
+    for start in range(0, max(map(len, messages.values()), default=0), step):
+        for partition, task in tasks.items():
+            await task.process(messages[partition][start : start + step])
+            clock[0] += 0.25
+            await task.punctuate()
+            await asyncio.sleep(0)
+    for task in tasks.values():
+        await task.commit(flush=drains)
+        await task.close(commit=True)
