@@ -382,7 +382,7 @@ def precompile(policy: Policy) -> None:
     block = Block(
         values=np.tile(np.array(low), (count, 1)),
         subjects=np.arange(count) // 2,
-        unchanged_fields=encoder.encode_unchanged([[None] * count for _ in policy.passthrough], count),
+        unchanged_fields=encoder.encode_unchanged([[None] * count for _ in policy.unchanged_fields], count),
         index=np.arange(count),
         rejected=[],
         clipped=0,

@@ -182,14 +182,14 @@ class Policy:
         return tuple(a for a in self.attributes if a.role is Role.QUASI_IDENTIFIER)
 
     @cached_property
-    def passthrough(self) -> tuple[Attribute, ...]:
+    def unchanged_fields(self) -> tuple[Attribute, ...]:
         """The attributes published unchanged (confidential and other), in the order of the policy."""
         return tuple(a for a in self.attributes if a.role in {Role.CONFIDENTIAL, Role.OTHER})
 
     @cached_property
     def confidential(self) -> tuple[Attribute, ...]:
         """The confidential attributes: published unchanged, and not to be inferred for a person."""
-        return tuple(a for a in self.passthrough if a.role is Role.CONFIDENTIAL)
+        return tuple(a for a in self.unchanged_fields if a.role is Role.CONFIDENTIAL)
 
     @cached_property
     def published(self) -> tuple[Attribute, ...]:
