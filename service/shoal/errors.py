@@ -1,16 +1,16 @@
 """The errors of Shoal. The class decides how an error is handled, and no text contains an attribute value.
 
-ShoalError                      has a stable ``code``, also the metric label, and the ``exit_code`` of the process
+ShoalError                      has a stable ``code``, which logs contain, and the ``exit_code`` of the process
 ├─ ConfigError                  the configuration is invalid: refuse to start, exit 2
 │  ├─ PolicyError                   the policy is invalid: reports all faults with their lines
 │  └─ ParameterError                a parameter or an array is invalid, such as k < 2 or a wrong shape
 ├─ InputError                   a file, its format or the committed progress cannot be used: exit 2
-├─ GuaranteeError               a guarantee would be violated: stop, send nothing, exit 1; never caught by callers
+├─ GuaranteeError               a guarantee would be violated: stop, send nothing of the block, exit 1; never caught
 │  ├─ AnonymityViolation            a cluster does not satisfy k or the maximum share
 │  └─ DelayViolation                a record would be held for more than delta records
 └─ BrokerError                  retry with backoff if ``retriable``, else stop, exit 3
    ├─ BrokerUnavailableError        retriable
-   └─ FencedError                   retriable: another instance owns the partition now
+   └─ FencedError                   retriable: another worker owns the partition now
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class InputError(ShoalError):
 
 
 class GuaranteeError(ShoalError):
-    """A guarantee would be violated. Nothing is sent, and the process stops."""
+    """A guarantee would be violated. Nothing of the block is sent, and the process stops."""
 
     code = "guarantee"
     exit_code = 1
@@ -136,7 +136,7 @@ class BrokerUnavailableError(BrokerError):
 
 
 class FencedError(BrokerError):
-    """Another instance owns the partition now. This one drops its state and joins the group again."""
+    """Another worker owns the partition now. This one drops its state and joins the group again."""
 
     code = "fenced"
     retriable = True

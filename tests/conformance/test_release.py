@@ -54,7 +54,7 @@ def run_pipeline(
         for outcome in outcomes:
             clusters += outcome.clusters
             released += zip(outcome.released, outcome.rows, strict=True)
-    summary = pipeline.summary.as_dict(pipeline.held, 1.0)
+    summary = pipeline.summary.as_dict(pipeline.waiting_count, 1.0)
     assert summary["held"] == 0
     assert summary["released"] == sum(len(cluster.offsets) for cluster in clusters)
     assert summary["delay"]["max"] <= DELTA

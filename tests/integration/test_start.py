@@ -117,7 +117,7 @@ async def test_from_latest_begins_at_the_end_and_commits_that_offset(bootstrap: 
     async with stage.run(StartOptions(reset="latest")) as run:
         await run.until_ready()
         assert (await stage.progress()).state == OffsetState(
-            committed_offset=30, next_offset=30, first_released_offset=30, next_cluster_number=30
+            committed_offset=30, next_offset=30, released_from=30, next_cluster_number=30
         )
         late = await stage.put(30)
         await run.until_read(30)
@@ -297,7 +297,7 @@ async def test_a_log_of_the_same_length_with_other_timestamps_is_refused_and_can
     await recreate(stage, keep=True)
     await stage.put(end + 5, timestamps_ms=[1_600_000_000_000 + number for number in range(end + 5)])
     words = await refusal(stage)
-    assert "another record is at offset" in words
+    assert "holds a different record than before the restart" in words
     assert "--skip-to-end" in words
     async with stage.run(SKIP) as run:
         await run.until_ready()

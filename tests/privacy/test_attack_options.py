@@ -196,7 +196,7 @@ def test_a_confidential_field_that_is_a_key_is_named_by_the_judge_and_refused_by
     assert "rank correlation 1.00" in warnings[1]
     assert broken(world.verify(strict=True)) == {"unchanged"}
     meant = POLICY.replace("{role: confidential,", "{role: confidential, publish_unchanged: true,")
-    assert load_policy(tmp_path, meant).passthrough[0].publish_unchanged
+    assert load_policy(tmp_path, meant).unchanged_fields[0].publish_unchanged
     world.policy = meant
     assert world.verify(strict=True).exit_code == 0
     closed("R23", "the judge measures each such field, warns, and with --strict refuses what the policy does not name")

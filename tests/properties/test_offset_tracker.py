@@ -49,7 +49,7 @@ class Partition(RuleBasedStateMachine):
             "a completed offset became incomplete"
         )
         unresolved = offsets[is_open]
-        self.progress.read(unresolved.tolist(), (unresolved * 10).tolist(), (unresolved * 10 - 1).tolist(), 0)
+        self.progress.mark_read(unresolved.tolist(), (unresolved * 10).tolist(), (unresolved * 10 - 1).tolist(), 0)
         self.cursor = max(self.cursor, *(o + 1 for o in todo), 0)
 
     @precondition(lambda self: self.seen())
@@ -113,7 +113,7 @@ TestPartition = Partition.TestCase
 
 def test_the_probe_is_the_oldest_incomplete_record() -> None:
     progress = OffsetTracker(7)
-    progress.read([7, 9], [70, 90], [-1, 70], 0)
+    progress.mark_read([7, 9], [70, 90], [-1, 70], 0)
     assert progress.snapshot().reference == ReferenceRecord(7, 70)
     progress.complete([7, 9])
     assert progress.snapshot().reference == ReferenceRecord(9, 90)

@@ -99,7 +99,7 @@ class SoundRelease:
     @property
     def publishes_unchanged(self) -> bool:
         """Whether a field is published as it was read."""
-        return bool(self.policy.passthrough)
+        return bool(self.policy.unchanged_fields)
 
     @property
     def is_empty(self) -> bool:

@@ -93,7 +93,7 @@ class RecordReader:
         released_sign = DecimalSign(policy.csv_output.decimal if released == "csv" else ".")
         self._kept = [
             (a.name, kept_reader(a.type, source_form(a, original), released, sign, released_sign))
-            for a in policy.passthrough
+            for a in policy.unchanged_fields
         ]
         self._subject, self._sign = policy.subject, sign
 

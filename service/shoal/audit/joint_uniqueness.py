@@ -82,11 +82,11 @@ def measure_joint_uniqueness(policy: Policy, release: ReleasedRows) -> list[Join
     -----
     Cost: O(n log n) time per set of fields, O(n) memory.
     """
-    published, columns = _columns(len(policy.passthrough), release)
+    published, columns = _columns(len(policy.unchanged_fields), release)
     if len(published) < MIN_RECORDS:
         return []
-    is_known = [attribute.publish_unchanged for attribute in policy.passthrough]
-    names = [attribute.name for attribute in policy.passthrough]
+    is_known = [attribute.publish_unchanged for attribute in policy.unchanged_fields]
+    names = [attribute.name for attribute in policy.unchanged_fields]
 
     def measure(fields: Sequence[int]) -> JointUniqueness:
         classes = published

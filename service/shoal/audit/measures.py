@@ -125,7 +125,7 @@ def _measure_clusters(policy: Policy, originals: Originals, found: RecomputedClu
         "releases_per_subject_mean": float(released.mean()) if released.size else None,
         "largest_share": found.largest_share,
     }
-    for column, attribute in enumerate(policy.passthrough):
+    for column, attribute in enumerate(policy.unchanged_fields):
         if attribute.role is Role.CONFIDENTIAL:
             values = ({text.split(FIELD_SEPARATOR)[column] for text in cluster.kept} for cluster in found.clusters)
             single = sum(len(distinct) == 1 for distinct in values)
@@ -153,13 +153,14 @@ def measure_unchanged_fields(policy: Policy, originals: Originals) -> list[Uncha
     usable = [index for index, text in enumerate(originals.kept) if text is not None]
     if len(usable) < MIN_RECORDS:
         return [
-            UnchangedField(attribute.name, None, None, attribute.publish_unchanged) for attribute in policy.passthrough
+            UnchangedField(attribute.name, None, None, attribute.publish_unchanged)
+            for attribute in policy.unchanged_fields
         ]
     texts = [text.split(FIELD_SEPARATOR) for text in originals.kept_of(usable)]
     partitions, offsets = originals.partitions[usable], originals.offsets[usable]
     places = [np.flatnonzero(partitions == one) for one in np.unique(partitions)]
     found, columns = [], []
-    for column, attribute in enumerate(policy.passthrough):
+    for column, attribute in enumerate(policy.unchanged_fields):
         values = [text[column] for text in texts]
         ranks = _ranks(values)
         columns.append(_codes(values))

@@ -179,7 +179,8 @@ class _RowChecker:
         self._quasi = [(a.name, grid) for a, grid in zip(policy.quasi_identifiers, grids, strict=True)]
         self._sign = DecimalSign(policy.csv_output.decimal if form == "csv" else ".")
         self._kept = [
-            (a.name, released_reader(a.type, source_form(a, original), form, self._sign)) for a in policy.passthrough
+            (a.name, released_reader(a.type, source_form(a, original), form, self._sign))
+            for a in policy.unchanged_fields
         ]
         self._canonical = CanonicalCsv(policy) if form == "csv" else CanonicalJson(policy)
         # A JSON number is read as `JsonNumber`, a quoted one as str. A cell is always str.

@@ -47,7 +47,7 @@ def check_closeness(
         return check
     farthest = np.zeros(len(clusters))
     usable = originals.kept_of(index for index in range(len(originals)) if originals.is_usable(index))
-    for column, attribute in enumerate(policy.passthrough):
+    for column, attribute in enumerate(policy.unchanged_fields):
         if attribute.role is not Role.CONFIDENTIAL:
             continue
         is_numeric = attribute.type in {"integer", "number"} or (

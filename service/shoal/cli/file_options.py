@@ -30,7 +30,9 @@ def add_file_arguments(parser: argparse.ArgumentParser, formats: str, summary: s
     parser.add_argument(
         "--evidence", metavar="FILE", help="which records formed which cluster; protect it like the input"
     )
-    parser.add_argument("--quarantine", metavar="FILE", help="references to records that are not published")
+    parser.add_argument(
+        "--quarantine", metavar="FILE", help="pointers (offset, reason) to records that are not published"
+    )
 
 
 def add_format_arguments(parser: argparse.ArgumentParser) -> None:

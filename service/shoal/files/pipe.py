@@ -98,7 +98,7 @@ def _require_whole_clusters(policy: Policy, *, follows: bool) -> None:
 
 def _summarize(pipeline: PartitionPipeline, elapsed_s: float) -> dict[str, Any]:
     """Return the contents of the summary file: totals, the adaptive state at the end, the fingerprint of the policy."""
-    totals = pipeline.summary.as_dict(pipeline.held, elapsed_s)
+    totals = pipeline.summary.as_dict(pipeline.waiting_count, elapsed_s)
     return totals | pipeline.adaptive_state.as_dict(pipeline.policy) | {"policy": pipeline.policy.fingerprint}
 
 

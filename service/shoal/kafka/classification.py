@@ -73,7 +73,7 @@ class MessageColumns:
     def check_order(self, position: int) -> None:
         """Raise `GuaranteeError` unless the offsets ascend from ``position`` on."""
         if self.offsets[0] < position or (np.diff(self.offsets) <= 0).any():
-            raise GuaranteeError("messages are not in the order of the log; nothing was sent")
+            raise GuaranteeError("messages are not in the order of the log; nothing of its block was sent")
 
     def chosen(self, mask: BoolVector) -> MessageColumns:
         """Return the columns of the messages that a mask, shape (n,), chooses."""
@@ -189,7 +189,7 @@ def apply_classification(tracker: OffsetTracker, classified: Classification, now
     tracker.note_future_timestamped(known_future.offsets.tolist(), known_future.timestamps.tolist())
     tracker.stream_time = classified.stream_time
     opened, stream_times = columns.chosen(is_open), classified.stream_times
-    tracker.read(opened.offsets.tolist(), opened.timestamps.tolist(), stream_times[is_open].tolist(), now_ms)
+    tracker.mark_read(opened.offsets.tolist(), opened.timestamps.tolist(), stream_times[is_open].tolist(), now_ms)
     if tracker.unfinished.is_restoring:
         timestamps = columns.timestamps.tolist()
         tracker.unfinished.read_again(columns.offsets.tolist(), timestamps, stream_times.tolist(), now_ms)

@@ -77,7 +77,7 @@ def broker_error(error: BaseException) -> BrokerError:
     # The client wraps the errors of its background tasks.
     for known in (error, error.__cause__):
         if isinstance(known, _FENCED):
-            return FencedError("another instance owns the partition now")
+            return FencedError("another worker owns the partition now")
         for kind, words in _FINAL.items():
             if isinstance(known, kind):
                 return BrokerError(words)

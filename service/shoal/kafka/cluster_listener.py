@@ -25,7 +25,7 @@ class ClusterDelivery(Protocol):
 
     awaits_commits: bool
     """Whether a commit that is due is awaited before more records are processed."""
-    has_handed_over: bool
+    may_have_handed_over: bool
     """Whether the next commit says that clusters decided after it may have been handed over."""
 
     async def deliver(
@@ -34,10 +34,10 @@ class ClusterDelivery(Protocol):
         """Return when all clusters were handled."""
 
     def after_read(self, next_offset: int) -> None:
-        """Update `has_handed_over` after a block was processed; ``next_offset`` is the first unread offset."""
+        """Update `may_have_handed_over` after a block was processed; ``next_offset`` is the first unread offset."""
 
     def before_close(self, next_offset: int) -> None:
-        """Update `has_handed_over` for the last commit."""
+        """Update `may_have_handed_over` for the last commit."""
 
 
 @dataclass(slots=True)
@@ -45,10 +45,10 @@ class NoDelivery:
     """Clusters are released only by their commit.
 
     An earlier process may have handed over clusters of records before ``handed_over_until``. When all these records
-    were read again, `has_handed_over` becomes false.
+    were read again, `may_have_handed_over` becomes false.
     """
 
-    has_handed_over: bool
+    may_have_handed_over: bool
     handed_over_until: int
     awaits_commits: bool = False
 
@@ -58,9 +58,9 @@ class NoDelivery:
         """Do nothing."""
 
     def after_read(self, next_offset: int) -> None:
-        """Clear `has_handed_over` once all records before ``handed_over_until`` were read."""
+        """Clear `may_have_handed_over` once all records before ``handed_over_until`` were read."""
         if next_offset >= self.handed_over_until:
-            self.has_handed_over = False
+            self.may_have_handed_over = False
 
     def before_close(self, next_offset: int) -> None:
         """Change nothing."""
@@ -76,7 +76,7 @@ class AwaitedDelivery:
         Takes a cluster and returns when it was handled.
     commit_interval_s : float
         Commit interval (s). Earlier decisions are committed in this interval also while a cluster is being handled.
-    has_handed_over, handed_over_until : bool, int
+    may_have_handed_over, handed_over_until : bool, int
         As of `NoDelivery`.
     awaits_commits : bool
         As of `ClusterDelivery`.
@@ -84,7 +84,7 @@ class AwaitedDelivery:
 
     on_decided: Callable[[DecidedCluster], Awaitable[None]]
     commit_interval_s: float
-    has_handed_over: bool
+    may_have_handed_over: bool
     handed_over_until: int
     awaits_commits: bool = True
     _is_delivering: bool = False
@@ -100,23 +100,25 @@ class AwaitedDelivery:
         self._is_delivering = False
 
     async def _until_handled(self, handling: Awaitable[None], commit_if_due: AsyncStep) -> None:
-        task = asyncio.ensure_future(handling)
+        waiter = asyncio.ensure_future(handling)
         try:
-            while not task.done():
-                await asyncio.wait({task}, timeout=self.commit_interval_s / 2)
-                if not task.done():
+            while not waiter.done():
+                await asyncio.wait({waiter}, timeout=self.commit_interval_s / 2)
+                if not waiter.done():
                     await commit_if_due()
-            task.result()
+            waiter.result()
         finally:
-            task.cancel()
-            await asyncio.wait({task})
+            waiter.cancel()
+            await asyncio.wait({waiter})
 
     def after_read(self, next_offset: int) -> None:
         """Change nothing: the next cluster may be handed over at any time."""
 
     def before_close(self, next_offset: int) -> None:
-        """Clear `has_handed_over` if the last commit covers every cluster that was handed over."""
-        self.has_handed_over = self.has_handed_over and (self._is_delivering or next_offset < self.handed_over_until)
+        """Clear `may_have_handed_over` if the last commit covers every cluster that was handed over."""
+        self.may_have_handed_over = self.may_have_handed_over and (
+            self._is_delivering or next_offset < self.handed_over_until
+        )
 
 
 async def _ignore_decided(_: int, __: DecidedCluster) -> None:
@@ -149,11 +151,11 @@ class ClusterListener:
     is_full: Callable[[], bool] = lambda: False
 
     def delivery(
-        self, partition: int, commit_interval_s: float, *, has_handed_over: bool, handed_over_until: int
+        self, partition: int, commit_interval_s: float, *, may_have_handed_over: bool, handed_over_until: int
     ) -> ClusterDelivery:
         """Return what the task of a partition does with decided clusters; parameters as of `AwaitedDelivery`."""
         if self.on_decided is _ignore_decided:
-            return NoDelivery(has_handed_over, handed_over_until)
+            return NoDelivery(may_have_handed_over, handed_over_until)
         return AwaitedDelivery(
-            partial(self.on_decided, partition), commit_interval_s, has_handed_over, handed_over_until
+            partial(self.on_decided, partition), commit_interval_s, may_have_handed_over, handed_over_until
         )

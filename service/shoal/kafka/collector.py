@@ -85,19 +85,20 @@ class RecordCollector:
         self._topic, self._partition = topic, partition
         self._sink, self._metrics, self._wall_clock, self._cipher = sink, metrics, wall_clock, cipher
         self._on_committed = on_committed
-        self._last_commit = last_commit
+        self._last_packed = last_commit
         self.committed_offset = last_commit.state.committed_offset
         """Offset of the last commit."""
         self.packed_at_s = wall_clock()
-        """When the last transaction was packed (s)."""
+        """When `start_packing` was last called (s); at first, when the collector was made."""
         self.confirmed_at_s = 0.0
-        """When the last committed transaction was sent (s): until then no other instance owned the partition."""
+        """When the last committed transaction was sent (s): until then no other worker owned the partition."""
         self._batch = TransactionBatch()
         self._pending: deque[_PendingTransaction] = deque()
         self._sending: asyncio.Task[None] | None = None
 
-    def __bool__(self) -> bool:
-        """Return whether a decision waits to be packed."""
+    @property
+    def has_unpacked(self) -> bool:
+        """Whether decisions are not packed yet."""
         return bool(self._batch)
 
     @property
@@ -114,18 +115,18 @@ class RecordCollector:
         return rows >= FULL_ROWS or size >= FULL_BYTES or len(self._pending) >= FULL_TRANSACTIONS
 
     @property
-    def has_handed_over(self) -> bool:
-        """Whether the last commit says that clusters decided after it may have been handed over."""
-        return self._last_commit.state.handed_over_uncommitted
+    def may_have_handed_over(self) -> bool:
+        """Whether the state packed last says that clusters decided after it may have been handed over."""
+        return self._last_packed.state.handed_over_uncommitted
 
-    def add(self, decisions: BlockDecisions, held_s: Float64Vector) -> None:
-        """Add decided clusters and the released rows; ``held_s`` is how long each of their records waited (s)."""
+    def add(self, decisions: BlockDecisions, waited_s: Float64Vector) -> None:
+        """Add decided clusters and the released rows; ``waited_s`` is how long each of their records waited (s)."""
         batch = self._batch
         batch.clusters += decisions.clusters
         batch.rows += decisions.rows
         batch.row_bytes += sum(map(len, decisions.rows))
         if decisions.stats is not None:
-            batch.stats.append((decisions.stats, decisions.sst_growth, held_s))
+            batch.stats.append((decisions.stats, decisions.sst_growth, waited_s))
 
     def add_unpublished(self, offset: int, reason: Reason) -> None:
         """Add a record that is suppressed or quarantined."""
@@ -133,14 +134,14 @@ class RecordCollector:
 
     # ------------------------------------------------------------------ transactions
 
-    def next_commit_ms(self) -> int:
-        """Return the time of the commit that is packed now (ms).
+    def start_packing(self) -> int:
+        """Start to pack a transaction, and return the time of its commit (ms).
 
         It is never before the time of an earlier commit, even if the clock was set back. A start checks that no record
         in the output is later than the last commit.
         """
         self.packed_at_s = self._wall_clock()
-        return max(self._last_commit.at_ms, round(self.packed_at_s * 1000))
+        return max(self._last_packed.at_ms, round(self.packed_at_s * 1000))
 
     def pack_and_send(self, commit: CommittedState) -> None:
         """Pack what was added with this state, and send it after all transactions that were packed before.
@@ -151,21 +152,21 @@ class RecordCollector:
             An earlier transaction failed.
         """
         self.check()
-        self._last_commit = commit
+        self._last_packed = commit
         self._pending.append(_PendingTransaction(self._batch, commit))
         self._batch = TransactionBatch()
         self._send_in_background()
 
     async def recommit_as_handed_over(self) -> None:
-        """Commit the last state again, with ``handed_over_uncommitted``.
+        """Commit the state packed last again, with ``handed_over_uncommitted``.
 
-        It fails if another instance owns the partition.
+        It fails if another worker owns the partition.
         """
         self.check()
-        self._last_commit = replace(
-            self._last_commit, state=replace(self._last_commit.state, handed_over_uncommitted=True)
+        self._last_packed = replace(
+            self._last_packed, state=replace(self._last_packed.state, handed_over_uncommitted=True)
         )
-        self._pending.append(_PendingTransaction(TransactionBatch(), self._last_commit))
+        self._pending.append(_PendingTransaction(TransactionBatch(), self._last_packed))
         self._send_in_background()
         await self.wait_until_committed()
 
@@ -218,8 +219,8 @@ class RecordCollector:
             self._metrics.clusters.labels(self._topic, self._partition).inc(len(batch.clusters))
         for reason, count in Counter(entry.reason for entry in batch.unpublished).items():
             self._count("suppressed" if reason == Reason.SUPPRESSED else "quarantined", reason, count)
-        for stats, spread, held_s in batch.stats:
-            self._metrics.observe(stats, spread, held_s)
+        for stats, sst_growth, waited_s in batch.stats:
+            self._metrics.observe(stats, sst_growth, waited_s)
 
     def _count(self, outcome: str, reason: str, count: int) -> None:
         self._metrics.records.labels(outcome, reason, self._topic, self._partition).inc(count)

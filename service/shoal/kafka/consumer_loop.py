@@ -1,4 +1,4 @@
-"""One membership in the group or, with ``start.drain``, one pass over all partitions without a membership.
+"""Polls and drives the tasks while this worker is a group member; with ``start.drain``, reads all partitions once.
 
 The loop polls, processes and punctuates until it is stopped, drained, or fails. An error in any task ends the whole
 loop. The loop's producers are closed and its state is dropped; the next loop reads the committed state again, so there
@@ -33,7 +33,9 @@ LEAVE_S = 2.0
 
 
 class ConsumerLoop:
-    """One membership in the group or, with ``start.drain``, one pass over all partitions without a membership.
+    """Polls and drives the tasks while this worker is a group member.
+
+    With ``start.drain`` it reads all partitions once without joining the group.
 
     Parameters
     ----------
@@ -50,7 +52,7 @@ class ConsumerLoop:
         self._drains = context.start.drain
         self._liveness, self._stopping = liveness, stopping
         self._tasks = TaskManager(context)
-        self._opening_task: asyncio.Task[None] | None = None
+        self._opening: asyncio.Task[None] | None = None
         self._failure: ShoalError | None = None
         self._failed = asyncio.Event()
         self._has_ended = False
@@ -64,15 +66,15 @@ class ConsumerLoop:
             The error that ended the loop.
         """
         work = asyncio.create_task(self._work())
-        stopping, failed = (asyncio.create_task(event.wait()) for event in (self._stopping, self._failed))
+        stop_waiter, failure_waiter = (asyncio.create_task(event.wait()) for event in (self._stopping, self._failed))
         try:
-            await asyncio.wait({work, stopping, failed}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({work, stop_waiter, failure_waiter}, return_when=asyncio.FIRST_COMPLETED)
             if self._stopping.is_set():
                 # The work notices that by itself, unless it waits for a broker that does not answer.
-                await asyncio.wait({work, failed}, timeout=FINISH_S, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({work, failure_waiter}, timeout=FINISH_S, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (work, stopping, failed):
-                task.cancel()
+            for background in (work, stop_waiter, failure_waiter):
+                background.cancel()
             await asyncio.wait({work})
         if self._failure is not None:
             raise self._failure
@@ -85,33 +87,37 @@ class ConsumerLoop:
             self._failure = to_shoal_error(error)
             self._failed.set()
 
-    def _on_background_end(self, task: asyncio.Task[None]) -> None:
-        if (error := task_exception(task)) is not None:
+    def _on_background_end(self, background: asyncio.Task[None]) -> None:
+        if (error := task_exception(background)) is not None:
             self.fail(error)
 
     # ------------------------------------------------------------------ join, work, leave
 
     async def _work(self) -> None:
         settings = self._settings
-        async with admin(settings) as client:
-            self._tasks.layout = await preflight(client, self._context.policy, settings)
+        async with admin(settings) as admin_client:
+            self._tasks.layout = await preflight(admin_client, self._context.policy, settings)
             self._liveness.note_answer()
-            reader = consumer(settings) if self._drains else self._group_consumer()
-            broker_check = asyncio.create_task(self._liveness.check_broker(partial(self._request, client, reader)))
+            kafka_consumer = consumer(settings) if self._drains else self._group_consumer()
+            broker_check = asyncio.create_task(
+                self._liveness.check_broker(partial(self._request, admin_client, kafka_consumer))
+            )
             broker_check.add_done_callback(self._on_background_end)
             has_ended_normally = False
             try:
                 if self._drains:
-                    await self._assign_all(client, reader)
+                    await self._assign_all(admin_client, kafka_consumer)
                 else:
-                    reader.subscribe([settings.input], listener=_RebalanceListener(self, client, reader))
-                    await reader.start()
+                    kafka_consumer.subscribe(
+                        [settings.input], listener=_RebalanceListener(self, admin_client, kafka_consumer)
+                    )
+                    await kafka_consumer.start()
                 self._health.joined = True
-                await self._read(reader)
+                await self._read(kafka_consumer)
                 has_ended_normally = True
             finally:
                 broker_check.cancel()
-                await self._leave(reader, commit=has_ended_normally)
+                await self._leave(kafka_consumer, commit=has_ended_normally)
 
     def _group_consumer(self) -> AIOKafkaConsumer:
         settings = self._settings
@@ -125,110 +131,116 @@ class ConsumerLoop:
             fetch_max_wait_ms=200,
         )
 
-    async def _assign_all(self, client: AIOKafkaAdminClient, reader: AIOKafkaConsumer) -> None:
+    async def _assign_all(self, admin_client: AIOKafkaAdminClient, kafka_consumer: AIOKafkaConsumer) -> None:
         """Take every partition without joining the group: a drain must not wait for members that died."""
-        await reader.start()
+        await kafka_consumer.start()
         topic = str(self._settings.input)
         partitions = [TopicPartition(topic, number) for number in range(self._tasks.layout.partitions[topic])]
-        reader.assign(partitions)
-        self.on_assigned(partitions, client, reader)
+        kafka_consumer.assign(partitions)
+        self.on_assigned(partitions, admin_client, kafka_consumer)
 
-    async def _leave(self, reader: AIOKafkaConsumer, *, commit: bool) -> None:
+    async def _leave(self, kafka_consumer: AIOKafkaConsumer, *, commit: bool) -> None:
         self._has_ended = True
         self._health.joined = False
         try:
             await self._cancel_opening()
             await self._tasks.close(list(self._tasks), commit=commit)
         finally:
-            await stop(reader, LEAVE_S)
+            await stop(kafka_consumer, LEAVE_S)
 
-    async def _request(self, client: AIOKafkaAdminClient, reader: AIOKafkaConsumer) -> None:
+    async def _request(self, admin_client: AIOKafkaAdminClient, kafka_consumer: AIOKafkaConsumer) -> None:
         """Send the broker a request, and wait for the answer."""
         partitions = list(self._tasks)
-        await (reader.end_offsets(partitions) if partitions else client.find_coordinator(str(self._settings.group)))
+        await (
+            kafka_consumer.end_offsets(partitions)
+            if partitions
+            else admin_client.find_coordinator(str(self._settings.group))
+        )
 
     # ------------------------------------------------------------------ poll
 
-    async def _read(self, reader: AIOKafkaConsumer) -> None:
+    async def _read(self, kafka_consumer: AIOKafkaConsumer) -> None:
         while not self._stopping.is_set():
-            polled = await self._poll(reader)
-            # Look the tasks up before the first await: a rebalance during an await may replace them. Records that were
-            # read before their task was open are dropped; the loop seeks to the task's position when the task is open.
+            polled = await self._poll(kafka_consumer)
+            # Look the tasks up before the first await: a rebalance during an await may replace them. Messages fetched
+            # before their task was open are ignored; the loop seeks to the task's position when the task is open.
             todo = [(self._tasks[tp], messages) for tp, messages in polled.items() if tp in self._tasks]
             for task, messages in todo:
                 await task.process(messages)
-            await self._punctuate_all(reader)
+            await self._punctuate_all(kafka_consumer)
             if self._is_drained():
                 return
 
-    async def _punctuate_all(self, reader: AIOKafkaConsumer) -> None:
+    async def _punctuate_all(self, kafka_consumer: AIOKafkaConsumer) -> None:
         # Concurrently, because a task that flushes waits for several transactions.
-        running = [asyncio.create_task(self._punctuate(reader, tp, task)) for tp, task in self._tasks.items()]
+        waiters = [asyncio.create_task(self._punctuate(kafka_consumer, tp, task)) for tp, task in self._tasks.items()]
         try:
-            await asyncio.gather(*running)
+            await asyncio.gather(*waiters)
         finally:
-            for one in running:
-                one.cancel()
+            for waiter in waiters:
+                waiter.cancel()
 
-    async def _punctuate(self, reader: AIOKafkaConsumer, tp: TopicPartition, task: PartitionTask) -> None:
+    async def _punctuate(self, kafka_consumer: AIOKafkaConsumer, tp: TopicPartition, task: PartitionTask) -> None:
         if not self._tasks.is_open(tp, task):
             return  # a rebalance has replaced the task
-        position = await reader.position(tp)
-        log_end = reader.last_stable_offset(tp)
+        position = await kafka_consumer.position(tp)
+        log_end = kafka_consumer.last_stable_offset(tp)
         await task.punctuate(position, log_end)
         if self._drains and log_end is not None and 0 <= log_end <= task.position:
             await task.commit(flush=True)
         self._tasks.update_metrics(tp, task, log_end)
 
     def _is_drained(self) -> bool:
-        is_open = self._opening_task is not None and self._opening_task.done()
+        is_open = self._opening is not None and self._opening.done()
         return self._drains and is_open and all(task.is_drained for _, task in self._tasks.items())
 
-    async def _poll(self, reader: AIOKafkaConsumer) -> dict[TopicPartition, list[Any]]:
+    async def _poll(self, kafka_consumer: AIOKafkaConsumer) -> dict[TopicPartition, list[Any]]:
         full = [tp for tp, task in self._tasks.items() if task.is_full]
         if full:
-            reader.pause(*full)
+            kafka_consumer.pause(*full)
         try:
-            found: dict[TopicPartition, list[Any]] = await reader.getmany(
+            found: dict[TopicPartition, list[Any]] = await kafka_consumer.getmany(
                 timeout_ms=round(POLL_S * 1000), max_records=POLL_RECORDS
             )
         except kafka_errors.NoOffsetForPartitionError:
-            # The client needed a position, and the loop seeks to the task's position only when the task is open.
+            # aiokafka needed a position, and the loop seeks to the task's position only when the task is open.
             found = {}
         except kafka_errors.OffsetOutOfRangeError:
-            # The next loop checks at its start which records were lost.
+            # Retention deleted messages that were not read. To continue after them would lose records unnoticed. The
+            # next loop compares the committed state with the log, and refuses to start if records were lost.
             raise BrokerUnavailableError(
-                "records were removed before they could be read; the next start checks what was lost"
+                "messages were deleted before they could be read; the worker now checks which were lost and tries again"
             ) from None
         finally:
             if full:
-                reader.resume(*(tp for tp in full if tp in reader.assignment()))
+                kafka_consumer.resume(*(tp for tp in full if tp in kafka_consumer.assignment()))
         return found
 
     # ------------------------------------------------------------------ rebalance
 
     def on_assigned(
-        self, partitions: list[TopicPartition], client: AIOKafkaAdminClient, reader: AIOKafkaConsumer
+        self, partitions: list[TopicPartition], admin_client: AIOKafkaAdminClient, kafka_consumer: AIOKafkaConsumer
     ) -> None:
         """Open tasks in the background.
 
-        This method must return at once, because the client sends no heartbeats meanwhile.
+        This method must return at once, because aiokafka sends no heartbeats meanwhile.
         """
         if self._has_ended:
             return
         self._health.restoring = {tp.partition for tp in partitions}
         for tp in partitions:
-            # Offset 0 is a placeholder: without a position the client would determine one itself. Nothing is fetched
+            # Offset 0 is a placeholder: without a position aiokafka would determine one itself. Nothing is fetched
             # while paused; the loop seeks to the task's position when the task is open.
-            reader.pause(tp)
-            reader.seek(tp, 0)
-        self._opening_task = asyncio.create_task(self._open_all(partitions, client, reader))
-        self._opening_task.add_done_callback(self._on_background_end)
+            kafka_consumer.pause(tp)
+            kafka_consumer.seek(tp, 0)
+        self._opening = asyncio.create_task(self._open_all(partitions, admin_client, kafka_consumer))
+        self._opening.add_done_callback(self._on_background_end)
 
     async def on_revoked(self, partitions: Iterable[TopicPartition]) -> None:
         """Close the tasks of these partitions.
 
-        Each commits its decisions first, unless it is still restoring; then it drops them.
+        Each commits its decisions first, unless it cannot commit yet (not all records up to the last commit were read
+        again): in that case it cancels them; the next owner takes the same decisions.
         """
         if not self._has_ended:
             await self._cancel_opening()
@@ -238,28 +250,28 @@ class ConsumerLoop:
                 self.fail(error)
 
     async def _cancel_opening(self) -> None:
-        if self._opening_task is not None and not self._opening_task.done():
-            self._opening_task.cancel()
-            await asyncio.wait({self._opening_task})
+        if self._opening is not None and not self._opening.done():
+            self._opening.cancel()
+            await asyncio.wait({self._opening})
 
     async def _open_all(
-        self, partitions: list[TopicPartition], client: AIOKafkaAdminClient, reader: AIOKafkaConsumer
+        self, partitions: list[TopicPartition], admin_client: AIOKafkaAdminClient, kafka_consumer: AIOKafkaConsumer
     ) -> None:
         def on_opened(tp: TopicPartition, task: PartitionTask) -> None:
-            reader.seek(tp, task.position)
-            reader.resume(tp)
+            kafka_consumer.seek(tp, task.position)
+            kafka_consumer.resume(tp)
 
-        await self._tasks.open(partitions, client, reader, on_opened)
+        await self._tasks.open(partitions, admin_client, kafka_consumer, on_opened)
 
 
 class _RebalanceListener(ConsumerRebalanceListener):  # type: ignore[misc] # the client has no types
-    """Called by the client in another asyncio task, while the loop may be processing a block."""
+    """Called by aiokafka in another asyncio task, while the loop may be processing a block."""
 
-    def __init__(self, loop: ConsumerLoop, client: AIOKafkaAdminClient, reader: AIOKafkaConsumer) -> None:
-        self._loop, self._client, self._reader = loop, client, reader
+    def __init__(self, loop: ConsumerLoop, admin_client: AIOKafkaAdminClient, kafka_consumer: AIOKafkaConsumer) -> None:
+        self._loop, self._admin_client, self._kafka_consumer = loop, admin_client, kafka_consumer
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
         await self._loop.on_revoked(revoked)
 
     async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        self._loop.on_assigned(sorted(assigned), self._client, self._reader)
+        self._loop.on_assigned(sorted(assigned), self._admin_client, self._kafka_consumer)

@@ -121,13 +121,13 @@ class ExternalLoop:
         self._ending = asyncio.Event()
         self.opened = opened or asyncio.Event()
         self._ended = asyncio.Event()
-        self._work_task: asyncio.Task[None] | None = None
+        self._work_background: asyncio.Task[None] | None = None
         self._gaps: dict[TopicPartition, _GapWait] = {}
         self._rewinds: dict[TopicPartition, asyncio.Task[None]] = {}
         self._uncommitted_before: dict[TopicPartition, int] = {}
         """A message before this offset may belong to an open or aborted transaction."""
         self._positions: dict[TopicPartition, int] = {}
-        """Offsets before which there are no more records, only transaction markers."""
+        """Offsets before which there are no more records, only control records (transaction markers)."""
         self._log_ends: dict[TopicPartition, int] = {}
         self._last_message_s: dict[TopicPartition, float] = {}
         self._ends_read_s = self._compared_s = 0.0
@@ -143,8 +143,8 @@ class ExternalLoop:
 
     def cancel(self) -> None:
         """Cancel the work. Decisions that are not committed are made again after the next start."""
-        if self._work_task is not None:
-            self._work_task.cancel()
+        if self._work_background is not None:
+            self._work_background.cancel()
 
     async def run(self) -> None:
         """Work until ended.
@@ -154,44 +154,44 @@ class ExternalLoop:
         ShoalError
             The error that ended the loop.
         """
-        self._work_task = asyncio.create_task(self._work())
+        self._work_background = asyncio.create_task(self._work())
         try:
-            await asyncio.wait({self._work_task})
+            await asyncio.wait({self._work_background})
         finally:
-            self._work_task.cancel()
-            await asyncio.wait({self._work_task})
+            self._work_background.cancel()
+            await asyncio.wait({self._work_background})
             self.opened.set()
             self._ended.set()
-        error = task_exception(self._work_task)
+        error = task_exception(self._work_background)
         if error is not None and not (isinstance(error, HandoverCancelledError) and self._ending.is_set()):
             raise to_shoal_error(error) from None
 
     async def _work(self) -> None:
         settings = self._context.settings
-        async with admin(settings) as client:
+        async with admin(settings) as admin_client:
 
             async def request() -> None:
-                await client.find_coordinator(str(settings.group))
+                await admin_client.find_coordinator(str(settings.group))
 
             # The broker is checked all the time: a listener may take any time for a cluster.
-            await _until_first(self._serve(client), self._liveness.check_broker(request))
+            await _until_first(self._serve(admin_client), self._liveness.check_broker(request))
 
-    async def _serve(self, client: AIOKafkaAdminClient) -> None:
+    async def _serve(self, admin_client: AIOKafkaAdminClient) -> None:
         context = self._context
         context.health.restoring = {tp.partition for tp in self._partitions}
-        self._tasks.layout = await preflight(client, context.policy, context.settings)
+        self._tasks.layout = await preflight(admin_client, context.policy, context.settings)
         self._liveness.note_answer()
         if self._may_contain_uncommitted:
             self._uncommitted_before = await self._uncommitted_ends()
         should_commit = False
-        async with reading(context.settings) as reader:
+        async with reading(context.settings) as kafka_consumer:
             try:
-                opening = self._tasks.open(self._partitions, client, reader, self._task_opened)
+                opening = self._tasks.open(self._partitions, admin_client, kafka_consumer, self._task_opened)
                 await _until_first(opening, self._until_ending())
                 context.health.joined = True
                 self.opened.set()
                 punctuations = [self._punctuate_regularly(*one) for one in self._tasks.items()]
-                await _until_all(self._feed_all(reader), self._poll_log_ends(reader), *punctuations)
+                await _until_all(self._feed_all(kafka_consumer), self._poll_log_ends(kafka_consumer), *punctuations)
                 should_commit = True
             except HandoverCancelledError:
                 # Commit the decisions of the other tasks, and the clusters that were handled before.
@@ -206,8 +206,8 @@ class ExternalLoop:
 
     async def _uncommitted_ends(self) -> dict[TopicPartition, int]:
         """Return the ends of the logs for a consumer that also reads uncommitted records."""
-        async with reading(self._context.settings, isolation_level="read_uncommitted") as reader:
-            return dict(await reader.end_offsets(self._partitions)) if self._partitions else {}
+        async with reading(self._context.settings, isolation_level="read_uncommitted") as kafka_consumer:
+            return dict(await kafka_consumer.end_offsets(self._partitions)) if self._partitions else {}
 
     def _task_opened(self, tp: TopicPartition, task: PartitionTask) -> None:
         self._last_message_s[tp] = time.monotonic()
@@ -227,14 +227,14 @@ class ExternalLoop:
         await task.punctuate(self._positions.get(tp), log_end if is_valid else None)
         self._tasks.update_metrics(tp, task, log_end)
 
-    async def _poll_log_ends(self, reader: AIOKafkaConsumer) -> None:
+    async def _poll_log_ends(self, kafka_consumer: AIOKafkaConsumer) -> None:
         """Read the ends of the logs regularly, also while tasks wait for the listener."""
         partitions = list(self._tasks)  # the same for as long as this loop serves
 
         async def read_ends() -> None:
             asked_s = time.monotonic()
             try:
-                self._log_ends = dict(await reader.end_offsets(partitions))
+                self._log_ends = dict(await kafka_consumer.end_offsets(partitions))
             except kafka_errors.UnknownTopicOrPartitionError:
                 self._liveness.note_no_answer()
                 raise BrokerUnavailableError("the broker cannot be reached") from None
@@ -245,15 +245,15 @@ class ExternalLoop:
 
     # ------------------------------------------------------------------ feeding
 
-    async def _feed_all(self, reader: AIOKafkaConsumer) -> None:
+    async def _feed_all(self, kafka_consumer: AIOKafkaConsumer) -> None:
         try:
-            await self._feed_until_ended(reader)
+            await self._feed_until_ended(kafka_consumer)
         finally:
             for rewind in list(self._rewinds.values()):
                 rewind.cancel()
 
-    async def _feed_until_ended(self, reader: AIOKafkaConsumer) -> None:
-        gap_reader = GapReader(reader)
+    async def _feed_until_ended(self, kafka_consumer: AIOKafkaConsumer) -> None:
+        gap_reader = GapReader(kafka_consumer)
         while not self._ending.is_set():
             await self._source.wait(POLL_S)
             has_fed = False
@@ -334,7 +334,7 @@ class ExternalLoop:
                 continue
             first = await gap_reader.next_record_offset(tp, task.position)
             if first is None:
-                # Only transaction markers: the next punctuation passes them.
+                # Only control records: the next punctuation passes them.
                 self._positions[tp] = log_end
             elif tp not in self._gaps and idle_s > STALL_S and not task.is_full:
                 self._gaps[tp] = _GapWait(time.monotonic() - GAP_GRACE_S)
@@ -346,32 +346,32 @@ def _is_before(first: int | None, offset: int) -> bool:
 
 async def _until_first(*works: Coroutine[Any, Any, None]) -> None:
     """Run concurrently until one has ended, cancel the others, and end as the first did."""
-    tasks = [asyncio.create_task(work) for work in works]
+    running = [asyncio.create_task(work) for work in works]
     try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        await _stop(tasks)
+        await _stop(running)
 
 
 async def _until_all(*works: Coroutine[Any, Any, None]) -> None:
     """Run concurrently until all have ended or one has failed; a cancelled hand-over does not end the others."""
-    tasks = [asyncio.create_task(work) for work in works]
-    todo = set(tasks)
+    running = [asyncio.create_task(work) for work in works]
+    todo = set(running)
     try:
         while todo:
             ended, todo = await asyncio.wait(todo, return_when=asyncio.FIRST_COMPLETED)
-            if not all(isinstance(task_exception(task), HandoverCancelledError | None) for task in ended):
+            if not all(isinstance(task_exception(one), HandoverCancelledError | None) for one in ended):
                 break
     finally:
-        await _stop(tasks)
+        await _stop(running)
 
 
-async def _stop(tasks: Sequence[asyncio.Task[None]]) -> None:
-    """Cancel the tasks that still run; raise the error of one that had ended."""
-    ended = [task for task in tasks if task.done()]
-    for task in tasks:
-        task.cancel()
-    await asyncio.wait(tasks)
-    errors = [error for task in ended if (error := task_exception(task)) is not None]
+async def _stop(running: Sequence[asyncio.Task[None]]) -> None:
+    """Cancel the coroutines that still run; raise the error of one that had ended."""
+    ended = [one for one in running if one.done()]
+    for one in running:
+        one.cancel()
+    await asyncio.wait(running)
+    errors = [error for one in ended if (error := task_exception(one)) is not None]
     for error in sorted(errors, key=lambda error: isinstance(error, HandoverCancelledError)):
         raise error

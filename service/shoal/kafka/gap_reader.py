@@ -1,8 +1,8 @@
 """Find out whether a gap between two offsets holds a record: a separate consumer reads the gap.
 
-Transaction markers, aborted records and compaction leave gaps, so a gap alone proves nothing. Two mistakes must not
-happen. If a lost record of the input were taken for a gap, it would be completed and never released. If a gap in the
-output were taken for a record, it would be reported as a second writer.
+Control records (transaction markers), aborted records and compaction leave gaps, so a gap alone proves nothing. Two
+mistakes must not happen. If a lost record of the input were taken for a gap, it would be completed and never released.
+If a gap in the output were taken for a record, it would be reported as a second writer.
 """
 
 from __future__ import annotations

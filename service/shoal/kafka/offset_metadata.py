@@ -165,7 +165,7 @@ def pack(commit: CommittedState) -> bytes:
         commit.at_ms,
         0 if reference is None else _zigzag(reference.offset - start) + 1,
         0 if reference is None else _zigzag(reference.timestamp),
-        start - state.first_released_offset,
+        start - state.released_from,
     ):
         body += _varint(number)
     body += bytes.fromhex(commit.fingerprint[: 2 * _FINGERPRINT_BYTES])
@@ -216,7 +216,7 @@ def unpack(body: bytes, committed_offset: int) -> CommittedState:
         reference=None
         if reference_offset == 0
         else ReferenceRecord(start + _unzigzag(reference_offset - 1), _unzigzag(reference_time)),
-        first_released_offset=start - since,
+        released_from=start - since,
         adaptive_state=adaptive_state,
         unfinished_clusters=unfinished_clusters,
         released_up_to=released_up_to,

@@ -4,14 +4,14 @@ An offset is in one of four states:
 
 - *unread*: at or after ``next_offset``;
 - *incomplete*: read, and its record waits for its cluster;
-- *clustered*: its record is in a cluster that is decided and not fully released (`unfinished_clusters`). Only releases
-  in the order of the input (``stream.release: ordered``) have this state;
+- *clustered*: its record is in a decided cluster, and its row is not released yet. Only releases in the order of the
+  input (``stream.release: ordered``) have this state. A cluster with such an offset is *unfinished*;
 - *completed*: released, suppressed or quarantined, or no record (control records, compaction).
 
 A completed offset stays completed. An offset with a record is completed only from incomplete or clustered. So no record
 can be released twice. An unread offset without a record is completed by skipping it.
 
-The committed offset is the oldest one that is incomplete or in an unfinished cluster; without one, ``next_offset``.
+The committed offset is the lowest one that is incomplete or in an unfinished cluster; without one, ``next_offset``.
 The metadata lists all incomplete offsets and the unfinished clusters. A restart reads from the committed offset, or
 earlier: from the reference record, or the start of the quota window (`PartitionTask.restore`). It decides only on
 unread and incomplete records, and builds unfinished clusters again from their members. The Parallel Consumer of
@@ -44,12 +44,12 @@ __all__ = [
 MAX_FUTURE_TIMESTAMPED = 64
 """A commit lists at most this many rejected future timestamps, those with the lowest offsets.
 
-Only an attack produces more. After a restart the task recognizes the others only if their timestamps are later than
-``latest_accepted_ms`` of the commit. Else they take positions in the stream. None is released.
+More come from a wrong clock or an attack. After a restart the task recognizes the others only if their timestamps are
+later than ``latest_accepted_ms`` of the commit. Else they take positions in the stream. None is released.
 """
 
-NEVER = 1 << 62
-"""A time (ms) after all others."""
+NO_LIMIT_MS = 1 << 62
+"""A time (ms) after all timestamps."""
 
 UNKNOWN = -1
 """Timestamp of a record that was not read again yet."""
@@ -91,13 +91,13 @@ class LogTruncatedError(InputError):
         super().__init__(
             f"{partition_name}: {reason}. The topic was recreated, or its log was truncated. Releasing from here could "
             "publish records twice. Use another group and an empty output, or start with --skip-to-end to continue at "
-            "the end and count the gap"
+            "the end and count the skipped offsets"
         )
 
     @classmethod
     def at_reference(cls, partition_name: str, reference: ReferenceRecord) -> LogTruncatedError:
         """Return the error for a reference record that is contradicted."""
-        return cls(partition_name, f"another record is at offset {reference.offset} than before")
+        return cls(partition_name, f"offset {reference.offset} holds a different record than before the restart")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +120,11 @@ class OffsetState:
     next_cluster_number : int
         Number of the next cluster, which is the count of clusters decided so far.
     flush_at_offset : int or None
-        Offset before which a committed flush must happen; None if no flush is pending. The flush releases or suppresses
+        The task flushes before it processes this offset; None if no flush is pending. The flush releases or suppresses
         all incomplete records. The clock or the operator triggers it, so its decision is committed first.
     reference : ReferenceRecord or None
         The record at the committed offset, or the last record read if none is incomplete.
-    first_released_offset : int
+    released_from : int
         The group released no record before this offset; 0 if that is not known.
     adaptive_state : bytes
         What later decisions take from earlier ones (`pipeline.adaptive_state`); empty where the policy keeps nothing.
@@ -144,7 +144,7 @@ class OffsetState:
     next_cluster_number: int = 0
     flush_at_offset: int | None = None
     reference: ReferenceRecord | None = None
-    first_released_offset: int = 0
+    released_from: int = 0
     adaptive_state: bytes = b""
     unfinished_clusters: tuple[tuple[int, ...], ...] = ()
     released_up_to: int = 0
@@ -176,32 +176,32 @@ class OffsetState:
 
 @dataclass(slots=True)
 class OffsetTracker:
-    """Offsets of one partition between two commits. The partition task alone changes it.
+    """State of the offsets of one partition, from assignment to revocation. The partition task alone changes it.
 
     Guarantee: under any interleaving of reads, completions, commits and restarts from a commit, an offset is processed
-    again after each restart until it is completed, and never after that.
+    again after each restart until its completion is committed, and is never decided on after that.
     """
 
     next_offset: int
     stream_time: int = -1
     next_cluster_number: int = 0
     flush_at_offset: int | None = None
-    first_released_offset: int = 0
+    released_from: int = 0
     adaptive_state: bytes = b""
     unfinished: UnfinishedClusters = field(default_factory=UnfinishedClusters)
     _incomplete: dict[int, tuple[int, int, int]] = field(default_factory=dict)
-    """By offset, in the order of reading: the first key is always the oldest."""
+    """Broker timestamp, stream time and read time (ms) by offset, ascending: the first key is the lowest offset."""
     _future_timestamped: dict[int, int] = field(default_factory=dict)
     """Timestamps (ms) by offset."""
     _restored_future: frozenset[int] = frozenset()
     """``future_timestamped`` of the restored commit. Kept after the committed offset passes them; they are re-read."""
-    _latest_accepted_ms: int = NEVER
+    _latest_accepted_ms: int = NO_LIMIT_MS
     _not_read_again: dict[int, None] = field(default_factory=dict)
     """Restored incomplete offsets that were not read again yet."""
     _last_read: ReferenceRecord | None = None
 
     @classmethod
-    def restore(cls, state: OffsetState, latest_accepted_ms: int = NEVER) -> OffsetTracker:
+    def restore(cls, state: OffsetState, latest_accepted_ms: int = NO_LIMIT_MS) -> OffsetTracker:
         """Continue from a commit. Where reading begins is decided by `PartitionTask.restore`.
 
         ``latest_accepted_ms`` is the latest timestamp that was accepted before that commit.
@@ -211,7 +211,7 @@ class OffsetTracker:
             stream_time=state.stream_time,
             next_cluster_number=state.next_cluster_number,
             flush_at_offset=state.flush_at_offset,
-            first_released_offset=state.first_released_offset,
+            released_from=state.released_from,
             adaptive_state=state.adaptive_state,
             unfinished=UnfinishedClusters.restore(state.unfinished_clusters, state.released_up_to),
             _incomplete=dict.fromkeys(state.incomplete, (UNKNOWN, state.stream_time, UNKNOWN)),
@@ -224,25 +224,25 @@ class OffsetTracker:
     # ------------------------------------------------------------------ read the state
 
     @property
-    def committed_offset(self) -> int:
+    def offset_to_commit(self) -> int:
         """Offset to commit now: the oldest that a restart must read again, or the next one to read."""
         first, first_clustered = next(iter(self._incomplete), self.next_offset), self.unfinished.oldest_member
         return first if first_clustered is None else min(first, first_clustered)
 
     @property
     def waiting_count(self) -> int:
-        """Number of records that were read and are not yet published, suppressed or quarantined."""
+        """Number of incomplete and clustered offsets."""
         return len(self._incomplete) + len(self.unfinished)
 
     @property
     def oldest(self) -> RecordTimes | None:
-        """The times of the oldest incomplete or clustered record that is not released."""
+        """The times of the record at the lowest incomplete or clustered offset."""
         candidates = (next(iter(self._incomplete), None), self.unfinished.oldest_unreleased)
         return self._times_of(min((offset for offset in candidates if offset is not None), default=None))
 
     @property
     def is_restoring(self) -> bool:
-        """Whether offsets that were incomplete or clustered at the last commit are still to be read again."""
+        """Whether records of incomplete offsets or unfinished clusters of the last commit must still be read again."""
         return bool(self._not_read_again) or self.unfinished.is_restoring
 
     @property
@@ -272,7 +272,9 @@ class OffsetTracker:
 
     # ------------------------------------------------------------------ change the state
 
-    def read(self, offsets: Sequence[int], timestamps: Sequence[int], stream_times: Sequence[int], now_ms: int) -> None:
+    def mark_read(
+        self, offsets: Sequence[int], timestamps: Sequence[int], stream_times: Sequence[int], now_ms: int
+    ) -> None:
         """Mark records as incomplete. They were just read, for the first time or again.
 
         Unread offsets below the last of these that are not in ``offsets`` hold no record. They are completed by this
@@ -297,7 +299,7 @@ class OffsetTracker:
         incomplete, first_unread_offset = self._incomplete, self.next_offset
         has_old = offsets[0] < first_unread_offset
         if has_old and any(offset < first_unread_offset and offset not in incomplete for offset in offsets):
-            raise GuaranteeError("a completed or clustered offset was about to be read again; nothing was sent")
+            raise GuaranteeError("an offset that was to be read again is not incomplete; nothing of its block was sent")
         incomplete.update(zip(offsets, zip(timestamps, stream_times, repeat(now_ms)), strict=False))
         if self._not_read_again:
             for offset in offsets:
@@ -331,19 +333,16 @@ class OffsetTracker:
         pop = self._incomplete.pop
         completed = [pop(offset, None) for offset in offsets]
         if None in completed:
-            raise GuaranteeError("an offset was about to be completed twice; nothing was sent")
+            raise GuaranteeError("an offset that was to be completed is not incomplete; nothing of its block was sent")
         if self._not_read_again:
             for offset in offsets:
                 self._not_read_again.pop(offset, None)
         return [times[2] for times in completed if times is not None]
 
     def add_unfinished_cluster(self, members: Sequence[int]) -> None:
-        """Mark these incomplete offsets, ascending, as clustered: one cluster, whose records are released one by one.
+        """Mark these incomplete offsets, ascending, as clustered: the members of one cluster.
 
-        Raises
-        ------
-        GuaranteeError
-            As `complete`.
+        Raises as `complete`.
         """
         times_of_members = [self._incomplete.get(offset) for offset in members]
         self.complete(members)
@@ -359,15 +358,15 @@ class OffsetTracker:
         self.note_future_timestamped((offset,), (timestamp,))
 
     def note_future_timestamped(self, offsets: Sequence[int], timestamps: Sequence[int]) -> None:
-        """Remember completed offsets that were rejected for their timestamps: later commits accept later timestamps."""
+        """Remember them, because these timestamps are no longer in the future for a later commit."""
         self._future_timestamped.update(zip(offsets, timestamps, strict=True))
 
-    def snapshot(self, latest_accepted_ms: int = NEVER, *, handed_over_uncommitted: bool = False) -> OffsetState:
-        """Return the state to commit now, with every decision taken so far in it.
+    def snapshot(self, latest_accepted_ms: int = NO_LIMIT_MS, *, handed_over_uncommitted: bool = False) -> OffsetState:
+        """Return the state to commit now, with every decision applied so far.
 
         Rejected records after ``latest_accepted_ms`` are not listed: `restore` recognizes them by the same time.
         """
-        committed = self.committed_offset
+        committed = self.offset_to_commit
         self._future_timestamped = {
             offset: timestamp for offset, timestamp in self._future_timestamped.items() if offset > committed
         }
@@ -385,7 +384,7 @@ class OffsetTracker:
             next_cluster_number=self.next_cluster_number,
             flush_at_offset=self.flush_at_offset,
             reference=self._last_read if oldest is None else ReferenceRecord(committed, oldest.timestamp),
-            first_released_offset=self.first_released_offset,
+            released_from=self.released_from,
             adaptive_state=self.adaptive_state,
             unfinished_clusters=unfinished_clusters,
             released_up_to=self.unfinished.released_up_to if unfinished_clusters else 0,
@@ -393,7 +392,6 @@ class OffsetTracker:
         )
 
     def _times_of(self, offset: int | None) -> RecordTimes | None:
-        """The times of an incomplete or clustered offset."""
         if offset is None:
             return None
         times = self._incomplete[offset] if offset in self._incomplete else self.unfinished.times_of(offset)

@@ -1,4 +1,4 @@
-"""The position of a task in its partition: which messages it takes, and checks that the log is the one it was."""
+"""The consumer position of a task: which messages it takes; and the check that the log is still the same."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ class PartitionReader:
         self._name, self._decoder, self._pipeline = name, decoder, pipeline
         self.position = state.committed_offset
         """Offset from which the next message is taken."""
-        self._begin, self._first_released_offset, self._reference = (
+        self._begin, self._released_from, self._reference = (
             state.committed_offset,
-            state.first_released_offset,
+            state.released_from,
             state.reference,
         )
         self._restored_until = state.next_offset
@@ -72,7 +72,7 @@ class PartitionReader:
         window = self._pipeline.quota_window_start(self._begin)
         if window is None:
             return True
-        start = max(window, self._first_released_offset)
+        start = max(window, self._released_from)
         if start < log_start:
             self._pipeline.suppress_window(self._begin)
         self.position = min(self.position, max(start, log_start))
@@ -92,7 +92,7 @@ class PartitionReader:
         GuaranteeError
             The messages are out of order.
         LogTruncatedError
-            Another record is at the offset of the reference record than before the restart.
+            The offset of the reference record holds a different record than before the restart.
         """
         columns = MessageColumns.of(messages)
         columns.check_order(self.position)

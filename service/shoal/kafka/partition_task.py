@@ -1,8 +1,8 @@
 """The task of one assigned partition: it takes messages, decides on their records, and commits the decisions.
 
-A loop drives the task (`process`, `punctuate`). Decisions depend on the records and their order alone. After a restart
-the same messages give the same decisions. A flush is the exception: the clock or the operator triggers it. So the
-decision to flush is committed first.
+A consumer loop calls `process` and `punctuate`. Decisions depend only on the records, their offsets and timestamps:
+after a restart the same messages give the same decisions. Two decisions use the clock: a flush (also on the operator's
+request), and rejecting a record dated too far ahead. Both are committed before any decision that depends on them.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class PartitionTask:
 
     A commit takes these steps, in this order:
 
-    1. If an earlier transaction failed, its error is raised and nothing is committed.
-    2. The offset tracker makes a snapshot: the committed offset, the incomplete offsets above it, the stream time.
-    3. The collector packs the snapshot with all rows, clusters and unpublished records decided until now.
+    1. The offset tracker makes a snapshot: the committed offset, the incomplete offsets above it, the stream time.
+    2. If an earlier transaction failed, its error is raised and nothing is committed.
+    3. The collector packs the snapshot with all rows, clusters and unpublished records added since the last packing.
     4. The batch waits until every batch that was packed before is committed.
     5. The snapshot is encoded as offset metadata, encrypted if there is a key.
-    6. One transaction sends rows, summaries, evidence and quarantine entries, adds the committed offset with its
+    6. One transaction sends rows, cluster messages, evidence and quarantine entries, adds the committed offset with its
        metadata, and commits.
     7. Metrics count what was committed, and the listener receives the clusters.
 
@@ -70,7 +70,8 @@ class PartitionTask:
 
     Notes
     -----
-    Guarantee: each offset is completed once, by the transaction that carries its row or its quarantine entry.
+    Guarantee: each offset with a record is completed at most once. The commit that says so is in the same transaction
+    as its row or quarantine entry, if there is one.
     """
 
     def __init__(
@@ -103,7 +104,10 @@ class PartitionTask:
         )
         handed_over = state.handed_over_uncommitted
         self._delivery = listener.delivery(
-            partition, commit_interval_s, has_handed_over=handed_over, handed_over_until=log_end if handed_over else 0
+            partition,
+            commit_interval_s,
+            may_have_handed_over=handed_over,
+            handed_over_until=log_end if handed_over else 0,
         )
         self._release = release_strategy(policy)
         self._pipeline = restore_pipeline(policy, state)
@@ -111,13 +115,13 @@ class PartitionTask:
         metrics.set_position_weight(topic, partition, self._pipeline.position_weight)
         self._max_delay_s = policy.require_stream().max_delay_s
         self._reader = PartitionReader(self._name, decoder, self._pipeline, state)
-        # The client revokes partitions in another asyncio task, while the loop may be processing a block.
+        # aiokafka revokes partitions in another asyncio task, while the loop may be processing a block.
         self._lock = asyncio.Lock()
         self._is_closed = self._is_drained = False
 
     @property
     def position(self) -> int:
-        """Consumer position (Kafka): offset from which the next message is taken; earlier messages are ignored."""
+        """Consumer position (Kafka): offset of the next message to take; earlier messages are ignored."""
         return self._reader.position
 
     @property
@@ -137,7 +141,7 @@ class PartitionTask:
 
     @property
     def is_restoring(self) -> bool:
-        """Whether records that were incomplete at the last commit are still to be read again."""
+        """Whether records of incomplete offsets or unfinished clusters of the last commit must still be read again."""
         return self._tracker.is_restoring
 
     @property
@@ -153,7 +157,7 @@ class PartitionTask:
     @property
     def _has_uncommitted_state(self) -> bool:
         # Commit also if only control records were read; otherwise the lag stays above 0.
-        return bool(self._collector) or self._tracker.committed_offset > self.committed_offset
+        return self._collector.has_unpacked or self._tracker.offset_to_commit > self.committed_offset
 
     @property
     def _can_commit(self) -> bool:
@@ -163,10 +167,8 @@ class PartitionTask:
     @property
     def _is_commit_due(self) -> bool:
         passed_s = self._wall_clock() - self._collector.packed_at_s
-        # Negative: the clock was set back.
-        return (
-            self._has_uncommitted_state and (passed_s >= self._commit_interval_s or passed_s < 0) and self._can_commit
-        )
+        is_time = passed_s >= self._commit_interval_s or passed_s < 0  # negative: the clock was set back
+        return is_time and self._has_uncommitted_state and self._can_commit
 
     @property
     def _should_flush(self) -> bool:
@@ -174,15 +176,15 @@ class PartitionTask:
         oldest = self._tracker.oldest
         if self._max_delay_s is None or oldest is None or self._tracker.is_restoring:
             return False
-        # Measured from the read time. Event time would flush a growing backlog at every poll, and a record with a
+        # From the read time. By event time, a growing backlog would be flushed at every poll, and a record with a
         # timestamp in the future would delay all others.
         if self._wall_clock() * 1000 - oldest.read_ms < self._max_delay_s * 1000:
             return False
-        # A small buffer is not flushed: an attacker could have filled it.
+        # A buffer with few subjects is not flushed: all but one could come from an attacker.
         return self._pipeline.has_min_population
 
     def restore(self, log_start: int) -> bool:
-        """Move the read position back, if need be to before the committed offset. Call it before the first message.
+        """Move the consumer position back, if need be to before the committed offset. Call it before the first message.
 
         Reading begins at the earliest of: the committed offset; the reference record, to check that the log is still
         the same; the start of the quota window, to count the records of each subject again.
@@ -205,7 +207,7 @@ class PartitionTask:
         Raises
         ------
         LogTruncatedError
-            Another record is at the offset of the reference record than before the restart.
+            The offset of the reference record holds a different record than before the restart.
         GuaranteeError
             The messages are out of order, or an invariant does not hold.
         """
@@ -243,7 +245,7 @@ class PartitionTask:
         self._metrics.records.labels("in", "", self.topic, self.partition).inc(classified.new_count)
         self._suppress_compacted(self.position)
         if classified.rejects_future:
-            # A retry may reject other records, so this rejection is committed before decisions that depend on it.
+            # A retry may reject different records, so this rejection is committed before decisions that depend on it.
             self._pack_commit()
         if not len(classified.expiry_keys):
             return None
@@ -255,8 +257,8 @@ class PartitionTask:
         """Suppress incomplete records below ``before`` that compaction removed before they were read again."""
         if self._tracker.unfinished.has_missing_members(before):
             raise InputError(
-                f"{self._name}: records of a partly released cluster are missing from the log (compacted?): it cannot "
-                "be completed; start with --skip-to-end to continue at the end and count the gap"
+                f"{self._name}: records of a partly released cluster are missing from the log (compacted?): the cluster"
+                " cannot be released in full; start with --skip-to-end to continue at the end and count skipped offsets"
             )
         self._suppress(self._tracker.lost_to_compaction(before))
 
@@ -281,33 +283,33 @@ class PartitionTask:
         self._metrics.set_position_weight(self.topic, self.partition, self._pipeline.position_weight)
         self._suppress(decisions.suppressed)
         self._collector.add(decisions, self._wall_clock() - np.array(read_ms) / 1000)
-        if decisions.early:
-            self._metrics.early.labels(self.topic, self.partition).inc(decisions.early)
+        if decisions.early_count:
+            self._metrics.early.labels(self.topic, self.partition).inc(decisions.early_count)
 
     async def _ensure_still_owner(self) -> None:
         """Commit to prove ownership; skip it within one commit interval. The commit sets handed_over_uncommitted.
 
-        The commit fails if another instance owns the partition. A process that was suspended must not hand over
-        clusters whose records another instance has released in the meantime, possibly under another policy.
+        The commit fails if another worker owns the partition. A worker that was suspended must not hand over clusters
+        whose records another worker has released in the meantime, possibly under another policy.
         """
         age_s = self._wall_clock() - self._collector.confirmed_at_s
-        if self._delivery.has_handed_over and 0 <= age_s < self._commit_interval_s:
+        if self._delivery.may_have_handed_over and 0 <= age_s < self._commit_interval_s:
             return
-        self._delivery.has_handed_over = True
+        self._delivery.may_have_handed_over = True
         if self._can_commit:
             await self._commit()
         else:
             await self._collector.recommit_as_handed_over()
 
     async def punctuate(self, delivered_up_to: int | None = None, log_end: int | None = None) -> None:
-        """Commit or flush if the time has come. The task flushes only at the end of the log.
+        """Commit or flush if the time has come: a new flush only at the end of the log, a committed one once restored.
 
         Parameters
         ----------
         delivered_up_to : int, optional
             Every record before this offset was delivered to `process`. Control records are never delivered.
         log_end : int, optional
-            Last stable offset of the partition. Without it nothing is flushed.
+            Last stable offset of the partition. Without it no new flush starts.
 
         Raises
         ------
@@ -339,9 +341,10 @@ class PartitionTask:
         self._delivery.after_read(self._tracker.next_offset)
 
     async def commit(self, *, flush: bool = False) -> None:
-        """Commit the decisions, and wait until they are committed. Nothing happens while records are being restored.
+        """Commit the decisions, and wait until they are committed.
 
-        With ``flush`` all incomplete records are released or suppressed first, and the task takes no more messages.
+        Nothing happens if the task cannot commit yet (not all records up to the last commit were read again). With
+        ``flush`` all incomplete records are released or suppressed first, and the task takes no more messages.
         """
         async with self._lock:
             if self._is_closed or self._is_drained or self._tracker.is_restoring:
@@ -356,8 +359,8 @@ class PartitionTask:
 
     def _pack_commit(self) -> None:
         """Do steps 1 to 3 of a commit; the other steps follow in the background."""
-        at_ms = self._collector.next_commit_ms()
-        state = self._tracker.snapshot(at_ms + MAX_AHEAD_MS, handed_over_uncommitted=self._delivery.has_handed_over)
+        at_ms, may_have_handed_over = self._collector.start_packing(), self._delivery.may_have_handed_over
+        state = self._tracker.snapshot(at_ms + MAX_AHEAD_MS, handed_over_uncommitted=may_have_handed_over)
         self._collector.pack_and_send(CommittedState(state, self._policy.fingerprint, at_ms))
 
     async def _commit(self) -> None:
@@ -369,10 +372,7 @@ class PartitionTask:
             await self._commit()
 
     async def _flush(self) -> None:
-        """Release or suppress all incomplete records.
-
-        The decision to flush is committed first: a restart would not repeat it.
-        """
+        """Release or suppress all incomplete records; commit this decision first: a restart would not repeat it."""
         if self._tracker.waiting_count:
             self._tracker.flush_at_offset = self._tracker.next_offset
             await self._commit()
@@ -384,13 +384,13 @@ class PartitionTask:
         await self._commit()
 
     async def close(self, *, commit: bool) -> None:
-        """Close the producer of the partition; with ``commit``, commit the decisions first, unless restoring."""
+        """Close the producer of the partition; with ``commit``, commit first if the task can commit yet."""
         async with self._lock:
             self._is_closed = True
             try:
                 self._delivery.before_close(self._tracker.next_offset)
-                has_flag_changed = self._collector.has_handed_over != self._delivery.has_handed_over
-                has_more = bool(self._collector) or self._collector.is_busy or has_flag_changed
+                has_flag_changed = self._collector.may_have_handed_over != self._delivery.may_have_handed_over
+                has_more = self._collector.has_unpacked or self._collector.is_busy or has_flag_changed
                 if commit and has_more and self._can_commit:
                     await self._commit()
                 else:

@@ -46,7 +46,7 @@ class TransactionBatch:
     rows : list of bytes
         Published rows, in the order in which the pipeline released them.
     row_bytes : int
-        Their length.
+        Total length of the rows (bytes).
     stats : list of (ReleaseStats, float, ndarray)
         What `Metrics.observe` counts after the commit.
     """
@@ -74,9 +74,10 @@ class TransactionalProducer:
     partition : int
         Of the input. Output goes to the partition of the same number.
     layout : TopicLayout
-        Number of partitions of each topic (evidence, summaries and quarantine may have fewer), and the largest batch.
+        Number of partitions of each topic (evidence, cluster messages and quarantine may have fewer), and the
+        largest record batch.
     publishes : bool
-        Whether rows are sent to the output. Evidence, summaries and quarantine entries are sent in any case.
+        Whether rows are sent to the output. Evidence, cluster messages and quarantine entries are sent in any case.
 
     Notes
     -----
@@ -108,7 +109,7 @@ class TransactionalProducer:
         return TopicPartition(topic, self._partition if is_output else self._partition % self._partitions[topic])
 
     def is_only_writer(self, topic: str) -> bool:
-        """Return whether no other partition of the input writes to the same partition of a topic."""
+        """Return whether this input partition alone writes to its partition of a topic."""
         return topic == self._settings.output or self._partitions[topic] >= self._partitions[str(self._settings.input)]
 
     async def open(self) -> None:
@@ -137,13 +138,13 @@ class TransactionalProducer:
         Raises
         ------
         BrokerError
-            The transaction is not committed, or its end is unknown.
+            The transaction is not committed, or its outcome is unknown.
         InputError
             Another producer writes to the output. The transaction is not committed.
 
         Notes
         -----
-        Takes at most the transaction timeout, and two seconds more where a consumer has to be closed.
+        Takes at most the transaction timeout, and two seconds more if a gap in the output was read.
         """
         timestamp = at_ms // self._settings.commit_interval_ms * self._settings.commit_interval_ms
         if self._has_failed:
@@ -162,11 +163,11 @@ class TransactionalProducer:
             await self._run_first_check(offset)
         await self._producer.begin_transaction()
         messages = list(self._messages(batch))
-        # Concurrently: the client then adds all topics to the transaction with one request.
+        # Concurrently: aiokafka then adds all topics to the transaction with one request.
         sent = await asyncio.gather(*(self._send(topic, values, timestamp) for topic, values in messages))
-        for (topic, _), batches in zip(messages, sent, strict=True):
+        for (topic, _), record_batches in zip(messages, sent, strict=True):
             if topic == self._settings.output:
-                await self._check_single_writer(batches)
+                await self._check_single_writer(record_batches)
         await self._producer.send_offsets_to_transaction({self._source: offset}, self._settings.group)
         await self._producer.commit_transaction()
 
@@ -176,15 +177,16 @@ class TransactionalProducer:
         try:
             await self._check_first()
         except InputError:
-            # The records found may be those of another member of this group that has taken the partition over.
+            # The records found may be those of another worker of this group that owns the partition now.
             await self._check_ownership(offset)
             raise
         self._check_first = None
 
     async def _check_ownership(self, offset: OffsetAndMetadata) -> None:
-        """Raise `FencedError` if another instance owns the partition; asked with a transaction that is aborted.
+        """Raise `FencedError` if another worker owns the partition.
 
-        If the broker does not answer, this returns, and the caller's error stands.
+        It starts a transaction to find out, and aborts it. If the broker does not answer, this returns, and the caller
+        raises its own error.
         """
         try:
             async with asyncio.timeout(ASK_S):
@@ -195,18 +197,18 @@ class TransactionalProducer:
             if isinstance(fenced := broker_error(error), FencedError):
                 raise fenced from None
 
-    async def _check_single_writer(self, batches: Sequence[tuple[int, int]]) -> None:
+    async def _check_single_writer(self, record_batches: Sequence[tuple[int, int]]) -> None:
         """Raise if another producer writes to the output: a second group would publish every record a second time.
 
-        A second writer shows as a gap between the offsets of two batches. Transaction markers leave gaps, too (a broker
-        that restarts in the middle of a commit may write one twice), so the gap is read. If it cannot be read, the
-        transaction is not committed.
+        If offsets are missing between two record batches, there may be a second writer, or control records (transaction
+        markers; a broker that restarts in the middle of a commit may write one twice). So these offsets are read. If
+        they cannot be read, the transaction is not committed.
 
         An offset below the expected one shows no writer: the last transaction did not end as it was said to, or the
         output was recreated. Then `BrokerUnavailableError` is raised, and the next start checks both.
         """
         tp, expected = self.target(str(self._settings.output)), self._next_offset
-        for first, count in batches:
+        for first, count in record_batches:
             if expected is not None and first < expected:
                 raise BrokerUnavailableError(
                     f"{tp.topic}-{tp.partition}: it ends before the end of the last transaction (was it recreated?): "
@@ -219,8 +221,8 @@ class TransactionalProducer:
                     "output of its own"
                 )
             expected = first + count
-        # The marker at the end of the transaction takes one offset.
-        self._next_offset = sum(batches[-1]) + 1
+        # The control record at the end of the transaction takes one offset.
+        self._next_offset = sum(record_batches[-1]) + 1
 
     async def close(self) -> None:
         """Stop the producer. An open transaction is aborted when the next producer of the partition opens."""
@@ -235,7 +237,7 @@ class TransactionalProducer:
         if rows and self._publishes:
             yield str(settings.output), rows
         if settings.clusters and clusters:
-            yield settings.clusters, [self._summary(cluster) for cluster in clusters]
+            yield settings.clusters, [self._cluster_message(cluster) for cluster in clusters]
         if settings.evidence and clusters:
             yield (
                 settings.evidence,
@@ -255,24 +257,24 @@ class TransactionalProducer:
         content = {"partition": self._partition, "cluster": cluster.number, "offsets": cluster.offsets}
         return msgspec.json.encode(content | {"policy": cluster.policy})
 
-    def _summary(self, cluster: DecidedCluster) -> bytes:
+    def _cluster_message(self, cluster: DecidedCluster) -> bytes:
         centroid = {name: msgspec.Raw(text.encode()) for name, text in zip(self._names, cluster.centroid, strict=True)}
         return msgspec.json.encode({"centroid": centroid, "size": len(cluster.rows), "subjects": cluster.subjects})
 
     async def _send(self, topic: str, values: Sequence[bytes], timestamp: int) -> list[tuple[int, int]]:
-        """Send messages; return the first offset and the number of messages of each batch."""
+        """Send messages; return the first offset and the number of messages of each record batch."""
         partition = self.target(topic).partition
         pending, counts = [], [0]
-        batch = self._producer.create_batch()
+        record_batch = self._producer.create_batch()
         for value in values:
-            if batch.append(key=None, value=value, timestamp=timestamp) is None:
-                batch.close()
-                pending.append(await self._producer.send_batch(batch, topic, partition=partition))
-                batch = self._producer.create_batch()
-                batch.append(key=None, value=value, timestamp=timestamp)
+            if record_batch.append(key=None, value=value, timestamp=timestamp) is None:
+                record_batch.close()
+                pending.append(await self._producer.send_batch(record_batch, topic, partition=partition))
+                record_batch = self._producer.create_batch()
+                record_batch.append(key=None, value=value, timestamp=timestamp)
                 counts.append(0)
             counts[-1] += 1
-        batch.close()
-        pending.append(await self._producer.send_batch(batch, topic, partition=partition))
+        record_batch.close()
+        pending.append(await self._producer.send_batch(record_batch, topic, partition=partition))
         sent = await asyncio.gather(*pending)
         return [(int(one.offset), count) for one, count in zip(sent, counts, strict=True)]

@@ -190,7 +190,7 @@ async def initialize_partition(
     # After a skip it is not known which records were released before.
     first_released = offset if skipped_count is None else 0
     # A partition has at most as many clusters as offsets. So numbering from the offset repeats no number after a skip.
-    state = OffsetState(offset, offset, first_released_offset=first_released, next_cluster_number=offset)
+    state = OffsetState(offset, offset, released_from=first_released, next_cluster_number=offset)
     commit = CommittedState(state, fingerprint, now_ms)
     # The transaction holds nothing else: if this commit fails, nothing was published.
     await producer.publish_and_commit(
@@ -212,7 +212,7 @@ def _check_log(state: OffsetState, partition_name: str, log_start: int, log_end:
         raise InputError(
             f"{partition_name}: the log begins at {log_start}, after the committed offset {state.committed_offset}. "
             "Records that were never published are no longer retained. Lengthen the retention of the topic, and start "
-            "with --skip-to-end to continue at the end and count the gap"
+            "with --skip-to-end to continue at the end and count the skipped offsets"
         )
     if log_end < state.next_offset:
         raise LogTruncatedError(
@@ -248,7 +248,7 @@ def _check_policy(commit: CommittedState, fingerprint: str, partition_name: str,
             f"{partition_name}: the policy has changed while a Faust stage may have received clusters that are not "
             "committed (its worker was killed). The new policy could release the same records in different clusters. "
             "Run the worker with the old policy until it has caught up, and stop it with SIGTERM; or start with "
-            "--skip-to-end to continue at the end and count the gap"
+            "--skip-to-end to continue at the end and count the skipped offsets"
         )
 
 
@@ -259,7 +259,7 @@ async def _check_output(settings: KafkaSection, partition: int, commit: Committe
             f"{settings.input}-{partition}: {settings.output}-{partition} holds records that were published after the "
             "commit (committed offsets reset by another tool, or an old export imported?). Continuing would publish "
             "them a second time. Import the latest export with 'shoal progress POLICY --import FILE', or start with "
-            "--skip-to-end to continue at the end and count the gap"
+            "--skip-to-end to continue at the end and count the skipped offsets"
         )
 
 
@@ -269,8 +269,8 @@ async def check_output_is_empty(producer: TransactionalProducer, settings: Kafka
     Raises
     ------
     InputError
-        There are committed records in the output partition, or evidence or summaries of clusters of this partition. (A
-        Faust stage without an output topic writes only evidence and summaries.)
+        There are committed records in the output partition, or evidence or cluster messages of this partition. (A Faust
+        stage without an output topic writes only evidence and cluster messages.)
     """
     topics = [(settings.output, False), (settings.evidence, True), (settings.clusters, False)]
     for topic, names_partition in topics:
@@ -286,7 +286,7 @@ async def check_output_is_empty(producer: TransactionalProducer, settings: Kafka
                     f"{settings.input}-{partition}: group {settings.group} has no committed offset, but "
                     f"{tp.topic}-{tp.partition} holds records already. Starting over would publish them a second "
                     "time. Import the committed offsets with 'shoal progress POLICY --import FILE', or start with "
-                    "--skip-to-end to continue at the end and count the gap, or use an empty output"
+                    "--skip-to-end to continue at the end and count the skipped offsets, or use an empty output"
                 )
 
 

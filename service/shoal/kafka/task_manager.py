@@ -80,8 +80,8 @@ class TaskManager:
     async def open(
         self,
         partitions: Iterable[TopicPartition],
-        admin: AIOKafkaAdminClient,
-        consumer: AIOKafkaConsumer,
+        admin_client: AIOKafkaAdminClient,
+        kafka_consumer: AIOKafkaConsumer,
         on_opened: OnOpened,
     ) -> None:
         """Open a task for each partition; ``on_opened`` is called with each, and records may be processed after that.
@@ -96,7 +96,7 @@ class TaskManager:
 
         async def open_one(tp: TopicPartition) -> None:
             async with limit:
-                task = await self._open(tp, admin, consumer, decoder)
+                task = await self._open(tp, admin_client, kafka_consumer, decoder)
                 on_opened(tp, task)
                 self._tasks[tp] = task
 
@@ -110,7 +110,11 @@ class TaskManager:
             raise errors[0]
 
     async def _open(
-        self, tp: TopicPartition, admin: AIOKafkaAdminClient, consumer: AIOKafkaConsumer, decoder: JsonDecoder
+        self,
+        tp: TopicPartition,
+        admin_client: AIOKafkaAdminClient,
+        kafka_consumer: AIOKafkaConsumer,
+        decoder: JsonDecoder,
     ) -> PartitionTask:
         """Fence the partition, read its committed state, and make a task of it."""
         context, listener, partition = self._context, self._listener, tp.partition
@@ -122,7 +126,14 @@ class TaskManager:
             on_failure.push_async_callback(producer.close)
             await producer.open()
             partition_start = await initialize_partition(
-                admin, consumer, producer, settings, policy.fingerprint, partition, context.start, context.cipher
+                admin_client,
+                kafka_consumer,
+                producer,
+                settings,
+                policy.fingerprint,
+                partition,
+                context.start,
+                context.cipher,
             )
             self._report(tp, partition_start)
             if partition_start.is_first:

@@ -1,4 +1,4 @@
-"""Clusters that are decided and whose records are released one by one (``stream.release: ordered``). Pure.
+"""Decided clusters whose records are released one by one (``stream.release: ordered``). No I/O and no clock.
 
 The decision on an unfinished cluster must not be made again. So it is committed: which offsets are in which
 cluster, and the offset up to which records are released. They are released in ascending order of offsets.
@@ -78,7 +78,7 @@ class UnfinishedClusters:
     def read_again(
         self, offsets: Sequence[int], timestamps: Sequence[int], stream_times: Sequence[int], now_ms: int
     ) -> None:
-        """Mark the members among these records as read again; parameters as in `OffsetTracker.read`."""
+        """Mark the members among these records as read again; parameters as in `OffsetTracker.mark_read`."""
         for offset, timestamp, stream_time in zip(offsets, timestamps, stream_times, strict=True):
             if offset in self._first_of:
                 self._not_read_again.discard(offset)
@@ -110,7 +110,7 @@ class UnfinishedClusters:
         for offset in offsets:
             first = self._first_of.get(offset)
             if first is None or offset < self.released_up_to or offset in self._not_read_again:
-                raise GuaranteeError("a record was about to be released out of order; nothing was sent")
+                raise GuaranteeError("a record was about to be released out of order; nothing of its block was sent")
             self.released_up_to = offset + 1
             read_ms.append(self._times[offset][2])
             if offset == self._clusters[first][-1]:
@@ -120,6 +120,6 @@ class UnfinishedClusters:
 
     def _enter(self, members: Sequence[int]) -> None:
         if any(offset in self._first_of for offset in members):
-            raise GuaranteeError("an offset was about to be in two clusters; nothing was sent")
+            raise GuaranteeError("an offset was about to be in two clusters; nothing of its block was sent")
         self._clusters[members[0]] = tuple(members)
         self._first_of.update(dict.fromkeys(members, members[0]))

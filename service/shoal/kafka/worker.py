@@ -62,7 +62,7 @@ class Worker:
         InputError, PolicyError
             The checks before the start failed.
         GuaranteeError
-            An invariant does not hold, or an error was unexpected; nothing was sent.
+            An invariant does not hold, or an error was unexpected; nothing of the block concerned was sent.
         """
         self.metrics.policy.labels(self.policy.fingerprint).set(1)
         liveness = BrokerLiveness(self.health, self.settings.patience_s)

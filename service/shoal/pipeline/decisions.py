@@ -22,7 +22,7 @@ class DecidedCluster(NamedTuple):
     offsets : list of int
         Offsets of the members in their partition (record numbers in a file), ascending.
     rows : list of bytes
-        Published bytes of the members. Sorted by their bytes, so that row i does not belong to offset i; with
+        Published bytes of the members. Sorted by their bytes, so row i need not belong to offset i; with
         ``stream.reveal_order`` row i belongs to offset i.
     centroid : tuple of str
         Published quasi-identifiers, as JSON numbers.
@@ -53,9 +53,10 @@ class BlockDecisions:
     stats : ReleaseStats or None
         None where no cluster was decided and no record is released.
     sst_growth : float
-        Growth of the total sum of squares, in units of the attributes' ranges.
-    early : int
-        Number of clusters decided because of the limit on the span of offsets.
+        How much the total sum of squares (SST) of all clusters grew with these; values in units of the attributes'
+        ranges.
+    early_count : int
+        Number of clusters decided before delta, because the offset metadata would become too large otherwise.
     released : list of int
         Offsets of the records that are released now; see `pipeline.release`.
     rows : list of bytes
@@ -67,7 +68,7 @@ class BlockDecisions:
     suppressed: list[int]
     stats: ReleaseStats | None = None
     sst_growth: float = 0.0
-    early: int = 0
+    early_count: int = 0
     released: list[int] = field(default_factory=list)
     rows: list[bytes] = field(default_factory=list)
 
@@ -83,7 +84,7 @@ def join_decisions(parts: list[BlockDecisions]) -> BlockDecisions:
         suppressed=[offset for part in parts for offset in part.suppressed],
         stats=ReleaseStats(*(np.concatenate(arrays) for arrays in columns)) if stats else None,
         sst_growth=sum(part.sst_growth for part in parts),
-        early=sum(part.early for part in parts),
+        early_count=sum(part.early_count for part in parts),
         released=[offset for part in parts for offset in part.released],
         rows=[row for part in parts for row in part.rows],
     )

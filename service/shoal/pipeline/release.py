@@ -1,9 +1,9 @@
 """Release strategies: when the records of a decided cluster are released, and in which order.
 
 There is one strategy for each value of ``stream.release``. `WholeClusters` (``cluster``) releases all records of a
-cluster when the cluster is decided. `InOrder` (``ordered``) releases each record when it expires, in the order of the
-input. The two differ in three things: the buffer of decided rows in the pipeline, the completion of offsets, and the
-order of rows in one transaction.
+cluster when the cluster is decided. `InOrder` (``ordered``) releases each record when it is due for release, in the
+order of the input. The two differ in three things: the buffer of decided rows in the pipeline, the completion of
+offsets, and the order of rows in one transaction.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class OffsetCompletion(Protocol):
 
 
 class ReleaseBuffer(Protocol):
-    """Rows of decided clusters that are not released."""
+    """Rows of decided clusters that are not due for release yet."""
 
     def __len__(self) -> int:
         """Return the number of rows in the buffer."""
@@ -45,17 +45,17 @@ class ReleaseBuffer(Protocol):
     def add(self, positions: Int64Vector, expiry_keys: Int64Matrix, rows: Iterable[PendingRow]) -> None:
         """Add the rows of decided clusters: shapes (n,), (n, 2) and n rows."""
 
-    def due(
+    def add_due(
         self,
         decisions: BlockDecisions,
         positions: Int64Vector,
         expiry_keys: Int64Matrix,
         first_undecided: Callable[[], int],
     ) -> BlockDecisions:
-        """Add the rows released with a block to its decisions; the arrays describe the records that arrived."""
+        """Return the decisions on a block with the rows that are due for release; the arrays describe its records."""
 
     def flush(self, decisions: BlockDecisions, last_position: int) -> BlockDecisions:
-        """Add all rows of the buffer to the decisions; ``last_position`` is that of the last arrival."""
+        """Return the decisions with all rows of the buffer; ``last_position`` is that of the last arrival."""
 
 
 class ReleaseStrategy(Protocol):
@@ -70,8 +70,8 @@ class ReleaseStrategy(Protocol):
     def output_rows(self, clusters: Iterable[DecidedCluster], rows: list[bytes]) -> list[bytes]:
         """Return the rows of one transaction in the order in which they are sent.
 
-        ``clusters`` were decided in it, in an order that is independent of the order of decision; ``rows`` were
-        released by it, in the order of release.
+        ``clusters`` are those it contains, in an order that does not depend on the order of decision. ``rows`` are
+        those it publishes, in the order of release.
         """
 
     def writes(self, decisions: BlockDecisions) -> Iterator[tuple[Sequence[DecidedCluster], list[bytes]]]:
@@ -90,7 +90,7 @@ class _NoBuffer:
     def add(self, positions: Int64Vector, expiry_keys: Int64Matrix, rows: Iterable[PendingRow]) -> None:
         """Do nothing: the decisions contain the rows."""
 
-    def due(
+    def add_due(
         self,
         decisions: BlockDecisions,
         positions: Int64Vector,  # noqa: ARG002 - the protocol's
@@ -116,7 +116,7 @@ class _NoBuffer:
 
 
 class _OrderedBuffer:
-    """Releases each row when its record expires."""
+    """Releases each row when it is due for release."""
 
     def __init__(self, delta: int, expiry_limits: Sequence[int]) -> None:
         self._rows = ReorderBuffer(delta, expiry_limits)
@@ -125,17 +125,17 @@ class _OrderedBuffer:
         return len(self._rows)
 
     def add(self, positions: Int64Vector, expiry_keys: Int64Matrix, rows: Iterable[PendingRow]) -> None:
-        """Keep the rows until their records expire."""
+        """Keep the rows until they are due for release."""
         self._rows.add(positions, expiry_keys, rows)
 
-    def due(
+    def add_due(
         self,
         decisions: BlockDecisions,
         positions: Int64Vector,
         expiry_keys: Int64Matrix,
         first_undecided: Callable[[], int],
     ) -> BlockDecisions:
-        """Return the decisions with the rows that expire with the arrival of these records."""
+        """Return the decisions with the rows that are due for release with the arrival of these records."""
         return self._released(decisions, self._rows.pop_due(positions, expiry_keys, first_undecided()))
 
     def flush(self, decisions: BlockDecisions, last_position: int) -> BlockDecisions:
@@ -180,10 +180,10 @@ class WholeClusters:
 
 
 class InOrder:
-    """Releases each record of a decided cluster when it expires, in the order of the input."""
+    """Releases each record of a decided cluster when it is due for release, in the order of the input."""
 
     def buffer(self, delta: int, expiry_limits: Sequence[int]) -> ReleaseBuffer:
-        """Return a buffer that keeps rows until their records expire."""
+        """Return a buffer that keeps rows until they are due for release."""
         return _OrderedBuffer(delta, expiry_limits)
 
     def complete(self, tracker: OffsetCompletion, decisions: BlockDecisions) -> list[int]:

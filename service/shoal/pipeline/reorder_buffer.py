@@ -1,4 +1,4 @@
-"""Ordered release: decided rows wait in a reorder buffer and are released when their own records expire.
+"""Ordered release: decided rows wait in a reorder buffer until they are due for release.
 
 The output then has the order of the input. Clusters are decided as usual. The unchanged fields of a cluster are
 assigned to the members in the order of their bytes, so that a member reveals no more than its cluster does.
@@ -76,7 +76,7 @@ class ReorderBuffer:
         self._rows = [unordered[index] for index in order.tolist()]
 
     def pop_due(self, positions: Int64Vector, expiry_keys: Int64Matrix, first_undecided: int) -> DueRows:
-        """Remove and return the rows that expire with the arrival of records.
+        """Remove and return the rows that are due for release with the arrival of records.
 
         Parameters
         ----------

@@ -87,7 +87,8 @@ class RunSummary:
 
     Notes
     -----
-    Guarantee: ``records_in = released + suppressed + quarantined + held``, where held is what the pipeline holds.
+    Guarantee: ``records_in = released + suppressed + quarantined + waiting``. The last is
+    `PartitionPipeline.waiting_count`, ``held`` in the JSON.
     """
 
     attributes: int
@@ -174,13 +175,13 @@ class RunSummary:
         """Total sum of squares on z-scores: records times attributes that vary."""
         return float(np.count_nonzero(self._centred_squares > 0) * self.decided)
 
-    def as_dict(self, held: int, elapsed_s: float) -> dict[str, Any]:
+    def as_dict(self, waiting: int, elapsed_s: float) -> dict[str, Any]:
         """Return the summary of a stream as written by ``--summary``; a figure without records is null.
 
         Parameters
         ----------
-        held : int
-            Records that the pipeline holds.
+        waiting : int
+            Records that are neither released nor suppressed (`PartitionPipeline.waiting_count`).
         elapsed_s : float
             Duration of the run in seconds.
         """
@@ -191,7 +192,7 @@ class RunSummary:
             "suppressed": dict(self.suppressed),
             "quarantined": dict(self.quarantined),
             "clipped": self.clipped,
-            "held": held,
+            "held": waiting,
             "clusters": self.clusters,
             "cluster_size": {
                 "min": self._min.get("size"),

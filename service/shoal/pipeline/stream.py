@@ -32,14 +32,14 @@ BLOCK_RECORDS = 512
 
 UNLIMITED = 1 << 60
 
-_BY_OFFSET_SPAN = 2
-"""Cause of a decision: the limit of the second expiry key, the offset, was exceeded."""
+_OFFSET, _BY_OFFSET_SPAN = 1, 2
+"""Column of the offset in the expiry keys; cause of a decision by its limit."""
 
 
 class PartitionPipeline:
     """The steps from decoded records to published rows, for one partition.
 
-    The caller decodes a block and classifies its records. The pipeline then performs these steps:
+    The caller decodes a block, calls `apply_quota`, classifies the messages (of Kafka), and calls `push`. The steps:
 
     1. quota: `apply_quota` suppresses records above ``privacy.per_subject``;
     2. embed: scale and weight the quasi-identifiers;
@@ -47,7 +47,7 @@ class PartitionPipeline:
     4. check: `clustering.stream.invariants` verifies every decision before it is returned;
     5. centroid: compute the published values of each cluster;
     6. encode: write the rows;
-    7. release: return rows now, or keep them until their records expire (``stream.release``).
+    7. release: return rows now, or keep them until they are due for release (``stream.release``).
 
     `push` performs steps 2 to 7; `flush` performs steps 3 to 7 on all records that are held.
 
@@ -56,13 +56,13 @@ class PartitionPipeline:
     policy : Policy
         Must have a stream section.
     encoder : RecordEncoder
-        JsonEncoder of the output format.
+        Encoder of the output format.
     max_offset_span : int
         Largest distance of the oldest held offset from the newest one. Beyond it the oldest record expires early.
     next_cluster_number : int
         Number of the next cluster: how many clusters were decided before a restart.
     adaptive_state : AdaptiveState, optional
-        State after these decisions. If omitted, the initial state.
+        State from which the pipeline continues. If omitted, the initial state.
     restorer : ClusterRestorer, optional
         Clusters decided before a restart of which some records were not released.
 
@@ -94,6 +94,7 @@ class PartitionPipeline:
         stream = policy.require_stream()
         state = adaptive_state or AdaptiveState()
         width = len(policy.quasi_identifiers)
+        # Less 1, because a record expires when a key exceeds its own by more than the limit.
         delay_ms = UNLIMITED if stream.max_delay_s is None else max(0, round(stream.max_delay_s * 1000) - 1)
         expiry_limits = (delay_ms, max_offset_span)
         self.policy, self.next_cluster_number, self._encoder = policy, next_cluster_number, encoder
@@ -115,7 +116,7 @@ class PartitionPipeline:
         self._restorer = restorer or ClusterRestorer((), 0)
         if self._restorer and not stream.is_ordered:
             raise GuaranteeError(
-                "stream.release is cluster, but before the restart a part of a cluster was released; nothing was sent"
+                "stream.release is cluster, but a part of a cluster was released before the restart; no more is sent"
             )
         # A record is decided at most delta positions after its arrival: delta, this block and the next one suffice.
         self._records = _RecordStore(stream.delta + 2 * BLOCK_RECORDS, width)
@@ -124,7 +125,7 @@ class PartitionPipeline:
         self.summary = RunSummary(width)
 
     @property
-    def held(self) -> int:
+    def waiting_count(self) -> int:
         """Number of records that are neither released nor suppressed."""
         return self._clusterer.held + len(self._buffer)
 
@@ -184,8 +185,8 @@ class PartitionPipeline:
         expiry_keys : ndarray of int64, shape (n, 2)
             Stream time (ms, never decreasing; 0 without a clock) and offset of each record.
         is_undecided : ndarray of bool, shape (n,), optional
-            False for a record that was completed or decided before a restart. It gets a position, so that all other
-            records get theirs, and is used only to restore the cluster it belongs to.
+            False for a record that was completed or decided before a restart. It takes its position again, so that all
+            other records have the same positions as before. Else it is used only to restore its cluster.
 
         Returns
         -------
@@ -199,30 +200,27 @@ class PartitionPipeline:
         """
         count = len(block.values)
         if count > BLOCK_RECORDS:
-            raise GuaranteeError(f"a block has more than {BLOCK_RECORDS} records; nothing was sent")
+            raise GuaranteeError(f"a block has more than {BLOCK_RECORDS} records; nothing of it was sent")
         if is_undecided is None:
             is_undecided = np.ones(count, np.bool_)
         if self._scaler is None or not count:
             return self._process(block, expiry_keys, is_undecided)
         parts, start = [], 0
         while start < count:
-            # Records completed before a restart do not start an epoch: all others then meet the same ranges again.
+            # Records decided before a restart start no epoch, so that all others are scaled with the same ranges again.
             first = start + int(is_undecided[start:].argmax())
-            epoch = self._scaler.epoch_of(int(expiry_keys[first, 1]))
+            epoch = self._scaler.epoch_of(int(expiry_keys[first, _OFFSET]))
             if is_undecided[first] and self._scaler.start_epoch(epoch):
                 self._rescale(self._scaler.widths)
-            end = start + int(np.searchsorted(expiry_keys[start:, 1], self._scaler.epoch_end(epoch)))
+            end = start + int(np.searchsorted(expiry_keys[start:, _OFFSET], self._scaler.epoch_end(epoch)))
             part = slice(start, end)
             parts.append(self._process(block.slice(part), expiry_keys[part], is_undecided[part]))
             start = end
         return join_decisions(parts)
 
     def flush(self) -> BlockDecisions:
-        """Decide on all held records and release them, as at the end of a stream.
-
-        Records are suppressed where the constraints of the policy cannot be satisfied; see `StreamClusterer.flush`.
-        """
-        decisions = self._publish(self._clusterer.flush())
+        """Decide on all held records and release or suppress them, as at the end of a stream; see `StreamClusterer`."""
+        decisions = self._encode_decided(self._clusterer.flush())
         return self._count_released(self._buffer.flush(decisions, self._clusterer.next_position - 1))
 
     def _process(self, block: Block, expiry_keys: Int64Matrix, is_undecided: BoolVector) -> BlockDecisions:
@@ -233,8 +231,8 @@ class PartitionPipeline:
         positions, subjects, records = self._select(block, positions, expiry_keys, is_undecided)
         coordinates = self._embedding.coordinates(records.values)
         decided = self._cluster(coordinates, subjects, positions, records)
-        decisions = self._publish(decided)
-        decisions = self._buffer.due(decisions, positions, records.expiry_keys, self._first_undecided)
+        decisions = self._encode_decided(decided)
+        decisions = self._buffer.add_due(decisions, positions, records.expiry_keys, self._first_undecided)
         return self._count_released(decisions)
 
     def _select(
@@ -272,9 +270,9 @@ class PartitionPipeline:
             self.summary.add_released(decisions.stats)
         return decisions
 
-    def _publish(self, decided: Decisions) -> BlockDecisions:
+    def _encode_decided(self, decided: Decisions) -> BlockDecisions:
         """Compute the centroids of the decided clusters and encode their rows."""
-        suppressed = self._records.get(decided.suppressed).expiry_keys[:, 1].tolist()
+        suppressed = self._records.get(decided.suppressed).expiry_keys[:, _OFFSET].tolist()
         if suppressed:
             self.summary.suppressed["suppressed"] += len(suppressed)
         if len(decided.cluster_bounds) == 1:
@@ -286,7 +284,7 @@ class PartitionPipeline:
             self._scaler.partial_fit(centroids)
         bounds = decided.cluster_bounds.tolist()
         rows = self._encode(texts, members.unchanged_fields.tolist(), bounds)
-        offsets = members.expiry_keys[:, 1].tolist()
+        offsets = members.expiry_keys[:, _OFFSET].tolist()
         fingerprint = self.policy.fingerprint
         clusters = [
             DecidedCluster(
@@ -312,7 +310,7 @@ class PartitionPipeline:
             suppressed,
             stats,
             sst_growth=float((growth / self._embedding.unit**2).sum()),
-            early=int(np.count_nonzero(decided.causes == _BY_OFFSET_SPAN)),
+            early_count=int(np.count_nonzero(decided.causes == _BY_OFFSET_SPAN)),
         )
 
     def _encode(self, texts: list[list[str]], unchanged_fields: list[bytes], bounds: list[int]) -> list[bytes]:
@@ -324,9 +322,11 @@ class PartitionPipeline:
 
     def _restore_clusters(self, block: Block, positions: Int64Vector, expiry_keys: Int64Matrix) -> None:
         """Add members to the clusters decided before a restart; restore each cluster that is complete."""
-        for i in np.flatnonzero(self._restorer.contains(expiry_keys[:, 1])).tolist():
+        for i in np.flatnonzero(self._restorer.contains(expiry_keys[:, _OFFSET])).tolist():
             keys, fields = expiry_keys[i], block.unchanged_fields[i]
-            members = self._restorer.add(RestoredMember(int(keys[1]), int(positions[i]), keys, block.values[i], fields))
+            members = self._restorer.add(
+                RestoredMember(int(keys[_OFFSET]), int(positions[i]), keys, block.values[i], fields)
+            )
             if members is not None:
                 self._restore_cluster(members)
 
@@ -382,7 +382,7 @@ def precompile(policy: Policy) -> None:
     block = Block(
         values=np.tile(np.array(low), (count, 1)),
         subjects=np.arange(count) // 2,
-        unchanged_fields=encoder.encode_unchanged([[None] * count for _ in policy.passthrough], count),
+        unchanged_fields=encoder.encode_unchanged([[None] * count for _ in policy.unchanged_fields], count),
         index=np.arange(count),
         rejected=[],
         clipped=0,

@@ -88,7 +88,7 @@ class TablePipeline:
         self._unchanged_fields: list[bytes] = []
         self._confidential = [
             (number, ConfidentialColumn.of(a))
-            for number, a in enumerate(policy.passthrough)
+            for number, a in enumerate(policy.unchanged_fields)
             if a.role is Role.CONFIDENTIAL
         ]
         self.clipped = 0

@@ -21,7 +21,7 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 def advise(policy: Policy) -> Iterator[str]:
     """Yield a sentence for each setting to decide on. It names fields of the policy, never a value of a record."""
-    unchanged = [f"attributes.{attribute.name}" for attribute in policy.passthrough if attribute.publish_unchanged]
+    unchanged = [f"attributes.{attribute.name}" for attribute in policy.unchanged_fields if attribute.publish_unchanged]
     if unchanged:
         yield (
             f"{', '.join(unchanged)}: published unchanged. Fields with few values, too, can single people out together "

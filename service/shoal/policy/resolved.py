@@ -59,7 +59,7 @@ class Stream:
 
     @property
     def is_ordered(self) -> bool:
-        """Whether each record is released when its own delay expires, in the order of the input."""
+        """Whether each record is released when its own delay has passed, in the order of the input."""
         return self.release == "ordered"
 
 
@@ -182,14 +182,14 @@ class Policy:
         return tuple(a for a in self.attributes if a.role is Role.QUASI_IDENTIFIER)
 
     @cached_property
-    def passthrough(self) -> tuple[Attribute, ...]:
+    def unchanged_fields(self) -> tuple[Attribute, ...]:
         """The attributes published unchanged (confidential and other), in the order of the policy."""
         return tuple(a for a in self.attributes if a.role in {Role.CONFIDENTIAL, Role.OTHER})
 
     @cached_property
     def confidential(self) -> tuple[Attribute, ...]:
         """The confidential attributes: published unchanged, and not to be inferred for a person."""
-        return tuple(a for a in self.passthrough if a.role is Role.CONFIDENTIAL)
+        return tuple(a for a in self.unchanged_fields if a.role is Role.CONFIDENTIAL)
 
     @cached_property
     def published(self) -> tuple[Attribute, ...]:

@@ -60,7 +60,9 @@ class CsvDecoder:
         self._width = len(names)
         self._embedded_records = EmbeddedRecordCheck(policy, names)
         self._quasi_identifiers = [names.index(attribute.name) for attribute in policy.quasi_identifiers]
-        self._unchanged_fields: list[tuple[int, Attribute]] = [(names.index(a.name), a) for a in policy.passthrough]
+        self._unchanged_fields: list[tuple[int, Attribute]] = [
+            (names.index(a.name), a) for a in policy.unchanged_fields
+        ]
         self._subject = None if policy.subject is None else names.index(policy.subject.name)
         self._has_commas = policy.csv.decimal == ","
         # A subject of type string is a text even if it looks like a number.

@@ -63,8 +63,9 @@ class RecordEncoder(Protocol):
 
 
 class _RecordLayout:
-    """Byte template of one output record. A run is a sequence of adjacent unchanged fields.
+    """Byte template of one output record.
 
+    A run is a sequence of adjacent fields that are all quasi-identifiers or all unchanged fields.
     ``template`` contains a ``%b`` for each quasi-identifier and a separator for each run of unchanged fields.
 
     Parameters
@@ -143,11 +144,11 @@ class _RecordLayout:
         except TypeError:
             joined = ""
         if len(centroid) != self._d or not self._numbers.fullmatch(joined):
-            raise GuaranteeError("a value of a centroid is not a finite number")
+            raise GuaranteeError("a centroid does not have one finite number per quasi-identifier")
         # Only a long text or an exponent can exceed the largest float64.
         may_overflow = len(joined) > _MAX_FINITE_LENGTH or "e" in joined or "E" in joined
         if may_overflow and not all(math.isfinite(float(text)) for text in centroid):
-            raise GuaranteeError("a value of a centroid is not a finite number")
+            raise GuaranteeError("a centroid does not have one finite number per quasi-identifier")
 
 
 class JsonEncoder:
@@ -212,7 +213,8 @@ class JsonEncoder:
         Raises
         ------
         GuaranteeError
-            A value of a centroid is not a finite number, or the lengths do not match. Nothing is encoded then.
+            A centroid does not have one finite number per quasi-identifier, or the lengths do not match. Nothing is
+            encoded then.
 
         Notes
         -----
@@ -302,7 +304,8 @@ class CsvEncoder:
 class CsvCellEncoder:
     """Encodes single cells of one CSV dialect, in UTF-8.
 
-    A cell is quoted if it contains the delimiter, a quotation mark, a line end, or a backslash that is an escape.
+    A cell is quoted if it contains the delimiter, a quotation mark, a line end, or a backslash, if the dialect
+    escapes with backslashes.
 
     Parameters
     ----------

@@ -100,13 +100,13 @@ def _describe_cell(policy: Policy, attribute: Attribute, cell: str) -> str:
     if attribute.subject:
         text = cell.replace(",", ".") if has_commas and attribute.type in {"integer", "number"} else cell
         return _describe_subject(attribute, text)
-    if attribute in policy.passthrough:
+    if attribute in policy.unchanged_fields:
         is_converted = has_commas and attribute.type != "string"
-        return _describe_passthrough_cell(attribute, replace_decimal_commas([cell])[0] if is_converted else cell)
+        return _describe_unchanged_cell(attribute, replace_decimal_commas([cell])[0] if is_converted else cell)
     return ""
 
 
-def _describe_passthrough_cell(attribute: Attribute, cell: str) -> str:
+def _describe_unchanged_cell(attribute: Attribute, cell: str) -> str:
     values, _ = parse_values([cell], attribute.type)
     return f"not of type {attribute.type}" if values[0] is MISMATCH else ""
 

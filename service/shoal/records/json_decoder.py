@@ -85,8 +85,10 @@ class JsonDecoder:
         self._decode_typed = _typed_decoder(policy)
         self._getters = {a.name: attrgetter(f"f{number}") for number, a in enumerate(policy.value_attributes)}
         self._quasi_identifiers = [attribute.name for attribute in policy.quasi_identifiers]
-        self._unchanged_fields = [attribute.name for attribute in policy.passthrough]
-        self._integers = [number for number, attribute in enumerate(policy.passthrough) if attribute.type == "integer"]
+        self._unchanged_fields = [attribute.name for attribute in policy.unchanged_fields]
+        self._integers = [
+            number for number, attribute in enumerate(policy.unchanged_fields) if attribute.type == "integer"
+        ]
         self._subject = None if policy.subject is None else policy.subject.name
         self._envelope_reader = EnvelopeReader(policy.envelope_attributes, max_bytes)
         self.has_envelope_attributes = bool(policy.envelope_attributes)

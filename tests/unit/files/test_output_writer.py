@@ -70,4 +70,4 @@ def test_fewer_subjects_than_min_population_are_not_flushed(now: dict[str, float
     now["s"] += 0.5
     _flush_if_overdue(pipeline, writer, timer)
     assert rows.count == released
-    assert pipeline.held == people - released
+    assert pipeline.waiting_count == people - released

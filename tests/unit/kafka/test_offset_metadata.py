@@ -40,7 +40,7 @@ def snapshots(draw: st.DrawFn) -> OffsetState:
         next_cluster_number=draw(st.integers(0, 2**50)),
         flush_at_offset=draw(st.none() | st.just(end)),
         reference=reference,
-        first_released_offset=draw(st.integers(0, start)),
+        released_from=draw(st.integers(0, start)),
         adaptive_state=draw(st.binary(max_size=200)),
         handed_over_uncommitted=draw(st.booleans()),
     )

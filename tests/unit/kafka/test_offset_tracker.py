@@ -16,18 +16,18 @@ pytestmark = pytest.mark.unit
 
 def test_the_committed_offset_stays_at_the_oldest_member_until_its_cluster_has_left() -> None:
     progress = OffsetTracker(0)
-    progress.read(range(5), [10] * 5, [9] * 5, 1)
+    progress.mark_read(range(5), [10] * 5, [9] * 5, 1)
     progress.add_unfinished_cluster([0, 4])
     progress.release([0])
     progress.complete([1, 2, 3])
-    assert (progress.committed_offset, progress.waiting_count) == (0, 1)
+    assert (progress.offset_to_commit, progress.waiting_count) == (0, 1)
     snapshot = progress.snapshot()
     assert (snapshot.unfinished_clusters, snapshot.released_up_to, snapshot.waiting_count) == (((0, 4),), 1, 1)
     again = OffsetTracker.restore(snapshot)
     assert again.is_restoring
     assert not again.can_commit
     progress.release([4])
-    assert progress.committed_offset == 5
+    assert progress.offset_to_commit == 5
     assert progress.snapshot().released_up_to == 0
 
 
@@ -65,9 +65,9 @@ def test_an_import_reverts_no_decision(saved: OffsetState, current: OffsetState,
 
 def test_an_offset_is_completed_once() -> None:
     progress = OffsetTracker(0)
-    progress.read([0], [0], [-1], 0)
+    progress.mark_read([0], [0], [-1], 0)
     progress.complete([0])
-    with pytest.raises(GuaranteeError, match="twice"):
+    with pytest.raises(GuaranteeError, match="not incomplete"):
         progress.complete([0])
     with pytest.raises(GuaranteeError):
         progress.complete([4])
@@ -75,21 +75,21 @@ def test_an_offset_is_completed_once() -> None:
 
 def test_incomplete_offsets_not_read_again_survive_a_commit() -> None:
     progress = OffsetTracker(0)
-    progress.read(range(10), range(10), [-1] * 10, 0)
+    progress.mark_read(range(10), range(10), [-1] * 10, 0)
     progress.complete([1, 2, 8])
     again = OffsetTracker.restore(progress.snapshot())
-    again.read([0], [0], [-1], 0)
+    again.mark_read([0], [0], [-1], 0)
     middle = again.snapshot()
     assert middle.next_offset == 10
     assert middle.incomplete == (0, 3, 4, 5, 6, 7, 9)
     assert OffsetTracker.restore(middle).are_incomplete(np.array([7, 8, 9])).tolist() == [True, False, True]
     with pytest.raises(GuaranteeError, match="read again"):
-        OffsetTracker.restore(middle).read([7, 8], [7, 8], [-1, -1], 0)
+        OffsetTracker.restore(middle).mark_read([7, 8], [7, 8], [-1, -1], 0)
 
 
 def test_many_future_timestamps_need_no_list() -> None:
     progress, count = OffsetTracker(0), 10 * MAX_FUTURE_TIMESTAMPED
-    progress.read(range(count), [10] * count, [-1] * count, 0)
+    progress.mark_read(range(count), [10] * count, [-1] * count, 0)
     for offset in range(2, count):
         progress.reject_future_timestamp(offset, 3000 + offset % 2)
     # By this time the clock could have let in all that is stamped up to 3000.
@@ -108,7 +108,7 @@ def test_many_future_timestamps_need_no_list() -> None:
 
 def test_future_timestamped_offsets_are_kept_until_the_committed_offset_passes_them() -> None:
     progress = OffsetTracker(0)
-    progress.read(range(4), range(4), [-1] * 4, 0)
+    progress.mark_read(range(4), range(4), [-1] * 4, 0)
     progress.reject_future_timestamp(2, 2000)
     assert progress.snapshot().future_timestamped == (2,)
     stamps = np.full(4, 5)

@@ -218,7 +218,7 @@ async def test_the_committed_offset_passes_no_incomplete_record_and_nothing_whil
     task = task_of(policy_of(), Sink())
     await task.process([record(0)])
     task._advance_position(4)
-    assert (task.tracker.committed_offset, task.tracker.next_offset) == (0, 4)
+    assert (task.tracker.offset_to_commit, task.tracker.next_offset) == (0, 4)
     restored = task_of(policy_of(), Sink(), OffsetState(committed_offset=3, next_offset=9, incomplete=(3, 8)))
     restored._advance_position(20)
     assert restored.tracker.next_offset == 9
@@ -381,7 +381,7 @@ async def test_a_restart_counts_its_quota_window_again() -> None:
 @pytest.mark.parametrize(("origin", "low", "found"), [(0, 0, True), (4, 4, True), (0, 4, False), (4, 5, False)])
 async def test_a_quota_window_whose_start_is_not_retained_is_suppressed(origin: int, low: int, found: bool) -> None:  # noqa: FBT001
     task = task_of(
-        policy_of(privacy=LIMITED), Sink(), OffsetState(committed_offset=6, next_offset=6, first_released_offset=origin)
+        policy_of(privacy=LIMITED), Sink(), OffsetState(committed_offset=6, next_offset=6, released_from=origin)
     )
     assert task.restore(low) is found
     assert task.position == low
@@ -394,7 +394,7 @@ async def test_the_probe_is_checked_although_reading_begins_before_it() -> None:
     task = task_of(policy_of(privacy=LIMITED), Sink(), snapshot)
     task.restore(0)
     await task.process([by_one(offset, offset) for offset in range(5)])
-    with pytest.raises(LogTruncatedError, match="another record is at offset 5"):
+    with pytest.raises(LogTruncatedError, match="offset 5 holds a different record"):
         await task.process([by_one(5, 5)])
 
 

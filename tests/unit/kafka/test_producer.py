@@ -353,8 +353,8 @@ def wrapped(cause: Exception) -> Exception:
 @pytest.mark.parametrize(
     ("error", "kind", "words"),
     [
-        (kafka_errors.ProducerFenced(), FencedError, "another instance"),
-        (wrapped(kafka_errors.InvalidProducerEpoch()), FencedError, "another instance"),
+        (kafka_errors.ProducerFenced(), FencedError, "another worker"),
+        (wrapped(kafka_errors.InvalidProducerEpoch()), FencedError, "another worker"),
         (wrapped(kafka_errors.OffsetMetadataTooLargeError()), BrokerError, "offset.metadata.max.bytes"),
         (kafka_errors.MessageSizeTooLargeError(), BrokerError, "max.message.bytes"),
         (kafka_errors.InconsistentGroupProtocolError(), BrokerError, "another kind"),

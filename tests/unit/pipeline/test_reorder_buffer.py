@@ -59,9 +59,9 @@ def test_each_record_waits_for_delta_and_is_released_in_input_order() -> None:
     released = [run.push([x], offset) for offset, x in enumerate([0, 50, 1, 51, 90, 91, 3, 4])]
     assert [[row.offset for row in rows] for rows in released] == [[], [], [], [], [0], [1], [2], [3]]
     assert run.pipeline.summary.released == 4
-    assert run.pipeline.held == 4
+    assert run.pipeline.waiting_count == 4
     assert [row.offset for row in run.flush()] == [4, 5, 6, 7]
-    summaries = run.pipeline.summary.as_dict(run.pipeline.held, 1.0)
+    summaries = run.pipeline.summary.as_dict(run.pipeline.waiting_count, 1.0)
     assert (summaries["released"], summaries["held"]) == (8, 0)
     assert summaries["displacement"] == {"mean": 0.0, "max": 0}
     assert summaries["delay"]["max"] == 4
@@ -87,7 +87,7 @@ def test_clusters_and_losses_equal_those_of_whole_release() -> None:
         run = Run(policy)
         run.push(values)
         run.flush()
-        summaries[release] = run.pipeline.summary.as_dict(run.pipeline.held, 1.0)
+        summaries[release] = run.pipeline.summary.as_dict(run.pipeline.waiting_count, 1.0)
     same = ("mse", "mae", "sse", "sst", "clusters", "cluster_size", "excess_span", "released")
     assert {name: summaries["cluster"][name] for name in same} == {name: summaries["ordered"][name] for name in same}
     assert summaries["cluster"]["displacement"]["max"] > 5

@@ -84,7 +84,7 @@ def test_the_summary_equals_a_plain_computation() -> None:
     clusters, suppressed, pipeline = run(
         make_policy(privacy={"k": 4, "max_share": 0.4}), [json.dumps(r).encode() for r in data], 37
     )
-    summary = pipeline.summary.as_dict(pipeline.held, 2.0)
+    summary = pipeline.summary.as_dict(pipeline.waiting_count, 2.0)
     pairs = [(data[offset], json.loads(row)) for c in clusters for offset, row in zip(c.offsets, c.rows, strict=True)]
     squared = [((o["a"] - p["a"]) / 100) ** 2 + ((o["b"] - p["b"]) / 2) ** 2 for o, p in pairs]
     assert summary["mse"] == pytest.approx(fmean(squared))

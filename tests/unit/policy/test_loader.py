@@ -58,7 +58,7 @@ def test_unreadable_files_are_refused(tmp_path: Path) -> None:
 
 def test_yaml_words_and_dates_stay_text_as_names(tmp_path: Path) -> None:
     policy = load(GOOD.replace("diagnosis", "no").replace("ward", "'2020-01-01'"), tmp_path)
-    assert [a.name for a in policy.passthrough] == ["no", "2020-01-01"]
+    assert [a.name for a in policy.unchanged_fields] == ["no", "2020-01-01"]
 
 
 def test_repeated_keys_are_reported_with_all_other_faults(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.unit
 def test_a_policy_is_resolved_with_its_defaults(tmp_path: Path) -> None:
     policy = load(GOOD, tmp_path)
     assert [a.name for a in policy.quasi_identifiers] == ["age", "income"]
-    assert [a.name for a in policy.passthrough] == ["diagnosis", "ward"]
+    assert [a.name for a in policy.unchanged_fields] == ["diagnosis", "ward"]
     assert [a.name for a in policy.published] == ["age", "income", "diagnosis", "ward"]
     assert policy.subject is not None
     assert (policy.subject.name, policy.subject.role) == ("patient", Role.IDENTIFIER)

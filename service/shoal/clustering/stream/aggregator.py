@@ -28,18 +28,18 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,17})
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """Clusters that one call of `StreamAggregator` released. All arrays are new and belong to the caller.
+    """Clusters that one call of `StreamAggregator` decided. All arrays are new and belong to the caller.
 
     Attributes
     ----------
     positions : int64 (E,)
-        Released records by their number in the stream, from 0; cluster after cluster, ascending inside a cluster.
+        Members of the clusters by their number in the stream, from 0; cluster after cluster, ascending in each.
     offsets : int64 (G + 1,)
         Cluster g is ``positions[offsets[g]:offsets[g + 1]]``.
     centroids : float64 (G, d)
         Means of the values, in the units in which they were pushed.
     suppressed : int64 (S,)
-        Records that will never be released, because fewer than k subjects were held when they expired.
+        Records that are in no cluster, because fewer than k subjects were held when they were due for decision.
     """
 
     positions: Int64Vector
@@ -61,8 +61,9 @@ class StreamAggregator:
         ``nearest``, ``greedy``, ``awo`` (opportunity-cost growth), ``block``, or ``auto``: ``block`` for k of 7 or
         more, else ``awo``.
     position : float or mapping
-        Weight omega_p of the position of a record, 0 or more, in units of the weighted values per record. Or
-        ``{"target_span": S}``: after each cluster the weight is adjusted to hold a mean excess span of S records.
+        Weight omega_p of the position of a record, 0 or more. One position counts as much as a difference of omega_p in
+        the weighted values. Or
+        ``{"target_span": S}``: after each cluster the weight is adjusted to keep a mean excess span of S records.
     weights : sequence of float, optional
         One per attribute, above 0. They multiply the values for distances only.
     max_share : float
@@ -114,7 +115,7 @@ class StreamAggregator:
     def push(
         self, values: ArrayLike, subjects: ArrayLike | None = None, confidential: ArrayLike | None = None
     ) -> Released:
-        """Add records and return the clusters that are released.
+        """Add records and return the clusters that are decided.
 
         Parameters
         ----------
@@ -137,7 +138,7 @@ class StreamAggregator:
         ParameterError
             The records are not valid; nothing has changed.
         GuaranteeError
-            A decision violates an invariant. Nothing is returned, by this and all later calls.
+            A decision violates an invariant. This call and all later ones raise.
         """
         matrix = self._matrix(values)
         count, width = matrix.shape
@@ -153,7 +154,7 @@ class StreamAggregator:
         return self._released(decided)
 
     def flush(self) -> Released:
-        """Release all held records, as at the end of the stream; see `StreamClusterer.flush`."""
+        """Decide on all held records, as at the end of the stream; see `StreamClusterer.flush`."""
         clusterer = self._clusterer or self._make(1)
         return self._released(clusterer.flush())
 

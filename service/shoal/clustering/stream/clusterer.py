@@ -33,7 +33,7 @@ class Decisions:
     Attributes
     ----------
     positions : int64 (E,)
-        Released records, cluster after cluster in the order of decision; ascending inside a cluster.
+        Members of the clusters, cluster after cluster in the order of decision; ascending inside a cluster.
     cluster_bounds : int64 (G + 1,)
         Cluster g is ``positions[cluster_bounds[g]:cluster_bounds[g + 1]]``.
     subjects, max_per_subject : int64 (G,)
@@ -95,10 +95,10 @@ class StreamClusterer:
     Notes
     -----
     Guarantees: each record is in exactly one cluster, or suppressed, or held. A cluster has at least k distinct
-    subjects, none with more than ``max_share`` of its records. A record leaves at the latest with the first arrival
-    that is delta or more positions after it. It is suppressed only if fewer than k subjects are held at that moment,
-    with ``dominance`` also if no cluster satisfies the p % rule, and at the end also if fewer than ``min_population``
-    are held.
+    subjects, none with more than ``max_share`` of its records. A record is decided at the latest with the first
+    arrival that is delta or more positions after it. It is suppressed only if fewer than k subjects are held then, with
+    ``dominance`` also if no cluster satisfies the p % rule, and at the end also if fewer than ``min_population`` are
+    held.
 
     Decisions do not depend on how the stream is cut into blocks. All decisions are verified before they are returned.
 
@@ -224,7 +224,7 @@ class StreamClusterer:
         ParameterError
             The block is not valid; nothing has changed.
         GuaranteeError
-            A decision violates an invariant. Nothing is returned, by this and all later calls.
+            A decision violates an invariant. This call and all later ones raise.
         """
         block = self._validator.validate(coordinates, subjects, positions, expiry_keys, amounts)
         self._invariants.register(block.positions, block.subjects, block.amounts)
@@ -234,10 +234,10 @@ class StreamClusterer:
     def flush(self) -> Decisions:
         """Decide on all held records, as at the end of the stream; more records may be pushed afterwards.
 
-        Under rules ``greedy``, ``awo`` and ``block`` all held records are released in the clusters of a partition:
+        Under rules ``greedy``, ``awo`` and ``block`` all held records are decided, as the clusters of a partition:
         MDAV, then descent; clusters are merged until each satisfies the constraints. Under rule ``nearest``, and where
-        even a single cluster of all records violates them, the oldest record is released as usual while 2k distinct
-        subjects are held. Fewer than 2k are released as one cluster around the oldest record, and records above
+        even a single cluster of all records violates them, the oldest record is decided as usual while 2k distinct
+        subjects are held. Fewer than 2k form one cluster around the oldest record, and records above
         ``max_share`` are decided on in turn. Fewer than k are suppressed, oldest first. If fewer than
         ``min_population`` subjects are held, all records are suppressed.
 

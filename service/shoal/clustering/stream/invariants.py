@@ -1,8 +1,9 @@
 """The last check inside the engine: decisions are verified against the records that arrived.
 
-If a check fails, nothing is released. `InvariantChecker` keeps its own list of the records that arrived. It shares
-array layouts and constants with the rules, and no function that selects or counts. When a decision was taken
-(`NEWEST`, `CAUSE`) is the rule's claim. Independent of it: no record is overdue after the call.
+If a check fails, nothing of the block is released. `InvariantChecker` keeps its own list of the records that arrived.
+It shares array layouts and constants with the rules, and no function that selects or counts. The checker takes from
+the rule at which arrival a decision was made (`NEWEST`, `CAUSE`), and does not check that. It does check that no record
+due at the newest position is still held.
 """
 
 from __future__ import annotations
@@ -63,20 +64,20 @@ class RegisteredRecords(NamedTuple):
     Attributes
     ----------
     positions, subjects : int64 (n,)
-    removed : bool (n,)
-        True for a record that has been released or suppressed.
+    decided : bool (n,)
+        True for a record that is in a cluster or suppressed.
     oldest : int64 (1,)
         Index of the oldest held record, or n if none is held.
     """
 
     positions: Int64Vector
     subjects: Int64Vector
-    removed: BoolVector
+    decided: BoolVector
     oldest: Int64Vector
 
 
 class InvariantChecker:
-    """Registers arriving records and verifies decisions before they leave the engine.
+    """Registers arriving records and verifies decisions before they are returned.
 
     Parameters
     ----------
@@ -92,10 +93,9 @@ class InvariantChecker:
     Notes
     -----
     Guarantees: a verified cluster has at least k subjects, none of them above its share, and satisfies the p % rule.
-    Each record is released or suppressed once. A record is due when the newest position is delta or more above its own.
-    It was decided before the next arrival. When a decision was taken (`NEWEST`, `CAUSE`) is the rule's claim.
-    Independent of it: no record is overdue after the call, because no held record is due. If positions have no gaps,
-    no delay exceeds delta. After a violation all further calls are rejected.
+    Each record is decided once. A record is due when the newest position is delta or more above its own. Each due
+    record was decided before the next arrival, as far as the rule states the arrivals correctly; after the call no held
+    record is due. If positions have no gaps, no delay exceeds delta. After a violation all further calls are rejected.
 
     Cost: O(block + decided) per call on average, and O(log held) more per decided record if positions have gaps.
     """
@@ -128,8 +128,8 @@ class InvariantChecker:
         if self._violated:
             raise GuaranteeError("an invariant was violated before; this stream accepts no more records")
         end = self._filled + len(positions)
-        if end > len(self._registry.removed):
-            self._forget_released(len(positions))
+        if end > len(self._registry.decided):
+            self._forget_decided(len(positions))
             end = self._filled + len(positions)
         self._registry.positions[self._filled : end] = positions
         self._registry.subjects[self._filled : end] = subjects
@@ -139,7 +139,7 @@ class InvariantChecker:
         self._arrivals = np.concatenate((self._arrivals[-1:], positions))
 
     def verify(self, decisions: DecisionBuffer) -> Int64Matrix:
-        """Verify decisions and mark their records as removed.
+        """Verify decisions and mark their records as decided.
 
         Parameters
         ----------
@@ -161,35 +161,37 @@ class InvariantChecker:
         """
         self._violated = True  # until all checks have passed
         undominated = self._is_undominated(decisions)
-        positions, subjects, removed, oldest = self._registry
+        positions, subjects, decided, oldest = self._registry
         registry = RegisteredRecords(
-            positions[: self._filled], subjects[: self._filled], removed[: self._filled], oldest
+            positions[: self._filled], subjects[: self._filled], decided[: self._filled], oldest
         )
         subject_counts = np.empty((2, decisions.clusters.shape[1]), np.int64)
         decided_subjects = np.empty(decisions.positions.size + decisions.suppressed.shape[1], np.int64)
         result = check_decisions(registry, self._arrivals, decisions, self._limits, subject_counts, decided_subjects)
         if result == NOT_HELD:
-            raise AnonymityViolation("a decision names a record that is not held; nothing was released")
+            raise AnonymityViolation("a decision names a record that is not held; nothing of its block was released")
         if result == TOO_FEW_SUBJECTS:
-            raise AnonymityViolation(f"a cluster has fewer than {self._limits.k} subjects; nothing was released")
+            raise AnonymityViolation(
+                f"a cluster has fewer than {self._limits.k} subjects; nothing of its block was released"
+            )
         if result == SHARE_EXCEEDED:
             raise AnonymityViolation(
-                f"a subject has more than a share of {self._limits.max_share} of a cluster; nothing was released"
+                f"a subject has a share above {self._limits.max_share} of a cluster; nothing of its block was released"
             )
         if result == OVERDUE:
             raise DelayViolation(
-                f"a record was due and not decided: delta is {self._limits.delta} positions; nothing was released"
+                f"a record was not decided in time (delta is {self._limits.delta}); nothing of its block was released"
             )
         if not undominated:
-            raise AnonymityViolation("a cluster violates the p % rule; nothing was released")
+            raise AnonymityViolation("a cluster violates the p % rule; nothing of its block was released")
         self._violated = False
         return subject_counts
 
-    def _forget_released(self, arriving: int) -> None:
-        """Drop removed records, and allocate twice the capacity that the held and the arriving records need."""
-        kept = np.flatnonzero(~self._registry.removed[: self._filled])
+    def _forget_decided(self, arriving: int) -> None:
+        """Drop decided records, and allocate twice the capacity that the held and the arriving records need."""
+        kept = np.flatnonzero(~self._registry.decided[: self._filled])
         registry = _empty_registry(max(2 * (len(kept) + arriving), MIN_CAPACITY))
-        amounts = np.zeros((len(registry.removed), self._amounts.shape[1]))
+        amounts = np.zeros((len(registry.decided), self._amounts.shape[1]))
         for new, old in ((registry.positions, self._registry.positions), (registry.subjects, self._registry.subjects)):
             new[: len(kept)] = old[kept]
         amounts[: len(kept)] = self._amounts[kept]
@@ -222,7 +224,7 @@ def check_decisions(
     subject_counts: Int64Matrix,
     decided_subjects: Int64Vector,
 ) -> int:
-    """Verify decisions, mark their records as removed, and return the result.
+    """Verify decisions, mark their records as decided, and return the result.
 
     Parameters
     ----------
@@ -260,23 +262,23 @@ def check_decisions(
     overdue = (
         _is_overdue(decisions.positions, ends, decisions.clusters, arrivals, limits.delta)
         or _is_overdue(decisions.suppressed[POSITION], ends[:0], decisions.suppressed, arrivals, limits.delta)
-        or (oldest < registry.removed.size and arrivals[arrivals.size - 1] - registry.positions[oldest] >= limits.delta)
+        or (oldest < registry.decided.size and arrivals[arrivals.size - 1] - registry.positions[oldest] >= limits.delta)
     )
     return OVERDUE if overdue else VALID
 
 
 @njit_in_place
 def _mark_decided(registry: RegisteredRecords, decided: Int64Vector, decided_subjects: Int64Vector) -> bool:
-    """Mark records as removed and write their subjects to ``decided_subjects``; return False if one is not held."""
+    """Mark records as decided and write their subjects to ``decided_subjects``; return False if one is not held."""
     positions, count = registry.positions, registry.positions.size
     for i in range(decided.size):
         # The last positions rarely have gaps, so that their index usually follows from the difference.
         index = count - 1 - (positions[count - 1] - decided[i]) if count else -1
         if index < 0 or index >= count or positions[index] != decided[i]:
             index = _find(positions, decided[i])
-        if index < 0 or registry.removed[index]:
+        if index < 0 or registry.decided[index]:
             return False
-        registry.removed[index] = True
+        registry.decided[index] = True
         decided_subjects[i] = registry.subjects[index]
     return True
 
@@ -296,9 +298,9 @@ def _find(positions: Int64Vector, wanted: int) -> int:
 
 @njit_in_place
 def _advance_oldest(registry: RegisteredRecords) -> int:
-    """Advance ``oldest`` over removed records and return it."""
+    """Advance ``oldest`` over decided records and return it."""
     oldest = registry.oldest[0]
-    while oldest < registry.removed.size and registry.removed[oldest]:
+    while oldest < registry.decided.size and registry.decided[oldest]:
         oldest += 1
     registry.oldest[0] = oldest
     return int(oldest)

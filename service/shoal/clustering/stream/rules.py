@@ -23,13 +23,13 @@ MAX_INDEXED_DIMENSIONS = 8
 
 
 class Rule(Protocol):
-    """Decides in which cluster each held record leaves."""
+    """Decides which held records form a cluster."""
 
     def precompile(self) -> None:
         """Compile all kernels, so that no record waits for the compiler later."""
 
     def push(self, block: CoordinateBlock) -> DecisionBuffer:
-        """Append the records of a validated block one by one, and decide on each expiring record."""
+        """Append the records of a validated block one by one, and decide on each record that is due for decision."""
 
     def flush(self, newest: int) -> DecisionBuffer:
         """Decide on all held records; ``newest`` is the position of the last record that arrived."""
@@ -65,9 +65,10 @@ def _create(name: str, buffer: Buffer, constraints: StreamConstraints) -> Rule:
         return BlockRule(buffer, constraints, _opportunity_weight(constraints.k))
     if chosen == "awo" and is_indexable:
         return IndexedGrowthRule(buffer, constraints, _opportunity_weight(constraints.k), min_held)
+    # Rule greedy is rule awo without opportunity costs.
     return GrowthRule(buffer, constraints, _opportunity_weight(constraints.k) if chosen == "awo" else 0.0)
 
 
 def _opportunity_weight(k: int) -> float:
-    """Return the weight of opportunity costs: a larger cluster takes neighbours from more of the records that stay."""
+    """Return the weight of opportunity costs; it grows with k, because larger clusters cost the other records more."""
     return min(max(0.6 * math.log2(k), 1.0), 2.5)

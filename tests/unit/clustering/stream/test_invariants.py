@@ -52,9 +52,9 @@ def omitted(decisions: DecisionBuffer) -> DecisionBuffer:
         (duplicated, AnonymityViolation, "not held"),
         (unknown, AnonymityViolation, "not held"),
         (single, AnonymityViolation, "fewer than 2 subjects"),
-        (above_share, AnonymityViolation, "more than a share of 0.5"),
-        (delayed, DelayViolation, "delta is 4 positions"),
-        (omitted, DelayViolation, "delta is 4 positions"),
+        (above_share, AnonymityViolation, "a share above 0.5"),
+        (delayed, DelayViolation, "delta is 4"),
+        (omitted, DelayViolation, "delta is 4"),
     ],
 )
 def test_a_rule_that_violates_an_invariant_closes_the_stream(
