@@ -61,7 +61,7 @@ def standing(attack: Attack, rows: Sequence[Row]) -> str:
     if any(row.success for row in rows):
         said.append("measured")
     if any(not row.success for row in rows):
-        said.append("closed by construction")
+        said.append("prevented by the design")
     if attack.missing:
         said.append(f"not implemented: {attack.missing}")
     if attack.outside:
@@ -85,7 +85,7 @@ def page(rows: Sequence[Row]) -> str:
         if row.success and not row.rule:
             cells = (row.attack, row.name, row.knows, row.success, row.bound, row.beside, row.source, f"`{row.test}`")
             lines.append("| " + " | ".join(cells) + " |")
-    lines += ["", "## Closed by construction", "", "| id | what holds by construction | test |", "|---|---|---|"]
+    lines += ["", "## Prevented by the design", "", "| id | what the design ensures | test |", "|---|---|---|"]
     lines += [f"| {row.attack} | {row.name} | `{row.test}` |" for row in rows if not row.success]
     return "\n".join(lines) + "\n"
 
