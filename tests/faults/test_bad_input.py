@@ -84,7 +84,7 @@ def exported(messages: Sequence[Message], *, original: bool) -> str:
     return "".join(
         json.dumps(
             {"partition": message.partition}
-            | ({"offset": message.offset} if original else {})
+            | ({"offset": message.offset, "timestamp": message.timestamp_ms} if original else {})
             | {"value": None if message.value is None else message.value.decode(errors="surrogateescape")}
         )
         + "\n"

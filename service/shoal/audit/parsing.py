@@ -65,6 +65,7 @@ BLANK: Record = {}
 """The record of an empty line: unusable. Empty lines at the end of a file are no records."""
 
 _TIMESTAMP = re.compile(r"-?[0-9]{1,18}")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _FORMS: dict[str, Form] = {".csv": "csv", ".jsonl": "jsonl", ".json": "jsonl", ".ndjson": "jsonl", ".parquet": "jsonl"}
 
 
@@ -315,7 +316,13 @@ def _exported(path: Path, required: frozenset[str]) -> Iterator[OriginalRecord]:
             _integer(path, number, line, "timestamp")
         if not _is_headers(line.get("headers", [])):
             raise InputError(f"{path}, line {number}: headers must be a list of [name, text or null]; export again")
-        yield OriginalRecord(partition, offset, _value(line), _envelope(line), _size(line))
+        value = None if _has_undecodable_bytes(line["value"]) else _value(line)
+        yield OriginalRecord(partition, offset, value, _envelope(line), _size(line))
+
+
+def _has_undecodable_bytes(value: object) -> bool:
+    """Whether a message value is a text with a lone surrogate: its bytes on the broker were not UTF-8."""
+    return _is_text(value) and _SURROGATE.search(str(value)) is not None
 
 
 def _messages(path: Path, required: frozenset[str]) -> Iterator[OriginalRecord]:

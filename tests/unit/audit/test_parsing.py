@@ -161,3 +161,12 @@ def test_a_last_record_without_an_end_is_incomplete(
     path = tmp_path / name
     path.write_text(header + ('p,3,"a"b\n' if header else "{}\n") + (text if is_incomplete else ""))
     assert is_ended(InputFile.of(path, CsvDialect())) is not is_incomplete
+
+
+def test_a_value_of_an_export_whose_bytes_are_not_utf8_is_no_record(tmp_path: Path) -> None:
+    lines = (
+        r'{"partition": 0, "offset": 0, "value": "{\"a\": 1, \"b\": \"\udcff\"}"}',
+        r'{"partition": 0, "offset": 1, "value": "{\"a\": 1, \"b\": \"\ud83d\ude00\"}"}',
+    )
+    found = originals(file(tmp_path, "\n".join(lines) + "\n"), ORIGINAL_EXPORT)
+    assert found == [(0, 0, None), (0, 1, {"a": "1", "b": "\U0001f600"})]
