@@ -27,6 +27,7 @@ from shoal.audit.reconciliation import (
     check_summary,
     read_records,
     reading_warnings,
+    stated_suppressed,
 )
 from shoal.audit.releases import ReleasedRows
 from shoal.audit.rows import LOOK_ALIKE, AllowedOrder, check_order, compare_rows, is_in_input_order
@@ -174,8 +175,15 @@ class Auditor:
             summary, name = stated.summary_fields, stated.summary_name
             self._check_summary(summary, name, is_inferred=stated.evidence_clusters is None)
             self._found.warnings += reading_warnings(summary, self._originals, name)
+        if not len(self._release):
+            self._confirm_empty(stated)
+
+    def _confirm_empty(self, stated: StatedFiles) -> None:
+        """Ask for the file that says that nothing was released: a summary, or the quarantine of a topic."""
         summary_fields: Mapping[str, object] = stated.summary_fields or {}
-        if not len(self._release) and summary_fields.get("released") != 0:
+        if self._originals.is_export and stated.references is None:
+            self._found.undecided.append("nothing was released: give the quarantine file (--quarantine) to confirm it")
+        elif not self._originals.is_export and summary_fields.get("released") != 0:
             self._found.undecided.append("nothing was released: give the summary (--summary) to confirm it")
 
     # ------------------------------------------------------------ clusters and rows
@@ -280,7 +288,9 @@ class Auditor:
         is_finished = self._scope.is_ordered and not self._originals.is_export
         return StatedAccounts(
             reasons=None if self._references is None else self._references.reasons,
-            has_summary=summary is not None,
+            suppressed=None
+            if summary is None or self._originals.is_export
+            else stated_suppressed(summary, stated.summary_name),
             is_drained=is_finished or (summary is not None and summary.get("held") == 0),
             read_records=None if summary is None or self._originals.is_export else read_records(summary),
         )

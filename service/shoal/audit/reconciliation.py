@@ -28,7 +28,11 @@ __all__ = [
     "check_summary",
     "read_records",
     "reading_warnings",
+    "stated_suppressed",
 ]
+
+_ACCOUNTED = ("records_in", "released", "suppressed", "quarantined", "held")
+"""Fields with which a summary accounts for all records."""
 
 RELATIVE_TOLERANCE = 5e-4
 """Fractions of a summary may be rounded to four digits."""
@@ -247,6 +251,14 @@ def read_records(summary: Summary) -> int | None:
     """Return the number of records that a summary counts as read; None if it does not say."""
     value = summary.get("records_in")
     return value if is_count(value) else None
+
+
+def stated_suppressed(summary: Summary, name: str = "the summary") -> int | None:
+    """Return the number of suppressed records of a summary that accounts for all records; None of any other."""
+    reader = _SummaryReader(summary, name)
+    if any(reader.total(field) is None for field in _ACCOUNTED):
+        return None
+    return reader.total("suppressed")
 
 
 def reading_warnings(summary: Summary, originals: Originals, name: str = "the summary") -> list[str]:
