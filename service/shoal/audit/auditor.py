@@ -10,15 +10,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from shoal.audit.arithmetic import ExactGrid
-from shoal.audit.arrivals import Arrivals, arrivals_of
 from shoal.audit.clusters import RecomputedClusters, check_clusters
-from shoal.audit.delay import check_delay
 from shoal.audit.evidence import EvidenceCluster, QuarantineReference, Summary, foreign_fingerprints
 from shoal.audit.joint_uniqueness import measure_joint_uniqueness
 from shoal.audit.measures import check_unchanged_fields, measure_release, measure_unchanged_fields
 from shoal.audit.near_duplicates import count_near_duplicates
 from shoal.audit.options import check_options, unobservable_options
-from shoal.audit.ordered_release import check_ordered_release
 from shoal.audit.originals import Originals
 from shoal.audit.reconciliation import (
     AuditedCounts,
@@ -31,13 +28,8 @@ from shoal.audit.reconciliation import (
 )
 from shoal.audit.releases import ReleasedRows
 from shoal.audit.rows import LOOK_ALIKE, AllowedOrder, check_order, compare_rows, is_in_input_order
-from shoal.audit.unpublished import (
-    Accounts,
-    StatedAccounts,
-    check_unpublished,
-    check_unpublished_rows,
-    unknown_completeness,
-)
+from shoal.audit.stream_checks import check_stream
+from shoal.audit.unpublished import Accounts, StatedAccounts, check_unpublished_rows, unknown_completeness
 from shoal.audit.verdict import NOT_EXAMINED, CheckCounter, Verdict
 from shoal.audit.without_evidence import REMEDY, check_without_evidence, infer_clusters
 from shoal.policy import Policy
@@ -255,32 +247,23 @@ class Auditor:
             if not self._scope.is_partial:
                 self._accounts = check_unpublished_rows(self._policy, self._originals, self._clusters, reasons)
         else:
-            released = self._clusters.is_member()
-            arrivals = arrivals_of(self._policy, self._originals, released, reasons)
-            if not self._scope.is_partial:
-                self._accounts = check_unpublished(
-                    self._policy, self._originals, self._clusters, arrivals, self._stated_accounts(stated)
-                )
-            self._check_order_of_stream(arrivals)
+            found = check_stream(
+                self._policy,
+                self._originals,
+                self._release,
+                self._clusters,
+                self._references,
+                self._stated_accounts(stated),
+                is_partial=self._scope.is_partial,
+            )
+            self._accounts = found.accounts
+            checks += found.checks
         accounts = self._accounts
         if accounts is not None:
             checks += [accounts.complete, *([accounts.suppressed] if accounts.suppressed.examined else [])]
             checks += [] if accounts.population is None else [accounts.population]
             self._add_counts(accounts.claimed, accounts.undecided)
         self._withdraw_uncertain(before, is_inferred=stated.evidence_clusters is None)
-
-    def _check_order_of_stream(self, arrivals: Mapping[int, Arrivals]) -> None:
-        """Check the delay of the clusters, and with ``release: ordered`` the rows."""
-        if self._clusters is None:
-            return
-        stream, clusters = self._policy.require_stream(), self._clusters.clusters
-        is_export = self._release.is_export
-        self._found.checks.append(check_delay(stream.delta, self._originals, arrivals, clusters, is_export=is_export))
-        if self._scope.is_ordered:
-            is_due = None if self._accounts is None else self._accounts.is_due
-            self._found.checks += check_ordered_release(
-                self._release, clusters, self._originals, reveals=stream.reveal_order, is_due=is_due
-            )
 
     def _stated_accounts(self, stated: StatedFiles) -> StatedAccounts:
         summary = stated.summary_fields

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from shoal.audit.arrivals import may_be_too_large
+from shoal.audit.arrivals import BoolVector, Int64Vector, may_be_too_large
 from shoal.audit.evidence import QuarantineReference, Summary, is_count
 from shoal.audit.originals import UNKNOWN_TIMESTAMP, Originals
 from shoal.audit.parsing import LARGEST_COUNT
@@ -30,6 +30,9 @@ __all__ = [
     "reading_warnings",
     "stated_suppressed",
 ]
+
+MAX_AHEAD_MS = 3_600_000
+"""A service rejects records with a timestamp this far ahead of its clock (ms)."""
 
 _ACCOUNTED = ("records_in", "released", "suppressed", "quarantined", "held")
 """Fields with which a summary accounts for all records."""
@@ -83,12 +86,15 @@ class AuditedReferences:
         ``references`` and ``reasons``.
     reasons : dict of int to str
         Reason of each referenced original, by its index.
+    disputed : set of int
+        Indices of usable records that are referenced as rejected, where the files do not show that this is possible.
     claimed, undecided : Counter
         Numbers of records by what only the run states, and by what would decide.
     """
 
     checks: list[CheckCounter]
     reasons: dict[int, str] = field(default_factory=dict)
+    disputed: set[int] = field(default_factory=set)
     claimed: Counter[str] = field(default_factory=Counter)
     undecided: Counter[str] = field(default_factory=Counter)
 
@@ -138,54 +144,96 @@ class _ReasonExaminer:
     def __init__(
         self, policy: Policy, originals: Originals, is_released: bytearray | None, found: AuditedReferences
     ) -> None:
-        self._originals, self._is_released, self._found = originals, is_released, found
+        self._originals, self._found = originals, found
         self._may_be_too_large = may_be_too_large(policy, originals)
+        self._delta = 0 if policy.stream is None else policy.stream.delta
+        count = len(originals)
+        self._is_released = np.zeros(count, np.bool_)
+        if is_released is not None:
+            self._is_released |= np.frombuffer(bytes(is_released), np.bool_)
+        self._logs: dict[int, _Log] = {}
 
     def allows(self, index: int, reason: str) -> bool:
         """Whether a record may be refused for this reason. What files cannot show is counted."""
         if reason == "suppressed" or not self._originals.is_usable(index):
             return True
         if reason == "too_large":
-            return bool(self._may_be_too_large[index]) or self._allows_other_limit()
+            return bool(self._may_be_too_large[index]) or self._allows_other_limit(index)
         # The record fits the policy. Only a service has a clock, and rejects what is too far ahead of it.
         return reason == "invalid" and self._originals.is_export and self._may_be_ahead(index)
 
-    def _allows_other_limit(self) -> bool:
+    def _allows_other_limit(self, index: int) -> bool:
         if self._originals.is_export:
-            self._found.undecided[
+            self._dispute(
+                index,
                 "records are referenced as too large and are not: set kafka.max_record_bytes in the policy to the "
-                "limit of the service"
-            ] += 1
+                "limit of the service",
+            )
         return self._originals.is_export
+
+    def _dispute(self, index: int, text: str) -> None:
+        self._found.disputed.add(index)
+        self._found.undecided[text] += 1
 
     def _may_be_ahead(self, index: int) -> bool:
         """Whether the timestamp of a record may have been too far ahead of the clock.
 
-        It is then later than the timestamps of all records before it that were admitted.
+        It is then later than the timestamps of all records before it that were admitted. The records that were released
+        next show the clock: a record more than an hour later than these is a claim, and any other is disputed.
         """
         timestamp = int(self._originals.timestamps[index])
         if timestamp == UNKNOWN_TIMESTAMP:
-            self._found.undecided[
+            self._dispute(
+                index,
                 "records that fit the policy are referenced as invalid: export the original with timestamps, which "
-                "show whether they are too far ahead"
-            ] += 1
+                "show whether they are too far ahead",
+            )
             return True
-        if timestamp <= self._latest_before(index):
+        before, after = self._log_of(index).latest_around(int(self._originals.offsets[index]), self._delta)
+        if timestamp <= before:
             return False
+        if after is None or timestamp <= after + MAX_AHEAD_MS:
+            self._dispute(
+                index,
+                "records that fit the policy are referenced as invalid, and their timestamps are not more than an hour "
+                "later than those of the records released next, as those of records too far ahead of the clock are: "
+                "if none was released after them, export input and output again when some are",
+            )
+            return True
         self._found.claimed[
             "records rejected for a timestamp too far ahead of the clock, as the quarantine states: files do not show "
             "the clock"
         ] += 1
         return True
 
-    def _latest_before(self, index: int) -> int:
-        """Return the latest timestamp of a released record before this one in its partition."""
-        originals = self._originals
-        if self._is_released is None:
-            return UNKNOWN_TIMESTAMP
-        before = (originals.partitions == originals.partitions[index]) & (originals.offsets < originals.offsets[index])
-        before &= np.frombuffer(bytes(self._is_released), np.bool_)
-        return int(originals.timestamps[before].max(initial=UNKNOWN_TIMESTAMP))
+    def _log_of(self, index: int) -> _Log:
+        partition = int(self._originals.partitions[index])
+        if partition not in self._logs:
+            self._logs[partition] = _Log.of(self._originals, self._is_released, partition)
+        return self._logs[partition]
+
+
+@dataclass(frozen=True, slots=True)
+class _Log:
+    """The released records of one partition in the order of their offsets: offsets, timestamps, and latest so far."""
+
+    offsets: Int64Vector
+    timestamps: Int64Vector
+    latest: Int64Vector
+
+    @classmethod
+    def of(cls, originals: Originals, is_released: BoolVector, partition: int) -> _Log:
+        chosen = np.flatnonzero(is_released & (originals.partitions == partition))
+        chosen = chosen[np.argsort(originals.offsets[chosen], kind="stable")]
+        timestamps = originals.timestamps[chosen]
+        return cls(originals.offsets[chosen], timestamps, np.maximum.accumulate(timestamps))
+
+    def latest_around(self, offset: int, count: int) -> tuple[int, int | None]:
+        """Return the latest timestamp before an offset, and that of the next ``count`` records; None without any."""
+        place = int(np.searchsorted(self.offsets, offset))
+        before = int(self.latest[place - 1]) if place else UNKNOWN_TIMESTAMP
+        following = self.timestamps[place : place + count]
+        return before, int(following.max()) if len(following) else None
 
 
 def check_summary(summary: Summary, counts: AuditedCounts, name: str = "the summary") -> CheckCounter:
