@@ -69,6 +69,18 @@ def every_fourth_block(draft: Draft) -> list[list[int]]:
     return [indices[start : start + 3] for start in range(0, len(indices) - 3, 12)]
 
 
+def one_left_over(draft: Draft) -> list[list[int]]:
+    """Return clusters of all records but one, which had to be suppressed: all that were held with it are in a cluster.
+
+    The cluster has an older member, so it was decided before.
+    """
+    indices = usable(draft)
+    blocks = [[indices[0], *indices[2:21]]]
+    blocks += [indices[start : start + 3] for start in range(21, len(indices) - 5, 3)]
+    rest = len(indices) - (21 + 3 * (len(blocks) - 1))
+    return [*blocks, indices[-rest:]]
+
+
 def one_far_cluster(draft: Draft) -> list[list[int]]:
     """Return one cluster, whose members are 30 records of the partition apart."""
     indices = [index for index in usable(draft) if draft.base.places[index][0] == 0]
@@ -147,5 +159,26 @@ CHEATS: list[Cheat] = [
         ),
         1,
         "complete",
+    ),
+    Cheat(
+        "records that had to be suppressed counted as quarantined",
+        "stream",
+        made("stream", one_left_over, changes(suppressed={}, quarantined={"invalid": 4})),
+        1,
+        "accounts",
+    ),
+    Cheat(
+        "a time limit, every fourth record dropped, summary counts them as quarantined",
+        "stream",
+        made("stream", all_but_every_fourth, changes(suppressed={}, quarantined={"invalid": 53}), **LIMITED),
+        1,
+        "accounts",
+    ),
+    Cheat(
+        "a suppressed record counted as a sum of 5 and -4",
+        "stream",
+        made("stream", one_left_over, changes(suppressed={"a": 5, "b": -4})),
+        1,
+        "accounts",
     ),
 ]

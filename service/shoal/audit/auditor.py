@@ -17,18 +17,18 @@ from shoal.audit.measures import check_unchanged_fields, measure_release, measur
 from shoal.audit.near_duplicates import count_near_duplicates
 from shoal.audit.options import check_options, unobservable_options
 from shoal.audit.originals import Originals
-from shoal.audit.reconciliation import (
+from shoal.audit.reconciliation import AuditedReferences, check_references
+from shoal.audit.releases import ReleasedRows
+from shoal.audit.rows import LOOK_ALIKE, AllowedOrder, check_order, compare_rows, is_in_input_order
+from shoal.audit.stream_checks import check_stream
+from shoal.audit.summary_counts import (
     AuditedCounts,
-    AuditedReferences,
-    check_references,
     check_summary,
+    quarantine_bounds,
     read_records,
     reading_warnings,
     stated_suppressed,
 )
-from shoal.audit.releases import ReleasedRows
-from shoal.audit.rows import LOOK_ALIKE, AllowedOrder, check_order, compare_rows, is_in_input_order
-from shoal.audit.stream_checks import check_stream
 from shoal.audit.unpublished import Accounts, StatedAccounts, check_unpublished_rows, unknown_completeness
 from shoal.audit.verdict import NOT_EXAMINED, CheckCounter, Verdict
 from shoal.audit.without_evidence import REMEDY, check_without_evidence, infer_clusters
@@ -316,7 +316,7 @@ class Auditor:
 
     def _check_summary(self, summary: Summary, name: str, *, is_inferred: bool) -> None:
         """Check the summary. Two clusters with equal rows side by side may have been inferred as one."""
-        counts = self._counts()
+        counts = self._counts(read_records(summary))
         check = check_summary(summary, counts, name)
         if is_inferred and check.failed:
             unknown = replace(
@@ -328,7 +328,7 @@ class Auditor:
                 self._found.undecided.append(f"the summary counts other clusters than those inferred: {REMEDY}")
         self._found.checks.append(check)
 
-    def _counts(self) -> AuditedCounts:
+    def _counts(self, records_in: int | None) -> AuditedCounts:
         found, accounts = self._clusters, self._accounts
         reasons = {} if self._references is None else self._references.reasons
         referenced_end = max(reasons, default=-1) + 1
@@ -348,6 +348,10 @@ class Auditor:
             suppressed=None if accounts is None else suppressed + accounts.suppressible,
             held=self._held(),
             are_exact=self._references is not None,
+            certain=0 if accounts is None else accounts.certain,
+            quarantined=quarantine_bounds(
+                self._policy, self._originals, None if found is None else found.is_released, records_in
+            ),
         )
 
     def _held(self) -> int | None:

@@ -1,79 +1,23 @@
-"""Reconciles quarantine and summary with what the audit counted.
-
-Each record is released or referenced once, for a reason that its contents allow. The summary adds up and agrees with
-the files.
-"""
+"""Checks the references of the quarantine: each record is released or referenced once, for a reason that it allows."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NoReturn
 
 import numpy as np
 
 from shoal.audit.arrivals import BoolVector, Int64Vector, may_be_too_large
-from shoal.audit.evidence import QuarantineReference, Summary, is_count
+from shoal.audit.evidence import QuarantineReference
 from shoal.audit.originals import UNKNOWN_TIMESTAMP, Originals
-from shoal.audit.parsing import LARGEST_COUNT
 from shoal.audit.verdict import CheckCounter
-from shoal.errors import InputError
 from shoal.policy import Policy
 
-__all__ = [
-    "AuditedCounts",
-    "AuditedReferences",
-    "check_references",
-    "check_summary",
-    "read_records",
-    "reading_warnings",
-    "stated_suppressed",
-]
+__all__ = ["AuditedReferences", "check_references"]
 
 MAX_AHEAD_MS = 3_600_000
 """A service rejects records with a timestamp this far ahead of its clock (ms)."""
-
-_ACCOUNTED = ("records_in", "released", "suppressed", "quarantined", "held")
-"""Fields with which a summary accounts for all records."""
-
-RELATIVE_TOLERANCE = 5e-4
-"""Fractions of a summary may be rounded to four digits."""
-
-
-@dataclass(frozen=True, slots=True)
-class AuditedCounts:
-    """What the audit counted; None where it could not.
-
-    Attributes
-    ----------
-    records : int
-        Records of the original.
-    reached : int
-        Records up to the last one that is released or referenced; of an exported topic all records.
-    rows, clusters, smallest, largest : int
-        Released rows, clusters, and the sizes of the smallest and the largest cluster.
-    fewest_subjects : int
-        Fewest subjects of a cluster.
-    largest_share : float
-        Largest share of one subject in a cluster.
-    suppressed, held : int
-        Largest numbers of records that the run can have suppressed and that it can still hold.
-    are_exact : bool
-        Whether ``suppressed`` and ``held`` are the numbers themselves.
-    """
-
-    records: int
-    reached: int
-    rows: int
-    clusters: int | None
-    smallest: int | None
-    largest: int | None
-    fewest_subjects: int | None
-    largest_share: float | None
-    suppressed: int | None = None
-    held: int | None = None
-    are_exact: bool = False
 
 
 @dataclass(slots=True)
@@ -234,133 +178,3 @@ class _Log:
         before = int(self.latest[place - 1]) if place else UNKNOWN_TIMESTAMP
         following = self.timestamps[place : place + count]
         return before, int(following.max()) if len(following) else None
-
-
-def check_summary(summary: Summary, counts: AuditedCounts, name: str = "the summary") -> CheckCounter:
-    """Check a summary against what was counted; fields that are null or missing are not compared.
-
-    Parameters
-    ----------
-    summary : mapping
-    counts : AuditedCounts
-    name : str
-        What errors call the summary.
-
-    Raises
-    ------
-    InputError
-        None of the fields is known, or one is not a number.
-    """
-    check = CheckCounter("accounts", "the summary adds up and agrees with the files", "field")
-    if not summary.keys() & {"records_in", "records", "released", "clusters"}:
-        raise InputError(f"{name}: none of its fields is known; give the file written by --summary")
-    reader = _SummaryReader(summary, name)
-    parts = [reader.total(field) for field in ("released", "suppressed", "quarantined", "held")]
-    _check_totals(check, reader, parts, counts)
-    for place, stated, counted in _compared(reader, parts[0], counts):
-        if stated is not None and counted is not None:
-            check.expect(_agrees(stated, counted), place)
-    for place, total, most in (("suppressed", parts[1], counts.suppressed), ("held", parts[3], counts.held)):
-        if total is not None and most is not None:
-            check.expect(total == most if counts.are_exact else 0 <= total <= most, place)
-    return check
-
-
-def _check_totals(check: CheckCounter, reader: _SummaryReader, parts: list[int | None], counts: AuditedCounts) -> None:
-    """Check the numbers of records read."""
-    records_in = reader.total("records_in")
-    if records_in is not None and None not in parts:
-        check.expect(records_in == sum(part for part in parts if part is not None), "records_in, the sum")
-    if records_in is not None:
-        # The file may have grown since the run read it.
-        check.expect(counts.reached <= records_in <= counts.records, "records_in")
-    records = reader.total("records")
-    if records is not None:
-        check.expect(records in {counts.rows, counts.records}, "records")
-
-
-def _compared(
-    reader: _SummaryReader, released: int | None, counts: AuditedCounts
-) -> list[tuple[str, float | None, float | None]]:
-    """Return field, stated number and counted number."""
-    mean_size = counts.rows / counts.clusters if counts.clusters else None
-    return [
-        ("released", released, counts.rows),
-        ("clusters", reader.total("clusters"), counts.clusters),
-        ("cluster_size.min", reader.number("cluster_size", "min"), counts.smallest),
-        ("cluster_size.max", reader.number("cluster_size", "max"), counts.largest),
-        ("cluster_size.mean", reader.number("cluster_size", "mean"), mean_size),
-        ("subjects.min", reader.number("subjects", "min"), counts.fewest_subjects),
-        ("share.max", reader.number("share", "max"), counts.largest_share),
-    ]
-
-
-def read_records(summary: Summary) -> int | None:
-    """Return the number of records that a summary counts as read; None if it does not say."""
-    value = summary.get("records_in")
-    return value if is_count(value) else None
-
-
-def stated_suppressed(summary: Summary, name: str = "the summary") -> int | None:
-    """Return the number of suppressed records of a summary that accounts for all records; None of any other."""
-    reader = _SummaryReader(summary, name)
-    if any(reader.total(field) is None for field in _ACCOUNTED):
-        return None
-    return reader.total("suppressed")
-
-
-def reading_warnings(summary: Summary, originals: Originals, name: str = "the summary") -> list[str]:
-    """Warn if the run read fewer records than the file has, or refused another number than the audit does."""
-    reader = _SummaryReader(summary, name)
-    quarantined, records_in, count = reader.total("quarantined"), reader.total("records_in"), len(originals)
-    read = count if records_in is None else min(max(records_in, 0), count)
-    warnings = []
-    if read < count:
-        warnings.append(f"the summary counts {read} records read; the {count - read} that follow were not examined")
-    unusable = read - originals.usable_of(read)
-    if quarantined is not None and quarantined != unusable:
-        warnings.append(
-            f"the summary counts {quarantined} quarantined records; the audit finds {unusable} that do not fit the "
-            "policy"
-        )
-    return warnings
-
-
-def _agrees(stated: float, counted: float) -> bool:
-    """Whether two numbers agree: counts exactly, fractions within rounding."""
-    if isinstance(counted, int):
-        return stated == counted
-    return abs(stated - counted) <= RELATIVE_TOLERANCE * abs(counted)
-
-
-class _SummaryReader:
-    """Reads numbers of a summary."""
-
-    def __init__(self, summary: Summary, name: str) -> None:
-        self._summary, self._name = summary, name
-
-    def total(self, field: str) -> int | None:
-        """Return a count, or the sum of counts by reason."""
-        value = self._summary.get(field)
-        if isinstance(value, Mapping):
-            return sum(self._count(field, part) for part in value.values())
-        return None if value is None else self._count(field, value)
-
-    def number(self, group: str, field: str) -> float | None:
-        """Return one number of a group of fields."""
-        found = self._summary.get(group)
-        value = found.get(field) if isinstance(found, Mapping) else None
-        return None if value is None else self._number(f"{group}.{field}", value)
-
-    def _count(self, field: str, value: object) -> int:
-        if not is_count(value):
-            self._refuse(f"{field} must be a whole number")
-        return value
-
-    def _number(self, field: str, value: object) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) >= LARGEST_COUNT:
-            self._refuse(f"{field} must be a number")
-        return value
-
-    def _refuse(self, reason: str) -> NoReturn:
-        raise InputError(f"{self._name}: {reason}; give the file written by --summary")
