@@ -258,6 +258,7 @@ class Auditor:
             )
             self._accounts = found.accounts
             checks += found.checks
+            self._found.undecided += found.undecided
         accounts = self._accounts
         if accounts is not None:
             checks += [accounts.complete, *([accounts.suppressed] if accounts.suppressed.examined else [])]

@@ -25,7 +25,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from shoal.audit.arrivals import Arrivals, BoolVector, exceeds_quota, may_be_too_large
+from shoal.audit.arrivals import Arrivals, BoolVector, exceeds_quota, may_be_in_lost_window, may_be_too_large
 from shoal.audit.clusters import SHARE_TOLERANCE, RecomputedCluster, RecomputedClusters
 from shoal.audit.held import PartitionHistory
 from shoal.audit.options import can_break_dominance
@@ -224,10 +224,13 @@ class _Examiner:
         accounts: Accounts,
     ) -> None:
         self._policy, self._originals, self._accounts, self._stated = policy, originals, accounts, stated
-        self._is_released, self._arrivals = found.is_released, arrivals
+        self._arrivals = arrivals
         self._partitions = originals.partitions.tolist()
         self._places = np.zeros(len(originals), np.int64)
         self._exceeds_quota = exceeds_quota(policy.per_subject, originals)
+        may_arrive = np.zeros(len(originals), np.bool_)
+        may_arrive[np.concatenate([found_here.indices for found_here in arrivals.values()])] = True
+        self._may_be_in_lost_window = may_be_in_lost_window(policy, originals, found.is_member(), may_arrive)
         self._may_be_too_large = may_be_too_large(policy, originals)
         self._possible: list[int] = []
         self._may_flush_early = originals.is_export or policy.require_stream().max_delay_s is not None
@@ -344,27 +347,13 @@ class _Examiner:
             return True
         if self._histories[self._partitions[index]].may_have_been_short(int(self._places[index])):
             return True
-        return self._originals.is_export and self._may_be_in_lost_window(index)
+        return bool(self._may_be_in_lost_window[index])
 
     def _may_break_dominance(self, index: int) -> bool:
         """Whether records that may have been held with this one can form a cluster that violates ``dominance``."""
         found, place = self._arrivals[self._partitions[index]], int(self._places[index])
         window = found.indices[place : place + self._policy.require_stream().delta + 1]
         return can_break_dominance(self._policy, self._originals, window.tolist())
-
-    def _may_be_in_lost_window(self, index: int) -> bool:
-        """Whether a restart may have suppressed the rest of a quota window whose first records it could not read.
-
-        Records of the window that were released before the restart arrived at most delta after one that was not.
-        """
-        option = self._policy.per_subject
-        if option is None:
-            return False
-        found, place = self._arrivals[self._partitions[index]], int(self._places[index])
-        window = self._originals.offsets[index] // option.window
-        later = slice(place + self._policy.require_stream().delta + 1, None)
-        of_window = found.indices[later][found.offsets[later] // option.window == window]
-        return not any(self._is_released[other] for other in of_window.tolist())
 
     def _claim(self, source: str) -> str:
         option = "dominance" if self._policy.dominance is not None else "a time limit, a flush or a restart"
