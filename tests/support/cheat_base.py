@@ -23,7 +23,7 @@ from shoal.policy.schema import Document
 from support.messages import Message
 from support.topic_runs import run_topic
 
-__all__ = ["BASES", "FIELDS", "Base", "Record", "base_of", "compose", "mean_of", "row_text"]
+__all__ = ["BASES", "FIELDS", "Base", "Record", "base_of", "compose", "mean_of", "row_text", "timestamp_of"]
 
 Record = dict[str, Any]
 
@@ -169,6 +169,11 @@ def compose(base: Base, clusters: Sequence[Sequence[int]]) -> list[list[str]]:
 # ---------------------------------------------------------------- making
 
 
+def timestamp_of(index: int) -> int:
+    """Return the timestamp of a message (ms): one per second."""
+    return 1_700_000_000_000 + 1000 * index
+
+
 @cache
 def base_of(name: str, count: int = 120, *, people: int = 60, k: int = 3, delta: int = 20, seed: int = 1) -> Base:
     """Make a base. Shoal releases it; the order of its clusters is that of the released rows."""
@@ -182,8 +187,8 @@ def base_of(name: str, count: int = 120, *, people: int = 60, k: int = 3, delta:
     if name.startswith("topic"):
         places = _two_partitions(random, count)
         exported = [
-            {"partition": partition, "offset": offset, "value": line}
-            for (partition, offset), line in zip(places, lines, strict=True)
+            {"partition": partition, "offset": offset, "value": line, "timestamp": timestamp_of(index)}
+            for index, ((partition, offset), line) in enumerate(zip(places, lines, strict=True))
         ]
         lines = [json.dumps(line) for line in exported]
     original = "".join(f"{line}\n" for line in lines).encode()
@@ -224,8 +229,9 @@ def _released(
     """Return what Shoal releases, and its evidence."""
     if name.startswith("topic"):
         messages: dict[int, list[Message]] = {0: [], 1: []}
-        for (partition, offset), record in zip(places, records, strict=True):
-            messages[partition].append(Message(offset, 0, b"{" if record is None else json.dumps(record).encode()))
+        for index, ((partition, offset), record) in enumerate(zip(places, records, strict=True)):
+            value = b"{" if record is None else json.dumps(record).encode()
+            messages[partition].append(Message(offset, timestamp_of(index), value))
         topics = run_topic(policy, messages, 15, drains=True)
         return b"".join(line + b"\n" for line in topics["released"]), [json.loads(one) for one in topics["evidence"]]
     with TemporaryDirectory() as folder:

@@ -16,11 +16,12 @@ from support.cheats_of_clusters import CHEATS as OF_CLUSTERS
 from support.cheats_of_files import CHEATS as OF_FILES
 from support.cheats_of_options import CHEATS as OF_OPTIONS
 from support.cheats_of_parquet import CHEATS as OF_PARQUET
+from support.cheats_of_summaries import CHEATS as OF_SUMMARIES
 from support.named_cheats import Cheat
 
 __all__ = ["CATALOGUE", "COMPOSED", "composed", "composed_cheats"]
 
-CATALOGUE: tuple[Cheat, ...] = (*OF_CLUSTERS, *OF_OPTIONS, *OF_CLAIMS, *OF_FILES, *OF_PARQUET)
+CATALOGUE: tuple[Cheat, ...] = (*OF_CLUSTERS, *OF_OPTIONS, *OF_CLAIMS, *OF_SUMMARIES, *OF_FILES, *OF_PARQUET)
 COMPOSED = 200
 """Composed cheats of the table."""
 

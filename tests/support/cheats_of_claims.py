@@ -261,5 +261,11 @@ CHEATS: list[Cheat] = [
             ),
         ),
         ("references: one missing", 1, "complete", references(lambda lines, _: lines.pop())),
+        (
+            "evidence: one number for all clusters",
+            2,
+            "undecided",
+            same_lines(lambda line: edited_line(line, cluster=0)),
+        ),
     ),
 ]

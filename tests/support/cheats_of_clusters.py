@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import unicodedata
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from random import Random
 
-from support.cheat_base import base_of, mean_of, row_text
+from support.cheat_base import base_of, mean_of, row_text, timestamp_of
 from support.cheat_draft import Draft
 from support.cheat_moves import arrival_order, means_of_two, raw_value, relabel
 from support.named_cheats import Cheat, Edit, cheats_of, far_apart, sound, with_records
@@ -127,6 +129,36 @@ def listed_as(reason: str) -> Edit:
         draft.quarantine = [draft.reference(index, None if records[index] is None else reason) for index in unpublished]
 
     return edit
+
+
+def one_far_cluster(base: str, count: int = 1) -> Callable[[], Draft]:
+    """Return a maker of a release of a few clusters with members 30 apart; the others are listed as invalid."""
+
+    def make() -> Draft:
+        draft = sound(base_of(base, 200, people=10**6))
+        places = draft.base.places
+        usable = [index for index, record in enumerate(draft.base.records) if record and places[index][0] == 0]
+        draft.clusters = [usable[first : first + 90 : 30] for first in range(count)]
+        draft.recompose()
+        listed_as("invalid")(draft)
+        if draft.base.is_ordered:
+            draft.rows = [draft.rows[0][:count]]
+        return draft
+
+    return make
+
+
+def listed_as_old() -> Draft:
+    """Return a release without its last cluster, which is listed as invalid; its messages are dated before others."""
+    draft = sound("topic")
+    *draft.clusters, dropped = draft.clusters
+    lines = [json.loads(line) for line in draft.base.original.splitlines()]
+    for index in dropped:
+        lines[index]["timestamp"] = timestamp_of(0)
+    draft.base = replace(draft.base, original="".join(f"{json.dumps(line)}\n" for line in lines).encode())
+    draft.recompose()
+    listed_as("invalid")(draft)
+    return draft
 
 
 def partition_missing(draft: Draft) -> None:
@@ -278,6 +310,27 @@ CHEATS: list[Cheat] = [
         "150 of 200 messages dropped, listed as undecodable",
         "topic",
         dropped(listed_as("undecodable"), "topic"),
+        1,
+        "reasons",
+    ),
+    Cheat(
+        "members 30 apart, the others listed as invalid",
+        "topic",
+        one_far_cluster("topic"),
+        2,
+        "undecided",
+    ),
+    Cheat(
+        "one row each of four clusters whose members are 30 apart, the others listed as invalid",
+        "topic ordered",
+        one_far_cluster("topic ordered", 4),
+        2,
+        "undecided",
+    ),
+    Cheat(
+        "a message listed as invalid that is older than one released before it",
+        "topic",
+        listed_as_old,
         1,
         "reasons",
     ),

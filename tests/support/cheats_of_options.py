@@ -113,7 +113,55 @@ def dropped_under_dominance() -> Files:
     return Files(document, files | {"original.jsonl": original})
 
 
+def far_under_quota(window: int) -> Callable[[], Draft]:
+    """Return a maker of a topic of one cluster, with members 30 apart; the others are listed as suppressed."""
+
+    def make() -> Draft:
+        draft = sound(base_of("topic", 200, people=10**6))
+        places = draft.base.places
+        usable = [index for index, record in enumerate(draft.base.records) if record and places[index][0] == 0]
+        draft.document = deepcopy(draft.document)
+        draft.document["privacy"]["per_subject"] = {"max": 3, "window": window}
+        draft.clusters = [usable[:90:30]]
+        draft.recompose()
+        return draft
+
+    return make
+
+
+def small_population() -> Draft:
+    """Return a release under a time limit of ten of each 17 records; the others are listed as suppressed.
+
+    They are seven people, fewer than ``min_population``, so a clock decides on none of them.
+    """
+    draft = sound(base_of("stream", 200, people=10**6))
+    draft.document = deepcopy(draft.document)
+    draft.document["stream"]["max_delay_s"] = 5
+    draft.document["privacy"]["min_population"] = 8
+    usable = [index for index, record in enumerate(draft.base.records) if record is not None]
+    draft.clusters = [usable[start : start + 10] for start in range(0, len(usable) - 20, 17)]
+    taken = draft.clusters[-1][-1]
+    draft.clusters.append([index for index in usable if index > taken])
+    draft.recompose()
+    return draft
+
+
 CHEATS: list[Cheat] = [
+    Cheat("per_subject, members 30 apart, the others listed as suppressed", "topic", far_under_quota(1000), 1, "delay"),
+    Cheat(
+        "per_subject with short windows, members 30 apart, the others listed as suppressed",
+        "topic",
+        far_under_quota(60),
+        1,
+        "suppressed",
+    ),
+    Cheat(
+        "min_population and a time limit, seven people of each 17 listed as suppressed",
+        "stream",
+        small_population,
+        1,
+        "suppressed",
+    ),
     Cheat(
         "three of four clusters dropped, listed as suppressed by dominance",
         "stream",

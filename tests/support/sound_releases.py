@@ -14,7 +14,7 @@ from unittest.mock import patch
 from shoal.audit import Verdict, verify
 from shoal.errors import ConfigError, InputError
 from shoal.files import Files, parse_algorithm_options, run_batch, run_pipe
-from shoal.policy import Policy
+from shoal.policy import MessagePart, Policy
 from shoal.policy.schema import Document as Schema
 from support.messages import Message
 from support.random_originals import (
@@ -90,6 +90,8 @@ class SoundRelease:
     def expected(self, *, evidence: bool, quarantine: bool, summary: bool) -> set[int]:
         """Return the exit codes that are right for a sound release with these files beside original and release."""
         is_counted = summary and self.summary is not None
+        if self.has_rejected_by_clock:  # the records released next must show the clock
+            return {0, 2}
         if not evidence or (self.is_empty and not is_counted):  # only a summary says that nothing was released
             return {0, 2}
         if not quarantine and not is_counted and self.has_suppressed:
@@ -105,6 +107,14 @@ class SoundRelease:
     def is_empty(self) -> bool:
         """Whether no record was released."""
         return not self.evidence.read_bytes()
+
+    @property
+    def has_rejected_by_clock(self) -> bool:
+        """Whether a message may have been rejected because it was dated far ahead."""
+        limit = START_MS + 3_600_000
+        return self.kind == "topic" and any(
+            json.loads(line).get("timestamp", limit + 1) > limit for line in self.original.read_bytes().splitlines()
+        )
 
     @property
     def has_suppressed(self) -> bool:
@@ -185,13 +195,30 @@ def _topic(seed: int, random: Random, document: Document, policy: Policy, folder
         if random.random() < 0.05:
             exported["value"] = random.choice((None, "{", "[]", "{}"))
         lines.append({"partition": partition, "offset": offset, **exported})
-        messages[partition].append(_message(offset, exported))
+    _date(Random(f"{seed} dates"), policy, lines)
+    for line in lines:
+        messages[line["partition"]].append(_message(line["offset"], line))
     topics = run_topic(policy, messages, random.choice((1, 7, 30, 500)), drains=random.random() < 0.7)
     paths = _paths(folder, "jsonl", "jsonl")
+    if seed % 4 == 0 and not policy.envelope_attributes:
+        for line in lines:
+            del line["timestamp"]
     paths["original"].write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
     for name, values in topics.items():
         paths[name].write_bytes(b"".join(value + b"\n" for value in values))
     return SoundRelease(seed, "topic", document, policy, **paths, summary=None)
+
+
+def _date(random: Random, policy: Policy, lines: list[dict[str, Any]]) -> None:
+    """Date messages as a topic does, one after the other; in some topics a few are dated far ahead of the clock."""
+    if any(attribute.source.part is MessagePart.TIMESTAMP for attribute in policy.envelope_attributes):
+        return
+    ahead = random.choice((0, 0.03))
+    for number, line in enumerate(lines):
+        late = random.choice((0, 0, 0, -40))
+        line["timestamp"] = START_MS + 20 * number + late
+        if random.random() < ahead:
+            line["timestamp"] += random.randint(2, 48) * 3_600_000
 
 
 def _message(offset: int, exported: dict[str, Any]) -> Message:

@@ -19,7 +19,15 @@ import numpy.typing as npt
 from shoal.audit.originals import UNUSABLE, Originals
 from shoal.policy import PerSubject, Policy
 
-__all__ = ["Arrivals", "BoolVector", "Int64Vector", "arrivals_of", "exceeds_quota", "may_be_too_large"]
+__all__ = [
+    "Arrivals",
+    "BoolVector",
+    "Int64Vector",
+    "arrivals_of",
+    "exceeds_quota",
+    "may_be_in_lost_window",
+    "may_be_too_large",
+]
 
 DEFAULT_MAX_BYTES = 900_000
 """``kafka.max_record_bytes`` if the policy has no section ``kafka``."""
@@ -110,13 +118,44 @@ def arrivals_of(
         suppressed, others = _referenced(reasons or {}, len(originals))
         is_over_quota = excess if reasons is None else suppressed & excess
         possible, sure = usable & ~others & ~is_over_quota, suppressed & ~excess
-        if policy.per_subject is not None:
-            sure = np.zeros_like(sure)
+        sure &= ~may_be_in_lost_window(policy, originals, is_released, possible | is_released)
     possible, sure = possible | is_released, (sure & usable) | is_released
     return {
         int(partition): _arrivals(originals, possible, sure, originals.partitions == partition)
         for partition in np.unique(originals.partitions)
     }
+
+
+def may_be_in_lost_window(
+    policy: Policy, originals: Originals, is_released: BoolVector, may_arrive: BoolVector
+) -> BoolVector:
+    """Return which records a restart may have suppressed because of ``privacy.per_subject``, shape (n,). Cost: O(n).
+
+    A restarted service suppresses the rest of a quota window whose first records it cannot read again. Records of this
+    window that were released before arrived at most delta after the first one that was not decided. So no record of the
+    window that is more than delta arrivals younger was released.
+
+    Parameters
+    ----------
+    policy : Policy
+    originals : Originals
+    is_released, may_arrive : ndarray of bool, shape (n,)
+        Which records were released, and which may have been admitted.
+    """
+    lost = np.zeros(len(originals), np.bool_)
+    option = policy.per_subject
+    if option is None or policy.stream is None or not originals.is_export:
+        return lost
+    for partition in np.unique(originals.partitions):
+        chosen = np.flatnonzero(originals.partitions == partition)
+        chosen = chosen[np.argsort(originals.offsets[chosen], kind="stable")]
+        ranks = np.cumsum(may_arrive[chosen])
+        windows = originals.offsets[chosen] // option.window
+        starts = np.flatnonzero(np.diff(windows, prepend=windows[0] - 1))
+        latest = np.maximum.reduceat(np.where(is_released[chosen], ranks, 0), starts)
+        sizes = np.diff(np.append(starts, len(chosen)))
+        lost[chosen] = np.repeat(latest, sizes) - ranks <= policy.stream.delta
+    return lost
 
 
 def _referenced(reasons: Mapping[int, str], count: int) -> tuple[BoolVector, BoolVector]:

@@ -10,33 +10,26 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from shoal.audit.arithmetic import ExactGrid
-from shoal.audit.arrivals import Arrivals, arrivals_of
 from shoal.audit.clusters import RecomputedClusters, check_clusters
-from shoal.audit.delay import check_delay
 from shoal.audit.evidence import EvidenceCluster, QuarantineReference, Summary, foreign_fingerprints
 from shoal.audit.joint_uniqueness import measure_joint_uniqueness
 from shoal.audit.measures import check_unchanged_fields, measure_release, measure_unchanged_fields
 from shoal.audit.near_duplicates import count_near_duplicates
 from shoal.audit.options import check_options, unobservable_options
-from shoal.audit.ordered_release import check_ordered_release
 from shoal.audit.originals import Originals
-from shoal.audit.reconciliation import (
-    AuditedCounts,
-    AuditedReferences,
-    check_references,
-    check_summary,
-    read_records,
-    reading_warnings,
-)
+from shoal.audit.reconciliation import AuditedReferences, check_references
 from shoal.audit.releases import ReleasedRows
 from shoal.audit.rows import LOOK_ALIKE, AllowedOrder, check_order, compare_rows, is_in_input_order
-from shoal.audit.unpublished import (
-    Accounts,
-    StatedAccounts,
-    check_unpublished,
-    check_unpublished_rows,
-    unknown_completeness,
+from shoal.audit.stream_checks import check_stream
+from shoal.audit.summary_counts import (
+    AuditedCounts,
+    check_summary,
+    quarantine_bounds,
+    read_records,
+    reading_warnings,
+    stated_suppressed,
 )
+from shoal.audit.unpublished import Accounts, StatedAccounts, check_unpublished_rows, unknown_completeness
 from shoal.audit.verdict import NOT_EXAMINED, CheckCounter, Verdict
 from shoal.audit.without_evidence import REMEDY, check_without_evidence, infer_clusters
 from shoal.policy import Policy
@@ -174,8 +167,15 @@ class Auditor:
             summary, name = stated.summary_fields, stated.summary_name
             self._check_summary(summary, name, is_inferred=stated.evidence_clusters is None)
             self._found.warnings += reading_warnings(summary, self._originals, name)
+        if not len(self._release):
+            self._confirm_empty(stated)
+
+    def _confirm_empty(self, stated: StatedFiles) -> None:
+        """Ask for the file that says that nothing was released: a summary, or the quarantine of a topic."""
         summary_fields: Mapping[str, object] = stated.summary_fields or {}
-        if not len(self._release) and summary_fields.get("released") != 0:
+        if self._originals.is_export and stated.references is None:
+            self._found.undecided.append("nothing was released: give the quarantine file (--quarantine) to confirm it")
+        elif not self._originals.is_export and summary_fields.get("released") != 0:
             self._found.undecided.append("nothing was released: give the summary (--summary) to confirm it")
 
     # ------------------------------------------------------------ clusters and rows
@@ -247,13 +247,18 @@ class Auditor:
             if not self._scope.is_partial:
                 self._accounts = check_unpublished_rows(self._policy, self._originals, self._clusters, reasons)
         else:
-            released = self._clusters.is_member()
-            arrivals = arrivals_of(self._policy, self._originals, released, reasons)
-            if not self._scope.is_partial:
-                self._accounts = check_unpublished(
-                    self._policy, self._originals, self._clusters, arrivals, self._stated_accounts(stated)
-                )
-            self._check_order_of_stream(arrivals)
+            found = check_stream(
+                self._policy,
+                self._originals,
+                self._release,
+                self._clusters,
+                self._references,
+                self._stated_accounts(stated),
+                is_partial=self._scope.is_partial,
+            )
+            self._accounts = found.accounts
+            checks += found.checks
+            self._found.undecided += found.undecided
         accounts = self._accounts
         if accounts is not None:
             checks += [accounts.complete, *([accounts.suppressed] if accounts.suppressed.examined else [])]
@@ -261,26 +266,15 @@ class Auditor:
             self._add_counts(accounts.claimed, accounts.undecided)
         self._withdraw_uncertain(before, is_inferred=stated.evidence_clusters is None)
 
-    def _check_order_of_stream(self, arrivals: Mapping[int, Arrivals]) -> None:
-        """Check the delay of the clusters, and with ``release: ordered`` the rows."""
-        if self._clusters is None:
-            return
-        stream, clusters = self._policy.require_stream(), self._clusters.clusters
-        is_export = self._release.is_export
-        self._found.checks.append(check_delay(stream.delta, self._originals, arrivals, clusters, is_export=is_export))
-        if self._scope.is_ordered:
-            is_due = None if self._accounts is None else self._accounts.is_due
-            self._found.checks += check_ordered_release(
-                self._release, clusters, self._originals, reveals=stream.reveal_order, is_due=is_due
-            )
-
     def _stated_accounts(self, stated: StatedFiles) -> StatedAccounts:
         summary = stated.summary_fields
         # A finished run of `pipe` holds nothing. It cannot follow a file and keep the order of the input.
         is_finished = self._scope.is_ordered and not self._originals.is_export
         return StatedAccounts(
             reasons=None if self._references is None else self._references.reasons,
-            has_summary=summary is not None,
+            suppressed=None
+            if summary is None or self._originals.is_export
+            else stated_suppressed(summary, stated.summary_name),
             is_drained=is_finished or (summary is not None and summary.get("held") == 0),
             read_records=None if summary is None or self._originals.is_export else read_records(summary),
         )
@@ -323,7 +317,7 @@ class Auditor:
 
     def _check_summary(self, summary: Summary, name: str, *, is_inferred: bool) -> None:
         """Check the summary. Two clusters with equal rows side by side may have been inferred as one."""
-        counts = self._counts()
+        counts = self._counts(read_records(summary))
         check = check_summary(summary, counts, name)
         if is_inferred and check.failed:
             unknown = replace(
@@ -335,7 +329,7 @@ class Auditor:
                 self._found.undecided.append(f"the summary counts other clusters than those inferred: {REMEDY}")
         self._found.checks.append(check)
 
-    def _counts(self) -> AuditedCounts:
+    def _counts(self, records_in: int | None) -> AuditedCounts:
         found, accounts = self._clusters, self._accounts
         reasons = {} if self._references is None else self._references.reasons
         referenced_end = max(reasons, default=-1) + 1
@@ -355,6 +349,10 @@ class Auditor:
             suppressed=None if accounts is None else suppressed + accounts.suppressible,
             held=self._held(),
             are_exact=self._references is not None,
+            certain=0 if accounts is None else accounts.certain,
+            quarantined=quarantine_bounds(
+                self._policy, self._originals, None if found is None else found.is_released, records_in
+            ),
         )
 
     def _held(self) -> int | None:

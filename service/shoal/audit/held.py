@@ -53,6 +53,7 @@ class PartitionHistory:
     ) -> None:
         count = len(arrivals)
         self._arrivals, self._may_flush_early = arrivals, may_flush_early
+        self._may_suppress_early = originals.is_export or (may_flush_early and policy.min_population is None)
         stream = policy.require_stream()
         self._k, self._delta = policy.k, stream.delta
         self._population = max(policy.k, policy.min_population or 0)
@@ -113,8 +114,13 @@ class PartitionHistory:
         return self._is_short(place, last, is_end=last == len(self._arrivals) - 1, counts_all=counts_all)
 
     def may_have_been_short(self, place: int) -> bool:
-        """Whether fewer than k subjects may have been held when something else decided on the record."""
-        if not self._may_flush_early:
+        """Whether fewer than k subjects may have been held when something else decided on the record.
+
+        An operator may flush a partition of a service. This decides as the end of a file does: fewer than
+        ``min_population`` subjects are suppressed. A clock decides on nothing while fewer than that are held, so under
+        ``min_population``, which is at least k, it suppresses no record.
+        """
+        if not self._may_suppress_early:
             return False
         last = max(place, int(self._newest_of_earlier[place]))
         return self._is_short(place, last, is_end=True, counts_all=False)

@@ -25,7 +25,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from shoal.audit.arrivals import Arrivals, BoolVector, exceeds_quota, may_be_too_large
+from shoal.audit.arrivals import Arrivals, BoolVector, exceeds_quota, may_be_in_lost_window, may_be_too_large
 from shoal.audit.clusters import SHARE_TOLERANCE, RecomputedCluster, RecomputedClusters
 from shoal.audit.held import PartitionHistory
 from shoal.audit.options import can_break_dominance
@@ -44,8 +44,8 @@ class StatedAccounts:
     ----------
     reasons : mapping of int to str, or None
         Reason of each referenced original, by its index; None without a quarantine file.
-    has_summary : bool
-        Whether there is a summary.
+    suppressed : int or None
+        Records that a complete summary of a file counts as suppressed; None without one, and for a topic.
     is_drained : bool
         Whether the summary states that nothing was held.
     read_records : int or None
@@ -53,7 +53,7 @@ class StatedAccounts:
     """
 
     reasons: Mapping[int, str] | None
-    has_summary: bool
+    suppressed: int | None
     is_drained: bool
     read_records: int | None = None
 
@@ -68,8 +68,8 @@ class Accounts:
         Whether no record is missing, and whether each suppression was necessary or is at least possible.
     held : int
         Records that may still be held.
-    suppressible : int
-        Unreferenced records that were or may have been suppressed.
+    suppressible, certain : int
+        Unreferenced records that were or may have been suppressed, and those that had to be.
     is_due : ndarray of bool, shape (n,)
         False for the records that may still be held.
     claimed, undecided : Counter
@@ -84,6 +84,7 @@ class Accounts:
     is_due: BoolVector
     held: int = 0
     suppressible: int = 0
+    certain: int = 0
     claimed: Counter[str] = field(default_factory=Counter)
     undecided: Counter[str] = field(default_factory=Counter)
     population: CheckCounter | None = None
@@ -121,6 +122,7 @@ def check_unpublished(
     accounts.complete.examined += int(np.count_nonzero(is_released))
     for index in np.flatnonzero(~is_released).tolist():
         examiner.examine(index)
+    examiner.settle()
     if not originals.is_ended and not found.is_released[-1]:
         accounts.complete.note = (
             "the last record has no end: a run with --follow does not read it, so it is not missing"
@@ -222,11 +224,15 @@ class _Examiner:
         accounts: Accounts,
     ) -> None:
         self._policy, self._originals, self._accounts, self._stated = policy, originals, accounts, stated
-        self._is_released, self._arrivals = found.is_released, arrivals
+        self._arrivals = arrivals
         self._partitions = originals.partitions.tolist()
         self._places = np.zeros(len(originals), np.int64)
         self._exceeds_quota = exceeds_quota(policy.per_subject, originals)
+        may_arrive = np.zeros(len(originals), np.bool_)
+        may_arrive[np.concatenate([found_here.indices for found_here in arrivals.values()])] = True
+        self._may_be_in_lost_window = may_be_in_lost_window(policy, originals, found.is_member(), may_arrive)
         self._may_be_too_large = may_be_too_large(policy, originals)
+        self._possible: list[int] = []
         self._may_flush_early = originals.is_export or policy.require_stream().max_delay_s is not None
         by_partition: dict[int, list[RecomputedCluster]] = defaultdict(list)
         for cluster in found.clusters:
@@ -295,21 +301,37 @@ class _Examiner:
     def _examine_unreferenced(self, index: int) -> None:
         """Examine a usable record that is neither released nor held, without a quarantine file."""
         accounts = self._accounts
-        is_explained = self._was_suppressed(index) or bool(self._may_be_too_large[index])
+        may_be_too_large = bool(self._may_be_too_large[index])
+        was_suppressed = self._was_suppressed(index)
+        is_explained = was_suppressed or may_be_too_large
         may_be_suppressed = is_explained or self._may_have_been_suppressed(index)
         accounts.suppressible += may_be_suppressed
-        if is_explained:
-            accounts.complete.expect(True, index)
-        elif may_be_suppressed and self._stated.has_summary:
-            accounts.complete.expect(True, index)
-            accounts.claimed[self._claim("summary")] += 1
-        elif may_be_suppressed or self._originals.is_export:
+        accounts.certain += was_suppressed and not may_be_too_large
+        if not is_explained and (may_be_suppressed or self._originals.is_export):
+            self._possible.append(index)
+        else:
+            accounts.complete.expect(is_explained, index)
+
+    def settle(self) -> None:
+        """Account for the records of which the files do not show whether they were suppressed.
+
+        A complete summary of a file claims as many of them as it counts beyond those that had to be suppressed. The
+        others are missing.
+        """
+        accounts, stated = self._accounts, self._stated.suppressed
+        if not self._possible:
+            return
+        if stated is None:
             accounts.undecided[
                 "usable records were not released, and the files do not show why: give the quarantine file "
                 "(--quarantine), or judge a part (--partial)"
-            ] += 1
-        else:
-            accounts.complete.expect(False, index)
+            ] += len(self._possible)
+            return
+        claimed = min(max(stated - accounts.certain, 0), len(self._possible))
+        for number, index in enumerate(self._possible):
+            accounts.complete.expect(number < claimed, index)
+        if claimed:
+            accounts.claimed[self._claim("summary")] += claimed
 
     def _was_suppressed(self, index: int) -> bool:
         """Whether the record had to be suppressed."""
@@ -325,27 +347,13 @@ class _Examiner:
             return True
         if self._histories[self._partitions[index]].may_have_been_short(int(self._places[index])):
             return True
-        return self._originals.is_export and self._may_be_in_lost_window(index)
+        return bool(self._may_be_in_lost_window[index])
 
     def _may_break_dominance(self, index: int) -> bool:
         """Whether records that may have been held with this one can form a cluster that violates ``dominance``."""
         found, place = self._arrivals[self._partitions[index]], int(self._places[index])
         window = found.indices[place : place + self._policy.require_stream().delta + 1]
         return can_break_dominance(self._policy, self._originals, window.tolist())
-
-    def _may_be_in_lost_window(self, index: int) -> bool:
-        """Whether a restart may have suppressed the rest of a quota window whose first records it could not read.
-
-        Records of the window that were released before the restart arrived at most delta after one that was not.
-        """
-        option = self._policy.per_subject
-        if option is None:
-            return False
-        found, place = self._arrivals[self._partitions[index]], int(self._places[index])
-        window = self._originals.offsets[index] // option.window
-        later = slice(place + self._policy.require_stream().delta + 1, None)
-        of_window = found.indices[later][found.offsets[later] // option.window == window]
-        return not any(self._is_released[other] for other in of_window.tolist())
 
     def _claim(self, source: str) -> str:
         option = "dominance" if self._policy.dominance is not None else "a time limit, a flush or a restart"

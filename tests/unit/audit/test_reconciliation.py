@@ -44,7 +44,8 @@ def test_a_malformed_summary_is_refused(tmp_path: Path, summary: str) -> None:
         ({"subjects": {"min": 5.0}}, True),
         ({"cluster_size": {"mean": 5.455}}, True),
         ({"cluster_size": {"mean": 5.46}}, False),
-        ({"suppressed": None, "records_in": 60, "quarantined": {"invalid": 3}}, True),
+        ({"suppressed": None, "records_in": 60, "quarantined": {"invalid": 3}}, False),
+        ({"suppressed": None, "records_in": 60, "quarantined": {}}, True),
     ],
 )
 def test_counts_must_agree_exactly_and_fractions_to_four_digits(tmp_path: Path, changed: Any, agrees: bool) -> None:  # noqa: FBT001
@@ -129,13 +130,18 @@ def test_an_incomplete_last_record_is_not_missing(tmp_path: Path) -> None:
     assert broken(verdict_of(whole + '{}\n{"patient":"p')) == {"complete"}
 
 
-def test_another_number_of_refused_records_is_a_warning(tmp_path: Path) -> None:
+def test_a_summary_of_a_file_that_leaves_a_count_out_is_a_warning(tmp_path: Path) -> None:
+    naive = make_release(tmp_path)
+    naive.summary |= {"records_in": 60, "suppressed": None}
+    verdict = naive.verify(summary=True)
+    assert verdict.exit_code == 0
+    assert any("the summary does not state suppressed" in warning for warning in verdict.warnings)
+
+
+def test_another_number_of_refused_records_of_a_file_is_broken(tmp_path: Path) -> None:
     naive = make_release(tmp_path)
     naive.summary |= {"released": 60, "records_in": 63, "quarantined": {"invalid": 3}}
     naive.original_lines = [*map(json.dumps, naive.records), "{}", "[]", json.dumps(naive.records[0])]
     verdict = naive.verify(summary=True)
-    assert verdict.exit_code == 0
-    assert any(
-        "the summary counts 3 quarantined records; the audit finds 2 that do not fit" in warning
-        for warning in verdict.warnings
-    )
+    assert broken(verdict) == {"accounts"}
+    assert "quarantined" in verdict["accounts"].places

@@ -261,24 +261,54 @@ def exported(world: World, timestamps: Sequence[int | None]) -> None:
     world.write("out", [json.dumps({"partition": 0, "value": row}) for row in world.read("out")])
 
 
-def test_a_record_dated_ahead_must_be_later_than_all_released_before_it(tmp_path: Path) -> None:
-    world = World(tmp_path, policy_of(), range(100))
+def with_record_dated_ahead(folder: Path, timestamp: int | None, offset: int = 101, *, count: int = 1) -> Verdict:
+    """Judge an export of 100 messages, one per millisecond, with further ones that are referenced as invalid."""
+    world = World(folder, policy_of(), range(100))
     good = json.loads(world.read("in")[0])
-    world.write("in", [*world.read("in"), json.dumps(good | {"n": 1000})])
-    world.refer("invalid", [100])
-    exported(world, [*range(100), 99_000_000])
-    verdict = world.verify("quarantine")
+    exported(world, range(100))
+    lines = [json.loads(line) for line in world.read("in")]
+    for line in lines:
+        line["offset"] *= 2
+    message = {"partition": 0, "value": json.dumps(good | {"n": 1000})}
+    message |= {} if timestamp is None else {"timestamp": timestamp}
+    offsets = range(offset, offset + 2 * count, 2)
+    world.write("in", [json.dumps(line) for line in [*lines, *(message | {"offset": one} for one in offsets)]])
+    clusters = [json.loads(line) for line in world.read("evidence")]
+    doubled = [cluster | {"offsets": [2 * one for one in cluster["offsets"]]} for cluster in clusters]
+    world.write("evidence", list(map(json.dumps, doubled)))
+    world.refer("invalid", offsets)
+    return world.verify("quarantine")
+
+
+def test_a_record_dated_an_hour_ahead_of_those_released_next_is_told_as_claimed(tmp_path: Path) -> None:
+    verdict = with_record_dated_ahead(tmp_path, 3_600_100)
     assert verdict.exit_code == 0, verdict.text()
     assert verdict.claimed[0].startswith("1 records rejected for a timestamp")
-    lines = [json.loads(line) for line in world.read("in")]
-    lines[-1]["timestamp"] = 50
-    world.write("in", list(map(json.dumps, lines)))
-    assert broken(world.verify("quarantine")) == {"reasons"}
-    del lines[-1]["timestamp"]
-    world.write("in", list(map(json.dumps, lines)))
-    verdict = world.verify("quarantine")
+
+
+def test_a_record_that_was_not_later_than_those_before_it_was_not_dated_ahead(tmp_path: Path) -> None:
+    assert broken(with_record_dated_ahead(tmp_path, 50)) == {"reasons"}
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "offset", "remedy"),
+    [(3_600_060, 101, "timestamps"), (None, 101, "timestamps"), (99_000_000, 201, "export input and output again")],
+)
+def test_a_rejection_by_the_clock_that_files_do_not_show_is_undecided(
+    tmp_path: Path, timestamp: int | None, offset: int, remedy: str
+) -> None:
+    verdict = with_record_dated_ahead(tmp_path, timestamp, offset)
     assert verdict.exit_code == 2
-    assert "timestamps" in verdict.undecided[0]
+    assert verdict.claimed == ()
+    assert remedy in verdict.undecided[0]
+
+
+def test_disputed_rejections_leave_the_delay_undecided(tmp_path: Path) -> None:
+    # 30 messages, each between two released ones, would take 10 records beyond the delay.
+    verdict = with_record_dated_ahead(tmp_path, None, count=30)
+    assert verdict.exit_code == 2
+    assert (verdict["delay"].status, verdict["delay"].failed) == ("not examined", 0)
+    assert "referenced as rejected" in verdict["delay"].note
 
 
 def test_a_flush_of_a_service_may_suppress_and_is_told_as_claimed(tmp_path: Path) -> None:

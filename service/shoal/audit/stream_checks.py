@@ -1,0 +1,121 @@
+"""Checks the delay of a stream, its unpublished records, and with ``release: ordered`` its rows.
+
+All of them count arrivals. The quarantine of a topic may state that a usable record did not arrive, because the service
+rejected it. If the files do not show that this is possible, the record is disputed, and the checks are made twice:
+without the disputed records and with them. A check that fails with them alone is not decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from shoal.audit.arrivals import Arrivals, arrivals_of
+from shoal.audit.clusters import RecomputedClusters
+from shoal.audit.delay import check_delay
+from shoal.audit.ordered_release import check_ordered_release
+from shoal.audit.originals import Originals
+from shoal.audit.reconciliation import AuditedReferences
+from shoal.audit.releases import ReleasedRows
+from shoal.audit.unpublished import Accounts, StatedAccounts, check_unpublished
+from shoal.audit.verdict import CheckCounter
+from shoal.policy import Policy
+
+__all__ = ["StreamChecks", "check_stream"]
+
+DISPUTED = "the files do not show whether records that are referenced as rejected count as arrivals"
+
+
+@dataclass(slots=True)
+class StreamChecks:
+    """Results of `check_stream`.
+
+    Attributes
+    ----------
+    accounts : Accounts or None
+        The unpublished records; None if a part is judged.
+    checks : list of CheckCounter
+    undecided : list of str
+        Why a check is not decided.
+    """
+
+    accounts: Accounts | None = None
+    checks: list[CheckCounter] = field(default_factory=list)
+    undecided: list[str] = field(default_factory=list)
+
+
+def check_stream(
+    policy: Policy,
+    originals: Originals,
+    release: ReleasedRows,
+    clusters: RecomputedClusters,
+    references: AuditedReferences | None,
+    stated: StatedAccounts,
+    *,
+    is_partial: bool,
+) -> StreamChecks:
+    """Run all checks that count arrivals. Cost: that of `check_unpublished` and `check_delay`, at most twice.
+
+    Parameters
+    ----------
+    policy : Policy
+        Must have a stream section.
+    originals : Originals
+    release : ReleasedRows
+    clusters : RecomputedClusters
+    references : AuditedReferences or None
+        None without a quarantine file.
+    stated : StatedAccounts
+    is_partial : bool
+        Whether unpublished records are not examined.
+    """
+    reasons = None if references is None else references.reasons
+    released = clusters.is_member()
+
+    def found(reasons: Mapping[int, str] | None) -> StreamChecks:
+        arrivals = arrivals_of(policy, originals, released, reasons)
+        return _check_arrivals(policy, originals, release, clusters, arrivals, stated, is_partial=is_partial)
+
+    result = found(reasons)
+    repeated = _repeated_numbers(clusters) if release.is_export else 0
+    if repeated:
+        result.undecided.append(
+            f"{repeated} clusters of the evidence have the number of another one of their partition, so the order in "
+            "which they were decided is not known: give the evidence of one run of numbers (--evidence), with the part "
+            "of the topics that it concerns (--partial)"
+        )
+    if references is not None and references.disputed:
+        # A suppressed record has arrived.
+        admitted = found(references.reasons | dict.fromkeys(references.disputed, "suppressed"))
+        for one, other in zip(result.checks, admitted.checks, strict=True):
+            if other.failed and not one.failed:
+                one.skip(DISPUTED)
+    return result
+
+
+def _repeated_numbers(clusters: RecomputedClusters) -> int:
+    """Return how many clusters have a number that an earlier one of their partition has."""
+    numbers = {(cluster.partition, cluster.number) for cluster in clusters.clusters}
+    return len(clusters.clusters) - len(numbers)
+
+
+def _check_arrivals(
+    policy: Policy,
+    originals: Originals,
+    release: ReleasedRows,
+    clusters: RecomputedClusters,
+    arrivals: Mapping[int, Arrivals],
+    stated: StatedAccounts,
+    *,
+    is_partial: bool,
+) -> StreamChecks:
+    stream, found = policy.require_stream(), StreamChecks()
+    if not is_partial:
+        found.accounts = check_unpublished(policy, originals, clusters, arrivals, stated)
+    found.checks.append(check_delay(stream.delta, originals, arrivals, clusters.clusters, is_export=release.is_export))
+    if stream.is_ordered:
+        is_due = None if found.accounts is None else found.accounts.is_due
+        found.checks += check_ordered_release(
+            release, clusters.clusters, originals, reveals=stream.reveal_order, is_due=is_due
+        )
+    return found
