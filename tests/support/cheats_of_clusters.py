@@ -158,6 +158,28 @@ def revealed(draft: Draft) -> None:
     draft.rows = [[row for _, row in sorted(found)]]
 
 
+def one_after_the_other(draft: Draft) -> None:
+    """Write the clusters of a table one after the other, in the order in which their first records arrived."""
+    found = []
+    for members in sorted(draft.clusters, key=min):
+        records = [draft.base.record(index) for index in members]
+        means = [mean_of(records, name) for name in ("age", "income")]
+        found.append(sorted((row_text(draft.base, record, means) for record in records), key=str.encode))
+    draft.rows = found
+    draft.evidence = [
+        draft.evidence_line(number, members) for number, members in enumerate(sorted(draft.clusters, key=min))
+    ]
+
+
+def consecutive() -> Draft:
+    """Return a table whose clusters are blocks of its records, written one after the other in the input's order."""
+    draft = sound("table")
+    draft.clusters = [list(range(start, start + 6)) for start in range(0, len(draft.base.records), 6)]
+    draft.recompose()
+    one_after_the_other(draft)
+    return draft
+
+
 def moved(seed: int, move: Callable[[Draft, Random], None]) -> Edit:
     return lambda draft: move(draft, Random(seed))
 
@@ -214,6 +236,7 @@ CHEATS: list[Cheat] = [
         1,
         "suppressed",
     ),
+    Cheat("clusters of consecutive records, one after the other", "table", consecutive, 1, "byte_order"),
     Cheat("one person, with blanks around the name", "stream", one_person(("x", " x", "x ", "\tx")), 1, "subjects"),
     Cheat(
         "one person, with composed and decomposed letters",
@@ -255,7 +278,8 @@ CHEATS: list[Cheat] = [
     *cheats_of(
         "table",
         ("a cluster split in two, below k", 1, "subjects", clusters(split)),
-        ("rows in another order than that of their bytes", 1, "together", rows(lambda found: found[0].reverse())),
+        ("rows in another order than that of their bytes", 1, "byte_order", rows(lambda found: found[0].reverse())),
+        ("clusters one after the other, by their first record", 1, "byte_order", one_after_the_other),
         ("one record dropped and listed as suppressed", 1, "suppressed", clusters(lambda found: found[0].pop())),
     ),
     Cheat("150 of 200 records dropped, listed as invalid", "stream", dropped(listed_as("invalid")), 1, "reasons"),

@@ -1,9 +1,10 @@
 """Compares the released rows with the recomputed ones: their contents, and their order.
 
 Contents are compared as multisets per partition. The order must not show more than the clusters: rows of a cluster
-are adjacent and in byte order. In a file the clusters stand in the order of the evidence; a table may be sorted as a
-whole, or keep the order of its input if the policy allows it. In a topic they do not,
-since one transaction may hold several clusters: there they are searched for along runs of equal rows.
+are adjacent and in byte order. In the file of a stream the clusters stand in the order of the evidence. The rows of a
+table are sorted as a whole, or in the order of the input if the policy allows it: clusters one after the other would
+show the order of arrival. In a topic one transaction may hold several clusters: there they are searched for along runs
+of equal rows.
 """
 
 from __future__ import annotations
@@ -41,7 +42,10 @@ Contents: TypeAlias = tuple[str, ...]
 
 
 class AllowedOrder(NamedTuple):
-    """Orders of the rows of a file, besides cluster after cluster: sorted by bytes, and that of the input."""
+    """Allowed orders of the rows of a file: sorted by bytes as a whole, that of the input, or both.
+
+    If neither is allowed, the clusters stand one after the other. If one is, they must not.
+    """
 
     sorted_as_whole: bool
     order_of_input: bool
@@ -99,9 +103,10 @@ def compare_rows(release: ReleasedRows, clusters: list[RecomputedCluster]) -> li
 def check_order(
     release: ReleasedRows, clusters: list[RecomputedCluster], originals: Originals, *, allowed: AllowedOrder
 ) -> RowOrder:
-    """Check the order of the rows: cluster after cluster as in the evidence, unless the policy allows another order.
+    """Check the order of the rows: cluster after cluster as in the evidence, or for a table the allowed orders.
 
-    Rows that are sorted by their bytes as a whole reveal no order of arrival. Rows in the order of the input do.
+    Rows that are sorted by their bytes as a whole reveal no order of arrival. Rows in the order of the input do, and so
+    do the clusters of a table one after the other.
 
     Returns
     -------
@@ -117,22 +122,41 @@ def check_order(
         members = by_partition[partition]
         if release.is_export:
             found.gave_up |= _check_topic(rows, members, together, ordered)
-        elif _is_in_evidence_order(rows, members):
-            _check_file(rows, members, together, ordered)
-        elif all(rows.is_ascending) and allowed.sorted_as_whole:
-            together.skip("the file is in byte order as a whole: clusters need not be adjacent")
-            ordered.examined += len(rows)
-            ordered.note = "the file is in byte order as a whole"
-        elif allowed.order_of_input and is_in_input_order(rows, members, originals):
-            reason = "the rows are in the order of the input, as the policy allows (table.keep_order)"
-            together.skip(reason)
-            ordered.skip(reason)
+        elif allowed.sorted_as_whole or allowed.order_of_input:
+            _check_table(rows, members, originals, allowed, found)
         else:
             _check_file(rows, members, together, ordered)
     return found
 
 
-# ---------------------------------------------------------------- files
+# ---------------------------------------------------------------- tables
+
+
+def _check_table(
+    rows: PartitionRows,
+    clusters: list[RecomputedCluster],
+    originals: Originals,
+    allowed: AllowedOrder,
+    found: RowOrder,
+) -> None:
+    together, ordered = found.checks
+    if allowed.sorted_as_whole and all(rows.is_ascending) and _is_in_evidence_order(rows, clusters):
+        _check_file(rows, clusters, together, ordered)
+    elif allowed.order_of_input and is_in_input_order(rows, clusters, originals):
+        reason = "the rows are in the order of the input, as the policy allows (table.keep_order)"
+        together.skip(reason)
+        ordered.skip(reason)
+    elif all(rows.is_ascending):
+        together.skip("the file is in byte order as a whole: clusters need not be adjacent")
+        _check_byte_order(rows, 0, len(rows), ordered)
+        ordered.note = "the file is in byte order as a whole"
+    else:
+        together.skip("the rows of a table need not be adjacent")
+        _check_byte_order(rows, 0, len(rows), ordered)
+        ordered.note = "the rows of a table must be in byte order as a whole"
+
+
+# ---------------------------------------------------------------- files of streams
 
 
 def _is_in_evidence_order(rows: PartitionRows, clusters: list[RecomputedCluster]) -> bool:
