@@ -9,7 +9,7 @@ from random import Random
 from support.cheat_base import base_of, mean_of, row_text
 from support.cheat_draft import Draft
 from support.cheat_moves import arrival_order, means_of_two, raw_value, relabel
-from support.named_cheats import Cheat, Edit, cheats_of, far_apart, sound, with_records
+from support.named_cheats import Cheat, Edit, cheats_of, edited_line, far_apart, sound, with_records
 
 __all__ = ["CHEATS"]
 
@@ -180,6 +180,33 @@ def consecutive() -> Draft:
     return draft
 
 
+def unchanged_clusters(_: list[list[int]]) -> None:
+    """Leave all clusters as they are."""
+
+
+def first_last(found: list[list[int]]) -> None:
+    found.append(found.pop(0))
+
+
+def exchanged_far_apart(draft: Draft) -> None:
+    """Exchange the places of two clusters of a partition, ten clusters apart; the evidence stays true."""
+    own = [place for place, members in enumerate(draft.clusters) if draft.base.places[members[0]][0] == 0]
+    one, other = own[2], own[12]
+    draft.clusters[one], draft.clusters[other] = draft.clusters[other], draft.clusters[one]
+    draft.recompose()
+
+
+def equally_numbered(change: Callable[[list[list[int]]], object], count: int | None = None) -> Edit:
+    """Return an edit of the clusters after which the first lines of evidence, or all, have the same number."""
+
+    def edit(draft: Draft) -> None:
+        clusters(change)(draft)
+        assert draft.evidence is not None
+        draft.evidence[:count] = [edited_line(line, cluster=0) for line in draft.evidence[:count]]
+
+    return edit
+
+
 def moved(seed: int, move: Callable[[Draft, Random], None]) -> Edit:
     return lambda draft: move(draft, Random(seed))
 
@@ -308,6 +335,7 @@ CHEATS: list[Cheat] = [
     Cheat("150 of 200 messages dropped, nothing said of them", "topic", dropped(nothing_said, "topic"), 2, "undecided"),
     *cheats_of(
         "topic ordered",
+        ("all clusters with the same number", 2, "undecided", equally_numbered(unchanged_clusters)),
         ("members exchanged between the first and the last cluster", 1, "delay", clusters(exchanged)),
         (
             "the last 40 rows of a partition missing",
@@ -321,6 +349,12 @@ CHEATS: list[Cheat] = [
     *cheats_of(
         "topic",
         ("no row of a partition, nothing said of its records", 2, "undecided", partition_missing),
+        ("the first cluster published last", 1, "sequence", clusters(first_last)),
+        ("the last cluster published first", 1, "sequence", clusters(lambda found: found.insert(0, found.pop()))),
+        ("the clusters in the reverse order", 1, "sequence", clusters(lambda found: found.reverse())),
+        ("two clusters ten apart exchanged", 1, "sequence", exchanged_far_apart),
+        ("the first cluster published last, all numbers equal", 2, "undecided", equally_numbered(first_last)),
+        ("five clusters with the same number", 2, "undecided", equally_numbered(unchanged_clusters, 5)),
         ("members exchanged between the first and the last cluster", 1, "delay", clusters(exchanged)),
         ("one cluster dropped and listed as suppressed", 1, "suppressed", clusters(lambda found: found.pop(5))),
     ),

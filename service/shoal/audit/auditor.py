@@ -13,7 +13,7 @@ from shoal.audit.arithmetic import ExactGrid
 from shoal.audit.arrivals import Arrivals, arrivals_of
 from shoal.audit.clusters import RecomputedClusters, check_clusters
 from shoal.audit.delay import check_delay
-from shoal.audit.evidence import EvidenceCluster, QuarantineReference, Summary, foreign_fingerprints
+from shoal.audit.evidence import EvidenceCluster, Summary, foreign_fingerprints
 from shoal.audit.joint_uniqueness import measure_joint_uniqueness
 from shoal.audit.measures import check_unchanged_fields, measure_release, measure_unchanged_fields
 from shoal.audit.near_duplicates import count_near_duplicates
@@ -29,7 +29,9 @@ from shoal.audit.reconciliation import (
     reading_warnings,
 )
 from shoal.audit.releases import ReleasedRows
-from shoal.audit.rows import LOOK_ALIKE, AllowedOrder, check_order, compare_rows, is_in_input_order
+from shoal.audit.rows import LOOK_ALIKE, AllowedOrder, RowOrder, check_order, compare_rows, is_in_input_order
+from shoal.audit.scope import AuditScope, StatedFiles
+from shoal.audit.topic_order import check_topic_order, repeated_numbers
 from shoal.audit.unpublished import (
     Accounts,
     StatedAccounts,
@@ -41,60 +43,9 @@ from shoal.audit.verdict import NOT_EXAMINED, CheckCounter, Verdict
 from shoal.audit.without_evidence import REMEDY, check_without_evidence, infer_clusters
 from shoal.policy import Policy
 
-__all__ = ["AuditScope", "Auditor", "StatedFiles"]
+__all__ = ["Auditor"]
 
 NOT_COMPLETE = "whether every record was released or had to be suppressed, because only a part was judged"
-
-
-@dataclass(frozen=True, slots=True)
-class StatedFiles:
-    """What the run states about its release; None where the file is not given.
-
-    Attributes
-    ----------
-    evidence_clusters : list of EvidenceCluster or None
-    references : list of QuarantineReference or None
-    summary_fields : mapping or None
-    summary_name : str
-        What errors call the summary.
-    """
-
-    evidence_clusters: list[EvidenceCluster] | None
-    references: list[QuarantineReference] | None
-    summary_fields: Summary | None
-    summary_name: str = "the summary"
-
-
-@dataclass(frozen=True, slots=True)
-class AuditScope:
-    """What is judged, as the policy and the user of `verify` say; nothing of it comes from the judged files.
-
-    Attributes
-    ----------
-    is_table, is_ordered : bool
-        Whether the release is that of a finished table, or of a stream with ``release: ordered``.
-    has_table_grids : bool
-        Whether the default resolutions of tables apply.
-    may_be_table : bool
-        Whether the policy has a stream section and the user did not say which command made the release.
-    is_partial, is_strict : bool
-    """
-
-    is_table: bool
-    is_ordered: bool
-    has_table_grids: bool
-    may_be_table: bool
-    is_partial: bool
-    is_strict: bool
-
-    @classmethod
-    def of(cls, policy: Policy, *, table: bool | None, partial: bool, strict: bool) -> AuditScope:
-        """Return the scope. `shoal batch` publishes the resolutions of a stream if there is a stream section."""
-        is_stream = policy.stream is not None and not table
-        is_ordered = is_stream and policy.require_stream().is_ordered
-        has_table_grids = policy.stream is None if table is None else table and policy.stream is None
-        may_be_table = policy.stream is not None and table is None
-        return cls(not is_stream, is_ordered, has_table_grids, may_be_table, partial, strict)
 
 
 @dataclass(slots=True)
@@ -183,7 +134,9 @@ class Auditor:
     def _check_unordered(self, evidence_clusters: list[EvidenceCluster] | None) -> None:
         """Check clusters, rows and row order. Without evidence, infer the clusters."""
         if evidence_clusters is not None:
-            self._check_rows(evidence_clusters)
+            order = self._check_rows(evidence_clusters)
+            if self._release.is_export:
+                self._check_topic_order(order)
             return
         inferred = infer_clusters(self._policy, self._originals, self._release)
         checks = self._found.checks
@@ -207,7 +160,13 @@ class Auditor:
         else:
             self._check_clusters(evidence_clusters)
 
-    def _check_rows(self, evidence_clusters: Iterable[EvidenceCluster]) -> None:
+    def _check_topic_order(self, order: RowOrder) -> None:
+        check = check_topic_order(self._release, order.placed)
+        self._found.checks.append(check)
+        if check.skip_reason == LOOK_ALIKE and not order.gave_up:
+            self._found.undecided.append(f"{LOOK_ALIKE}: give exports of smaller parts of the topic (--partial)")
+
+    def _check_rows(self, evidence_clusters: Iterable[EvidenceCluster]) -> RowOrder:
         clusters = self._check_clusters(evidence_clusters).clusters
         self._found.checks += compare_rows(self._release, clusters)
         is_table = self._scope.is_table
@@ -216,12 +175,15 @@ class Auditor:
         self._found.checks += order.checks
         if order.gave_up:
             self._found.undecided.append(f"{LOOK_ALIKE}: give exports of smaller parts of the topic (--partial)")
+        return order
 
     def _check_clusters(self, evidence_clusters: Iterable[EvidenceCluster]) -> RecomputedClusters:
         found = check_clusters(self._policy, self._originals, evidence_clusters, self._grids)
         self._clusters = found
         self._found.checks += found.checks
         self._found.checks += check_options(self._policy, self._originals, found.clusters)
+        if self._release.is_export:
+            self._found.undecided += repeated_numbers(found.clusters)
         return found
 
     # ------------------------------------------------------------ delay and unpublished records

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import eq
 from typing import NamedTuple, TypeAlias
 
@@ -23,6 +23,7 @@ from shoal.audit.verdict import CheckCounter
 __all__ = [
     "LOOK_ALIKE",
     "AllowedOrder",
+    "PlacedClusters",
     "RowOrder",
     "RunCover",
     "check_order",
@@ -51,6 +52,22 @@ class AllowedOrder(NamedTuple):
     order_of_input: bool
 
 
+@dataclass(frozen=True, slots=True)
+class PlacedClusters:
+    """Where the clusters of one partition of a topic stand.
+
+    Attributes
+    ----------
+    starts : list of (int, RecomputedCluster)
+        The first row of each cluster, ascending.
+    ambiguous : frozenset of str
+        Centroids whose clusters may stand elsewhere: at least two of them are in one run of equal rows.
+    """
+
+    starts: list[tuple[int, RecomputedCluster]]
+    ambiguous: frozenset[str]
+
+
 @dataclass(slots=True)
 class RowOrder:
     """Result of `check_order`.
@@ -61,10 +78,13 @@ class RowOrder:
         ``together``: the rows of a cluster are adjacent. ``byte_order``: they are in byte order.
     gave_up : bool
         Whether a search for the clusters of a topic was given up.
+    placed : dict of int to PlacedClusters
+        Of a topic, by partition, without partitions in which the search gave up or failed.
     """
 
     checks: list[CheckCounter]
     gave_up: bool = False
+    placed: dict[int, PlacedClusters] = field(default_factory=dict)
 
 
 def compare_rows(release: ReleasedRows, clusters: list[RecomputedCluster]) -> list[CheckCounter]:
@@ -121,7 +141,7 @@ def check_order(
     for partition, rows in release.by_partition.items():
         members = by_partition[partition]
         if release.is_export:
-            found.gave_up |= _check_topic(rows, members, together, ordered)
+            _check_topic(partition, rows, members, found)
         elif allowed.sorted_as_whole or allowed.order_of_input:
             _check_table(rows, members, originals, allowed, found)
         else:
@@ -202,28 +222,35 @@ def is_in_input_order(rows: PartitionRows, clusters: Iterable[RecomputedCluster]
 # ---------------------------------------------------------------- topics
 
 
-def _check_topic(
-    rows: PartitionRows, clusters: list[RecomputedCluster], together: CheckCounter, ordered: CheckCounter
-) -> bool:
-    """Search for whole clusters in the runs of equal rows; return whether a search was given up."""
-    gave_up = False
+def _check_topic(partition: int, rows: PartitionRows, clusters: list[RecomputedCluster], found: RowOrder) -> None:
+    """Search for whole clusters in the runs of equal rows."""
     clusters_of: dict[str, list[RecomputedCluster]] = defaultdict(list)
-    for cluster in clusters:
+    # Of clusters with equal rows, the one that was decided first stands first.
+    for cluster in sorted(clusters, key=lambda cluster: cluster.number):
         clusters_of[cluster.quasi].append(cluster)
     runs_of: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for start, stop in equal_runs(rows):
         runs_of[rows.quasi[start]].append((start, stop))
-    for quasi, runs in runs_of.items():
-        together.examined += len(clusters_of[quasi])
-        cover = cover_runs(rows, runs, clusters_of[quasi])
-        if cover.gave_up:
-            gave_up = True
-            together.skip(LOOK_ALIKE)
-        elif cover.failed_row is not None:
-            together.fail(f"row {rows.lines[cover.failed_row]}")
-        for start, cluster in cover.starts:
-            _check_byte_order(rows, start, start + len(cluster.kept), ordered)
-    return gave_up
+    covers = {quasi: cover_runs(rows, runs, clusters_of[quasi]) for quasi, runs in runs_of.items()}
+    for quasi, cover in covers.items():
+        _check_cover(rows, cover, len(clusters_of[quasi]), found)
+    starts = sorted((placed for cover in covers.values() for placed in cover.starts), key=lambda placed: placed[0])
+    if len(starts) == len(clusters):
+        ambiguous = (quasi for quasi, cover in covers.items() if len(cover.starts) > len(runs_of[quasi]))
+        found.placed[partition] = PlacedClusters(starts, frozenset(ambiguous))
+
+
+def _check_cover(rows: PartitionRows, cover: RunCover, count: int, found: RowOrder) -> None:
+    """Check the rows of one centroid, which has ``count`` clusters."""
+    together, ordered = found.checks
+    together.examined += count
+    if cover.gave_up:
+        found.gave_up = True
+        together.skip(LOOK_ALIKE)
+    elif cover.failed_row is not None:
+        together.fail(f"row {rows.lines[cover.failed_row]}")
+    for start, cluster in cover.starts:
+        _check_byte_order(rows, start, start + len(cluster.kept), ordered)
 
 
 def equal_runs(rows: PartitionRows) -> Iterator[tuple[int, int]]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from shoal.audit.arithmetic import ExactGrid
-from shoal.audit.auditor import Auditor, AuditScope, StatedFiles
+from shoal.audit.auditor import Auditor
 from shoal.audit.evidence import Summary, read_evidence, read_quarantine, read_summary
 from shoal.audit.originals import read_originals
 from shoal.audit.parsing import Form, InputFile, first_line_names
 from shoal.audit.releases import read_release
+from shoal.audit.scope import AuditScope, StatedFiles
 from shoal.audit.verdict import Verdict
 from shoal.errors import InputError
 from shoal.policy import Policy
