@@ -11,7 +11,7 @@ from random import Random
 from support.cheat_base import base_of, mean_of, row_text, timestamp_of
 from support.cheat_draft import Draft
 from support.cheat_moves import arrival_order, means_of_two, raw_value, relabel
-from support.named_cheats import Cheat, Edit, cheats_of, far_apart, sound, with_records
+from support.named_cheats import Cheat, Edit, cheats_of, edited_line, far_apart, sound, with_records
 
 __all__ = ["CHEATS"]
 
@@ -190,6 +190,55 @@ def revealed(draft: Draft) -> None:
     draft.rows = [[row for _, row in sorted(found)]]
 
 
+def one_after_the_other(draft: Draft) -> None:
+    """Write the clusters of a table one after the other, in the order in which their first records arrived."""
+    found = []
+    for members in sorted(draft.clusters, key=min):
+        records = [draft.base.record(index) for index in members]
+        means = [mean_of(records, name) for name in ("age", "income")]
+        found.append(sorted((row_text(draft.base, record, means) for record in records), key=str.encode))
+    draft.rows = found
+    draft.evidence = [
+        draft.evidence_line(number, members) for number, members in enumerate(sorted(draft.clusters, key=min))
+    ]
+
+
+def consecutive() -> Draft:
+    """Return a table whose clusters are blocks of its records, written one after the other in the input's order."""
+    draft = sound("table")
+    draft.clusters = [list(range(start, start + 6)) for start in range(0, len(draft.base.records), 6)]
+    draft.recompose()
+    one_after_the_other(draft)
+    return draft
+
+
+def unchanged_clusters(_: list[list[int]]) -> None:
+    """Leave all clusters as they are."""
+
+
+def first_last(found: list[list[int]]) -> None:
+    found.append(found.pop(0))
+
+
+def exchanged_far_apart(draft: Draft) -> None:
+    """Exchange the places of two clusters of a partition, ten clusters apart; the evidence stays true."""
+    own = [place for place, members in enumerate(draft.clusters) if draft.base.places[members[0]][0] == 0]
+    one, other = own[2], own[12]
+    draft.clusters[one], draft.clusters[other] = draft.clusters[other], draft.clusters[one]
+    draft.recompose()
+
+
+def equally_numbered(change: Callable[[list[list[int]]], object], count: int | None = None) -> Edit:
+    """Return an edit of the clusters after which the first lines of evidence, or all, have the same number."""
+
+    def edit(draft: Draft) -> None:
+        clusters(change)(draft)
+        assert draft.evidence is not None
+        draft.evidence[:count] = [edited_line(line, cluster=0) for line in draft.evidence[:count]]
+
+    return edit
+
+
 def moved(seed: int, move: Callable[[Draft, Random], None]) -> Edit:
     return lambda draft: move(draft, Random(seed))
 
@@ -246,6 +295,7 @@ CHEATS: list[Cheat] = [
         1,
         "suppressed",
     ),
+    Cheat("clusters of consecutive records, one after the other", "table", consecutive, 1, "byte_order"),
     Cheat("one person, with blanks around the name", "stream", one_person(("x", " x", "x ", "\tx")), 1, "subjects"),
     Cheat(
         "one person, with composed and decomposed letters",
@@ -287,7 +337,8 @@ CHEATS: list[Cheat] = [
     *cheats_of(
         "table",
         ("a cluster split in two, below k", 1, "subjects", clusters(split)),
-        ("rows in another order than that of their bytes", 1, "together", rows(lambda found: found[0].reverse())),
+        ("rows in another order than that of their bytes", 1, "byte_order", rows(lambda found: found[0].reverse())),
+        ("clusters one after the other, by their first record", 1, "byte_order", one_after_the_other),
         ("one record dropped and listed as suppressed", 1, "suppressed", clusters(lambda found: found[0].pop())),
     ),
     Cheat("150 of 200 records dropped, listed as invalid", "stream", dropped(listed_as("invalid")), 1, "reasons"),
@@ -337,6 +388,7 @@ CHEATS: list[Cheat] = [
     Cheat("150 of 200 messages dropped, nothing said of them", "topic", dropped(nothing_said, "topic"), 2, "undecided"),
     *cheats_of(
         "topic ordered",
+        ("all clusters with the same number", 2, "undecided", equally_numbered(unchanged_clusters)),
         ("members exchanged between the first and the last cluster", 1, "delay", clusters(exchanged)),
         (
             "the last 40 rows of a partition missing",
@@ -350,6 +402,12 @@ CHEATS: list[Cheat] = [
     *cheats_of(
         "topic",
         ("no row of a partition, nothing said of its records", 2, "undecided", partition_missing),
+        ("the first cluster published last", 1, "sequence", clusters(first_last)),
+        ("the last cluster published first", 1, "sequence", clusters(lambda found: found.insert(0, found.pop()))),
+        ("the clusters in the reverse order", 1, "sequence", clusters(lambda found: found.reverse())),
+        ("two clusters ten apart exchanged", 1, "sequence", exchanged_far_apart),
+        ("the first cluster published last, all numbers equal", 2, "undecided", equally_numbered(first_last)),
+        ("five clusters with the same number", 2, "undecided", equally_numbered(unchanged_clusters, 5)),
         ("members exchanged between the first and the last cluster", 1, "delay", clusters(exchanged)),
         ("one cluster dropped and listed as suppressed", 1, "suppressed", clusters(lambda found: found.pop(5))),
     ),

@@ -34,6 +34,15 @@ def content(change: Callable[[bytes], bytes]) -> Edit:
     return lambda draft: setattr(draft, "released", change(draft.released_bytes()))
 
 
+def besides(*fields: bytes) -> Edit:
+    """Return an edit that adds fields to the lines of an export: each text in turn."""
+    return lines(
+        lambda found: found.__setitem__(
+            slice(None), [line[:-1] + fields[place % len(fields)] + b"}" for place, line in enumerate(found)]
+        )
+    )
+
+
 CHEATS: list[Cheat] = [
     *cheats_of(
         "topic",
@@ -49,6 +58,12 @@ CHEATS: list[Cheat] = [
         ("wrapper: a partition with a sign", 2, "refused", each(rb'"partition": 0', b'"partition": -0', last=9)),
         ("wrapper: a needless escape", 2, "refused", each(rb"age", rb"\\u0061ge", last=5)),
         ("wrapper: a field besides", 2, "refused", each(rb"^\{", b'{"key": "p1", ', last=5)),
+        ("wrapper: headers null or empty by turns", 2, "refused", besides(b', "headers": null', b', "headers": []')),
+        ("wrapper: headers of two empty kinds", 2, "refused", besides(b', "headers": []', b', "headers": {}')),
+        ("wrapper: a key in some lines", 1, "envelope", besides(b', "key": null', b', "key": null', b', "key": ""')),
+        ("wrapper: headers in some lines", 1, "envelope", besides(b', "headers": []', b', "headers": [["a", "b"]]')),
+        ("wrapper: zero as the headers", 1, "envelope", besides(b', "headers": []', b', "headers": 0')),
+        ("wrapper: false as a key", 1, "envelope", besides(b', "key": null', b', "key": false')),
         ("wrapper: a field twice", 2, "refused", each(rb"^\{", b'{"value": "", ', last=5)),
         ("wrapper: rows under the other partition", 1, "nothing_else", each(rb'"partition": 0', b'"partition": 1')),
     ),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from shoal.audit.arithmetic import ExactGrid
 from shoal.audit.clusters import RecomputedClusters, check_clusters
-from shoal.audit.evidence import EvidenceCluster, QuarantineReference, Summary, foreign_fingerprints
+from shoal.audit.evidence import EvidenceCluster, Summary, foreign_fingerprints
 from shoal.audit.joint_uniqueness import measure_joint_uniqueness
 from shoal.audit.measures import check_unchanged_fields, measure_release, measure_unchanged_fields
 from shoal.audit.near_duplicates import count_near_duplicates
@@ -19,7 +19,8 @@ from shoal.audit.options import check_options, unobservable_options
 from shoal.audit.originals import Originals
 from shoal.audit.reconciliation import AuditedReferences, check_references
 from shoal.audit.releases import ReleasedRows
-from shoal.audit.rows import LOOK_ALIKE, AllowedOrder, check_order, compare_rows, is_in_input_order
+from shoal.audit.rows import LOOK_ALIKE, AllowedOrder, RowOrder, check_order, compare_rows, is_in_input_order
+from shoal.audit.scope import AuditScope, StatedFiles
 from shoal.audit.stream_checks import check_stream
 from shoal.audit.summary_counts import (
     AuditedCounts,
@@ -29,65 +30,15 @@ from shoal.audit.summary_counts import (
     reading_warnings,
     stated_suppressed,
 )
+from shoal.audit.topic_order import check_topic_order, repeated_numbers
 from shoal.audit.unpublished import Accounts, StatedAccounts, check_unpublished_rows, unknown_completeness
 from shoal.audit.verdict import NOT_EXAMINED, CheckCounter, Verdict
 from shoal.audit.without_evidence import REMEDY, check_without_evidence, infer_clusters
 from shoal.policy import Policy
 
-__all__ = ["AuditScope", "Auditor", "StatedFiles"]
+__all__ = ["Auditor"]
 
 NOT_COMPLETE = "whether every record was released or had to be suppressed, because only a part was judged"
-
-
-@dataclass(frozen=True, slots=True)
-class StatedFiles:
-    """What the run states about its release; None where the file is not given.
-
-    Attributes
-    ----------
-    evidence_clusters : list of EvidenceCluster or None
-    references : list of QuarantineReference or None
-    summary_fields : mapping or None
-    summary_name : str
-        What errors call the summary.
-    """
-
-    evidence_clusters: list[EvidenceCluster] | None
-    references: list[QuarantineReference] | None
-    summary_fields: Summary | None
-    summary_name: str = "the summary"
-
-
-@dataclass(frozen=True, slots=True)
-class AuditScope:
-    """What is judged, as the policy and the user of `verify` say; nothing of it comes from the judged files.
-
-    Attributes
-    ----------
-    is_table, is_ordered : bool
-        Whether the release is that of a finished table, or of a stream with ``release: ordered``.
-    has_table_grids : bool
-        Whether the default resolutions of tables apply.
-    may_be_table : bool
-        Whether the policy has a stream section and the user did not say which command made the release.
-    is_partial, is_strict : bool
-    """
-
-    is_table: bool
-    is_ordered: bool
-    has_table_grids: bool
-    may_be_table: bool
-    is_partial: bool
-    is_strict: bool
-
-    @classmethod
-    def of(cls, policy: Policy, *, table: bool | None, partial: bool, strict: bool) -> AuditScope:
-        """Return the scope. `shoal batch` publishes the resolutions of a stream if there is a stream section."""
-        is_stream = policy.stream is not None and not table
-        is_ordered = is_stream and policy.require_stream().is_ordered
-        has_table_grids = policy.stream is None if table is None else table and policy.stream is None
-        may_be_table = policy.stream is not None and table is None
-        return cls(not is_stream, is_ordered, has_table_grids, may_be_table, partial, strict)
 
 
 @dataclass(slots=True)
@@ -167,7 +118,8 @@ class Auditor:
             summary, name = stated.summary_fields, stated.summary_name
             self._check_summary(summary, name, is_inferred=stated.evidence_clusters is None)
             self._found.warnings += reading_warnings(summary, self._originals, name)
-        if not len(self._release):
+        # A file without records has no rows: `shoal pipe` accepts it.
+        if len(self._originals) and not len(self._release):
             self._confirm_empty(stated)
 
     def _confirm_empty(self, stated: StatedFiles) -> None:
@@ -183,7 +135,9 @@ class Auditor:
     def _check_unordered(self, evidence_clusters: list[EvidenceCluster] | None) -> None:
         """Check clusters, rows and row order. Without evidence, infer the clusters."""
         if evidence_clusters is not None:
-            self._check_rows(evidence_clusters)
+            order = self._check_rows(evidence_clusters)
+            if self._release.is_export:
+                self._check_topic_order(order)
             return
         inferred = infer_clusters(self._policy, self._originals, self._release)
         checks = self._found.checks
@@ -201,13 +155,19 @@ class Auditor:
 
     def _find_ordered_clusters(self, evidence_clusters: list[EvidenceCluster] | None) -> None:
         """Check the clusters of a release in input order. Without evidence its clusters are unknown."""
-        if evidence_clusters is None:
+        if evidence_clusters is None and len(self._originals):
             reason = f"the rows are in the order of the input, which does not show the clusters: {REMEDY}"
             self._found.undecided.append(reason)
         else:
-            self._check_clusters(evidence_clusters)
+            self._check_clusters(evidence_clusters or [])
 
-    def _check_rows(self, evidence_clusters: Iterable[EvidenceCluster]) -> None:
+    def _check_topic_order(self, order: RowOrder) -> None:
+        check = check_topic_order(self._release, order.placed)
+        self._found.checks.append(check)
+        if check.skip_reason == LOOK_ALIKE and not order.gave_up:
+            self._found.undecided.append(f"{LOOK_ALIKE}: give exports of smaller parts of the topic (--partial)")
+
+    def _check_rows(self, evidence_clusters: Iterable[EvidenceCluster]) -> RowOrder:
         clusters = self._check_clusters(evidence_clusters).clusters
         self._found.checks += compare_rows(self._release, clusters)
         is_table = self._scope.is_table
@@ -216,12 +176,15 @@ class Auditor:
         self._found.checks += order.checks
         if order.gave_up:
             self._found.undecided.append(f"{LOOK_ALIKE}: give exports of smaller parts of the topic (--partial)")
+        return order
 
     def _check_clusters(self, evidence_clusters: Iterable[EvidenceCluster]) -> RecomputedClusters:
         found = check_clusters(self._policy, self._originals, evidence_clusters, self._grids)
         self._clusters = found
         self._found.checks += found.checks
         self._found.checks += check_options(self._policy, self._originals, found.clusters)
+        if self._release.is_export:
+            self._found.undecided += repeated_numbers(found.clusters)
         return found
 
     # ------------------------------------------------------------ delay and unpublished records
@@ -264,6 +227,7 @@ class Auditor:
             checks += [accounts.complete, *([accounts.suppressed] if accounts.suppressed.examined else [])]
             checks += [] if accounts.population is None else [accounts.population]
             self._add_counts(accounts.claimed, accounts.undecided)
+            self._claim_unended(reasons)
         self._withdraw_uncertain(before, is_inferred=stated.evidence_clusters is None)
 
     def _stated_accounts(self, stated: StatedFiles) -> StatedAccounts:
@@ -308,6 +272,14 @@ class Auditor:
         return all(all(rows.is_ascending) for _, rows in parts) or (
             self._policy.keep_order and all(is_in_input_order(rows, clusters, self._originals) for _, rows in parts)
         )
+
+    def _claim_unended(self, reasons: Mapping[int, str] | None) -> None:
+        """Count a last record without end that is neither released nor referenced: only the run knows why."""
+        last = len(self._originals) - 1
+        if self._scope.is_table or self._originals.is_ended or self._clusters is None:
+            return
+        if not self._clusters.is_released[last] and last not in (reasons or {}):
+            self._found.claimed["record at the end of the original, without line end: a run with --follow skips it"] = 1
 
     def _add_counts(self, claimed: Counter[str], undecided: Counter[str]) -> None:
         self._found.claimed += claimed
@@ -370,6 +342,7 @@ class Auditor:
         """Return the verdict on all checks so far."""
         usable = self._originals.usable
         is_partial = self._scope.is_partial
+        counts = self._counts(None)
         measures = measure_release(self._policy, self._originals, self._clusters, self._unchanged, self._joint)
         near = count_near_duplicates(self._policy, self._originals, self._clusters)
         return Verdict(
@@ -380,7 +353,9 @@ class Auditor:
                 "unusable": len(self._originals) - usable,
                 "rows": len(self._release),
                 "clusters": None if self._clusters is None else self._clusters.count,
-                "held": self._held(),
+                "suppressed": counts.suppressed,
+                "claimed": sum(self._found.claimed.values()),
+                "held": counts.held,
             },
             measures=measures | ({} if near is None else near.measures()),
             warnings=(*self._found.warnings, *([] if near is None else near.warnings())),

@@ -84,7 +84,8 @@ def check_ordered_release(
         _check_rows(rows, in_order, checks, reveals=reveals)
         unfinished += _check_complete(rows, in_order, checks.missing, is_due)
     if unfinished:
-        checks.missing.note = f"{unfinished} clusters are not yet released as a whole: verify again when they are"
+        named, then = ("1 cluster is", "it is") if unfinished == 1 else (f"{unfinished} clusters are", "they are")
+        checks.missing.note = f"{named} not yet released as a whole: verify again when {then}"
     return [checks.extra, checks.missing, checks.in_turn, checks.arrangement]
 
 

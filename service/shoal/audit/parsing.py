@@ -59,6 +59,8 @@ RELEASED_EXPORT = frozenset({"partition", "value"})
 """Names that every line of an exported release has."""
 RELEASED_ENVELOPE = frozenset({"key", "headers"})
 """Names that every line of an exported release may have besides."""
+EMPTY_CONTENTS: tuple[object, ...] = (None, [], {})
+"""How exports write that a message has no headers."""
 LARGEST_COUNT = 1 << 62
 """Partitions, offsets and counts are smaller in magnitude."""
 BLANK: Record = {}
@@ -266,7 +268,7 @@ def _export_lines(path: Path, required: frozenset[str], allowed: frozenset[str])
 
 
 class _LineForm:
-    """The form in which all lines of an exported release are written: the order of names, blanks, and escapes.
+    """The form in which all lines of an exported release are written: order of names, blanks, escapes, empty fields.
 
     The export is not the release: any one form is accepted. But lines of different forms could carry data, so the lines
     of one file must have one of the forms that `json.dumps` and ``jq -c`` write.
@@ -275,6 +277,7 @@ class _LineForm:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._names: list[str] = []
+        self._empty: dict[str, str] = {}
         self._writers = [
             json.JSONEncoder(ensure_ascii=ascii_only, separators=separators).encode
             for separators in ((",", ":"), (", ", ": "))
@@ -292,11 +295,14 @@ class _LineForm:
         line = json.loads(text)
         self._names = self._names or list(line)
         self._writers = [write for write in self._writers if write(line) == text]
-        if self._writers and list(line) == self._names:
+        # null, [] and {} say the same. Other contents are for the check of the envelope.
+        empty = {name: repr(line[name]) for name in RELEASED_ENVELOPE & line.keys() if line[name] in EMPTY_CONTENTS}
+        self._empty = empty | self._empty
+        if self._writers and list(line) == self._names and empty.items() <= self._empty.items():
             return
         other = "than the lines before it" if number > 1 else "than json.dumps or jq -c writes it"
         raise InputError(
-            f"{self._path}, line {number}: written in another way {other} (blanks, escapes, order of names); "
+            f"{self._path}, line {number}: written in another way {other} (blanks, escapes, order, null or []); "
             "export again, all lines with one JSON writer"
         )
 
@@ -388,7 +394,7 @@ def released_records(
         for number, line in _export_lines(file.path, RELEASED_EXPORT, RELEASED_EXPORT | RELEASED_ENVELOPE):
             partition, value = _integer(file.path, number, line, "partition"), line["value"]
             text = str(value) if _is_text(value) else ""
-            is_bare = line.get("key") is None and line.get("headers") in (None, [])
+            is_bare = line.get("key") is None and line.get("headers") in EMPTY_CONTENTS
             yield ReleasedRecord(partition, text, _record(text), is_bare if line.keys() & RELEASED_ENVELOPE else None)
     elif file.form == "csv":
         for text, cells in csv_rows(file.path, file.dialect, skip_bom=False):

@@ -117,7 +117,7 @@ def read_release(
     is_export : bool, optional
         Whether the file is an export of a topic; None: decide by its first line.
     stores_texts : bool
-        Whether to keep the rows as published.
+        Whether to keep the rows as published. Those of an export are kept in any case.
 
     Raises
     ------
@@ -137,7 +137,9 @@ def read_release(
     envelope = CheckCounter("envelope", "released messages have neither a key nor headers")
     for line, (partition, text, record, is_bare) in enumerate(rows, 1):
         quasi, kept = checker.check(line, text, record)
-        partitions.setdefault(partition, PartitionRows(stores_texts=stores_texts)).add(line, text, quasi, kept)
+        partitions.setdefault(partition, PartitionRows(stores_texts=stores_texts or exported)).add(
+            line, text, quasi, kept
+        )
         if is_bare is not None:
             envelope.expect(is_bare, line)
     if exported:

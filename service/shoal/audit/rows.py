@@ -1,16 +1,17 @@
 """Compares the released rows with the recomputed ones: their contents, and their order.
 
 Contents are compared as multisets per partition. The order must not show more than the clusters: rows of a cluster
-are adjacent and in byte order. In a file the clusters stand in the order of the evidence; a table may be sorted as a
-whole, or keep the order of its input if the policy allows it. In a topic they do not,
-since one transaction may hold several clusters: there they are searched for along runs of equal rows.
+are adjacent and in byte order. In the file of a stream the clusters stand in the order of the evidence. The rows of a
+table are sorted as a whole, or in the order of the input if the policy allows it: clusters one after the other would
+show the order of arrival. In a topic one transaction may hold several clusters: there they are searched for along runs
+of equal rows.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import eq
 from typing import NamedTuple, TypeAlias
 
@@ -22,6 +23,7 @@ from shoal.audit.verdict import CheckCounter
 __all__ = [
     "LOOK_ALIKE",
     "AllowedOrder",
+    "PlacedClusters",
     "RowOrder",
     "RunCover",
     "check_order",
@@ -41,10 +43,29 @@ Contents: TypeAlias = tuple[str, ...]
 
 
 class AllowedOrder(NamedTuple):
-    """Orders of the rows of a file, besides cluster after cluster: sorted by bytes, and that of the input."""
+    """Allowed orders of the rows of a file: sorted by bytes as a whole, that of the input, or both.
+
+    If neither is allowed, the clusters stand one after the other. If one is, they must not.
+    """
 
     sorted_as_whole: bool
     order_of_input: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedClusters:
+    """Where the clusters of one partition of a topic stand.
+
+    Attributes
+    ----------
+    starts : list of (int, RecomputedCluster)
+        The first row of each cluster, ascending.
+    ambiguous : frozenset of str
+        Centroids whose clusters may stand elsewhere: at least two of them are in one run of equal rows.
+    """
+
+    starts: list[tuple[int, RecomputedCluster]]
+    ambiguous: frozenset[str]
 
 
 @dataclass(slots=True)
@@ -57,10 +78,13 @@ class RowOrder:
         ``together``: the rows of a cluster are adjacent. ``byte_order``: they are in byte order.
     gave_up : bool
         Whether a search for the clusters of a topic was given up.
+    placed : dict of int to PlacedClusters
+        Of a topic, by partition, without partitions in which the search gave up or failed.
     """
 
     checks: list[CheckCounter]
     gave_up: bool = False
+    placed: dict[int, PlacedClusters] = field(default_factory=dict)
 
 
 def compare_rows(release: ReleasedRows, clusters: list[RecomputedCluster]) -> list[CheckCounter]:
@@ -99,9 +123,10 @@ def compare_rows(release: ReleasedRows, clusters: list[RecomputedCluster]) -> li
 def check_order(
     release: ReleasedRows, clusters: list[RecomputedCluster], originals: Originals, *, allowed: AllowedOrder
 ) -> RowOrder:
-    """Check the order of the rows: cluster after cluster as in the evidence, unless the policy allows another order.
+    """Check the order of the rows: cluster after cluster as in the evidence, or for a table the allowed orders.
 
-    Rows that are sorted by their bytes as a whole reveal no order of arrival. Rows in the order of the input do.
+    Rows that are sorted by their bytes as a whole reveal no order of arrival. Rows in the order of the input do, and so
+    do the clusters of a table one after the other.
 
     Returns
     -------
@@ -116,23 +141,42 @@ def check_order(
     for partition, rows in release.by_partition.items():
         members = by_partition[partition]
         if release.is_export:
-            found.gave_up |= _check_topic(rows, members, together, ordered)
-        elif _is_in_evidence_order(rows, members):
-            _check_file(rows, members, together, ordered)
-        elif all(rows.is_ascending) and allowed.sorted_as_whole:
-            together.skip("the file is in byte order as a whole: clusters need not be adjacent")
-            ordered.examined += len(rows)
-            ordered.note = "the file is in byte order as a whole"
-        elif allowed.order_of_input and is_in_input_order(rows, members, originals):
-            reason = "the rows are in the order of the input, as the policy allows (table.keep_order)"
-            together.skip(reason)
-            ordered.skip(reason)
+            _check_topic(partition, rows, members, found)
+        elif allowed.sorted_as_whole or allowed.order_of_input:
+            _check_table(rows, members, originals, allowed, found)
         else:
             _check_file(rows, members, together, ordered)
     return found
 
 
-# ---------------------------------------------------------------- files
+# ---------------------------------------------------------------- tables
+
+
+def _check_table(
+    rows: PartitionRows,
+    clusters: list[RecomputedCluster],
+    originals: Originals,
+    allowed: AllowedOrder,
+    found: RowOrder,
+) -> None:
+    together, ordered = found.checks
+    if allowed.sorted_as_whole and all(rows.is_ascending) and _is_in_evidence_order(rows, clusters):
+        _check_file(rows, clusters, together, ordered)
+    elif allowed.order_of_input and is_in_input_order(rows, clusters, originals):
+        reason = "the rows are in the order of the input, as the policy allows (table.keep_order)"
+        together.skip(reason)
+        ordered.skip(reason)
+    elif all(rows.is_ascending):
+        together.skip("the file is in byte order as a whole: clusters need not be adjacent")
+        _check_byte_order(rows, 0, len(rows), ordered)
+        ordered.note = "the file is in byte order as a whole"
+    else:
+        together.skip("the rows of a table need not be adjacent")
+        _check_byte_order(rows, 0, len(rows), ordered)
+        ordered.note = "the rows of a table must be in byte order as a whole"
+
+
+# ---------------------------------------------------------------- files of streams
 
 
 def _is_in_evidence_order(rows: PartitionRows, clusters: list[RecomputedCluster]) -> bool:
@@ -178,28 +222,35 @@ def is_in_input_order(rows: PartitionRows, clusters: Iterable[RecomputedCluster]
 # ---------------------------------------------------------------- topics
 
 
-def _check_topic(
-    rows: PartitionRows, clusters: list[RecomputedCluster], together: CheckCounter, ordered: CheckCounter
-) -> bool:
-    """Search for whole clusters in the runs of equal rows; return whether a search was given up."""
-    gave_up = False
+def _check_topic(partition: int, rows: PartitionRows, clusters: list[RecomputedCluster], found: RowOrder) -> None:
+    """Search for whole clusters in the runs of equal rows."""
     clusters_of: dict[str, list[RecomputedCluster]] = defaultdict(list)
-    for cluster in clusters:
+    # Of clusters with equal rows, the one that was decided first stands first.
+    for cluster in sorted(clusters, key=lambda cluster: cluster.number):
         clusters_of[cluster.quasi].append(cluster)
     runs_of: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for start, stop in equal_runs(rows):
         runs_of[rows.quasi[start]].append((start, stop))
-    for quasi, runs in runs_of.items():
-        together.examined += len(clusters_of[quasi])
-        cover = cover_runs(rows, runs, clusters_of[quasi])
-        if cover.gave_up:
-            gave_up = True
-            together.skip(LOOK_ALIKE)
-        elif cover.failed_row is not None:
-            together.fail(f"row {rows.lines[cover.failed_row]}")
-        for start, cluster in cover.starts:
-            _check_byte_order(rows, start, start + len(cluster.kept), ordered)
-    return gave_up
+    covers = {quasi: cover_runs(rows, runs, clusters_of[quasi]) for quasi, runs in runs_of.items()}
+    for quasi, cover in covers.items():
+        _check_cover(rows, cover, len(clusters_of[quasi]), found)
+    starts = sorted((placed for cover in covers.values() for placed in cover.starts), key=lambda placed: placed[0])
+    if len(starts) == len(clusters):
+        ambiguous = (quasi for quasi, cover in covers.items() if len(cover.starts) > len(runs_of[quasi]))
+        found.placed[partition] = PlacedClusters(starts, frozenset(ambiguous))
+
+
+def _check_cover(rows: PartitionRows, cover: RunCover, count: int, found: RowOrder) -> None:
+    """Check the rows of one centroid, which has ``count`` clusters."""
+    together, ordered = found.checks
+    together.examined += count
+    if cover.gave_up:
+        found.gave_up = True
+        together.skip(LOOK_ALIKE)
+    elif cover.failed_row is not None:
+        together.fail(f"row {rows.lines[cover.failed_row]}")
+    for start, cluster in cover.starts:
+        _check_byte_order(rows, start, start + len(cluster.kept), ordered)
 
 
 def equal_runs(rows: PartitionRows) -> Iterator[tuple[int, int]]:

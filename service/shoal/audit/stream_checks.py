@@ -77,13 +77,6 @@ def check_stream(
         return _check_arrivals(policy, originals, release, clusters, arrivals, stated, is_partial=is_partial)
 
     result = found(reasons)
-    repeated = _repeated_numbers(clusters) if release.is_export else 0
-    if repeated:
-        result.undecided.append(
-            f"{repeated} clusters of the evidence have the number of another one of their partition, so the order in "
-            "which they were decided is not known: give the evidence of one run of numbers (--evidence), with the part "
-            "of the topics that it concerns (--partial)"
-        )
     if references is not None and references.disputed:
         # A suppressed record has arrived.
         admitted = found(references.reasons | dict.fromkeys(references.disputed, "suppressed"))
@@ -91,12 +84,6 @@ def check_stream(
             if other.failed and not one.failed:
                 one.skip(DISPUTED)
     return result
-
-
-def _repeated_numbers(clusters: RecomputedClusters) -> int:
-    """Return how many clusters have a number that an earlier one of their partition has."""
-    numbers = {(cluster.partition, cluster.number) for cluster in clusters.clusters}
-    return len(clusters.clusters) - len(numbers)
 
 
 def _check_arrivals(

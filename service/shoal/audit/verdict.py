@@ -125,8 +125,9 @@ class Verdict:
     checks : tuple of Check
         In the order in which they are printed.
     counts : dict
-        Numbers of ``records``, of ``usable`` and ``unusable`` ones, of ``rows``, of ``clusters`` and of records that
-        may still be ``held`` (None if unknown).
+        Numbers of ``records``, of ``usable`` and ``unusable`` ones, of ``rows``, of ``clusters``, of records that were
+        or may have been ``suppressed``, of records that are ``claimed``, and of records that may still be ``held``
+        (None if unknown). Records that are claimed to be suppressed count as both.
     measures : dict
         Figures that are reported and not checked.
     warnings : tuple of str
@@ -190,7 +191,7 @@ class Verdict:
     def text(self) -> str:
         """Return the verdict as lines to be printed, with rounded numbers."""
         judged = f"{self.outcome} (a part)" if self.partial else self.outcome
-        lines = [f"{judged}: " + ", ".join(f"{_readable(n)} {name}" for name, n in self.counts.items())]
+        lines = [f"{judged}: " + ", ".join(_count_text(name, count) for name, count in self.counts.items())]
         lines += [_check_line(check) for check in self.checks]
         lines += [f"  measured: {name} = {_readable(value)}" for name, value in self.measures.items()]
         lines += [f"  warning: {warning}" for warning in self.warnings]
@@ -198,6 +199,10 @@ class Verdict:
         lines += [f"  undecided: {question}" for question in self.undecided]
         lines += [f"  not examined: {question}" for question in self.not_examined]
         return "\n".join(lines)
+
+
+def _count_text(name: str, count: int | None) -> str:
+    return f"{_readable(count)} {name.removesuffix('s') if count == 1 else name}"
 
 
 def _check_line(check: Check) -> str:

@@ -131,6 +131,31 @@ def test_members_160_positions_apart_are_broken(tmp_path: Path) -> None:
     assert made.verify(policy_of(1000), table=False).exit_code == 0
 
 
+def test_the_first_line_counts_suppressed_records(tmp_path: Path) -> None:
+    # With members up to 20 apart, the second record of each cluster of 20 could not be released.
+    members = [[start, *range(start + 2, start + 21)] for start in range(0, 189, 21)]
+    members.append(list(range(189, 200)))
+    verdict = composed(tmp_path, members).verify(policy_of(20))
+    assert verdict.exit_code == 0, verdict.text()
+    assert verdict.counts["suppressed"] == 9
+    assert verdict.text().startswith(
+        "holds: 200 records, 200 usable, 0 unusable, 191 rows, 10 clusters, 9 suppressed, "
+    )
+
+
+def test_a_last_record_without_line_end_is_claimed_if_it_is_missing(tmp_path: Path) -> None:
+    made = composed(tmp_path, [list(range(start, start + 5)) for start in range(0, 195, 5)] + [[195, 196, 197, 198]])
+    verdict = made.verify(policy_of(20))
+    for name, ending, suppressed, claimed in (("ended", "\n", 1, 0), ("unended", "", 0, 1)):
+        original = tmp_path / f"{name}.jsonl"
+        original.write_text("\n".join(made.lines) + ending)
+        verdict = verify(policy_of(20), original, tmp_path / "out.jsonl", tmp_path / "evidence.jsonl")
+        assert verdict.exit_code == 0, verdict.text()
+        assert (verdict.counts["suppressed"], verdict.counts["claimed"]) == (suppressed, claimed)
+    assert ", 0 suppressed, 1 claimed, 0 held" in verdict.text()
+    assert "claimed: 1 record at the end of the original, without line end" in verdict.text()
+
+
 def test_one_row_each_of_40_clusters_is_no_ordered_release(tmp_path: Path) -> None:
     made = composed(tmp_path, [list(range(start, 200, 40)) for start in range(40)], "ordered")
     made.rows = made.rows[:40]

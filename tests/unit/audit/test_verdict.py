@@ -19,7 +19,16 @@ def test_a_verdict_has_plain_values_and_a_text(tmp_path: Path) -> None:
     assert plain["outcome"] == "holds"
     assert plain["verified"] is True
     assert plain["exit_code"] == 0
-    assert plain["counts"] == {"records": 60, "usable": 60, "unusable": 0, "rows": 60, "clusters": 11, "held": 0}
+    assert plain["counts"] == {
+        "records": 60,
+        "usable": 60,
+        "unusable": 0,
+        "rows": 60,
+        "clusters": 11,
+        "suppressed": 0,
+        "claimed": 0,
+        "held": 0,
+    }
     assert (plain["partial"], plain["claimed"]) == (False, [])
     assert {check["name"] for check in plain["checks"]} >= {"subjects", "share", "once", "accounts"}
     assert len(plain["not_examined"]) >= 5
@@ -35,6 +44,11 @@ def test_a_verdict_on_a_part_says_so(tmp_path: Path) -> None:
     assert verdict.text().startswith("holds (a part): 60 records")
     assert "not examined: whether every record was released" in verdict.text()
     assert verdict.counts["held"] is None
+
+
+def test_the_first_line_uses_the_singular_for_one() -> None:
+    text = Verdict((), {"records": 1, "clusters": 1, "suppressed": 1}, {}, not_examined=()).text()
+    assert text == "holds: 1 record, 1 cluster, 1 suppressed"
 
 
 def test_what_only_the_run_states_is_told_as_claimed() -> None:

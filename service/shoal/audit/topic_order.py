@@ -1,0 +1,96 @@
+"""Checks the order of the clusters in a topic against their numbers.
+
+A service numbers the clusters of a partition in the order of decision. Each transaction holds the clusters that were
+decided since the one before, sorted by their first rows. An export does not show where transactions end. Between two
+clusters an end is possible only if every cluster before it has a smaller number than every cluster after it. So the
+clusters between two possible ends are those of one transaction, and their first rows must ascend.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, pairwise
+
+from shoal.audit.clusters import RecomputedCluster
+from shoal.audit.releases import PartitionRows, ReleasedRows
+from shoal.audit.rows import LOOK_ALIKE, PlacedClusters
+from shoal.audit.verdict import CheckCounter
+
+__all__ = ["check_topic_order", "repeated_numbers"]
+
+
+def check_topic_order(release: ReleasedRows, placed: Mapping[int, PlacedClusters]) -> CheckCounter:
+    """Check that clusters follow each other by their numbers, or by their first rows within one transaction.
+
+    Parameters
+    ----------
+    release : ReleasedRows
+        An export, with the rows as published.
+    placed : mapping of int to PlacedClusters
+        Where the clusters of each partition stand. Partitions in which this is unknown are missing.
+
+    Returns
+    -------
+    CheckCounter
+        ``sequence``. It is not examined if numbers are repeated, and if only clusters that can be mistaken for each
+        other stand in another order. Cost: O(m log m) for m clusters.
+    """
+    claim = "clusters are in the order of their numbers, or sorted by their rows within a transaction"
+    check = CheckCounter("sequence", claim, "cluster")
+    for partition, found in placed.items():
+        if len({cluster.number for _, cluster in found.starts}) < len(found.starts):
+            check.skip("the evidence repeats numbers of clusters")
+            continue
+        rows = release.by_partition[partition]
+        misplaced = _misplaced(rows, found.starts)
+        if misplaced and found.ambiguous:
+            certain = [(start, cluster) for start, cluster in found.starts if cluster.quasi not in found.ambiguous]
+            misplaced = _misplaced(rows, certain)
+            if not misplaced:
+                check.skip(LOOK_ALIKE)
+        check.examined += len(found.starts)
+        for cluster in misplaced:
+            check.fail(cluster.label)
+    return check
+
+
+def _misplaced(rows: PartitionRows, starts: Sequence[tuple[int, RecomputedCluster]]) -> list[RecomputedCluster]:
+    """Return the clusters whose first row is below that of the cluster before it, in the same transaction."""
+    found = []
+    for members in _transactions(starts):
+        # Rows of a cluster that are not in byte order break another check: its smallest row is its first one here.
+        first_rows = [min(rows.texts[start : start + len(cluster.kept)]) for start, cluster in members]
+        found += [
+            cluster
+            for (before, after), (_, cluster) in zip(pairwise(first_rows), members[1:], strict=True)
+            if after < before
+        ]
+    return found
+
+
+def _transactions(
+    starts: Sequence[tuple[int, RecomputedCluster]],
+) -> Iterator[Sequence[tuple[int, RecomputedCluster]]]:
+    """Split clusters wherever a transaction may end. Starts ascend."""
+    numbers = [cluster.number for _, cluster in starts]
+    largest_before = list(accumulate(numbers, max))
+    smallest_after = list(accumulate(reversed(numbers), min))[::-1]
+    begin = 0
+    for end in range(1, len(numbers) + 1):
+        if end == len(numbers) or largest_before[end - 1] < smallest_after[end]:
+            yield starts[begin:end]
+            begin = end
+
+
+def repeated_numbers(clusters: Iterable[RecomputedCluster]) -> list[str]:
+    """Return the question that is open if clusters of a partition have the same number; empty if none have."""
+    numbers: dict[int, Counter[int]] = defaultdict(Counter)
+    for cluster in clusters:
+        numbers[cluster.partition][cluster.number] += 1
+    partitions = sorted(partition for partition, counts in numbers.items() if max(counts.values()) > 1)
+    if not partitions:
+        return []
+    named = ", ".join(map(str, partitions))
+    question = f"the evidence repeats numbers of clusters (partition {named}), so the order of decision is unknown: "
+    return [question + "give the evidence of this release alone (--evidence)"]
