@@ -126,7 +126,8 @@ class Auditor:
             self._check_summary(summary, name, is_inferred=stated.evidence_clusters is None)
             self._found.warnings += reading_warnings(summary, self._originals, name)
         summary_fields: Mapping[str, object] = stated.summary_fields or {}
-        if not len(self._release) and summary_fields.get("released") != 0:
+        # A file without records has no rows: `shoal pipe` accepts it.
+        if len(self._originals) and not len(self._release) and summary_fields.get("released") != 0:
             self._found.undecided.append("nothing was released: give the summary (--summary) to confirm it")
 
     # ------------------------------------------------------------ clusters and rows
@@ -154,11 +155,11 @@ class Auditor:
 
     def _find_ordered_clusters(self, evidence_clusters: list[EvidenceCluster] | None) -> None:
         """Check the clusters of a release in input order. Without evidence its clusters are unknown."""
-        if evidence_clusters is None:
+        if evidence_clusters is None and len(self._originals):
             reason = f"the rows are in the order of the input, which does not show the clusters: {REMEDY}"
             self._found.undecided.append(reason)
         else:
-            self._check_clusters(evidence_clusters)
+            self._check_clusters(evidence_clusters or [])
 
     def _check_topic_order(self, order: RowOrder) -> None:
         check = check_topic_order(self._release, order.placed)

@@ -93,7 +93,7 @@ class Originals:
     @cached_property
     def is_ended(self) -> bool:
         """Whether the last record is complete. A run with ``--follow`` does not read one that is not."""
-        return self.file is None or is_ended(self.file)
+        return self.file is None or not self.kept or is_ended(self.file)
 
     def find(self, partition: int, offset: int) -> int | None:
         """Return the index of a record; None if it does not exist."""
@@ -163,7 +163,7 @@ def read_originals(
     Raises
     ------
     InputError
-        The file is not readable, has no records, or is an export in which an offset is repeated.
+        The file is not readable, or is an export in which an offset is repeated.
 
     Notes
     -----
@@ -200,8 +200,6 @@ def read_originals(
         else:
             # Without a declared subject every record is a subject of its own.
             subjects.append(index if found.subject is None else codes.setdefault(found.subject, len(codes)))
-    if not kept:
-        raise InputError(f"{path}: no records, so there is nothing to compare with; give the original")
     return Originals(
         values=np.frombuffer(values, dtype=np.float64).reshape(len(kept), len(zeros)),
         subjects=np.frombuffer(subjects, dtype=np.int64),

@@ -119,6 +119,8 @@ def verify(
     release = read_release(policy, target, grids, original=source, is_export=is_export, stores_texts=scope.is_ordered)
     by_line = not release.is_export if len(release) else _is_numbered_by_line(policy, source)
     originals = read_originals(policy, source, target.form, is_export=is_export, by_line=by_line)
+    if not len(originals) and (len(release) or scope.is_table):
+        raise InputError(f"{original}: no records, so there is nothing to compare with; give the original")
     if len(release) and release.is_export != originals.is_export:
         raise InputError(
             f"{released}: an export of a topic can only be compared with another export; give two exports or none"
