@@ -36,9 +36,11 @@ def released(folder: Path, policy: Policy, suffix: str, text: str) -> dict[str, 
     paths = {name: folder / f"{name}.{suffix}" for name in ("original", "released")}
     paths |= {name: folder / f"{name}.jsonl" for name in SIDE_FILES}
     paths["original"].write_text(text)
-    names = {name: str(path) for name, path in paths.items()}
-    source, target = names.pop("original"), names.pop("released")
-    run_pipe(policy, Files(source, target, **names))
+    evidence, quarantine, summary = (str(paths[name]) for name in SIDE_FILES)
+    files = Files(
+        str(paths["original"]), str(paths["released"]), evidence=evidence, quarantine=quarantine, summary=summary
+    )
+    run_pipe(policy, files)
     return paths
 
 
