@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple, NoReturn, TypeAlias, TypeGuard, TypeVar
 
+from shoal.audit.line_form import EMPTY_CONTENTS, LineForm
 from shoal.audit.nesting import within_depth
 from shoal.audit.table_parsing import NumberWriter, csv_rows, is_csv_ended, is_parquet, parquet_lines
 from shoal.errors import InputError
@@ -59,8 +60,6 @@ RELEASED_EXPORT = frozenset({"partition", "value"})
 """Names that every line of an exported release has."""
 RELEASED_ENVELOPE = frozenset({"key", "headers"})
 """Names that every line of an exported release may have besides."""
-EMPTY_CONTENTS: tuple[object, ...] = (None, [], {})
-"""How exports write that a message has no headers."""
 LARGEST_COUNT = 1 << 62
 """Partitions, offsets and counts are smaller in magnitude."""
 BLANK: Record = {}
@@ -255,7 +254,7 @@ def first_line_names(path: Path) -> frozenset[str]:
 def _export_lines(path: Path, required: frozenset[str], allowed: frozenset[str]) -> Iterator[tuple[int, Record]]:
     """Yield line number, from 1, and content of each line of an export."""
     is_release = required == RELEASED_EXPORT
-    form = _LineForm(path) if is_release else None
+    form = LineForm(path, RELEASED_ENVELOPE) if is_release else None
     for number, text in enumerate(byte_lines(path) if is_release else _original_lines(path), 1):
         line = _record(text)
         if line is None or not required <= line.keys() <= allowed:
@@ -265,46 +264,6 @@ def _export_lines(path: Path, required: frozenset[str], allowed: frozenset[str])
         if form is not None:
             form.check(number, text.decode())
         yield number, line
-
-
-class _LineForm:
-    """The form in which all lines of an exported release are written: order of names, blanks, escapes, empty fields.
-
-    The export is not the release: any one form is accepted. But lines of different forms could carry data, so the lines
-    of one file must have one of the forms that `json.dumps` and ``jq -c`` write.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._names: list[str] = []
-        self._empty: dict[str, str] = {}
-        self._writers = [
-            json.JSONEncoder(ensure_ascii=ascii_only, separators=separators).encode
-            for separators in ((",", ":"), (", ", ": "))
-            for ascii_only in (False, True)
-        ]
-
-    def check(self, number: int, text: str) -> None:
-        """Check one line; its text is a JSON object with each name once.
-
-        Raises
-        ------
-        InputError
-            The line has another form than the lines before it.
-        """
-        line = json.loads(text)
-        self._names = self._names or list(line)
-        self._writers = [write for write in self._writers if write(line) == text]
-        # null, [] and {} say the same. Other contents are for the check of the envelope.
-        empty = {name: repr(line[name]) for name in RELEASED_ENVELOPE & line.keys() if line[name] in EMPTY_CONTENTS}
-        self._empty = empty | self._empty
-        if self._writers and list(line) == self._names and empty.items() <= self._empty.items():
-            return
-        other = "than the lines before it" if number > 1 else "than json.dumps or jq -c writes it"
-        raise InputError(
-            f"{self._path}, line {number}: written in another way {other} (blanks, escapes, order, null or []); "
-            "export again, all lines with one JSON writer"
-        )
 
 
 def _integer(path: Path, number: int, line: Record, name: str) -> int:
