@@ -61,6 +61,11 @@ def test_check_prints_the_resolved_policy(policy: str) -> None:
     assert told["chosen"] == {"stream.rule": "auto: awo below k = 7"}
 
 
+def test_check_has_no_advice_on_the_policy_of_the_readme() -> None:
+    done = run_command("check", str(Path(__file__).parents[2] / "docs" / "quickstart" / "policy.yaml"))
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 ADVICE = {
     "normalize": b"set normalize: [nfkc, casefold, spaces, invisible]",
     "unchanged": b"published unchanged",

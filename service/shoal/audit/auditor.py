@@ -100,6 +100,10 @@ class Auditor:
         if others:
             check = CheckCounter("policy", "evidence and summary were written under the given policy", "cluster")
             check.examined = len(clusters) + (summary is not None)
+            check.note = (
+                f"they name {', '.join(others)}, and the given policy has {self._policy.fingerprint}: "
+                "give the policy under which the release was made"
+            )
             for label in labels:
                 check.fail(label)
             self._found.checks.append(check)

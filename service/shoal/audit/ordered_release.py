@@ -18,7 +18,7 @@ __all__ = ["check_ordered_release"]
 
 
 class _ExpectedRow(NamedTuple):
-    """What the row at the position of a record must show: the centroid of its cluster, one of its kept fields."""
+    """What the row at the position of a record must show: the centroid of its cluster, one of its unchanged fields."""
 
     record: int
     offset: int
@@ -36,7 +36,7 @@ class _OrderChecks:
         )
         self.in_turn = CheckCounter("in_turn", "rows are in the order of the input, one at the position of each record")
         claim = (
-            "each row has the kept fields of the record at its position"
+            "each row has the unchanged fields of the record at its position"
             if reveals
             else "rows of a cluster are in byte order"
         )
@@ -60,8 +60,8 @@ def check_ordered_release(
     clusters : list of RecomputedCluster
     originals : Originals
     reveals : bool
-        Whether the policy publishes the kept fields of a record at its own position (``reveal_order``). Otherwise the
-        kept fields of a cluster are assigned to its positions in byte order.
+        Whether the policy publishes the unchanged fields of a record at its own position (``reveal_order``).
+        Otherwise those of a cluster are assigned to its positions in byte order.
     is_due : ndarray of bool, shape (n,), optional
         Which records must have been released by the end of the original. None: the release is a part, and any row may
         be missing at its end.

@@ -54,11 +54,11 @@ def infer_clusters(policy: Policy, originals: Originals, release: ReleasedRows) 
         With a ``doubt`` if records have equal kept fields, or if the order of the rows need not show the clusters (a
         file in the order of its input, or sorted as a whole by a kept field).
     """
-    traced = CheckCounter("traced", "every row has the kept fields of one record, which no other row has")
+    traced = CheckCounter("traced", "every row has the unchanged fields of one record, which no other row has")
     index_of = _index_by_kept(originals)
     if index_of is None:
         _check_kept_counts(originals, release, traced)
-        return InferredClusters(None, traced, f"records cannot be told apart by their kept fields: {REMEDY}")
+        return InferredClusters(None, traced, f"records cannot be told apart by their unchanged fields: {REMEDY}")
     clusters: list[EvidenceCluster] = []
     in_input_order = True
     for partition, rows in release.by_partition.items():

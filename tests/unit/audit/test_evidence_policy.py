@@ -33,6 +33,9 @@ def test_files_of_another_policy_are_broken(tmp_path: Path) -> None:
     verdict = naive.verify()
     assert broken(verdict) == {"policy"}
     assert verdict["policy"].places == (3,)
+    note = verdict["policy"].note
+    assert note.startswith(f"they name {OTHER}, and the given policy has {own(naive)}: ")
+    assert note.endswith("give the policy under which the release was made")
     del naive.evidence[3]["policy"]
     naive.summary["policy"] = OTHER
     assert naive.verify().exit_code == 0

@@ -18,7 +18,7 @@ from shoal.audit.verdict import Check
 pytestmark = pytest.mark.unit
 
 Named = tuple[int, str, str]
-"""Number, centroid and kept fields (one letter per row) of a cluster."""
+"""Number, centroid and unchanged fields (one letter per row) of a cluster."""
 
 
 def checked(*order: Named) -> Check:
