@@ -229,7 +229,8 @@ class _Examiner:
         self._places = np.zeros(len(originals), np.int64)
         self._exceeds_quota = exceeds_quota(policy.per_subject, originals)
         may_arrive = np.zeros(len(originals), np.bool_)
-        may_arrive[np.concatenate([found_here.indices for found_here in arrivals.values()])] = True
+        for found_here in arrivals.values():
+            may_arrive[found_here.indices] = True
         self._may_be_in_lost_window = may_be_in_lost_window(policy, originals, found.is_member(), may_arrive)
         self._may_be_too_large = may_be_too_large(policy, originals)
         self._possible: list[int] = []
