@@ -79,13 +79,13 @@ def _verified() -> Record:
     document = {"attributes": {"who": {"role": "identifier", "subject": True}, "age": age}, "privacy": {"k": 2}}
     Path("policy.json").write_text(json.dumps(document), encoding="utf-8")
     policy = Policy.load("policy.json")
-    people = [{"who": f"p{place}", "age": 10 * place} for place in range(6)]
+    people = [{"who": f"p{place}", "age": 10 * place + 10} for place in range(6)]
     original, released, evidence = Path("original.jsonl"), Path("released.jsonl"), Path("evidence.jsonl")
     original.write_text("\n".join(lines(people, "jsonl", ("who", "age"))) + "\n", encoding="utf-8")
     clusters = [{"partition": 0, "cluster": j, "offsets": [2 * j, 2 * j + 1]} for j in range(3)]
     evidence.write_text("".join(json.dumps(one) + "\n" for one in clusters), encoding="utf-8")
     found: Record = {"fingerprint": policy.fingerprint, "k": policy.k}
-    for name, ages in (("good", (5, 5, 25, 25, 45, 45)), ("false", (5, 5, 25, 25, 45, 46))):
+    for name, ages in (("good", (15, 15, 35, 35, 55, 55)), ("false", (15, 15, 35, 35, 55, 56))):
         released.write_text("".join(f'{{"age":{age}}}\n' for age in ages), encoding="utf-8")
         verdict = verify(policy, original=str(original), released=str(released), evidence=str(evidence))
         found[name] = [verdict.exit_code, verdict.verified]
