@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
@@ -80,9 +79,13 @@ class Worker:
             self.process.wait(10)
 
     def terminate(self) -> int:
+        """Stop it as an operator does; return its exit code."""
         assert self.process is not None
         self.signal(signal.SIGTERM)
-        return self.process.wait(10)
+        try:
+            return self.process.wait(10)
+        except subprocess.TimeoutExpired as error:
+            raise AssertionError(self.log.read_text()[-2000:]) from error
 
 
 @dataclass
@@ -168,8 +171,14 @@ class Deployment:
             worker.kill()
         last = Deployment.worker(self, "last")
         last.start("--drain")
+        try:
+            await wait_until(lambda: last.is_dead, 90, "the end of the last worker")
+        except TimeoutError as error:
+            raise AssertionError(last.log.read_text()[-2000:]) from error
+        finally:
+            last.kill()
         assert last.process is not None
-        assert await asyncio.to_thread(last.process.wait, 90) == 0, last.log.read_text()[-2000:]
+        assert last.process.poll() == 0, last.log.read_text()[-2000:]
 
 
 @dataclass(frozen=True)

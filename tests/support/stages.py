@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import signal
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -145,10 +144,9 @@ class HandedDeployment(AppDeployment):
         last.start()
         try:
             await self.wait_for(self.serial)
+            assert last.terminate() == 0, last.said[-2000:]
         finally:
-            last.signal(signal.SIGTERM)
-        assert last.process is not None
-        assert await asyncio.to_thread(last.process.wait, 10) == 0, last.log.read_text()[-2000:]
+            last.kill()
 
 
 def distinct(notes: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
