@@ -2,8 +2,8 @@
 
 The delay of a stream is counted in records that the engine admitted: usable ones, per partition, without those above
 ``privacy.per_subject``, with a timestamp too far ahead, or too large. Offsets do not count: a log has gaps. Where the
-inputs do not show whether a record was admitted, both answers are kept: a count of arrivals then has a lower and an
-upper bound.
+inputs do not show whether a record was admitted, both answers are possible: a count of arrivals then has a lower and
+an upper bound.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Int64Vector: TypeAlias = npt.NDArray[np.int64]
 class Arrivals:
     """The records of one partition that may have been admitted, in the order of their offsets.
 
-    The place of a record is its index in these arrays.
+    The position of a record is its index in these arrays.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Arrivals:
     is_sure : ndarray of bool, shape (n,)
         Whether the record was admitted for certain.
     at_least : ndarray of int64, shape (n,)
-        Number of records up to and including this place that were admitted for certain.
+        Number of records up to and including this position that were admitted for certain.
     """
 
     indices: Int64Vector
@@ -60,8 +60,8 @@ class Arrivals:
     def __len__(self) -> int:
         return len(self.indices)
 
-    def places_of(self, offsets: Int64Vector) -> Int64Vector:
-        """Return the places of offsets; of a record that was not admitted, the place of the next one."""
+    def positions_of(self, offsets: Int64Vector) -> Int64Vector:
+        """Return the positions of offsets; of a record that was not admitted, the position of the next one."""
         return np.searchsorted(self.offsets, offsets).astype(np.int64)
 
 

@@ -32,7 +32,7 @@ from shoal.audit.summary_counts import (
 )
 from shoal.audit.topic_order import check_topic_order, repeated_numbers
 from shoal.audit.unpublished import Accounts, StatedAccounts, check_unpublished_rows, unknown_completeness
-from shoal.audit.verdict import NOT_EXAMINED, CheckCounter, Verdict
+from shoal.audit.verdict import NOT_EXAMINED, CheckCounter, Verdict, counted
 from shoal.audit.without_evidence import REMEDY, check_without_evidence, infer_clusters
 from shoal.policy import Policy
 
@@ -166,7 +166,7 @@ class Auditor:
             self._check_clusters(evidence_clusters or [])
 
     def _check_topic_order(self, order: RowOrder) -> None:
-        check = check_topic_order(self._release, order.placed)
+        check = check_topic_order(self._release, order.located)
         self._found.checks.append(check)
         if check.skip_reason == LOOK_ALIKE and not order.gave_up:
             self._found.undecided.append(f"{LOOK_ALIKE}: give exports of smaller parts of the topic (--partial)")
@@ -283,11 +283,11 @@ class Auditor:
         if self._scope.is_table or self._originals.is_ended or self._clusters is None:
             return
         if not self._clusters.is_released[last] and last not in (reasons or {}):
-            self._found.claimed["record at the end of the original, without line end: a run with --follow skips it"] = 1
+            self._found.claimed["at the end of the original, without line end: a run with --follow skips it"] = 1
 
     def _add_counts(self, claimed: Counter[str], undecided: Counter[str]) -> None:
         self._found.claimed += claimed
-        self._found.undecided += [f"{count} {text}" for text, count in undecided.items()]
+        self._found.undecided += [f"{counted(count, 'record')} {text}" for text, count in undecided.items()]
 
     # ------------------------------------------------------------ counts and verdict
 
@@ -369,6 +369,6 @@ class Auditor:
                 *NOT_EXAMINED,
                 *unobservable_options(self._policy, is_end_known=self._knows_end()),
             ),
-            claimed=tuple(f"{count} {text}" for text, count in self._found.claimed.items()),
+            claimed=tuple(f"{counted(count, 'record')} {text}" for text, count in self._found.claimed.items()),
             partial=is_partial,
         )

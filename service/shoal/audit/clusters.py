@@ -40,8 +40,8 @@ class RecomputedCluster:
         Indices of usable originals.
     quasi : str
         Text of the recomputed quasi-identifiers, the same for all members.
-    kept : list of str
-        Texts of the kept fields, one per member.
+    unchanged : list of str
+        Texts of the unchanged fields, one per member.
     number : int
         Its number in the evidence.
     """
@@ -50,7 +50,7 @@ class RecomputedCluster:
     label: int | str
     members: tuple[int, ...]
     quasi: str
-    kept: list[str]
+    unchanged: list[str]
     number: int = 0
 
 
@@ -105,9 +105,9 @@ def check_clusters(
         _note_extremes(found, len(counts), largest / max(len(members), 1))
         if members:
             quasi = _centroid(originals, members, grids)
-            kept = originals.kept_of(members)
+            unchanged = originals.unchanged_of(members)
             found.clusters.append(
-                RecomputedCluster(cluster.partition, cluster.label, members, quasi, kept, cluster.number)
+                RecomputedCluster(cluster.partition, cluster.label, members, quasi, unchanged, cluster.number)
             )
     subjects.worst, shares.worst = found.fewest_subjects, found.largest_share
     return found

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from shoal.audit.arrivals import Arrivals
 from shoal.audit.clusters import RecomputedCluster
 from shoal.audit.originals import Originals
-from shoal.audit.verdict import CheckCounter
+from shoal.audit.verdict import CheckCounter, counted
 
 __all__ = ["check_delay"]
 
@@ -49,7 +49,9 @@ def check_delay(
     CheckCounter
         ``delay``; its worst value is the largest delay that is certain, in records.
     """
-    check = CheckCounter("delay", f"no record was released more than {delta} records after it arrived", "cluster")
+    check = CheckCounter(
+        "delay", f"no record was released more than {counted(delta, 'record')} after it arrived", "cluster"
+    )
     by_partition: dict[int, list[RecomputedCluster]] = defaultdict(list)
     for cluster in clusters:
         by_partition[cluster.partition].append(cluster)
@@ -60,7 +62,7 @@ def check_delay(
         newest = 0
         for cluster in members:
             found = arrivals[partition]
-            ranks = found.at_least[found.places_of(originals.offsets[list(cluster.members)])]
+            ranks = found.at_least[found.positions_of(originals.offsets[list(cluster.members)])]
             newest = max(newest, int(ranks.max())) if is_in_order else int(ranks.max())
             delay = newest - int(ranks.min())
             check.expect(delay <= delta, cluster.label)

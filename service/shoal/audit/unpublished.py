@@ -30,7 +30,7 @@ from shoal.audit.clusters import SHARE_TOLERANCE, RecomputedCluster, RecomputedC
 from shoal.audit.held import PartitionHistory
 from shoal.audit.options import can_break_dominance
 from shoal.audit.originals import UNUSABLE, Originals
-from shoal.audit.verdict import CheckCounter
+from shoal.audit.verdict import CheckCounter, counted
 from shoal.policy import Policy
 
 __all__ = ["Accounts", "StatedAccounts", "check_unpublished", "check_unpublished_rows", "unknown_completeness"]
@@ -73,7 +73,8 @@ class Accounts:
     is_due : ndarray of bool, shape (n,)
         False for the records that may still be held.
     claimed, undecided : Counter
-        Numbers of records by what only the run states, and by what would decide.
+        Numbers of records by what only the run states of them, and by what would decide. The texts follow the word
+        "records".
     population : CheckCounter or None
         Whether ``privacy.min_population`` subjects were held where the end of the input released records; None if the
         policy does not set it, or the files do not show it.
@@ -128,7 +129,7 @@ def check_unpublished(
             "the last record has no end: a run with --follow does not read it, so it is not missing"
         )
     if accounts.held:
-        accounts.complete.note = f"{accounts.held} records may still be held: verify again when they are released"
+        accounts.complete.note = f"{counted(accounts.held, 'record')} may still be held: verify again later"
     return accounts
 
 
@@ -175,15 +176,15 @@ def check_unpublished_rows(
 def _suppressed_per_subject(policy: Policy, originals: Originals, exceeds: BoolVector) -> Counter[int]:
     """Return how many records of each subject must be suppressed so that none has too large a share of the table.
 
-    If every subject keeps at most c records, c is the largest number that is within ``max_share`` of what remains.
+    If at most c records of every subject remain, c is the largest number that is within ``max_share`` of what remains.
     """
     counts = Counter(originals.subjects[(originals.subjects != UNUSABLE) & ~exceeds].tolist())
     if policy.subject is None or not counts:
         return Counter()
     max_share = Fraction(policy.max_share) + SHARE_TOLERANCE
     most = max(counts.values())
-    kept = next((c for c in range(most, 1, -1) if c <= max_share * sum(min(count, c) for count in counts.values())), 1)
-    return Counter({subject: max(0, count - kept) for subject, count in counts.items()})
+    left = next((c for c in range(most, 1, -1) if c <= max_share * sum(min(count, c) for count in counts.values())), 1)
+    return Counter({subject: max(0, count - left) for subject, count in counts.items()})
 
 
 def _population(fewest: int) -> CheckCounter:
@@ -226,7 +227,7 @@ class _Examiner:
         self._policy, self._originals, self._accounts, self._stated = policy, originals, accounts, stated
         self._arrivals = arrivals
         self._partitions = originals.partitions.tolist()
-        self._places = np.zeros(len(originals), np.int64)
+        self._positions = np.zeros(len(originals), np.int64)
         self._exceeds_quota = exceeds_quota(policy.per_subject, originals)
         may_arrive = np.zeros(len(originals), np.bool_)
         for found_here in arrivals.values():
@@ -246,10 +247,10 @@ class _Examiner:
         }
         for partition, found_here in arrivals.items():
             here = originals.partitions == partition
-            self._places[here] = found_here.places_of(originals.offsets[here])
+            self._positions[here] = found_here.positions_of(originals.offsets[here])
             if not stated.is_drained:
                 accounts.is_due[here] = ~self._histories[partition].may_be_held(
-                    self._places[here], counts_all=originals.is_export
+                    self._positions[here], counts_all=originals.is_export
                 )
 
     def check_population(self) -> CheckCounter | None:
@@ -324,8 +325,8 @@ class _Examiner:
             return
         if stated is None:
             accounts.undecided[
-                "usable records were not released, and the files do not show why: give the quarantine file "
-                "(--quarantine), or judge a part (--partial)"
+                "not released although usable, and the files do not show why: give the quarantine file (--quarantine), "
+                "or judge a part (--partial)"
             ] += len(self._possible)
             return
         claimed = min(max(stated - accounts.certain, 0), len(self._possible))
@@ -340,25 +341,25 @@ class _Examiner:
             return True
         history = self._histories[self._partitions[index]]
         # A record of a topic that is not mentioned may have been admitted: it shows nothing of what was held.
-        return history.was_short(int(self._places[index]), counts_all=self._originals.is_export)
+        return history.was_short(int(self._positions[index]), counts_all=self._originals.is_export)
 
     def _may_have_been_suppressed(self, index: int) -> bool:
         """Whether something that files do not show may have suppressed the record."""
         if self._policy.dominance is not None and self._may_break_dominance(index):
             return True
-        if self._histories[self._partitions[index]].may_have_been_short(int(self._places[index])):
+        if self._histories[self._partitions[index]].may_have_been_short(int(self._positions[index])):
             return True
         return bool(self._may_be_in_lost_window[index])
 
     def _may_break_dominance(self, index: int) -> bool:
         """Whether records that may have been held with this one can form a cluster that violates ``dominance``."""
-        found, place = self._arrivals[self._partitions[index]], int(self._places[index])
-        window = found.indices[place : place + self._policy.require_stream().delta + 1]
+        found, position = self._arrivals[self._partitions[index]], int(self._positions[index])
+        window = found.indices[position : position + self._policy.require_stream().delta + 1]
         return can_break_dominance(self._policy, self._originals, window.tolist())
 
     def _claim(self, source: str) -> str:
         option = "dominance" if self._policy.dominance is not None else "a time limit, a flush or a restart"
         return (
-            f"records suppressed because of {option}, as the {source} states: the files show that this is possible, "
+            f"suppressed because of {option}, as the {source} states: the files show that this is possible, "
             "and not that it is so"
         )
