@@ -117,6 +117,27 @@ def test_a_sound_release_gains_nothing_and_holds(name: str, tmp_path: Path) -> N
     assert found.code == 0, found.text
 
 
+def test_clusters_of_a_topic_in_an_order_that_no_decisions_in_time_explain_gain_their_sequence() -> None:
+    drafts = {cheat.name: cheat.make() for cheat in CATALOGUE if (cheat.base, cheat.check) == ("topic", "sequence")}
+    assert {name: gains(draft) for name, draft in drafts.items() if isinstance(draft, Draft)} == {
+        "the first cluster published last": {"sequence"},
+        "the last cluster published first": {"sequence"},
+        "the clusters in the reverse order": {"sequence"},
+        "two clusters ten apart exchanged": {"sequence"},
+    }
+
+
+def test_clusters_of_a_topic_may_stand_in_any_order_that_decisions_in_time_explain(tmp_path: Path) -> None:
+    draft = Draft.of(base_of("topic"))
+    before = draft.released_bytes()
+    draft.clusters.sort(key=min)  # each in a transaction of its own
+    draft.recompose()
+    assert draft.released_bytes() != before
+    assert gains(draft) == set()
+    found = draft.judged(tmp_path)
+    assert found.code == 0, found.text
+
+
 # ---------------------------------------------------------------- changes that gain nothing
 
 
