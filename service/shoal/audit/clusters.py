@@ -6,8 +6,8 @@ the policy, for members of other clusters, for k subjects and for the limit on o
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -21,7 +21,14 @@ from shoal.audit.originals import Originals
 from shoal.audit.verdict import CheckCounter
 from shoal.policy import Policy
 
-__all__ = ["SHARE_TOLERANCE", "RecomputedCluster", "RecomputedClusters", "check_clusters"]
+__all__ = [
+    "SHARE_TOLERANCE",
+    "RecomputedCluster",
+    "RecomputedClusters",
+    "check_clusters",
+    "clusters_by_partition",
+    "has_repeated_numbers",
+]
 
 SHARE_TOLERANCE = Fraction(1, 10**9)
 """The limit is a float64 and a share is a ratio: a share this far above the limit is accepted."""
@@ -82,6 +89,19 @@ class RecomputedClusters:
     def is_member(self) -> npt.NDArray[np.bool_]:
         """Return `is_released` as an array, shape (n,); a copy."""
         return np.frombuffer(bytes(self.is_released), np.bool_)
+
+
+def clusters_by_partition(clusters: Iterable[RecomputedCluster]) -> defaultdict[int, list[RecomputedCluster]]:
+    """Return the clusters of each partition, in their order."""
+    found: defaultdict[int, list[RecomputedCluster]] = defaultdict(list)
+    for cluster in clusters:
+        found[cluster.partition].append(cluster)
+    return found
+
+
+def has_repeated_numbers(clusters: Sequence[RecomputedCluster]) -> bool:
+    """Whether two of these clusters, all of one partition, have the same number in the evidence."""
+    return len({cluster.number for cluster in clusters}) < len(clusters)
 
 
 def check_clusters(

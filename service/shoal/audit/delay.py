@@ -11,11 +11,10 @@ Source: J. Domingo-Ferrer and J. Soria-Comas, "Steered Microaggregation", ICDMW 
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from shoal.audit.arrivals import Arrivals
-from shoal.audit.clusters import RecomputedCluster
+from shoal.audit.clusters import RecomputedCluster, clusters_by_partition, has_repeated_numbers
 from shoal.audit.originals import Originals
 from shoal.audit.verdict import CheckCounter, counted
 
@@ -52,11 +51,8 @@ def check_delay(
     check = CheckCounter(
         "delay", f"no record was released more than {counted(delta, 'record')} after it arrived", "cluster"
     )
-    by_partition: dict[int, list[RecomputedCluster]] = defaultdict(list)
-    for cluster in clusters:
-        by_partition[cluster.partition].append(cluster)
-    for partition, members in by_partition.items():
-        is_in_order = not is_export or len({cluster.number for cluster in members}) == len(members)
+    for partition, members in clusters_by_partition(clusters).items():
+        is_in_order = not (is_export and has_repeated_numbers(members))
         if is_export and is_in_order:
             members.sort(key=lambda cluster: cluster.number)
         newest = 0

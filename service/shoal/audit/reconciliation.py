@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from shoal.audit.arrivals import BoolVector, Int64Vector, may_be_too_large
+from shoal.audit.arrivals import AdmissionLimits, BoolVector, Int64Vector
 from shoal.audit.evidence import QuarantineReference
 from shoal.audit.originals import UNKNOWN_TIMESTAMP, Originals
 from shoal.audit.verdict import CheckCounter
@@ -45,7 +45,11 @@ class AuditedReferences:
 
 
 def check_references(
-    policy: Policy, originals: Originals, is_released: bytearray | None, references: Iterable[QuarantineReference]
+    policy: Policy,
+    originals: Originals,
+    limits: AdmissionLimits,
+    is_released: bytearray | None,
+    references: Iterable[QuarantineReference],
 ) -> AuditedReferences:
     """Check the references of the quarantine.
 
@@ -53,6 +57,7 @@ def check_references(
     ----------
     policy : Policy
     originals : Originals
+    limits : AdmissionLimits
     is_released : bytearray or None
         1 for each released record; None if the clusters are not known.
     references : iterable of QuarantineReference
@@ -66,7 +71,7 @@ def check_references(
         "reference",
     )
     found = AuditedReferences([valid, fitting])
-    examiner = _ReasonExaminer(policy, originals, is_released, found)
+    examiner = _ReasonExaminer(policy, originals, limits, is_released, found)
     topics: set[str] = set()
     for number, reference in enumerate(references, 1):
         index = originals.find(reference.partition, reference.offset)
@@ -87,10 +92,15 @@ class _ReasonExaminer:
     """Compares the reason of a reference with the record."""
 
     def __init__(
-        self, policy: Policy, originals: Originals, is_released: bytearray | None, found: AuditedReferences
+        self,
+        policy: Policy,
+        originals: Originals,
+        limits: AdmissionLimits,
+        is_released: bytearray | None,
+        found: AuditedReferences,
     ) -> None:
         self._originals, self._found = originals, found
-        self._may_be_too_large = may_be_too_large(policy, originals)
+        self._may_be_too_large = limits.may_be_too_large
         self._delta = 0 if policy.stream is None else policy.stream.delta
         count = len(originals)
         self._is_released = np.zeros(count, np.bool_)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from operator import eq
 from typing import NamedTuple, TypeAlias
 
-from shoal.audit.clusters import RecomputedCluster
+from shoal.audit.clusters import RecomputedCluster, clusters_by_partition
 from shoal.audit.originals import Originals
 from shoal.audit.releases import PartitionRows, ReleasedRows
 from shoal.audit.verdict import CheckCounter
@@ -135,9 +135,7 @@ def check_order(
     together = CheckCounter("together", "rows of a cluster are adjacent and equal on all quasi-identifiers", "cluster")
     ordered = CheckCounter("byte_order", "rows of a cluster are in byte order")
     found = RowOrder([together, ordered])
-    by_partition: dict[int, list[RecomputedCluster]] = defaultdict(list)
-    for cluster in clusters:
-        by_partition[cluster.partition].append(cluster)
+    by_partition = clusters_by_partition(clusters)
     for partition, rows in release.by_partition.items():
         members = by_partition[partition]
         if release.is_export:

@@ -8,13 +8,12 @@ from typing import NoReturn
 
 import numpy as np
 
-from shoal.audit.arrivals import may_be_too_large
+from shoal.audit.arrivals import AdmissionLimits
 from shoal.audit.evidence import Summary, is_count
 from shoal.audit.originals import UNUSABLE, Originals
 from shoal.audit.parsing import LARGEST_COUNT
 from shoal.audit.verdict import CheckCounter, counted
 from shoal.errors import InputError
-from shoal.policy import Policy
 
 __all__ = [
     "AuditedCounts",
@@ -153,7 +152,7 @@ def stated_suppressed(summary: Summary, name: str = "the summary") -> int | None
 
 
 def quarantine_bounds(
-    policy: Policy, originals: Originals, is_released: bytearray | None, records_in: int | None
+    originals: Originals, limits: AdmissionLimits, is_released: bytearray | None, records_in: int | None
 ) -> tuple[int, int] | None:
     """Return the fewest and the most records of a file that the run refused; None for a topic.
 
@@ -165,7 +164,7 @@ def quarantine_bounds(
     most = count if records_in is None else min(max(records_in, 0), count)
     # A run that follows a file does not read a last record without end.
     fewest = most - 1 if records_in is None and not originals.is_ended else most
-    may_be_refused = may_be_too_large(policy, originals)[:most] & (originals.subjects[:most] != UNUSABLE)
+    may_be_refused = limits.may_be_too_large[:most] & (originals.subjects[:most] != UNUSABLE)
     if is_released is not None:
         may_be_refused &= ~np.frombuffer(bytes(is_released), np.bool_)[:most]
     too_large = int(np.count_nonzero(may_be_refused))

@@ -8,11 +8,10 @@ clusters between two possible ends are those of one transaction, and their first
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 
-from shoal.audit.clusters import RecomputedCluster
+from shoal.audit.clusters import RecomputedCluster, clusters_by_partition, has_repeated_numbers
 from shoal.audit.releases import PartitionRows, ReleasedRows
 from shoal.audit.rows import LOOK_ALIKE, LocatedClusters
 from shoal.audit.verdict import CheckCounter
@@ -39,7 +38,7 @@ def check_topic_order(release: ReleasedRows, located: Mapping[int, LocatedCluste
     claim = "clusters are in the order of their numbers, or sorted by their rows within a transaction"
     check = CheckCounter("sequence", claim, "cluster")
     for partition, found in located.items():
-        if len({cluster.number for _, cluster in found.starts}) < len(found.starts):
+        if has_repeated_numbers([cluster for _, cluster in found.starts]):
             check.skip("the evidence repeats numbers of clusters")
             continue
         rows = release.by_partition[partition]
@@ -85,10 +84,8 @@ def _transactions(
 
 def repeated_numbers(clusters: Iterable[RecomputedCluster]) -> list[str]:
     """Return the question that is open if clusters of a partition have the same number; empty if none have."""
-    numbers: dict[int, Counter[int]] = defaultdict(Counter)
-    for cluster in clusters:
-        numbers[cluster.partition][cluster.number] += 1
-    partitions = sorted(partition for partition, counts in numbers.items() if max(counts.values()) > 1)
+    by_partition = clusters_by_partition(clusters)
+    partitions = sorted(partition for partition, members in by_partition.items() if has_repeated_numbers(members))
     if not partitions:
         return []
     named = ", ".join(map(str, partitions))

@@ -18,15 +18,15 @@ counted and reported, and does not change the outcome. One that is impossible is
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
 
-from shoal.audit.arrivals import Arrivals, BoolVector, exceeds_quota, may_be_in_lost_window, may_be_too_large
-from shoal.audit.clusters import SHARE_TOLERANCE, RecomputedCluster, RecomputedClusters
+from shoal.audit.arrivals import AdmissionLimits, BoolVector, StreamArrivals
+from shoal.audit.clusters import SHARE_TOLERANCE, RecomputedClusters, clusters_by_partition
 from shoal.audit.held import PartitionHistory
 from shoal.audit.options import can_break_dominance
 from shoal.audit.originals import UNUSABLE, Originals
@@ -94,8 +94,9 @@ class Accounts:
 def check_unpublished(
     policy: Policy,
     originals: Originals,
+    limits: AdmissionLimits,
     found: RecomputedClusters,
-    arrivals: Mapping[int, Arrivals],
+    arrivals: StreamArrivals,
     stated: StatedAccounts,
 ) -> Accounts:
     """Check every unpublished record of a stream. Cost: O(n log n), and O(delta) more per suppressed record.
@@ -105,9 +106,9 @@ def check_unpublished(
     policy : Policy
         Must have a stream section.
     originals : Originals
+    limits : AdmissionLimits
     found : RecomputedClusters
-    arrivals : mapping of int to Arrivals
-        By partition.
+    arrivals : StreamArrivals
     stated : StatedAccounts
 
     Returns
@@ -117,7 +118,7 @@ def check_unpublished(
     accounts = _new_accounts(
         originals, f"only records with which fewer than {policy.k} subjects were held were suppressed"
     )
-    examiner = _Examiner(policy, originals, found, arrivals, stated, accounts)
+    examiner = _Examiner(policy, originals, limits, found, arrivals, stated, accounts)
     accounts.population = examiner.check_population()
     is_released = found.is_member()
     accounts.complete.examined += int(np.count_nonzero(is_released))
@@ -134,7 +135,11 @@ def check_unpublished(
 
 
 def check_unpublished_rows(
-    policy: Policy, originals: Originals, found: RecomputedClusters, reasons: Mapping[int, str] | None
+    policy: Policy,
+    originals: Originals,
+    limits: AdmissionLimits,
+    found: RecomputedClusters,
+    reasons: Mapping[int, str] | None,
 ) -> Accounts:
     """Check every unpublished record of a table. Cost: O(n).
 
@@ -144,12 +149,13 @@ def check_unpublished_rows(
     ----------
     policy : Policy
     originals : Originals
+    limits : AdmissionLimits
     found : RecomputedClusters
     reasons : mapping of int to str, or None
         Reason of each referenced original, by its index; None without a quarantine file.
     """
     accounts = _new_accounts(originals, "only records above per_subject or max_share were suppressed")
-    exceeds = exceeds_quota(policy.per_subject, originals)
+    exceeds = limits.exceeds_quota
     may_be_suppressed = _suppressed_per_subject(policy, originals, exceeds)
     is_released = found.is_member()
     if policy.min_population is not None and is_released.any():
@@ -219,33 +225,26 @@ class _Examiner:
         self,
         policy: Policy,
         originals: Originals,
+        limits: AdmissionLimits,
         found: RecomputedClusters,
-        arrivals: Mapping[int, Arrivals],
+        arrivals: StreamArrivals,
         stated: StatedAccounts,
         accounts: Accounts,
     ) -> None:
         self._policy, self._originals, self._accounts, self._stated = policy, originals, accounts, stated
-        self._arrivals = arrivals
+        self._limits, self._arrivals = limits, arrivals
         self._partitions = originals.partitions.tolist()
         self._positions = np.zeros(len(originals), np.int64)
-        self._exceeds_quota = exceeds_quota(policy.per_subject, originals)
-        may_arrive = np.zeros(len(originals), np.bool_)
-        for found_here in arrivals.values():
-            may_arrive[found_here.indices] = True
-        self._may_be_in_lost_window = may_be_in_lost_window(policy, originals, found.is_member(), may_arrive)
-        self._may_be_too_large = may_be_too_large(policy, originals)
         self._possible: list[int] = []
         self._may_flush_early = originals.is_export or policy.require_stream().max_delay_s is not None
-        by_partition: dict[int, list[RecomputedCluster]] = defaultdict(list)
-        for cluster in found.clusters:
-            by_partition[cluster.partition].append(cluster)
+        clusters = clusters_by_partition(found.clusters)
         self._histories = {
             partition: PartitionHistory(
-                policy, originals, found_here, by_partition[partition], may_flush_early=self._may_flush_early
+                policy, originals, found_here, clusters[partition], may_flush_early=self._may_flush_early
             )
-            for partition, found_here in arrivals.items()
+            for partition, found_here in arrivals.by_partition.items()
         }
-        for partition, found_here in arrivals.items():
+        for partition, found_here in arrivals.by_partition.items():
             here = originals.partitions == partition
             self._positions[here] = found_here.positions_of(originals.offsets[here])
             if not stated.is_drained:
@@ -303,7 +302,7 @@ class _Examiner:
     def _examine_unreferenced(self, index: int) -> None:
         """Examine a usable record that is neither released nor held, without a quarantine file."""
         accounts = self._accounts
-        may_be_too_large = bool(self._may_be_too_large[index])
+        may_be_too_large = bool(self._limits.may_be_too_large[index])
         was_suppressed = self._was_suppressed(index)
         is_explained = was_suppressed or may_be_too_large
         may_be_suppressed = is_explained or self._may_have_been_suppressed(index)
@@ -337,7 +336,7 @@ class _Examiner:
 
     def _was_suppressed(self, index: int) -> bool:
         """Whether the record had to be suppressed."""
-        if self._exceeds_quota[index]:
+        if self._limits.exceeds_quota[index]:
             return True
         history = self._histories[self._partitions[index]]
         # A record of a topic that is not mentioned may have been admitted: it shows nothing of what was held.
@@ -349,11 +348,11 @@ class _Examiner:
             return True
         if self._histories[self._partitions[index]].may_have_been_short(int(self._positions[index])):
             return True
-        return bool(self._may_be_in_lost_window[index])
+        return bool(self._arrivals.may_be_in_lost_window[index])
 
     def _may_break_dominance(self, index: int) -> bool:
         """Whether records that may have been held with this one can form a cluster that violates ``dominance``."""
-        found, position = self._arrivals[self._partitions[index]], int(self._positions[index])
+        found, position = self._arrivals.by_partition[self._partitions[index]], int(self._positions[index])
         window = found.indices[position : position + self._policy.require_stream().delta + 1]
         return can_break_dominance(self._policy, self._originals, window.tolist())
 
