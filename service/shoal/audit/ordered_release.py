@@ -40,7 +40,7 @@ class _OrderChecks:
             if reveals
             else "rows of a cluster are in byte order"
         )
-        self.arrangement = CheckCounter("own_place" if reveals else "byte_order", claim)
+        self.arrangement = CheckCounter("own_position" if reveals else "byte_order", claim)
 
 
 def check_ordered_release(
@@ -69,7 +69,7 @@ def check_ordered_release(
     Returns
     -------
     list of CheckCounter
-        ``nothing_else``, ``nothing_missing``, ``in_turn``, and ``own_place`` or ``byte_order``.
+        ``nothing_else``, ``nothing_missing``, ``in_turn``, and ``own_position`` or ``byte_order``.
     """
     checks = _OrderChecks(reveals=reveals)
     expected: dict[int, list[_ExpectedRow]] = defaultdict(list)
