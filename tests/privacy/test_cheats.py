@@ -177,3 +177,30 @@ def test_evidence_may_name_either_of_two_equal_records(tmp_path: Path) -> None:
     draft.evidence = [draft.evidence_line(number, members) for number, members in enumerate(exchanged)]
     found = draft.judged(tmp_path)
     assert found.code == 0, found.text
+
+
+# ---------------------------------------------------------------- what exit code 0 does not exclude
+
+
+def test_a_topic_of_which_all_records_are_listed_as_suppressed_holds_and_the_verdict_counts_the_claims(
+    tmp_path: Path,
+) -> None:
+    draft = Draft.of(base_of("topic"))
+    draft.clusters = []
+    draft.recompose()
+    found = draft.judged(tmp_path)
+    assert found.code == 0, found.text
+    # The last four may be the fewer than k subjects that the end of each partition leaves.
+    assert "120 records, 117 usable, 3 unusable, 0 rows, 0 clusters, 117 suppressed, 113 claimed, 0 held" in found.text
+    assert "claimed: 113 records suppressed because of a time limit, a flush or a restart" in found.text
+
+
+def test_the_rest_of_a_quota_window_may_be_listed_as_suppressed(tmp_path: Path) -> None:
+    draft = Draft.of(base_of("topic"))
+    draft.clusters = sorted(draft.clusters, key=min)[:8]
+    draft.recompose()
+    assert draft.judged(tmp_path).checks == ("suppressed",)
+    draft.document |= {"privacy": {"k": 3, "per_subject": {"max": 50, "window": 100_000}}}
+    found = draft.judged(tmp_path)
+    assert found.code == 0, found.text
+    assert "claimed: 89 records suppressed because of" in found.text
