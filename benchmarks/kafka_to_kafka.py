@@ -38,7 +38,7 @@ RECORDS = 600_000
 
 
 def document(bootstrap: str, source: str, target: str) -> dict[str, Any]:
-    """Four quasi-identifiers, a subject, two kept fields: about 200 bytes a record."""
+    """Four quasi-identifiers, a subject, two unchanged fields: about 200 bytes a record."""
     numeric: dict[str, Any] = {"role": "quasi_identifier", "scale": "numeric"}
     return {
         "attributes": {

@@ -126,6 +126,35 @@ def test_all_clusters_below_a_reduced_cost_are_found(seed: int, k: int) -> None:
     assert pricing.clusters_below(pricing.squared_distances(rows), prices, k, limit, full)
 
 
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("seed", range(6))
+def test_at_a_gap_of_zero_the_clusters_with_a_negative_reduced_cost_are_found(seed: int, k: int) -> None:
+    random = np.random.default_rng(seed)
+    rows = random.integers(0, 3, (9, 2)).astype(np.float64) if seed % 2 else random.standard_normal((9, 2))
+    prices = random.normal(0.8, 0.7, 9)
+    found = pricing.empty_pricing_result(9, 400)
+    assert pricing.clusters_below(pricing.squared_distances(rows), prices, k, 0.0, found)
+    reduced_costs = {
+        cluster: plain.loss(rows.tolist(), [list(cluster)]) - sum(prices[list(cluster)])
+        for size in range(k, 2 * k)
+        for cluster in combinations(range(9), size)
+    }
+    stored = found.clusters[: found.state[pricing.STORED]].tolist()
+    assert {tuple(sorted(record for record in members if record >= 0)) for members in stored} == {
+        cluster for cluster, cost in reduced_costs.items() if cost < 0.0
+    }
+    assert stored
+    assert pricing.clusters_below(pricing.squared_distances(rows), np.zeros(9), k, 0.0, found)
+    assert found.state[pricing.STORED] == 0
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_records_that_are_all_equal_have_a_gap_of_zero(k: int) -> None:
+    found = refined(np.ones((9, 2)), k, "mdav", "exact", budget_used=small_budget)
+    assert (found.loss, found.bound, found.gap) == (0.0, 0.0, 0.0)
+    assert np.bincount(found.labels).min() >= k
+
+
 @pytest.mark.parametrize("scale", [1e-300, 1e-200, 1e-160])
 @pytest.mark.parametrize("refine", ["none", "descent", "anneal", "exact"])
 def test_a_loss_below_the_smallest_float_is_not_zero_and_the_labels_are_those_of_larger_values(

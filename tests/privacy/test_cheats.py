@@ -117,6 +117,27 @@ def test_a_sound_release_gains_nothing_and_holds(name: str, tmp_path: Path) -> N
     assert found.code == 0, found.text
 
 
+def test_clusters_of_a_topic_in_an_order_that_no_decisions_in_time_explain_gain_their_sequence() -> None:
+    drafts = {cheat.name: cheat.make() for cheat in CATALOGUE if (cheat.base, cheat.check) == ("topic", "sequence")}
+    assert {name: gains(draft) for name, draft in drafts.items() if isinstance(draft, Draft)} == {
+        "the first cluster published last": {"sequence"},
+        "the last cluster published first": {"sequence"},
+        "the clusters in the reverse order": {"sequence"},
+        "two clusters ten apart exchanged": {"sequence"},
+    }
+
+
+def test_clusters_of_a_topic_may_stand_in_any_order_that_decisions_in_time_explain(tmp_path: Path) -> None:
+    draft = Draft.of(base_of("topic"))
+    before = draft.released_bytes()
+    draft.clusters.sort(key=min)  # each in a transaction of its own
+    draft.recompose()
+    assert draft.released_bytes() != before
+    assert gains(draft) == set()
+    found = draft.judged(tmp_path)
+    assert found.code == 0, found.text
+
+
 # ---------------------------------------------------------------- changes that gain nothing
 
 
@@ -156,3 +177,30 @@ def test_evidence_may_name_either_of_two_equal_records(tmp_path: Path) -> None:
     draft.evidence = [draft.evidence_line(number, members) for number, members in enumerate(exchanged)]
     found = draft.judged(tmp_path)
     assert found.code == 0, found.text
+
+
+# ---------------------------------------------------------------- what exit code 0 does not exclude
+
+
+def test_a_topic_of_which_all_records_are_listed_as_suppressed_holds_and_the_verdict_counts_the_claims(
+    tmp_path: Path,
+) -> None:
+    draft = Draft.of(base_of("topic"))
+    draft.clusters = []
+    draft.recompose()
+    found = draft.judged(tmp_path)
+    assert found.code == 0, found.text
+    # The last four may be the fewer than k subjects that the end of each partition leaves.
+    assert "120 records, 117 usable, 3 unusable, 0 rows, 0 clusters, 117 suppressed, 113 claimed, 0 held" in found.text
+    assert "claimed: 113 records suppressed because of a time limit, a flush or a restart" in found.text
+
+
+def test_the_rest_of_a_quota_window_may_be_listed_as_suppressed(tmp_path: Path) -> None:
+    draft = Draft.of(base_of("topic"))
+    draft.clusters = sorted(draft.clusters, key=min)[:8]
+    draft.recompose()
+    assert draft.judged(tmp_path).checks == ("suppressed",)
+    draft.document |= {"privacy": {"k": 3, "per_subject": {"max": 50, "window": 100_000}}}
+    found = draft.judged(tmp_path)
+    assert found.code == 0, found.text
+    assert "claimed: 89 records suppressed because of" in found.text

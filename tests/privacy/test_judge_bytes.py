@@ -216,7 +216,7 @@ def test_the_release_of_the_product_holds(sound: Path) -> None:
     found = judged(sound, sound / "out.parquet")
     assert found.exit_code == 0, found.text()
     assert found["bytes"].status == "holds"
-    # The helper of the cheats writes the same bytes, if it changes nothing.
+    # `written` makes the files of the cheats below. Without a change it writes the bytes of the product.
     assert written(pq.read_table(sound / "out.parquet")) == (sound / "out.parquet").read_bytes()
 
 

@@ -36,7 +36,8 @@ def gains(draft: Draft) -> set[str]:
     ``below k``, ``share``: too few people in a class, or too much of it from one. ``value``: the bytes of a row are not
     those of its record with the means of its class. ``order``: the rows of a class, of a table or of an ordered release
     are not in their order. ``late``: a class spans more than delta records, or is released after its oldest record
-    expired. ``lost``: a record is missing, and no suppression can explain it.
+    expired. ``sequence``: no decisions in time explain the order of the classes of a topic. ``lost``: a record is
+    missing, and no suppression can explain it.
     """
     base = draft.base
     rows = list(_rows(base, draft.released_bytes()))
@@ -56,6 +57,8 @@ def gains(draft: Draft) -> set[str]:
     found |= _disorder(base, read, classes)
     if base.delta is not None:
         found |= _lateness(base, classes, base.delta)
+        if base.is_topic and "late" not in found and _is_out_of_sequence(base, classes, base.delta):
+            found.add("sequence")
     return found | _losses(draft, {row.member for row in read})
 
 
@@ -166,6 +169,32 @@ def _lateness(base: Base, classes: Sequence[Sequence[_Row]], delta: int) -> set[
         if not (base.is_ordered or base.is_topic) and newest_so_far - min(places) > delta:
             return {"late"}
     return set()
+
+
+def _is_out_of_sequence(base: Base, classes: Sequence[Sequence[_Row]], delta: int) -> bool:
+    """Whether no order of decisions explains the order of the classes of a topic, if each was decided in time.
+
+    A transaction holds the clusters that were decided since the one before, sorted by their first rows. So between two
+    classes of which the second has the lower first row, a transaction ends: everything before was decided earlier than
+    everything after. Of the classes between two such ends, the order by their oldest records delays them least.
+    """
+    if base.is_ordered:
+        return False
+    ranks = _ranks(base)
+    for partition in {rows[0].partition for rows in classes}:
+        decided: list[tuple[int, int, int]] = []
+        transaction, first_row = 0, b""
+        for rows in (rows for rows in classes if rows[0].partition == partition):
+            first_row_before, first_row = first_row, min(row.text.encode() for row in rows)
+            transaction += first_row < first_row_before
+            found = [ranks[row.member] for row in rows]
+            decided.append((transaction, min(found), max(found)))
+        newest = -1
+        for _, oldest, own_newest in sorted(decided):
+            newest = max(newest, own_newest)
+            if newest - oldest > delta:
+                return True
+    return False
 
 
 def _losses(draft: Draft, released: set[int]) -> set[str]:

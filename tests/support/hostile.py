@@ -35,7 +35,7 @@ POLICY: dict[str, Any] = {
     "privacy": {"k": 5},
     "stream": {"delta": 100},
 }
-QUASI, KEPT = ("age", "income"), ("serial", "illness", "score", "smokes", "ward")
+QUASI, UNCHANGED = ("age", "income"), ("serial", "illness", "score", "smokes", "ward")
 
 
 class Sent(NamedTuple):
@@ -231,7 +231,7 @@ def not_a_record() -> Iterator[Kind]:
         "a doubled field": added('"age":42'),
         "a doubled field, equal both times": changed(lambda w: w[:-1] + b"," + w[1 : w.index(b",")] + b"}"),
         "a doubled field, its name spelt with escapes": added('"a\\u0067e":42'),
-        "a doubled kept field": added('"illness":"none"'),
+        "a doubled unchanged field": added('"illness":"none"'),
         "a doubled field that is dropped": added('"ticket":1'),
         **{f"without {name}": without(name) for name in POLICY["attributes"]},
     }
@@ -250,14 +250,14 @@ def wrong_values() -> Iterator[Kind]:
     subjects = {"null": "null", "an array": '["p1"]', "an object": '{"id":"p1"}', "an empty text": '""'}
     for what, value in {**subjects, "blanks": '" \\t\\u00a0"', "1e999": "1e999"}.items():
         yield Kind(f"subject: {what}", "invalid", spelt(who=value))
-    kept = {
+    unchanged = {
         "serial": {"a text": '"7"', "a fraction": "7.5", "true": "true"},
         "illness": {"a number": "7", "true": "true"},
         "score": {"a text": '"0.5"', "true": "true", "1e999": "1e999"},
         "smokes": {"a text": '"true"', "a number": "1"},
         "ward": {"1e999": "1e999"},
     }
-    for name, values in kept.items():
+    for name, values in unchanged.items():
         for what, value in {**values, "an array": "[]", "an object": "{}"}.items():
             yield Kind(f"{name}: {what}", "invalid", spelt(**{name: value}))
     yield Kind("a timestamp two hours ahead", "invalid", at(2 * 3600 * 1000))
@@ -292,7 +292,7 @@ def odd_but_good() -> Iterator[Kind]:
         "a number too small for float64": spelt(income="1e-999"),
         "beyond the bounds (put to the bound, counted)": spelt(age="-5", income="1e300"),
         "null where it is allowed": spelt(illness="null", score="null", smokes="null", ward="null"),
-        "a kept integer of 400 digits": spelt(score="7" * 400, ward="8" * 400),
+        "an unchanged integer of 400 digits": spelt(score="7" * 400, ward="8" * 400),
         "a subject that is a number": spelt(who="7"),
         "a subject that is a number in a text, with blanks": spelt(who='" 007 "'),
         "a subject of 400 digits": spelt(who="9" * 400),

@@ -2,8 +2,8 @@
 
 The delay of a stream is counted in records that the engine admitted: usable ones, per partition, without those above
 ``privacy.per_subject``, with a timestamp too far ahead, or too large. Offsets do not count: a log has gaps. Where the
-inputs do not show whether a record was admitted, both answers are kept: a count of arrivals then has a lower and an
-upper bound.
+inputs do not show whether a record was admitted, both answers are possible: a count of arrivals then has a lower and
+an upper bound.
 """
 
 from __future__ import annotations
@@ -19,15 +19,7 @@ import numpy.typing as npt
 from shoal.audit.originals import UNUSABLE, Originals
 from shoal.policy import PerSubject, Policy
 
-__all__ = [
-    "Arrivals",
-    "BoolVector",
-    "Int64Vector",
-    "arrivals_of",
-    "exceeds_quota",
-    "may_be_in_lost_window",
-    "may_be_too_large",
-]
+__all__ = ["AdmissionLimits", "Arrivals", "BoolVector", "Int64Vector", "StreamArrivals", "arrivals_of"]
 
 DEFAULT_MAX_BYTES = 900_000
 """``kafka.max_record_bytes`` if the policy has no section ``kafka``."""
@@ -40,7 +32,7 @@ Int64Vector: TypeAlias = npt.NDArray[np.int64]
 class Arrivals:
     """The records of one partition that may have been admitted, in the order of their offsets.
 
-    The place of a record is its index in these arrays.
+    The position of a record is its index in these arrays.
 
     Attributes
     ----------
@@ -49,7 +41,7 @@ class Arrivals:
     is_sure : ndarray of bool, shape (n,)
         Whether the record was admitted for certain.
     at_least : ndarray of int64, shape (n,)
-        Number of records up to and including this place that were admitted for certain.
+        Number of records up to and including this position that were admitted for certain.
     """
 
     indices: Int64Vector
@@ -60,16 +52,48 @@ class Arrivals:
     def __len__(self) -> int:
         return len(self.indices)
 
-    def places_of(self, offsets: Int64Vector) -> Int64Vector:
-        """Return the places of offsets; of a record that was not admitted, the place of the next one."""
+    def positions_of(self, offsets: Int64Vector) -> Int64Vector:
+        """Return the positions of offsets; of a record that was not admitted, the position of the next one."""
         return np.searchsorted(self.offsets, offsets).astype(np.int64)
 
 
-def exceeds_quota(option: PerSubject | None, originals: Originals) -> BoolVector:
-    """Return which usable records exceed ``privacy.per_subject``, shape (n,).
+@dataclass(frozen=True, slots=True)
+class StreamArrivals:
+    """The arrivals of all partitions of a stream.
 
-    Of each window the first records of a subject are admitted.
+    Attributes
+    ----------
+    by_partition : dict of int to Arrivals
+    may_be_in_lost_window : ndarray of bool, shape (n,)
+        Which of all originals a restart may have suppressed because of ``privacy.per_subject``.
     """
+
+    by_partition: dict[int, Arrivals]
+    may_be_in_lost_window: BoolVector
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionLimits:
+    """Which originals exceed a limit of the policy, computed once for all checks.
+
+    Attributes
+    ----------
+    exceeds_quota : ndarray of bool, shape (n,)
+        Which usable records exceed ``privacy.per_subject``. Of each window the first records of a subject are admitted.
+    may_be_too_large : ndarray of bool, shape (n,)
+        Which records may be larger than ``kafka.max_record_bytes``.
+    """
+
+    exceeds_quota: BoolVector
+    may_be_too_large: BoolVector
+
+    @classmethod
+    def of(cls, policy: Policy, originals: Originals) -> AdmissionLimits:
+        """Compare all records with the limits. Cost: O(n)."""
+        return cls(_exceeds_quota(policy.per_subject, originals), _may_be_too_large(policy, originals))
+
+
+def _exceeds_quota(option: PerSubject | None, originals: Originals) -> BoolVector:
     exceeds = np.zeros(len(originals), np.bool_)
     if option is None:
         return exceeds
@@ -87,29 +111,32 @@ def exceeds_quota(option: PerSubject | None, originals: Originals) -> BoolVector
     return exceeds
 
 
-def may_be_too_large(policy: Policy, originals: Originals) -> BoolVector:
-    """Return which records may be larger than ``kafka.max_record_bytes``, shape (n,)."""
+def _may_be_too_large(policy: Policy, originals: Originals) -> BoolVector:
     limit = DEFAULT_MAX_BYTES if policy.kafka is None else policy.kafka.max_record_bytes
     return np.asarray(originals.sizes > limit)
 
 
 def arrivals_of(
-    policy: Policy, originals: Originals, is_released: BoolVector, reasons: Mapping[int, str] | None
-) -> dict[int, Arrivals]:
-    """Return the arrivals of each partition.
+    policy: Policy,
+    originals: Originals,
+    limits: AdmissionLimits,
+    is_released: BoolVector,
+    reasons: Mapping[int, str] | None,
+) -> StreamArrivals:
+    """Return the arrivals of each partition. Cost: O(n log n).
 
     Parameters
     ----------
     policy : Policy
     originals : Originals
+    limits : AdmissionLimits
     is_released : ndarray of bool, shape (n,)
         Whether each record is a member of a cluster. Only usable records are.
     reasons : mapping of int to str, or None
         Reason of each referenced original, by its index; None without a quarantine file.
     """
     usable = originals.subjects != UNUSABLE
-    excess = exceeds_quota(policy.per_subject, originals)
-    unclear = may_be_too_large(policy, originals)
+    excess, unclear = limits.exceeds_quota, limits.may_be_too_large.copy()
     if not originals.is_ended:
         unclear[-1] = True
     possible, sure = usable & ~excess, usable & ~excess & ~unclear
@@ -118,15 +145,17 @@ def arrivals_of(
         suppressed, others = _referenced(reasons or {}, len(originals))
         is_over_quota = excess if reasons is None else suppressed & excess
         possible, sure = usable & ~others & ~is_over_quota, suppressed & ~excess
-        sure &= ~may_be_in_lost_window(policy, originals, is_released, possible | is_released)
-    possible, sure = possible | is_released, (sure & usable) | is_released
-    return {
+    possible |= is_released
+    may_be_in_lost_window = _may_be_in_lost_window(policy, originals, is_released, possible)
+    sure = (sure & usable & ~may_be_in_lost_window) | is_released
+    by_partition = {
         int(partition): _arrivals(originals, possible, sure, originals.partitions == partition)
         for partition in np.unique(originals.partitions)
     }
+    return StreamArrivals(by_partition, may_be_in_lost_window)
 
 
-def may_be_in_lost_window(
+def _may_be_in_lost_window(
     policy: Policy, originals: Originals, is_released: BoolVector, may_arrive: BoolVector
 ) -> BoolVector:
     """Return which records a restart may have suppressed because of ``privacy.per_subject``, shape (n,). Cost: O(n).

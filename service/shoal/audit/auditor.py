@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from shoal.audit.arithmetic import ExactGrid
+from shoal.audit.arrivals import AdmissionLimits
 from shoal.audit.clusters import RecomputedClusters, check_clusters
 from shoal.audit.evidence import EvidenceCluster, Summary, foreign_fingerprints
 from shoal.audit.joint_uniqueness import measure_joint_uniqueness
@@ -32,13 +33,14 @@ from shoal.audit.summary_counts import (
 )
 from shoal.audit.topic_order import check_topic_order, repeated_numbers
 from shoal.audit.unpublished import Accounts, StatedAccounts, check_unpublished_rows, unknown_completeness
-from shoal.audit.verdict import NOT_EXAMINED, CheckCounter, Verdict
+from shoal.audit.verdict import NOT_EXAMINED, CheckCounter, Verdict, counted
 from shoal.audit.without_evidence import REMEDY, check_without_evidence, infer_clusters
 from shoal.policy import Policy
 
 __all__ = ["Auditor"]
 
 NOT_COMPLETE = "whether every record was released or had to be suppressed, because only a part was judged"
+SMALLER_PARTS = f"{LOOK_ALIKE}: give exports of smaller parts of the topic (--partial)"
 
 
 @dataclass(slots=True)
@@ -69,6 +71,7 @@ class Auditor:
     ) -> None:
         self._policy, self._originals, self._release, self._grids = policy, originals, release, grids
         self._scope = scope
+        self._limits = AdmissionLimits.of(policy, originals)
         self._clusters: RecomputedClusters | None = None
         self._accounts: Accounts | None = None
         self._references: AuditedReferences | None = None
@@ -166,10 +169,10 @@ class Auditor:
             self._check_clusters(evidence_clusters or [])
 
     def _check_topic_order(self, order: RowOrder) -> None:
-        check = check_topic_order(self._release, order.placed)
+        check = check_topic_order(self._release, order.located)
         self._found.checks.append(check)
         if check.skip_reason == LOOK_ALIKE and not order.gave_up:
-            self._found.undecided.append(f"{LOOK_ALIKE}: give exports of smaller parts of the topic (--partial)")
+            self._found.undecided.append(SMALLER_PARTS)
 
     def _check_rows(self, evidence_clusters: Iterable[EvidenceCluster]) -> RowOrder:
         clusters = self._check_clusters(evidence_clusters).clusters
@@ -179,7 +182,7 @@ class Auditor:
         order = check_order(self._release, clusters, self._originals, allowed=allowed)
         self._found.checks += order.checks
         if order.gave_up:
-            self._found.undecided.append(f"{LOOK_ALIKE}: give exports of smaller parts of the topic (--partial)")
+            self._found.undecided.append(SMALLER_PARTS)
         return order
 
     def _check_clusters(self, evidence_clusters: Iterable[EvidenceCluster]) -> RecomputedClusters:
@@ -197,7 +200,7 @@ class Auditor:
         if stated.references is None:
             return
         is_released = None if self._clusters is None else self._clusters.is_released
-        found = check_references(self._policy, self._originals, is_released, stated.references)
+        found = check_references(self._policy, self._originals, self._limits, is_released, stated.references)
         self._references = found
         self._found.checks += found.checks
         self._add_counts(found.claimed, found.undecided)
@@ -212,11 +215,14 @@ class Auditor:
         reasons = None if self._references is None else self._references.reasons
         if self._scope.is_table:
             if not self._scope.is_partial:
-                self._accounts = check_unpublished_rows(self._policy, self._originals, self._clusters, reasons)
+                self._accounts = check_unpublished_rows(
+                    self._policy, self._originals, self._limits, self._clusters, reasons
+                )
         else:
             found = check_stream(
                 self._policy,
                 self._originals,
+                self._limits,
                 self._release,
                 self._clusters,
                 self._references,
@@ -236,15 +242,14 @@ class Auditor:
 
     def _stated_accounts(self, stated: StatedFiles) -> StatedAccounts:
         summary = stated.summary_fields
+        of_file = None if self._originals.is_export else summary
         # A finished run of `pipe` holds nothing. It cannot follow a file and keep the order of the input.
         is_finished = self._scope.is_ordered and not self._originals.is_export
         return StatedAccounts(
             reasons=None if self._references is None else self._references.reasons,
-            suppressed=None
-            if summary is None or self._originals.is_export
-            else stated_suppressed(summary, stated.summary_name),
+            suppressed=None if of_file is None else stated_suppressed(of_file, stated.summary_name),
             is_drained=is_finished or (summary is not None and summary.get("held") == 0),
-            read_records=None if summary is None or self._originals.is_export else read_records(summary),
+            read_records=None if of_file is None else read_records(of_file),
         )
 
     def _withdraw_uncertain(self, before: int, *, is_inferred: bool) -> None:
@@ -283,11 +288,11 @@ class Auditor:
         if self._scope.is_table or self._originals.is_ended or self._clusters is None:
             return
         if not self._clusters.is_released[last] and last not in (reasons or {}):
-            self._found.claimed["record at the end of the original, without line end: a run with --follow skips it"] = 1
+            self._found.claimed["at the end of the original, without line end: a run with --follow skips it"] = 1
 
     def _add_counts(self, claimed: Counter[str], undecided: Counter[str]) -> None:
         self._found.claimed += claimed
-        self._found.undecided += [f"{count} {text}" for text, count in undecided.items()]
+        self._found.undecided += [f"{counted(count, 'record')} {text}" for text, count in undecided.items()]
 
     # ------------------------------------------------------------ counts and verdict
 
@@ -312,7 +317,6 @@ class Auditor:
         released_end = 0 if found is None else found.is_released.rfind(1) + 1
         read_end = max(referenced_end, released_end)
         sizes = [] if found is None else [len(cluster.members) for cluster in found.clusters]
-        suppressed = sum(reason == "suppressed" for reason in reasons.values())
         return AuditedCounts(
             records=len(self._originals),
             reached=len(self._originals) if self._originals.is_export else read_end,
@@ -322,14 +326,21 @@ class Auditor:
             largest=max(sizes, default=None),
             fewest_subjects=None if found is None else found.fewest_subjects,
             largest_share=None if found is None else found.largest_share,
-            suppressed=None if accounts is None else suppressed + accounts.suppressible,
+            suppressed=self._suppressed(),
             held=self._held(),
             are_exact=self._references is not None,
             certain=0 if accounts is None else accounts.certain,
             quarantined=quarantine_bounds(
-                self._policy, self._originals, None if found is None else found.is_released, records_in
+                self._originals, self._limits, None if found is None else found.is_released, records_in
             ),
         )
+
+    def _suppressed(self) -> int | None:
+        """Return how many records were or may have been suppressed; None if it is not known."""
+        if self._accounts is None:
+            return None
+        reasons = {} if self._references is None else self._references.reasons
+        return sum(reason == "suppressed" for reason in reasons.values()) + self._accounts.suppressible
 
     def _held(self) -> int | None:
         """Return how many records may still be held, with those whose cluster is decided; None if it is not known."""
@@ -346,7 +357,6 @@ class Auditor:
         """Return the verdict on all checks so far."""
         usable = self._originals.usable
         is_partial = self._scope.is_partial
-        counts = self._counts(None)
         measures = measure_release(self._policy, self._originals, self._clusters, self._unchanged, self._joint)
         near = count_near_duplicates(self._policy, self._originals, self._clusters)
         return Verdict(
@@ -357,9 +367,9 @@ class Auditor:
                 "unusable": len(self._originals) - usable,
                 "rows": len(self._release),
                 "clusters": None if self._clusters is None else self._clusters.count,
-                "suppressed": counts.suppressed,
+                "suppressed": self._suppressed(),
                 "claimed": sum(self._found.claimed.values()),
-                "held": counts.held,
+                "held": self._held(),
             },
             measures=measures | ({} if near is None else near.measures()),
             warnings=(*self._found.warnings, *([] if near is None else near.warnings())),
@@ -369,6 +379,6 @@ class Auditor:
                 *NOT_EXAMINED,
                 *unobservable_options(self._policy, is_end_known=self._knows_end()),
             ),
-            claimed=tuple(f"{count} {text}" for text, count in self._found.claimed.items()),
+            claimed=tuple(f"{counted(count, 'record')} {text}" for text, count in self._found.claimed.items()),
             partial=is_partial,
         )

@@ -6,8 +6,8 @@ the policy, for members of other clusters, for k subjects and for the limit on o
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -21,7 +21,14 @@ from shoal.audit.originals import Originals
 from shoal.audit.verdict import CheckCounter
 from shoal.policy import Policy
 
-__all__ = ["SHARE_TOLERANCE", "RecomputedCluster", "RecomputedClusters", "check_clusters"]
+__all__ = [
+    "SHARE_TOLERANCE",
+    "RecomputedCluster",
+    "RecomputedClusters",
+    "check_clusters",
+    "clusters_by_partition",
+    "has_repeated_numbers",
+]
 
 SHARE_TOLERANCE = Fraction(1, 10**9)
 """The limit is a float64 and a share is a ratio: a share this far above the limit is accepted."""
@@ -40,8 +47,8 @@ class RecomputedCluster:
         Indices of usable originals.
     quasi : str
         Text of the recomputed quasi-identifiers, the same for all members.
-    kept : list of str
-        Texts of the kept fields, one per member.
+    unchanged : list of str
+        Texts of the unchanged fields, one per member.
     number : int
         Its number in the evidence.
     """
@@ -50,7 +57,7 @@ class RecomputedCluster:
     label: int | str
     members: tuple[int, ...]
     quasi: str
-    kept: list[str]
+    unchanged: list[str]
     number: int = 0
 
 
@@ -84,6 +91,19 @@ class RecomputedClusters:
         return np.frombuffer(bytes(self.is_released), np.bool_)
 
 
+def clusters_by_partition(clusters: Iterable[RecomputedCluster]) -> defaultdict[int, list[RecomputedCluster]]:
+    """Return the clusters of each partition, in their order."""
+    found: defaultdict[int, list[RecomputedCluster]] = defaultdict(list)
+    for cluster in clusters:
+        found[cluster.partition].append(cluster)
+    return found
+
+
+def has_repeated_numbers(clusters: Sequence[RecomputedCluster]) -> bool:
+    """Whether two of these clusters, all of one partition, have the same number in the evidence."""
+    return len({cluster.number for cluster in clusters}) < len(clusters)
+
+
 def check_clusters(
     policy: Policy, originals: Originals, evidence_clusters: Iterable[EvidenceCluster], grids: list[ExactGrid]
 ) -> RecomputedClusters:
@@ -105,9 +125,9 @@ def check_clusters(
         _note_extremes(found, len(counts), largest / max(len(members), 1))
         if members:
             quasi = _centroid(originals, members, grids)
-            kept = originals.kept_of(members)
+            unchanged = originals.unchanged_of(members)
             found.clusters.append(
-                RecomputedCluster(cluster.partition, cluster.label, members, quasi, kept, cluster.number)
+                RecomputedCluster(cluster.partition, cluster.label, members, quasi, unchanged, cluster.number)
             )
     subjects.worst, shares.worst = found.fewest_subjects, found.largest_share
     return found

@@ -11,13 +11,12 @@ Source: J. Domingo-Ferrer and J. Soria-Comas, "Steered Microaggregation", ICDMW 
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from shoal.audit.arrivals import Arrivals
-from shoal.audit.clusters import RecomputedCluster
+from shoal.audit.clusters import RecomputedCluster, clusters_by_partition, has_repeated_numbers
 from shoal.audit.originals import Originals
-from shoal.audit.verdict import CheckCounter
+from shoal.audit.verdict import CheckCounter, counted
 
 __all__ = ["check_delay"]
 
@@ -49,18 +48,17 @@ def check_delay(
     CheckCounter
         ``delay``; its worst value is the largest delay that is certain, in records.
     """
-    check = CheckCounter("delay", f"no record was released more than {delta} records after it arrived", "cluster")
-    by_partition: dict[int, list[RecomputedCluster]] = defaultdict(list)
-    for cluster in clusters:
-        by_partition[cluster.partition].append(cluster)
-    for partition, members in by_partition.items():
-        is_in_order = not is_export or len({cluster.number for cluster in members}) == len(members)
+    check = CheckCounter(
+        "delay", f"no record was released more than {counted(delta, 'record')} after it arrived", "cluster"
+    )
+    for partition, members in clusters_by_partition(clusters).items():
+        is_in_order = not (is_export and has_repeated_numbers(members))
         if is_export and is_in_order:
             members.sort(key=lambda cluster: cluster.number)
         newest = 0
         for cluster in members:
             found = arrivals[partition]
-            ranks = found.at_least[found.places_of(originals.offsets[list(cluster.members)])]
+            ranks = found.at_least[found.positions_of(originals.offsets[list(cluster.members)])]
             newest = max(newest, int(ranks.max())) if is_in_order else int(ranks.max())
             delay = newest - int(ranks.min())
             check.expect(delay <= delta, cluster.label)

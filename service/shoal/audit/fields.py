@@ -1,4 +1,4 @@
-"""Turns the fields of a record into what is compared: quasi-identifier values, kept texts, and the subject.
+"""Turns the fields of a record into what is compared: quasi-identifiers, unchanged fields and subject.
 
 Equal values become equal texts or numbers whatever their spelling; different values stay different. A record that
 does not fit the policy is unusable: no cluster may hold it. Nothing here is shared with the decoders of the engine.
@@ -23,22 +23,22 @@ from shoal.policy import Attribute, FieldType, MessagePart, Policy
 __all__ = [
     "FIELD_SEPARATOR",
     "DecimalSign",
-    "KeptReader",
     "RecordReader",
+    "UnchangedReader",
     "UsableRecord",
     "canonical_decimal",
     "decimal_number",
     "json_text",
-    "kept_reader",
     "merged_subject",
     "released_reader",
     "source_form",
+    "unchanged_reader",
 ]
 
-KeptReader: TypeAlias = Callable[[object], str | None]
+UnchangedReader: TypeAlias = Callable[[object], str | None]
 
 FIELD_SEPARATOR = "\x00"
-"""Separates the texts of kept fields. JSON text holds no raw NUL, so no field contains it."""
+"""Separates the texts of unchanged fields. JSON text holds no raw NUL, so no field contains it."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
@@ -57,14 +57,14 @@ class UsableRecord:
     ----------
     values : tuple of float
         Clipped quasi-identifiers in the order of the policy.
-    kept : str
-        Texts of the kept fields, separated by `FIELD_SEPARATOR`.
+    unchanged : str
+        Texts of the unchanged fields, separated by `FIELD_SEPARATOR`.
     subject : str or None
         Normalised subject; None if every record is a subject of its own.
     """
 
     values: tuple[float, ...]
-    kept: str
+    unchanged: str
     subject: str | None
 
 
@@ -91,8 +91,8 @@ class RecordReader:
             for a in policy.quasi_identifiers
         ]
         released_sign = DecimalSign(policy.csv_output.decimal if released == "csv" else ".")
-        self._kept = [
-            (a.name, kept_reader(a.type, source_form(a, original), released, sign, released_sign))
+        self._unchanged = [
+            (a.name, unchanged_reader(a.type, source_form(a, original), released, sign, released_sign))
             for a in policy.unchanged_fields
         ]
         self._subject, self._sign = policy.subject, sign
@@ -113,13 +113,13 @@ class RecordReader:
 
     def _usable(self, record: Record) -> UsableRecord | None:
         values = [value for name, read in self._quasi if (value := read(record[name])) is not None]
-        kept = [text for name, read in self._kept if (text := read(record[name])) is not None]
-        if len(values) < len(self._quasi) or len(kept) < len(self._kept):
+        unchanged = [text for name, read in self._unchanged if (text := read(record[name])) is not None]
+        if len(values) < len(self._quasi) or len(unchanged) < len(self._unchanged):
             return None
         subject = None if self._subject is None else self._subject_text(record[self._subject.name], self._subject)
         if subject is None and self._subject is not None:
             return None
-        return UsableRecord(tuple(values), FIELD_SEPARATOR.join(kept), subject)
+        return UsableRecord(tuple(values), FIELD_SEPARATOR.join(unchanged), subject)
 
     def _subject_text(self, value: object, subject: Attribute) -> str | None:
         if subject.type != "string" and isinstance(value, str) and self._sign.is_comma:
@@ -244,13 +244,13 @@ def _exact(text: str) -> tuple[str, int] | None:
     return "-" * sign + short, int(exponent) + len(integer) - len(short)
 
 
-# ---------------------------------------------------------------- kept fields
+# ---------------------------------------------------------------- unchanged fields
 
 
-def kept_reader(
+def unchanged_reader(
     kind: FieldType, original: Form, released: Form, sign: DecimalSign = POINT, released_sign: DecimalSign = POINT
-) -> KeptReader:
-    """Return the function from the value of a kept field to the text by which it is compared.
+) -> UnchangedReader:
+    """Return the function from the value of an unchanged field to the text by which it is compared.
 
     The function returns None for a value of another type. Its text is JSON: where the type admits all of them, 1, "1"
     and true are three values. 1e2, 100.0 and 100 are one value. The decimal signs are those of the original's cells
@@ -266,11 +266,13 @@ def kept_reader(
     return _JSON[kind]
 
 
-def released_reader(kind: FieldType, original: Form, released: Form, released_sign: DecimalSign = POINT) -> KeptReader:
-    """Return the same for released rows: its texts equal those of `kept_reader` where the values are equal."""
+def released_reader(
+    kind: FieldType, original: Form, released: Form, released_sign: DecimalSign = POINT
+) -> UnchangedReader:
+    """Return the same for released rows: its texts equal those of `unchanged_reader` where the values are equal."""
     if original == "jsonl" and released == "csv" and kind == "any":
         return _cell_text
-    return kept_reader(kind, released, released, released_sign, released_sign)
+    return unchanged_reader(kind, released, released, released_sign, released_sign)
 
 
 def _string_as_cell(value: object) -> str | None:
@@ -335,7 +337,7 @@ def _boolean(value: object) -> str | None:
     return _any(value) if value is None or isinstance(value, bool) else None
 
 
-_JSON: dict[FieldType, KeptReader] = {
+_JSON: dict[FieldType, UnchangedReader] = {
     "string": _string,
     "integer": _integer,
     "number": _number,
@@ -365,7 +367,7 @@ def _cell_boolean(value: object) -> str | None:
     return (text or "null") if text in {"", "true", "false"} else None
 
 
-_CSV: dict[FieldType, KeptReader] = {
+_CSV: dict[FieldType, UnchangedReader] = {
     "string": _cell_text,
     "integer": _cell_integer,
     "number": _cell_number,

@@ -59,14 +59,14 @@ class PartitionHistory:
         self._population = max(policy.k, policy.min_population or 0)
         self._subjects = originals.subjects[arrivals.indices]
         self._oldest = np.arange(count)
-        """For a released record the place of the oldest member of its cluster; for others their own place."""
+        """For a released record the position of the oldest member of its cluster; for others their own position."""
         self._is_released = np.zeros(count, np.bool_)
         newest = np.arange(count)
         spans = []
         for cluster in clusters:
-            places = arrivals.places_of(originals.offsets[list(cluster.members)])
-            start, end = int(places.min()), int(places.max())
-            self._oldest[places], self._is_released[places] = start, True
+            positions = arrivals.positions_of(originals.offsets[list(cluster.members)])
+            start, end = int(positions.min()), int(positions.max())
+            self._oldest[positions], self._is_released[positions] = start, True
             newest[start] = max(newest[start], end)
             spans.append((start, end))
         self._newest_of_earlier = np.maximum.accumulate(np.concatenate(([-1], newest)))[:-1]
@@ -92,28 +92,28 @@ class PartitionHistory:
         held = self._arrivals.is_sure & (self._oldest >= len(self._arrivals) - self._delta)
         return len(np.unique(self._subjects[held]))
 
-    def may_be_held(self, places: Int64Vector, *, counts_all: bool) -> BoolVector:
-        """Return for each place whether fewer than delta records arrived after it, so that a record may be held.
+    def may_be_held(self, positions: Int64Vector, *, counts_all: bool) -> BoolVector:
+        """Return for each position whether fewer than delta records arrived after it, so that a record may be held.
 
         ``counts_all``: count all records that may have been admitted, and not only those that certainly were.
         """
         count = len(self._arrivals)
         if self.is_flushed:
-            return np.zeros(len(places), np.bool_)
+            return np.zeros(len(positions), np.bool_)
         if counts_all or not count:
-            return np.asarray(count - 1 - places < self._delta)
+            return np.asarray(count - 1 - positions < self._delta)
         at_least = self._arrivals.at_least
-        return np.asarray(at_least[-1] - at_least[np.minimum(places, count - 1)] < self._delta)
+        return np.asarray(at_least[-1] - at_least[np.minimum(positions, count - 1)] < self._delta)
 
-    def was_short(self, place: int, *, counts_all: bool) -> bool:
-        """Whether fewer than k subjects were held when the record at this place expired by delta or at the end.
+    def was_short(self, position: int, *, counts_all: bool) -> bool:
+        """Whether fewer than k subjects were held when the record at this position expired by delta or at the end.
 
         ``counts_all``: count all records that may have been admitted, and not only those that certainly were.
         """
-        last = min(place + self._delta, len(self._arrivals) - 1)
-        return self._is_short(place, last, is_end=last == len(self._arrivals) - 1, counts_all=counts_all)
+        last = min(position + self._delta, len(self._arrivals) - 1)
+        return self._is_short(position, last, is_end=last == len(self._arrivals) - 1, counts_all=counts_all)
 
-    def may_have_been_short(self, place: int) -> bool:
+    def may_have_been_short(self, position: int) -> bool:
         """Whether fewer than k subjects may have been held when something else decided on the record.
 
         An operator may flush a partition of a service. This decides as the end of a file does: fewer than
@@ -122,21 +122,21 @@ class PartitionHistory:
         """
         if not self._may_suppress_early:
             return False
-        last = max(place, int(self._newest_of_earlier[place]))
-        return self._is_short(place, last, is_end=True, counts_all=False)
+        last = max(position, int(self._newest_of_earlier[position]))
+        return self._is_short(position, last, is_end=True, counts_all=False)
 
-    def _is_short(self, place: int, last: int, *, is_end: bool, counts_all: bool) -> bool:
+    def _is_short(self, position: int, last: int, *, is_end: bool, counts_all: bool) -> bool:
         """Whether too few subjects were held: records that had arrived and were not decided before."""
-        held, subjects = self._held_with(place, min(last, place + FIRST_LOOK * self._k), counts_all=counts_all)
+        held, subjects = self._held_with(position, min(last, position + FIRST_LOOK * self._k), counts_all=counts_all)
         if subjects < self._population:
-            held, subjects = self._held_with(place, last, counts_all=counts_all)
+            held, subjects = self._held_with(position, last, counts_all=counts_all)
         # Fewer than min_population are suppressed at the end of the input, and then all of them.
         is_all = is_end and not self._is_released[held].any()
         return subjects < (self._population if is_all else self._k)
 
-    def _held_with(self, place: int, last: int, *, counts_all: bool) -> tuple[Int64Vector, int]:
-        """Return the places up to ``last`` held together with this one, and the number of their subjects."""
-        window = slice(place, last + 1)
-        may_be_held = self._oldest[window] >= place
-        held = place + np.flatnonzero(may_be_held if counts_all else may_be_held & self._arrivals.is_sure[window])
+    def _held_with(self, position: int, last: int, *, counts_all: bool) -> tuple[Int64Vector, int]:
+        """Return the positions up to ``last`` held together with this one, and the number of their subjects."""
+        window = slice(position, last + 1)
+        may_be_held = self._oldest[window] >= position
+        held = position + np.flatnonzero(may_be_held if counts_all else may_be_held & self._arrivals.is_sure[window])
         return held, len(np.unique(self._subjects[held]))

@@ -117,8 +117,8 @@ def _columns(width: int, release: ReleasedRows) -> tuple[IntVector, list[IntVect
     classes: list[int] = []
     columns: list[list[int]] = [[] for _ in range(width)]
     for partition, rows in release.by_partition.items():
-        for quasi, kept in zip(rows.quasi, rows.kept, strict=True):
-            texts = kept.split(FIELD_SEPARATOR) if width else []
+        for quasi, unchanged in zip(rows.quasi, rows.unchanged, strict=True):
+            texts = unchanged.split(FIELD_SEPARATOR) if width else []
             if len(texts) != width:
                 continue
             classes.append(published.setdefault((partition, quasi), len(published)))

@@ -79,7 +79,7 @@ class UnchangedField:
         elif self.order_information:
             found.append(
                 f"{self.name} {'are' if self.is_combined else 'is'} published unchanged and "
-                f"{'together depend' if self.is_combined else 'depends'} on the place in the order of arrival "
+                f"{'together depend' if self.is_combined else 'depends'} on the position in the order of arrival "
                 f"({self.order_information:.2f} bits of mutual information, p < 1e-6): this reveals when a record "
                 f"arrived{remedy}"
             )
@@ -127,7 +127,7 @@ def _measure_clusters(policy: Policy, originals: Originals, found: RecomputedClu
     }
     for column, attribute in enumerate(policy.unchanged_fields):
         if attribute.role is Role.CONFIDENTIAL:
-            values = ({text.split(FIELD_SEPARATOR)[column] for text in cluster.kept} for cluster in found.clusters)
+            values = ({text.split(FIELD_SEPARATOR)[column] for text in cluster.unchanged} for cluster in found.clusters)
             single = sum(len(distinct) == 1 for distinct in values)
             share = single / len(found.clusters) if found.clusters else None
             measures[f"single_value_share.{attribute.name}"] = share
@@ -145,39 +145,39 @@ def measure_unchanged_fields(policy: Policy, originals: Originals) -> list[Uncha
 
     Notes
     -----
-    A place can be split over several fields, of which none depends on it: a random bit, and its sum with the last bit
-    of the place. Of more than five fields, those with the fewest values are combined.
+    A position can be split over several fields, of which none depends on it: a random bit, and its sum with the last
+    bit of the position. Of more than five fields, those with the fewest values are combined.
 
     Cost: O(n log n) per field and set of fields.
     """
-    usable = [index for index, text in enumerate(originals.kept) if text is not None]
+    usable = [index for index, text in enumerate(originals.unchanged) if text is not None]
     if len(usable) < MIN_RECORDS:
         return [
             UnchangedField(attribute.name, None, None, attribute.publish_unchanged)
             for attribute in policy.unchanged_fields
         ]
-    texts = [text.split(FIELD_SEPARATOR) for text in originals.kept_of(usable)]
+    texts = [text.split(FIELD_SEPARATOR) for text in originals.unchanged_of(usable)]
     partitions, offsets = originals.partitions[usable], originals.offsets[usable]
-    places = [np.flatnonzero(partitions == one) for one in np.unique(partitions)]
+    parts = [np.flatnonzero(partitions == one) for one in np.unique(partitions)]
     found, columns = [], []
     for column, attribute in enumerate(policy.unchanged_fields):
         values = [text[column] for text in texts]
         ranks = _ranks(values)
         columns.append(_codes(values))
-        correlation = max(abs(_order_correlation(ranks[there])) for there in places)
-        information = _information(columns[-1], ranks, offsets, places)
+        correlation = max(abs(_order_correlation(ranks[part])) for part in parts)
+        information = _information(columns[-1], ranks, offsets, parts)
         unique_share = _unique_share(values)
         found.append(
             UnchangedField(attribute.name, unique_share, correlation, attribute.publish_unchanged, information)
         )
-    return found + _measure_combined(found, columns, offsets, places)
+    return found + _measure_combined(found, columns, offsets, parts)
 
 
 def _measure_combined(
     found: Sequence[UnchangedField],
     columns: Sequence[npt.NDArray[np.int64]],
     offsets: npt.NDArray[np.int64],
-    places: Sequence[npt.NDArray[np.int64]],
+    parts: Sequence[npt.NDArray[np.int64]],
 ) -> list[UnchangedField]:
     """Return the smallest sets of two and three harmless fields that depend on the order of arrival."""
     harmless = sorted((n for n, field in enumerate(found) if not field.warnings()), key=lambda n: columns[n].max())
@@ -189,7 +189,7 @@ def _measure_combined(
             continue
         names = sorted(members)
         codes = np.unique(np.column_stack([columns[n] for n in names]), axis=0, return_inverse=True)[1].ravel()
-        if information := _information(codes, None, offsets, places):
+        if information := _information(codes, None, offsets, parts):
             together.append(members)
             label, accepted = "+".join(found[n].name for n in names), all(found[n].is_acknowledged for n in names)
             sets.append(UnchangedField(label, None, None, accepted, information, is_combined=True))
@@ -200,14 +200,13 @@ def _information(
     codes: npt.NDArray[np.int64],
     ranks: npt.NDArray[np.float64] | None,
     offsets: npt.NDArray[np.int64],
-    places: Sequence[npt.NDArray[np.int64]],
+    parts: Sequence[npt.NDArray[np.int64]],
 ) -> float:
-    """Return the most bits that a column reveals of the place in a partition."""
-    parts = (
-        measure_order_information(codes[there], None if ranks is None else ranks[there], offsets[there])
-        for there in places
+    """Return the most bits that a column reveals of the position in a partition."""
+    measured = (
+        measure_order_information(codes[part], None if ranks is None else ranks[part], offsets[part]) for part in parts
     )
-    return max(part.bits for part in parts)
+    return max(found.bits for found in measured)
 
 
 def _codes(values: Sequence[str]) -> npt.NDArray[np.int64]:

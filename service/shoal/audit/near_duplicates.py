@@ -12,6 +12,7 @@ import numpy as np
 
 from shoal.audit.clusters import RecomputedClusters
 from shoal.audit.originals import Originals
+from shoal.audit.verdict import counted
 from shoal.policy import Policy
 
 __all__ = ["NearDuplicates", "count_near_duplicates"]
@@ -47,11 +48,11 @@ class NearDuplicates:
         """Return a sentence if there are any, without values."""
         if not self.subjects or self.clusters == 0:
             return []
-        where = "" if self.clusters is None else f", in {self.clusters} clusters"
-        fewer = f", and {self.below_k} clusters have fewer than k people," if self.below_k else ""
+        where = "" if self.clusters is None else f", in {counted(self.clusters, 'cluster')}"
+        fewer = f" ({counted(self.below_k, 'cluster')} with fewer than k people)" if self.below_k else ""
         text = (
-            f"{self.subjects} subjects differ from another one in case, white space, width or invisible characters "
-            f"only{where}: if these are spellings of one person{fewer} set normalize: "
+            f"{counted(self.subjects, 'subject')} equal to another one except for case, white space, width or "
+            f"invisible characters{where}: if these are spellings of one person{fewer}, set normalize: "
             "[nfkc, casefold, spaces, invisible] at the subject"
         )
         return [text]

@@ -10,7 +10,7 @@ from typing import TypeVar
 from shoal.audit.clusters import RecomputedCluster
 from shoal.audit.originals import Originals
 from shoal.audit.t_closeness import check_closeness
-from shoal.audit.verdict import CheckCounter
+from shoal.audit.verdict import CheckCounter, counted
 from shoal.policy import Attribute, PerSubject, Policy
 
 __all__ = ["can_break_dominance", "check_options", "unobservable_options"]
@@ -51,7 +51,10 @@ def unobservable_options(policy: Policy, *, is_end_known: bool) -> list[str]:
 
 
 def _check_per_subject(option: PerSubject, originals: Originals, clusters: Sequence[RecomputedCluster]) -> CheckCounter:
-    claim = f"at most {option.max} records of one subject were released from each window of {option.window} offsets"
+    claim = (
+        f"at most {counted(option.max, 'record')} of one subject {'was' if option.max == 1 else 'were'} released from "
+        f"each window of {counted(option.window, 'offset')}"
+    )
     check = CheckCounter("releases", claim, "window")
     counts: Counter[tuple[int, int, int]] = Counter()
     for cluster in clusters:

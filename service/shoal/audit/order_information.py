@@ -103,11 +103,11 @@ def measure_order_information(
 
 
 def _measure_window(
-    column: IntVector, places: IntVector, tried: int, generator: np.random.Generator
+    column: IntVector, positions: IntVector, tried: int, generator: np.random.Generator
 ) -> OrderInformation:
     """Measure one window; ``tried`` is the number of windows, columns and orders."""
     values = np.unique(column, return_inverse=True)[1]
-    functions = list(_functions(values, places, generator))
+    functions = list(_functions(values, positions, generator))
     if not functions:
         return OrderInformation()
     entropies = np.array([_joint_entropy(values, labels) for labels in functions])
@@ -116,30 +116,30 @@ def _measure_window(
     if shuffled[best] - entropies[best] < MIN_INFORMATION / 2:
         return OrderInformation()  # far from the limit: no need for more permutations
     many = np.array([_joint_entropy(generator.permutation(values), functions[best]) for _ in range(PERMUTATIONS)])
-    choices = tried * (len(functions) + int(places[-1]))
+    choices = tried * (len(functions) + int(positions[-1]))
     p_value = min(1.0, choices * _tail(many, float(entropies[best])))
     bits = float(many.mean() - entropies[best])
     return OrderInformation(bits, p_value) if bits >= MIN_INFORMATION else OrderInformation()
 
 
-def _functions(values: IntVector, places: IntVector, generator: np.random.Generator) -> Iterator[IntVector]:
+def _functions(values: IntVector, positions: IntVector, generator: np.random.Generator) -> Iterator[IntVector]:
     """Yield the functions of the position that are tried: numbers of blocks, and residues of likely periods."""
     n = len(values)
     blocks = 4
     while n >= 8 * blocks:
         yield np.arange(n) * blocks // n
         blocks *= 4
-    for period in _likely_periods(values, places, generator):
-        yield places % period
+    for period in _likely_periods(values, positions, generator):
+        yield positions % period
 
 
-def _likely_periods(values: IntVector, places: IntVector, generator: np.random.Generator) -> list[int]:
+def _likely_periods(values: IntVector, positions: IntVector, generator: np.random.Generator) -> list[int]:
     """Return the lags at which equal values are most frequent, compared with chance.
 
     Each value is a random point of the unit circle. The autocorrelation of the points estimates the share of equal
     values at every lag at once, by two Fourier transforms.
     """
-    length, limit = int(places[-1]) + 1, int(places[-1] + 1) // 3
+    length, limit = int(positions[-1]) + 1, int(positions[-1] + 1) // 3
     if limit < 2:  # noqa: PLR2004 - period 1 says nothing
         return []
     size = 1 << (2 * length - 1).bit_length()
@@ -147,7 +147,7 @@ def _likely_periods(values: IntVector, places: IntVector, generator: np.random.G
     for _ in range(DRAWS):
         points = np.exp(2j * np.pi * generator.random(int(values.max()) + 1))[values]
         series = np.zeros(size, dtype=np.complex128)
-        series[places] = points - points.mean()
+        series[positions] = points - points.mean()
         total += np.fft.ifft(np.abs(np.fft.fft(series)) ** 2).real[: limit + 2]
     scores = total / np.sqrt(length - np.arange(limit + 2))
     is_peak = (scores[2:-1] >= scores[1:-2]) & (scores[2:-1] >= scores[3:])

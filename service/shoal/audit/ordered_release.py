@@ -23,7 +23,7 @@ class _ExpectedRow(NamedTuple):
     record: int
     offset: int
     cluster: RecomputedCluster
-    own_kept: str
+    own_unchanged: str
 
 
 class _OrderChecks:
@@ -40,7 +40,7 @@ class _OrderChecks:
             if reveals
             else "rows of a cluster are in byte order"
         )
-        self.arrangement = CheckCounter("own_place" if reveals else "byte_order", claim)
+        self.arrangement = CheckCounter("own_position" if reveals else "byte_order", claim)
 
 
 def check_ordered_release(
@@ -69,13 +69,13 @@ def check_ordered_release(
     Returns
     -------
     list of CheckCounter
-        ``nothing_else``, ``nothing_missing``, ``in_turn``, and ``own_place`` or ``byte_order``.
+        ``nothing_else``, ``nothing_missing``, ``in_turn``, and ``own_position`` or ``byte_order``.
     """
     checks = _OrderChecks(reveals=reveals)
     expected: dict[int, list[_ExpectedRow]] = defaultdict(list)
     for cluster in clusters:
-        for index, kept in zip(cluster.members, cluster.kept, strict=True):
-            row = _ExpectedRow(index, int(originals.offsets[index]), cluster, kept)
+        for index, unchanged in zip(cluster.members, cluster.unchanged, strict=True):
+            row = _ExpectedRow(index, int(originals.offsets[index]), cluster, unchanged)
             expected[cluster.partition].append(row)
     unfinished = 0
     for partition in expected.keys() | release.by_partition.keys():
@@ -99,13 +99,15 @@ def _check_rows(rows: PartitionRows, expected: list[_ExpectedRow], checks: _Orde
             continue
         row = expected[position]
         cluster = id(row.cluster)
-        kept, text = rows.kept[position], rows.texts[position]
-        counts = unmatched.setdefault(cluster, Counter(row.cluster.kept))
+        unchanged, text = rows.unchanged[position], rows.texts[position]
+        counts = unmatched.setdefault(cluster, Counter(row.cluster.unchanged))
         is_equal = rows.quasi[position] == row.cluster.quasi
         checks.in_turn.expect(is_equal, line)
-        checks.extra.expect(is_equal and counts[kept] > 0, line)
-        counts[kept] -= 1
-        checks.arrangement.expect(kept == row.own_kept if reveals else previous.get(cluster, "") <= text, line)
+        checks.extra.expect(is_equal and counts[unchanged] > 0, line)
+        counts[unchanged] -= 1
+        checks.arrangement.expect(
+            unchanged == row.own_unchanged if reveals else previous.get(cluster, "") <= text, line
+        )
         previous[cluster] = text
 
 
@@ -119,9 +121,9 @@ def _check_complete(
     for position, row in enumerate(expected):
         key = id(row.cluster)
         clusters[key] = row.cluster
-        counts = unmatched.setdefault(key, Counter(row.cluster.kept))
+        counts = unmatched.setdefault(key, Counter(row.cluster.unchanged))
         if position < len(rows):
-            counts[rows.kept[position]] -= 1
+            counts[rows.unchanged[position]] -= 1
         else:
             unreleased[key].append(row.record)
     unfinished = 0

@@ -52,8 +52,8 @@ class Originals:
     merged : ndarray of int64, shape (number of subjects,), or None
         By subject code: equal for subjects that every step of ``normalize`` would make one. None if the subject is no
         text, or every record is a subject of its own.
-    kept : list of (str or None), length n
-        Texts of the kept fields; None where the record is unusable.
+    unchanged : list of (str or None), length n
+        Texts of the unchanged fields; None where the record is unusable.
     partitions, offsets : ndarray of int64, shape (n,)
     is_export : bool
         Whether the file is an export of a topic. Else offsets are the numbers of the records, from 0.
@@ -68,7 +68,7 @@ class Originals:
 
     values: npt.NDArray[np.float64]
     subjects: npt.NDArray[np.int64]
-    kept: list[str | None]
+    unchanged: list[str | None]
     partitions: npt.NDArray[np.int64]
     offsets: npt.NDArray[np.int64]
     is_export: bool
@@ -79,7 +79,7 @@ class Originals:
     _index: dict[int, dict[int, int]] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        return len(self.kept)
+        return len(self.unchanged)
 
     @property
     def usable(self) -> int:
@@ -93,21 +93,21 @@ class Originals:
     @cached_property
     def is_ended(self) -> bool:
         """Whether the last record is complete. A run with ``--follow`` does not read one that is not."""
-        return self.file is None or not self.kept or is_ended(self.file)
+        return self.file is None or not self.unchanged or is_ended(self.file)
 
     def find(self, partition: int, offset: int) -> int | None:
         """Return the index of a record; None if it does not exist."""
         if self.is_export:
             return self._index.get(partition, {}).get(offset)
-        return offset if partition == 0 and 0 <= offset < len(self.kept) else None
+        return offset if partition == 0 and 0 <= offset < len(self.unchanged) else None
 
     def is_usable(self, index: int) -> bool:
         """Whether a record fits the policy, so that a cluster may hold it."""
-        return self.kept[index] is not None
+        return self.unchanged[index] is not None
 
-    def kept_of(self, members: Iterable[int]) -> list[str]:
-        """Return the kept texts of the usable ones among these records."""
-        return [text for text in map(self.kept.__getitem__, members) if text is not None]
+    def unchanged_of(self, members: Iterable[int]) -> list[str]:
+        """Return the texts of the unchanged fields of the usable ones among these records."""
+        return [text for text in map(self.unchanged.__getitem__, members) if text is not None]
 
 
 def is_export_of(
@@ -178,7 +178,7 @@ def read_originals(
     reader, embedded = RecordReader(policy, form, released), EmbeddedRecordFinder(policy) if form == "csv" else None
     values, subjects, partitions, offsets = array("d"), array("q"), array("q"), array("q")
     timestamps, sizes = array("q"), array("q")
-    kept: list[str | None] = []
+    unchanged: list[str | None] = []
     zeros = (0.0,) * len(policy.quasi_identifiers)
     codes: dict[str, int] = {}
     indices: dict[int, dict[int, int]] = {}
@@ -192,18 +192,18 @@ def read_originals(
         partitions.append(partition)
         offsets.append(offset)
         values.extend(zeros if found is None else found.values)
-        kept.append(None if found is None else found.kept)
+        unchanged.append(None if found is None else found.unchanged)
         timestamps.append(int(str(envelope.get("timestamp", UNKNOWN_TIMESTAMP))))
-        sizes.append(0 if found is None else _largest_size(record, envelope, size, found.kept))
+        sizes.append(0 if found is None else _largest_size(record, envelope, size, found.unchanged))
         if found is None:
             subjects.append(UNUSABLE)
         else:
             # Without a declared subject every record is a subject of its own.
             subjects.append(index if found.subject is None else codes.setdefault(found.subject, len(codes)))
     return Originals(
-        values=np.frombuffer(values, dtype=np.float64).reshape(len(kept), len(zeros)),
+        values=np.frombuffer(values, dtype=np.float64).reshape(len(unchanged), len(zeros)),
         subjects=np.frombuffer(subjects, dtype=np.int64),
-        kept=kept,
+        unchanged=unchanged,
         partitions=np.frombuffer(partitions, dtype=np.int64),
         offsets=np.frombuffer(offsets, dtype=np.int64),
         is_export=has_offsets,
@@ -226,15 +226,15 @@ def _merge_subjects(policy: Policy, codes: Iterable[str]) -> npt.NDArray[np.int6
     return np.array(found, dtype=np.int64)
 
 
-def _largest_size(record: Record | None, envelope: Record, size: int, kept: str) -> int:
-    """Return the largest number of bytes that the engine may have counted for a record, its key or its kept fields.
+def _largest_size(record: Record | None, envelope: Record, size: int, unchanged: str) -> int:
+    """Return the most bytes that the engine may have counted for a record, its key or its unchanged fields.
 
-    The engine writes kept fields with their names; twice the length of their texts covers that. The bytes of a record
-    that was not read as text (``size`` is 0) are estimated in the same way.
+    The engine writes unchanged fields with their names; twice the length of their texts covers that. The bytes of a
+    record that was not read as text (``size`` is 0) are estimated in the same way.
     """
     cells = sum(len(name) + len(str(value)) for name, value in (record or {}).items())
     parts = max((len(str(part)) for part in envelope.values()), default=0)
-    return max(size or 2 * cells, 4 * parts, 2 * len(kept.encode(errors="surrogatepass")))
+    return max(size or 2 * cells, 4 * parts, 2 * len(unchanged.encode(errors="surrogatepass")))
 
 
 class EmbeddedRecordFinder:

@@ -164,7 +164,7 @@ def byte_lines(path: Path, *, skip_bom: bool = False) -> Iterator[bytes]:
 
 
 def _without_blank_end(items: Iterable[Item], is_blank: Callable[[Item], bool]) -> Iterator[Item]:
-    """Drop blank items at the end; a blank item that another one follows is kept."""
+    """Drop blank items at the end; yield a blank item that another one follows."""
     pending: list[Item] = []
     for item in items:
         pending.append(item)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from shoal.audit.arrivals import BoolVector, Int64Vector, may_be_too_large
+from shoal.audit.arrivals import AdmissionLimits, BoolVector, Int64Vector
 from shoal.audit.evidence import QuarantineReference
 from shoal.audit.originals import UNKNOWN_TIMESTAMP, Originals
 from shoal.audit.verdict import CheckCounter
@@ -33,7 +33,8 @@ class AuditedReferences:
     disputed : set of int
         Indices of usable records that are referenced as rejected, where the files do not show that this is possible.
     claimed, undecided : Counter
-        Numbers of records by what only the run states, and by what would decide.
+        Numbers of records by what only the run states of them, and by what would decide. The texts follow the word
+        "records".
     """
 
     checks: list[CheckCounter]
@@ -44,7 +45,11 @@ class AuditedReferences:
 
 
 def check_references(
-    policy: Policy, originals: Originals, is_released: bytearray | None, references: Iterable[QuarantineReference]
+    policy: Policy,
+    originals: Originals,
+    limits: AdmissionLimits,
+    is_released: bytearray | None,
+    references: Iterable[QuarantineReference],
 ) -> AuditedReferences:
     """Check the references of the quarantine.
 
@@ -52,6 +57,7 @@ def check_references(
     ----------
     policy : Policy
     originals : Originals
+    limits : AdmissionLimits
     is_released : bytearray or None
         1 for each released record; None if the clusters are not known.
     references : iterable of QuarantineReference
@@ -65,7 +71,7 @@ def check_references(
         "reference",
     )
     found = AuditedReferences([valid, fitting])
-    examiner = _ReasonExaminer(policy, originals, is_released, found)
+    examiner = _ReasonExaminer(policy, originals, limits, is_released, found)
     topics: set[str] = set()
     for number, reference in enumerate(references, 1):
         index = originals.find(reference.partition, reference.offset)
@@ -86,10 +92,15 @@ class _ReasonExaminer:
     """Compares the reason of a reference with the record."""
 
     def __init__(
-        self, policy: Policy, originals: Originals, is_released: bytearray | None, found: AuditedReferences
+        self,
+        policy: Policy,
+        originals: Originals,
+        limits: AdmissionLimits,
+        is_released: bytearray | None,
+        found: AuditedReferences,
     ) -> None:
         self._originals, self._found = originals, found
-        self._may_be_too_large = may_be_too_large(policy, originals)
+        self._may_be_too_large = limits.may_be_too_large
         self._delta = 0 if policy.stream is None else policy.stream.delta
         count = len(originals)
         self._is_released = np.zeros(count, np.bool_)
@@ -110,8 +121,8 @@ class _ReasonExaminer:
         if self._originals.is_export:
             self._dispute(
                 index,
-                "records are referenced as too large and are not: set kafka.max_record_bytes in the policy to the "
-                "limit of the service",
+                "referenced as too large although within kafka.max_record_bytes: set it in the policy to the limit of "
+                "the service",
             )
         return self._originals.is_export
 
@@ -129,8 +140,8 @@ class _ReasonExaminer:
         if timestamp == UNKNOWN_TIMESTAMP:
             self._dispute(
                 index,
-                "records that fit the policy are referenced as invalid: export the original with timestamps, which "
-                "show whether they are too far ahead",
+                "referenced as invalid although usable: export the original with timestamps, which show whether they "
+                "are too far ahead",
             )
             return True
         before, after = self._log_of(index).latest_around(int(self._originals.offsets[index]), self._delta)
@@ -139,14 +150,13 @@ class _ReasonExaminer:
         if after is None or timestamp <= after + MAX_AHEAD_MS:
             self._dispute(
                 index,
-                "records that fit the policy are referenced as invalid, and their timestamps are not more than an hour "
-                "later than those of the records released next, as those of records too far ahead of the clock are: "
-                "if none was released after them, export input and output again when some are",
+                "referenced as invalid although usable, with a timestamp at most an hour later than the "
+                "timestamps of the records released next; one too far ahead of the clock is later than that: if no "
+                "record was released next, export input and output again when some are",
             )
             return True
         self._found.claimed[
-            "records rejected for a timestamp too far ahead of the clock, as the quarantine states: files do not show "
-            "the clock"
+            "rejected for a timestamp too far ahead of the clock, as the quarantine states: files do not show the clock"
         ] += 1
         return True
 
@@ -174,7 +184,7 @@ class _Log:
 
     def latest_around(self, offset: int, count: int) -> tuple[int, int | None]:
         """Return the latest timestamp before an offset, and that of the next ``count`` records; None without any."""
-        place = int(np.searchsorted(self.offsets, offset))
-        before = int(self.latest[place - 1]) if place else UNKNOWN_TIMESTAMP
-        following = self.timestamps[place : place + count]
+        position = int(np.searchsorted(self.offsets, offset))
+        before = int(self.latest[position - 1]) if position else UNKNOWN_TIMESTAMP
+        following = self.timestamps[position : position + count]
         return before, int(following.max()) if len(following) else None

@@ -1,8 +1,8 @@
 """Reads the released rows and checks each of them by itself: columns, canonical form, grid, bounds.
 
-A row is compared with others by its quasi-identifiers as printed and by the values of its kept fields. Its text must
-be the canonical one: compact JSON, or CSV with the fewest quotes. A second way of writing the same value could carry
-information, such as 1e2 for 100.0 or an escape for a letter.
+A row is compared with others by its quasi-identifiers as printed and by the values of its unchanged fields. Its text
+must be the canonical one: compact JSON, or CSV with the fewest quotes. A second way of writing the same value could
+carry information, such as 1e2 for 100.0 or an escape for a letter.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class PartitionRows:
 
     Attributes
     ----------
-    quasi, kept : list of str
-        Texts of the quasi-identifiers and of the kept fields of each row.
+    quasi, unchanged : list of str
+        Texts of the quasi-identifiers and of the unchanged fields of each row.
     lines : list of int
         Number of each row in the file, from 1; a header does not count.
     is_ascending : bytearray
@@ -60,7 +60,7 @@ class PartitionRows:
     """
 
     quasi: list[str] = field(default_factory=list)
-    kept: list[str] = field(default_factory=list)
+    unchanged: list[str] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
     is_ascending: bytearray = field(default_factory=bytearray)
     texts: list[str] = field(default_factory=list)
@@ -70,13 +70,13 @@ class PartitionRows:
     def __len__(self) -> int:
         return len(self.quasi)
 
-    def add(self, line: int, text: str, quasi: str, kept: str) -> None:
+    def add(self, line: int, text: str, quasi: str, unchanged: str) -> None:
         """Append one row."""
         # The order of code points is that of UTF-8 bytes.
         self.is_ascending.append(self._last <= text)
         self._last = text
         self.quasi.append(quasi)
-        self.kept.append(kept)
+        self.unchanged.append(unchanged)
         self.lines.append(line)
         if self.stores_texts:
             self.texts.append(text)
@@ -117,7 +117,7 @@ def read_release(
     is_export : bool, optional
         Whether the file is an export of a topic; None: decide by its first line.
     stores_texts : bool
-        Whether to keep the rows as published. Those of an export are kept in any case.
+        Whether to store the rows as published. Those of an export are stored in any case.
 
     Raises
     ------
@@ -136,9 +136,9 @@ def read_release(
     rows = released_records(file, is_export=exported, number_writers=writers)
     envelope = CheckCounter("envelope", "released messages have neither a key nor headers")
     for line, (partition, text, record, is_bare) in enumerate(rows, 1):
-        quasi, kept = checker.check(line, text, record)
+        quasi, unchanged = checker.check(line, text, record)
         partitions.setdefault(partition, PartitionRows(stores_texts=stores_texts or exported)).add(
-            line, text, quasi, kept
+            line, text, quasi, unchanged
         )
         if is_bare is not None:
             envelope.expect(is_bare, line)
@@ -180,7 +180,7 @@ class _RowChecker:
         self._names, self._dialect = [attribute.name for attribute in policy.published], policy.csv_output
         self._quasi = [(a.name, grid) for a, grid in zip(policy.quasi_identifiers, grids, strict=True)]
         self._sign = DecimalSign(policy.csv_output.decimal if form == "csv" else ".")
-        self._kept = [
+        self._unchanged = [
             (a.name, released_reader(a.type, source_form(a, original), form, self._sign))
             for a in policy.unchanged_fields
         ]
@@ -200,7 +200,7 @@ class _RowChecker:
         self._hidden.expect(not set(names) - set(self._names), "header")
 
     def check(self, line: int, text: str, record: Record | None) -> tuple[str, str]:
-        """Check one row; return its texts of quasi-identifiers and of kept fields."""
+        """Check one row; return its texts of quasi-identifiers and of unchanged fields."""
         names = [] if record is None else list(record)
         self._columns.expect(names == self._names, line)
         self._hidden.expect(names == self._names or not set(names) - set(self._names), line)
@@ -210,8 +210,8 @@ class _RowChecker:
         if not all(name in record for name in self._names):
             return NO_ROW, NO_ROW
         quasi = FIELD_SEPARATOR.join([self._check_number(line, name, grid, record[name]) for name, grid in self._quasi])
-        kept = FIELD_SEPARATOR.join([read(record[name]) or NO_ROW for name, read in self._kept])
-        return self._interned.setdefault(quasi, quasi), kept
+        unchanged = FIELD_SEPARATOR.join([read(record[name]) or NO_ROW for name, read in self._unchanged])
+        return self._interned.setdefault(quasi, quasi), unchanged
 
     def _check_number(self, line: int, name: str, grid: ExactGrid, value: object) -> str:
         text = self._sign.to_point(str(value)) if isinstance(value, self._number_type) else NO_ROW

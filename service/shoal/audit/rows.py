@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from operator import eq
 from typing import NamedTuple, TypeAlias
 
-from shoal.audit.clusters import RecomputedCluster
+from shoal.audit.clusters import RecomputedCluster, clusters_by_partition
 from shoal.audit.originals import Originals
 from shoal.audit.releases import PartitionRows, ReleasedRows
 from shoal.audit.verdict import CheckCounter
@@ -23,7 +23,7 @@ from shoal.audit.verdict import CheckCounter
 __all__ = [
     "LOOK_ALIKE",
     "AllowedOrder",
-    "PlacedClusters",
+    "LocatedClusters",
     "RowOrder",
     "RunCover",
     "check_order",
@@ -39,7 +39,7 @@ MAX_TRIES_PER_ROW = 64
 LOOK_ALIKE = "too many clusters with equal centroids look alike to tell where each stands"
 
 Contents: TypeAlias = tuple[str, ...]
-"""Kept fields of the rows of a cluster, sorted."""
+"""Unchanged fields of the rows of a cluster, sorted."""
 
 
 class AllowedOrder(NamedTuple):
@@ -53,7 +53,7 @@ class AllowedOrder(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class PlacedClusters:
+class LocatedClusters:
     """Where the clusters of one partition of a topic stand.
 
     Attributes
@@ -78,13 +78,13 @@ class RowOrder:
         ``together``: the rows of a cluster are adjacent. ``byte_order``: they are in byte order.
     gave_up : bool
         Whether a search for the clusters of a topic was given up.
-    placed : dict of int to PlacedClusters
+    located : dict of int to LocatedClusters
         Of a topic, by partition, without partitions in which the search gave up or failed.
     """
 
     checks: list[CheckCounter]
     gave_up: bool = False
-    placed: dict[int, PlacedClusters] = field(default_factory=dict)
+    located: dict[int, LocatedClusters] = field(default_factory=dict)
 
 
 def compare_rows(release: ReleasedRows, clusters: list[RecomputedCluster]) -> list[CheckCounter]:
@@ -100,12 +100,12 @@ def compare_rows(release: ReleasedRows, clusters: list[RecomputedCluster]) -> li
     missing = CheckCounter("nothing_missing", "every recomputed row of a cluster was released", "cluster")
     unmatched: dict[int, Counter[tuple[str, str]]] = defaultdict(Counter)
     for partition, rows in release.by_partition.items():
-        unmatched[partition].update(zip(rows.quasi, rows.kept, strict=True))
+        unmatched[partition].update(zip(rows.quasi, rows.unchanged, strict=True))
     for cluster in clusters:
         counts = unmatched[cluster.partition]
         is_complete = True
-        for kept in cluster.kept:
-            row = (cluster.quasi, kept)
+        for unchanged in cluster.unchanged:
+            row = (cluster.quasi, unchanged)
             if counts[row] > 0:
                 counts[row] -= 1
             else:
@@ -113,7 +113,7 @@ def compare_rows(release: ReleasedRows, clusters: list[RecomputedCluster]) -> li
         missing.expect(is_complete, cluster.label)
     for partition, rows in release.by_partition.items():
         counts = unmatched[partition]
-        for line, row in zip(rows.lines, zip(rows.quasi, rows.kept, strict=True), strict=True):
+        for line, row in zip(rows.lines, zip(rows.quasi, rows.unchanged, strict=True), strict=True):
             is_surplus = counts[row] > 0
             counts[row] -= is_surplus
             extra.expect(not is_surplus, line)
@@ -135,9 +135,7 @@ def check_order(
     together = CheckCounter("together", "rows of a cluster are adjacent and equal on all quasi-identifiers", "cluster")
     ordered = CheckCounter("byte_order", "rows of a cluster are in byte order")
     found = RowOrder([together, ordered])
-    by_partition: dict[int, list[RecomputedCluster]] = defaultdict(list)
-    for cluster in clusters:
-        by_partition[cluster.partition].append(cluster)
+    by_partition = clusters_by_partition(clusters)
     for partition, rows in release.by_partition.items():
         members = by_partition[partition]
         if release.is_export:
@@ -191,7 +189,7 @@ def _check_file(
     """Check the clusters one after the other, in the order of the evidence."""
     start = 0
     for cluster in clusters:
-        stop = start + len(cluster.kept)
+        stop = start + len(cluster.unchanged)
         is_here = _is_cluster(rows, start, stop, cluster)
         together.expect(is_here, cluster.label)
         if not is_here:
@@ -204,7 +202,7 @@ def _check_file(
 def _is_cluster(rows: PartitionRows, start: int, stop: int, cluster: RecomputedCluster) -> bool:
     if stop > len(rows) or any(quasi != cluster.quasi for quasi in rows.quasi[start:stop]):
         return False
-    return sorted(rows.kept[start:stop]) == sorted(cluster.kept)
+    return sorted(rows.unchanged[start:stop]) == sorted(cluster.unchanged)
 
 
 def _check_byte_order(rows: PartitionRows, start: int, stop: int, ordered: CheckCounter) -> None:
@@ -215,8 +213,8 @@ def _check_byte_order(rows: PartitionRows, start: int, stop: int, ordered: Check
 def is_in_input_order(rows: PartitionRows, clusters: Iterable[RecomputedCluster], originals: Originals) -> bool:
     """Whether the rows are those of the clusters in the order of the original."""
     members = sorted((index, cluster.quasi) for cluster in clusters for index in cluster.members)
-    expected = ((quasi, originals.kept[index]) for index, quasi in members)
-    return len(members) == len(rows) and all(map(eq, expected, zip(rows.quasi, rows.kept, strict=True)))
+    expected = ((quasi, originals.unchanged[index]) for index, quasi in members)
+    return len(members) == len(rows) and all(map(eq, expected, zip(rows.quasi, rows.unchanged, strict=True)))
 
 
 # ---------------------------------------------------------------- topics
@@ -234,10 +232,10 @@ def _check_topic(partition: int, rows: PartitionRows, clusters: list[RecomputedC
     covers = {quasi: cover_runs(rows, runs, clusters_of[quasi]) for quasi, runs in runs_of.items()}
     for quasi, cover in covers.items():
         _check_cover(rows, cover, len(clusters_of[quasi]), found)
-    starts = sorted((placed for cover in covers.values() for placed in cover.starts), key=lambda placed: placed[0])
+    starts = sorted((start for cover in covers.values() for start in cover.starts), key=lambda start: start[0])
     if len(starts) == len(clusters):
         ambiguous = (quasi for quasi, cover in covers.items() if len(cover.starts) > len(runs_of[quasi]))
-        found.placed[partition] = PlacedClusters(starts, frozenset(ambiguous))
+        found.located[partition] = LocatedClusters(starts, frozenset(ambiguous))
 
 
 def _check_cover(rows: PartitionRows, cover: RunCover, count: int, found: RowOrder) -> None:
@@ -250,7 +248,7 @@ def _check_cover(rows: PartitionRows, cover: RunCover, count: int, found: RowOrd
     elif cover.failed_row is not None:
         together.fail(f"row {rows.lines[cover.failed_row]}")
     for start, cluster in cover.starts:
-        _check_byte_order(rows, start, start + len(cluster.kept), ordered)
+        _check_byte_order(rows, start, start + len(cluster.unchanged), ordered)
 
 
 def equal_runs(rows: PartitionRows) -> Iterator[tuple[int, int]]:
@@ -299,8 +297,8 @@ def cover_runs(rows: PartitionRows, runs: list[tuple[int, int]], clusters: list[
     RunCover
         With the rows of each cluster in byte order if such a cover exists, else in any order.
     """
-    released = Counter(kept for start, stop in runs for kept in rows.kept[start:stop])
-    if released != Counter(kept for cluster in clusters for kept in cluster.kept):
+    released = Counter(unchanged for start, stop in runs for unchanged in rows.unchanged[start:stop])
+    if released != Counter(unchanged for cluster in clusters for unchanged in cluster.unchanged):
         return RunCover([], failed_row=runs[0][0])
     ascending = _CoverSearch(rows, runs, clusters, ascending=True).run()
     if ascending.starts or ascending.gave_up:
@@ -322,11 +320,11 @@ class _CoverSearch:
         self._rows, self._ascending = rows, ascending
         self._ends = [stop for start, stop in runs for _ in range(start, stop)]
         self._indices = [index for start, stop in runs for index in range(start, stop)]
-        self._sizes = sorted({len(cluster.kept) for cluster in clusters})
+        self._sizes = sorted({len(cluster.unchanged) for cluster in clusters})
         # Stacks: the cluster that the evidence names first is at the end.
-        self._unplaced: dict[Contents, list[tuple[int, RecomputedCluster]]] = defaultdict(list)
+        self._unused: dict[Contents, list[tuple[int, RecomputedCluster]]] = defaultdict(list)
         for number, cluster in reversed(list(enumerate(clusters))):
-            self._unplaced[tuple(sorted(cluster.kept))].append((number, cluster))
+            self._unused[tuple(sorted(cluster.unchanged))].append((number, cluster))
 
     def run(self) -> RunCover:
         """Search until all rows are covered, all combinations have been tried, or the limit is reached."""
@@ -340,20 +338,20 @@ class _CoverSearch:
                 return RunCover([])
             if candidates[-1]:
                 contents = candidates[-1].pop()
-                path.append((position, contents, self._unplaced[contents].pop()))
+                path.append((position, contents, self._unused[contents].pop()))
                 position += len(contents)
                 furthest = max(furthest, position)
                 candidates.append(self._candidates(position))
             elif path:
                 candidates.pop()
                 position, contents, rejected = path.pop()
-                self._unplaced[contents].append(rejected)
+                self._unused[contents].append(rejected)
             else:
                 return RunCover([], failed_row=self._indices[min(furthest, len(self._indices) - 1)])
         return RunCover([(self._indices[start], cluster) for start, _, (_, cluster) in path])
 
     def _candidates(self, position: int) -> list[Contents]:
-        """Return the contents of unplaced clusters that fit here; that of the first in the evidence is last."""
+        """Return the contents of unused clusters that fit here; that of the first in the evidence is last."""
         if position == len(self._indices):
             return []
         start, stop = self._indices[position], self._ends[position]
@@ -362,7 +360,7 @@ class _CoverSearch:
             end = start + size
             if end > stop or (self._ascending and not all(self._rows.is_ascending[start + 1 : end])):
                 break
-            contents = tuple(sorted(self._rows.kept[start:end]))
-            if self._unplaced.get(contents):
+            contents = tuple(sorted(self._rows.unchanged[start:end]))
+            if self._unused.get(contents):
                 fitting.append(contents)
-        return sorted(fitting, key=lambda contents: self._unplaced[contents][-1][0], reverse=True)
+        return sorted(fitting, key=lambda contents: self._unused[contents][-1][0], reverse=True)

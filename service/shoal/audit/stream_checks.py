@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from shoal.audit.arrivals import Arrivals, arrivals_of
+from shoal.audit.arrivals import AdmissionLimits, StreamArrivals, arrivals_of
 from shoal.audit.clusters import RecomputedClusters
 from shoal.audit.delay import check_delay
 from shoal.audit.ordered_release import check_ordered_release
@@ -47,6 +47,7 @@ class StreamChecks:
 def check_stream(
     policy: Policy,
     originals: Originals,
+    limits: AdmissionLimits,
     release: ReleasedRows,
     clusters: RecomputedClusters,
     references: AuditedReferences | None,
@@ -61,6 +62,7 @@ def check_stream(
     policy : Policy
         Must have a stream section.
     originals : Originals
+    limits : AdmissionLimits
     release : ReleasedRows
     clusters : RecomputedClusters
     references : AuditedReferences or None
@@ -73,8 +75,8 @@ def check_stream(
     released = clusters.is_member()
 
     def found(reasons: Mapping[int, str] | None) -> StreamChecks:
-        arrivals = arrivals_of(policy, originals, released, reasons)
-        return _check_arrivals(policy, originals, release, clusters, arrivals, stated, is_partial=is_partial)
+        arrivals = arrivals_of(policy, originals, limits, released, reasons)
+        return _check_arrivals(policy, originals, limits, release, clusters, arrivals, stated, is_partial=is_partial)
 
     result = found(reasons)
     if references is not None and references.disputed:
@@ -89,17 +91,20 @@ def check_stream(
 def _check_arrivals(
     policy: Policy,
     originals: Originals,
+    limits: AdmissionLimits,
     release: ReleasedRows,
     clusters: RecomputedClusters,
-    arrivals: Mapping[int, Arrivals],
+    arrivals: StreamArrivals,
     stated: StatedAccounts,
     *,
     is_partial: bool,
 ) -> StreamChecks:
     stream, found = policy.require_stream(), StreamChecks()
     if not is_partial:
-        found.accounts = check_unpublished(policy, originals, clusters, arrivals, stated)
-    found.checks.append(check_delay(stream.delta, originals, arrivals, clusters.clusters, is_export=release.is_export))
+        found.accounts = check_unpublished(policy, originals, limits, clusters, arrivals, stated)
+    found.checks.append(
+        check_delay(stream.delta, originals, arrivals.by_partition, clusters.clusters, is_export=release.is_export)
+    )
     if stream.is_ordered:
         is_due = None if found.accounts is None else found.accounts.is_due
         found.checks += check_ordered_release(

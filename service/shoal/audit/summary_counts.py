@@ -8,13 +8,12 @@ from typing import NoReturn
 
 import numpy as np
 
-from shoal.audit.arrivals import may_be_too_large
+from shoal.audit.arrivals import AdmissionLimits
 from shoal.audit.evidence import Summary, is_count
 from shoal.audit.originals import UNUSABLE, Originals
 from shoal.audit.parsing import LARGEST_COUNT
-from shoal.audit.verdict import CheckCounter
+from shoal.audit.verdict import CheckCounter, counted
 from shoal.errors import InputError
-from shoal.policy import Policy
 
 __all__ = [
     "AuditedCounts",
@@ -94,18 +93,18 @@ def check_summary(summary: Summary, counts: AuditedCounts, name: str = "the summ
     reader = _SummaryReader(summary, name)
     parts = [reader.total(field) for field in _ACCOUNTED[1:]]
     _check_totals(check, reader, parts, counts)
-    for place, stated, counted in _compared(reader, parts[0], counts):
-        if stated is not None and counted is not None:
-            check.expect(_agrees(stated, counted), place)
-    for place, total, most in (("suppressed", parts[1], counts.suppressed), ("held", parts[3], counts.held)):
+    for field, stated, found in _compared(reader, parts[0], counts):
+        if stated is not None and found is not None:
+            check.expect(_agrees(stated, found), field)
+    for field, total, most in (("suppressed", parts[1], counts.suppressed), ("held", parts[3], counts.held)):
         if total is not None and most is not None:
-            fewest = counts.certain if place == "suppressed" else 0
-            check.expect(total == most if counts.are_exact else fewest <= total <= most, place)
+            fewest = counts.certain if field == "suppressed" else 0
+            check.expect(total == most if counts.are_exact else fewest <= total <= most, field)
     if parts[2] is not None and counts.quarantined is not None:
         fewest, most = counts.quarantined
         check.expect(fewest <= parts[2] <= most, "quarantined")
-    for place in filter(reader.has_negative, _ACCOUNTED):
-        check.fail(place)
+    for field in filter(reader.has_negative, _ACCOUNTED):
+        check.fail(field)
     return check
 
 
@@ -153,7 +152,7 @@ def stated_suppressed(summary: Summary, name: str = "the summary") -> int | None
 
 
 def quarantine_bounds(
-    policy: Policy, originals: Originals, is_released: bytearray | None, records_in: int | None
+    originals: Originals, limits: AdmissionLimits, is_released: bytearray | None, records_in: int | None
 ) -> tuple[int, int] | None:
     """Return the fewest and the most records of a file that the run refused; None for a topic.
 
@@ -165,7 +164,7 @@ def quarantine_bounds(
     most = count if records_in is None else min(max(records_in, 0), count)
     # A run that follows a file does not read a last record without end.
     fewest = most - 1 if records_in is None and not originals.is_ended else most
-    may_be_refused = may_be_too_large(policy, originals)[:most] & (originals.subjects[:most] != UNUSABLE)
+    may_be_refused = limits.may_be_too_large[:most] & (originals.subjects[:most] != UNUSABLE)
     if is_released is not None:
         may_be_refused &= ~np.frombuffer(bytes(is_released), np.bool_)[:most]
     too_large = int(np.count_nonzero(may_be_refused))
@@ -180,24 +179,24 @@ def reading_warnings(summary: Summary, originals: Originals, name: str = "the su
     read = count if records_in is None else min(max(records_in, 0), count)
     warnings = []
     if read < count:
-        warnings.append(f"the summary counts {read} records read; the {count - read} that follow were not examined")
+        warnings.append(f"the summary counts {read} of {counted(count, 'record')} as read; the rest was not examined")
     missing = [field for field in _ACCOUNTED if reader.total(field) is None]
     if records_in is not None and missing:
         warnings.append(f"the summary does not state {', '.join(missing)}, so it does not account for all records")
     unusable = read - originals.usable_of(read)
     if quarantined is not None and quarantined != unusable:
         warnings.append(
-            f"the summary counts {quarantined} quarantined records; the audit finds {unusable} that do not fit the "
-            "policy"
+            f"the summary counts {counted(quarantined, 'quarantined record')}; the audit finds "
+            f"{counted(unusable, 'record')} not fitting the policy"
         )
     return warnings
 
 
-def _agrees(stated: float, counted: float) -> bool:
+def _agrees(stated: float, found: float) -> bool:
     """Whether two numbers agree: counts exactly, fractions within rounding."""
-    if isinstance(counted, int):
-        return stated == counted
-    return abs(stated - counted) <= RELATIVE_TOLERANCE * abs(counted)
+    if isinstance(found, int):
+        return stated == found
+    return abs(stated - found) <= RELATIVE_TOLERANCE * abs(found)
 
 
 class _SummaryReader:

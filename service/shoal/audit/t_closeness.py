@@ -46,14 +46,14 @@ def check_closeness(
     if not clusters:
         return check
     farthest = np.zeros(len(clusters))
-    usable = originals.kept_of(index for index in range(len(originals)) if originals.is_usable(index))
+    usable = originals.unchanged_of(index for index in range(len(originals)) if originals.is_usable(index))
     for column, attribute in enumerate(policy.unchanged_fields):
         if attribute.role is not Role.CONFIDENTIAL:
             continue
         is_numeric = attribute.type in {"integer", "number"} or (
             attribute.type == "any" and all(_number(text.split(FIELD_SEPARATOR)[column]) is not None for text in usable)
         )
-        texts = [[kept.split(FIELD_SEPARATOR)[column] for kept in cluster.kept] for cluster in clusters]
+        texts = [[unchanged.split(FIELD_SEPARATOR)[column] for unchanged in cluster.unchanged] for cluster in clusters]
         distances = _ordered_distances(texts) if is_numeric else _equal_distances(texts)
         farthest = np.maximum(farthest, distances)
     for cluster, distance in zip(clusters, farthest.tolist(), strict=True):

@@ -8,26 +8,25 @@ clusters between two possible ends are those of one transaction, and their first
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 
-from shoal.audit.clusters import RecomputedCluster
+from shoal.audit.clusters import RecomputedCluster, clusters_by_partition, has_repeated_numbers
 from shoal.audit.releases import PartitionRows, ReleasedRows
-from shoal.audit.rows import LOOK_ALIKE, PlacedClusters
+from shoal.audit.rows import LOOK_ALIKE, LocatedClusters
 from shoal.audit.verdict import CheckCounter
 
 __all__ = ["check_topic_order", "repeated_numbers"]
 
 
-def check_topic_order(release: ReleasedRows, placed: Mapping[int, PlacedClusters]) -> CheckCounter:
+def check_topic_order(release: ReleasedRows, located: Mapping[int, LocatedClusters]) -> CheckCounter:
     """Check that clusters follow each other by their numbers, or by their first rows within one transaction.
 
     Parameters
     ----------
     release : ReleasedRows
         An export, with the rows as published.
-    placed : mapping of int to PlacedClusters
+    located : mapping of int to LocatedClusters
         Where the clusters of each partition stand. Partitions in which this is unknown are missing.
 
     Returns
@@ -38,29 +37,29 @@ def check_topic_order(release: ReleasedRows, placed: Mapping[int, PlacedClusters
     """
     claim = "clusters are in the order of their numbers, or sorted by their rows within a transaction"
     check = CheckCounter("sequence", claim, "cluster")
-    for partition, found in placed.items():
-        if len({cluster.number for _, cluster in found.starts}) < len(found.starts):
+    for partition, found in located.items():
+        if has_repeated_numbers([cluster for _, cluster in found.starts]):
             check.skip("the evidence repeats numbers of clusters")
             continue
         rows = release.by_partition[partition]
-        misplaced = _misplaced(rows, found.starts)
-        if misplaced and found.ambiguous:
+        unordered = _out_of_order(rows, found.starts)
+        if unordered and found.ambiguous:
             certain = [(start, cluster) for start, cluster in found.starts if cluster.quasi not in found.ambiguous]
-            misplaced = _misplaced(rows, certain)
-            if not misplaced:
+            unordered = _out_of_order(rows, certain)
+            if not unordered:
                 check.skip(LOOK_ALIKE)
         check.examined += len(found.starts)
-        for cluster in misplaced:
+        for cluster in unordered:
             check.fail(cluster.label)
     return check
 
 
-def _misplaced(rows: PartitionRows, starts: Sequence[tuple[int, RecomputedCluster]]) -> list[RecomputedCluster]:
+def _out_of_order(rows: PartitionRows, starts: Sequence[tuple[int, RecomputedCluster]]) -> list[RecomputedCluster]:
     """Return the clusters whose first row is below that of the cluster before it, in the same transaction."""
     found = []
     for members in _transactions(starts):
         # Rows of a cluster that are not in byte order break another check: its smallest row is its first one here.
-        first_rows = [min(rows.texts[start : start + len(cluster.kept)]) for start, cluster in members]
+        first_rows = [min(rows.texts[start : start + len(cluster.unchanged)]) for start, cluster in members]
         found += [
             cluster
             for (before, after), (_, cluster) in zip(pairwise(first_rows), members[1:], strict=True)
@@ -85,10 +84,8 @@ def _transactions(
 
 def repeated_numbers(clusters: Iterable[RecomputedCluster]) -> list[str]:
     """Return the question that is open if clusters of a partition have the same number; empty if none have."""
-    numbers: dict[int, Counter[int]] = defaultdict(Counter)
-    for cluster in clusters:
-        numbers[cluster.partition][cluster.number] += 1
-    partitions = sorted(partition for partition, counts in numbers.items() if max(counts.values()) > 1)
+    by_partition = clusters_by_partition(clusters)
+    partitions = sorted(partition for partition, members in by_partition.items() if has_repeated_numbers(members))
     if not partitions:
         return []
     named = ", ".join(map(str, partitions))

@@ -18,19 +18,19 @@ counted and reported, and does not change the outcome. One that is impossible is
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
 
-from shoal.audit.arrivals import Arrivals, BoolVector, exceeds_quota, may_be_in_lost_window, may_be_too_large
-from shoal.audit.clusters import SHARE_TOLERANCE, RecomputedCluster, RecomputedClusters
+from shoal.audit.arrivals import AdmissionLimits, BoolVector, StreamArrivals
+from shoal.audit.clusters import SHARE_TOLERANCE, RecomputedClusters, clusters_by_partition
 from shoal.audit.held import PartitionHistory
 from shoal.audit.options import can_break_dominance
 from shoal.audit.originals import UNUSABLE, Originals
-from shoal.audit.verdict import CheckCounter
+from shoal.audit.verdict import CheckCounter, counted
 from shoal.policy import Policy
 
 __all__ = ["Accounts", "StatedAccounts", "check_unpublished", "check_unpublished_rows", "unknown_completeness"]
@@ -73,7 +73,8 @@ class Accounts:
     is_due : ndarray of bool, shape (n,)
         False for the records that may still be held.
     claimed, undecided : Counter
-        Numbers of records by what only the run states, and by what would decide.
+        Numbers of records by what only the run states of them, and by what would decide. The texts follow the word
+        "records".
     population : CheckCounter or None
         Whether ``privacy.min_population`` subjects were held where the end of the input released records; None if the
         policy does not set it, or the files do not show it.
@@ -93,8 +94,9 @@ class Accounts:
 def check_unpublished(
     policy: Policy,
     originals: Originals,
+    limits: AdmissionLimits,
     found: RecomputedClusters,
-    arrivals: Mapping[int, Arrivals],
+    arrivals: StreamArrivals,
     stated: StatedAccounts,
 ) -> Accounts:
     """Check every unpublished record of a stream. Cost: O(n log n), and O(delta) more per suppressed record.
@@ -104,9 +106,9 @@ def check_unpublished(
     policy : Policy
         Must have a stream section.
     originals : Originals
+    limits : AdmissionLimits
     found : RecomputedClusters
-    arrivals : mapping of int to Arrivals
-        By partition.
+    arrivals : StreamArrivals
     stated : StatedAccounts
 
     Returns
@@ -116,7 +118,7 @@ def check_unpublished(
     accounts = _new_accounts(
         originals, f"only records with which fewer than {policy.k} subjects were held were suppressed"
     )
-    examiner = _Examiner(policy, originals, found, arrivals, stated, accounts)
+    examiner = _Examiner(policy, originals, limits, found, arrivals, stated, accounts)
     accounts.population = examiner.check_population()
     is_released = found.is_member()
     accounts.complete.examined += int(np.count_nonzero(is_released))
@@ -128,12 +130,16 @@ def check_unpublished(
             "the last record has no end: a run with --follow does not read it, so it is not missing"
         )
     if accounts.held:
-        accounts.complete.note = f"{accounts.held} records may still be held: verify again when they are released"
+        accounts.complete.note = f"{counted(accounts.held, 'record')} may still be held: verify again later"
     return accounts
 
 
 def check_unpublished_rows(
-    policy: Policy, originals: Originals, found: RecomputedClusters, reasons: Mapping[int, str] | None
+    policy: Policy,
+    originals: Originals,
+    limits: AdmissionLimits,
+    found: RecomputedClusters,
+    reasons: Mapping[int, str] | None,
 ) -> Accounts:
     """Check every unpublished record of a table. Cost: O(n).
 
@@ -143,12 +149,13 @@ def check_unpublished_rows(
     ----------
     policy : Policy
     originals : Originals
+    limits : AdmissionLimits
     found : RecomputedClusters
     reasons : mapping of int to str, or None
         Reason of each referenced original, by its index; None without a quarantine file.
     """
     accounts = _new_accounts(originals, "only records above per_subject or max_share were suppressed")
-    exceeds = exceeds_quota(policy.per_subject, originals)
+    exceeds = limits.exceeds_quota
     may_be_suppressed = _suppressed_per_subject(policy, originals, exceeds)
     is_released = found.is_member()
     if policy.min_population is not None and is_released.any():
@@ -175,15 +182,15 @@ def check_unpublished_rows(
 def _suppressed_per_subject(policy: Policy, originals: Originals, exceeds: BoolVector) -> Counter[int]:
     """Return how many records of each subject must be suppressed so that none has too large a share of the table.
 
-    If every subject keeps at most c records, c is the largest number that is within ``max_share`` of what remains.
+    If at most c records of every subject remain, c is the largest number that is within ``max_share`` of what remains.
     """
     counts = Counter(originals.subjects[(originals.subjects != UNUSABLE) & ~exceeds].tolist())
     if policy.subject is None or not counts:
         return Counter()
     max_share = Fraction(policy.max_share) + SHARE_TOLERANCE
     most = max(counts.values())
-    kept = next((c for c in range(most, 1, -1) if c <= max_share * sum(min(count, c) for count in counts.values())), 1)
-    return Counter({subject: max(0, count - kept) for subject, count in counts.items()})
+    left = next((c for c in range(most, 1, -1) if c <= max_share * sum(min(count, c) for count in counts.values())), 1)
+    return Counter({subject: max(0, count - left) for subject, count in counts.items()})
 
 
 def _population(fewest: int) -> CheckCounter:
@@ -218,38 +225,31 @@ class _Examiner:
         self,
         policy: Policy,
         originals: Originals,
+        limits: AdmissionLimits,
         found: RecomputedClusters,
-        arrivals: Mapping[int, Arrivals],
+        arrivals: StreamArrivals,
         stated: StatedAccounts,
         accounts: Accounts,
     ) -> None:
         self._policy, self._originals, self._accounts, self._stated = policy, originals, accounts, stated
-        self._arrivals = arrivals
+        self._limits, self._arrivals = limits, arrivals
         self._partitions = originals.partitions.tolist()
-        self._places = np.zeros(len(originals), np.int64)
-        self._exceeds_quota = exceeds_quota(policy.per_subject, originals)
-        may_arrive = np.zeros(len(originals), np.bool_)
-        for found_here in arrivals.values():
-            may_arrive[found_here.indices] = True
-        self._may_be_in_lost_window = may_be_in_lost_window(policy, originals, found.is_member(), may_arrive)
-        self._may_be_too_large = may_be_too_large(policy, originals)
+        self._positions = np.zeros(len(originals), np.int64)
         self._possible: list[int] = []
         self._may_flush_early = originals.is_export or policy.require_stream().max_delay_s is not None
-        by_partition: dict[int, list[RecomputedCluster]] = defaultdict(list)
-        for cluster in found.clusters:
-            by_partition[cluster.partition].append(cluster)
+        clusters = clusters_by_partition(found.clusters)
         self._histories = {
             partition: PartitionHistory(
-                policy, originals, found_here, by_partition[partition], may_flush_early=self._may_flush_early
+                policy, originals, found_here, clusters[partition], may_flush_early=self._may_flush_early
             )
-            for partition, found_here in arrivals.items()
+            for partition, found_here in arrivals.by_partition.items()
         }
-        for partition, found_here in arrivals.items():
+        for partition, found_here in arrivals.by_partition.items():
             here = originals.partitions == partition
-            self._places[here] = found_here.places_of(originals.offsets[here])
+            self._positions[here] = found_here.positions_of(originals.offsets[here])
             if not stated.is_drained:
                 accounts.is_due[here] = ~self._histories[partition].may_be_held(
-                    self._places[here], counts_all=originals.is_export
+                    self._positions[here], counts_all=originals.is_export
                 )
 
     def check_population(self) -> CheckCounter | None:
@@ -302,7 +302,7 @@ class _Examiner:
     def _examine_unreferenced(self, index: int) -> None:
         """Examine a usable record that is neither released nor held, without a quarantine file."""
         accounts = self._accounts
-        may_be_too_large = bool(self._may_be_too_large[index])
+        may_be_too_large = bool(self._limits.may_be_too_large[index])
         was_suppressed = self._was_suppressed(index)
         is_explained = was_suppressed or may_be_too_large
         may_be_suppressed = is_explained or self._may_have_been_suppressed(index)
@@ -324,8 +324,8 @@ class _Examiner:
             return
         if stated is None:
             accounts.undecided[
-                "usable records were not released, and the files do not show why: give the quarantine file "
-                "(--quarantine), or judge a part (--partial)"
+                "not released although usable, and the files do not show why: give the quarantine file (--quarantine), "
+                "or judge a part (--partial)"
             ] += len(self._possible)
             return
         claimed = min(max(stated - accounts.certain, 0), len(self._possible))
@@ -336,29 +336,29 @@ class _Examiner:
 
     def _was_suppressed(self, index: int) -> bool:
         """Whether the record had to be suppressed."""
-        if self._exceeds_quota[index]:
+        if self._limits.exceeds_quota[index]:
             return True
         history = self._histories[self._partitions[index]]
         # A record of a topic that is not mentioned may have been admitted: it shows nothing of what was held.
-        return history.was_short(int(self._places[index]), counts_all=self._originals.is_export)
+        return history.was_short(int(self._positions[index]), counts_all=self._originals.is_export)
 
     def _may_have_been_suppressed(self, index: int) -> bool:
         """Whether something that files do not show may have suppressed the record."""
         if self._policy.dominance is not None and self._may_break_dominance(index):
             return True
-        if self._histories[self._partitions[index]].may_have_been_short(int(self._places[index])):
+        if self._histories[self._partitions[index]].may_have_been_short(int(self._positions[index])):
             return True
-        return bool(self._may_be_in_lost_window[index])
+        return bool(self._arrivals.may_be_in_lost_window[index])
 
     def _may_break_dominance(self, index: int) -> bool:
         """Whether records that may have been held with this one can form a cluster that violates ``dominance``."""
-        found, place = self._arrivals[self._partitions[index]], int(self._places[index])
-        window = found.indices[place : place + self._policy.require_stream().delta + 1]
+        found, position = self._arrivals.by_partition[self._partitions[index]], int(self._positions[index])
+        window = found.indices[position : position + self._policy.require_stream().delta + 1]
         return can_break_dominance(self._policy, self._originals, window.tolist())
 
     def _claim(self, source: str) -> str:
         option = "dominance" if self._policy.dominance is not None else "a time limit, a flush or a restart"
         return (
-            f"records suppressed because of {option}, as the {source} states: the files show that this is possible, "
+            f"suppressed because of {option}, as the {source} states: the files show that this is possible, "
             "and not that it is so"
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-__all__ = ["NOT_EXAMINED", "Check", "CheckCounter", "Status", "Verdict"]
+__all__ = ["NOT_EXAMINED", "Check", "CheckCounter", "Status", "Verdict", "counted"]
 
 Status: TypeAlias = Literal["holds", "broken", "not examined"]
 
@@ -46,7 +46,7 @@ class Check:
     unit : str
         What a case is: a row, a cluster, a record, a reference, a window or a field.
     places : tuple of int or str
-        The first failed cases: numbers of rows, clusters, records or references, or names of fields.
+        Where the first failed cases are: numbers of rows, clusters, records or references, or names of fields.
     note : str
         Why it was not examined, or what limits its result.
     """
@@ -91,7 +91,7 @@ class CheckCounter:
     skip_reason: str = ""
 
     def expect(self, condition: bool, place: int | str) -> None:  # noqa: FBT001 - reads like an assertion
-        """Count one case; ``place`` identifies it if the condition is false."""
+        """Count one case; ``place`` names its row, cluster, record, reference or field if the condition is false."""
         self.examined += 1
         if not condition:
             self.fail(place)
@@ -199,6 +199,11 @@ class Verdict:
         lines += [f"  undecided: {question}" for question in self.undecided]
         lines += [f"  not examined: {question}" for question in self.not_examined]
         return "\n".join(lines)
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun, in the singular for 1."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _count_text(name: str, count: int | None) -> str:

@@ -1,8 +1,9 @@
 """Infers the clusters from the release if there is no evidence.
 
-A row can be traced to its record if its kept fields are unique among the originals of its partition. Then a cluster
-is a run of adjacent rows that are equal on all quasi-identifiers; a run ends where the byte order descends, since the
-rows of a cluster are in byte order. Equal rows elsewhere are not counted: they do not make a cluster of five safe.
+A row can be traced to its record if its unchanged fields are unique among the originals of its partition. Then a
+cluster is a run of adjacent rows that are equal on all quasi-identifiers; a run ends where the byte order descends,
+since the rows of a cluster are in byte order. Equal rows elsewhere are not counted: they do not make a cluster of five
+safe.
 
 Two adjacent clusters with equal centroids and ascending rows are taken for one. This is harmless: if each of them has
 k subjects and respects the cap, so does their union, and a reader of the release cannot tell them apart.
@@ -35,7 +36,7 @@ class InferredClusters:
     clusters : list of EvidenceCluster or None
         Numbered from 0 in the order of the release; None if rows cannot be traced to records.
     traced : CheckCounter
-        Whether every row has the kept fields of a record.
+        Whether every row has the unchanged fields of a record.
     doubt : str
         Why the clusters may be wrong and what would decide it; empty if they are certain.
     """
@@ -51,13 +52,13 @@ def infer_clusters(policy: Policy, originals: Originals, release: ReleasedRows) 
     Returns
     -------
     InferredClusters
-        With a ``doubt`` if records have equal kept fields, or if the order of the rows need not show the clusters (a
-        file in the order of its input, or sorted as a whole by a kept field).
+        With a ``doubt`` if records have equal unchanged fields, or if the order of the rows need not show the clusters
+        (a file in the order of its input, or sorted as a whole by an unchanged field).
     """
     traced = CheckCounter("traced", "every row has the unchanged fields of one record, which no other row has")
-    index_of = _index_by_kept(originals)
+    index_of = _index_by_unchanged_fields(originals)
     if index_of is None:
-        _check_kept_counts(originals, release, traced)
+        _check_unchanged_counts(originals, release, traced)
         return InferredClusters(None, traced, f"records cannot be told apart by their unchanged fields: {REMEDY}")
     clusters: list[EvidenceCluster] = []
     in_input_order = True
@@ -65,8 +66,8 @@ def infer_clusters(policy: Policy, originals: Originals, release: ReleasedRows) 
         known = index_of.get(partition, {})
         used: set[int] = set()
         members = []
-        for line, kept in zip(rows.lines, rows.kept, strict=True):
-            index = known.get(kept)
+        for line, unchanged in zip(rows.lines, rows.unchanged, strict=True):
+            index = known.get(unchanged)
             traced.expect(index is not None and index not in used, line)
             members.append(-1 if index is None else index)
             used.add(members[-1])
@@ -77,27 +78,29 @@ def infer_clusters(policy: Policy, originals: Originals, release: ReleasedRows) 
     doubt = ""
     if not release.is_export and in_input_order:
         doubt = f"the rows are in the order of the input, which does not show the clusters: {REMEDY}"
-    elif not release.is_export and _is_sorted_by_kept_field(policy, release):
+    elif not release.is_export and _is_sorted_by_unchanged_field(policy, release):
         doubt = f"the file is in byte order as a whole, which does not show the clusters: {REMEDY}"
     return InferredClusters(clusters, traced, doubt)
 
 
-def _index_by_kept(originals: Originals) -> dict[int, dict[str, int]] | None:
-    """Return the index of each usable record by partition and kept fields; None if two records have equal ones."""
+def _index_by_unchanged_fields(originals: Originals) -> dict[int, dict[str, int]] | None:
+    """Return the index of each usable record by partition and unchanged fields; None if two records have equal ones."""
     found: dict[int, dict[str, int]] = {}
-    for index, (partition, kept) in enumerate(zip(originals.partitions.tolist(), originals.kept, strict=True)):
-        if kept is not None and found.setdefault(partition, {}).setdefault(kept, index) != index:
+    for index, (partition, unchanged) in enumerate(
+        zip(originals.partitions.tolist(), originals.unchanged, strict=True)
+    ):
+        if unchanged is not None and found.setdefault(partition, {}).setdefault(unchanged, index) != index:
             return None
     return found
 
 
-def _check_kept_counts(originals: Originals, release: ReleasedRows, traced: CheckCounter) -> None:
-    """Compare kept fields as multisets: a value on more rows than records does not come from the originals."""
-    unmatched = Counter(zip(originals.partitions.tolist(), originals.kept, strict=True))
+def _check_unchanged_counts(originals: Originals, release: ReleasedRows, traced: CheckCounter) -> None:
+    """Compare unchanged fields as multisets: a value on more rows than records does not come from the originals."""
+    unmatched = Counter(zip(originals.partitions.tolist(), originals.unchanged, strict=True))
     for partition, rows in release.by_partition.items():
-        for line, kept in zip(rows.lines, rows.kept, strict=True):
-            unmatched[partition, kept] -= 1
-            traced.expect(unmatched[partition, kept] >= 0, line)
+        for line, unchanged in zip(rows.lines, rows.unchanged, strict=True):
+            unmatched[partition, unchanged] -= 1
+            traced.expect(unmatched[partition, unchanged] >= 0, line)
 
 
 def _ascending_runs(rows: PartitionRows) -> Iterator[tuple[int, int]]:
@@ -111,8 +114,8 @@ def _ascending_runs(rows: PartitionRows) -> Iterator[tuple[int, int]]:
         yield start, run_stop
 
 
-def _is_sorted_by_kept_field(policy: Policy, release: ReleasedRows) -> bool:
-    """Whether a file is in byte order, with a kept field before the last quasi-identifier."""
+def _is_sorted_by_unchanged_field(policy: Policy, release: ReleasedRows) -> bool:
+    """Whether a file is in byte order, with an unchanged field before the last quasi-identifier."""
     first = len(policy.quasi_identifiers)
     quasi_identifiers_lead = policy.published[:first] == policy.quasi_identifiers
     return not quasi_identifiers_lead and all(all(rows.is_ascending) for rows in release.by_partition.values())

@@ -31,7 +31,7 @@ def add_file_arguments(parser: argparse.ArgumentParser, formats: str, summary: s
         "--evidence", metavar="FILE", help="which records formed which cluster; protect it like the input"
     )
     parser.add_argument(
-        "--quarantine", metavar="FILE", help="pointers (offset, reason) to records that are not published"
+        "--quarantine", metavar="FILE", help="references (offset, reason) to records that are not published"
     )
 
 

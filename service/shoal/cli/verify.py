@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_format_arguments(parser)
     parser.add_argument("--evidence", metavar="FILE", help="which records formed which cluster")
     parser.add_argument("--summary", metavar="FILE", help="counts to balance against")
-    parser.add_argument("--quarantine", metavar="FILE", help="pointers to records that were not released")
+    parser.add_argument("--quarantine", metavar="FILE", help="references to records that were not released")
     extent = parser.add_mutually_exclusive_group()
     extent.add_argument(
         "--partial", action="store_true", help="judge a part: do not ask for records that were not released"

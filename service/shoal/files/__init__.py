@@ -1,7 +1,7 @@
 """Anonymize files and pipes without a broker: `run_pipe` for streams, `run_batch` for finished tables.
 
 Both open the source and the outputs, decode the records, pass them through `shoal.pipeline`, and write the released
-rows, and if asked for evidence, pointers to suppressed records and a summary.
+rows, and if asked for evidence, references to suppressed records and a summary.
 """
 
 from shoal.files.algorithm_options import parse_algorithm_options

@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from shoal.errors import ConfigError, InputError
 from shoal.files.background import BackgroundRunner, elapsed_time, progress_bar
-from shoal.files.output_writer import encode_evidence, encode_pointers
+from shoal.files.output_writer import encode_evidence, encode_references
 from shoal.files.outputs import PIPE, AtomicOutputs, Files, RowSink, UnbufferedOutput, open_input
 from shoal.files.sources import RecordSource, import_parquet, open_source
 from shoal.observability import logger
@@ -84,7 +84,7 @@ def run_batch(policy: Policy, files: Files, spec: AlgorithmSpec, *, keep_order: 
         if quarantine is not None:
             reason = Reason.SUPPRESSED.value
             suppressed = ((offset, reason) for offset in release.suppressed.tolist())
-            quarantine.write(encode_pointers(Path(files.source).name, suppressed))
+            quarantine.write(encode_references(Path(files.source).name, suppressed))
         if summary is not None:
             contents = release.summary | {"elapsed_s": time.monotonic() - started, "policy": policy.fingerprint}
             summary.write(json.dumps(contents, indent=2).encode() + b"\n")

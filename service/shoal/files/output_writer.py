@@ -1,4 +1,4 @@
-"""The outputs of a stream: rows, evidence and pointers, each written as soon as it is decided."""
+"""The outputs of a stream: rows, evidence and references, each written as soon as it is decided."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shoal.files.outputs import RowSink
 from shoal.pipeline import BlockDecisions, ReleaseStrategy
 from shoal.records import Reason, RecordEncoder
 
-__all__ = ["HoldTimer", "OutputWriter", "encode_evidence", "encode_pointers"]
+__all__ = ["HoldTimer", "OutputWriter", "encode_evidence", "encode_references"]
 
 
 def encode_evidence(clusters: Iterable[tuple[int, list[int]]], fingerprint: str) -> bytes:
@@ -22,7 +22,7 @@ def encode_evidence(clusters: Iterable[tuple[int, list[int]]], fingerprint: str)
     )
 
 
-def encode_pointers(topic: str, unpublished: Iterable[tuple[int, str]]) -> bytes:
+def encode_references(topic: str, unpublished: Iterable[tuple[int, str]]) -> bytes:
     """Return one JSON line for each record that is not published: its offset and the reason."""
     return msgspec.json.Encoder().encode_lines(
         [{"topic": topic, "partition": 0, "offset": offset, "reason": reason} for offset, reason in unpublished]
@@ -38,9 +38,9 @@ class OutputWriter:
     encoder : RecordEncoder
         Encoder of the rows.
     target, evidence, quarantine : RowSink or None
-        Outputs of the rows, of the members of clusters, and of pointers to unpublished records; None: not written.
+        Outputs of the rows, of the members of clusters, and of references to unpublished records; None: not written.
     topic : str
-        Name of the input in pointers.
+        Name of the input in references.
     release : ReleaseStrategy
         How the records of a cluster are released.
 
@@ -58,7 +58,7 @@ class OutputWriter:
     release: ReleaseStrategy
 
     def write(self, decisions: BlockDecisions, rejected: Sequence[tuple[int, str]] = ()) -> None:
-        """Write the decisions on a block, and pointers to its rejected records (offset and reason)."""
+        """Write the decisions on a block, and references to its rejected records (offset and reason)."""
         for clusters, rows in self.release.writes(decisions):
             # Evidence first: every row in the output has evidence, even if the process is stopped in between.
             for cluster in clusters:
@@ -68,7 +68,7 @@ class OutputWriter:
                 self.target.write(self.encoder.encode_lines(rows))
         unpublished = [*rejected, *((offset, Reason.SUPPRESSED.value) for offset in decisions.suppressed)]
         if self.quarantine is not None and unpublished:
-            self.quarantine.write(encode_pointers(self.topic, unpublished))
+            self.quarantine.write(encode_references(self.topic, unpublished))
 
 
 class HoldTimer:

@@ -19,7 +19,7 @@ BATCH_BYTES = 1 << 20
 """Largest batch, unless a topic accepts less."""
 
 OVERHEAD_BYTES = 1 << 14
-"""Allowance for what is published besides a record's kept fields: numbers, names, the batch header."""
+"""Allowance for what is published besides a record's unchanged fields: numbers, names, the batch header."""
 
 
 @dataclass(frozen=True, slots=True)

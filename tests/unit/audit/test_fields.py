@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from oracle.naive_release import load_policy
-from shoal.audit.fields import RecordReader, UsableRecord, kept_reader, released_reader
+from shoal.audit.fields import RecordReader, UsableRecord, released_reader, unchanged_reader
 from shoal.audit.parsing import Form, InputFile, JsonNumber, JsonObject, original_records
 from shoal.policy import FieldType
 
@@ -18,7 +18,7 @@ attributes:
   id:   {{role: identifier}}
   age:  {{role: quasi_identifier, bounds: [0, 110], integer: true}}
   size: {{role: quasi_identifier, bounds: [-1.5, 2.5], out_of_bounds: quarantine}}
-  job:  {{role: other, type: {kept}, publish_unchanged: true}}
+  job:  {{role: other, type: {unchanged}, publish_unchanged: true}}
 undeclared: {undeclared}
 privacy: {{k: 2}}
 stream: {{delta: 20}}
@@ -27,7 +27,7 @@ GOOD = {"who": "p", "id": 1, "age": 40, "size": 0.5, "job": "x"}
 
 
 def take(folder: Path, line: str, form: Form = "jsonl", **settings: str) -> UsableRecord | None:
-    settings = {"subject": "any", "kept": "any", "undeclared": "quarantine"} | settings
+    settings = {"subject": "any", "unchanged": "any", "undeclared": "quarantine"} | settings
     policy = load_policy(folder, POLICY.format(**settings))
     path = folder / f"original.{form}"
     path.write_bytes(line.encode("utf-8", "surrogateescape"))
@@ -203,7 +203,7 @@ def test_a_subject_of_another_type_makes_the_record_unusable(tmp_path: Path, kin
     assert {take(tmp_path, json.dumps(GOOD | {"who": who}), subject=kind) for who in refused} == {None}
 
 
-# ---------------------------------------------------------------- kept fields
+# ---------------------------------------------------------------- unchanged fields
 
 
 @pytest.mark.parametrize(
@@ -244,8 +244,10 @@ def test_a_subject_of_another_type_makes_the_record_unusable(tmp_path: Path, kin
         ("boolean", None, "null"),
     ],
 )
-def test_kept_values_of_json_are_compared_by_type_and_value(kind: FieldType, value: object, text: str | None) -> None:
-    assert kept_reader(kind, "jsonl", "jsonl")(value) == text
+def test_unchanged_values_of_json_are_compared_by_type_and_value(
+    kind: FieldType, value: object, text: str | None
+) -> None:
+    assert unchanged_reader(kind, "jsonl", "jsonl")(value) == text
 
 
 @pytest.mark.parametrize(
@@ -270,8 +272,10 @@ def test_kept_values_of_json_are_compared_by_type_and_value(kind: FieldType, val
         ("boolean", "1", None),
     ],
 )
-def test_kept_values_of_csv_are_texts_until_a_type_is_declared(kind: FieldType, cell: str, text: str | None) -> None:
-    assert kept_reader(kind, "csv", "csv")(cell) == text
+def test_unchanged_values_of_csv_are_texts_until_a_type_is_declared(
+    kind: FieldType, cell: str, text: str | None
+) -> None:
+    assert unchanged_reader(kind, "csv", "csv")(cell) == text
 
 
 @pytest.mark.parametrize(
@@ -286,7 +290,7 @@ def test_kept_values_of_csv_are_texts_until_a_type_is_declared(kind: FieldType, 
     ],
 )
 def test_json_values_are_compared_with_the_cells_they_become(kind: FieldType, value: object, text: str | None) -> None:
-    assert kept_reader(kind, "jsonl", "csv")(value) == text
+    assert unchanged_reader(kind, "jsonl", "csv")(value) == text
 
 
 @pytest.mark.parametrize(
@@ -306,7 +310,7 @@ def test_json_values_are_compared_with_the_cells_they_become(kind: FieldType, va
     ],
 )
 def test_a_value_of_any_type_becomes_one_cell(value: object, cell: str) -> None:
-    expected = kept_reader("any", "jsonl", "csv")(value)
+    expected = unchanged_reader("any", "jsonl", "csv")(value)
     assert released_reader("any", "jsonl", "csv")(cell) == expected
     others = ["x", "1.50e-7", "1.5e-07", "0100", " 7", "1E2", "100.0", "1e-5"]
     assert expected not in {released_reader("any", "jsonl", "csv")(other) for other in others}

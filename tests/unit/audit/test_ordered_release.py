@@ -107,7 +107,7 @@ def test_a_tampered_ordered_release_is_broken(
 
 
 def test_byte_order_and_own_positions_are_told_apart(folder: Path) -> None:
-    assert "own_place" in broken(verdict_of(folder, rows_of(folder), reveals=True))
+    assert "own_position" in broken(verdict_of(folder, rows_of(folder), reveals=True))
     assert "byte_order" in broken(verdict_of(folder, rows_of(folder, "own")))
 
 

@@ -15,16 +15,16 @@ from shoal.audit.verdict import Check
 pytestmark = pytest.mark.unit
 
 
-def originals(kept: list[str | None]) -> Originals:
-    n = len(kept)
+def originals(unchanged: list[str | None]) -> Originals:
+    n = len(unchanged)
     numbers = np.arange(n)
-    return Originals(np.zeros((n, 1)), numbers, kept, np.zeros(n, np.int64), numbers, is_export=False)
+    return Originals(np.zeros((n, 1)), numbers, unchanged, np.zeros(n, np.int64), numbers, is_export=False)
 
 
 def release(rows: list[tuple[str, str]], *, is_export: bool) -> ReleasedRows:
     found = PartitionRows()
-    for line, (quasi, kept) in enumerate(rows, 1):
-        found.add(line, f"{quasi},{kept}", quasi, kept)
+    for line, (quasi, unchanged) in enumerate(rows, 1):
+        found.add(line, f"{quasi},{unchanged}", quasi, unchanged)
     return ReleasedRows({0: found}, [], is_export)
 
 
@@ -45,7 +45,7 @@ def checks(
     is_table: bool = False,
     keeps_order: bool = False,
 ) -> dict[str, Check]:
-    """Check rows written as "A:ab B:cd": centroid, then kept fields."""
+    """Check rows written as "A:ab B:cd": centroid, then unchanged fields."""
     rows = [(group[0], letter) for group in text.split() for letter in group[2:]]
     given_rows, named = release(rows, is_export=is_export), clusters(*parts)
     known: list[str | None] = [letter for _, letters in parts for letter in letters]
@@ -83,7 +83,7 @@ def test_clusters_of_a_file_stand_in_the_order_of_the_evidence() -> None:
 
 
 def test_members_of_a_cluster_must_show_the_same_quasi_identifiers() -> None:
-    # The kept fields are in place; the centroids of two rows are exchanged.
+    # The unchanged fields are in place; the centroids of two rows are exchanged.
     assert broken(checks("B:a A:b A:a B:b", ("A", "ab"), ("B", "ab"), is_export=False)) == {"together"}
     assert broken(checks("B:a A:b A:a B:b", ("A", "ab"), ("B", "ab"))) == {"together", "byte_order"}
 

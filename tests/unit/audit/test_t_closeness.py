@@ -24,9 +24,9 @@ privacy: {{k: 2}}
 
 
 def closeness(folder: Path, kind: str, t: float, *clusters: list[str]) -> Check:
-    kept = [text for cluster in clusters for text in cluster]
-    n, numbers = len(kept), np.arange(len(kept))
-    originals = Originals(np.zeros((n, 1)), numbers, list(kept), np.zeros(n, np.int64), numbers, is_export=False)
+    unchanged = [text for cluster in clusters for text in cluster]
+    n, numbers = len(unchanged), np.arange(len(unchanged))
+    originals = Originals(np.zeros((n, 1)), numbers, list(unchanged), np.zeros(n, np.int64), numbers, is_export=False)
     found = [RecomputedCluster(0, number, (), "", cluster) for number, cluster in enumerate(clusters)]
     return check_closeness(load_policy(folder, POLICY.format(kind=kind)), t, originals, found).result()
 

@@ -37,7 +37,7 @@ def checked(*order: Named) -> Check:
         no_originals,
         allowed=AllowedOrder(sorted_as_whole=False, order_of_input=False),
     )
-    return check_topic_order(release, found.placed).result()
+    return check_topic_order(release, found.located).result()
 
 
 def test_clusters_in_the_order_of_their_numbers_are_sound() -> None:

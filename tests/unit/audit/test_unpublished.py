@@ -283,7 +283,7 @@ def with_record_dated_ahead(folder: Path, timestamp: int | None, offset: int = 1
 def test_a_record_dated_an_hour_ahead_of_those_released_next_is_told_as_claimed(tmp_path: Path) -> None:
     verdict = with_record_dated_ahead(tmp_path, 3_600_100)
     assert verdict.exit_code == 0, verdict.text()
-    assert verdict.claimed[0].startswith("1 records rejected for a timestamp")
+    assert verdict.claimed[0].startswith("1 record rejected for a timestamp")
 
 
 def test_a_record_that_was_not_later_than_those_before_it_was_not_dated_ahead(tmp_path: Path) -> None:

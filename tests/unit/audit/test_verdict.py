@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from oracle.naive_release import make_release
 from shoal.audit import Verdict
+from shoal.audit.verdict import counted
 
 pytestmark = pytest.mark.unit
 
@@ -96,3 +97,8 @@ def test_the_text_shows_rounded_numbers_and_the_json_exact_ones(value: float | N
     verdict = Verdict((), {}, {"m": value}, not_examined=())
     assert verdict.text() == f"holds: \n  measured: m = {text}"
     assert verdict.as_dict()["measures"] == {"m": value}
+
+
+@pytest.mark.parametrize(("count", "text"), [(0, "0 clusters"), (1, "1 cluster"), (2, "2 clusters")])
+def test_a_count_of_one_has_its_noun_in_the_singular(count: int, text: str) -> None:
+    assert counted(count, "cluster") == text

@@ -63,7 +63,7 @@ def test_no_summary_allows_a_stream_the_order_of_its_input(tmp_path: Path) -> No
     assert naive.verify(summary=True, table=True).exit_code == 0
 
 
-def test_without_kept_fields_rows_cannot_be_told_apart(tmp_path: Path) -> None:
+def test_without_unchanged_fields_rows_cannot_be_told_apart(tmp_path: Path) -> None:
     policy = """
 attributes:
   patient: {role: identifier, subject: true}

@@ -10,7 +10,7 @@ from oracle.naive_release import NaiveRelease, broken, make_records, make_releas
 pytestmark = pytest.mark.unit
 
 
-def test_records_with_equal_kept_fields_need_evidence(tmp_path: Path) -> None:
+def test_records_with_equal_unchanged_fields_need_evidence(tmp_path: Path) -> None:
     records = [{**record, "diagnosis": "flu", "ward": None} for record in make_records(60)]
     naive = NaiveRelease(tmp_path, records, make_release(tmp_path).clusters)
     assert naive.verify().exit_code == 0
@@ -60,7 +60,7 @@ def test_a_run_is_split_at_each_descent(tmp_path: Path) -> None:
     assert broken(verdict) == {"subjects", "share"}
 
 
-def test_a_file_sorted_as_a_whole_needs_evidence_if_kept_fields_come_first(tmp_path: Path) -> None:
+def test_a_file_sorted_as_a_whole_needs_evidence_if_unchanged_fields_come_first(tmp_path: Path) -> None:
     naive = make_release(tmp_path)
     naive.rows = [sorted((row for rows in naive.rows for row in rows), key=str.encode)]
     assert naive.verify(table=True).exit_code == 0

@@ -89,12 +89,8 @@ def clusters_below(squares: Float64Matrix, prices: Float64Vector, k: int, limit:
 
     Parameters
     ----------
-    squares : ndarray of float64, shape (n, n)
-        Squared distances.
-    prices : ndarray of float64, shape (n,)
-        Dual price of each record.
-    k : int
-        Smallest cluster, 2 or 3.
+    squares, prices, k
+        As in `price_clusters`.
     limit : float
         Clusters are stored if their reduced cost is below this; 0 or more.
     result : PricingResult
@@ -170,6 +166,7 @@ def _candidates_of(
     others_worth = (largest - 1) * max(prices[record], 0.0) + limit
     chosen = np.empty(order.size, np.int64)
     away = np.empty(order.size)
+    # Not below 0: the bounds of `_enumerate` multiply it by the most records that can still join. Fewer may join.
     count, highest = 0, 0.0
     for y in range(x + 1, order.size):
         other = order[y]
