@@ -79,7 +79,7 @@ unit: install ## run the unit tests
 	$(PYTEST) $(PARALLEL) -m "unit and not nightly"
 
 unit-nojit: install ## run the tests of the kernels without compilation, with their branch coverage
-	NUMBA_DISABLE_JIT=1 $(PYTEST) $(PARALLEL) tests/unit/clustering tests/conformance -m "not nightly" --cov=service/shoal/clustering --cov-branch --cov-report=term:skip-covered
+	NUMBA_DISABLE_JIT=1 $(PYTEST) $(PARALLEL) tests/unit/clustering tests/conformance -m "not nightly and not own_interpreter" --cov=service/shoal/clustering --cov-branch --cov-report=term:skip-covered
 
 properties: install ## run the property tests
 	$(PYTEST) $(PARALLEL) -m "property and not nightly"

@@ -79,6 +79,22 @@ def _nothing_is_left_open(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+    """Run a test marked `untraced` without the tracer of coverage.
+
+    The marker `no_cover` of pytest-cov 7 has no effect under pytest-xdist: a second tracer of the process goes on.
+    """
+    if item.get_closest_marker("untraced") is None:
+        return (yield)
+    tracer = sys.gettrace()
+    sys.settrace(None)
+    try:
+        return (yield)
+    finally:
+        sys.settrace(tracer)
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """A test that does not run in CI is a failure: green must mean that it ran. And a report carries its attacks."""
     report = yield

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from itertools import pairwise, product
 
 import numpy as np
@@ -20,11 +19,11 @@ from shoal.clustering.static import (
 from shoal.clustering.static.hilbert import WORD_BITS, curve_keys, order_along_curve
 from shoal.clustering.static.mdav import mdav_by_scan, mdav_by_tree
 from shoal.errors import ParameterError
+from support.input_size import sized
 
 pytestmark = pytest.mark.conformance
 
-SLOW = os.environ.get("NUMBA_DISABLE_JIT") == "1"
-QUICK = {"genetic": {"generations": 20}}
+QUICK = {"genetic": {"generations": sized(20, 5)}}
 """Without compilation the default number of generations takes minutes."""
 
 
@@ -108,9 +107,9 @@ def test_mdav_equals_the_plain_implementation(shape: str) -> None:
         assert clusters_of(mdav_by_scan(table, k)) == [sorted(cluster) for cluster in expected]
 
 
-@pytest.mark.parametrize("width", [1, 3, 32])
+@pytest.mark.parametrize("width", [1, *(pytest.param(width, marks=pytest.mark.untraced) for width in (3, 32))])
 def test_mdav_by_tree_gives_the_labels_of_mdav_by_scan(shape: str, width: int) -> None:
-    for size, k in product((12, 61, 300) if SLOW else (12, 61, 300, 2000), (2, 3, 10)):
+    for size, k in product(sized((12, 61, 300, 2000), (12, 61, 120)), (2, 3, 10)):
         table = shapes(size)[shape]
         assert mdav_by_tree(table, k, width).tolist() == mdav_by_scan(table, k).tolist()
 
@@ -147,9 +146,10 @@ def test_keys_of_two_words_differ_for_neighbouring_cells() -> None:
 
 
 def test_hilbert_is_the_optimal_partition_along_its_order(shape: str) -> None:
-    table = shapes(40)[shape]
+    size = sized(40, 24)
+    table = shapes(size)[shape]
     order = order_along_curve(table)
-    for k in (2, 5, 20):
+    for k in (2, 5, size // 2):
         labels = run("hilbert", table, k)
         assert (np.diff(labels[order]) >= 0).all()
         best = plain.best_along(table.tolist(), order.tolist(), k)
@@ -164,11 +164,13 @@ def test_optimal_has_the_least_loss_of_all_partitions() -> None:
             assert loss_of(table, run("optimal", table, k)) == pytest.approx(plain.best_of_all(table.tolist(), k))
 
 
+@pytest.mark.untraced
 def test_optimal_is_the_optimal_partition_of_the_sorted_values() -> None:
+    size = sized(80, 40)
     for shape in ("one attribute", "two values"):
-        table = shapes(80)[shape]
+        table = shapes(size)[shape]
         order = np.argsort(table[:, 0], kind="stable").tolist()
-        for k in (2, 3, 13, 40):
+        for k in (2, 3, 13, size // 2):
             assert loss_of(table, run("optimal", table, k)) == pytest.approx(
                 plain.best_along(table.tolist(), order, k), rel=1e-9, abs=1e-12
             )

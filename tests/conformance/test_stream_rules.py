@@ -97,12 +97,14 @@ def test_a_constant_attribute_does_not_matter(rule: str) -> None:
     assert clusters_of(run(rule, 5, 50, coordinates)) == clusters_of(run(rule, 5, 50, widened))
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("cut", [1, 7, 1023, 1024, 1025, 4096])
 def test_blocks_of_any_length_give_the_same_clusters(rule: str, cut: int) -> None:
     coordinates = uniform(2600 if rule == "nearest" else 300, 3)
     assert clusters_of(run(rule, 5, 40, coordinates, cut)) == clusters_of(run(rule, 5, 40, coordinates, 100))
 
 
+@pytest.mark.untraced
 def test_a_delay_longer_than_a_slice_and_a_block_longer_than_both() -> None:
     coordinates = uniform(6000)
     short = run("nearest", 40, 1500, coordinates, 512)
@@ -202,6 +204,7 @@ print(json.dumps(log_of([stream.push(coordinates, subjects, None, expiry_keys), 
 """
 
 
+@pytest.mark.own_interpreter
 def test_compiled_and_plain_kernels_decide_alike(rule: str) -> None:
     logs = []
     for disabled in ("0", "1"):
@@ -213,6 +216,7 @@ def test_compiled_and_plain_kernels_decide_alike(rule: str) -> None:
     assert logs[0] == logs[1]
 
 
+@pytest.mark.untraced
 def test_a_whole_stream_in_one_block_is_the_partition_of_a_table() -> None:
     for n, k in ((60, 3), (120, 10), (270, 7)):
         values = uniform(n, 3, seed=n)
@@ -230,7 +234,7 @@ def test_growing_clusters_keep_enough_records_for_the_next(k: int) -> None:
 
 
 @pytest.mark.parametrize("k", [3, 10])
-@pytest.mark.parametrize("rule", ["greedy", "awo", "block"])
+@pytest.mark.parametrize("rule", ["greedy", "awo", pytest.param("block", marks=pytest.mark.untraced)])
 def test_frequent_subjects_share_clusters_with_k_subjects_under_every_rule(rule: str, k: int) -> None:
     random = np.random.default_rng(3)
     coordinates, subjects = random.random((250, 3)), random.zipf(1.5, 250).astype(np.int64) % 100

@@ -26,7 +26,7 @@ from support.running import Stage
 
 pytestmark = pytest.mark.faults
 
-BAD = [5_000, pytest.param(50_000, marks=pytest.mark.nightly)]
+BAD = [2_000, pytest.param(50_000, marks=pytest.mark.nightly)]
 PARTITIONS = 4
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "bad-input.md"
 RecordId = tuple[int, int]

@@ -35,9 +35,14 @@ def clusters_in(batches: list[TransactionBatch]) -> Counter[tuple[bytes, ...]]:
     return Counter(tuple(cluster.rows) for batch in batches for cluster in batch.clusters)
 
 
-def test_what_a_clock_has_decided_is_decided_alike_after_a_crash() -> None:
+@pytest.mark.parametrize(
+    ("lives", "fewest_shown", "fewest_drained"), [(60, 100, 30), pytest.param(200, 350, 100, marks=pytest.mark.nightly)]
+)
+def test_what_a_clock_has_decided_is_decided_alike_after_a_crash(
+    lives: int, fewest_shown: int, fewest_drained: int
+) -> None:
     shown = other = drained = 0
-    for seed in range(200):
+    for seed in range(lives):
         random = Random(f"clock {seed}")
         log = random_log(random)
         policy = policy_of(3, delta=2 + random.randint(0, 12), position=0.01, max_delay_s=0.8, max_share=1.0)
@@ -49,8 +54,8 @@ def test_what_a_clock_has_decided_is_decided_alike_after_a_crash() -> None:
         shown += sum(aborted.values())
         other += sum(count for rows, count in aborted.items() if rows not in published)
         drained += topic.drains
-    assert shown > 350
-    assert drained > 100, "the clock has hardly ever decided anything"
+    assert shown > fewest_shown
+    assert drained > fewest_drained, "the clock has hardly ever decided anything"
     measured(
         "R12",
         "clusters of aborted transactions that were never published, under a fake clock",

@@ -306,7 +306,8 @@ def bent(text: str, draw: random.Random) -> str:
     return "\n".join(lines)
 
 
-def test_the_judge_names_file_and_remedy_of_a_broken_file_and_no_value(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("turns", "fewest"), [(500, 70), pytest.param(1500, 200, marks=pytest.mark.nightly)])
+def test_the_judge_names_file_and_remedy_of_a_broken_file_and_no_value(tmp_path: Path, turns: int, fewest: int) -> None:
     document = {"attributes": attributes(), "privacy": {"k": 3}, "stream": {"delta": 20}}
     (tmp_path / "policy.yaml").write_text(json.dumps(document))
     policy = Policy.load(tmp_path / "policy.yaml")
@@ -326,7 +327,7 @@ def test_the_judge_names_file_and_remedy_of_a_broken_file_and_no_value(tmp_path:
     )
     draw = random.Random(6)
     refused, told_wrongly = 0, list[str]()
-    for turn in range(1500):
+    for turn in range(turns):
         victim = list(names)[turn % len(names)]
         broken = tmp_path / f"broken{names[victim].suffix}"
         broken.write_bytes(bent(names[victim].read_text(), draw).encode(errors="surrogatepass"))
@@ -341,7 +342,7 @@ def test_the_judge_names_file_and_remedy_of_a_broken_file_and_no_value(tmp_path:
             told_wrongly += [] if is_helpful and error.__cause__ is error.__context__ is None else [said]
         assert traces([*HIDDEN, PUBLISHED], {"said": said.encode()}) == []
     assert told_wrongly == []
-    assert refused > 200
+    assert refused > fewest
     closed(
         "R36",
         "canaries in every field and every wrong type, at kills and crashes: none in logs, pages, topics, progress",

@@ -13,6 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+from shoal.arrays import Float64Vector
 from shoal.kafka.offset_metadata import CommittedState
 from shoal.kafka.offset_tracker import OffsetState
 from shoal.kafka.partition_task import PartitionTask
@@ -185,7 +186,7 @@ class Wire:
         pass
 
 
-def released(policy: Policy, records: Sequence[Record], *, step: int = 64, scraped: bool = False) -> Release:
+def released(policy: Policy, records: Sequence[Record], *, step: int = 1000, scraped: bool = False) -> Release:
     """Let a task process records; a transaction is due after every ``step`` of them."""
     return asyncio.run(_released(policy, records, step, scraped=scraped))
 
@@ -234,7 +235,7 @@ def scrape(metrics: Metrics) -> dict[str, float]:
     }
 
 
-def standard_error(outcomes: Sequence[float]) -> float:
+def standard_error(outcomes: Sequence[float] | Float64Vector) -> float:
     """Of their mean; never below that of a coin seen as often that always fell alike."""
     count = len(outcomes)
     return float(max(np.std(outcomes), 1 / count) / np.sqrt(count))

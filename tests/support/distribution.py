@@ -10,10 +10,12 @@ TOGETHER = frozenset(
     {
         "tests/integration/test_outage.py",
         "tests/privacy/test_attack_order.py",
+        "tests/privacy/test_attack_values.py",
         "tests/properties/test_warm_up.py",
+        "tests/unit/test_house_rules.py",
     }
 )
-"""Files of which one process runs all tests: they share what is expensive to make, such as a broker or releases."""
+"""Files of which one process runs all tests: they share what is expensive to make: a broker, releases, syntax trees."""
 
 
 class Distribution(LoadScopeScheduling):  # type: ignore[misc] # xdist has no types

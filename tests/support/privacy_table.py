@@ -110,7 +110,7 @@ def _under_each(rows: Sequence[Row]) -> list[str]:
 def main() -> int:
     """Run the tests and write the page; the exit code is that of pytest."""
     shutil.rmtree(ROWS, ignore_errors=True)
-    options = ["-q", "-n", "auto", "-m", "not nightly"]
+    options = ["-q", "-n", "auto"]
     command = [sys.executable, "-m", "pytest", *options, *files_of_attacks()]
     code = subprocess.run(command, cwd=ROOT, env=os.environ | {WRITING: "anew"}, check=False).returncode
     if code:

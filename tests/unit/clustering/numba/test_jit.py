@@ -67,6 +67,7 @@ def run(folder: Path, cache: Path, *prefix: str) -> str:
     return done.stdout
 
 
+@pytest.mark.own_interpreter
 def test_kernels_are_cached_in_the_folder_of_the_environment_variable(tmp_path: Path) -> None:
     assert run(tmp_path, tmp_path / "cache") == "rejected\n"
     (folder,) = (tmp_path / "cache").iterdir()
@@ -74,11 +75,13 @@ def test_kernels_are_cached_in_the_folder_of_the_environment_variable(tmp_path: 
     assert [path.name for path in folder.rglob("exact_sums.sum_clusters*.nbi")] != []
 
 
+@pytest.mark.own_interpreter
 def test_without_a_writable_folder_kernels_are_compiled_in_every_process(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder can be made below this")
     assert run(tmp_path, tmp_path / "file" / "cache") == "rejected\n"
 
 
+@pytest.mark.own_interpreter
 def test_on_a_full_disk_kernels_are_compiled_in_every_process(tmp_path: Path) -> None:
     # With this limit an empty file can be created, so the folder counts as writable, but no kernel fits.
     assert run(tmp_path, tmp_path / "cache", "prlimit", "--fsize=100", "--") == "rejected\n"
@@ -106,6 +109,7 @@ def test_the_name_of_the_folder_depends_on_every_module_with_kernels(
     assert jit._cache_folder.__wrapped__() == first
 
 
+@pytest.mark.own_interpreter
 def test_a_kernel_is_compiled_again_when_a_constant_of_another_module_changes(tmp_path: Path) -> None:
     # numba alone compares the file of the kernel only, and the constant is in another file.
     package = Path(jit.__file__).parents[2]
