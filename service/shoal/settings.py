@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pydantic import ValidationError
 
 from shoal.errors import Fault, PolicyError
-from shoal.policy import KafkaSection, Policy
+from shoal.policy import KafkaSection, Policy, check_connection
 
 __all__ = ["REQUIRED", "kafka_settings"]
 
@@ -25,6 +25,7 @@ def kafka_settings(
     *,
     defaults: Mapping[str, str] | None = None,
     required: Sequence[str] = REQUIRED,
+    has_secrets: bool = True,
 ) -> KafkaSection:
     """Return connection, topics and timings. ``SHOAL_KAFKA__NAME`` overrides field ``name`` of the policy.
 
@@ -37,11 +38,13 @@ def kafka_settings(
         Values of fields that neither the policy nor the environment sets.
     required : sequence of str
         Fields that must be set.
+    has_secrets : bool
+        Whether credentials must be there too. `shoal check` may run where the environment does not hold them.
 
     Raises
     ------
     PolicyError
-        Lists every invalid variable, or every missing field; never contains a value.
+        Lists every invalid variable, or every missing or unusable field; never contains a value.
     """
     environment = os.environ if environment is None else environment
     overrides = {
@@ -61,6 +64,7 @@ def kafka_settings(
     named = [topic for topic in topics if topic]
     if len(set(named)) != len(named):
         faults.append(Fault(("kafka",), "one topic is named twice; give each field a topic of its own"))
+    faults += [Fault(path, message) for path, message in check_connection(settings, has_secrets=has_secrets)]
     if faults:
         raise PolicyError(faults, "settings")
     return settings

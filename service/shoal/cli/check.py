@@ -8,6 +8,7 @@ import json
 from shoal.kafka import check_policy
 from shoal.observability import escape_control_characters, logger
 from shoal.policy import Policy, advise
+from shoal.settings import kafka_settings
 
 __all__ = ["SUMMARY", "add_arguments", "execute"]
 
@@ -22,6 +23,7 @@ def execute(options: argparse.Namespace) -> int:
     """Print the policy with every default filled in, as JSON, and log what its author should decide on."""
     policy = Policy.load(options.policy)
     check_policy(policy, options.policy)
+    kafka_settings(policy, required=(), has_secrets=False)
     resolved = policy.resolved() | {"fingerprint": policy.fingerprint}
     if policy.stream is not None and policy.stream.reason:
         resolved["chosen"] = {"stream.rule": policy.stream.reason}

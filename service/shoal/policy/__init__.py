@@ -10,6 +10,7 @@
 
 from shoal.policy.advice import advise
 from shoal.policy.attribute import Attribute
+from shoal.policy.connection import check_connection
 from shoal.policy.csv_dialect import CsvDialect
 from shoal.policy.resolved import PerSubject, Policy, Stream
 from shoal.policy.rule_choice import RULES, resolve_rule, supports_dominance
@@ -33,6 +34,7 @@ __all__ = [
     "Source",
     "Stream",
     "advise",
+    "check_connection",
     "resolve_rule",
     "supports_dominance",
 ]
