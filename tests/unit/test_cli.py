@@ -107,6 +107,28 @@ def test_check_advises_on_names_unchanged_fields_and_copies(
     assert done.stderr.count(b"warning") == len(advice)
 
 
+def test_check_warns_of_settings_that_the_service_needs(tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text(json.dumps(POLICY | {"kafka": {"input": "a"}}))
+    done = run_command("check", str(path), environment={"SHOAL_KAFKA__GROUP": "g"})
+    assert done.returncode == 0
+    warned = [
+        name for name in ("bootstrap_servers", "input", "output", "group") if f"kafka.{name}: ".encode() in done.stderr
+    ]
+    assert warned == ["bootstrap_servers", "output"]
+    assert b"SHOAL_KAFKA__OUTPUT" in done.stderr
+
+
+def test_check_warns_of_a_fractional_step_of_whole_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    for step, warnings in ((0.5, 1), (2, 0), (0, 0)):
+        age = {"role": "quasi_identifier", "bounds": [0, 110], "integer": True, "resolution": step}
+        path.write_text(json.dumps(POLICY | {"attributes": {"age": age}, "subject": "every_record"}))
+        done = run_command("check", str(path))
+        assert done.returncode == 0
+        assert done.stderr.count(b"the resolution is a fraction") == warnings
+
+
 def test_check_tells_all_faults_and_exits_with_2(tmp_path: Path) -> None:
     path = tmp_path / "bad.yaml"
     path.write_text("attributes:\n  a: {role: nobody}\nprivacy: {k: 1}\n")

@@ -119,3 +119,18 @@ def test_sasl_without_credentials_names_the_fields(protocol: str) -> None:
     assert [".".join(fault.path) for fault in caught.value.faults] == ["kafka.sasl_username", "kafka.sasl_password"]
     assert "SHOAL_KAFKA__SASL_USERNAME" in str(caught.value)
     assert kafka_settings(given, {}, has_secrets=False).security_protocol == protocol
+
+
+def test_names_from_the_environment_are_checked() -> None:
+    with pytest.raises(PolicyError) as caught:
+        kafka_settings(policy(KAFKA), {"SHOAL_KAFKA__BOOTSTRAP_SERVERS": "kafka", "SHOAL_KAFKA__OUTPUT": "my output"})
+    assert [".".join(fault.path) for fault in caught.value.faults] == ["kafka.bootstrap_servers", "kafka.output"]
+    assert "my output" not in str(caught.value)
+
+
+def test_an_unknown_variable_is_answered_with_the_most_similar_one() -> None:
+    with pytest.raises(PolicyError) as caught:
+        kafka_settings(policy(KAFKA), {"SHOAL_KAFKA__SASL_USER": "canary", "SHOAL_KAFKA__PATIENCE_S": "canary"})
+    assert "SHOAL_KAFKA__SASL_USER: unknown field; did you mean sasl_username?" in str(caught.value)
+    assert "SHOAL_KAFKA__PATIENCE_S: must be a number" in str(caught.value)
+    assert "canary" not in str(caught.value)

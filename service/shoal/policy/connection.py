@@ -1,18 +1,55 @@
 """Checks of the Kafka settings that need no broker.
 
-`check_connection` applies to the merged settings of policy and environment, because each may hold a part of them.
+`check_names` applies to the policy and to the merged settings of policy and environment. `check_connection` applies to
+the merged settings only, because each may hold a part of them.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from shoal.policy.loader import FieldPath
 from shoal.policy.schema import KafkaSection
 
-__all__ = ["check_connection"]
+__all__ = ["TOPIC_FIELDS", "check_connection", "check_names"]
 
+TOPIC_FIELDS = ("input", "output", "quarantine", "clusters", "evidence")
 _ENVIRONMENT = "SHOAL_KAFKA__"
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+"""Names that Kafka allows for topics, besides "." and ".."."""
+_MAX_PORT = 65_535
+
+
+def check_names(settings: KafkaSection) -> Iterator[tuple[FieldPath, str]]:
+    """Yield the faults of brokers' addresses and topics' names, as path and message."""
+    if settings.bootstrap_servers is not None:
+        path = ("kafka", "bootstrap_servers")
+        for server in settings.bootstrap_servers.split(","):
+            fault = _fault_of_server(server.strip())
+            if fault:
+                yield path, fault
+                break
+    for name in TOPIC_FIELDS:
+        topic = getattr(settings, name)
+        if topic and (topic in {".", ".."} or not _TOPIC.fullmatch(topic)):
+            yield (
+                ("kafka", name),
+                "no name that Kafka allows for a topic; use 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'",
+            )
+
+
+def _fault_of_server(server: str) -> str:
+    if "://" in server:
+        return "an address has a scheme; give HOST:PORT, and the protocol as kafka.security_protocol"
+    host, colon, port = server.rpartition(":")
+    if not colon or (":" in host and not (host.startswith("[") and host.endswith("]"))):
+        return "an address has no port; give HOST:PORT[,HOST:PORT], for example localhost:9092 or [::1]:9092"
+    if not host:
+        return "an address has no host; give HOST:PORT[,HOST:PORT], for example localhost:9092"
+    if not (port.isascii() and port.isdigit() and 1 <= int(port[:6]) <= _MAX_PORT):
+        return f"an address has no valid port; give HOST:PORT with a port from 1 to {_MAX_PORT}"
+    return ""
 
 
 def check_connection(settings: KafkaSection, *, has_secrets: bool) -> Iterator[tuple[FieldPath, str]]:
