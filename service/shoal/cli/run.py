@@ -28,6 +28,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--http", default=DEFAULT_HTTP, metavar="HOST:PORT", help="metrics and probes (%(default)s)")
     parser.add_argument(
+        "--http-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a full host name that metrics and page answer to, beside addresses and private names; repeatable",
+    )
+    parser.add_argument(
         "--drain", action="store_true", help="read to the end, release or suppress all held records, exit"
     )
     parser.add_argument(
@@ -43,18 +50,18 @@ def execute(options: argparse.Namespace) -> int:
     settings = kafka_settings(policy)
     policy.require_stream(options.policy)
     start = StartOptions(reset=options.reset, skip_to_end=options.skip_to_end, drain=options.drain)
-    asyncio.run(_serve(policy, settings, start, options.http))
+    asyncio.run(_serve(policy, settings, start, options.http, options.http_host))
     return 0
 
 
-async def _serve(policy: Policy, settings: KafkaSection, start: StartOptions, http: str) -> None:
+async def _serve(policy: Policy, settings: KafkaSection, start: StartOptions, http: str, host_names: list[str]) -> None:
     metrics, health = Metrics(), Health()
     worker = Worker(policy, settings, metrics, health, start)
     loop = asyncio.get_running_loop()
     install_loop_exception_handler(loop)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, worker.stop)
-    async with serve(http, metrics, health, metrics.totals) as port:
+    async with serve(http, metrics, health, metrics.totals, host_names) as port:
         logger("cli").info("started", http_port=port, policy=policy.fingerprint[:16], group=settings.group)
         # In a thread: probes are answered and signals are handled while kernels compile.
         await asyncio.to_thread(precompile, policy)
