@@ -302,7 +302,8 @@ async def test_a_drain_completes_every_record_and_exits_0(bootstrap: str, tmp_pa
     record_ids = await put_everywhere(stage, 35, 2)
     async with stage.process("--drain", "--from", "earliest") as process:
         assert await process.ended() == 0
-        assert process.lines("stopped")[0]["released"] == 70
+        (stopped,) = process.lines("stopped")
+        assert (stopped["released"], stopped["held"]) == (70, 0)
     for partition in range(2):
         snapshot = (await stage.progress(partition)).state
         assert (snapshot.incomplete, snapshot.committed_offset, snapshot.flush_at_offset) == ((), 35, None)

@@ -6,8 +6,16 @@ import argparse
 import asyncio
 import signal
 
+from shoal.files import RunReport
 from shoal.kafka import StartOptions, Worker
-from shoal.observability import Health, Metrics, install_loop_exception_handler, logger, serve
+from shoal.observability import (
+    Health,
+    Metrics,
+    escape_control_characters,
+    install_loop_exception_handler,
+    logger,
+    serve,
+)
 from shoal.pipeline import precompile
 from shoal.policy import KafkaSection, Policy
 from shoal.settings import kafka_settings
@@ -66,4 +74,16 @@ async def _serve(policy: Policy, settings: KafkaSection, start: StartOptions, ht
         # In a thread: probes are answered and signals are handled while kernels compile.
         await asyncio.to_thread(precompile, policy)
         await worker.run()
-    logger("cli").info("stopped", **metrics.totals())
+    _log_end(metrics)
+
+
+def _log_end(metrics: Metrics) -> None:
+    """Log the totals; before them, what was refused if that is notable."""
+    totals, log = metrics.totals(), logger("cli")
+    report = RunReport(totals["in"], totals["released"], totals["suppressed"], totals["quarantined"])
+    if report.is_notable:
+        for text in metrics.refusals.texts():
+            log.warning("records refused", refused=escape_control_characters(text), records_in=report.records_in)
+    if report.is_empty:
+        log.warning("nothing was released", records_in=report.records_in, held=metrics.held_at_close)
+    log.info("stopped", **totals, held=metrics.held_at_close)

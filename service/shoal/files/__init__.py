@@ -8,5 +8,6 @@ from shoal.files.algorithm_options import parse_algorithm_options
 from shoal.files.batch import run_batch
 from shoal.files.outputs import Files, write_text
 from shoal.files.pipe import run_pipe
+from shoal.files.report import RunReport
 
-__all__ = ["Files", "parse_algorithm_options", "run_batch", "run_pipe", "write_text"]
+__all__ = ["Files", "RunReport", "parse_algorithm_options", "run_batch", "run_pipe", "write_text"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -451,3 +451,22 @@ async def test_a_future_timestamp_stays_rejected_when_the_committed_offset_passe
     assert sink.published[-1][1].committed_offset == 6
     await task.process([record(offset, START_MS + 3 * MAX_AHEAD_MS) for offset in (4, 5)])
     assert task.tracker.stream_time == START_MS
+
+
+async def test_refused_messages_are_counted_by_reason_and_field_once() -> None:
+    policy, sink, metrics = policy_of(privacy={"per_subject": {"max": 1, "window": 50}}), Sink(), Metrics()
+    bad = [b"{", None, b'{"who": 1, "x": null, "note": "canary"}', b"{" + b"x" * 20_000, b'{"who": 1, "x": 3}']
+    messages = [*map(record, range(8)), record(0), *(Message(9 + i, value) for i, value in enumerate(bad))]
+    messages[8] = replace(messages[8], offset=8)
+    commit = CommittedState(BEGINNING, policy.fingerprint, START_MS)
+    task = PartitionTask("t", 0, policy, JsonDecoder(policy), sink, commit, metrics, 0.2, wall_clock=Clock())
+    await task.process(messages)
+    await task.process(messages)
+    assert metrics.refusals.total == 5
+    assert sorted(metrics.refusals.texts()) == [
+        "1 invalid: note: missing",
+        "1 invalid: x: null",
+        "1 undecodable: not JSON",
+        "2 undecodable",
+    ]
+    await task.close(commit=False)
