@@ -7,12 +7,15 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from threading import Event, Thread
 from typing import Any, NoReturn, Self, TypeVar
 
 from tqdm import tqdm
 
-__all__ = ["BackgroundRunner", "elapsed_time", "progress_bar"]
+from shoal.files.outputs import PIPE
+
+__all__ = ["BackgroundRunner", "elapsed_time", "progress_bar", "reading_bar"]
 
 T = TypeVar("T")
 INTERRUPTED = 130
@@ -52,6 +55,32 @@ class BackgroundRunner:
 def progress_bar(**options: Any) -> tqdm[NoReturn]:  # noqa: ANN401 - the options of tqdm
     """Return a progress bar on standard error; it is drawn only on a terminal."""
     return tqdm(**options, disable=not sys.stderr.isatty(), file=sys.stderr)
+
+
+@contextmanager
+def reading_bar(path: str, position: Callable[[], int] | None) -> Iterator[Callable[[int], None]]:
+    """Show how much of a source has been read: its share of the bytes of a file, else the number of records.
+
+    Parameters
+    ----------
+    path : str
+        Of the source; a name that is no file is a pipe.
+    position : callable, optional
+        Returns the number of bytes read so far; None if the end of the source is not known.
+
+    Yields
+    ------
+    callable
+        To be called with the number of records after each block.
+    """
+    is_file = position is not None and path != PIPE and Path(path).is_file()
+    size, unit = (Path(path).stat().st_size, "B") if is_file else (None, " records")
+    with progress_bar(desc="reading", total=size, unit=unit, unit_scale=True) as bar:
+
+        def advance(count: int) -> None:
+            bar.update(count if size is None or position is None else position() - bar.n)
+
+        yield advance
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 
 from shoal.errors import ConfigError
-from shoal.files.background import progress_bar
+from shoal.files.background import reading_bar
 from shoal.files.follow import FollowedFile, open_followed
 from shoal.files.output_writer import HoldTimer, OutputWriter
 from shoal.files.outputs import AtomicOutputs, Files, RowSink, open_appending, open_input
@@ -85,7 +86,9 @@ def run_pipe(policy: Policy, files: Files, stop: Event | None = None) -> RunRepo
         if header is not None:
             target.write(encoder.encode_lines([header]))
         refusals = RefusalCounter()
-        _process(pipeline, records, writer, follow, refusals)
+        position = source.tell if follow is None else None
+        with reading_bar(files.source, position) as advance:
+            _process(pipeline, records, writer, follow, refusals, advance)
         if summary is not None:
             contents = _summarize(pipeline, time.monotonic() - started)
             summary.write(json.dumps(contents, indent=2).encode() + b"\n")
@@ -125,13 +128,14 @@ def _process(
     writer: OutputWriter,
     follow: FollowedFile | None,
     refusals: RefusalCounter,
+    advance: Callable[[int], None],
 ) -> None:
     """Process all blocks and write the decisions on each; flush at the end."""
     block_start = 0
     timer = HoldTimer(pipeline.policy.require_stream().max_delay_s) if follow is not None else None
     if timer is not None and follow is not None:
         follow.on_idle = partial(_flush_if_overdue, pipeline, writer, timer)
-    with progress_bar(unit=" records", unit_scale=True) as bar, suppress(StoppedReading):
+    with suppress(StoppedReading):
         for decoded, lines in () if records is None else records.blocks:
             count = len(lines)
             _count_refused(refusals, decoded, lines, records)
@@ -146,7 +150,7 @@ def _process(
             writer.write(decisions, rejected)
             if timer is not None:
                 timer.stop(decisions)
-            bar.update(count)
+            advance(count)
     writer.write(pipeline.flush())
 
 
