@@ -21,6 +21,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.structs import OffsetAndMetadata
 
 from shoal.errors import BrokerUnavailableError, InputError
+from shoal.kafka.backoff import jittered
 from shoal.kafka.cipher import MetadataCipher
 from shoal.kafka.client import reading
 from shoal.kafka.offset_metadata import CommittedState
@@ -116,7 +117,7 @@ async def fetch_committed(
         if offset_and_metadata is None and unanswered_s >= COORDINATOR_TIMEOUT_S:
             break
         unanswered_s += 0.0 if offset_and_metadata is not None else 0.1
-        await asyncio.sleep(0.01 if offset_and_metadata is not None else 0.1)
+        await asyncio.sleep(0.01 if offset_and_metadata is not None else jittered(0.1))
     message = f"the coordinator of group {settings.group} does not return the committed offset; trying again"
     raise BrokerUnavailableError(f"{settings.input}-{partition}: {message}")
 
@@ -203,7 +204,7 @@ async def _committed_offset_changed(
     admin: AIOKafkaAdminClient, settings: KafkaSection, partition: int, expected: OffsetAndMetadata | None
 ) -> bool:
     """Return whether the coordinator now returns another commit: under load its first answer may be an older one."""
-    await asyncio.sleep(RECHECK_DELAY_S)
+    await asyncio.sleep(jittered(RECHECK_DELAY_S))
     return await fetch_committed(admin, settings, partition) != expected
 
 
