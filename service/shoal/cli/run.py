@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import signal
+import sys
+from functools import partial
 
 from shoal.files import RunReport
-from shoal.kafka import StartOptions, Worker
+from shoal.kafka import StartOptions, Worker, in_daemon_thread
 from shoal.observability import (
     Health,
     Metrics,
@@ -58,11 +61,17 @@ def execute(options: argparse.Namespace) -> int:
     settings = kafka_settings(policy)
     policy.require_stream(options.policy)
     start = StartOptions(reset=options.reset, skip_to_end=options.skip_to_end, drain=options.drain)
-    asyncio.run(_serve(policy, settings, start, options.http, options.http_host))
+    has_compiled = asyncio.run(_serve(policy, settings, start, options.http, options.http_host))
+    if not has_compiled:
+        # The compiler cannot be interrupted. Without this the interpreter could be torn down under it.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
     return 0
 
 
-async def _serve(policy: Policy, settings: KafkaSection, start: StartOptions, http: str, host_names: list[str]) -> None:
+async def _serve(policy: Policy, settings: KafkaSection, start: StartOptions, http: str, host_names: list[str]) -> bool:
+    """Run a worker; return False if it was stopped while its kernels compiled."""
     metrics, health = Metrics(), Health()
     worker = Worker(policy, settings, metrics, health, start)
     loop = asyncio.get_running_loop()
@@ -71,10 +80,25 @@ async def _serve(policy: Policy, settings: KafkaSection, start: StartOptions, ht
         loop.add_signal_handler(number, worker.stop)
     async with serve(http, metrics, health, metrics.totals, host_names) as port:
         logger("cli").info("started", http_port=port, policy=policy.fingerprint[:16], group=settings.group)
-        # In a thread: probes are answered and signals are handled while kernels compile.
-        await asyncio.to_thread(precompile, policy)
-        await worker.run()
+        has_compiled = await _compile(policy, worker)
+        if has_compiled:
+            await worker.run()
     _log_end(metrics)
+    return has_compiled
+
+
+async def _compile(policy: Policy, worker: Worker) -> bool:
+    """Compile all kernels while probes are answered; return False as soon as the worker is to stop."""
+    compiling = asyncio.ensure_future(in_daemon_thread(partial(precompile, policy)))
+    stopping = asyncio.ensure_future(worker.wait_until_stopped())
+    await asyncio.wait({compiling, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    has_compiled = compiling.done()
+    if has_compiled:
+        stopping.cancel()
+        compiling.result()
+    else:
+        compiling.cancel()
+    return has_compiled
 
 
 def _log_end(metrics: Metrics) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
@@ -20,14 +20,17 @@ __all__ = ["BackgroundRunner", "elapsed_time", "progress_bar", "reading_bar"]
 T = TypeVar("T")
 INTERRUPTED = 130
 REFRESH_S = 0.5
+POLL_S = 0.1
+"""Time between two checks whether work that can be stopped is to stop."""
 
 
 class BackgroundRunner:
-    """Context in which kernels run in a thread while the main thread waits.
+    """Context in which kernels are compiled or run in a thread while the main thread waits.
 
-    A kernel cannot be stopped, and Python handles no signal before the main thread returns from one. If a signal ends
-    the command while a kernel runs, the contexts opened within this one are closed first, so that incomplete files are
-    removed. Then the process ends at once, with the exit code of the signal.
+    A kernel cannot be stopped, and Python handles no signal before the main thread returns from one. The compiler turns
+    an exception of a signal into another error. If a signal ends the command meanwhile, the contexts opened within this
+    one are closed first, so that incomplete files are removed. Then the process ends at once, with the exit code of the
+    signal.
     """
 
     def __init__(self) -> None:
@@ -36,12 +39,15 @@ class BackgroundRunner:
     def __enter__(self) -> Self:
         return self
 
-    def run(self, work: Callable[[], T]) -> T:
-        """Return the result of ``work``, or raise its exception."""
+    def run(self, work: Callable[[], T], stop: Event | None = None) -> T:
+        """Return the result of ``work``, or raise its exception; end the command with code 0 once ``stop`` is set."""
         executor = ThreadPoolExecutor(1, thread_name_prefix="kernels")
         future = executor.submit(work)
         self._work = future
         executor.shutdown(wait=False)
+        while stop is not None and not wait([future], POLL_S).done:
+            if stop.is_set():
+                sys.exit(0)
         return future.result()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:

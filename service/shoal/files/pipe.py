@@ -14,13 +14,13 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 
 from shoal.errors import ConfigError
-from shoal.files.background import reading_bar
+from shoal.files.background import BackgroundRunner, reading_bar
 from shoal.files.follow import FollowedFile, open_followed
 from shoal.files.output_writer import HoldTimer, OutputWriter
 from shoal.files.outputs import AtomicOutputs, Files, RowSink, open_appending, open_input
 from shoal.files.report import RunReport
 from shoal.files.sources import RecordSource, open_source
-from shoal.pipeline import BlockDecisions, PartitionPipeline, RunSummary, release_strategy
+from shoal.pipeline import BlockDecisions, PartitionPipeline, RunSummary, precompile, release_strategy
 from shoal.policy import Policy
 from shoal.records import Block, CsvEncoder, JsonEncoder, Reason, RecordEncoder, RefusalCounter, StoppedReading
 
@@ -57,9 +57,8 @@ def run_pipe(policy: Policy, files: Files, stop: Event | None = None) -> RunRepo
     _require_whole_clusters(policy, follows=stop is not None)
     source_format, target_format = files.stream_formats()
     encoder: RecordEncoder = CsvEncoder(policy) if target_format == "csv" else JsonEncoder(policy)
-    pipeline = PartitionPipeline(policy, encoder)
     follow: FollowedFile | None = None
-    with AtomicOutputs() as outputs, ExitStack() as stack:
+    with BackgroundRunner() as background, AtomicOutputs() as outputs, ExitStack() as stack:
 
         def open_output(name: str, *, private: bool = False) -> RowSink:
             if stop is None:
@@ -75,6 +74,7 @@ def run_pipe(policy: Policy, files: Files, stop: Event | None = None) -> RunRepo
         records: RecordSource | None = None
         with suppress(StoppedReading):
             records = open_source(source, source_format, policy, encoder, files.source)
+        pipeline = background.run(partial(_compiled_pipeline, policy, encoder), stop)
         target = open_output(files.target)
         evidence, quarantine = (
             None if name is None else open_output(name, private=True) for name in (files.evidence, files.quarantine)
@@ -95,6 +95,12 @@ def run_pipe(policy: Policy, files: Files, stop: Event | None = None) -> RunRepo
     if follow is not None and follow.fault is not None:
         raise follow.fault
     return _report(pipeline.summary, refusals)
+
+
+def _compiled_pipeline(policy: Policy, encoder: RecordEncoder) -> PartitionPipeline:
+    """Return a pipeline with all of its kernels compiled, so that no signal meets the compiler in the main thread."""
+    precompile(policy)
+    return PartitionPipeline(policy, encoder)
 
 
 def _require_whole_clusters(policy: Policy, *, follows: bool) -> None:

@@ -1,0 +1,31 @@
+"""Work in a thread that does not keep the process alive."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+
+__all__ = ["in_daemon_thread"]
+
+
+async def in_daemon_thread(work: Callable[[], None]) -> None:
+    """Run ``work`` in a thread, so that the event loop continues while kernels compile.
+
+    A caller that is cancelled does not stop the work: the compiler cannot be interrupted.
+    An error of the work is raised here.
+    """
+    done = Future[None]()
+    done.set_running_or_notify_cancel()  # a cancelled caller does not cancel the work
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as raised:  # noqa: BLE001 - raised again by the caller
+            done.set_exception(raised)
+        else:
+            done.set_result(None)
+
+    threading.Thread(target=run, name="precompile", daemon=True).start()
+    await asyncio.wrap_future(done)
