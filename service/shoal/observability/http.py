@@ -50,9 +50,9 @@ async def serve(
 ) -> AsyncIterator[int]:
     """Serve metrics, probes and status page while the context is open.
 
-    ``/livez`` answers 200 while the event loop runs. ``/readyz`` answers 200, or 503 with the reasons. ``/metrics`` and
-    the status page answer 403 if the request names the server by a host name that can be registered in public DNS and
-    is not listed.
+    ``/livez`` answers 200 while the event loop runs. ``/readyz`` answers 200, also to a worker without a partition, or
+    503 with the reasons. ``/metrics`` and the status page answer 403 if the request names the server by a host name
+    that can be registered in public DNS and is not listed.
 
     Parameters
     ----------
@@ -156,14 +156,11 @@ def _application(
         return web.Response(text="alive\n")
 
     async def readyz(_: web.Request) -> web.Response:
-        if health.ready:
-            return web.Response(text="ready\n")
-        return web.Response(status=503, text="not ready: " + ", ".join(health.reasons()) + "\n")
+        return web.Response(status=200 if health.ready else 503, text=health.status + "\n")
 
     async def status_page(_: web.Request) -> web.Response:
         rows = "".join(f"<tr><td>{escape(name)}</td><td>{count}</td></tr>" for name, count in counts().items())
-        state = "ready" if health.ready else "not ready: " + ", ".join(health.reasons())
-        text = _PAGE.format(state=escape(state), rows=rows)
+        text = _PAGE.format(state=escape(health.status), rows=rows)
         return web.Response(text=text, content_type="text/html")
 
     async def add_headers(_: web.Request, response: web.StreamResponse) -> None:

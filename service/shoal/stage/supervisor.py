@@ -171,6 +171,7 @@ class StageSupervisor:
             self._fail(error)
             return
         self._partitions = partitions
+        self._context.health.unassigned = not partitions
         self._buffer.assign(partitions)
         self.queue.resume()
         if partitions:
