@@ -16,8 +16,8 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.structs import OffsetAndMetadata
 from shoal.kafka import BrokerLiveness, ClusterListener, ExternalLoop, MetadataCipher, WorkerContext
+from shoal.kafka.committed_offsets import fetch_committed
 from shoal.kafka.external_loop import MessageSource
-from shoal.kafka.startup import fetch_committed
 from shoal.observability import Health, Metrics
 from shoal.pipeline import DecidedCluster
 from shoal.policy import KafkaSection, Policy

@@ -134,6 +134,7 @@ class TaskManager:
                 partition,
                 context.start,
                 context.cipher,
+                self.layout.partitions[str(settings.input)],
             )
             self._report(tp, partition_start)
             if partition_start.is_first:

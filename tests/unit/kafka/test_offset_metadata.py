@@ -126,7 +126,40 @@ OLDER = "shoal1:AgAEAAMAEQAABQEjRWeJq83vAAVuIJbp"
 
 
 def test_metadata_of_an_older_version_can_be_decoded() -> None:
-    assert decode(OLDER, "t", 0, 5).state == OffsetState(5, 9, (5, 7), next_cluster_number=3)
+    commit = decode(OLDER, "t", 0, 5)
+    assert commit.state == OffsetState(5, 9, (5, 7), next_cluster_number=3)
+    assert (commit.at_ms, commit.first_partition_count) == (17, 0)
+    assert encode(commit, "t", 0) == OLDER
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 12, 100, 6560])
+def test_the_partition_count_of_the_first_start_is_kept_and_changes_no_other_number(count: int) -> None:
+    state = OffsetState(5, 9, (5, 7), next_cluster_number=3, reference=ReferenceRecord(5, 1_790_000_000_000))
+    commit = CommittedState(state, FINGERPRINT[:16], 17, count)
+    assert decode(encode(commit, "t", 0), "t", 0, 5) == commit
+    body, without = pack(commit), pack(CommittedState(state, FINGERPRINT[:16], 17))
+    assert len(without) < len(body) <= len(without) + 16
+    # A reader that knows of no padding reads the same eight numbers.
+    assert plain_numbers(body) == plain_numbers(without)
+
+
+def plain_numbers(body: bytes) -> tuple[list[int], bytes]:
+    """Read eight numbers of seven bits a byte, lowest first, up to a byte without the top bit; return the rest too."""
+    numbers, index = [], 2
+    for _ in range(8):
+        number = shift = 0
+        while True:
+            byte, index = body[index], index + 1
+            number, shift = number | (byte % 128) << shift, shift + 7
+            if byte < 128:
+                break
+        numbers.append(number)
+    return numbers, body[:2] + body[index:]
+
+
+def test_a_partition_count_that_does_not_fit_is_not_kept() -> None:
+    commit = CommittedState(OffsetState(5, 9, (5, 7)), FINGERPRINT[:16], 17, 6561)
+    assert decode(encode(commit, "t", 0), "t", 0, 5).first_partition_count == 0
 
 
 def test_a_small_delta_needs_no_limit_and_a_huge_one_is_refused() -> None:
