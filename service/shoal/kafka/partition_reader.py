@@ -10,6 +10,7 @@ import numpy as np
 from shoal.kafka.classification import Classification, Message, MessageColumns, classify_messages
 from shoal.kafka.offset_metadata import span_limit
 from shoal.kafka.offset_tracker import LogTruncatedError, OffsetState, OffsetTracker
+from shoal.observability import logger
 from shoal.pipeline import AdaptiveState, ClusterRestorer, PartitionPipeline
 from shoal.policy import Policy
 from shoal.records import Block, JsonDecoder, JsonEncoder, Reason, RefusalCounter, describe_json_fault
@@ -18,6 +19,10 @@ __all__ = ["PartitionReader", "restore_pipeline"]
 
 MAX_DESCRIBED_BYTES = 10_000
 """Longer messages are counted as refused without the field at fault, so that they cost no time."""
+
+REJECTED_AS_AHEAD = "records rejected: dated more than an hour ahead of the clock of this machine"
+
+log = logger("kafka")
 
 
 def restore_pipeline(policy: Policy, state: OffsetState) -> PartitionPipeline:
@@ -115,6 +120,8 @@ class PartitionReader:
         self.position = messages[-1].offset + 1
         classified = classify_messages(tracker, columns, block, self._begin, now_ms)
         self._count_refusals(messages, block, classified)
+        if count := sum(rejection.is_future for rejection in classified.rejections):
+            log.warning(REJECTED_AS_AHEAD, partition=self._name, count=count)
         return block, classified
 
     def _count_refusals(self, messages: Sequence[Message], block: Block, classified: Classification) -> None:

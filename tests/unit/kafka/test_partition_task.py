@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from shoal.errors import BrokerUnavailableError, GuaranteeError, InputError
 from shoal.kafka import collector as outgoing
+from shoal.kafka import partition_reader
 from shoal.kafka.offset_metadata import CommittedState, decode, encode
 from shoal.kafka.offset_tracker import LogTruncatedError, OffsetState, ReferenceRecord
 from shoal.kafka.partition_task import PartitionTask
@@ -234,6 +235,37 @@ async def test_commits_continue_after_the_clock_was_set_back() -> None:
     await task.punctuate()
     await asyncio.sleep(0)
     assert len(sink.published) == 2
+
+
+@pytest.mark.parametrize(("ahead_ms", "dated_ahead_ms"), [(600_000, 600_000), (7_200_000, 2000)])
+async def test_messages_after_a_commit_of_a_clock_that_was_far_ahead_are_dated_by_the_clock(
+    ahead_ms: int, dated_ahead_ms: int
+) -> None:
+    clock, sink, policy = Clock(), Sink(), policy_of()
+    commit = CommittedState(BEGINNING, policy.fingerprint, START_MS + ahead_ms)
+    task = PartitionTask("t", 0, policy, JsonDecoder(policy), sink, commit, Metrics(), 0.2, wall_clock=clock)
+    await task.process([record(offset) for offset in range(6)])
+    await turn(task, clock)
+    assert [len(batch.rows) > 0 for batch, _ in sink.published] == [True]
+    assert sink.times == [START_MS + dated_ahead_ms]
+    # The time of the commit does not go back: a restart knows by it which records were rejected.
+    assert task._collector._last_packed.at_ms == START_MS + ahead_ms
+
+
+async def test_records_that_are_rejected_as_dated_ahead_are_logged_with_their_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    logged: list[tuple[str, dict[str, Any]]] = []
+
+    class Log:
+        def warning(self, words: str, **fields: Any) -> None:
+            logged.append((words, fields))
+
+    monkeypatch.setattr(partition_reader, "log", Log())
+    task = task_of(policy_of(), Sink())
+    await task.process([record(0), record(1, START_MS + 3_700_000), record(2, START_MS + 9_000_000), Message(3, b"{")])
+    words = "records rejected: dated more than an hour ahead of the clock of this machine"
+    assert logged == [(words, {"partition": "t-0", "count": 2})]
 
 
 async def test_a_task_with_too_many_waiting_bytes_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
