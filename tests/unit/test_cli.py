@@ -273,9 +273,9 @@ def test_pipe_tells_what_it_refused_by_reason_and_field(policy: str, tmp_path: P
     assert done.returncode == 0
     text = done.stderr.decode()
     kinds = [
-        "20 invalid: age: empty",
-        "4 invalid: income: not a finite number",
-        "1 invalid: another number of cells, but the header has 4",
+        "20 of 101 invalid: age: empty",
+        "4 of 101 invalid: income: not a finite number",
+        "1 of 101 invalid: another number of cells, but the header has 4",
     ]
     assert f"101 in, 76 out, 0 suppressed, 25 refused ({'; '.join(kinds)})" in text
     assert text.count("records refused") == 3
@@ -286,7 +286,7 @@ def test_one_refused_record_in_a_hundred_is_not_logged(policy: str) -> None:
     lines = [json.dumps(record) for record in records(99)]
     done = run_command("pipe", policy, "--format", "jsonl", stdin="\n".join(["{", *lines]).encode())
     assert done.returncode == 0
-    assert b"(1 undecodable: not JSON)" in done.stderr
+    assert b"(1 of 100 undecodable: not JSON)" in done.stderr
     assert b"records refused" not in done.stderr
     done = run_command("pipe", policy, "--format", "jsonl", stdin="\n".join(["{", "{", *lines]).encode())
     assert b"records refused" in done.stderr
@@ -299,8 +299,11 @@ def test_an_empty_release_of_records_is_exit_code_1(policy: str, tmp_path: Path,
     source.write_text("".join(json.dumps(record | {"age": None}) + "\n" for record in records(40)))
     done = run_command(*words)
     assert (done.returncode, out.read_bytes()) == (1, b"")
-    assert b"40 invalid: age: null" in done.stderr
+    assert b"40 of 40 invalid: age: null" in done.stderr
     assert b"nothing was released" in done.stderr
+    last = done.stderr.splitlines()[-1].decode()
+    assert last.startswith("shoal: 40 in, 0 out, 0 suppressed, 40 refused (") or style == "json"
+    assert f"shoal check {policy}" in last
     source.write_text("".join(json.dumps(record | {"who": "one"}) + "\n" for record in records(40)))
     done = run_command(*words)
     assert (done.returncode, out.read_bytes()) == (1, b"")

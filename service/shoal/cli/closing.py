@@ -20,7 +20,7 @@ def print_report(options: argparse.Namespace, report: RunReport) -> None:
     log = logger(options.command)
     if report.is_notable:
         for text in report.refusals:
-            log.warning("records refused", refused=escape_control_characters(text), records_in=report.records_in)
+            log.warning("records refused", refused=escape_control_characters(text))
     if report.is_empty:
         log.warning("nothing was released", records_in=report.records_in)
     following = _next_command(options, report)
@@ -51,7 +51,12 @@ def _text(report: RunReport) -> str:
 
 
 def _next_command(options: argparse.Namespace, report: RunReport) -> str:
-    """Return the command that judges the release; empty if there is none, or if its files were pipes."""
+    """Return the command that judges the release, or the policy if the release is empty.
+
+    It is an empty text if there is nothing to judge, or if files were pipes.
+    """
+    if report.is_empty:
+        return shlex.join(["shoal", "check", options.policy])
     if not report.released or "-" in {options.input, options.output}:
         return ""
     words = ["shoal", "verify", options.policy, "--original", options.input, "--released", options.output]

@@ -9,13 +9,12 @@ import signal
 import sys
 from functools import partial
 
-from shoal.files import RunReport
 from shoal.kafka import StartOptions, Worker, in_daemon_thread
 from shoal.observability import (
     Health,
     Metrics,
-    escape_control_characters,
     install_loop_exception_handler,
+    log_totals,
     logger,
     serve,
 )
@@ -83,7 +82,7 @@ async def _serve(policy: Policy, settings: KafkaSection, start: StartOptions, ht
         has_compiled = await _compile(policy, worker)
         if has_compiled:
             await worker.run()
-    _log_end(metrics)
+    log_totals(logger("cli"), metrics)
     return has_compiled
 
 
@@ -99,15 +98,3 @@ async def _compile(policy: Policy, worker: Worker) -> bool:
     else:
         compiling.cancel()
     return has_compiled
-
-
-def _log_end(metrics: Metrics) -> None:
-    """Log the totals; before them, what was refused if that is notable."""
-    totals, log = metrics.totals(), logger("cli")
-    report = RunReport(totals["in"], totals["released"], totals["suppressed"], totals["quarantined"])
-    if report.is_notable:
-        for text in metrics.refusals.texts():
-            log.warning("records refused", refused=escape_control_characters(text), records_in=report.records_in)
-    if report.is_empty:
-        log.warning("nothing was released", records_in=report.records_in, held=metrics.held_at_close)
-    log.info("stopped", **totals, held=metrics.held_at_close)

@@ -123,7 +123,7 @@ def _report(summary: RunSummary, refusals: RefusalCounter) -> RunReport:
         released=summary.released,
         suppressed=summary.suppressed.total(),
         refused=refusals.total,
-        refusals=refusals.texts(),
+        refusals=refusals.texts(summary.records_in),
         information_loss=100 * summary.sse / summary.sst if summary.decided and summary.sst else None,
     )
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["RunReport"]
+from shoal.records import is_notable
 
-NOTABLE_SHARE = 0.01
-"""A larger share of refused records is reported by reason and field."""
+__all__ = ["RunReport"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,7 @@ class RunReport:
     @property
     def is_notable(self) -> bool:
         """Whether the release is empty, or more than 1 % of the records were refused."""
-        return self.is_empty or self.refused > NOTABLE_SHARE * self.records_in
+        return is_notable(self.records_in, self.released, self.refused)
 
     @property
     def loss_percent(self) -> float | None:

@@ -20,6 +20,7 @@ __all__ = ["PartitionReader", "restore_pipeline"]
 MAX_DESCRIBED_BYTES = 10_000
 """Longer messages are counted as refused without the field at fault, so that they cost no time."""
 
+DATED_AHEAD = ": dated more than an hour ahead"
 REJECTED_AS_AHEAD = "records rejected: dated more than an hour ahead of the clock of this machine"
 
 log = logger("kafka")
@@ -120,15 +121,17 @@ class PartitionReader:
         self.position = messages[-1].offset + 1
         classified = classify_messages(tracker, columns, block, self._begin, now_ms)
         self._count_refusals(messages, block, classified)
-        if count := sum(rejection.is_future for rejection in classified.rejections):
-            log.warning(REJECTED_AS_AHEAD, partition=self._name, count=count)
         return block, classified
 
     def _count_refusals(self, messages: Sequence[Message], block: Block, classified: Classification) -> None:
-        """Count the messages that are refused now for their content; those above a quota are suppressed."""
+        """Count the messages that are refused now; those above a quota are suppressed."""
         for index, reason in block.rejected:
             if reason is not Reason.SUPPRESSED and classified.is_open[index]:
                 self._refusals.add(reason.value, partial(_describe, self._pipeline.policy, messages[index].value))
+        if count := sum(rejection.is_future for rejection in classified.rejections):
+            log.warning(REJECTED_AS_AHEAD, partition=self._name, count=count)
+            for _ in range(count):
+                self._refusals.add(Reason.INVALID.value, lambda: DATED_AHEAD)
 
     def _check_reference(self, columns: MessageColumns) -> None:
         """Compare the record at the offset of the reference record, when it is read, with that of the last commit."""

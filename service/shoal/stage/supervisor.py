@@ -19,7 +19,7 @@ from shoal.kafka import (
     run_with_retries,
     to_shoal_error,
 )
-from shoal.observability import logger, serve
+from shoal.observability import log_totals, logger, serve
 from shoal.pipeline import BLOCK_RECORDS, precompile
 from shoal.stage.faust_adapter import FaustAdapter
 from shoal.stage.handoff_queue import HandoffQueue
@@ -240,7 +240,7 @@ class StageSupervisor:
             log.info("started", http_port=port, policy=fingerprint[:16], group=settings.group, topic=settings.input)
             await in_daemon_thread(lambda: precompile(context.policy))
             await run_with_retries(context, self._liveness, self._stopping, self._run_assignments)
-            log.info("stopped", **context.metrics.totals())
+            log_totals(log, context.metrics)
 
     async def _run_assignments(self) -> None:
         """Run a consumer loop for one assignment after the other."""

@@ -262,10 +262,16 @@ async def test_records_that_are_rejected_as_dated_ahead_are_logged_with_their_nu
             logged.append((words, fields))
 
     monkeypatch.setattr(partition_reader, "log", Log())
-    task = task_of(policy_of(), Sink())
+    policy, metrics = policy_of(), Metrics()
+    commit = CommittedState(BEGINNING, policy.fingerprint, START_MS)
+    task = PartitionTask("t", 0, policy, JsonDecoder(policy), Sink(), commit, metrics, 0.2, wall_clock=Clock())
     await task.process([record(0), record(1, START_MS + 3_700_000), record(2, START_MS + 9_000_000), Message(3, b"{")])
     words = "records rejected: dated more than an hour ahead of the clock of this machine"
     assert logged == [(words, {"partition": "t-0", "count": 2})]
+    assert metrics.refusals.texts(4) == [
+        "2 of 4 invalid: dated more than an hour ahead",
+        "1 of 4 undecodable: not JSON",
+    ]
 
 
 async def test_a_task_with_too_many_waiting_bytes_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -495,10 +501,10 @@ async def test_refused_messages_are_counted_by_reason_and_field_once() -> None:
     await task.process(messages)
     await task.process(messages)
     assert metrics.refusals.total == 5
-    assert sorted(metrics.refusals.texts()) == [
-        "1 invalid: note: missing",
-        "1 invalid: x: null",
-        "1 undecodable: not JSON",
-        "2 undecodable",
+    assert sorted(metrics.refusals.texts(14)) == [
+        "1 of 14 invalid: note: missing",
+        "1 of 14 invalid: x: null",
+        "1 of 14 undecodable: not JSON",
+        "2 of 14 undecodable",
     ]
     await task.close(commit=False)
