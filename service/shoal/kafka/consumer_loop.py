@@ -18,7 +18,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from shoal.errors import BrokerUnavailableError, ShoalError
 from shoal.kafka.client import admin, consumer, stop, task_exception, to_shoal_error
-from shoal.kafka.input_watch import partition_count, watch_partition_count
+from shoal.kafka.input_watch import watch_input
 from shoal.kafka.partition_task import PartitionTask
 from shoal.kafka.preflight import preflight
 from shoal.kafka.retries import BrokerLiveness
@@ -31,8 +31,6 @@ POLL_RECORDS = 2048
 FINISH_S = 4.0
 """Time (s) for the last transactions of a loop that is stopped; the whole shutdown must take less than ten seconds."""
 LEAVE_S = 2.0
-WATCH_S = 5.0
-"""Time between two requests for the number of partitions of the input (s)."""
 METADATA_AGE_MS = 10_000
 """After this time a group member reads the metadata of the input again (ms): it assigns partitions by them."""
 
@@ -170,9 +168,7 @@ class ConsumerLoop:
         """Fail when the input was deleted or got partitions; a drain ends at the end of the logs it has found."""
         topic = str(self._settings.input)
         if not self._drains:
-            await watch_partition_count(
-                partial(partition_count, admin_client, topic), self._tasks.layout.partitions[topic], WATCH_S
-            )
+            await watch_input(admin_client, topic, self._tasks.layout.partitions[topic])
 
     # ------------------------------------------------------------------ poll
 

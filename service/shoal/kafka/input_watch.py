@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from aiokafka import errors as kafka_errors
 from aiokafka.admin import AIOKafkaAdminClient
@@ -16,7 +17,10 @@ from aiokafka.protocol.metadata import MetadataRequest
 from shoal.errors import BrokerUnavailableError
 from shoal.kafka.client import CLIENT_ERRORS
 
-__all__ = ["partition_count", "watch_partition_count"]
+__all__ = ["partition_count", "watch_input", "watch_partition_count"]
+
+WATCH_S = 5.0
+"""Time between two requests for the number of partitions of the input (s)."""
 
 _UNKNOWN_TOPIC = kafka_errors.UnknownTopicOrPartitionError.errno
 
@@ -32,6 +36,11 @@ async def partition_count(client: AIOKafkaAdminClient, topic: str) -> int | None
     if described["error_code"] == _UNKNOWN_TOPIC:
         return 0
     return None if described["error_code"] else len(described["partitions"])
+
+
+async def watch_input(client: AIOKafkaAdminClient, topic: str, expected: int) -> None:
+    """Do what `watch_partition_count` does, with requests to the broker."""
+    await watch_partition_count(partial(partition_count, client, topic), expected, WATCH_S)
 
 
 async def watch_partition_count(request: Callable[[], Awaitable[int | None]], expected: int, every_s: float) -> None:
