@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Any
 
 from pydantic import ValidationError
 
 from shoal.errors import Fault, PolicyError
-from shoal.policy import KafkaSection, Policy
+from shoal.policy import KafkaSection, Policy, check_connection, check_names, describe_fault
 
-__all__ = ["REQUIRED", "kafka_settings"]
+__all__ = ["PREFIX", "REQUIRED", "kafka_settings"]
 
 PREFIX = "SHOAL_KAFKA__"
 REQUIRED = ("bootstrap_servers", "input", "output", "group")
@@ -25,6 +27,7 @@ def kafka_settings(
     *,
     defaults: Mapping[str, str] | None = None,
     required: Sequence[str] = REQUIRED,
+    has_secrets: bool = True,
 ) -> KafkaSection:
     """Return connection, topics and timings. ``SHOAL_KAFKA__NAME`` overrides field ``name`` of the policy.
 
@@ -37,11 +40,13 @@ def kafka_settings(
         Values of fields that neither the policy nor the environment sets.
     required : sequence of str
         Fields that must be set.
+    has_secrets : bool
+        Whether credentials must be there too. `shoal check` may run where the environment does not hold them.
 
     Raises
     ------
     PolicyError
-        Lists every invalid variable, or every missing field; never contains a value.
+        Lists every invalid variable, or every missing or unusable field; never contains a value.
     """
     environment = os.environ if environment is None else environment
     overrides = {
@@ -61,6 +66,8 @@ def kafka_settings(
     named = [topic for topic in topics if topic]
     if len(set(named)) != len(named):
         faults.append(Fault(("kafka",), "one topic is named twice; give each field a topic of its own"))
+    found = chain(check_names(settings), check_connection(settings, has_secrets=has_secrets))
+    faults += [Fault(path, message) for path, message in found]
     if faults:
         raise PolicyError(faults, "settings")
     return settings
@@ -68,10 +75,13 @@ def kafka_settings(
 
 def _faults_of(error: ValidationError, overrides: Mapping[str, str]) -> list[Fault]:
     """Convert validation errors to faults that name the variable or the field, without the value."""
-    faults: list[Fault] = []
-    for detail in error.errors(include_input=False, include_url=False, include_context=False):
-        name = str(detail["loc"][0]) if detail["loc"] else ""
-        path = (PREFIX + name.upper(),) if name in overrides else ("kafka", name)
-        is_unknown = detail["type"] == "extra_forbidden"
-        faults.append(Fault(path, "unknown setting; check its spelling" if is_unknown else detail["msg"]))
-    return faults
+    by_name: dict[str, list[Any]] = {}
+    for detail in error.errors(include_input=False, include_url=False):
+        by_name.setdefault(str(detail["loc"][0]) if detail["loc"] else "", []).append(detail)
+    return [
+        Fault(
+            (PREFIX + name.upper(),) if name in overrides else ("kafka", name),
+            describe_fault(details, KafkaSection, overrides),
+        )
+        for name, details in by_name.items()
+    ]

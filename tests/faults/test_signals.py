@@ -1,4 +1,4 @@
-"""A signal ends a command while a kernel runs."""
+"""A signal ends a command while a kernel runs or is compiled."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from support.kafka_broker import wait_until
+from support.stages import AppDeployment
 
 pytestmark = pytest.mark.faults
 
@@ -49,3 +51,74 @@ def test_a_signal_ends_a_table_while_a_kernel_runs_and_leaves_no_file(number: in
     assert process.returncode == code, stderr
     assert stderr == b""
     assert sorted(tmp_path.iterdir()) == before
+
+
+STREAM = POLICY | {
+    "attributes": {name: {"role": "quasi_identifier", "integer": True, "bounds": [0, 300]} for name in "ab"},
+    "stream": {"delta": 10},
+}
+TOPICS = {"kafka": {"input": "in", "output": "out", "group": "g", "bootstrap_servers": "127.0.0.1:1"}}
+PIPE = ["pipe", "policy.yaml", "-i", "in.csv", "-o", "out.csv", "--summary", "summary.json"]
+END_S = 4.0
+"""Twice the time that is promised on a machine of its own."""
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("arguments", "number", "code"),
+    [
+        (PIPE, signal.SIGTERM, 143),
+        (PIPE, signal.SIGINT, 130),
+        ([*PIPE, "--follow"], signal.SIGTERM, 0),
+        (["run", "policy.yaml", "--http", "127.0.0.1:0"], signal.SIGTERM, 0),
+        (["run", "policy.yaml", "--http", "127.0.0.1:0"], signal.SIGINT, 0),
+        (["batch", *PIPE[1:]], signal.SIGTERM, 143),
+    ],
+)
+def test_a_signal_ends_a_command_while_its_kernels_are_compiled(
+    arguments: list[str], number: int, code: int, tmp_path: Path
+) -> None:
+    (tmp_path / "policy.yaml").write_text(json.dumps(STREAM | (TOPICS if arguments[0] == "run" else {})))
+    (tmp_path / "in.csv").write_text("a,b\n" + "".join(f"{i},{i * 31 % 101}\n" for i in range(300)))
+    before, cache = sorted(tmp_path.iterdir()), tmp_path.with_name(tmp_path.name + "-cache")
+    variables = {**os.environ, "NUMBA_DISABLE_JIT": "0", "NUMBA_CACHE_DIR": str(cache)}
+    command = [sys.executable, "-m", "shoal.cli", *arguments]
+    with subprocess.Popen(command, cwd=tmp_path, env=variables, stderr=subprocess.PIPE) as process:
+        try:
+            # The first of many kernels.
+            asyncio.run(wait_until(lambda: process.poll() is not None or any(cache.rglob("*.nbc")), 120, "a kernel"))
+            sent_s = time.monotonic()
+            process.send_signal(number)
+            _, stderr = process.communicate(timeout=60)
+            took_s = time.monotonic() - sent_s
+        finally:
+            process.kill()
+    assert process.returncode == code, stderr
+    assert took_s < END_S
+    assert b"unexpected" not in stderr
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_ends_an_app_while_the_kernels_of_its_stage_are_compiled(
+    number: int, bootstrap: str, tmp_path: Path
+) -> None:
+    cache = tmp_path / "cache"
+    variables = (("NUMBA_DISABLE_JIT", "0"), ("NUMBA_CACHE_DIR", str(cache)))
+    deployment = await AppDeployment.create(bootstrap, tmp_path, partitions=1)
+    deployment.is_fresh, deployment.variables = True, deployment.variables + variables
+    worker = deployment.worker("one")
+    worker.start()
+    try:
+        await wait_until(lambda: worker.is_dead or any(cache.rglob("*.nbc")), 120, "a kernel")
+        sent_s = time.monotonic()
+        worker.signal(number)
+        await wait_until(lambda: worker.is_dead, 60, "the end of the app")
+        took_s = time.monotonic() - sent_s
+    finally:
+        worker.kill()
+    assert worker.process is not None
+    assert worker.process.poll() == 0, worker.said[-3000:]
+    assert took_s < END_S
+    assert "unexpected" not in worker.said

@@ -16,13 +16,13 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.structs import OffsetAndMetadata
 from shoal.kafka import BrokerLiveness, ClusterListener, ExternalLoop, MetadataCipher, WorkerContext
+from shoal.kafka.committed_offsets import fetch_committed
 from shoal.kafka.external_loop import MessageSource
-from shoal.kafka.startup import fetch_committed
 from shoal.observability import Health, Metrics
 from shoal.pipeline import DecidedCluster
 from shoal.policy import KafkaSection, Policy
 from shoal.stage.message_buffer import BufferedMessage
-from support.kafka_broker import wait_until
+from support.kafka_broker import admin, wait_until
 from support.running import EARLIEST, Stage
 
 
@@ -124,6 +124,18 @@ async def test_a_faulty_source_delays_records_but_loses_none(bootstrap: str, tmp
     assert source.lost > 0
     assert source.repeated > 0
     assert source.rewinds > 0
+
+
+async def test_a_deleted_input_ends_the_loop(bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shoal.kafka.input_watch.WATCH_S", 0.3)
+    stage = await Stage.create(bootstrap, tmp_path)
+    source = FaultySource(stage, Random(5))
+    async with running_source(source), running_loop(stage, source, ClusterListener()) as loop:
+        await asyncio.wait_for(loop.opened.wait(), 30)
+        async with admin(bootstrap) as client:
+            await client.delete_topics([stage.topics["input"]])
+        await asyncio.wait_for(loop._ended.wait(), 30)
+        assert not loop._ending.is_set(), "nothing asked it to end"
 
 
 async def test_aborted_messages_of_a_source_are_not_processed(bootstrap: str, tmp_path: Path) -> None:

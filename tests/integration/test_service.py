@@ -8,7 +8,6 @@ import json
 import signal
 import socket
 import time
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from aiokafka.admin import NewPartitions
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from shoal.errors import BrokerError, InputError, PolicyError
 from shoal.kafka import StartOptions
-from shoal.kafka.client import consumer
 from shoal.kafka.partition_task import PartitionTask
 from support.kafka_broker import admin, create_topic, wait_until
 from support.running import EARLIEST, Process, Stage
@@ -211,9 +209,7 @@ async def test_an_input_that_gets_more_partitions_is_checked_again(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = await Stage.create(bootstrap, tmp_path, partitions=1)
-    # The client looks at the cluster every five minutes.
-    hurried = partial(consumer, metadata_max_age_ms=300)
-    monkeypatch.setattr("shoal.kafka.consumer_loop.consumer", hurried)
+    monkeypatch.setattr("shoal.kafka.input_watch.WATCH_S", 0.3)
     async with stage.run() as run:
         await run.until_ready()
         await add_partitions(bootstrap, stage.topics["input"], 3)
@@ -302,7 +298,8 @@ async def test_a_drain_completes_every_record_and_exits_0(bootstrap: str, tmp_pa
     record_ids = await put_everywhere(stage, 35, 2)
     async with stage.process("--drain", "--from", "earliest") as process:
         assert await process.ended() == 0
-        assert process.lines("stopped")[0]["released"] == 70
+        (stopped,) = process.lines("stopped")
+        assert (stopped["released"], stopped["held"]) == (70, 0)
     for partition in range(2):
         snapshot = (await stage.progress(partition)).state
         assert (snapshot.incomplete, snapshot.committed_offset, snapshot.flush_at_offset) == ((), 35, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -467,3 +468,17 @@ async def test_a_delta_whose_decisions_do_not_fit_is_refused(bootstrap: str, tmp
     stage = await Stage.create(bootstrap, tmp_path)
     stage.document["stream"] |= {"delta": 5000, "release": "ordered"}
     assert "with stream.release: ordered" in await refusal(stage)
+
+
+async def test_a_commit_of_a_clock_that_was_hours_ahead_does_not_stop_later_starts(
+    bootstrap: str, tmp_path: Path
+) -> None:
+    stage = await Stage.create(bootstrap, tmp_path)
+    record_ids = await released(stage)
+    progress = await stage.progress()
+    ahead = replace(progress, at_ms=progress.at_ms + 7_200_000)
+    await stage.commit(progress.state.committed_offset, encode(ahead, stage.topics["input"], 0))
+    record_ids += await released(stage)
+    record_ids += await released(stage)
+    assert (await stage.progress()).at_ms == ahead.at_ms
+    assert sorted(await stage.outcomes()) == sorted(record_ids)

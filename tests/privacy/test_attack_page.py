@@ -9,6 +9,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 from oracle.naive_release import NaiveRelease, group, make_records
+from shoal.errors import ConfigError
 from shoal.observability import Health, Metrics, serve
 from support.ledger import closed
 
@@ -55,6 +56,31 @@ async def test_page_and_metrics_answer_to_no_name_that_a_stranger_can_own() -> N
         # A probe may ask by any name: there is nothing to see.
         assert await answer(port, "/livez", FOREIGN[0]) == (200, "alive\n")
     closed("R38", "page and metrics answer 403 to a name that somebody outside could own")
+
+
+async def test_page_and_metrics_answer_to_the_names_that_the_operator_lists() -> None:
+    listed = ["worker7.hospital.example", "Shoal.Privacy.svc.prod.example."]
+    async with serve("127.0.0.1:0", Metrics(), Health(), dict, listed) as port:
+        for path in ("/", "/metrics"):
+            for host in (
+                "worker7.hospital.example:9464",
+                "WORKER7.hospital.example.",
+                "shoal.privacy.svc.prod.example",
+            ):
+                assert (await answer(port, path, host))[0] == 200, host
+            for host in (*FOREIGN, "hospital.example", "a.worker7.hospital.example", "worker7.hospital.example.evil"):
+                assert (await answer(port, path, host))[0] == 403, host
+            for host in OURS:
+                assert (await answer(port, path, host))[0] == 200, host
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "*", "*.example", "a.example:9464", "http://a.example", "a.example/x", "a b"]
+)
+async def test_a_listed_name_is_one_host_name(name: str) -> None:
+    with pytest.raises(ConfigError, match="--http-host"):
+        async with serve("127.0.0.1:0", Metrics(), Health(), dict, [name]):
+            pass
 
 
 async def test_the_page_writes_nothing_loads_nothing_and_runs_nothing() -> None:

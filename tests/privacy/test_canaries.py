@@ -244,7 +244,8 @@ def secret_policy(**kafka: Any) -> str:
 
 
 SECRET_RUNS: dict[str, tuple[list[str], dict[str, Any], dict[str, str]]] = {
-    "check": (["check"], {}, {}),
+    "check": (["check"], {"security_protocol": "SASL_SSL"}, {}),
+    "secrets without a protocol": (["check"], {}, {}),
     "a list for a password": (["check"], {"sasl_password": [SECRETS[1]]}, {}),
     "a mapping for a password": (["run"], {"ssl_password": {SECRETS[2]: SECRETS[2]}}, {}),
     "an unknown setting": (["check"], {"sasl_passwort": SECRETS[1]}, {}),

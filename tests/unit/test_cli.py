@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shlex
 import subprocess
 import sys
 import time
@@ -105,6 +106,28 @@ def test_check_advises_on_names_unchanged_fields_and_copies(
     assert json.loads(done.stdout)["privacy"]["k"] == 3
     assert {name for name, text in ADVICE.items() if text in done.stderr} == advice
     assert done.stderr.count(b"warning") == len(advice)
+
+
+def test_check_warns_of_settings_that_the_service_needs(tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text(json.dumps(POLICY | {"kafka": {"input": "a"}}))
+    done = run_command("check", str(path), environment={"SHOAL_KAFKA__GROUP": "g"})
+    assert done.returncode == 0
+    warned = [
+        name for name in ("bootstrap_servers", "input", "output", "group") if f"kafka.{name}: ".encode() in done.stderr
+    ]
+    assert warned == ["bootstrap_servers", "output"]
+    assert b"SHOAL_KAFKA__OUTPUT" in done.stderr
+
+
+def test_check_warns_of_a_fractional_step_of_whole_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    for step, warnings in ((0.5, 1), (2, 0), (0, 0)):
+        age = {"role": "quasi_identifier", "bounds": [0, 110], "integer": True, "resolution": step}
+        path.write_text(json.dumps(POLICY | {"attributes": {"age": age}, "subject": "every_record"}))
+        done = run_command("check", str(path))
+        assert done.returncode == 0
+        assert done.stderr.count(b"the resolution is a fraction") == warnings
 
 
 def test_check_tells_all_faults_and_exits_with_2(tmp_path: Path) -> None:
@@ -213,7 +236,82 @@ def test_a_pipe_between_pipes(policy: str) -> None:
     assert len(rows) == 50
     assert list(rows[0]) == ["age", "income", "ill"]
     assert {row["ill"] for row in rows} == {f"i{i}" for i in range(50)}
-    assert done.stderr == b"", "nothing on standard error in a pipe"
+    assert done.stderr.count(b"\n") == 1, "one line on standard error"
+    assert done.stderr.startswith(b"shoal: 50 in, 50 out, 0 suppressed, 0 refused, information loss ")
+    assert b"next:" not in done.stderr
+
+
+def test_pipe_ends_with_the_command_that_judges_its_release(policy: str, visits: Path, tmp_path: Path) -> None:
+    out, evidence = tmp_path / "my out.csv", tmp_path / "evidence"
+    done = run_command("pipe", policy, "-i", str(visits), "-o", str(out), "--evidence", str(evidence))
+    assert done.returncode == 0
+    text = done.stderr.decode()
+    assert text.startswith("shoal: 200 in, 200 out, 0 suppressed, 0 refused, information loss ")
+    following = shlex.split(text.partition("; next: ")[2])
+    assert following[0] == "shoal"
+    assert run_command(*following[1:]).returncode == 0
+
+
+@pytest.mark.parametrize("has_stream", [True, False])
+def test_batch_ends_with_the_command_that_judges_its_release(visits: Path, tmp_path: Path, *, has_stream: bool) -> None:
+    path, out = tmp_path / "policy.json", tmp_path / "out.csv"
+    path.write_text(json.dumps({name: part for name, part in POLICY.items() if has_stream or name != "stream"}))
+    words = ["-i", str(visits), "-o", str(out), "--evidence", str(tmp_path / "evidence")]
+    done = run_command("batch", str(path), *words, "--log", "json")
+    assert done.returncode == 0
+    (told,) = map(json.loads, done.stderr.splitlines())
+    assert (told["event"], told["records_in"], told["released"], told["refused"]) == ("finished", 200, 200, 0)
+    assert 0 < told["information_loss"] < 100
+    assert run_command(*shlex.split(told["next"])[1:]).returncode == 0
+
+
+def test_pipe_tells_what_it_refused_by_reason_and_field(policy: str, tmp_path: Path) -> None:
+    source = tmp_path / "in.csv"
+    rows = [f"p{i},{'' if i % 5 == 0 else 40},{'canary' if i % 25 == 1 else 9},x" for i in range(100)]
+    source.write_text("\n".join(["who,age,income,ill", *rows, "1,2"]) + "\n")
+    done = run_command("pipe", policy, "-i", str(source), "-o", str(tmp_path / "out.csv"))
+    assert done.returncode == 0
+    text = done.stderr.decode()
+    kinds = [
+        "20 of 101 invalid: age: empty",
+        "4 of 101 invalid: income: not a finite number",
+        "1 of 101 invalid: another number of cells, but the header has 4",
+    ]
+    assert f"101 in, 76 out, 0 suppressed, 25 refused ({'; '.join(kinds)})" in text
+    assert text.count("records refused") == 3
+    assert "canary" not in text
+
+
+def test_one_refused_record_in_a_hundred_is_not_logged(policy: str) -> None:
+    lines = [json.dumps(record) for record in records(99)]
+    done = run_command("pipe", policy, "--format", "jsonl", stdin="\n".join(["{", *lines]).encode())
+    assert done.returncode == 0
+    assert b"(1 of 100 undecodable: not JSON)" in done.stderr
+    assert b"records refused" not in done.stderr
+    done = run_command("pipe", policy, "--format", "jsonl", stdin="\n".join(["{", "{", *lines]).encode())
+    assert b"records refused" in done.stderr
+
+
+@pytest.mark.parametrize("style", ["text", "json"])
+def test_an_empty_release_of_records_is_exit_code_1(policy: str, tmp_path: Path, style: str) -> None:
+    source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    words = ["pipe", policy, "-i", str(source), "-o", str(out), "--log", style]
+    source.write_text("".join(json.dumps(record | {"age": None}) + "\n" for record in records(40)))
+    done = run_command(*words)
+    assert (done.returncode, out.read_bytes()) == (1, b"")
+    assert b"40 of 40 invalid: age: null" in done.stderr
+    assert b"nothing was released" in done.stderr
+    last = done.stderr.splitlines()[-1].decode()
+    assert last.startswith("shoal: 40 in, 0 out, 0 suppressed, 40 refused (") or style == "json"
+    assert f"shoal check {policy}" in last
+    source.write_text("".join(json.dumps(record | {"who": "one"}) + "\n" for record in records(40)))
+    done = run_command(*words)
+    assert (done.returncode, out.read_bytes()) == (1, b"")
+    assert b"nothing was released" in done.stderr
+    source.write_text("")
+    done = run_command(*words)
+    assert done.returncode == 0, "there was nothing to release"
+    assert b"nothing was released" not in done.stderr
 
 
 def test_bad_records_are_counted_and_the_good_ones_go_on(policy: str, tmp_path: Path) -> None:
@@ -235,7 +333,7 @@ def test_fewer_than_k_people_are_suppressed(policy: str, tmp_path: Path) -> None
     summary = tmp_path / "summary.json"
     done = run_command("pipe", policy, "--format", "jsonl", "--summary", str(summary), stdin=lines)
     told = json.loads(summary.read_text())
-    assert (done.returncode, done.stdout) == (0, b"")
+    assert (done.returncode, done.stdout) == (1, b"")
     assert (told["released"], told["suppressed"], told["mse"]) == (0, {"suppressed": 30}, None)
 
 

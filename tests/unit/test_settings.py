@@ -65,7 +65,8 @@ def test_topics_from_the_environment_must_differ() -> None:
 
 
 def test_a_password_from_the_environment_is_not_shown() -> None:
-    settings = kafka_settings(policy(KAFKA), {"SHOAL_KAFKA__SASL_PASSWORD": "hunter2"})
+    given = policy(KAFKA | {"security_protocol": "SASL_SSL", "sasl_username": "u"})
+    settings = kafka_settings(given, {"SHOAL_KAFKA__SASL_PASSWORD": "hunter2"})
     assert settings.sasl_password is not None
     assert settings.sasl_password.get_secret_value() == "hunter2"
     assert "hunter2" not in repr(settings)
@@ -87,3 +88,49 @@ def test_a_key_from_the_environment_is_not_shown() -> None:
     assert settings.metadata_key.get_secret_value() == "ab" * 32
     assert "abab" not in repr(settings)
     assert given.resolved()["kafka"]["metadata_key_file"] == "/etc/key"
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("sasl_username", "set SASL_SSL (or SASL_PLAINTEXT)"),
+        ("sasl_password", "set SASL_SSL (or SASL_PLAINTEXT)"),
+        ("ssl_cafile", "set SSL or SASL_SSL"),
+        ("ssl_password", "set SSL or SASL_SSL"),
+    ],
+)
+@pytest.mark.parametrize("has_secrets", [True, False])
+def test_security_settings_without_a_protocol_are_refused(name: str, remedy: str, *, has_secrets: bool) -> None:
+    for kafka, environment in ((KAFKA | {name: "canary"}, {}), (KAFKA, {f"SHOAL_KAFKA__{name.upper()}": "canary"})):
+        with pytest.raises(PolicyError) as caught:
+            kafka_settings(policy(kafka), environment, has_secrets=has_secrets)
+        assert f"kafka.{name}: has no effect without kafka.security_protocol" in str(caught.value)
+        assert remedy in str(caught.value)
+        assert "canary" not in str(caught.value)
+    named = {"SHOAL_KAFKA__SECURITY_PROTOCOL": "PLAINTEXT"}
+    assert kafka_settings(policy(KAFKA | {name: "canary"}), named).security_protocol == "PLAINTEXT"
+
+
+@pytest.mark.parametrize("protocol", ["SASL_SSL", "SASL_PLAINTEXT"])
+def test_sasl_without_credentials_names_the_fields(protocol: str) -> None:
+    given = policy(KAFKA | {"security_protocol": protocol})
+    with pytest.raises(PolicyError) as caught:
+        kafka_settings(given, {"SHOAL_KAFKA__SASL_PASSWORD": ""})
+    assert [".".join(fault.path) for fault in caught.value.faults] == ["kafka.sasl_username", "kafka.sasl_password"]
+    assert "SHOAL_KAFKA__SASL_USERNAME" in str(caught.value)
+    assert kafka_settings(given, {}, has_secrets=False).security_protocol == protocol
+
+
+def test_names_from_the_environment_are_checked() -> None:
+    with pytest.raises(PolicyError) as caught:
+        kafka_settings(policy(KAFKA), {"SHOAL_KAFKA__BOOTSTRAP_SERVERS": "kafka", "SHOAL_KAFKA__OUTPUT": "my output"})
+    assert [".".join(fault.path) for fault in caught.value.faults] == ["kafka.bootstrap_servers", "kafka.output"]
+    assert "my output" not in str(caught.value)
+
+
+def test_an_unknown_variable_is_answered_with_the_most_similar_one() -> None:
+    with pytest.raises(PolicyError) as caught:
+        kafka_settings(policy(KAFKA), {"SHOAL_KAFKA__SASL_USER": "canary", "SHOAL_KAFKA__PATIENCE_S": "canary"})
+    assert "SHOAL_KAFKA__SASL_USER: unknown field; did you mean sasl_username?" in str(caught.value)
+    assert "SHOAL_KAFKA__PATIENCE_S: must be a number" in str(caught.value)
+    assert "canary" not in str(caught.value)

@@ -23,6 +23,7 @@ from shoal.policy import CsvDialect
 
 __all__ = [
     "NumberWriter",
+    "csv_record_lines",
     "csv_rows",
     "has_encoded_lines",
     "has_json_type",
@@ -96,6 +97,15 @@ def csv_rows(path: Path, dialect: CsvDialect, *, skip_bom: bool) -> Iterator[tup
             yield text, None
         else:
             yield text, dict(zip(header, cells, strict=True))
+
+
+def csv_record_lines(path: Path, dialect: CsvDialect) -> Iterator[int]:
+    """Yield the line, from 1, on which each record after the header begins."""
+    line, is_header = 1, True
+    for text, _, _ in _records(path, dialect, skip_bom=True):
+        if not is_header:
+            yield line
+        line, is_header = line + text.count(_end(dialect)), False
 
 
 def is_csv_ended(path: Path, dialect: CsvDialect) -> bool:

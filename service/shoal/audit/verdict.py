@@ -49,6 +49,8 @@ class Check:
         Where the first failed cases are: numbers of rows, clusters, records or references, or names of fields.
     note : str
         Why it was not examined, or what limits its result.
+    lines : tuple of int
+        Lines of the numbered places in their file, from 1, a CSV header included; empty if they have none.
     """
 
     name: str
@@ -60,9 +62,10 @@ class Check:
     unit: str = "row"
     places: tuple[int | str, ...] = ()
     note: str = ""
+    lines: tuple[int, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain values, for JSON."""
+        """Return plain values, for JSON; ``lines`` only if there are any."""
         return {
             "name": self.name,
             "claim": self.claim,
@@ -73,7 +76,7 @@ class Check:
             "unit": self.unit,
             "places": list(self.places),
             "note": self.note,
-        }
+        } | ({"lines": list(self.lines)} if self.lines else {})
 
 
 @dataclass(slots=True)
@@ -218,8 +221,16 @@ def _check_line(check: Check) -> str:
         line += f" ({check.examined} examined{failed}{worst})"
     if check.places:
         more = ", ..." if check.failed > len(check.places) else ""
-        line += f"; {check.unit} {', '.join(map(str, check.places))}{more}"
+        line += f"; {_places_text(check)}{more}"
     return line + (f"; {check.note}" if check.note else "")
+
+
+def _places_text(check: Check) -> str:
+    """Return where the listed cases are: their lines in the file if known, else their numbers or names."""
+    if not check.lines:
+        return f"{check.unit} {', '.join(map(str, check.places))}"
+    named = [place for place in check.places if isinstance(place, str)]
+    return ", ".join([*named, f"line {', '.join(map(str, check.lines))}"])
 
 
 def _readable(value: float | None) -> str:

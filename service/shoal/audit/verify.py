@@ -7,6 +7,7 @@ from pathlib import Path
 from shoal.audit.arithmetic import ExactGrid
 from shoal.audit.auditor import Auditor
 from shoal.audit.evidence import Summary, read_evidence, read_quarantine, read_summary
+from shoal.audit.line_numbers import add_lines
 from shoal.audit.originals import read_originals
 from shoal.audit.parsing import Form, InputFile, first_line_names
 from shoal.audit.releases import read_release
@@ -125,7 +126,8 @@ def verify(
         raise InputError(
             f"{released}: an export of a topic can only be compared with another export; give two exports or none"
         )
-    return Auditor(policy, originals, release, grids, scope).run(stated)
+    verdict = Auditor(policy, originals, release, grids, scope).run(stated)
+    return add_lines(verdict, original=source, released=target)
 
 
 def _is_numbered_by_line(policy: Policy, original: InputFile) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from shoal.cli.closing import print_report
 from shoal.cli.file_options import add_file_arguments, checked_files
 from shoal.clustering.static import ALGORITHMS, REFINEMENTS, T_CLOSE_ALGORITHMS
 from shoal.files import parse_algorithm_options, run_batch
@@ -38,5 +39,5 @@ def execute(options: argparse.Namespace) -> int:
     policy = Policy.load(options.policy)
     files = checked_files(options)
     algorithm = parse_algorithm_options(options.algorithm, options.refine, options.param, options.seed)
-    run_batch(policy, files, algorithm, keep_order=options.keep_order)
+    print_report(options, run_batch(policy, files, algorithm, keep_order=options.keep_order))
     return 0

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterator
 
 from shoal.kafka import check_policy
 from shoal.observability import escape_control_characters, logger
-from shoal.policy import Policy, advise
+from shoal.policy import KafkaSection, Policy, advise
+from shoal.settings import PREFIX, REQUIRED, kafka_settings
 
 __all__ = ["SUMMARY", "add_arguments", "execute"]
 
@@ -22,10 +24,19 @@ def execute(options: argparse.Namespace) -> int:
     """Print the policy with every default filled in, as JSON, and log what its author should decide on."""
     policy = Policy.load(options.policy)
     check_policy(policy, options.policy)
+    settings = kafka_settings(policy, required=(), has_secrets=False)
     resolved = policy.resolved() | {"fingerprint": policy.fingerprint}
     if policy.stream is not None and policy.stream.reason:
         resolved["chosen"] = {"stream.rule": policy.stream.reason}
     print(escape_control_characters(json.dumps(resolved, indent=2, ensure_ascii=False)))
-    for advice in advise(policy):
+    for advice in (*advise(policy), *_advise_on_missing(settings)):
         logger("cli").warning(escape_control_characters(advice))
     return 0
+
+
+def _advise_on_missing(settings: KafkaSection) -> Iterator[str]:
+    """Yield a sentence for each setting that `shoal run` needs and that a policy for Kafka does not have."""
+    if settings.model_fields_set:
+        for name in REQUIRED:
+            if not getattr(settings, name):
+                yield f"kafka.{name}: missing; shoal run needs it in the policy or as {PREFIX}{name.upper()}"

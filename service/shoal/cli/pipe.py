@@ -6,6 +6,7 @@ import argparse
 import signal
 from threading import Event
 
+from shoal.cli.closing import print_report
 from shoal.cli.file_options import add_file_arguments, checked_files
 from shoal.files import run_pipe
 from shoal.policy import Policy
@@ -27,12 +28,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    """Anonymize the input as a stream."""
+    """Anonymize the input as a stream; the exit code is 1 if nothing was released of a non-empty input."""
     policy = Policy.load(options.policy)
     policy.require_stream(options.policy)
     files = checked_files(options)
-    run_pipe(policy, files, _stop_on_signal() if options.follow else None)
-    return 0
+    report = run_pipe(policy, files, _stop_on_signal() if options.follow else None)
+    print_report(options, report)
+    return 1 if report.is_empty else 0
 
 
 def _stop_on_signal() -> Event:

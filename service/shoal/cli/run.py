@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import signal
+import sys
+from functools import partial
 
-from shoal.kafka import StartOptions, Worker
-from shoal.observability import Health, Metrics, install_loop_exception_handler, logger, serve
+from shoal.kafka import StartOptions, Worker, in_daemon_thread
+from shoal.observability import (
+    Health,
+    Metrics,
+    install_loop_exception_handler,
+    log_totals,
+    logger,
+    serve,
+)
 from shoal.pipeline import precompile
 from shoal.policy import KafkaSection, Policy
 from shoal.settings import kafka_settings
@@ -28,6 +38,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--http", default=DEFAULT_HTTP, metavar="HOST:PORT", help="metrics and probes (%(default)s)")
     parser.add_argument(
+        "--http-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a full host name that metrics and page answer to, beside addresses and private names; repeatable",
+    )
+    parser.add_argument(
         "--drain", action="store_true", help="read to the end, release or suppress all held records, exit"
     )
     parser.add_argument(
@@ -43,20 +60,41 @@ def execute(options: argparse.Namespace) -> int:
     settings = kafka_settings(policy)
     policy.require_stream(options.policy)
     start = StartOptions(reset=options.reset, skip_to_end=options.skip_to_end, drain=options.drain)
-    asyncio.run(_serve(policy, settings, start, options.http))
+    has_compiled = asyncio.run(_serve(policy, settings, start, options.http, options.http_host))
+    if not has_compiled:
+        # The compiler cannot be interrupted. Without this the interpreter could be torn down under it.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
     return 0
 
 
-async def _serve(policy: Policy, settings: KafkaSection, start: StartOptions, http: str) -> None:
+async def _serve(policy: Policy, settings: KafkaSection, start: StartOptions, http: str, host_names: list[str]) -> bool:
+    """Run a worker; return False if it was stopped while its kernels compiled."""
     metrics, health = Metrics(), Health()
     worker = Worker(policy, settings, metrics, health, start)
     loop = asyncio.get_running_loop()
     install_loop_exception_handler(loop)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, worker.stop)
-    async with serve(http, metrics, health, metrics.totals) as port:
+    async with serve(http, metrics, health, metrics.totals, host_names) as port:
         logger("cli").info("started", http_port=port, policy=policy.fingerprint[:16], group=settings.group)
-        # In a thread: probes are answered and signals are handled while kernels compile.
-        await asyncio.to_thread(precompile, policy)
-        await worker.run()
-    logger("cli").info("stopped", **metrics.totals())
+        has_compiled = await _compile(policy, worker)
+        if has_compiled:
+            await worker.run()
+    log_totals(logger("cli"), metrics)
+    return has_compiled
+
+
+async def _compile(policy: Policy, worker: Worker) -> bool:
+    """Compile all kernels while probes are answered; return False as soon as the worker is to stop."""
+    compiling = asyncio.ensure_future(in_daemon_thread(partial(precompile, policy)))
+    stopping = asyncio.ensure_future(worker.wait_until_stopped())
+    await asyncio.wait({compiling, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    has_compiled = compiling.done()
+    if has_compiled:
+        stopping.cancel()
+        compiling.result()
+    else:
+        compiling.cancel()
+    return has_compiled

@@ -7,7 +7,7 @@ import json
 
 from shoal.audit import verify
 from shoal.cli.file_options import add_format_arguments, refuse_overwriting_inputs
-from shoal.files import write_text
+from shoal.files import elapsed_time, write_text
 from shoal.observability import escape_control_characters
 from shoal.policy import Policy
 
@@ -46,20 +46,22 @@ def execute(options: argparse.Namespace) -> int:
     """Print the verdict; the exit code is 0 if the release holds, 1 if it is broken, 2 if it cannot be decided."""
     given = (options.policy, options.original, options.released)
     refuse_overwriting_inputs(options.json, *given, options.evidence, options.summary, options.quarantine)
-    verdict = verify(
-        Policy.load(options.policy),
-        original=options.original,
-        released=options.released,
-        evidence=options.evidence,
-        summary=options.summary,
-        quarantine=options.quarantine,
-        complete=options.complete,
-        partial=options.partial,
-        table=True if options.table else None,
-        strict=options.strict,
-        form=options.format,
-        released_form=options.output_format,
-    )
+    policy = Policy.load(options.policy)
+    with elapsed_time("verifying"):
+        verdict = verify(
+            policy,
+            original=options.original,
+            released=options.released,
+            evidence=options.evidence,
+            summary=options.summary,
+            quarantine=options.quarantine,
+            complete=options.complete,
+            partial=options.partial,
+            table=True if options.table else None,
+            strict=options.strict,
+            form=options.format,
+            released_form=options.output_format,
+        )
     if options.json is not None:
         write_text(options.json, json.dumps(verdict.as_dict(), indent=2) + "\n")
     print(escape_control_characters(verdict.text()))

@@ -5,26 +5,32 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from pathlib import Path
 from threading import Event, Thread
 from typing import Any, NoReturn, Self, TypeVar
 
 from tqdm import tqdm
 
-__all__ = ["BackgroundRunner", "elapsed_time", "progress_bar"]
+from shoal.files.outputs import PIPE
+
+__all__ = ["BackgroundRunner", "elapsed_time", "progress_bar", "reading_bar"]
 
 T = TypeVar("T")
 INTERRUPTED = 130
 REFRESH_S = 0.5
+POLL_S = 0.1
+"""Time between two checks whether work that can be stopped is to stop."""
 
 
 class BackgroundRunner:
-    """Context in which kernels run in a thread while the main thread waits.
+    """Context in which kernels are compiled or run in a thread while the main thread waits.
 
-    A kernel cannot be stopped, and Python handles no signal before the main thread returns from one. If a signal ends
-    the command while a kernel runs, the contexts opened within this one are closed first, so that incomplete files are
-    removed. Then the process ends at once, with the exit code of the signal.
+    A kernel cannot be stopped, and Python handles no signal before the main thread returns from one. The compiler turns
+    an exception of a signal into another error. If a signal ends the command meanwhile, the contexts opened within this
+    one are closed first, so that incomplete files are removed. Then the process ends at once, with the exit code of the
+    signal.
     """
 
     def __init__(self) -> None:
@@ -33,12 +39,15 @@ class BackgroundRunner:
     def __enter__(self) -> Self:
         return self
 
-    def run(self, work: Callable[[], T]) -> T:
-        """Return the result of ``work``, or raise its exception."""
+    def run(self, work: Callable[[], T], stop: Event | None = None) -> T:
+        """Return the result of ``work``, or raise its exception; end the command with code 0 once ``stop`` is set."""
         executor = ThreadPoolExecutor(1, thread_name_prefix="kernels")
         future = executor.submit(work)
         self._work = future
         executor.shutdown(wait=False)
+        while stop is not None and not wait([future], POLL_S).done:
+            if stop.is_set():
+                sys.exit(0)
         return future.result()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
@@ -52,6 +61,32 @@ class BackgroundRunner:
 def progress_bar(**options: Any) -> tqdm[NoReturn]:  # noqa: ANN401 - the options of tqdm
     """Return a progress bar on standard error; it is drawn only on a terminal."""
     return tqdm(**options, disable=not sys.stderr.isatty(), file=sys.stderr)
+
+
+@contextmanager
+def reading_bar(path: str, position: Callable[[], int] | None) -> Iterator[Callable[[int], None]]:
+    """Show how much of a source has been read: its share of the bytes of a file, else the number of records.
+
+    Parameters
+    ----------
+    path : str
+        Of the source; a name that is no file is a pipe.
+    position : callable, optional
+        Returns the number of bytes read so far; None if the end of the source is not known.
+
+    Yields
+    ------
+    callable
+        To be called with the number of records after each block.
+    """
+    is_file = position is not None and path != PIPE and Path(path).is_file()
+    size, unit = (Path(path).stat().st_size, "B") if is_file else (None, " records")
+    with progress_bar(desc="reading", total=size, unit=unit, unit_scale=True) as bar:
+
+        def advance(count: int) -> None:
+            bar.update(count if size is None or position is None else position() - bar.n)
+
+        yield advance
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from shoal.errors import ConfigError, InputError
 from shoal.files.background import BackgroundRunner, elapsed_time, progress_bar
 from shoal.files.output_writer import encode_evidence, encode_references
 from shoal.files.outputs import PIPE, AtomicOutputs, Files, RowSink, UnbufferedOutput, open_input
+from shoal.files.report import RunReport
 from shoal.files.sources import RecordSource, import_parquet, open_source
 from shoal.observability import logger
 from shoal.pipeline import AlgorithmSpec, TablePipeline, TableRelease
@@ -37,7 +38,7 @@ KEEP_ORDER_REFUSED = (
 ROWS_PER_WRITE = 10_000
 
 
-def run_batch(policy: Policy, files: Files, spec: AlgorithmSpec, *, keep_order: bool = False) -> None:
+def run_batch(policy: Policy, files: Files, spec: AlgorithmSpec, *, keep_order: bool = False) -> RunReport:
     """Read a table, release it, and write its outputs.
 
     Parameters
@@ -50,6 +51,11 @@ def run_batch(policy: Policy, files: Files, spec: AlgorithmSpec, *, keep_order: 
         Algorithm and refinement, with their parameters.
     keep_order : bool
         Whether rows keep the order of the input. The policy must allow it.
+
+    Returns
+    -------
+    RunReport
+        Numbers of records.
 
     Raises
     ------
@@ -94,6 +100,10 @@ def run_batch(policy: Policy, files: Files, spec: AlgorithmSpec, *, keep_order: 
             _write_chunks(target, import_parquet().encode_parquet(release.rows, policy, source.schema))
         else:
             _write_rows(target, encoder, release.rows)
+    numbers = release.summary
+    return RunReport(
+        numbers["records"], numbers["released"], numbers["suppressed"], information_loss=numbers["information_loss"]
+    )
 
 
 def _read(table: TablePipeline, source: RecordSource, file: BinaryIO, path: str) -> None:

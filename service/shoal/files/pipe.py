@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -14,19 +14,20 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 
 from shoal.errors import ConfigError
-from shoal.files.background import progress_bar
+from shoal.files.background import BackgroundRunner, reading_bar
 from shoal.files.follow import FollowedFile, open_followed
 from shoal.files.output_writer import HoldTimer, OutputWriter
 from shoal.files.outputs import AtomicOutputs, Files, RowSink, open_appending, open_input
-from shoal.files.sources import open_source
-from shoal.pipeline import BlockDecisions, PartitionPipeline, RunSummary, release_strategy
+from shoal.files.report import RunReport
+from shoal.files.sources import RecordSource, open_source
+from shoal.pipeline import BlockDecisions, PartitionPipeline, RunSummary, precompile, release_strategy
 from shoal.policy import Policy
-from shoal.records import Block, CsvEncoder, JsonEncoder, Reason, RecordEncoder, StoppedReading
+from shoal.records import Block, CsvEncoder, JsonEncoder, Reason, RecordEncoder, RefusalCounter, StoppedReading
 
 __all__ = ["run_pipe"]
 
 
-def run_pipe(policy: Policy, files: Files, stop: Event | None = None) -> None:
+def run_pipe(policy: Policy, files: Files, stop: Event | None = None) -> RunReport:
     """Read a source as a stream and write its outputs.
 
     Parameters
@@ -40,6 +41,11 @@ def run_pipe(policy: Policy, files: Files, stop: Event | None = None) -> None:
         If given, the source is followed until this is set, and outputs are written as records are released. Without it
         the source is read to its end, and outputs appear when everything is written.
 
+    Returns
+    -------
+    RunReport
+        Numbers of records.
+
     Raises
     ------
     InputError, ConfigError
@@ -51,9 +57,8 @@ def run_pipe(policy: Policy, files: Files, stop: Event | None = None) -> None:
     _require_whole_clusters(policy, follows=stop is not None)
     source_format, target_format = files.stream_formats()
     encoder: RecordEncoder = CsvEncoder(policy) if target_format == "csv" else JsonEncoder(policy)
-    pipeline = PartitionPipeline(policy, encoder)
     follow: FollowedFile | None = None
-    with AtomicOutputs() as outputs, ExitStack() as stack:
+    with BackgroundRunner() as background, AtomicOutputs() as outputs, ExitStack() as stack:
 
         def open_output(name: str, *, private: bool = False) -> RowSink:
             if stop is None:
@@ -66,10 +71,10 @@ def run_pipe(policy: Policy, files: Files, stop: Event | None = None) -> None:
             follow = stack.enter_context(open_followed(files.source, stop))
             source = cast("BinaryIO", follow)
         # The header is read before outputs are opened: an invalid input must not leave an output behind.
-        try:
-            blocks = open_source(source, source_format, policy, encoder, files.source).blocks
-        except StoppedReading:
-            blocks = iter(())
+        records: RecordSource | None = None
+        with suppress(StoppedReading):
+            records = open_source(source, source_format, policy, encoder, files.source)
+        pipeline = background.run(partial(_compiled_pipeline, policy, encoder), stop)
         target = open_output(files.target)
         evidence, quarantine = (
             None if name is None else open_output(name, private=True) for name in (files.evidence, files.quarantine)
@@ -80,12 +85,22 @@ def run_pipe(policy: Policy, files: Files, stop: Event | None = None) -> None:
         header = encoder.header()
         if header is not None:
             target.write(encoder.encode_lines([header]))
-        _process(pipeline, blocks, writer, follow)
+        refusals = RefusalCounter()
+        position = source.tell if follow is None else None
+        with reading_bar(files.source, position) as advance:
+            _process(pipeline, records, writer, follow, refusals, advance)
         if summary is not None:
             contents = _summarize(pipeline, time.monotonic() - started)
             summary.write(json.dumps(contents, indent=2).encode() + b"\n")
     if follow is not None and follow.fault is not None:
         raise follow.fault
+    return _report(pipeline.summary, refusals)
+
+
+def _compiled_pipeline(policy: Policy, encoder: RecordEncoder) -> PartitionPipeline:
+    """Return a pipeline with all of its kernels compiled, so that no signal meets the compiler in the main thread."""
+    precompile(policy)
+    return PartitionPipeline(policy, encoder)
 
 
 def _require_whole_clusters(policy: Policy, *, follows: bool) -> None:
@@ -102,20 +117,34 @@ def _summarize(pipeline: PartitionPipeline, elapsed_s: float) -> dict[str, Any]:
     return totals | pipeline.adaptive_state.as_dict(pipeline.policy) | {"policy": pipeline.policy.fingerprint}
 
 
+def _report(summary: RunSummary, refusals: RefusalCounter) -> RunReport:
+    return RunReport(
+        records_in=summary.records_in,
+        released=summary.released,
+        suppressed=summary.suppressed.total(),
+        refused=refusals.total,
+        refusals=refusals.texts(summary.records_in),
+        information_loss=100 * summary.sse / summary.sst if summary.decided and summary.sst else None,
+    )
+
+
 def _process(
     pipeline: PartitionPipeline,
-    blocks: Iterator[tuple[Block, list[Any]]],
+    records: RecordSource | None,
     writer: OutputWriter,
     follow: FollowedFile | None,
+    refusals: RefusalCounter,
+    advance: Callable[[int], None],
 ) -> None:
     """Process all blocks and write the decisions on each; flush at the end."""
     block_start = 0
     timer = HoldTimer(pipeline.policy.require_stream().max_delay_s) if follow is not None else None
     if timer is not None and follow is not None:
         follow.on_idle = partial(_flush_if_overdue, pipeline, writer, timer)
-    with progress_bar(unit=" records", unit_scale=True) as bar, suppress(StoppedReading):
-        for decoded, lines in blocks:
+    with suppress(StoppedReading):
+        for decoded, lines in () if records is None else records.blocks:
             count = len(lines)
+            _count_refused(refusals, decoded, lines, records)
             block = pipeline.apply_quota(decoded, decoded.index + block_start)
             _count_read(pipeline.summary, block, count)
             offsets = block.index + block_start
@@ -127,7 +156,7 @@ def _process(
             writer.write(decisions, rejected)
             if timer is not None:
                 timer.stop(decisions)
-            bar.update(count)
+            advance(count)
     writer.write(pipeline.flush())
 
 
@@ -140,6 +169,17 @@ def _flush_if_overdue(pipeline: PartitionPipeline, writer: OutputWriter, timer: 
         decisions = pipeline.flush()
         writer.write(decisions)
         timer.stop(decisions)
+
+
+def _count_refused(refusals: RefusalCounter, decoded: Block, lines: list[Any], records: RecordSource | None) -> None:
+    for index, reason in decoded.rejected:
+        if records is not None:
+            refusals.add(reason.value, partial(_describe, records, lines[index], reason))
+
+
+def _describe(records: RecordSource, line: Any, reason: Reason) -> str:  # noqa: ANN401 - bytes or cells
+    """Return field and fault. What is too large is not read again."""
+    return "" if reason is Reason.TOO_LARGE else records.fault_of(line)
 
 
 def _count_read(summary: RunSummary, block: Block, count: int) -> None:

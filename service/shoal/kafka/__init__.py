@@ -12,6 +12,7 @@ from shoal.kafka.cipher import MetadataCipher
 from shoal.kafka.client import CLIENT_ERRORS, broker_cluster_id, client_cluster_id, to_shoal_error
 from shoal.kafka.cluster_listener import ClusterListener
 from shoal.kafka.collector import TransactionSink
+from shoal.kafka.daemon_thread import in_daemon_thread
 from shoal.kafka.external_loop import ExternalLoop, HandoverCancelledError
 from shoal.kafka.preflight import check_policy
 from shoal.kafka.producer import TransactionBatch
@@ -38,6 +39,7 @@ __all__ = [
     "client_cluster_id",
     "export_progress",
     "import_progress",
+    "in_daemon_thread",
     "report_progress",
     "run_with_retries",
     "to_shoal_error",

@@ -27,6 +27,10 @@ FULL_ROWS, FULL_BYTES, FULL_TRANSACTIONS = 50_000, 1 << 25, 16
 """With so many rows, bytes or transactions waiting, reading pauses."""
 
 
+TOLERATED_AHEAD_MS = 1_800_000
+"""How far ahead of the clock messages may be dated (ms). By default, a broker refuses more than an hour."""
+
+
 class TransactionSink(Protocol):
     """Where transactions go; the transactional producer is one."""
 
@@ -203,7 +207,8 @@ class RecordCollector:
         started, committed_offset = self._wall_clock(), commit.state.committed_offset
         try:
             metadata = self._cipher.encode(commit, self._topic, self._partition)
-            await self._sink.publish_and_commit(batch, committed_offset, metadata, commit.at_ms)
+            dated_ms = _message_time(commit.at_ms, round(started * 1000))
+            await self._sink.publish_and_commit(batch, committed_offset, metadata, dated_ms)
         except ShoalError:
             self._metrics.transactions.labels("aborted").inc()
             raise
@@ -224,3 +229,13 @@ class RecordCollector:
 
     def _count(self, outcome: str, reason: str, count: int) -> None:
         self._metrics.records.labels(outcome, reason, self._topic, self._partition).inc(count)
+
+
+def _message_time(commit_ms: int, now_ms: int) -> int:
+    """Return the timestamp of the messages of a commit (ms): never after the time of the commit.
+
+    It is the time of the commit, which never goes back, unless an earlier commit was made while the clock was far
+    ahead. A broker would refuse such messages until the clock reaches that time. The time of the commit itself must
+    stay: a restart knows by it which records were rejected as dated ahead.
+    """
+    return commit_ms if commit_ms <= now_ms + TOLERATED_AHEAD_MS else now_ms

@@ -18,6 +18,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from shoal.errors import BrokerUnavailableError, ShoalError
 from shoal.kafka.client import admin, consumer, stop, task_exception, to_shoal_error
+from shoal.kafka.input_watch import watch_input
 from shoal.kafka.partition_task import PartitionTask
 from shoal.kafka.preflight import preflight
 from shoal.kafka.retries import BrokerLiveness
@@ -30,6 +31,8 @@ POLL_RECORDS = 2048
 FINISH_S = 4.0
 """Time (s) for the last transactions of a loop that is stopped; the whole shutdown must take less than ten seconds."""
 LEAVE_S = 2.0
+METADATA_AGE_MS = 10_000
+"""After this time a group member reads the metadata of the input again (ms): it assigns partitions by them."""
 
 
 class ConsumerLoop:
@@ -103,6 +106,8 @@ class ConsumerLoop:
                 self._liveness.check_broker(partial(self._request, admin_client, kafka_consumer))
             )
             broker_check.add_done_callback(self._on_background_end)
+            watch = asyncio.create_task(self._watch_input(admin_client))
+            watch.add_done_callback(self._on_background_end)
             has_ended_normally = False
             try:
                 if self._drains:
@@ -117,6 +122,7 @@ class ConsumerLoop:
                 has_ended_normally = True
             finally:
                 broker_check.cancel()
+                watch.cancel()
                 await self._leave(kafka_consumer, commit=has_ended_normally)
 
     def _group_consumer(self) -> AIOKafkaConsumer:
@@ -129,6 +135,7 @@ class ConsumerLoop:
             session_timeout_ms=settings.session_timeout_ms,
             heartbeat_interval_ms=settings.session_timeout_ms // 3,
             fetch_max_wait_ms=200,
+            metadata_max_age_ms=METADATA_AGE_MS,
         )
 
     async def _assign_all(self, admin_client: AIOKafkaAdminClient, kafka_consumer: AIOKafkaConsumer) -> None:
@@ -141,7 +148,7 @@ class ConsumerLoop:
 
     async def _leave(self, kafka_consumer: AIOKafkaConsumer, *, commit: bool) -> None:
         self._has_ended = True
-        self._health.joined = False
+        self._health.joined = self._health.unassigned = False
         try:
             await self._cancel_opening()
             await self._tasks.close(list(self._tasks), commit=commit)
@@ -156,6 +163,12 @@ class ConsumerLoop:
             if partitions
             else admin_client.find_coordinator(str(self._settings.group))
         )
+
+    async def _watch_input(self, admin_client: AIOKafkaAdminClient) -> None:
+        """Fail when the input was deleted or got partitions; a drain ends at the end of the logs it has found."""
+        topic = str(self._settings.input)
+        if not self._drains:
+            await watch_input(admin_client, topic, self._tasks.layout.partitions[topic])
 
     # ------------------------------------------------------------------ poll
 
@@ -227,6 +240,7 @@ class ConsumerLoop:
         """
         if self._has_ended:
             return
+        self._health.unassigned = not partitions
         self._health.restoring = {tp.partition for tp in partitions}
         for tp in partitions:
             # Offset 0 is a placeholder: without a position aiokafka would determine one itself. Nothing is fetched

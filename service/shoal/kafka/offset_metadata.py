@@ -3,7 +3,8 @@
 Layout: ``shoal1:`` and the base64 of
 
 1. version and coding, one byte each;
-2. eight varints: counters, stream time, times and offsets, relative to the committed offset;
+2. eight varints: counters, stream time, times and offsets, relative to the committed offset; their padding (`varints`)
+   is the partition count of the group's first start in base 3, which older workers read over;
 3. the first 8 bytes of the policy's fingerprint;
 4. the adaptive state (`pipeline.adaptive_state`), in version 3 only; without one it is version 2, which older workers
    read;
@@ -23,12 +24,12 @@ import base64
 import itertools
 import zlib
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from shoal.errors import InputError
 from shoal.kafka.membership_codec import decode_membership, encode_membership, max_membership_bytes
 from shoal.kafka.offset_tracker import MAX_FUTURE_TIMESTAMPED, OffsetState, ReferenceRecord
+from shoal.kafka.varints import VarintReader, from_gaps, gaps, unzigzag, varint, varints, zigzag
 from shoal.pipeline import BLOCK_RECORDS, AdaptiveState, release_strategy
 from shoal.policy import Policy
 
@@ -71,16 +72,27 @@ _BITMAP, _GAPS = 0, 1
 """Coding of the incomplete offsets."""
 _UNFINISHED, _HANDED_OVER = 2, 4
 """Flags in the same byte: there are unfinished clusters; clusters may have been handed over and not committed."""
+_HEAD_NUMBERS = 8
+_PADDINGS = 3
+"""Each of these varints has a padding of 0 to 2. `_HEADER_BYTES` has room for it: times take six of ten bytes."""
 _VERSION, _VERSION_WITH_ADAPTIVE_STATE = 2, 3
 
 
 @dataclass(frozen=True, slots=True)
 class CommittedState:
-    """One commit: the offset state, the fingerprint of the policy (SHA-256, hex) and the time (ms)."""
+    """One commit: the offset state, the fingerprint of the policy (SHA-256, hex) and the time (ms).
+
+    Attributes
+    ----------
+    first_partition_count : int
+        Number of partitions of the input when the group first started, or when a version that keeps this number first
+        took up the progress of an older one. 0 if it is not known.
+    """
 
     state: OffsetState
     fingerprint: str
     at_ms: int
+    first_partition_count: int = 0
 
     def has_policy(self, fingerprint: str) -> bool:
         """Return whether the commit was made under the policy with this fingerprint (SHA-256, hex)."""
@@ -157,23 +169,23 @@ def pack(commit: CommittedState) -> bytes:
     version = _VERSION_WITH_ADAPTIVE_STATE if state.adaptive_state else _VERSION
     flags = (_UNFINISHED if state.unfinished_clusters else 0) | (_HANDED_OVER if state.handed_over_uncommitted else 0)
     body = bytearray([version, coding | flags])
-    for number in (
+    numbers = (
         state.next_offset - start,
         state.stream_time + 1,
         state.next_cluster_number,
         0 if state.flush_at_offset is None else state.flush_at_offset - start + 1,
         commit.at_ms,
-        0 if reference is None else _zigzag(reference.offset - start) + 1,
-        0 if reference is None else _zigzag(reference.timestamp),
+        0 if reference is None else zigzag(reference.offset - start) + 1,
+        0 if reference is None else zigzag(reference.timestamp),
         start - state.released_from,
-    ):
-        body += _varint(number)
+    )
+    body += b"".join(map(varint, numbers, _digits(commit.first_partition_count)))
     body += bytes.fromhex(commit.fingerprint[: 2 * _FINGERPRINT_BYTES])
     if state.adaptive_state:
-        body += _varint(len(state.adaptive_state)) + state.adaptive_state
-    body += _varint(len(state.future_timestamped)) + b"".join(map(_varint, _gaps(state.future_timestamped, start)))
+        body += varint(len(state.adaptive_state)) + state.adaptive_state
+    body += varint(len(state.future_timestamped)) + b"".join(map(varint, gaps(state.future_timestamped, start)))
     if state.unfinished_clusters:
-        body += _varint(_zigzag(state.released_up_to - start)) + _varint(len(listed))
+        body += varint(zigzag(state.released_up_to - start)) + varint(len(listed))
         listed += encode_membership(state.incomplete, state.unfinished_clusters)
     body += listed
     return bytes(body)
@@ -190,14 +202,15 @@ def unpack(body: bytes, committed_offset: int) -> CommittedState:
     if body[0] not in {_VERSION, _VERSION_WITH_ADAPTIVE_STATE}:
         raise ValueError
     has_unfinished, start = bool(body[1] & _UNFINISHED), committed_offset
-    numbers = _Numbers(body, 2)
+    numbers = VarintReader(body, 2)
+    head = [(numbers.take(), numbers.padding) for _ in range(_HEAD_NUMBERS)]
     ahead, stream_time, next_cluster_number, flush, at_ms, reference_offset, reference_time, since = (
-        numbers.take() for _ in range(8)
+        number for number, _ in head
     )
     fingerprint = numbers.take_bytes(_FINGERPRINT_BYTES).hex()
     adaptive_state = numbers.take_bytes(numbers.take()) if body[0] == _VERSION_WITH_ADAPTIVE_STATE else b""
-    future = tuple(_from_gaps([numbers.take() for _ in range(numbers.take())], start))
-    released_up_to = start + _unzigzag(numbers.take()) if has_unfinished else 0
+    future = tuple(from_gaps([numbers.take() for _ in range(numbers.take())], start))
+    released_up_to = start + unzigzag(numbers.take()) if has_unfinished else 0
     size = numbers.take() if has_unfinished else len(body) - numbers.index
     listed = _unpack(body[1] & ~(_UNFINISHED | _HANDED_OVER), numbers.take_bytes(size), start)
     incomplete, unfinished_clusters = (
@@ -215,14 +228,26 @@ def unpack(body: bytes, committed_offset: int) -> CommittedState:
         flush_at_offset=None if flush == 0 else start + flush - 1,
         reference=None
         if reference_offset == 0
-        else ReferenceRecord(start + _unzigzag(reference_offset - 1), _unzigzag(reference_time)),
+        else ReferenceRecord(start + unzigzag(reference_offset - 1), unzigzag(reference_time)),
         released_from=start - since,
         adaptive_state=adaptive_state,
         unfinished_clusters=unfinished_clusters,
         released_up_to=released_up_to,
         handed_over_uncommitted=bool(body[1] & _HANDED_OVER),
     )
-    return CommittedState(state, fingerprint, at_ms)
+    return CommittedState(state, fingerprint, at_ms, _from_digits([padding for _, padding in head]))
+
+
+def _digits(partition_count: int) -> list[int]:
+    """Return the padding of each of the eight varints: a number in base 3, lowest digit first; 0 if it is too large."""
+    known = partition_count if partition_count < _PADDINGS**_HEAD_NUMBERS else 0
+    return [known // _PADDINGS**index % _PADDINGS for index in range(_HEAD_NUMBERS)]
+
+
+def _from_digits(paddings: list[int]) -> int:
+    if max(paddings) >= _PADDINGS:
+        raise ValueError
+    return sum(padding * _PADDINGS**index for index, padding in enumerate(paddings))
 
 
 def span_limit(policy: Policy) -> int:
@@ -309,17 +334,17 @@ def _most_bytes(count: int, span: int) -> int:
     """Return an upper bound on the packed size of ``count`` offsets within ``span``."""
     bitmap = span // 8 + 1
     # A gap takes one byte more for each 7 bits; at most span/2^b gaps can be 2^b or more.
-    gaps = count + sum(min(count, span >> bits) for bits in range(7, 63, 7))
-    return min(bitmap, gaps)
+    as_gaps = count + sum(min(count, span >> bits) for bits in range(7, 63, 7))
+    return min(bitmap, as_gaps)
 
 
 def _pack(offsets: tuple[int, ...]) -> tuple[int, bytes]:
     if not offsets:
         return _GAPS, b""
     first, last = offsets[0], offsets[-1]
-    gaps = b"".join(map(_varint, _gaps(offsets, first)))
-    if (last - first) // 8 + 1 >= len(gaps):
-        return _GAPS, gaps
+    as_gaps = b"".join(map(varint, gaps(offsets, first)))
+    if (last - first) // 8 + 1 >= len(as_gaps):
+        return _GAPS, as_gaps
     bits = bytearray((last - first) // 8 + 1)
     for offset in offsets:
         index = offset - first
@@ -334,65 +359,7 @@ def _unpack(coding: int, packed: bytes, start: int) -> tuple[int, ...]:
         )
     if coding != _GAPS:
         raise ValueError
-    return tuple(_from_gaps(_varints(packed), start))
-
-
-class _Numbers:
-    """Reads varints and raw bytes one after the other."""
-
-    def __init__(self, body: bytes, index: int) -> None:
-        self.body, self.index = body, index
-
-    def take(self) -> int:
-        number = shift = 0
-        while True:
-            byte = self.body[self.index]
-            self.index += 1
-            number |= (byte & 127) << shift
-            if byte < 128:  # noqa: PLR2004 - the top bit says that more follow
-                return number
-            shift += 7
-
-    def take_bytes(self, count: int) -> bytes:
-        self.index += count
-        if self.index > len(self.body):
-            raise ValueError
-        return self.body[self.index - count : self.index]
-
-
-def _varints(packed: bytes) -> Iterator[int]:
-    numbers = _Numbers(packed, 0)
-    while numbers.index < len(packed):
-        yield numbers.take()
-
-
-def _varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 127:  # noqa: PLR2004 - seven bits a byte
-        out.append(number & 127 | 128)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
-
-
-def _gaps(offsets: Iterable[int], start: int) -> Iterator[int]:
-    for offset in offsets:
-        yield offset - start
-        start = offset
-
-
-def _from_gaps(gaps: Iterable[int], start: int) -> Iterator[int]:
-    for gap in gaps:
-        start += gap
-        yield start
-
-
-def _zigzag(number: int) -> int:
-    return 2 * number if number >= 0 else -2 * number - 1
-
-
-def _unzigzag(number: int) -> int:
-    return number // 2 if number % 2 == 0 else -(number + 1) // 2
+    return tuple(from_gaps(varints(packed), start))
 
 
 def _checksum(body: bytes, topic: str, partition: int, committed_offset: int) -> bytes:

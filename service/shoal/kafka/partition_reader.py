@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
 from shoal.kafka.classification import Classification, Message, MessageColumns, classify_messages
 from shoal.kafka.offset_metadata import span_limit
 from shoal.kafka.offset_tracker import LogTruncatedError, OffsetState, OffsetTracker
+from shoal.observability import logger
 from shoal.pipeline import AdaptiveState, ClusterRestorer, PartitionPipeline
 from shoal.policy import Policy
-from shoal.records import Block, JsonDecoder, JsonEncoder
+from shoal.records import Block, JsonDecoder, JsonEncoder, Reason, RefusalCounter, describe_json_fault
 
 __all__ = ["PartitionReader", "restore_pipeline"]
+
+MAX_DESCRIBED_BYTES = 10_000
+"""Longer messages are counted as refused without the field at fault, so that they cost no time."""
+
+DATED_AHEAD = ": dated more than an hour ahead"
+REJECTED_AS_AHEAD = "records rejected: dated more than an hour ahead of the clock of this machine"
+
+log = logger("kafka")
 
 
 def restore_pipeline(policy: Policy, state: OffsetState) -> PartitionPipeline:
@@ -47,10 +57,19 @@ class PartitionReader:
         Applies the quota of each subject.
     state : OffsetState
         Of the commit from which the task continues.
+    refusals : RefusalCounter
+        Counts the messages that do not fit the policy.
     """
 
-    def __init__(self, name: str, decoder: JsonDecoder, pipeline: PartitionPipeline, state: OffsetState) -> None:
-        self._name, self._decoder, self._pipeline = name, decoder, pipeline
+    def __init__(
+        self,
+        name: str,
+        decoder: JsonDecoder,
+        pipeline: PartitionPipeline,
+        state: OffsetState,
+        refusals: RefusalCounter,
+    ) -> None:
+        self._name, self._decoder, self._pipeline, self._refusals = name, decoder, pipeline, refusals
         self.position = state.committed_offset
         """Offset from which the next message is taken."""
         self._begin, self._released_from, self._reference = (
@@ -100,7 +119,19 @@ class PartitionReader:
         block = self._decoder.decode([message.value for message in messages], messages)
         block = self._pipeline.apply_quota(block, columns.offsets[block.index])
         self.position = messages[-1].offset + 1
-        return block, classify_messages(tracker, columns, block, self._begin, now_ms)
+        classified = classify_messages(tracker, columns, block, self._begin, now_ms)
+        self._count_refusals(messages, block, classified)
+        return block, classified
+
+    def _count_refusals(self, messages: Sequence[Message], block: Block, classified: Classification) -> None:
+        """Count the messages that are refused now; those above a quota are suppressed."""
+        for index, reason in block.rejected:
+            if reason is not Reason.SUPPRESSED and classified.is_open[index]:
+                self._refusals.add(reason.value, partial(_describe, self._pipeline.policy, messages[index].value))
+        if count := sum(rejection.is_future for rejection in classified.rejections):
+            log.warning(REJECTED_AS_AHEAD, partition=self._name, count=count)
+            for _ in range(count):
+                self._refusals.add(Reason.INVALID.value, lambda: DATED_AHEAD)
 
     def _check_reference(self, columns: MessageColumns) -> None:
         """Compare the record at the offset of the reference record, when it is read, with that of the last commit."""
@@ -111,3 +142,10 @@ class PartitionReader:
         index = int(np.searchsorted(columns.offsets, reference.offset))
         if reference.is_contradicted(int(columns.offsets[index]), int(columns.timestamps[index])):
             raise LogTruncatedError.at_reference(self._name, reference)
+
+
+def _describe(policy: Policy, value: bytes | None) -> str:
+    """Return field and fault of a message, without its values; an empty text if that is not known."""
+    if value is None or len(value) > MAX_DESCRIBED_BYTES:
+        return ""
+    return describe_json_fault(policy, value)

@@ -97,7 +97,7 @@ class PartitionTask:
         state, listener = last_commit.state, listener or ClusterListener()
         self.topic, self.partition, self._name = topic, partition, f"{topic}-{partition}"
         self._policy, self._sink, self._metrics, self._wall_clock = policy, sink, metrics, wall_clock
-        self._commit_interval_s = commit_interval_s
+        self._commit_interval_s, self._first_partition_count = commit_interval_s, last_commit.first_partition_count
         self._tracker = OffsetTracker.restore(state, last_commit.at_ms + MAX_AHEAD_MS)
         self._collector = RecordCollector(
             topic, partition, sink, last_commit, metrics, wall_clock, cipher, partial(listener.on_committed, partition)
@@ -114,7 +114,7 @@ class PartitionTask:
         self._tracker.adaptive_state = self._pipeline.adaptive_state.to_bytes()
         metrics.set_position_weight(topic, partition, self._pipeline.position_weight)
         self._max_delay_s = policy.require_stream().max_delay_s
-        self._reader = PartitionReader(self._name, decoder, self._pipeline, state)
+        self._reader = PartitionReader(self._name, decoder, self._pipeline, state, metrics.refusals)
         # aiokafka revokes partitions in another asyncio task, while the loop may be processing a block.
         self._lock = asyncio.Lock()
         self._is_closed = self._is_drained = False
@@ -361,7 +361,8 @@ class PartitionTask:
         """Do steps 1 to 3 of a commit; the other steps follow in the background."""
         at_ms, may_have_handed_over = self._collector.start_packing(), self._delivery.may_have_handed_over
         state = self._tracker.snapshot(at_ms + MAX_AHEAD_MS, handed_over_uncommitted=may_have_handed_over)
-        self._collector.pack_and_send(CommittedState(state, self._policy.fingerprint, at_ms))
+        commit = CommittedState(state, self._policy.fingerprint, at_ms, self._first_partition_count)
+        self._collector.pack_and_send(commit)
 
     async def _commit(self) -> None:
         self._pack_commit()

@@ -14,10 +14,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from shoal.errors import InputError
 from shoal.kafka.cipher import MetadataCipher, UnreadableError
 from shoal.kafka.client import admin
+from shoal.kafka.committed_offsets import fetch_committed
 from shoal.kafka.offset_metadata import CommittedState
 from shoal.kafka.preflight import TopicLayout, partitions_of
 from shoal.kafka.producer import TransactionalProducer, TransactionBatch
-from shoal.kafka.startup import check_no_open_transaction, fetch_committed, is_published_since
+from shoal.kafka.startup import check_no_open_transaction, is_published_since
 from shoal.pipeline import AdaptiveState
 from shoal.policy import KafkaSection, Policy
 

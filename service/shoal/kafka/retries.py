@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from shoal.errors import BrokerError, BrokerUnavailableError, FencedError, ShoalError
+from shoal.kafka.backoff import LONGEST_S, backoff_s
 from shoal.kafka.client import CLIENT_ERRORS
 from shoal.kafka.task_manager import WorkerContext
 from shoal.observability import Health, error_code, logger
@@ -16,7 +17,6 @@ from shoal.observability import Health, error_code, logger
 __all__ = ["BrokerLiveness", "run_with_retries"]
 
 CHECK_S = 2.0
-BACKOFF_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 log = logger("kafka")
 
@@ -95,7 +95,7 @@ class BrokerLiveness:
 async def run_with_retries(
     context: WorkerContext, liveness: BrokerLiveness, stopping: asyncio.Event, run: Callable[[], Awaitable[None]]
 ) -> None:
-    """Run consumer loops until one ends by itself or the process is to stop, with a pause after each failure.
+    """Run consumer loops until one ends by itself or the process is to stop, with a random pause after each failure.
 
     Raises
     ------
@@ -110,9 +110,9 @@ async def run_with_retries(
             break
         except ShoalError as error:
             liveness.raise_if_fatal(error, context, stopping)
-            failures = 0 if time.monotonic() - began_s > 2 * BACKOFF_S[-1] else failures
-            pause_s = BACKOFF_S[min(failures, len(BACKOFF_S) - 1)]
+            failures = 0 if time.monotonic() - began_s > 2 * LONGEST_S else failures
+            pause_s = backoff_s(failures)
             failures += 1
-            log.warning("consumer loop ended", code=error_code(error), reason=str(error), retry_s=pause_s)
+            log.warning("consumer loop ended", code=error_code(error), reason=str(error), retry_s=round(pause_s, 3))
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(stopping.wait(), pause_s)

@@ -7,25 +7,26 @@ remedies.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass
-from typing import Any, Literal, cast
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import msgspec
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka import errors as kafka_errors
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.structs import OffsetAndMetadata
 
 from shoal.errors import BrokerUnavailableError, InputError
+from shoal.kafka.backoff import jittered
 from shoal.kafka.cipher import MetadataCipher
 from shoal.kafka.client import reading
+from shoal.kafka.committed_offsets import fetch_committed, fetch_first_partition_count
 from shoal.kafka.offset_metadata import CommittedState
 from shoal.kafka.offset_tracker import LogTruncatedError, OffsetState
 from shoal.kafka.producer import TransactionalProducer, TransactionBatch
+from shoal.observability import logger
 from shoal.policy import KafkaSection
 
 __all__ = [
@@ -33,20 +34,18 @@ __all__ = [
     "StartOptions",
     "check_no_open_transaction",
     "check_output_is_empty",
-    "fetch_committed",
     "initialize_partition",
     "is_published_since",
     "read_committed_records",
 ]
 
-MAX_REQUESTS = 20
-"""After more repeats than this, one answer is accepted, even if it differs from the one before."""
-COORDINATOR_TIMEOUT_S = 5.0
 RECHECK_DELAY_S = 1.0
 READ_TIMEOUT_S = 10.0
 POLL_RECORDS = 500
 APPEND_TIME = 1
 """Timestamp type of a topic with ``message.timestamp.type=LogAppendTime``."""
+
+log = logger("kafka")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,8 @@ class StartOptions:
     Attributes
     ----------
     reset : {"earliest", "latest"} or None
-        Where a partition without a commit begins, like Kafka's ``auto.offset.reset``. With None it is refused.
+        Where a partition without a commit begins, like Kafka's ``auto.offset.reset``. With None it is refused. A
+        partition that was created after the first start of the group begins at its start in any case.
     skip_to_end : bool
         A partition that would be refused begins at the end of its log.
     drain : bool
@@ -92,49 +92,6 @@ class PartitionStart:
     is_first: bool = False
 
 
-async def fetch_committed(
-    admin: AIOKafkaAdminClient, settings: KafkaSection, partition: int
-) -> OffsetAndMetadata | None:
-    """Return the committed offset and metadata of one partition, or None if there is no commit.
-
-    The previous producer was fenced before, so its transaction has ended. A classic group coordinator may still be
-    writing the offsets of that transaction. So the request is repeated until two answers in succession agree. After
-    more than 20 repeats one answer is accepted.
-
-    Raises
-    ------
-    BrokerUnavailableError
-        The coordinator did not answer. That does not mean that there is no commit.
-    """
-    tp = TopicPartition(settings.input, partition)
-    offset_and_metadata: OffsetAndMetadata | None = None
-    unanswered_s = 0.0
-    for repeats in itertools.count():
-        previous, offset_and_metadata = offset_and_metadata, await _ask_coordinator(admin, settings, tp)
-        if offset_and_metadata is not None and (offset_and_metadata == previous or repeats > MAX_REQUESTS):
-            return None if offset_and_metadata.offset < 0 else offset_and_metadata
-        if offset_and_metadata is None and unanswered_s >= COORDINATOR_TIMEOUT_S:
-            break
-        unanswered_s += 0.0 if offset_and_metadata is not None else 0.1
-        await asyncio.sleep(0.01 if offset_and_metadata is not None else 0.1)
-    message = f"the coordinator of group {settings.group} does not return the committed offset; trying again"
-    raise BrokerUnavailableError(f"{settings.input}-{partition}: {message}")
-
-
-async def _ask_coordinator(
-    admin: AIOKafkaAdminClient, settings: KafkaSection, tp: TopicPartition
-) -> OffsetAndMetadata | None:
-    """Return the committed offset and metadata, with offset -1 for no commit; None if the coordinator has no answer."""
-    try:
-        offsets = await admin.list_consumer_group_offsets(str(settings.group), partitions=[tp])
-    except kafka_errors.KafkaError as error:
-        # The first request of a Kafka cluster creates the coordinator's topic. A coordinator may also move or load.
-        if not error.retriable:
-            raise
-        return None
-    return cast("OffsetAndMetadata | None", offsets.get(tp))
-
-
 async def initialize_partition(
     admin: AIOKafkaAdminClient,
     consumer: AIOKafkaConsumer,
@@ -144,6 +101,7 @@ async def initialize_partition(
     partition: int,
     start: StartOptions,
     cipher: MetadataCipher,
+    partition_count: int,
 ) -> PartitionStart:
     """Return where a partition begins; commit the beginning if there is no usable commit.
 
@@ -158,7 +116,7 @@ async def initialize_partition(
     tp, partition_name = TopicPartition(settings.input, partition), f"{settings.input}-{partition}"
     log_start = (await consumer.beginning_offsets([tp]))[tp]
     log_end = (await consumer.end_offsets([tp]))[tp]
-    offset_and_metadata = await fetch_committed(admin, settings, partition)
+    offset_and_metadata, known_count = await fetch_committed(admin, settings, partition), None
     try:
         if offset_and_metadata is not None:
             metadata, offset = offset_and_metadata.metadata or "", offset_and_metadata.offset
@@ -169,13 +127,15 @@ async def initialize_partition(
                 await _check_reference(settings, commit.state, tp, log_start)
             _check_policy(commit, fingerprint, partition_name, drain=start.drain)
             await _check_output(settings, partition, commit)
-            return PartitionStart(commit, log_start, log_end)
-        offset = await _first_offset(producer, settings, partition, start, log_start, log_end)
+            first_count = commit.first_partition_count or partition_count
+            return PartitionStart(replace(commit, first_partition_count=first_count), log_start, log_end)
+        known_count = await fetch_first_partition_count(admin, settings, partition_count, cipher)
+        offset = await _first_offset(producer, settings, partition, start, log_start, log_end, known_count)
         skipped_count = None
     except InputError as refusal:
         if await _committed_offset_changed(admin, settings, partition, offset_and_metadata):
             return await initialize_partition(
-                admin, consumer, producer, settings, fingerprint, partition, start, cipher
+                admin, consumer, producer, settings, fingerprint, partition, start, cipher, partition_count
             )
         if not start.skip_to_end:
             raise
@@ -183,6 +143,23 @@ async def initialize_partition(
         if first_skipped > log_end or isinstance(refusal, LogTruncatedError):
             first_skipped = log_start
         offset, skipped_count = log_end, log_end - first_skipped
+    commit = await _commit_beginning(
+        producer, settings, fingerprint, partition, cipher, offset, skipped_count, known_count or partition_count
+    )
+    return PartitionStart(commit, log_start, log_end, skipped_count, is_first=skipped_count is None)
+
+
+async def _commit_beginning(
+    producer: TransactionalProducer,
+    settings: KafkaSection,
+    fingerprint: str,
+    partition: int,
+    cipher: MetadataCipher,
+    offset: int,
+    skipped_count: int | None,
+    first_partition_count: int,
+) -> CommittedState:
+    """Commit that a partition begins at an offset."""
     now_ms = time.time_ns() // 1_000_000
     if skipped_count is not None:
         # Later starts compare the output with this time. A worker with a fast clock may have published later than now.
@@ -191,19 +168,19 @@ async def initialize_partition(
     first_released = offset if skipped_count is None else 0
     # A partition has at most as many clusters as offsets. So numbering from the offset repeats no number after a skip.
     state = OffsetState(offset, offset, released_from=first_released, next_cluster_number=offset)
-    commit = CommittedState(state, fingerprint, now_ms)
+    commit = CommittedState(state, fingerprint, now_ms, first_partition_count)
     # The transaction holds nothing else: if this commit fails, nothing was published.
     await producer.publish_and_commit(
         TransactionBatch(), offset, cipher.encode(commit, str(settings.input), partition), now_ms
     )
-    return PartitionStart(commit, log_start, log_end, skipped_count, is_first=skipped_count is None)
+    return commit
 
 
 async def _committed_offset_changed(
     admin: AIOKafkaAdminClient, settings: KafkaSection, partition: int, expected: OffsetAndMetadata | None
 ) -> bool:
     """Return whether the coordinator now returns another commit: under load its first answer may be an older one."""
-    await asyncio.sleep(RECHECK_DELAY_S)
+    await asyncio.sleep(jittered(RECHECK_DELAY_S))
     return await fetch_committed(admin, settings, partition) != expected
 
 
@@ -317,18 +294,36 @@ async def _first_offset(
     start: StartOptions,
     log_start: int,
     log_end: int,
+    known_count: int | None,
 ) -> int:
+    """Return where a partition without a commit begins.
+
+    A partition that was created after the group's first start begins at its start: at its end, the records that were
+    appended before a worker noticed it would be skipped. Otherwise the operator decides.
+    """
     partition_name = f"{settings.input}-{partition}"
     if settings.output is not None:
         await check_no_open_transaction(settings, TopicPartition(settings.output, partition))
     await check_output_is_empty(producer, settings, partition)
+    if known_count and partition >= known_count:
+        created = "partition was created after the first start of the group: beginning at its start"
+        log.info(created, topic=settings.input, partition=partition, offset=log_start)
+        return log_start
     if start.reset is None:
         raise InputError(
             f"{partition_name}: group {settings.group} has no committed offset. Say where to begin with --from "
             "earliest or --from latest (in an app: start=), or import committed offsets with "
             "'shoal progress POLICY --import FILE', or start with --skip-to-end (skip_to_end=True)"
         )
-    return log_start if start.reset == "earliest" else log_end
+    offset = log_start if start.reset == "earliest" else log_end
+    if known_count == 0:
+        log.warning(
+            "not known whether the partition was created after the first start of the group: --from decides",
+            topic=settings.input,
+            partition=partition,
+            offset=offset,
+        )
+    return offset
 
 
 async def check_no_open_transaction(settings: KafkaSection, tp: TopicPartition) -> None:

@@ -134,6 +134,7 @@ class TaskManager:
                 partition,
                 context.start,
                 context.cipher,
+                self.layout.partitions[str(settings.input)],
             )
             self._report(tp, partition_start)
             if partition_start.is_first:
@@ -183,6 +184,7 @@ class TaskManager:
         """Close the tasks of these partitions; with ``commit``, commit what they have decided first."""
         tasks = [(tp, self._tasks.pop(tp)) for tp in partitions if tp in self._tasks]
         results = await asyncio.gather(*(task.close(commit=commit) for _, task in tasks), return_exceptions=True)
+        self._context.metrics.held_at_close = sum(task.waiting_count for _, task in tasks)
         for tp, task in tasks:
             self._context.metrics.remove_partition(tp.topic, tp.partition)
             self._context.health.restoring.discard(tp.partition)

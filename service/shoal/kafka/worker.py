@@ -52,6 +52,10 @@ class Worker:
         self._stopping.set()
         self.health.stopping = True
 
+    async def wait_until_stopped(self) -> None:
+        """Return as soon as `stop` was called."""
+        await self._stopping.wait()
+
     async def run(self) -> None:
         """Work until stopped or, with ``start.drain``, until every record is released, suppressed or quarantined.
 

@@ -17,6 +17,7 @@ from shoal.observability.logs import (
     set_up_logs,
 )
 from shoal.observability.metrics import Metrics
+from shoal.observability.totals import log_totals
 
 __all__ = [
     "Health",
@@ -26,6 +27,7 @@ __all__ = [
     "install_exception_hooks",
     "install_loop_exception_handler",
     "join_logs",
+    "log_totals",
     "logger",
     "raise_location",
     "serve",

@@ -21,17 +21,27 @@ class Health:
         Assigned partitions that are not restored yet.
     stopping : bool
         Whether the worker is shutting down.
+    unassigned : bool
+        Whether the group assigned no partition to this worker, as where there are more workers than partitions.
     """
 
     joined: bool = False
     broker_reached: bool = False
     restoring: set[int] = field(default_factory=set)
     stopping: bool = False
+    unassigned: bool = False
 
     @property
     def ready(self) -> bool:
         """Whether the worker can read and release records now."""
         return self.joined and self.broker_reached and not self.restoring and not self.stopping
+
+    @property
+    def status(self) -> str:
+        """What the probe and the status page say: ready or not, and why."""
+        if not self.ready:
+            return "not ready: " + ", ".join(self.reasons())
+        return "ready: in the group, no partition assigned" if self.unassigned else "ready"
 
     def reasons(self) -> list[str]:
         """Return the reasons why the worker is not ready."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import re
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from html import escape
 from ipaddress import ip_address
 from socket import gethostname
 
 from aiohttp import web
-from aiohttp.typedefs import Handler
+from aiohttp.typedefs import Handler, Middleware
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from shoal.errors import ConfigError
@@ -22,6 +23,8 @@ SHUTDOWN_TIMEOUT_S = 1.0
 
 _PRIVATE_SUFFIXES = (".local", ".localhost", ".internal", ".svc")
 """Suffixes of host names that cannot be registered in public DNS."""
+
+_HOST_NAME = re.compile(r"(?=.{1,253}$)[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*")
 
 _PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="5">
 <title>Shoal</title><style>body{{font:16px/1.5 system-ui;margin:3rem auto;max-width:40rem}}
@@ -39,12 +42,17 @@ _HEADERS = {
 
 @asynccontextmanager
 async def serve(
-    address: str, metrics: Metrics, health: Health, counts: Callable[[], dict[str, int]]
+    address: str,
+    metrics: Metrics,
+    health: Health,
+    counts: Callable[[], dict[str, int]],
+    host_names: Sequence[str] = (),
 ) -> AsyncIterator[int]:
     """Serve metrics, probes and status page while the context is open.
 
-    ``/livez`` answers 200 while the event loop runs. ``/readyz`` answers 200, or 503 with the reasons. ``/metrics`` and
-    the status page answer 403 if the request names the server by a host name that can be registered in public DNS.
+    ``/livez`` answers 200 while the event loop runs. ``/readyz`` answers 200, also to a worker without a partition, or
+    503 with the reasons. ``/metrics`` and the status page answer 403 if the request names the server by a host name
+    that can be registered in public DNS and is not listed.
 
     Parameters
     ----------
@@ -56,6 +64,9 @@ async def serve(
         Answers ``/readyz``.
     counts : callable
         Returns the totals on the status page by name.
+    host_names : sequence of str
+        Further names of the server, such as ``worker7.hospital.example``, without a port. Each must belong to the
+        operator: the owner of a name can read the metrics through a browser in this network (DNS rebinding).
 
     Yields
     ------
@@ -65,13 +76,16 @@ async def serve(
     Raises
     ------
     ConfigError
-        The address is invalid or cannot be bound.
+        The address is invalid or cannot be bound, or a host name is not one.
     """
+    names = frozenset(_checked_host_name(name) for name in host_names)
     host, _, port = address.rpartition(":")
     if not port.isdigit():
         raise ConfigError("--http: give HOST:PORT, for example 127.0.0.1:9464")
     # A client that does not read its response must not delay the end of the process.
-    runner = web.AppRunner(_application(metrics, health, counts), access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT_S)
+    runner = web.AppRunner(
+        _application(metrics, health, counts, names), access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT_S
+    )
     await runner.setup()
     try:
         site = web.TCPSite(runner, host.strip("[]") or "127.0.0.1", int(port))
@@ -84,18 +98,46 @@ async def serve(
         await runner.cleanup()
 
 
-@web.middleware
-async def _refuse_public_host_names(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refuse public host names: with DNS rebinding, a web page could read metrics through a browser in this network."""
-    if request.path in {"/", "/metrics"} and not _is_private_name(request.host):
-        return web.Response(status=403, text="unknown host name: use the address or the machine's own name\n")
-    return await handler(request)
+def _checked_host_name(name: str) -> str:
+    """Return a host name in the form in which it is compared.
+
+    Raises
+    ------
+    ConfigError
+        It is not a host name: it is empty, or has a port, a scheme, a path or a wildcard.
+    """
+    found = name.rstrip(".").lower()
+    if not _HOST_NAME.fullmatch(found):
+        raise ConfigError("--http-host: give one full host name without port, for example worker7.hospital.example")
+    return found
 
 
-def _is_private_name(host: str) -> bool:
-    """Return whether a Host header holds an address, this machine's name or a name outside public DNS."""
+def _host_name_check(listed: frozenset[str]) -> Middleware:
+    """Return the check that refuses public host names that are not listed.
+
+    With DNS rebinding, a web page could read metrics through a browser in this network.
+    """
+
+    @web.middleware
+    async def refuse_public_host_names(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.path in {"/", "/metrics"}:
+            name = _name_in(request.host)
+            if name not in listed and not _is_private_name(name):
+                text = "unknown host name: use the address or the machine's own name, or list the name (--http-host)\n"
+                return web.Response(status=403, text=text)
+        return await handler(request)
+
+    return refuse_public_host_names
+
+
+def _name_in(host: str) -> str:
+    """Return the name or address in a Host header."""
     name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
-    name = name.strip("[]").rstrip(".").lower()
+    return name.strip("[]").rstrip(".").lower()
+
+
+def _is_private_name(name: str) -> bool:
+    """Return whether this is an address, this machine's name or a name outside public DNS."""
     try:
         ip_address(name)
     except ValueError:
@@ -103,7 +145,9 @@ def _is_private_name(host: str) -> bool:
     return True
 
 
-def _application(metrics: Metrics, health: Health, counts: Callable[[], dict[str, int]]) -> web.Application:
+def _application(
+    metrics: Metrics, health: Health, counts: Callable[[], dict[str, int]], host_names: frozenset[str]
+) -> web.Application:
     async def metrics_page(_: web.Request) -> web.Response:
         metrics.ready.set(health.ready)
         return web.Response(body=generate_latest(metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
@@ -112,20 +156,17 @@ def _application(metrics: Metrics, health: Health, counts: Callable[[], dict[str
         return web.Response(text="alive\n")
 
     async def readyz(_: web.Request) -> web.Response:
-        if health.ready:
-            return web.Response(text="ready\n")
-        return web.Response(status=503, text="not ready: " + ", ".join(health.reasons()) + "\n")
+        return web.Response(status=200 if health.ready else 503, text=health.status + "\n")
 
     async def status_page(_: web.Request) -> web.Response:
         rows = "".join(f"<tr><td>{escape(name)}</td><td>{count}</td></tr>" for name, count in counts().items())
-        state = "ready" if health.ready else "not ready: " + ", ".join(health.reasons())
-        text = _PAGE.format(state=escape(state), rows=rows)
+        text = _PAGE.format(state=escape(health.status), rows=rows)
         return web.Response(text=text, content_type="text/html")
 
     async def add_headers(_: web.Request, response: web.StreamResponse) -> None:
         response.headers.update(_HEADERS)
 
-    application = web.Application(middlewares=[_refuse_public_host_names])
+    application = web.Application(middlewares=[_host_name_check(host_names)])
     application.on_response_prepare.append(add_headers)
     for path, handler in (("/metrics", metrics_page), ("/livez", livez), ("/readyz", readyz), ("/", status_page)):
         application.router.add_get(path, handler)

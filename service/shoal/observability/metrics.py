@@ -19,6 +19,7 @@ from prometheus_client.registry import Collector
 
 from shoal.arrays import Float64Vector, Int64Vector
 from shoal.pipeline.stats import ReleaseStats
+from shoal.records import RefusalCounter
 
 __all__ = ["STEP_CLUSTERS", "BulkHistogram", "Metrics"]
 
@@ -103,6 +104,10 @@ class Metrics:
         self._clipped: dict[tuple[str, int], int] = {}
         self._weights: dict[tuple[str, int], float] = {}
         self._pending_clusters = 0
+        self.refusals = RefusalCounter()
+        """Refused messages by reason and field; they are logged at the end, and are no metric."""
+        self.held_at_close = 0
+        """Records that the partitions closed last still held."""
 
     def _histogram(self, name: str, help_text: str, edges: Sequence[float]) -> BulkHistogram:
         histogram = BulkHistogram(name, help_text, edges)

@@ -10,10 +10,12 @@
 
 from shoal.policy.advice import advise
 from shoal.policy.attribute import Attribute
+from shoal.policy.connection import check_connection, check_names
 from shoal.policy.csv_dialect import CsvDialect
 from shoal.policy.resolved import PerSubject, Policy, Stream
 from shoal.policy.rule_choice import RULES, resolve_rule, supports_dominance
 from shoal.policy.schema import FieldType, KafkaSection, NormalizeStep, Role, Scale
+from shoal.policy.schema_faults import describe_fault
 from shoal.policy.validation import MAX_DELTA
 from shoal.policy.value_source import MessagePart, Source
 
@@ -33,6 +35,9 @@ __all__ = [
     "Source",
     "Stream",
     "advise",
+    "check_connection",
+    "check_names",
+    "describe_fault",
     "resolve_rule",
     "supports_dominance",
 ]

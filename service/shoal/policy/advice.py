@@ -34,6 +34,12 @@ def advise(policy: Policy) -> Iterator[str]:
             "[nfkc, casefold, spaces, invisible], or each spelling counts as a person; if it is a code in which case "
             "matters, set normalize: []"
         )
+    for attribute in policy.quasi_identifiers:
+        if attribute.integer and attribute.resolution is not None and attribute.resolution % 1:
+            yield (
+                f"attributes.{attribute.name}: integer is true, but the resolution is a fraction, so published values "
+                "are not whole numbers; give resolution: 1 or more, or integer: false"
+            )
     if policy.subject is None:
         yield (
             "subject: every_record: a record that its producer sends twice counts as two people; use it only if "

@@ -19,6 +19,7 @@ from ruamel.yaml.nodes import MappingNode, SequenceNode
 
 from shoal.errors import Fault, InputError, PolicyError
 from shoal.policy.schema import Document
+from shoal.policy.schema_faults import describe_fault
 
 __all__ = ["FieldPath", "Lines", "line_of", "read_document"]
 
@@ -28,12 +29,28 @@ Lines: TypeAlias = dict[FieldPath, int]
 MAX_CHARACTERS, MAX_NODES = 1 << 20, 100_000
 """Limits on a policy file, and on its values after YAML aliases are expanded. They bound time and memory."""
 
-_MESSAGES = {
-    "extra_forbidden": "unknown field; remove it or check its spelling",
-    "missing": "missing",
-    "model_type": "must be a mapping",
-    "dict_type": "must be a mapping",
-}
+_YAML_REASONS = (
+    ("'\\t'", "a tab; YAML indents with blanks"),
+    ("expected ',' or ']'", "a list in [...] is not closed, or a comma is missing"),
+    ("expected ',' or '}'", "a mapping in {...} is not closed, or a comma is missing"),
+    ("expected <block end>", "this line is not indented like the lines of its section"),
+    ("could not find expected ':'", "a colon is missing after the name of a field"),
+    (
+        "mapping values are not allowed",
+        "a second colon in one line, or a line that is indented too far; put texts with a colon in quotes",
+    ),
+    ("expected the node content", "a value is missing"),
+    ("unexpected end of stream", "a quotation mark or a bracket is not closed"),
+    ("undefined alias", "an alias (*name) without an anchor (&name) before it"),
+    ("duplicate anchor", "an anchor (&name) occurs twice"),
+    ("cannot start any token", "a character that no value begins with; put the text in quotes"),
+    ("special characters are not allowed", "a control character"),
+    ("expected a single document", "more than one document; remove the line ---"),
+    ("unknown escape character", "an unknown escape after a backslash; use single quotation marks"),
+    ("undefined tag handle", "an unknown tag (!name); put the text in quotes"),
+    ("could not determine a constructor", "an unknown tag (!name); remove it"),
+)
+"""What a fault of the YAML parser means. The parser's own text may quote the file, which may hold a password."""
 
 
 def read_document(path: Path) -> tuple[Document, list[Fault], Lines]:
@@ -92,7 +109,14 @@ def _parse_yaml(text: str, path: Path) -> tuple[object, Lines, list[Fault]]:
     except YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = mark.line + 1 if mark else None
-        raise PolicyError([Fault((), "not valid YAML", line)], str(path)) from None
+        raise PolicyError([Fault((), f"not valid YAML{_yaml_reason(error)}", line)], str(path)) from None
+
+
+def _yaml_reason(error: YAMLError) -> str:
+    """Return what a fault of the parser means, after a colon; an empty text if that is not known."""
+    text = " ".join(str(part) for part in (getattr(error, "problem", None), getattr(error, "context", None)) if part)
+    text = text or type(error).__name__ + str(error).partition("\n")[0]
+    return next((f": {reason}" for words, reason in _YAML_REASONS if words in text), "")
 
 
 def _visit(node: object, path: FieldPath, lines: Lines, faults: list[Fault], budget: list[int]) -> None:
@@ -179,10 +203,12 @@ def _validate(tree: dict[str, Any], lines: Lines) -> tuple[Document, list[Fault]
             return Document.model_validate(tree), faults
         except ValidationError as error:
             # include_input=False: a message must not contain a value of the file.
-            details = error.errors(include_input=False, include_url=False, include_context=False)
-            paths = [_path_in_file(tuple(map(str, detail["loc"])), tree) for detail in details]
-            for detail, path in zip(details, paths, strict=True):
-                message = _MESSAGES.get(detail["type"], detail["msg"])
+            by_path: dict[FieldPath, list[Any]] = {}
+            for detail in error.errors(include_input=False, include_url=False):
+                by_path.setdefault(_path_in_file(tuple(map(str, detail["loc"])), tree), []).append(detail)
+            # All described before any is removed: a description looks at the fields of the file.
+            messages = {path: describe_fault(details, Document, tree) for path, details in by_path.items()}
+            for path, message in messages.items():
                 if all(fault.path != path for fault in faults):
                     faults.append(Fault(path, message, line_of(path, lines)))
                 _remove(tree, path)

@@ -13,6 +13,7 @@ from decimal import Decimal, InvalidOperation
 from itertools import chain
 from typing import TypeAlias
 
+from shoal.policy.connection import TOPIC_FIELDS, check_names
 from shoal.policy.csv_dialect import check_dialects
 from shoal.policy.loader import FieldPath
 from shoal.policy.rule_choice import supports_dominance
@@ -362,8 +363,9 @@ def _check_kafka(kafka: KafkaSection | None) -> Iterator[Finding]:
         )
     if _KEY_LIKE.fullmatch(kafka.metadata_key_file or ""):
         yield ("kafka", "metadata_key_file"), "looks like a key; put the key into a file and give its path here"
+    yield from check_names(kafka)
     topics: dict[str, str] = {}
-    for name in ("input", "output", "quarantine", "clusters", "evidence"):
+    for name in TOPIC_FIELDS:
         topic = getattr(kafka, name)
         if topic is None:
             continue

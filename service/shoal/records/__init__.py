@@ -24,6 +24,7 @@ from shoal.records.json_decoder import DEFAULT_MAX_BYTES, JsonDecoder
 from shoal.records.line_reader import JsonLinesReader, StoppedReading
 from shoal.records.message_export import MessageExportReader
 from shoal.records.numerals import FIRST_INEXACT
+from shoal.records.refusals import RefusalCounter, is_notable
 
 __all__ = [
     "DEFAULT_MAX_BYTES",
@@ -40,9 +41,11 @@ __all__ = [
     "MessageExportReader",
     "Reason",
     "RecordEncoder",
+    "RefusalCounter",
     "StoppedReading",
     "describe_csv_fault",
     "describe_json_fault",
+    "is_notable",
     "to_exact_number",
     "to_number",
 ]

@@ -130,7 +130,8 @@ class FaustAdapter:
     @property
     def brokers(self) -> str:
         """The bootstrap servers of the app."""
-        return ",".join(f"{url.host}:{url.port or 9092}" for url in self.app.conf.broker_consumer)
+        hosts = [(url.host or "", url.port or 9092) for url in self.app.conf.broker_consumer]
+        return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in hosts)
 
     def _check(self) -> None:
         stream, prefix = self.stream, f"anonymize: topic {self.topic}"

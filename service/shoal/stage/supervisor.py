@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
 import time
-from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
+from collections.abc import Coroutine
 from typing import Any
 
 from shoal.errors import ConfigError, ShoalError
@@ -17,10 +15,11 @@ from shoal.kafka import (
     ExternalLoop,
     WorkerContext,
     broker_cluster_id,
+    in_daemon_thread,
     run_with_retries,
     to_shoal_error,
 )
-from shoal.observability import logger, serve
+from shoal.observability import log_totals, logger, serve
 from shoal.pipeline import BLOCK_RECORDS, precompile
 from shoal.stage.faust_adapter import FaustAdapter
 from shoal.stage.handoff_queue import HandoffQueue
@@ -172,6 +171,7 @@ class StageSupervisor:
             self._fail(error)
             return
         self._partitions = partitions
+        self._context.health.unassigned = not partitions
         self._buffer.assign(partitions)
         self.queue.resume()
         if partitions:
@@ -238,9 +238,9 @@ class StageSupervisor:
                 port = await stack.enter_async_context(served)
             settings, fingerprint = context.settings, context.policy.fingerprint
             log.info("started", http_port=port, policy=fingerprint[:16], group=settings.group, topic=settings.input)
-            await _in_daemon_thread(lambda: precompile(context.policy))
+            await in_daemon_thread(lambda: precompile(context.policy))
             await run_with_retries(context, self._liveness, self._stopping, self._run_assignments)
-            log.info("stopped", **context.metrics.totals())
+            log_totals(log, context.metrics)
 
     async def _run_assignments(self) -> None:
         """Run a consumer loop for one assignment after the other."""
@@ -269,20 +269,3 @@ class StageSupervisor:
                 await loop.run()
             finally:
                 self._loop = None
-
-
-async def _in_daemon_thread(work: Callable[[], None]) -> None:
-    """Run in a thread, so that the app continues while kernels compile; the process can end before the thread does."""
-    done = Future[None]()
-    done.set_running_or_notify_cancel()  # a cancelled caller does not cancel the work
-
-    def run() -> None:
-        try:
-            work()
-        except BaseException as raised:  # noqa: BLE001 - raised again by the caller
-            done.set_exception(to_shoal_error(raised))
-        else:
-            done.set_result(None)
-
-    threading.Thread(target=run, name="precompile", daemon=True).start()
-    await asyncio.wrap_future(done)

@@ -161,7 +161,7 @@ def case_record(case: Case, command: Command, wording: dict[str, str]) -> Record
         aside = aside[2:]
     made, _ = command(kind, "policy.json", "-i", source, "-o", target, *case.arguments, *aside)
     found: Record = {"exit": made}
-    if made:
+    if made and not Path(target).exists():
         found["files"] = sorted(one.name for one in Path().iterdir())
         return found
     for name in (target, "evidence.jsonl", "quarantine.jsonl"):

@@ -85,7 +85,7 @@ def test_partial_clusters_of_the_most_records_fit_with_and_without_a_key(k: int,
         stream_time=1 << 41,
         next_cluster_number=1 << 40,
     )
-    commit = CommittedState(state, FINGERPRINT, 1 << 41)
+    commit = CommittedState(state, FINGERPRINT, 1 << 41, 6560)
     for seal in (MetadataCipher("g"), MetadataCipher("g", (b"k" * 32,))):
         text = seal.encode(commit, "t", 0)
         assert len(text) <= LIMIT_BYTES

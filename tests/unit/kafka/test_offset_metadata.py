@@ -80,7 +80,8 @@ def test_within_the_span_metadata_always_fit(delta: int) -> None:
         snapshot = OffsetState(
             2**40, held[-1] + 1, held, future, 2**42, 2**50, held[-1] + 1, ReferenceRecord(2**40, 2**42)
         )
-        assert len(encode(CommittedState(snapshot, FINGERPRINT, 2**42), "t", 0)) <= LIMIT_BYTES
+        # 6560 is the partition count with the longest padding.
+        assert len(encode(CommittedState(snapshot, FINGERPRINT, 2**42, 6560), "t", 0)) <= LIMIT_BYTES
 
 
 @pytest.mark.parametrize(("delta", "course"), [(2, 1), (600, 17), (5000, 500), (16_000, 500), (100, 2300)])
@@ -96,7 +97,7 @@ def test_within_the_span_metadata_with_adaptive_state_fit(delta: int, course: in
         snapshot = OffsetState(
             2**40, held[-1] + 1, held, future, 2**42, 2**50, None, reference, adaptive_state=b"\xff" * course
         )
-        assert len(pack(CommittedState(snapshot, FINGERPRINT, 2**42))) < ENCRYPTED_BYTES
+        assert len(pack(CommittedState(snapshot, FINGERPRINT, 2**42, 6560))) < ENCRYPTED_BYTES
 
 
 @pytest.mark.parametrize(
@@ -126,7 +127,90 @@ OLDER = "shoal1:AgAEAAMAEQAABQEjRWeJq83vAAVuIJbp"
 
 
 def test_metadata_of_an_older_version_can_be_decoded() -> None:
-    assert decode(OLDER, "t", 0, 5).state == OffsetState(5, 9, (5, 7), next_cluster_number=3)
+    commit = decode(OLDER, "t", 0, 5)
+    assert commit.state == OffsetState(5, 9, (5, 7), next_cluster_number=3)
+    assert (commit.at_ms, commit.first_partition_count) == (17, 0)
+    assert encode(commit, "t", 0) == OLDER
+
+
+STORED = {
+    "shoal1:AwEpgdjBoow0wMQHKqDlx6KMNALot4PFmGjAhD0BI0VniavN7wMBAoABBQADI2dsPUU=": OffsetState(
+        committed_offset=7_000_000_000,
+        next_offset=7_000_000_041,
+        incomplete=(7_000_000_000, 7_000_000_003, 7_000_000_038),
+        future_timestamped=(7_000_000_005,),
+        stream_time=1_790_000_000_000,
+        next_cluster_number=123_456,
+        flush_at_offset=7_000_000_041,
+        reference=ReferenceRecord(6_999_999_999, 1_790_000_000_500),
+        released_from=6_999_000_000,
+        adaptive_state=b"\x01\x02\x80",
+    ),
+    "shoal1:AgYogdjBoow0CQCg5ceijDQC6LeDxZhoCgEjRWeJq83vAAkDCZwMAALbAAAqRtsgnQ==": OffsetState(
+        committed_offset=100,
+        next_offset=140,
+        incomplete=(110, 115),
+        stream_time=1_790_000_000_000,
+        next_cluster_number=9,
+        reference=ReferenceRecord(99, 1_790_000_000_500),
+        released_from=90,
+        unfinished_clusters=((100, 111, 118), (103, 112, 119)),
+        released_up_to=95,
+        handed_over_uncommitted=True,
+    ),
+}
+"""What the last version without the partition count wrote for partition 3 of topic ``visits``."""
+
+PADDED = [
+    ("shoal1:AwEpgdjBooy0AMDEhwAqoOXHoow0Aui3g8WYaMCEPQEjRWeJq83vAwECgAEFAAMjfG7+Xg==", 12),
+    ("shoal1:AgaogACB2MGijLSAAImAAICAAKDlx6KMtIAAgoAA6LeDxZjogACKgAABI0VniavN7wAJAwmcDAAC2wAAKjZM8wg=", 6560),
+]
+"""The same states with a partition count; that version reads them with these results."""
+
+
+@pytest.mark.parametrize("text", STORED)
+def test_metadata_without_the_partition_count_are_read_and_written_as_before(text: str) -> None:
+    state = STORED[text]
+    commit = decode(text, "visits", 3, state.committed_offset)
+    assert commit == CommittedState(state, "0123456789abcdef", 1_790_000_100_000, 0)
+    assert encode(commit, "visits", 3) == text
+
+
+@pytest.mark.parametrize(("text", "count", "state"), [(*PADDED[0], 0), (*PADDED[1], 1)])
+def test_metadata_with_the_partition_count_have_these_bytes(text: str, count: int, state: int) -> None:
+    commit = CommittedState(list(STORED.values())[state], "0123456789abcdef", 1_790_000_100_000, count)
+    assert encode(commit, "visits", 3) == text
+    assert decode(text, "visits", 3, commit.state.committed_offset) == commit
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 12, 100, 6560])
+def test_the_partition_count_of_the_first_start_is_kept_and_changes_no_other_number(count: int) -> None:
+    state = OffsetState(5, 9, (5, 7), next_cluster_number=3, reference=ReferenceRecord(5, 1_790_000_000_000))
+    commit = CommittedState(state, FINGERPRINT[:16], 17, count)
+    assert decode(encode(commit, "t", 0), "t", 0, 5) == commit
+    body, without = pack(commit), pack(CommittedState(state, FINGERPRINT[:16], 17))
+    assert len(without) < len(body) <= len(without) + 16
+    # A reader that knows of no padding reads the same eight numbers.
+    assert plain_numbers(body) == plain_numbers(without)
+
+
+def plain_numbers(body: bytes) -> tuple[list[int], bytes]:
+    """Read eight numbers of seven bits a byte, lowest first, up to a byte without the top bit; return the rest too."""
+    numbers, index = [], 2
+    for _ in range(8):
+        number = shift = 0
+        while True:
+            byte, index = body[index], index + 1
+            number, shift = number | (byte % 128) << shift, shift + 7
+            if byte < 128:
+                break
+        numbers.append(number)
+    return numbers, body[:2] + body[index:]
+
+
+def test_a_partition_count_that_does_not_fit_is_not_kept() -> None:
+    commit = CommittedState(OffsetState(5, 9, (5, 7)), FINGERPRINT[:16], 17, 6561)
+    assert decode(encode(commit, "t", 0), "t", 0, 5).first_partition_count == 0
 
 
 def test_a_small_delta_needs_no_limit_and_a_huge_one_is_refused() -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 from shoal.errors import BrokerUnavailableError, GuaranteeError, InputError
 from shoal.kafka import collector as outgoing
+from shoal.kafka import partition_reader
 from shoal.kafka.offset_metadata import CommittedState, decode, encode
 from shoal.kafka.offset_tracker import LogTruncatedError, OffsetState, ReferenceRecord
 from shoal.kafka.partition_task import PartitionTask
@@ -236,6 +237,43 @@ async def test_commits_continue_after_the_clock_was_set_back() -> None:
     assert len(sink.published) == 2
 
 
+@pytest.mark.parametrize(("ahead_ms", "dated_ahead_ms"), [(600_000, 600_000), (7_200_000, 2000)])
+async def test_messages_after_a_commit_of_a_clock_that_was_far_ahead_are_dated_by_the_clock(
+    ahead_ms: int, dated_ahead_ms: int
+) -> None:
+    clock, sink, policy = Clock(), Sink(), policy_of()
+    commit = CommittedState(BEGINNING, policy.fingerprint, START_MS + ahead_ms)
+    task = PartitionTask("t", 0, policy, JsonDecoder(policy), sink, commit, Metrics(), 0.2, wall_clock=clock)
+    await task.process([record(offset) for offset in range(6)])
+    await turn(task, clock)
+    assert [len(batch.rows) > 0 for batch, _ in sink.published] == [True]
+    assert sink.times == [START_MS + dated_ahead_ms]
+    # The time of the commit does not go back: a restart knows by it which records were rejected.
+    assert task._collector._last_packed.at_ms == START_MS + ahead_ms
+
+
+async def test_records_that_are_rejected_as_dated_ahead_are_logged_with_their_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    logged: list[tuple[str, dict[str, Any]]] = []
+
+    class Log:
+        def warning(self, words: str, **fields: Any) -> None:
+            logged.append((words, fields))
+
+    monkeypatch.setattr(partition_reader, "log", Log())
+    policy, metrics = policy_of(), Metrics()
+    commit = CommittedState(BEGINNING, policy.fingerprint, START_MS)
+    task = PartitionTask("t", 0, policy, JsonDecoder(policy), Sink(), commit, metrics, 0.2, wall_clock=Clock())
+    await task.process([record(0), record(1, START_MS + 3_700_000), record(2, START_MS + 9_000_000), Message(3, b"{")])
+    words = "records rejected: dated more than an hour ahead of the clock of this machine"
+    assert logged == [(words, {"partition": "t-0", "count": 2})]
+    assert metrics.refusals.texts(4) == [
+        "2 of 4 invalid: dated more than an hour ahead",
+        "1 of 4 undecodable: not JSON",
+    ]
+
+
 async def test_a_task_with_too_many_waiting_bytes_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outgoing, "FULL_BYTES", 10_000)
     task = task_of(policy_of(), Sink(gate=asyncio.Event()))
@@ -451,3 +489,22 @@ async def test_a_future_timestamp_stays_rejected_when_the_committed_offset_passe
     assert sink.published[-1][1].committed_offset == 6
     await task.process([record(offset, START_MS + 3 * MAX_AHEAD_MS) for offset in (4, 5)])
     assert task.tracker.stream_time == START_MS
+
+
+async def test_refused_messages_are_counted_by_reason_and_field_once() -> None:
+    policy, sink, metrics = policy_of(privacy={"per_subject": {"max": 1, "window": 50}}), Sink(), Metrics()
+    bad = [b"{", None, b'{"who": 1, "x": null, "note": "canary"}', b"{" + b"x" * 20_000, b'{"who": 1, "x": 3}']
+    messages = [*map(record, range(8)), record(0), *(Message(9 + i, value) for i, value in enumerate(bad))]
+    messages[8] = replace(messages[8], offset=8)
+    commit = CommittedState(BEGINNING, policy.fingerprint, START_MS)
+    task = PartitionTask("t", 0, policy, JsonDecoder(policy), sink, commit, metrics, 0.2, wall_clock=Clock())
+    await task.process(messages)
+    await task.process(messages)
+    assert metrics.refusals.total == 5
+    assert sorted(metrics.refusals.texts(14)) == [
+        "1 of 14 invalid: note: missing",
+        "1 of 14 invalid: x: null",
+        "1 of 14 undecodable: not JSON",
+        "2 of 14 undecodable",
+    ]
+    await task.close(commit=False)

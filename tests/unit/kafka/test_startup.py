@@ -8,8 +8,8 @@ import pytest
 from aiokafka import errors as kafka_errors
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from shoal.errors import BrokerUnavailableError
-from shoal.kafka import startup as start
-from shoal.kafka.startup import fetch_committed
+from shoal.kafka import committed_offsets
+from shoal.kafka.committed_offsets import fetch_committed
 from shoal.policy import KafkaSection
 
 SETTINGS = KafkaSection(input="in", output="out", group="g")
@@ -47,7 +47,7 @@ async def test_an_error_that_is_not_retriable_is_raised_at_once() -> None:
 
 
 async def test_a_silent_coordinator_does_not_mean_that_there_is_no_commit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(start, "COORDINATOR_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(committed_offsets, "COORDINATOR_TIMEOUT_S", 0.1)
     assert await fetch_committed(cast("Any", Coordinator({PLACE: OffsetAndMetadata(-1, "")})), SETTINGS, 3) is None
     # A coordinator that is still loading, or has moved, answers without partitions.
     with pytest.raises(BrokerUnavailableError, match=r"in-3.*group g"):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from shoal.errors import InputError, PolicyError
 from shoal.policy import Policy
+from shoal.policy.loader import read_document
 from support.policy_files import GOOD, faults, load
 
 pytestmark = pytest.mark.unit
@@ -94,3 +97,89 @@ def test_hostile_files_are_refused(text: str, tmp_path: Path) -> None:
         load(text, tmp_path)
     with pytest.raises(PolicyError):
         load(text.replace("a: ", "a = "), tmp_path, "p.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "reason"),
+    [
+        ("a: [1\nb: 2", 2, "a list in [...] is not closed"),
+        ("a: {b: 1", 1, "a mapping in {...} is not closed"),
+        ("a:\n  b: 1\n c: 2\n", 3, "not indented like the lines of its section"),
+        ("a:\n\tb: 1", 2, "a tab"),
+        ("a: b: c", 1, "a second colon"),
+        ("a: 'canary", 1, "a quotation mark or a bracket is not closed"),
+        ("a: *canary", 1, "an alias (*name) without an anchor"),
+        ("a: @canary", 1, "put the text in quotes"),
+        ("a: [", 1, "a value is missing"),
+        ("a: \x01", None, "a control character"),
+    ],
+)
+def test_a_yaml_error_says_its_reason(text: str, line: int | None, reason: str, tmp_path: Path) -> None:
+    with pytest.raises(PolicyError) as caught:
+        load(text, tmp_path)
+    ((_, message, found),) = caught.value.faults
+    assert found == line
+    assert message.startswith("not valid YAML: ")
+    assert reason in message
+    assert "canary" not in message
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "path", "message"),
+    [
+        (
+            "role: confidential",
+            "rolle: confidential",
+            "attributes.diagnosis.rolle",
+            "unknown field; did you mean role?",
+        ),
+        ("bounds: [0, 110]", "bound: [0, 110]", "attributes.age.bound", "unknown field; did you mean bounds?"),
+        ("{k: 10}", "{k: 10, maxshare: 1}", "privacy.maxshare", "unknown field; did you mean max_share?"),
+        ("privacy:", "privcy: {}\nprivacy:", "privcy", "unknown field; did you mean privacy?"),
+        ("privacy:", "zzz: {}\nprivacy:", "zzz", "unknown field; remove it or check its spelling"),
+        ("{k: 10}", "{k: ten}", "privacy.k", "must be an integer"),
+        ("weight: 2.0", "weight: heavy", "attributes.income.weight", "must be a number"),
+        ("resolution: 500", "resolution: []", "attributes.income.resolution", "must be a number or text"),
+        ("subject: true", "subject: maybe", "attributes.patient.subject", "must be true or false"),
+        ("bounds: [0, 110]", "bounds: 9", "attributes.age.bounds", "must be a list"),
+        ("stream:", "steering: {position: x}\nstream:", "steering.position", "must be a number or a mapping"),
+        ("stream:", "kafka: {patience_s: -1}\nstream:", "kafka.patience_s", "must be at least 0"),
+        (
+            "role: confidential",
+            "role: confidental",
+            "attributes.diagnosis.role",
+            "must be identifier, quasi_identifier, confidential or other; did you mean confidential?",
+        ),
+        (
+            "stream:",
+            "kafka: {security_protocol: sasl-ssl}\nstream:",
+            "kafka.security_protocol",
+            "must be PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL; did you mean SASL_SSL?",
+        ),
+        ("stream:", "csv: {decimal: x}\nstream:", "csv.decimal", "must be '.' or ','"),
+    ],
+)
+def test_a_field_that_does_not_fit_is_answered_in_plain_words(
+    before: str, after: str, path: str, message: str, tmp_path: Path
+) -> None:
+    found = faults(GOOD.replace(before, after, 1), tmp_path)
+    assert found[path][1] == message
+
+
+def test_no_sentence_of_the_validator_is_passed_on(tmp_path: Path) -> None:
+    wrong = ("[]", "{}", "x", "1.5", "2020-01-01", "true", "-1", "9999999999999999999999")
+    told: list[str] = []
+    for line in GOOD.splitlines()[1:]:
+        for value in wrong:
+            (tmp_path / "policy.yaml").write_text(
+                GOOD.replace(line, re.sub(r": [^{\[,}]+(?=[,}])", f": {value}", line))
+            )
+            with suppress(PolicyError):
+                Policy.load(tmp_path / "policy.yaml")
+                continue
+            told.append(line)
+            _, found, _ = read_document(tmp_path / "policy.yaml")
+            for fault in found:
+                assert "nput" not in fault.message, "the validator speaks of inputs"
+                assert "of the wrong kind" not in fault.message
+    assert len(told) > 30

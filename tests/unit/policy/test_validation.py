@@ -182,7 +182,7 @@ def test_numbers_and_names_out_of_range_are_refused(old: str, new: str, tmp_path
     [
         ("subject: true, type: integer, normalize: [spaces]", "type string or any"),
         ("subject: true, normalize: [spaces, nfkc, spaces]", "twice"),
-        ("subject: true, normalize: [lower]", "'nfkc'"),
+        ("subject: true, normalize: [lower]", "nfkc, casefold, spaces or invisible"),
         ("subject: true, normalize: spaces", "list"),
     ],
 )
@@ -210,3 +210,53 @@ def test_normalize_is_in_the_fingerprint_unless_it_is_left_at_its_default(tmp_pa
         "type": "any",
         "subject": True,
     }
+
+
+@pytest.mark.parametrize(
+    ("servers", "words"),
+    [
+        ("localhost", "has no port"),
+        ("kafka-1:9092,kafka-2", "has no port"),
+        ("a:1,", "has no port"),
+        ("", "has no port"),
+        ("2001:db8::1", "has no port"),
+        (":9092", "has no host"),
+        ("kafka:no", "port from 1 to 65535"),
+        ("kafka:0", "port from 1 to 65535"),
+        ("kafka:70000", "port from 1 to 65535"),
+        ("PLAINTEXT://kafka:9092", "has a scheme"),
+        ("https://kafka:9092", "has a scheme"),
+    ],
+)
+def test_addresses_of_brokers_need_a_host_and_a_port(servers: str, words: str, tmp_path: Path) -> None:
+    found = faults(GOOD + f"kafka: {{bootstrap_servers: '{servers}', input: a}}\n", tmp_path)
+    assert list(found) == ["kafka.bootstrap_servers"]
+    assert found["kafka.bootstrap_servers"][0] == 9
+    assert words in found["kafka.bootstrap_servers"][1]
+
+
+@pytest.mark.parametrize("servers", ["localhost:9092", "a.example:1, b-2.example:65535", "[::1]:9092", "10.0.0.1:9093"])
+def test_addresses_with_a_port_are_accepted(servers: str, tmp_path: Path) -> None:
+    assert load(GOOD + f"kafka: {{bootstrap_servers: '{servers}'}}\n", tmp_path).kafka is not None
+
+
+@pytest.mark.parametrize("topic", ["a b", "a/b", "é", ".", "..", "a" * 250, "a:b"])
+@pytest.mark.parametrize("field", ["input", "output", "quarantine", "clusters", "evidence"])
+def test_names_that_kafka_refuses_for_topics_are_faults(field: str, topic: str, tmp_path: Path) -> None:
+    found = faults(GOOD + f"kafka: {{{field}: '{topic}'}}\n", tmp_path)
+    assert list(found) == [f"kafka.{field}"]
+    assert "no name that Kafka allows for a topic" in found[f"kafka.{field}"][1]
+
+
+def test_names_that_kafka_allows_for_topics_are_accepted(tmp_path: Path) -> None:
+    names = f"kafka: {{input: A.b_c-9, output: ..., evidence: {'a' * 249}}}\n"
+    assert load(GOOD + names, tmp_path).kafka is not None
+
+
+def test_a_refused_scale_is_never_answered_with_numeric(tmp_path: Path) -> None:
+    for scale in ("ordinal", "nominal", "time", "categorical", "numerical"):
+        found = faults(GOOD.replace("scale: numeric", f"scale: {scale}"), tmp_path)
+        message = found["attributes.age.scale"][1]
+        assert "identifier" in message
+        assert "did you mean" not in message
+        assert "must be numeric" not in message

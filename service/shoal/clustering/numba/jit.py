@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import pickle
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -31,6 +32,12 @@ _NO_REFERENCE_COUNTS = {"_nrt": False} if hasattr(CPUTargetOptions, "_nrt") else
 
 _CLUSTERING = Path(__file__).parents[1]
 """Folder of the package whose modules hold kernels."""
+
+_CUT_OFF = (pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError, ValueError)
+"""What reading a part of a pickled file raises."""
+
+DRAFT_AGE_S = 600.0
+"""Age (s) of a file from which on no process still writes it."""
 
 _GUARD = "_guard_against_spurious_io_errors"
 """Name of numba's context manager around reads and writes of its cache."""
@@ -69,7 +76,22 @@ def _tolerate_cache_errors(cache_of_kernel: Any) -> None:  # noqa: ANN401 - numb
     numba does so on Windows only. A later numba may lack the guard: then a full disk ends the process.
     """
     if hasattr(cache_of_kernel, _GUARD):
-        setattr(cache_of_kernel, _GUARD, partial(suppress, OSError))
+        setattr(cache_of_kernel, _GUARD, partial(_guarded, cache_of_kernel))
+
+
+@contextmanager
+def _guarded(cache_of_kernel: Any) -> Iterator[None]:  # noqa: ANN401 - as above
+    """Ignore errors of the cache; discard its entries of this kernel if a file is cut off, so that it is replaced.
+
+    A machine that stops, or a disk that fills up, can leave a part of a file.
+    """
+    try:
+        yield
+    except OSError:
+        pass
+    except _CUT_OFF:
+        with suppress(OSError):
+            cache_of_kernel.flush()
 
 
 @cache
@@ -85,7 +107,19 @@ def _cache_folder() -> Path | None:
     name = f"shoal-{hashlib.sha256(text).hexdigest()[:16]}"
     chosen = os.environ.get("NUMBA_CACHE_DIR")
     folders = [Path(chosen)] if chosen else [_CLUSTERING / "__pycache__", *_user_caches()]
-    return next((folder / name for folder in folders if _is_writable(folder / name)), None)
+    found = next((folder / name for folder in folders if _is_writable(folder / name)), None)
+    if found is not None:
+        _remove_drafts(found)
+    return found
+
+
+def _remove_drafts(folder: Path) -> None:
+    """Remove files that numba had begun to write when its process was ended; it gives them their name at the end."""
+    with suppress(OSError), tempfile.TemporaryFile(dir=folder) as new:
+        now_s = os.fstat(new.fileno()).st_mtime
+        for draft in folder.rglob("*.tmp.*"):
+            if now_s - draft.stat().st_mtime > DRAFT_AGE_S:
+                draft.unlink()
 
 
 def _user_caches() -> list[Path]:

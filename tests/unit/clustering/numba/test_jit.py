@@ -39,6 +39,18 @@ except errors.NumbaError:
     print("rejected")
 """
 
+SMALL_PROGRAM = """
+import numpy as np
+from shoal.clustering.numba.jit import njit
+
+@njit
+def doubled(values):
+    return values[0] + values[0]
+
+assert doubled(np.ones(2)) == 2.0
+print(sum(doubled.stats.cache_hits.values()))
+"""
+
 LIMIT_PROGRAM = """
 import numpy as np
 from shoal.clustering.stream.dominance import NO_DOMINANCE
@@ -86,6 +98,42 @@ def test_on_a_full_disk_kernels_are_compiled_in_every_process(tmp_path: Path) ->
     # With this limit an empty file can be created, so the folder counts as writable, but no kernel fits.
     assert run(tmp_path, tmp_path / "cache", "prlimit", "--fsize=100", "--") == "rejected\n"
     assert [path for path in (tmp_path / "cache").rglob("*") if path.suffix in {".nbi", ".nbc"}] == []
+
+
+@pytest.mark.parametrize("suffix", [".nbi", ".nbc"])
+@pytest.mark.parametrize("kept_bytes", [0, 40])
+def test_a_cache_file_that_is_cut_off_is_replaced(suffix: str, kept_bytes: int, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(SMALL_PROGRAM)
+    variables = {**os.environ, "NUMBA_DISABLE_JIT": "0", "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+
+    def cache_hits() -> int:
+        command = [sys.executable, str(program)]
+        done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return int(done.stdout)
+
+    assert cache_hits() == 0
+    (path,) = (one for one in (tmp_path / "cache").rglob("program.doubled*") if one.suffix == suffix)
+    path.write_bytes(path.read_bytes()[:kept_bytes])
+    assert cache_hits() == 0
+    cache_hits()
+    assert cache_hits() == 1
+
+
+def test_files_that_an_ended_process_had_begun_are_removed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    folder = jit._cache_folder.__wrapped__()
+    assert folder is not None
+    names = ("a.nbi.tmp.0123456789abcdef", "a.nbc.tmp.0123456789abcdef", "a.nbi")
+    (folder / "below").mkdir()
+    for name in names:
+        (folder / "below" / name).write_bytes(b"")
+    for name in (names[0], names[2]):
+        os.utime(folder / "below" / name, (1_000_000_000, 1_000_000_000))
+    jit._cache_folder.__wrapped__()
+    # The second may still be written.
+    assert {path.name for path in (folder / "below").iterdir()} == {names[1], names[2]}
 
 
 def test_the_name_of_the_folder_depends_on_every_module_with_kernels(

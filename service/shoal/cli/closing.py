@@ -1,0 +1,67 @@
+"""The line with which `shoal pipe` and `shoal batch` end, on standard error."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+
+from shoal.files import RunReport
+from shoal.observability import escape_control_characters, logger
+
+__all__ = ["print_report"]
+
+
+def print_report(options: argparse.Namespace, report: RunReport) -> None:
+    """Print numbers of records, loss and the next command; before it, log what was refused if that is notable.
+
+    With ``--log json`` the line is a log line, too.
+    """
+    log = logger(options.command)
+    if report.is_notable:
+        for text in report.refusals:
+            log.warning("records refused", refused=escape_control_characters(text))
+    if report.is_empty:
+        log.warning("nothing was released", records_in=report.records_in)
+    following = _next_command(options, report)
+    if options.log == "json":
+        log.info(
+            "finished",
+            records_in=report.records_in,
+            released=report.released,
+            suppressed=report.suppressed,
+            refused=report.refused,
+            information_loss=report.loss_percent,
+            **({"next": following} if following else {}),
+        )
+        return
+    print(
+        f"shoal: {escape_control_characters(_text(report) + (f'; next: {following}' if following else ''))}",
+        file=sys.stderr,
+    )
+
+
+def _text(report: RunReport) -> str:
+    refused = f"{report.refused:,} refused"
+    if report.refusals:
+        refused += f" ({'; '.join(report.refusals)})"
+    parts = [f"{report.records_in:,} in", f"{report.released:,} out", f"{report.suppressed:,} suppressed", refused]
+    loss = report.loss_percent
+    return ", ".join(parts) + ("" if loss is None else f", information loss {loss:g} %")
+
+
+def _next_command(options: argparse.Namespace, report: RunReport) -> str:
+    """Return the command that judges the release, or the policy if the release is empty.
+
+    It is an empty text if there is nothing to judge, or if files were pipes.
+    """
+    if report.is_empty:
+        return shlex.join(["shoal", "check", options.policy])
+    if not report.released or "-" in {options.input, options.output}:
+        return ""
+    words = ["shoal", "verify", options.policy, "--original", options.input, "--released", options.output]
+    for name in ("evidence", "quarantine", "summary", "format", "output_format"):
+        value = getattr(options, name)
+        if value not in {None, "-"}:
+            words += [f"--{name.replace('_', '-')}", value]
+    return shlex.join([*words, *(["--table"] if options.command == "batch" else [])])

@@ -1,0 +1,48 @@
+"""`RunReport`: what a command did with its records, for the line with which it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from shoal.records import is_notable
+
+__all__ = ["RunReport"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """Numbers of records of one run.
+
+    Attributes
+    ----------
+    records_in, released, suppressed : int
+    refusals : sequence of str
+        A text for each reason and field, with the number of records.
+    refused : int
+        Records that were refused.
+    information_loss : float or None
+        In percent; None if nothing was released.
+    """
+
+    records_in: int
+    released: int
+    suppressed: int
+    refused: int = 0
+    refusals: Sequence[str] = ()
+    information_loss: float | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was released of an input that has records."""
+        return self.records_in > 0 and self.released == 0
+
+    @property
+    def is_notable(self) -> bool:
+        """Whether the release is empty, or more than 1 % of the records were refused."""
+        return is_notable(self.records_in, self.released, self.refused)
+
+    @property
+    def loss_percent(self) -> float | None:
+        """Information loss with three significant digits: more could reveal a value by a difference."""
+        return None if self.information_loss is None else float(f"{self.information_loss:.3g}")

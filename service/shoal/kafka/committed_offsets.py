@@ -1,0 +1,94 @@
+"""What the group has committed: the offset and metadata of a partition, and what those of the others say about it."""
+
+from __future__ import annotations
+
+import itertools
+from asyncio import sleep
+from typing import cast
+
+from aiokafka import TopicPartition
+from aiokafka import errors as kafka_errors
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.structs import OffsetAndMetadata
+
+from shoal.errors import BrokerUnavailableError, InputError
+from shoal.kafka.backoff import jittered
+from shoal.kafka.cipher import MetadataCipher
+from shoal.policy import KafkaSection
+
+__all__ = ["fetch_committed", "fetch_first_partition_count"]
+
+MAX_REQUESTS = 20
+"""After more repeats than this, one answer is accepted, even if it differs from the one before."""
+COORDINATOR_TIMEOUT_S = 5.0
+
+
+async def fetch_committed(
+    admin: AIOKafkaAdminClient, settings: KafkaSection, partition: int
+) -> OffsetAndMetadata | None:
+    """Return the committed offset and metadata of one partition, or None if there is no commit.
+
+    The previous producer was fenced before, so its transaction has ended. A classic group coordinator may still be
+    writing the offsets of that transaction. So the request is repeated until two answers in succession agree. After
+    more than 20 repeats one answer is accepted.
+
+    Raises
+    ------
+    BrokerUnavailableError
+        The coordinator did not answer. That does not mean that there is no commit.
+    """
+    tp = TopicPartition(settings.input, partition)
+    offset_and_metadata: OffsetAndMetadata | None = None
+    unanswered_s = 0.0
+    for repeats in itertools.count():
+        previous, offset_and_metadata = offset_and_metadata, await _ask_coordinator(admin, settings, tp)
+        if offset_and_metadata is not None and (offset_and_metadata == previous or repeats > MAX_REQUESTS):
+            return None if offset_and_metadata.offset < 0 else offset_and_metadata
+        if offset_and_metadata is None and unanswered_s >= COORDINATOR_TIMEOUT_S:
+            break
+        unanswered_s += 0.0 if offset_and_metadata is not None else 0.1
+        await sleep(0.01 if offset_and_metadata is not None else jittered(0.1))
+    message = f"the coordinator of group {settings.group} does not return the committed offset; trying again"
+    raise BrokerUnavailableError(f"{settings.input}-{partition}: {message}")
+
+
+async def _ask_coordinator(
+    admin: AIOKafkaAdminClient, settings: KafkaSection, tp: TopicPartition
+) -> OffsetAndMetadata | None:
+    """Return the committed offset and metadata, with offset -1 for no commit; None if the coordinator has no answer."""
+    try:
+        offsets = await admin.list_consumer_group_offsets(str(settings.group), partitions=[tp])
+    except kafka_errors.KafkaError as error:
+        # The first request of a Kafka cluster creates the coordinator's topic. A coordinator may also move or load.
+        if not error.retriable:
+            raise
+        return None
+    return cast("OffsetAndMetadata | None", offsets.get(tp))
+
+
+async def fetch_first_partition_count(
+    admin: AIOKafkaAdminClient, settings: KafkaSection, partition_count: int, cipher: MetadataCipher
+) -> int | None:
+    """Return the number of partitions that the input had when the group first started.
+
+    Each commit holds this number. Where they differ, the smallest is the oldest.
+
+    Returns
+    -------
+    int or None
+        0 if the group has commits that do not say it; None if the group has no commit.
+    """
+    topic = str(settings.input)
+    offsets = await admin.list_consumer_group_offsets(
+        str(settings.group), partitions=[TopicPartition(topic, number) for number in range(partition_count)]
+    )
+    committed = {tp: found for tp, found in offsets.items() if found.offset >= 0}
+    counts = []
+    for tp, found in committed.items():
+        try:
+            commit = cipher.decode(found.metadata or "", topic, tp.partition, found.offset)
+        except InputError:
+            continue  # the task of that partition refuses it
+        if commit.first_partition_count:
+            counts.append(commit.first_partition_count)
+    return min(counts, default=0) if committed else None

@@ -1,0 +1,27 @@
+"""The last log lines of a worker: what became of its records."""
+
+from __future__ import annotations
+
+import structlog
+
+from shoal.observability.logs import escape_control_characters
+from shoal.observability.metrics import Metrics
+from shoal.records import is_notable
+
+__all__ = ["log_totals"]
+
+
+def log_totals(log: structlog.stdlib.BoundLogger, metrics: Metrics) -> None:
+    """Log what this process did with its records.
+
+    If nothing was released of an input that has records, or more than 1 % of them were refused, this is a warning of
+    its own, and so is each reason and field for which records were refused.
+    """
+    totals, held = metrics.totals(), metrics.held_at_close
+    records_in, released = totals["in"], totals["released"]
+    if is_notable(records_in, released, totals["quarantined"]):
+        for text in metrics.refusals.texts(records_in):
+            log.warning("records refused", refused=escape_control_characters(text))
+    if records_in and not released:
+        log.warning("nothing was released", records_in=records_in, held=held)
+    log.info("stopped", **totals, held=held)
