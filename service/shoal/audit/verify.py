@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from shoal.audit.arithmetic import ExactGrid
 from shoal.audit.auditor import Auditor
-from shoal.audit.evidence import Summary, read_evidence, read_quarantine, read_summary
-from shoal.audit.originals import read_originals
+from shoal.audit.evidence import QuarantineReference, Summary, read_evidence, read_quarantine, read_summary
+from shoal.audit.originals import Originals, read_originals
 from shoal.audit.parsing import Form, InputFile, first_line_names
 from shoal.audit.releases import read_release
 from shoal.audit.scope import AuditScope, StatedFiles
+from shoal.audit.summary_counts import read_records
+from shoal.audit.table_parsing import is_parquet
 from shoal.audit.verdict import Verdict
 from shoal.errors import InputError
 from shoal.policy import Policy
@@ -114,22 +117,86 @@ def verify(
         summary_name=name,
     )
     scope = AuditScope.of(policy, table=table, partial=partial and not complete, strict=strict)
-    grids = [ExactGrid(attribute, table=scope.has_table_grids) for attribute in policy.quasi_identifiers]
+    is_binary = is_parquet(target.path)
+    grids = [
+        ExactGrid(attribute, table=scope.has_table_grids, is_binary=is_binary) for attribute in policy.quasi_identifiers
+    ]
     is_export = wrapped if is_export is None else is_export
     release = read_release(policy, target, grids, original=source, is_export=is_export, stores_texts=scope.is_ordered)
-    by_line = not release.is_export if len(release) else _is_numbered_by_line(policy, source)
-    originals = read_originals(policy, source, target.form, is_export=is_export, by_line=by_line)
-    if not len(originals) and (len(release) or scope.is_table):
-        raise InputError(f"{original}: no records, so there is nothing to compare with; give the original")
-    if len(release) and release.is_export != originals.is_export:
-        raise InputError(
-            f"{released}: an export of a topic can only be compared with another export; give two exports or none"
-        )
-    return Auditor(policy, originals, release, grids, scope).run(stated)
+
+    def read(*, by_line: bool) -> Originals:
+        originals = read_originals(policy, source, target.form, is_export=is_export, by_line=by_line)
+        if not len(originals) and (len(release) or scope.is_table):
+            raise InputError(f"{original}: no records, so there is nothing to compare with; give the original")
+        if len(release) and release.is_export != originals.is_export:
+            raise InputError(
+                f"{released}: an export of a topic can only be compared with another export; give two exports or none"
+            )
+        return originals
+
+    def judge(originals: Originals) -> Verdict:
+        if stated.summary_fields is not None and not originals.is_export:
+            originals.was_read_whole = (read_records(stated.summary_fields) or 0) >= len(originals)
+        return Auditor(policy, originals, release, grids, scope).run(stated)
+
+    if len(release):
+        return judge(read(by_line=not release.is_export))
+    by_line = _is_numbered_by_line(policy, source, target, is_export=is_export)
+    if by_line is not None:
+        return judge(read(by_line=by_line))
+    return _judge_both(read, judge, stated.references, target)
 
 
-def _is_numbered_by_line(policy: Policy, original: InputFile) -> bool:
-    """Whether the original of an empty release holds messages that `shoal pipe` reads: without partition and offset."""
+def _is_numbered_by_line(
+    policy: Policy, original: InputFile, released: InputFile, *, is_export: bool | None
+) -> bool | None:
+    """Whether evidence and references of an empty release number messages by line, as `shoal pipe` does.
+
+    None if only they can tell: `shoal pipe` also reads messages that have a partition and an offset.
+    """
     if not policy.envelope_attributes or original.form == "csv":
         return False
-    return not first_line_names(original.path) >= {"partition", "offset"}
+    if released.form == "csv" or not first_line_names(original.path) >= {"partition", "offset"}:
+        return True
+    return None if is_export is None else not is_export
+
+
+def _judge_both(
+    read: Callable[..., Originals],
+    judge: Callable[[Originals], Verdict],
+    references: list[QuarantineReference] | None,
+    released: InputFile,
+) -> Verdict:
+    """Judge an empty release as that of a topic, and as that of `shoal pipe`.
+
+    If all references name records in one of the readings only, that one is judged. Else one that holds excels one that
+    is undecided.
+
+    Raises
+    ------
+    InputError
+        One reading holds and the other is broken.
+    """
+    by_line = read(by_line=True)
+    try:
+        by_offset = read(by_line=False)
+    except InputError:
+        # Lines that `shoal pipe` reads need not be an export of a topic.
+        verdict = judge(by_line)
+        if verdict.verified:
+            return verdict
+        raise
+    fitting = [
+        originals
+        for originals in (by_offset, by_line)
+        if all(originals.find(reference.partition, reference.offset) is not None for reference in references or ())
+    ]
+    if len(fitting) == 1:
+        return judge(fitting[0])
+    first, second = judge(by_offset), judge(by_line)
+    if {first.outcome, second.outcome} == {"holds", "broken"}:
+        raise InputError(
+            f"{released.path}: no rows, so it does not show whether references name offsets or lines: if shoal pipe "
+            "made it, give the original without partition and offset, else a part (--partial)"
+        )
+    return second if second.verified and not first.verified else first
