@@ -8,8 +8,8 @@ from pathlib import Path
 from shoal.audit.arithmetic import ExactGrid
 from shoal.audit.auditor import Auditor
 from shoal.audit.evidence import QuarantineReference, Summary, read_evidence, read_quarantine, read_summary
-from shoal.audit.originals import Originals, read_originals
-from shoal.audit.parsing import Form, InputFile, first_line_names
+from shoal.audit.originals import Originals, is_export_of, read_originals
+from shoal.audit.parsing import ENVELOPE_FIELDS, ORIGINAL_EXPORT, Form, InputFile, first_line_names
 from shoal.audit.releases import read_release
 from shoal.audit.scope import AuditScope, StatedFiles
 from shoal.audit.summary_counts import read_records
@@ -125,7 +125,10 @@ def verify(
     release = read_release(policy, target, grids, original=source, is_export=is_export, stores_texts=scope.is_ordered)
 
     def read(*, by_line: bool) -> Originals:
-        originals = read_originals(policy, source, target.form, is_export=is_export, by_line=by_line)
+        is_plain = by_line and not len(release)
+        originals = read_originals(
+            policy, source, target.form, is_export=False if is_plain else is_export, by_line=by_line
+        )
         if not len(originals) and (len(release) or scope.is_table):
             raise InputError(f"{original}: no records, so there is nothing to compare with; give the original")
         if len(release) and release.is_export != originals.is_export:
@@ -144,21 +147,23 @@ def verify(
     by_line = _is_numbered_by_line(policy, source, target, is_export=is_export)
     if by_line is not None:
         return judge(read(by_line=by_line))
-    return _judge_both(read, judge, stated.references, target)
+    return _judge_both(read, judge, stated.references, target, are_messages=bool(policy.envelope_attributes))
 
 
 def _is_numbered_by_line(
     policy: Policy, original: InputFile, released: InputFile, *, is_export: bool | None
 ) -> bool | None:
-    """Whether evidence and references of an empty release number messages by line, as `shoal pipe` does.
+    """Whether the references of an empty release number records by line, as `shoal pipe` does.
 
     None if only they can tell: `shoal pipe` also reads messages that have a partition and an offset.
     """
-    if not policy.envelope_attributes or original.form == "csv":
-        return False
-    if released.form == "csv" or not first_line_names(original.path) >= {"partition", "offset"}:
-        return True
-    return None if is_export is None else not is_export
+    if original.form == "csv" or is_export is not None:
+        return is_export is False
+    if policy.envelope_attributes:
+        may_be_topic = first_line_names(original.path) >= {"partition", "offset"}
+    else:
+        may_be_topic = is_export_of(policy, original, ORIGINAL_EXPORT, ENVELOPE_FIELDS)
+    return True if released.form == "csv" or not may_be_topic else None
 
 
 def _judge_both(
@@ -166,11 +171,14 @@ def _judge_both(
     judge: Callable[[Originals], Verdict],
     references: list[QuarantineReference] | None,
     released: InputFile,
+    *,
+    are_messages: bool,
 ) -> Verdict:
     """Judge an empty release as that of a topic, and as that of `shoal pipe`.
 
-    If all references name records in one of the readings only, that one is judged. Else one that holds excels one that
-    is undecided.
+    If all references name records in one of the readings only, that one is judged. Else the topic is judged, unless
+    `shoal pipe` can read messages under the policy (``are_messages``): then a reading that holds excels one that is
+    undecided.
 
     Raises
     ------
@@ -183,9 +191,9 @@ def _judge_both(
     except InputError:
         # Lines that `shoal pipe` reads need not be an export of a topic.
         verdict = judge(by_line)
-        if verdict.verified:
-            return verdict
-        raise
+        if verdict.outcome == "broken":
+            raise
+        return verdict
     fitting = [
         originals
         for originals in (by_offset, by_line)
@@ -193,10 +201,12 @@ def _judge_both(
     ]
     if len(fitting) == 1:
         return judge(fitting[0])
+    if not are_messages:
+        return judge(by_offset)
     first, second = judge(by_offset), judge(by_line)
     if {first.outcome, second.outcome} == {"holds", "broken"}:
         raise InputError(
-            f"{released.path}: no rows, so it does not show whether references name offsets or lines: if shoal pipe "
-            "made it, give the original without partition and offset, else a part (--partial)"
+            f"{released.path}: no rows, so it does not show whether references name offsets or lines: give the "
+            "quarantine file (--quarantine), or the original without partition and offset if shoal pipe made the release"
         )
     return second if second.verified and not first.verified else first

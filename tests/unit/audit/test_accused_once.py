@@ -164,6 +164,15 @@ def test_an_empty_release_that_holds_in_one_reading_and_is_broken_in_the_other_i
         judged(keyed_policy(), paths, ("evidence", "quarantine"))
 
 
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
+def test_messages_under_a_policy_that_reads_none_are_invalid_records_by_line(tmp_path: Path, suffix: str) -> None:
+    policy = policy_of({"bounds": [0, 1000], "resolution": 1}, stream=STREAM)
+    paths = released(tmp_path, policy, "original.jsonl", messages((0, 17, "a", 1), (0, 18, "b", 1)), suffix)
+    verdict = judged(policy, paths, ("evidence", "summary", "quarantine"))
+    assert verdict.exit_code == 0, verdict.text()
+    assert verdict.counts["unusable"] == 2
+
+
 def test_lines_that_are_no_export_are_judged_by_line(tmp_path: Path) -> None:
     text = messages((0, 17, "a", 1)) + "{}\n" + messages((0, 17, "a", 1))
     paths = released(tmp_path, keyed_policy(), "original.jsonl", text)
