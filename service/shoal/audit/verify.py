@@ -207,6 +207,6 @@ def _judge_both(
     if {first.outcome, second.outcome} == {"holds", "broken"}:
         raise InputError(
             f"{released.path}: no rows, so it does not show whether references name offsets or lines: give the "
-            "quarantine file (--quarantine), or the original without partition and offset if shoal pipe made the release"
+            "quarantine file (--quarantine), or if shoal pipe made it the original without partition and offset"
         )
     return second if second.verified and not first.verified else first
