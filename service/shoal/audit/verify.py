@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from shoal.audit.arithmetic import ExactGrid
 from shoal.audit.auditor import Auditor
-from shoal.audit.evidence import QuarantineReference, Summary, read_evidence, read_quarantine, read_summary
+from shoal.audit.evidence import Summary, read_evidence, read_quarantine, read_summary
 from shoal.audit.originals import Originals, is_export_of, read_originals
 from shoal.audit.parsing import ENVELOPE_FIELDS, ORIGINAL_EXPORT, Form, InputFile, first_line_names
-from shoal.audit.releases import read_release
+from shoal.audit.releases import ReleasedRows, read_release
 from shoal.audit.scope import AuditScope, StatedFiles
 from shoal.audit.summary_counts import read_records
 from shoal.audit.table_parsing import is_parquet
@@ -123,90 +123,102 @@ def verify(
     ]
     is_export = wrapped if is_export is None else is_export
     release = read_release(policy, target, grids, original=source, is_export=is_export, stores_texts=scope.is_ordered)
+    return _Judgement(policy, source, target, release, grids, scope, stated, is_export).verdict()
 
-    def read(*, by_line: bool) -> Originals:
-        is_plain = by_line and not len(release)
-        originals = read_originals(
-            policy, source, target.form, is_export=False if is_plain else is_export, by_line=by_line
-        )
-        if not len(originals) and (len(release) or scope.is_table):
-            raise InputError(f"{original}: no records, so there is nothing to compare with; give the original")
-        if len(release) and release.is_export != originals.is_export:
+
+@dataclass(frozen=True, slots=True)
+class _Judgement:
+    """A release and the file of its original, which is read when it is known how its records are numbered."""
+
+    policy: Policy
+    source: InputFile
+    target: InputFile
+    release: ReleasedRows
+    grids: list[ExactGrid]
+    scope: AuditScope
+    stated: StatedFiles
+    is_export: bool | None
+
+    def verdict(self) -> Verdict:
+        if len(self.release):
+            return self._judge(self._read(by_line=not self.release.is_export))
+        by_line = self._is_numbered_by_line()
+        if by_line is not None:
+            return self._judge(self._read(by_line=by_line))
+        if self.policy.envelope_attributes:
+            return self._judge_both()
+        # By line no message is a record of the policy, so only a doubt may come from this reading.
+        verdict = self._judge(self._read(by_line=False))
+        if verdict.outcome == "broken" and self._judge(self._read(by_line=True)).verified:
+            raise self._unclear_numbers()
+        return verdict
+
+    def _read(self, *, by_line: bool) -> Originals:
+        has_lines = by_line and not len(self.release)
+        is_export = False if has_lines else self.is_export
+        originals = read_originals(self.policy, self.source, self.target.form, is_export=is_export, by_line=by_line)
+        if not len(originals) and (len(self.release) or self.scope.is_table):
+            raise InputError(f"{self.source.path}: no records, so there is nothing to compare with; give the original")
+        if len(self.release) and self.release.is_export != originals.is_export:
             raise InputError(
-                f"{released}: an export of a topic can only be compared with another export; give two exports or none"
+                f"{self.target.path}: an export of a topic can only be compared with another export; give two exports "
+                "or none"
             )
+        summary = self.stated.summary_fields
+        if summary is not None and not originals.is_export:
+            originals.was_read_whole = (read_records(summary) or 0) >= len(originals)
         return originals
 
-    def judge(originals: Originals) -> Verdict:
-        if stated.summary_fields is not None and not originals.is_export:
-            originals.was_read_whole = (read_records(stated.summary_fields) or 0) >= len(originals)
-        return Auditor(policy, originals, release, grids, scope).run(stated)
+    def _judge(self, originals: Originals) -> Verdict:
+        return Auditor(self.policy, originals, self.release, self.grids, self.scope).run(self.stated)
 
-    if len(release):
-        return judge(read(by_line=not release.is_export))
-    by_line = _is_numbered_by_line(policy, source, target, is_export=is_export)
-    if by_line is not None:
-        return judge(read(by_line=by_line))
-    return _judge_both(read, judge, stated.references, target, are_messages=bool(policy.envelope_attributes))
+    def _is_numbered_by_line(self) -> bool | None:
+        """Whether the references of an empty release number records by line, as `shoal pipe` does.
 
+        None if only they can tell: `shoal pipe` also reads messages that have a partition and an offset.
+        """
+        if self.source.form == "csv" or self.is_export is not None:
+            return self.is_export is False
+        if not self.policy.envelope_attributes:
+            return None if is_export_of(self.policy, self.source, ORIGINAL_EXPORT, ENVELOPE_FIELDS) else False
+        has_offsets = first_line_names(self.source.path) >= {"partition", "offset"}
+        return True if self.target.form == "csv" or not has_offsets else None
 
-def _is_numbered_by_line(
-    policy: Policy, original: InputFile, released: InputFile, *, is_export: bool | None
-) -> bool | None:
-    """Whether the references of an empty release number records by line, as `shoal pipe` does.
+    def _judge_both(self) -> Verdict:
+        """Judge an empty release of messages as that of a topic, and as that of `shoal pipe`.
 
-    None if only they can tell: `shoal pipe` also reads messages that have a partition and an offset.
-    """
-    if original.form == "csv" or is_export is not None:
-        return is_export is False
-    if policy.envelope_attributes:
-        may_be_topic = first_line_names(original.path) >= {"partition", "offset"}
-    else:
-        may_be_topic = is_export_of(policy, original, ORIGINAL_EXPORT, ENVELOPE_FIELDS)
-    return True if released.form == "csv" or not may_be_topic else None
+        If all references name records in one of the readings only, that one is judged. Else one that holds excels one
+        that is undecided.
 
+        Raises
+        ------
+        InputError
+            One reading holds and the other is broken.
+        """
+        by_line = self._read(by_line=True)
+        try:
+            by_offset = self._read(by_line=False)
+        except InputError:
+            # Lines that `shoal pipe` reads need not be an export of a topic.
+            verdict = self._judge(by_line)
+            if verdict.outcome == "broken":
+                raise
+            return verdict
+        references = self.stated.references or []
+        fitting = [
+            originals
+            for originals in (by_offset, by_line)
+            if all(originals.find(reference.partition, reference.offset) is not None for reference in references)
+        ]
+        if len(fitting) == 1:
+            return self._judge(fitting[0])
+        first, second = self._judge(by_offset), self._judge(by_line)
+        if {first.outcome, second.outcome} == {"holds", "broken"}:
+            raise self._unclear_numbers()
+        return second if second.verified and not first.verified else first
 
-def _judge_both(
-    read: Callable[..., Originals],
-    judge: Callable[[Originals], Verdict],
-    references: list[QuarantineReference] | None,
-    released: InputFile,
-    *,
-    are_messages: bool,
-) -> Verdict:
-    """Judge an empty release as that of a topic, and as that of `shoal pipe`.
-
-    If all references name records in one of the readings only, that one is judged. Else the topic is judged, unless
-    `shoal pipe` can read messages under the policy (``are_messages``): then a reading that holds excels one that is
-    undecided.
-
-    Raises
-    ------
-    InputError
-        One reading holds and the other is broken.
-    """
-    by_line = read(by_line=True)
-    try:
-        by_offset = read(by_line=False)
-    except InputError:
-        # Lines that `shoal pipe` reads need not be an export of a topic.
-        verdict = judge(by_line)
-        if verdict.outcome == "broken":
-            raise
-        return verdict
-    fitting = [
-        originals
-        for originals in (by_offset, by_line)
-        if all(originals.find(reference.partition, reference.offset) is not None for reference in references or ())
-    ]
-    if len(fitting) == 1:
-        return judge(fitting[0])
-    if not are_messages:
-        return judge(by_offset)
-    first, second = judge(by_offset), judge(by_line)
-    if {first.outcome, second.outcome} == {"holds", "broken"}:
-        raise InputError(
-            f"{released.path}: no rows, so it does not show whether references name offsets or lines: give the "
+    def _unclear_numbers(self) -> InputError:
+        return InputError(
+            f"{self.target.path}: no rows, so it does not show whether references name offsets or lines: give the "
             "quarantine file (--quarantine), or if shoal pipe made it the original without partition and offset"
         )
-    return second if second.verified and not first.verified else first

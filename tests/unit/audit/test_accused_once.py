@@ -165,12 +165,24 @@ def test_an_empty_release_that_holds_in_one_reading_and_is_broken_in_the_other_i
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
-def test_messages_under_a_policy_that_reads_none_are_invalid_records_by_line(tmp_path: Path, suffix: str) -> None:
+def test_messages_under_a_policy_that_reads_none_are_undecided(tmp_path: Path, suffix: str) -> None:
     policy = policy_of({"bounds": [0, 1000], "resolution": 1}, stream=STREAM)
     paths = released(tmp_path, policy, "original.jsonl", messages((0, 17, "a", 1), (0, 18, "b", 1)), suffix)
-    verdict = judged(policy, paths, ("evidence", "summary", "quarantine"))
-    assert verdict.exit_code == 0, verdict.text()
-    assert verdict.counts["unusable"] == 2
+    with pytest.raises(InputError, match="does not show whether references name offsets or lines"):
+        judged(policy, paths, ("evidence", "summary", "quarantine"))
+
+
+def test_a_topic_of_which_all_is_dropped_does_not_hold_by_lines(tmp_path: Path) -> None:
+    policy = policy_of({"bounds": [0, 1000], "resolution": 1}, stream=STREAM)
+    lines = [{"partition": 0, "offset": 17 + x, "value": {"p": str(x), "x": x}} for x in range(5)]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    paths = released(tmp_path, policy, "original.jsonl", text)
+    paths["released"].write_text("")
+    for given in (("evidence",), ("evidence", "summary"), ("evidence", "summary", "quarantine")):
+        try:
+            assert judged(policy, paths, given).exit_code != 0
+        except InputError as error:
+            assert "does not show whether references name offsets or lines" in str(error)  # noqa: PT017
 
 
 def test_lines_that_are_no_export_are_judged_by_line(tmp_path: Path) -> None:
