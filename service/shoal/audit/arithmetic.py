@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
+from fractions import Fraction
 
 from shoal.policy import Attribute
 
@@ -33,18 +34,22 @@ class ExactGrid:
         Gives bounds and resolution.
     table : bool
         Whether the default resolution of tables applies instead of that of streams.
+    is_binary : bool
+        Whether the release is a Parquet file. Its means are float64 unless the resolution is whole, and neighbouring
+        multiples of the resolution may be one float64.
 
     Notes
     -----
-    The grid step is ``_step / 10**_decimals``; both are integers. A step of 0 means that means are published exactly,
-    as float64.
+    The grid step is ``_step / 10**_decimals``; both are integers. A step of 0 means that means are published as
+    the nearest float64.
     """
 
-    def __init__(self, attribute: Attribute, *, table: bool) -> None:
+    def __init__(self, attribute: Attribute, *, table: bool, is_binary: bool = False) -> None:
         resolution = attribute.publication_step(table=table)
         exponent = resolution.as_tuple().exponent
         self._decimals = max(0, -exponent) if isinstance(exponent, int) else 0
         self._step = _scaled(resolution, self._decimals)
+        self._has_floats = is_binary and bool(self._step % 10**self._decimals)
         fraction = rf"\.[0-9]{{{self._decimals}}}" if self._decimals else ""
         self._pattern = re.compile(rf"-?(?:0|[1-9][0-9]*){fraction}" if self._step else _NUMBER)
         self._limits = None
@@ -52,31 +57,29 @@ class ExactGrid:
             low, high = (Decimal(repr(bound)) for bound in attribute.bounds)
             self._limits = (low - resolution / 2, high + resolution / 2)
 
-    def mean(self, values: Sequence[float]) -> str | None:
-        """Return the mean of the values, rounded half to even to the grid, as published text.
+    def mean(self, values: Sequence[float]) -> str:
+        """Return the mean of the values as published text, rounded once, half to even: to the grid, or to float64.
 
         Parameters
         ----------
         values : sequence of float
             Clipped values of the members of one cluster: at least one, all finite.
 
-        Returns
-        -------
-        str or None
-            None if the exact mean of a grid without step overflows float64.
+        Notes
+        -----
+        Without a step the result is within the range of the values, since both ends of it are float64. In a binary
+        release of float64 it is what `canonical` returns for the float64 nearest to the multiple.
         """
-        if not self._step:
-            try:
-                return repr(math.fsum(values) / len(values) + 0.0)
-            except OverflowError:
-                return None
         ratios = [value.as_integer_ratio() for value in values]
         common = max(
             denominator for _, denominator in ratios
         )  # all are powers of two: the largest is a multiple of all
         total = sum(numerator * (common // denominator) for numerator, denominator in ratios)
+        if not self._step:
+            return repr(float(Fraction(total, common * len(values))) + 0.0)  # adding 0.0 turns minus zero into zero
         steps = _half_even(total * 10**self._decimals, common * len(values) * self._step)
-        return self._text(steps * self._step)
+        text = self._text(steps * self._step)
+        return self.canonical(float(text)) if self._has_floats else text
 
     def contains(self, text: str) -> bool:
         """Whether a text is a value of the grid in its canonical form."""
@@ -90,12 +93,20 @@ class ExactGrid:
         return scaled % self._step == 0 and not (scaled == 0 and text.startswith("-"))
 
     def canonical(self, value: float) -> str:
-        """Write a float64 read from a binary column: as the grid value that it equals, else in its shortest form."""
+        """Write a number read from a binary column: as a grid value that is equal to it, else in its shortest form.
+
+        Different numbers have different texts. An integer is compared exactly, and a float64 as float64.
+        """
         if not self._step:
             return repr(float(value) + 0.0)
-        numerator, denominator = float(value).as_integer_ratio()
-        text = self._text(_half_even(numerator * 10**self._decimals, denominator * self._step) * self._step)
-        return text if float(text) == value else repr(value)
+        numerator, denominator = value.as_integer_ratio()
+        steps = _half_even(numerator * 10**self._decimals, denominator * self._step)
+        if isinstance(value, int):
+            text = self._text(steps * self._step)
+            return text if steps * self._step == value * 10**self._decimals else repr(value)
+        # At a power of two the nearest multiple may be nearer to the float64 below, and its neighbour to this one.
+        texts = [self._text((steps + other) * self._step) for other in (0, 1, -1)]
+        return next((text for text in texts if float(text) == value), repr(value))
 
     def within_bounds(self, text: str) -> bool:
         """Whether a text is a number inside the bounds, widened by half a grid step on both sides."""

@@ -159,5 +159,4 @@ def _note_extremes(found: RecomputedClusters, subjects: int, share: float) -> No
 
 def _centroid(originals: Originals, members: tuple[int, ...], grids: list[ExactGrid]) -> str:
     columns = originals.values[list(members)].T.tolist()
-    # An empty text stands for a mean without float64; it equals no published number.
-    return FIELD_SEPARATOR.join(grid.mean(column) or "" for grid, column in zip(grids, columns, strict=True))
+    return FIELD_SEPARATOR.join(grid.mean(column) for grid, column in zip(grids, columns, strict=True))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, TypeGuard
 
+from shoal.audit.nesting import within_depth
 from shoal.audit.parsing import LARGEST_COUNT, JsonObject, byte_lines, json_value
 from shoal.errors import InputError
 
@@ -171,6 +172,8 @@ def _object(text: bytes, location: str, remedy: str) -> dict[str, object]:
         raise InputError(f"{location}: not JSON; {remedy}") from None
     if not isinstance(found, JsonObject) or len(dict(found)) != len(found):
         raise InputError(f"{location}: not a JSON object with each name once; {remedy}")
+    if within_depth(dict(found)) is None:
+        raise InputError(f"{location}: nested too deeply; {remedy}")
     return dict(found)
 
 

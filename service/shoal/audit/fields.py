@@ -96,6 +96,9 @@ class RecordReader:
             for a in policy.unchanged_fields
         ]
         self._subject, self._sign = policy.subject, sign
+        encoding = policy.csv_output.encoding
+        # Only CSV has other encodings than those of Unicode.
+        self._encoding = encoding if released == "csv" and not encoding.startswith("utf-") else None
 
     def read(self, record: Record | None, envelope: Record) -> UsableRecord | None:
         """Read one record; None if it is unusable."""
@@ -115,6 +118,8 @@ class RecordReader:
         values = [value for name, read in self._quasi if (value := read(record[name])) is not None]
         unchanged = [text for name, read in self._unchanged if (text := read(record[name])) is not None]
         if len(values) < len(self._quasi) or len(unchanged) < len(self._unchanged):
+            return None
+        if self._encoding is not None and not _is_encodable("".join(unchanged), self._encoding):
             return None
         subject = None if self._subject is None else self._subject_text(record[self._subject.name], self._subject)
         if subject is None and self._subject is not None:
@@ -290,12 +295,12 @@ def _any_as_cell(value: object, released_sign: DecimalSign) -> str | None:
     return json_text(released_sign.from_point(text) if isinstance(value, JsonNumber) else text)
 
 
-def _is_encodable(value: str) -> bool:
-    """Whether UTF-8 can encode a text: a lone surrogate cannot be published."""
+def _is_encodable(value: str, encoding: str = "utf-8") -> bool:
+    """Whether an encoding has all characters of a text; a lone surrogate cannot be published in any."""
     if value.isascii():
         return True
     try:
-        value.encode()
+        value.encode(encoding)
     except UnicodeEncodeError:
         return False
     return True

@@ -43,11 +43,17 @@ class LineForm:
         Raises
         ------
         InputError
-            The line has another form than the lines before it.
+            The line has another form than the lines before it, a number of thousands of digits, or hundreds of levels.
         """
-        line = json.loads(text)
+        try:
+            line = json.loads(text)
+            self._writers = [write for write in self._writers if write(line) == text]
+        except (ValueError, RecursionError):
+            # An integer may have more digits than Python converts.
+            raise InputError(
+                f"{self._path}, line {number}: a number is too long, or values are nested too deeply; export again"
+            ) from None
         self._names = self._names or list(line)
-        self._writers = [write for write in self._writers if write(line) == text]
         # null, [] and {} say the same. Other contents are for the check of the envelope.
         empty = {name: repr(line[name]) for name in self._envelope & line.keys() if line[name] in EMPTY_CONTENTS}
         self._empty = empty | self._empty

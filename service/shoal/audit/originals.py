@@ -24,6 +24,7 @@ from shoal.audit.parsing import (
     InputFile,
     Record,
     first_line_names,
+    is_blank,
     is_ended,
     original_records,
 )
@@ -64,6 +65,8 @@ class Originals:
         unusable.
     file : InputFile, optional
         The file that was read.
+    was_read_whole : bool
+        Whether a summary counts all records as read. Then a last record without end was read like the others.
     """
 
     values: npt.NDArray[np.float64]
@@ -75,6 +78,7 @@ class Originals:
     timestamps: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     sizes: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     file: InputFile | None = None
+    was_read_whole: bool = False
     merged: npt.NDArray[np.int64] | None = None
     _index: dict[int, dict[int, int]] = field(default_factory=dict)
 
@@ -92,8 +96,8 @@ class Originals:
 
     @cached_property
     def is_ended(self) -> bool:
-        """Whether the last record is complete. A run with ``--follow`` does not read one that is not."""
-        return self.file is None or not self.unchanged or is_ended(self.file)
+        """Whether the last record was read or is complete. A run with ``--follow`` does not read one that is not."""
+        return self.file is None or not self.unchanged or self.was_read_whole or is_ended(self.file)
 
     def find(self, partition: int, offset: int) -> int | None:
         """Return the index of a record; None if it does not exist."""
@@ -134,6 +138,8 @@ def _export_names(policy: Policy, file: InputFile, *, is_export: bool | None, by
         return ORIGINAL_EXPORT if found else None
     read = {"value", *(_ENVELOPE_FIELD[attribute.source.part] for attribute in policy.envelope_attributes)}
     required = frozenset(read if by_line else read | ORIGINAL_EXPORT)
+    if file.form != "csv" and is_blank(file.path):
+        return required
     if file.form == "csv" or not required <= first_line_names(file.path):
         attribute = policy.envelope_attributes[0]
         raise InputError(

@@ -42,6 +42,7 @@ __all__ = [
     "byte_lines",
     "first_line_names",
     "form_of",
+    "is_blank",
     "is_ended",
     "json_value",
     "original_records",
@@ -65,7 +66,8 @@ LARGEST_COUNT = 1 << 62
 BLANK: Record = {}
 """The record of an empty line: unusable. Empty lines at the end of a file are no records."""
 
-_TIMESTAMP = re.compile(r"-?[0-9]{1,18}")
+_COUNT = re.compile(r"-?[0-9]{1,18}")
+"""Partitions, offsets and usable timestamps; all of them fit 64 bits."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _FORMS: dict[str, Form] = {".csv": "csv", ".jsonl": "jsonl", ".json": "jsonl", ".ndjson": "jsonl", ".parquet": "jsonl"}
 
@@ -188,6 +190,11 @@ def is_ended(file: InputFile) -> bool:
         return lines.read() in {b"", b"\n"}
 
 
+def is_blank(path: Path) -> bool:
+    """Whether a JSON lines file has no records: it is empty, or all its lines are."""
+    return next(_original_lines(path), None) is None
+
+
 def json_value(text: bytes) -> object:
     """Parse one JSON text with its numbers as int and float; objects become `JsonObject`.
 
@@ -266,10 +273,14 @@ def _export_lines(path: Path, required: frozenset[str], allowed: frozenset[str])
         yield number, line
 
 
+def _is_integer(value: object) -> TypeGuard[JsonNumber]:
+    return isinstance(value, JsonNumber) and value.removeprefix("-").isdigit()
+
+
 def _integer(path: Path, number: int, line: Record, name: str) -> int:
     value = line[name]
-    if not isinstance(value, JsonNumber) or not value.removeprefix("-").isdigit():
-        raise InputError(f"{path}, line {number}: {name} must be an integer; export again")
+    if not _is_integer(value) or not _COUNT.fullmatch(value):
+        raise InputError(f"{path}, line {number}: {name} must be an integer of at most 18 digits; export again")
     return int(value)
 
 
@@ -277,8 +288,8 @@ def _exported(path: Path, required: frozenset[str]) -> Iterator[OriginalRecord]:
     """Yield the messages of an exported topic. A malformed line is an error of the export, not an unusable record."""
     for number, line in _export_lines(path, required, ORIGINAL_EXPORT | ENVELOPE_FIELDS):
         partition, offset = (_integer(path, number, line, name) for name in ("partition", "offset"))
-        if "timestamp" in line:
-            _integer(path, number, line, "timestamp")
+        if "timestamp" in line and not _is_integer(line["timestamp"]):
+            raise InputError(f"{path}, line {number}: timestamp must be an integer; export again")
         if not _is_headers(line.get("headers", [])):
             raise InputError(f"{path}, line {number}: headers must be a list of [name, text or null]; export again")
         value = None if _has_undecodable_bytes(line["value"]) else _value(line)
@@ -317,7 +328,7 @@ def _envelope(line: Record) -> Record:
     if _is_text(line.get("key")):
         found["key"] = line["key"]
     timestamp = line.get("timestamp")
-    if isinstance(timestamp, JsonNumber) and _TIMESTAMP.fullmatch(timestamp) and int(timestamp) >= 0:
+    if isinstance(timestamp, JsonNumber) and _COUNT.fullmatch(timestamp) and int(timestamp) >= 0:
         found["timestamp"] = timestamp
     headers = line.get("headers", [])
     if not _is_headers(headers):

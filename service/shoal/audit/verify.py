@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from shoal.audit.arithmetic import ExactGrid
 from shoal.audit.auditor import Auditor
 from shoal.audit.evidence import Summary, read_evidence, read_quarantine, read_summary
 from shoal.audit.line_numbers import add_lines
-from shoal.audit.originals import read_originals
-from shoal.audit.parsing import Form, InputFile, first_line_names
-from shoal.audit.releases import read_release
+from shoal.audit.originals import Originals, is_export_of, read_originals
+from shoal.audit.parsing import ENVELOPE_FIELDS, ORIGINAL_EXPORT, Form, InputFile, first_line_names
+from shoal.audit.releases import ReleasedRows, read_release
 from shoal.audit.scope import AuditScope, StatedFiles
+from shoal.audit.summary_counts import read_records
+from shoal.audit.table_parsing import is_parquet
 from shoal.audit.verdict import Verdict
 from shoal.errors import InputError
 from shoal.policy import Policy
@@ -115,23 +118,109 @@ def verify(
         summary_name=name,
     )
     scope = AuditScope.of(policy, table=table, partial=partial and not complete, strict=strict)
-    grids = [ExactGrid(attribute, table=scope.has_table_grids) for attribute in policy.quasi_identifiers]
+    is_binary = is_parquet(target.path)
+    grids = [
+        ExactGrid(attribute, table=scope.has_table_grids, is_binary=is_binary) for attribute in policy.quasi_identifiers
+    ]
     is_export = wrapped if is_export is None else is_export
     release = read_release(policy, target, grids, original=source, is_export=is_export, stores_texts=scope.is_ordered)
-    by_line = not release.is_export if len(release) else _is_numbered_by_line(policy, source)
-    originals = read_originals(policy, source, target.form, is_export=is_export, by_line=by_line)
-    if not len(originals) and (len(release) or scope.is_table):
-        raise InputError(f"{original}: no records, so there is nothing to compare with; give the original")
-    if len(release) and release.is_export != originals.is_export:
-        raise InputError(
-            f"{released}: an export of a topic can only be compared with another export; give two exports or none"
-        )
-    verdict = Auditor(policy, originals, release, grids, scope).run(stated)
+    verdict = _Judgement(policy, source, target, release, grids, scope, stated, is_export).verdict()
     return add_lines(verdict, original=source, released=target)
 
 
-def _is_numbered_by_line(policy: Policy, original: InputFile) -> bool:
-    """Whether the original of an empty release holds messages that `shoal pipe` reads: without partition and offset."""
-    if not policy.envelope_attributes or original.form == "csv":
-        return False
-    return not first_line_names(original.path) >= {"partition", "offset"}
+@dataclass(frozen=True, slots=True)
+class _Judgement:
+    """A release and the file of its original, which is read when it is known how its records are numbered."""
+
+    policy: Policy
+    source: InputFile
+    target: InputFile
+    release: ReleasedRows
+    grids: list[ExactGrid]
+    scope: AuditScope
+    stated: StatedFiles
+    is_export: bool | None
+
+    def verdict(self) -> Verdict:
+        if len(self.release):
+            return self._judge(self._read(by_line=not self.release.is_export))
+        by_line = self._is_numbered_by_line()
+        if by_line is not None:
+            return self._judge(self._read(by_line=by_line))
+        if self.policy.envelope_attributes:
+            return self._judge_both()
+        # By line no message is a record of the policy, so only a doubt may come from this reading.
+        verdict = self._judge(self._read(by_line=False))
+        if verdict.outcome == "broken" and self._judge(self._read(by_line=True)).verified:
+            raise self._unclear_numbers()
+        return verdict
+
+    def _read(self, *, by_line: bool) -> Originals:
+        has_lines = by_line and not len(self.release)
+        is_export = False if has_lines else self.is_export
+        originals = read_originals(self.policy, self.source, self.target.form, is_export=is_export, by_line=by_line)
+        if not len(originals) and (len(self.release) or self.scope.is_table):
+            raise InputError(f"{self.source.path}: no records, so there is nothing to compare with; give the original")
+        if len(self.release) and self.release.is_export != originals.is_export:
+            raise InputError(
+                f"{self.target.path}: an export of a topic can only be compared with another export; give two exports "
+                "or none"
+            )
+        summary = self.stated.summary_fields
+        if summary is not None and not originals.is_export:
+            originals.was_read_whole = (read_records(summary) or 0) >= len(originals)
+        return originals
+
+    def _judge(self, originals: Originals) -> Verdict:
+        return Auditor(self.policy, originals, self.release, self.grids, self.scope).run(self.stated)
+
+    def _is_numbered_by_line(self) -> bool | None:
+        """Whether the references of an empty release number records by line, as `shoal pipe` does.
+
+        None if only they can tell: `shoal pipe` also reads messages that have a partition and an offset.
+        """
+        if self.source.form == "csv" or self.is_export is not None:
+            return self.is_export is False
+        if not self.policy.envelope_attributes:
+            return None if is_export_of(self.policy, self.source, ORIGINAL_EXPORT, ENVELOPE_FIELDS) else False
+        has_offsets = first_line_names(self.source.path) >= {"partition", "offset"}
+        return True if self.target.form == "csv" or not has_offsets else None
+
+    def _judge_both(self) -> Verdict:
+        """Judge an empty release of messages as that of a topic, and as that of `shoal pipe`.
+
+        If all references name records in one of the readings only, that one is judged. Else one that holds excels one
+        that is undecided.
+
+        Raises
+        ------
+        InputError
+            One reading holds and the other is broken.
+        """
+        by_line = self._read(by_line=True)
+        try:
+            by_offset = self._read(by_line=False)
+        except InputError:
+            # Lines that `shoal pipe` reads need not be an export of a topic.
+            verdict = self._judge(by_line)
+            if verdict.outcome == "broken":
+                raise
+            return verdict
+        references = self.stated.references or []
+        fitting = [
+            originals
+            for originals in (by_offset, by_line)
+            if all(originals.find(reference.partition, reference.offset) is not None for reference in references)
+        ]
+        if len(fitting) == 1:
+            return self._judge(fitting[0])
+        first, second = self._judge(by_offset), self._judge(by_line)
+        if {first.outcome, second.outcome} == {"holds", "broken"}:
+            raise self._unclear_numbers()
+        return second if second.verified and not first.verified else first
+
+    def _unclear_numbers(self) -> InputError:
+        return InputError(
+            f"{self.target.path}: no rows, so it does not show whether references name offsets or lines: give the "
+            "quarantine file (--quarantine), or if shoal pipe made it the original without partition and offset"
+        )

@@ -5,15 +5,14 @@ Published centroids are computed here only, from raw values in original units.
 
 from __future__ import annotations
 
-import math
 from decimal import Decimal
 from fractions import Fraction
 from typing import NamedTuple, Self
 
 import numpy as np
 
-from shoal.arrays import BoolMatrix, BoolVector, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
-from shoal.clustering.numba.exact_sums import sum_clusters
+from shoal.arrays import BoolMatrix, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
+from shoal.clustering.numba.exact_sums import divide_sums, sum_clusters
 from shoal.errors import ParameterError
 from shoal.policy.resolved import Policy
 
@@ -175,25 +174,23 @@ class PublicationGrid:
         -----
         Definition: with a resolution r, the exact rational mean of the members' floats is divided by r, rounded to an
         integer with ties to even, multiplied by r and written with the decimals of r; zero has no sign. With r = 0 it
-        is ``math.fsum(values) / n``, written by ``repr``. Neither depends on the order of the members.
+        is rounded to the nearest float, ties to even, and written by ``repr``: it is never outside the range of the
+        members. Neither depends on the order of the members.
 
         Cost: 2 ns per value and 0.2 µs per number; some µs more where the mean is too close to a tie for floats.
         """
-        values, totals, residuals, exact = _totals(values, cluster_bounds)
-        multiples, certain = self._multiples(totals, exact, np.diff(cluster_bounds)[:, None])
-        published = np.empty_like(totals)
+        sums = _Sums(values, cluster_bounds)
+        totals = sums.totals
+        multiples, certain = self._multiples(totals, sums.exact, np.diff(cluster_bounds)[:, None])
+        published = sums.means() if None in self._steps else np.empty_like(totals)
         columns = []
         for column, step in enumerate(self._steps):
             if step is None:
-                published[:, column] = _means(values[:, column], cluster_bounds, totals[:, column], exact[:, column])
                 columns.append([repr(mean) for mean in published[:, column].tolist()])
                 continue
             steps: list[int] = multiples[:, column].tolist()
             for cluster in np.flatnonzero(~certain[:, column]).tolist():
-                members = values[cluster_bounds[cluster] : cluster_bounds[cluster + 1], column]
-                is_known = exact[cluster, column]
-                total = _plus(totals[cluster, column], residuals[cluster, column]) if is_known else _exact_sum(members)
-                steps[cluster] = step.nearest(total, len(members))
+                steps[cluster] = step.nearest(*sums.exact_total(cluster, column))
             columns.append(step.texts(steps))
             published[:, column] = [number * step.whole / step.unit for number in steps]
         return Published([list(row) for row in zip(*columns, strict=True)], published)
@@ -248,7 +245,7 @@ class _Step:
 
 
 def exact_means(values: Float64Matrix, cluster_bounds: Int64Vector) -> Float64Matrix:
-    """Return the means of clusters: ``math.fsum(members) / n`` per attribute, independent of the order of members.
+    """Return the means of clusters: the floats nearest to the exact means, independent of the order of members.
 
     Parameters
     ----------
@@ -260,46 +257,38 @@ def exact_means(values: Float64Matrix, cluster_bounds: Int64Vector) -> Float64Ma
     Returns
     -------
     ndarray of float64, shape (G, d)
-        New; in the units of ``values``. Where the sum overflows, the float nearest to the exact mean.
+        New; in the units of ``values``. Ties go to the even float, and zero has no sign.
     """
-    values, totals, _, exact = _totals(values, cluster_bounds)
-    means = np.empty_like(totals)
-    for column in range(totals.shape[1]):
-        means[:, column] = _means(values[:, column], cluster_bounds, totals[:, column], exact[:, column])
-    return means
+    return _Sums(values, cluster_bounds).means()
 
 
-def _totals(
-    values: Float64Matrix, cluster_bounds: Int64Vector
-) -> tuple[Float64Matrix, Float64Matrix, Float64Matrix, BoolMatrix]:
-    """Return the values as kernels need them, the sums of clusters, their residuals, and where the sums are exact."""
-    values = np.require(values, np.float64, ["C", "W"])
-    totals = np.empty((len(cluster_bounds) - 1, values.shape[1]))
-    residuals = np.empty_like(totals)
-    exact = np.empty(totals.shape, np.bool_)
-    sum_clusters(values, cluster_bounds, totals, residuals, exact)
-    return values, totals, residuals, exact
+class _Sums:
+    """Sums of clusters: ``totals`` plus residuals, both float64 (G, d), where ``exact``; elsewhere not representable.
 
+    Parameters are those of `exact_means`.
+    """
 
-def _means(
-    members: Float64Vector, cluster_bounds: Int64Vector, totals: Float64Vector, exact: BoolVector
-) -> Float64Vector:
-    """Return the means of one attribute, computed by ``math.fsum`` where the sums are not exact."""
-    means = totals / np.diff(cluster_bounds) + 0.0  # adding 0.0 turns minus zero into zero
-    for cluster in np.flatnonzero(~exact).tolist():
-        values = members[cluster_bounds[cluster] : cluster_bounds[cluster + 1]]
-        try:
-            means[cluster] = math.fsum(values) / len(values) + 0.0
-        except OverflowError:
-            means[cluster] = float(_exact_sum(values) / len(values))
-    return means
+    def __init__(self, values: Float64Matrix, cluster_bounds: Int64Vector) -> None:
+        self._values = np.require(values, np.float64, ["C", "W"])  # as kernels need them
+        self._bounds = cluster_bounds
+        self.totals = np.empty((len(cluster_bounds) - 1, values.shape[1]))
+        self._residuals = np.empty_like(self.totals)
+        self.exact: BoolMatrix = np.empty(self.totals.shape, np.bool_)
+        sum_clusters(self._values, cluster_bounds, self.totals, self._residuals, self.exact)
 
+    def means(self) -> Float64Matrix:
+        """Return the means, each rounded once."""
+        means, certain = np.empty_like(self.totals), np.empty_like(self.exact)
+        divide_sums(self.totals, self._residuals, self.exact, self._bounds, means, certain)
+        for cluster, column in np.argwhere(~certain).tolist():
+            total, size = self.exact_total(cluster, column)
+            means[cluster, column] = float(Fraction(total) / size) + 0.0
+        return means
 
-def _plus(total: float, rest: float) -> float | Fraction:
-    """Return the sum of a total and its residual, exactly."""
-    return Fraction(float(total)) + Fraction(float(rest)) if rest else float(total)
-
-
-def _exact_sum(values: Float64Vector) -> Fraction:
-    """Return the exact sum of floats."""
-    return sum(map(Fraction, values.tolist()), Fraction())
+    def exact_total(self, cluster: int, column: int) -> tuple[float | Fraction, int]:
+        """Return the exact sum of one attribute of a cluster, and the size of the cluster."""
+        first, last = self._bounds[cluster : cluster + 2].tolist()
+        if not self.exact[cluster, column]:
+            return sum(map(Fraction, self._values[first:last, column].tolist()), Fraction()), last - first
+        total, rest = float(self.totals[cluster, column]), float(self._residuals[cluster, column])
+        return Fraction(total) + Fraction(rest) if rest else total, last - first

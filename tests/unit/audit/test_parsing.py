@@ -106,12 +106,20 @@ def test_a_released_export_holds_the_published_text(tmp_path: Path) -> None:
         ('{"partition":0,"offset":"3","value":{}}', "line 2: offset must be an integer"),
         ('{"partition":0,"offset":3.0,"value":{}}', "line 2: offset must be an integer"),
         ('{"partition":null,"offset":3,"value":{}}', "line 2: partition must be an integer"),
+        ('{"partition":0,"offset":9223372036854775808,"value":{}}', "line 2: offset must be an integer of at most 18"),
+        ('{"partition":%s,"offset":3,"value":{}}' % ("9" * 5000), "line 2: partition must be an integer of at most 18"),
+        ('{"partition":0,"offset":3,"timestamp":"x","value":{}}', "line 2: timestamp must be an integer"),
     ],
 )
 def test_a_line_that_is_not_of_an_export_is_refused_with_its_number(tmp_path: Path, line: str, message: str) -> None:
     path = file(tmp_path, f'{{"partition":0,"offset":0,"value":{{}}}}\n{line}\n')
     with pytest.raises(InputError, match=message):
         originals(path, ORIGINAL_EXPORT)
+
+
+def test_a_timestamp_of_too_many_digits_is_not_usable(tmp_path: Path) -> None:
+    path = file(tmp_path, '{"partition":0,"offset":3,"value":{},"timestamp":%s}' % ("9" * 5000))
+    assert originals(path, ORIGINAL_EXPORT) == [(0, 3, {})]
 
 
 def test_an_export_gives_key_headers_and_timestamp(tmp_path: Path) -> None:

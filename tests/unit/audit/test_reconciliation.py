@@ -13,6 +13,8 @@ from shoal.errors import InputError
 
 pytestmark = pytest.mark.unit
 
+DEEP = '{"partition":0,"offset":1,"topic":"t","reason":%s}' % ("[" * 700 + "]" * 700)
+
 
 @pytest.mark.parametrize(
     "summary",
@@ -27,6 +29,9 @@ pytestmark = pytest.mark.unit
         '{"released":1.5}',
         '{"clusters":1,"share":{"max":"x"}}',
         "",
+        '{"released":1,"x":%s}' % ("[" * 100 + "]" * 100),
+        '{"released":1,"x":%s}' % ('{"x":' * 700 + "0" + "}" * 700),
+        '{"released":1,"x":%s}' % ("9" * 5000),
     ],
 )
 def test_a_malformed_summary_is_refused(tmp_path: Path, summary: str) -> None:
@@ -54,7 +59,7 @@ def test_counts_must_agree_exactly_and_fractions_to_four_digits(tmp_path: Path, 
     assert (naive.verify(summary=True)["accounts"].status == "holds") is agrees
 
 
-@pytest.mark.parametrize("line", ["x", "7", '{"partition":0}', '{"partition":0,"offset":"1"}'])
+@pytest.mark.parametrize("line", ["x", "7", '{"partition":0}', '{"partition":0,"offset":"1"}', DEEP])
 def test_a_quarantine_of_another_shape_is_refused_with_its_line(tmp_path: Path, line: str) -> None:
     path = tmp_path / "quarantine.jsonl"
     path.write_text('{"topic":"t","partition":0,"offset":1,"reason":"invalid"}\n' + line)

@@ -1,11 +1,23 @@
-"""Sums that report whether they are exact. A centroid must not depend on the order of its members."""
+"""Sums and means that report whether they are exact. A centroid must not depend on the order of its members."""
 
 from __future__ import annotations
 
 from shoal.arrays import BoolMatrix, Float64Matrix, Int64Vector
 from shoal.clustering.numba.jit import njit_in_place
 
-__all__ = ["sum_clusters"]
+__all__ = ["divide_sums", "sum_clusters"]
+
+SPLITTER = 2.0**27 + 1.0
+"""Factor that splits a float64 into two parts of at most 26 bits (Veltkamp)."""
+
+LARGEST_SIZE = 1 << 26
+"""Members up to which their number times such a part is exact."""
+
+SMALLEST_QUOTIENT, LARGEST_QUOTIENT = 1e-280, 1e280
+"""Means between which no intermediate result underflows or overflows."""
+
+MARGIN = 2.0**-40
+"""Relative error that is assumed of a computed correction; its two roundings cause less than 2**-51."""
 
 
 @njit_in_place
@@ -54,4 +66,67 @@ def sum_clusters(
             part = above - high
             residuals[cluster, column] = (high - (above - part)) + (low - part)
             totals[cluster, column] = above
-            exact[cluster, column] = trusted
+            exact[cluster, column] = trusted and above - above == 0.0  # not so where the last addition overflowed
+
+
+@njit_in_place
+def divide_sums(
+    totals: Float64Matrix,
+    residuals: Float64Matrix,
+    exact: BoolMatrix,
+    cluster_bounds: Int64Vector,
+    means: Float64Matrix,
+    certain: BoolMatrix,
+) -> None:
+    """Divide the sums of clusters by their sizes, rounding each mean once, and report where that is proven.
+
+    Parameters
+    ----------
+    totals, residuals : ndarray of float64, shape (G, d)
+        As `sum_clusters` writes them: the sum is ``total + residual``.
+    exact : ndarray of bool, shape (G, d)
+        Whether the sum is exact.
+    cluster_bounds : ndarray of int64, shape (G + 1,)
+        Cluster g has ``cluster_bounds[g + 1] - cluster_bounds[g]`` members, at least one.
+    means : ndarray of float64, shape (G, d)
+        Overwritten with the means; zero has no sign.
+    certain : ndarray of bool, shape (G, d)
+        Overwritten with True where the mean is the float64 nearest to the exact mean, ties to even. The others must be
+        computed otherwise.
+
+    Notes
+    -----
+    The quotient of the total is corrected by the remainder of the division, which is exact (Dekker 1971, Numerische
+    Mathematik 18, DOI 10.1007/BF01397083), plus the residual. The result is certain if the correction is exact, or if
+    both ends of an interval around it lead to the same float64.
+    """
+    for cluster in range(totals.shape[0]):
+        count = cluster_bounds[cluster + 1] - cluster_bounds[cluster]
+        size = float(count)
+        for column in range(totals.shape[1]):
+            total, residual = totals[cluster, column], residuals[cluster, column]
+            quotient = total / size
+            means[cluster, column] = quotient + 0.0  # adding 0.0 turns minus zero into zero
+            if not exact[cluster, column] or residual == 0.0:
+                certain[cluster, column] = exact[cluster, column]
+                continue
+            if count > LARGEST_SIZE or not SMALLEST_QUOTIENT < abs(quotient) < LARGEST_QUOTIENT:
+                certain[cluster, column] = False
+                continue
+            remainder = (total - quotient * size) - _product_error(quotient, size)
+            rest = remainder + residual
+            part = rest - remainder
+            rest_error = (remainder - (rest - part)) + (residual - part)
+            correction = rest / size
+            means[cluster, column] = quotient + correction
+            is_exact = rest_error == 0.0 and correction * size == rest and _product_error(correction, size) == 0.0
+            low, high = correction * (1.0 - MARGIN), correction * (1.0 + MARGIN)
+            certain[cluster, column] = is_exact or quotient + low == quotient + high
+
+
+@njit_in_place
+def _product_error(number: float, size: float) -> float:
+    """Return what ``number * size`` loses by rounding; ``size`` is an integer of at most 26 bits."""
+    shifted = SPLITTER * number
+    upper = shifted - (shifted - number)
+    return (upper * size - number * size) + (number - upper) * size

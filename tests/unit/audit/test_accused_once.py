@@ -1,0 +1,230 @@
+"""Sound releases that the judge accused once, made by Shoal itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from shoal.audit import Verdict, verify
+from shoal.errors import InputError
+from shoal.files import run_batch, run_pipe
+from shoal.files.outputs import Files
+from shoal.pipeline import AlgorithmSpec
+from shoal.policy import Policy
+from shoal.policy.schema import Document
+
+pytestmark = pytest.mark.unit
+
+PERSON = {"role": "identifier", "subject": True}
+STREAM = {"delta": 2, "rule": "nearest"}
+
+
+def policy_of(x: dict[str, Any], *, person: dict[str, Any] | None = None, k: int = 2, **more: Any) -> Policy:
+    attributes = {"p": PERSON | (person or {}), "x": {"role": "quasi_identifier", **x}}
+    return Policy.from_document(
+        Document.model_validate({"attributes": attributes | more.pop("fields", {}), "privacy": {"k": k}, **more})
+    )
+
+
+def released(folder: Path, policy: Policy, original: str, text: str | bytes, suffix: str = "") -> dict[str, Path]:
+    """Release a file; return its paths by their roles."""
+    source = folder / original
+    source.write_bytes(text.encode() if isinstance(text, str) else text)
+    return release_file(folder, policy, source, suffix or source.suffix)
+
+
+def release_file(folder: Path, policy: Policy, source: Path, suffix: str) -> dict[str, Path]:
+    paths = {"original": source, "released": folder / f"released{suffix}"}
+    paths |= {name: folder / f"{name}.jsonl" for name in ("evidence", "quarantine", "summary")}
+    evidence, quarantine, summary = (str(paths[name]) for name in ("evidence", "quarantine", "summary"))
+    if policy.stream is None:
+        run_batch(policy, Files(str(source), str(paths["released"]), evidence=evidence), AlgorithmSpec("mdav"))
+        return paths
+    files = Files(str(source), str(paths["released"]), evidence=evidence, quarantine=quarantine, summary=summary)
+    run_pipe(policy, files)
+    return paths
+
+
+def judged(
+    policy: Policy, paths: dict[str, Path], given: Sequence[str] = ("evidence",), *, table: bool | None = None
+) -> Verdict:
+    evidence, summary, quarantine = (
+        paths[name] if name in given else None for name in ("evidence", "summary", "quarantine")
+    )
+    return verify(policy, paths["original"], paths["released"], evidence, summary, quarantine=quarantine, table=table)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
+def test_a_table_of_equal_values_publishes_its_value(tmp_path: Path, suffix: str) -> None:
+    policy = policy_of({"bounds": [0, 0.1]}, k=3)
+    paths = released(tmp_path, policy, "original.csv", "p,x\na,0.1\nb,0.1\nc,0.1\n", suffix)
+    verdict = judged(policy, paths)
+    assert verdict.exit_code == 0, verdict.text()
+    if suffix == ".csv":
+        assert paths["released"].read_text() == "x\n0.1\n0.1\n0.1\n"
+
+
+@pytest.mark.parametrize("release", ["cluster", "ordered"])
+def test_a_stream_of_equal_values_publishes_its_value(tmp_path: Path, release: str) -> None:
+    policy = policy_of({"bounds": [0, 0.1], "resolution": 0}, k=3, stream=STREAM | {"release": release})
+    paths = released(tmp_path, policy, "original.csv", "p,x\na,0.1\nb,0.1\nc,0.1\n")
+    verdict = judged(policy, paths)
+    assert verdict.exit_code == 0, verdict.text()
+    assert paths["released"].read_text() == "x\n0.1\n0.1\n0.1\n"
+
+
+@pytest.mark.parametrize(
+    ("original", "text"),
+    [
+        ("original.csv", "p,x\na,1\nb,2\na,3"),
+        ("original.jsonl", '{"p":"a","x":1}\n{"p":"b","x":2}\n{"p":"a","x":3}'),
+    ],
+)
+def test_a_suppressed_last_record_without_line_end_is_accounted_for(tmp_path: Path, original: str, text: str) -> None:
+    policy = policy_of({"bounds": [0, 1000], "resolution": 1}, stream=STREAM)
+    paths = released(tmp_path, policy, original, text)
+    for given in (("evidence",), ("evidence", "summary", "quarantine")):
+        assert judged(policy, paths, given).exit_code == 0
+    verdict = judged(policy, paths, ("evidence", "summary"))
+    assert verdict.exit_code == 0, verdict.text()
+    assert (verdict.counts["suppressed"], verdict.counts["claimed"]) == (1, 0)
+    # A summary that does not count the record as suppressed still fails.
+    stated = json.loads(paths["summary"].read_text())
+    paths["summary"].write_text(json.dumps(stated | {"suppressed": {"suppressed": 2}, "records_in": 4}))
+    assert judged(policy, paths, ("evidence", "summary")).exit_code == 1
+
+
+def test_a_last_record_without_line_end_that_was_read_can_be_missing(tmp_path: Path) -> None:
+    policy = policy_of({"bounds": [0, 1000], "resolution": 1}, stream=STREAM)
+    paths = released(tmp_path, policy, "original.csv", "p,x\na,1\nb,1\nc,3\nd,4")
+    evidence = paths["evidence"].read_text().splitlines()
+    rows = paths["released"].read_text().splitlines()
+    assert (len(evidence), rows) == (2, ["x", "1", "1", "4", "4"])
+    paths["evidence"].write_text(evidence[0] + "\n")
+    paths["released"].write_text("x\n1\n1\n")
+    for suppressed in (1, 2):
+        stated = {"records_in": 4, "released": 2, "suppressed": suppressed, "quarantined": 2 - suppressed, "held": 0}
+        paths["summary"].write_text(json.dumps(stated))
+        assert judged(policy, paths, ("evidence", "summary"), table=False).exit_code == 1
+
+
+@pytest.mark.parametrize(("suffix", "reason"), [(".csv", "invalid"), (".jsonl", "suppressed")])
+def test_a_character_that_the_output_encoding_lacks_is_invalid_in_csv_only(
+    tmp_path: Path, suffix: str, reason: str
+) -> None:
+    output = {"output": {"encoding": "latin-1"}}
+    fields = {"c": {"role": "confidential", "type": "string"}}
+    policy = policy_of({"bounds": [0, 9], "resolution": 1}, stream=STREAM, csv=output, fields=fields)
+    paths = released(tmp_path, policy, "original.csv", "p,x,c\na,1,u\nb,1,v\nc,2,€\n", suffix)
+    (reference,) = map(json.loads, paths["quarantine"].read_text().splitlines())
+    assert reference["reason"] == reason
+    for given in (("evidence", "summary"), ("evidence", "summary", "quarantine")):
+        verdict = judged(policy, paths, given)
+        assert verdict.exit_code == 0, verdict.text()
+        assert verdict.counts["unusable"] == (1 if reason == "invalid" else 0)
+
+
+def messages(*lines: tuple[int, int, str, int]) -> str:
+    names = ("partition", "offset", "key")
+    return "".join(
+        json.dumps(dict(zip(names, line[:3], strict=True)) | {"value": {"x": line[3]}}) + "\n" for line in lines
+    )
+
+
+KEYED = {"role": "identifier", "subject": True, "from": "key"}
+
+
+def keyed_policy() -> Policy:
+    return policy_of({"bounds": [0, 1000], "resolution": 1}, person=KEYED, stream=STREAM)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
+@pytest.mark.parametrize("given", [("evidence", "summary"), ("evidence", "summary", "quarantine")])
+def test_messages_with_offsets_of_which_none_is_released_are_judged_by_line(
+    tmp_path: Path, suffix: str, given: Sequence[str]
+) -> None:
+    paths = released(tmp_path, keyed_policy(), "original.jsonl", messages((0, 17, "a", 1)), suffix)
+    verdict = judged(keyed_policy(), paths, given)
+    assert verdict.exit_code == 0, verdict.text()
+    assert verdict.counts["suppressed"] == 1
+
+
+def test_an_empty_release_that_holds_in_one_reading_and_is_broken_in_the_other_is_refused(tmp_path: Path) -> None:
+    paths = {name: tmp_path / f"{name}.jsonl" for name in ("original", "released", "quarantine", "evidence")}
+    paths["evidence"].write_text("")
+    paths["original"].write_text(messages((0, 0, "a", 1), (0, 1, "b", 1), (0, 2, "c", 1)))
+    paths["released"].write_text("")
+    reference = '{"topic": "t", "partition": 0, "offset": %d, "reason": "suppressed"}\n'
+    paths["quarantine"].write_text("".join(reference % offset for offset in range(3)))
+    # A service may have been drained after each record; `shoal pipe` would have released the three.
+    with pytest.raises(InputError, match="does not show whether references name offsets or lines"):
+        judged(keyed_policy(), paths, ("evidence", "quarantine"))
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
+def test_messages_under_a_policy_that_reads_none_are_undecided(tmp_path: Path, suffix: str) -> None:
+    policy = policy_of({"bounds": [0, 1000], "resolution": 1}, stream=STREAM)
+    paths = released(tmp_path, policy, "original.jsonl", messages((0, 17, "a", 1), (0, 18, "b", 1)), suffix)
+    with pytest.raises(InputError, match="does not show whether references name offsets or lines"):
+        judged(policy, paths, ("evidence", "summary", "quarantine"))
+
+
+def test_a_topic_of_which_all_is_dropped_does_not_hold_by_lines(tmp_path: Path) -> None:
+    policy = policy_of({"bounds": [0, 1000], "resolution": 1}, stream=STREAM)
+    lines = [{"partition": 0, "offset": 17 + x, "value": {"p": str(x), "x": x}} for x in range(5)]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    paths = released(tmp_path, policy, "original.jsonl", text)
+    paths["released"].write_text("")
+    for given in (("evidence",), ("evidence", "summary"), ("evidence", "summary", "quarantine")):
+        try:
+            assert judged(policy, paths, given).exit_code != 0
+        except InputError as error:
+            assert "does not show whether references name offsets or lines" in str(error)  # noqa: PT017
+
+
+def test_lines_that_are_no_export_are_judged_by_line(tmp_path: Path) -> None:
+    text = messages((0, 17, "a", 1)) + "{}\n" + messages((0, 17, "a", 1))
+    paths = released(tmp_path, keyed_policy(), "original.jsonl", text)
+    verdict = judged(keyed_policy(), paths, ("evidence", "summary", "quarantine"))
+    assert verdict.exit_code == 0, verdict.text()
+    assert verdict.counts["records"] == 3
+
+
+def test_an_empty_topic_is_judged_by_offsets(tmp_path: Path) -> None:
+    paths = {name: tmp_path / f"{name}.jsonl" for name in ("original", "released", "quarantine")}
+    paths["original"].write_text(messages((0, 17, "a", 1)))
+    paths["released"].write_text("")
+    paths["quarantine"].write_text('{"topic": "t", "partition": 0, "offset": 17, "reason": "suppressed"}\n')
+    verdict = judged(keyed_policy(), paths, ("quarantine",))
+    assert verdict.exit_code == 0, verdict.text()
+    paths["original"].write_text("not an export\n" + messages((0, 17, "a", 1)))
+    with pytest.raises(InputError, match="line 1"):
+        judged(keyed_policy(), paths, ("quarantine",))
+
+
+@pytest.mark.parametrize("text", ["", "\n"])
+def test_an_empty_input_holds_where_the_policy_reads_keys(tmp_path: Path, text: str) -> None:
+    paths = released(tmp_path, keyed_policy(), "original.jsonl", text)
+    verdict = judged(keyed_policy(), paths, ("evidence", "summary"))
+    assert verdict.exit_code == 0, verdict.text()
+
+
+@pytest.mark.parametrize(
+    ("resolution", "values"),
+    [
+        (0.3, [1e16, 1e16, 1e16 + 4, 1e16 + 6, 3e16, 3e16 + 4, 7e17, 7e17 + 128]),
+        (0.3, [4e15 + 0.5, 4e15 + 1, 4e15 + 7.5, 4e15 + 9, 2.0**52, 2.0**52 + 1]),
+        (1, [2.0**53, 2.0**53 + 2, 3e17, 3e17 + 64]),
+    ],
+)
+def test_large_means_in_parquet_are_compared_as_its_numbers(
+    tmp_path: Path, resolution: float, values: list[float]
+) -> None:
+    policy = policy_of({"resolution": resolution})
+    text = "p,x\n" + "".join(f"{number},{value!r}\n" for number, value in enumerate(values))
+    paths = released(tmp_path, policy, "original.csv", text, ".parquet")
+    verdict = judged(policy, paths)
+    assert verdict.exit_code == 0, verdict.text()
