@@ -152,7 +152,9 @@ class Auditor:
         checks += check_without_evidence(self._policy, self._release)
         before = len(checks)
         if inferred.clusters is not None:
-            self._check_rows(inferred.clusters)
+            order = self._check_rows(inferred.clusters)
+            if self._release.is_export:
+                self._check_inferred_order(order)
         if inferred.doubt and (inferred.clusters is None or any(check.failed for check in checks[before:])):
             # A failed check may be the fault of the inference, so it is not reported. If all checks pass, the inferred
             # clusters explain the release, and the checks stand.
@@ -173,6 +175,14 @@ class Auditor:
         self._found.checks.append(check)
         if check.skip_reason == LOOK_ALIKE and not order.gave_up:
             self._found.undecided.append(SMALLER_PARTS)
+
+    def _check_inferred_order(self, order: RowOrder) -> None:
+        """Check the order of a topic by the numbers of inferred clusters. They can be wrong, so they accuse nothing."""
+        check = check_topic_order(self._release, order.located)
+        if check.failed:
+            self._found.undecided.append(f"the order of the clusters cannot be judged by inferred clusters: {REMEDY}")
+        else:
+            self._found.checks.append(check)
 
     def _check_rows(self, evidence_clusters: Iterable[EvidenceCluster]) -> RowOrder:
         clusters = self._check_clusters(evidence_clusters).clusters

@@ -8,6 +8,11 @@ of later clusters and later suppressed ones, as far as they had arrived.
 The moment is known where only delta and the end of the input decide: then delta more records have arrived, or the input
 has ended. A clock, the size of the metadata or an operator may decide earlier. Then at least the newest member of all
 earlier clusters has arrived.
+
+The decided record is the oldest held one under every cause: delta, a clock, the size of the metadata. Rule block and a
+flush decide on all held records, and number their clusters by the oldest member. A restart holds the undecided records
+again. Records arrive in the order of their offsets. So the oldest members of the clusters ascend in the order of
+decision, and no record is held that is older than the oldest member of a cluster that was decided.
 """
 
 from __future__ import annotations
@@ -70,6 +75,7 @@ class PartitionHistory:
             newest[start] = max(newest[start], end)
             spans.append((start, end))
         self._newest_of_earlier = np.maximum.accumulate(np.concatenate(([-1], newest)))[:-1]
+        self._last_start = max((start for start, _ in spans), default=0)
         self._releases_all = stream.rule == "block"
         self.is_flushed = not may_flush_early and self._has_flushed_cluster(spans)
         """Whether a cluster shows that the end of the input was decided on, so that nothing is held."""
@@ -104,6 +110,12 @@ class PartitionHistory:
             return np.asarray(count - 1 - positions < self._delta)
         at_least = self._arrivals.at_least
         return np.asarray(at_least[-1] - at_least[np.minimum(positions, count - 1)] < self._delta)
+
+    def is_decided(self, offsets: Int64Vector) -> BoolVector:
+        """Return for each offset whether it is older than the oldest member of a cluster, so that it is not held."""
+        if not self._is_released.any():
+            return np.zeros(len(offsets), np.bool_)
+        return np.asarray(offsets < self._arrivals.offsets[self._last_start])
 
     def was_short(self, position: int, *, counts_all: bool) -> bool:
         """Whether fewer than k subjects were held when the record at this position expired by delta or at the end.

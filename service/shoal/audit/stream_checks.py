@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from shoal.audit.arrivals import AdmissionLimits, StreamArrivals, arrivals_of
 from shoal.audit.clusters import RecomputedClusters
-from shoal.audit.delay import check_delay
+from shoal.audit.delay import check_decision_order, check_delay
 from shoal.audit.ordered_release import check_ordered_release
 from shoal.audit.originals import Originals
 from shoal.audit.reconciliation import AuditedReferences
@@ -105,6 +105,7 @@ def _check_arrivals(
     found.checks.append(
         check_delay(stream.delta, originals, arrivals.by_partition, clusters.clusters, is_export=release.is_export)
     )
+    found.checks.append(check_decision_order(originals, clusters.clusters, is_export=release.is_export))
     if stream.is_ordered:
         is_due = None if found.accounts is None else found.accounts.is_due
         found.checks += check_ordered_release(

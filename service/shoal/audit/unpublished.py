@@ -71,7 +71,7 @@ class Accounts:
     suppressible, certain : int
         Unreferenced records that were or may have been suppressed, and those that had to be.
     is_due : ndarray of bool, shape (n,)
-        False for the records that may still be held.
+        False for the records after which so few arrived that they need not be released.
     claimed, undecided : Counter
         Numbers of records by what only the run states of them, and by what would decide. The texts follow the word
         "records".
@@ -235,6 +235,7 @@ class _Examiner:
         self._limits, self._arrivals = limits, arrivals
         self._partitions = originals.partitions.tolist()
         self._positions = np.zeros(len(originals), np.int64)
+        self._may_be_held = np.zeros(len(originals), np.bool_)
         self._possible: list[int] = []
         self._may_flush_early = originals.is_export or policy.require_stream().max_delay_s is not None
         clusters = clusters_by_partition(found.clusters)
@@ -251,6 +252,8 @@ class _Examiner:
                 accounts.is_due[here] = ~self._histories[partition].may_be_held(
                     self._positions[here], counts_all=originals.is_export
                 )
+            is_decided = self._histories[partition].is_decided(originals.offsets[here])
+            self._may_be_held[here] = ~accounts.is_due[here] & ~is_decided
 
     def check_population(self) -> CheckCounter | None:
         """Check how many subjects were held where the end of the input released records."""
@@ -267,7 +270,7 @@ class _Examiner:
     def examine(self, index: int) -> None:
         """Examine one record that was not released."""
         accounts, reasons = self._accounts, self._stated.reasons
-        may_be_held = not accounts.is_due[index]
+        may_be_held = bool(self._may_be_held[index])
         reason = None if reasons is None else reasons.get(index)
         if reason is not None:
             accounts.complete.expect(True, index)
