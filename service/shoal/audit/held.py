@@ -75,6 +75,7 @@ class PartitionHistory:
             newest[start] = max(newest[start], end)
             spans.append((start, end))
         self._newest_of_earlier = np.maximum.accumulate(np.concatenate(([-1], newest)))[:-1]
+        self._starts = np.sort(np.array([start for start, _ in spans], np.int64))
         self._last_start = max((start for start, _ in spans), default=0)
         self._releases_all = stream.rule == "block"
         self.is_flushed = not may_flush_early and self._has_flushed_cluster(spans)
@@ -116,6 +117,10 @@ class PartitionHistory:
         if not self._is_released.any():
             return np.zeros(len(offsets), np.bool_)
         return np.asarray(offsets < self._arrivals.offsets[self._last_start])
+
+    def clusters_before(self, position: int) -> int:
+        """Return how many clusters have a member that is older than the record at this position."""
+        return int(np.searchsorted(self._starts, position))
 
     def was_short(self, position: int, *, counts_all: bool) -> bool:
         """Whether fewer than k subjects were held when the record at this position expired by delta or at the end.

@@ -11,9 +11,9 @@ A usable record of a stream may be unpublished for these reasons only:
 A record of a table may be unpublished because of ``privacy.per_subject``, or because its subject would have more than
 ``max_share`` of the whole table.
 
-Files decide the first four, unless a clock, the size of the offset metadata, an operator or ``dominance`` may have
-decided on the record. Then a suppression that is possible is a claim of the quarantine file or of the summary: it is
-counted and reported, and does not change the outcome. One that is impossible is a fault.
+Files decide the first four, unless a clock, the size of the offset metadata, an operator, a restart or ``dominance``
+may have decided on the record. Then a suppression that is possible is a claim (`claims`) of the quarantine file or of
+the summary: it is counted and reported, and does not change the outcome. One that is impossible is a fault.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from fractions import Fraction
 import numpy as np
 
 from shoal.audit.arrivals import AdmissionLimits, BoolVector, StreamArrivals
+from shoal.audit.claims import Cause, ClaimedSuppressions
 from shoal.audit.clusters import SHARE_TOLERANCE, RecomputedClusters, clusters_by_partition
 from shoal.audit.held import PartitionHistory
 from shoal.audit.options import can_break_dominance
@@ -236,7 +237,8 @@ class _Examiner:
         self._partitions = originals.partitions.tolist()
         self._positions = np.zeros(len(originals), np.int64)
         self._may_be_held = np.zeros(len(originals), np.bool_)
-        self._possible: list[int] = []
+        self._possible: list[tuple[int, Cause | None]] = []
+        self._claims = ClaimedSuppressions(policy, is_export=originals.is_export)
         self._may_flush_early = originals.is_export or policy.require_stream().max_delay_s is not None
         clusters = clusters_by_partition(found.clusters)
         self._histories = {
@@ -294,27 +296,28 @@ class _Examiner:
         if not self._originals.is_usable(index):
             return
         if reason == "suppressed":
-            if self._was_suppressed(index):
-                self._accounts.suppressed.expect(True, index)
-            elif self._may_have_been_suppressed(index):
-                self._accounts.suppressed.expect(True, index)
-                self._accounts.claimed[self._claim("quarantine")] += 1
-            else:
-                self._accounts.suppressed.expect(False, index)
+            was_suppressed = self._was_suppressed(index)
+            cause = None if was_suppressed else self._possible_cause(index)
+            self._accounts.suppressed.expect(was_suppressed or cause is not None, index)
+            if cause is not None:
+                self._claim(index, cause)
 
     def _examine_unreferenced(self, index: int) -> None:
         """Examine a usable record that is neither released nor held, without a quarantine file."""
         accounts = self._accounts
+        if self._limits.is_too_large[index]:
+            accounts.complete.expect(True, index)
+            return
         may_be_too_large = bool(self._limits.may_be_too_large[index])
         was_suppressed = self._was_suppressed(index)
-        is_explained = was_suppressed or may_be_too_large
-        may_be_suppressed = is_explained or self._may_have_been_suppressed(index)
-        accounts.suppressible += may_be_suppressed
+        cause = None if was_suppressed else self._possible_cause(index)
+        is_possible = cause is not None or may_be_too_large
+        accounts.suppressible += was_suppressed or is_possible
         accounts.certain += was_suppressed and not may_be_too_large
-        if not is_explained and (may_be_suppressed or self._originals.is_export):
-            self._possible.append(index)
+        if not was_suppressed and (is_possible or self._originals.is_export):
+            self._possible.append((index, cause))
         else:
-            accounts.complete.expect(is_explained, index)
+            accounts.complete.expect(was_suppressed, index)
 
     def settle(self) -> None:
         """Account for the records of which the files do not show whether they were suppressed.
@@ -323,8 +326,13 @@ class _Examiner:
         others are missing.
         """
         accounts, stated = self._accounts, self._stated.suppressed
-        if not self._possible:
-            return
+        if self._possible:
+            self._settle_unreferenced(stated)
+        accounts.claimed += self._claims.texts("summary" if self._stated.reasons is None else "quarantine")
+        accounts.undecided += self._claims.undecided()
+
+    def _settle_unreferenced(self, stated: int | None) -> None:
+        accounts = self._accounts
         if stated is None:
             accounts.undecided[
                 "not released although usable, and the files do not show why: give the quarantine file (--quarantine), "
@@ -332,10 +340,10 @@ class _Examiner:
             ] += len(self._possible)
             return
         claimed = min(max(stated - accounts.certain, 0), len(self._possible))
-        for number, index in enumerate(self._possible):
+        for number, (index, cause) in enumerate(self._possible):
             accounts.complete.expect(number < claimed, index)
-        if claimed:
-            accounts.claimed[self._claim("summary")] += claimed
+            if number < claimed and cause is not None:
+                self._claim(index, cause)
 
     def _was_suppressed(self, index: int) -> bool:
         """Whether the record had to be suppressed."""
@@ -345,13 +353,15 @@ class _Examiner:
         # A record of a topic that is not mentioned may have been admitted: it shows nothing of what was held.
         return history.was_short(int(self._positions[index]), counts_all=self._originals.is_export)
 
-    def _may_have_been_suppressed(self, index: int) -> bool:
-        """Whether something that files do not show may have suppressed the record."""
+    def _possible_cause(self, index: int) -> Cause | None:
+        """Return what may have suppressed the record although files do not show it; None if nothing may have."""
         if self._policy.dominance is not None and self._may_break_dominance(index):
-            return True
+            return Cause.DOMINANCE
         if self._histories[self._partitions[index]].may_have_been_short(int(self._positions[index])):
-            return True
-        return bool(self._arrivals.may_be_in_lost_window[index])
+            return Cause.EARLY
+        if self._arrivals.may_be_in_lost_window[index]:
+            return Cause.WHOLE_WINDOW if self._arrivals.is_window_whole[index] else Cause.LOST_WINDOW
+        return None
 
     def _may_break_dominance(self, index: int) -> bool:
         """Whether records that may have been held with this one can form a cluster that violates ``dominance``."""
@@ -359,9 +369,7 @@ class _Examiner:
         window = found.indices[position : position + self._policy.require_stream().delta + 1]
         return can_break_dominance(self._policy, self._originals, window.tolist())
 
-    def _claim(self, source: str) -> str:
-        option = "dominance" if self._policy.dominance is not None else "a time limit, a flush or a restart"
-        return (
-            f"suppressed because of {option}, as the {source} states: the files show that this is possible, "
-            "and not that it is so"
-        )
+    def _claim(self, index: int, cause: Cause) -> None:
+        partition, position = self._partitions[index], int(self._positions[index])
+        gap = self._histories[partition].clusters_before(position)
+        self._claims.add(cause, partition, gap, position, int(self._originals.subjects[index]))

@@ -120,7 +120,7 @@ class Composed:
 
 @pytest.mark.parametrize("stream", [{"max_delay_s": 5}, {"rule": "block"}])
 def test_a_record_older_than_a_decided_cluster_is_not_held(tmp_path: Path, stream: dict[str, Any]) -> None:
-    made = Composed(tmp_path, BLOCKS[:36] + [[181, 182, 183, 184, 185, 186], list(range(187, 196))], stream=stream)
+    made = Composed(tmp_path, [*BLOCKS[:36], [181, 182, 183, 184, 185, 186], list(range(187, 196))], stream=stream)
     for verdict in (made.verify(""), Composed(tmp_path, made.clusters, is_topic=True).verify("")):
         assert broken(verdict) == {"complete"}
         assert (verdict["complete"].places, verdict.counts["held"]) == ((180,), 4)
@@ -136,7 +136,7 @@ def test_a_quarter_of_the_clusters_does_not_leave_the_rest_held(tmp_path: Path) 
 
 
 def test_an_ordered_release_holds_no_record_older_than_a_decided_cluster(tmp_path: Path) -> None:
-    clusters = BLOCKS[:36] + [[181, 182, 183, 184, 185, 186], list(range(187, 200))]
+    clusters = [*BLOCKS[:36], [181, 182, 183, 184, 185, 186], list(range(187, 200))]
     made = Composed(tmp_path, clusters, is_topic=True, stream={"release": "ordered"})
     assert broken(made.verify("")) == {"complete"}
 
