@@ -248,6 +248,7 @@ class Auditor:
             checks += [] if accounts.population is None else [accounts.population]
             self._add_counts(accounts.claimed, accounts.undecided)
             self._claim_unended(reasons)
+            self._warn_of_held(accounts.held)
         self._withdraw_uncertain(before, is_inferred=stated.evidence_clusters is None)
 
     def _stated_accounts(self, stated: StatedFiles) -> StatedAccounts:
@@ -299,6 +300,12 @@ class Auditor:
             return
         if not self._clusters.is_released[last] and last not in (reasons or {}):
             self._found.claimed["at the end of the original, without line end: a run with --follow skips it"] = 1
+
+    def _warn_of_held(self, held: int) -> None:
+        if 2 * held > self._originals.usable:
+            self._found.warnings.append(
+                f"{counted(held, 'record')} may still be held, more than half: verify again when they were released"
+            )
 
     def _add_counts(self, claimed: Counter[str], undecided: Counter[str]) -> None:
         self._found.claimed += claimed

@@ -130,17 +130,19 @@ class PartitionHistory:
         last = min(position + self._delta, len(self._arrivals) - 1)
         return self._is_short(position, last, is_end=last == len(self._arrivals) - 1, counts_all=counts_all)
 
-    def may_have_been_short(self, position: int) -> bool:
+    def may_have_been_short(self, position: int, *, counts_all: bool) -> bool:
         """Whether fewer than k subjects may have been held when something else decided on the record.
 
         An operator may flush a partition of a service. This decides as the end of a file does: fewer than
         ``min_population`` subjects are suppressed. A clock decides on nothing while fewer than that are held, so under
         ``min_population``, which is at least k, it suppresses no record.
+
+        ``counts_all``: count all records that may have been admitted, and not only those that certainly were.
         """
         if not self._may_suppress_early:
             return False
         last = max(position, int(self._newest_of_earlier[position]))
-        return self._is_short(position, last, is_end=True, counts_all=False)
+        return self._is_short(position, last, is_end=True, counts_all=counts_all)
 
     def _is_short(self, position: int, last: int, *, is_end: bool, counts_all: bool) -> bool:
         """Whether too few subjects were held: records that had arrived and were not decided before."""

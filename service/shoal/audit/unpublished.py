@@ -357,11 +357,12 @@ class _Examiner:
         """Return what may have suppressed the record although files do not show it; None if nothing may have."""
         if self._policy.dominance is not None and self._may_break_dominance(index):
             return Cause.DOMINANCE
-        if self._histories[self._partitions[index]].may_have_been_short(int(self._positions[index])):
+        history, position = self._histories[self._partitions[index]], int(self._positions[index])
+        if history.may_have_been_short(position, counts_all=True):
             return Cause.EARLY
         if self._arrivals.may_be_in_lost_window[index]:
             return Cause.WHOLE_WINDOW if self._arrivals.is_window_whole[index] else Cause.LOST_WINDOW
-        return None
+        return Cause.EARLY if history.may_have_been_short(position, counts_all=False) else None
 
     def _may_break_dominance(self, index: int) -> bool:
         """Whether records that may have been held with this one can form a cluster that violates ``dominance``."""

@@ -41,6 +41,7 @@ class Composed:
     lines: list[str] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
+    first: int = 0
 
     def __post_init__(self) -> None:
         chance = random.Random(1)
@@ -51,8 +52,11 @@ class Composed:
         """Make lines and rows of the records and clusters."""
         self.lines = [json.dumps(record) for record in self.records]
         if self.is_topic:
-            messages = ({"partition": 0, "offset": n, "value": line} for n, line in enumerate(self.lines))
-            self.lines = [json.dumps(message | {"timestamp": 1000 * message["offset"]}) for message in messages]
+            messages = enumerate(self.lines)
+            self.lines = [
+                json.dumps({"partition": 0, "offset": self.first + n, "value": line, "timestamp": 1000 * n})
+                for n, line in messages
+            ]
         found = []
         for members in self.clusters:
             mean = mean_of([self.records[n]["x"] for n in members])
@@ -98,9 +102,12 @@ class Composed:
         if self.is_topic:
             texts = [json.dumps({"partition": 0, "value": text}) for text in texts]
         named = zip(self.numbers, self.clusters, strict=True)
-        clusters = [json.dumps({"partition": 0, "cluster": number, "offsets": members}) for number, members in named]
+        clusters = [
+            json.dumps({"partition": 0, "cluster": number, "offsets": [self.first + n for n in members]})
+            for number, members in named
+        ]
         reference = {"topic": "in", "partition": 0, "reason": reason}
-        references = [json.dumps(reference | {"offset": n}) for n in self.rest] if reason else []
+        references = [json.dumps(reference | {"offset": self.first + n}) for n in self.rest] if reason else []
         for name, found in (("out", texts), ("evidence", clusters), ("quarantine", references)):
             paths[name].write_text("".join(f"{line}\n" for line in found))
         paths["summary"].write_text(json.dumps(summary))
@@ -160,3 +167,153 @@ def test_without_evidence_an_order_that_no_transactions_explain_is_undecided(tmp
         verdict = Composed(tmp_path, turned, is_topic).verify(evidence=False)
         assert verdict.exit_code == 2
         assert any("--evidence" in text for text in verdict.undecided)
+
+
+# ---------------------------------------------------------------- sizes
+
+KAFKA = {"bootstrap_servers": "localhost:9", "input": "a", "output": "b", "group": "g"}
+FAR = [[0, 45, 90, 135, 180]]
+
+
+def with_long_fields(folder: Path, clusters: list[list[int]], limit: int, *, is_topic: bool, **more: Any) -> Composed:
+    """Return a release of records whose messages have 91 to 94 bytes."""
+    made = Composed(folder, clusters, is_topic, more={"kafka": KAFKA | {"max_record_bytes": limit}}, **more)
+    for n, record in enumerate(made.records):
+        record["c"] = f"{n:03}" + "a" * 57
+    made.recompose()
+    return made
+
+
+@pytest.mark.parametrize("stream", [{}, {"release": "ordered"}])
+def test_a_limit_above_all_sizes_excuses_no_record(tmp_path: Path, stream: dict[str, Any]) -> None:
+    made = with_long_fields(tmp_path, FAR, 115, is_topic=True, stream=stream)
+    assert max(len(json.dumps(record)) for record in made.records) == 94
+    for verdict in (made.verify("too_large"), made.verify()):
+        assert verdict.exit_code == 2
+        assert (verdict["delay"].status, verdict["delay"].failed) == ("not examined", 0)
+    assert broken(with_long_fields(tmp_path, BLOCKS[::4], 115, is_topic=False).verify()) == {"complete"}
+
+
+def test_records_above_the_limit_are_explained(tmp_path: Path) -> None:
+    for is_topic in (False, True):
+        made = with_long_fields(tmp_path, [], 100, is_topic=is_topic)
+        for record in made.records:
+            record["who"] += "u" * 10
+        made.recompose()
+        verdict = made.verify("too_large", summary={"released": 0})
+        assert verdict.exit_code == 0, verdict.text()
+        assert (verdict.claimed, verdict.undecided) == ((), ())
+
+
+def test_a_long_key_is_compared_with_its_own_length(tmp_path: Path) -> None:
+    keyed_subject = {"role": "identifier", "subject": True, "from": "key"}
+    attributes = {"who": keyed_subject, "x": {"role": "quasi_identifier", "bounds": [0, 1000], "resolution": 1}}
+    more = {"attributes": attributes, "kafka": KAFKA | {"max_record_bytes": 1000}}
+    made = Composed(tmp_path, [], is_topic=True, more=more)
+    lines = [json.loads(line) for line in made.lines]
+    for key_length, code in ((254, 2), (1000, 2), (1001, 0)):
+        keyed = {"key": "k" * key_length, "value": '{"x":5}'}
+        made.lines = [json.dumps(line | keyed) for line in lines]
+        assert made.verify("too_large").exit_code == code
+
+
+# ---------------------------------------------------------------- arrivals that are not sure
+
+
+def test_no_quota_window_is_lost_that_the_original_holds(tmp_path: Path) -> None:
+    quota = {"privacy": {"k": 5, "per_subject": {"max": 3, "window": 40}}}
+    made = Composed(tmp_path, [[0, 40, 80, 120, 160]], is_topic=True, more=quota)
+    for partial in (False, True):
+        verdict = made.verify("suppressed", partial=partial)
+        assert verdict.exit_code == 2
+        assert (verdict["delay"].status, verdict["delay"].failed) == ("not examined", 0)
+
+
+def test_a_restart_may_lose_a_window_whose_start_the_original_lacks(tmp_path: Path) -> None:
+    quota = {"privacy": {"k": 5, "per_subject": {"max": 3, "window": 250}}}
+    for first, code in ((0, 2), (10, 0), (250, 2)):
+        # Records 1 to 15 were held with k subjects when the cluster was decided, so no flush has suppressed them.
+        verdict = Composed(tmp_path, [[0, 4, 8, 12, 16]], is_topic=True, more=quota, first=first).verify("suppressed")
+        assert verdict.exit_code == code, verdict.text()
+        assert any("start of a quota window" in text for text in verdict.claimed) == (code == 0)
+        assert any("start of their quota window" in text for text in verdict.undecided) == (code == 2)
+
+
+@pytest.mark.parametrize("stream", [{}, {"release": "ordered"}])
+def test_a_part_of_a_topic_does_not_hide_late_records(tmp_path: Path, stream: dict[str, Any]) -> None:
+    made = Composed(tmp_path, FAR, is_topic=True, stream=stream)
+    made.rows = made.rows[:1] if stream else made.rows
+    verdict = made.verify(partial=True)
+    assert verdict.exit_code == 2
+    assert (verdict["delay"].status, verdict["delay"].failed) == ("not examined", 0)
+    made.lines = [json.dumps(json.loads(line) | {"timestamp": 10**6 - n}) for n, line in enumerate(made.lines)]
+    assert broken(made.verify(partial=True)) == {"delay"}
+    assert Composed(tmp_path, BLOCKS, is_topic=True).verify(partial=True).exit_code == 0
+
+
+def test_claims_of_the_clock_do_not_make_the_delay_hold(tmp_path: Path) -> None:
+    old = list(range(0, 200, 11))
+    made = Composed(tmp_path, [old[0:5], old[5:10], old[10:19]], is_topic=True)
+    lines = [json.loads(line) for line in made.lines]
+    made.lines = [json.dumps(line | {"timestamp": n + (n % 11 and 10**8)}) for n, line in enumerate(lines)]
+    verdict = made.verify("invalid")
+    assert (verdict["delay"].status, verdict["delay"].failed) == ("not examined", 0)
+    assert verdict.counts["claimed"] == 180
+
+
+# ---------------------------------------------------------------- claims
+
+
+def test_claims_name_their_cause_and_the_fewest_flushes(tmp_path: Path) -> None:
+    verdict = Composed(tmp_path, BLOCKS[:1], is_topic=True).verify("suppressed")
+    assert verdict.exit_code == 0
+    assert "\n".join(verdict.claimed) == (
+        "191 records suppressed because of a flush or the size of the offset metadata, as the quarantine states: the "
+        "files show that this is possible, and not that it is so (needs at least 48 flushes)"
+    )
+    made = Composed(tmp_path, BLOCKS[:1], stream={"max_delay_s": 5})
+    counts = {"records_in": 200, "released": 5, "suppressed": 195, "quarantined": 0, "held": 0}
+    assert "\n".join(made.verify(summary=counts).claimed) == (
+        "191 records suppressed because of a time limit, as the summary states: the files show that this is possible, "
+        "and not that it is so (needs at least 48 time limits)"
+    )
+
+
+def test_many_held_records_are_a_warning(tmp_path: Path) -> None:
+    made = Composed(tmp_path, BLOCKS[:20], is_topic=True, delta=100)
+    assert not any("may still be held" in text for text in made.verify("").warnings)
+    made = Composed(tmp_path, BLOCKS[:19], is_topic=True, delta=105)
+    verdict = made.verify("")
+    assert verdict.exit_code == 0
+    assert [text for text in verdict.warnings if "held" in text] == [
+        "105 records may still be held, more than half: verify again when they were released"
+    ]
+
+
+# ---------------------------------------------------------------- the order of lines, and the last one
+
+
+def test_only_a_file_that_can_be_followed_may_lack_its_last_line_end(tmp_path: Path) -> None:
+    clusters = [[1, 2, 3, 4, 5, 6], *(list(range(start, start + 5)) for start in range(7, 192, 5)), [*range(192, 200)]]
+    made = Composed(tmp_path, clusters, is_topic=True)
+    made.lines.reverse()
+    for end in ("\n", ""):
+        assert broken(made.verify("", end=end)) == {"complete"}
+        assert made.verify(end=end).exit_code == 2
+    dropped = Composed(tmp_path, [*BLOCKS[:39], [*range(195, 199)]], delta=200, more={"privacy": {"k": 4}})
+    assert dropped.verify(end="").counts["claimed"] == 1
+    dropped.stream = {"release": "ordered"}
+    dropped.recompose()
+    assert dropped.verify(end="").counts["claimed"] == 0
+
+
+def test_a_quota_is_counted_in_the_order_of_offsets(tmp_path: Path) -> None:
+    quota = {"privacy": {"k": 5, "per_subject": {"max": 1, "window": 1000}}}
+    for clusters, claims in ((BLOCKS[:20], 0), (BLOCKS[20:], 100)):
+        made = Composed(tmp_path, clusters, is_topic=True, more=quota)
+        for n, record in enumerate(made.records):
+            record["who"] = f"u{n % 100}"
+        made.recompose()
+        for _ in range(2):
+            assert made.verify("suppressed").counts["claimed"] == claims
+            made.lines.reverse()
