@@ -124,8 +124,8 @@ class _ReasonExaminer:
         if self._limits.may_be_too_large[index]:
             self._dispute(
                 index,
-                "referenced as too large, near kafka.max_record_bytes, and the original does not show their exact "
-                "sizes: give an original with messages as texts, or set a larger limit",
+                "referenced as too large, and the original does not show their sizes: give an original with messages "
+                "as texts, or set kafka.max_record_bytes to a larger limit",
             )
             return True
         if self._originals.is_export:

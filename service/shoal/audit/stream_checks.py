@@ -2,8 +2,8 @@
 
 All of them count arrivals. Where files do not show for certain whether a record arrived, the checks are made twice:
 without these records, and with every record that no file shows to be above a limit. A check that fails only with them
-is not examined. If it fails without the claimed ones, too, the verdict is undecided. So no statement of the quarantine
-makes a check less strict, whether it is a claim or disputed.
+is not examined. If it fails without the claimed ones, too, or if these are more than half of all records, the verdict
+is undecided. So no statement of the quarantine makes a check less strict, whether it is a claim or disputed.
 """
 
 from __future__ import annotations
@@ -80,6 +80,8 @@ def check_stream(
     """
     reasons = None if references is None else references.reasons
     ahead = () if references is None else references.ahead
+    if 2 * len(ahead) > originals.usable:
+        ahead = ()  # the clock of most records is more likely right than that of the others
 
     def arrived(counted: Counted) -> StreamArrivals:
         return arrivals_of(policy, originals, limits, clusters.is_member(), reasons, counted=counted, ahead=ahead)

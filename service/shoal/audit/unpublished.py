@@ -167,7 +167,7 @@ def check_unpublished_rows(
     accounts.complete.examined += int(np.count_nonzero(is_released))
     for index in np.flatnonzero(~is_released).tolist():
         is_referenced = reasons is not None and index in reasons
-        is_explained = not originals.is_usable(index) or bool(exceeds[index])
+        is_explained = not originals.is_usable(index) or bool(exceeds[index] or limits.is_too_large[index])
         if not is_explained:
             subject = int(originals.subjects[index])
             is_explained = may_be_suppressed[subject] > 0

@@ -251,14 +251,28 @@ def test_a_part_of_a_topic_does_not_hide_late_records(tmp_path: Path, stream: di
     assert Composed(tmp_path, BLOCKS, is_topic=True).verify(partial=True).exit_code == 0
 
 
-def test_claims_of_the_clock_do_not_make_the_delay_hold(tmp_path: Path) -> None:
-    old = list(range(0, 200, 11))
-    made = Composed(tmp_path, [old[0:5], old[5:10], old[10:19]], is_topic=True)
+def judged_with_claims_of_the_clock(folder: Path, clusters: list[list[int]], delta: int) -> Verdict:
+    """Judge a topic in which all records besides the released ones are dated far ahead, and listed as invalid."""
+    made = Composed(folder, clusters, is_topic=True, delta=delta)
+    ahead = set(made.rest)
     lines = [json.loads(line) for line in made.lines]
-    made.lines = [json.dumps(line | {"timestamp": n + (n % 11 and 10**8)}) for n, line in enumerate(lines)]
-    verdict = made.verify("invalid")
+    made.lines = [json.dumps(line | {"timestamp": n + 10**8 * (n in ahead)}) for n, line in enumerate(lines)]
+    return made.verify("invalid")
+
+
+def test_claims_of_the_clock_do_not_make_the_delay_hold(tmp_path: Path) -> None:
+    # Members are 4 to 8 of the released records apart, and 44 to 88 of all records; most records are claims.
+    old = list(range(0, 200, 11))
+    verdict = judged_with_claims_of_the_clock(tmp_path, [old[0:5], old[5:10], [*old[10:19], 199]], 20)
     assert (verdict["delay"].status, verdict["delay"].failed) == ("not examined", 0)
-    assert verdict.counts["claimed"] == 180
+    assert (verdict.counts["claimed"], verdict.exit_code) == (180, 2)
+    # Members are 16 of the released records apart, and 19 or 20 of all records; every fifth record is a claim.
+    old = [n for n in range(200) if n % 5]
+    clusters = [[old[block + n + 4 * member] for member in range(5)] for block in range(0, 160, 20) for n in range(4)]
+    for delta, status in ((18, "not examined"), (20, "holds")):
+        verdict = judged_with_claims_of_the_clock(tmp_path, clusters, delta)
+        assert (verdict["delay"].status, verdict["delay"].failed) == (status, 0)
+        assert (verdict.counts["claimed"], verdict.exit_code) == (40, 0)
 
 
 # ---------------------------------------------------------------- claims
@@ -305,6 +319,13 @@ def test_only_a_file_that_can_be_followed_may_lack_its_last_line_end(tmp_path: P
     dropped.stream = {"release": "ordered"}
     dropped.recompose()
     assert dropped.verify(end="").counts["claimed"] == 0
+
+
+def test_measures_do_not_depend_on_the_order_of_the_lines(tmp_path: Path) -> None:
+    made = Composed(tmp_path, BLOCKS, is_topic=True)
+    expected = made.verify().measures
+    made.lines = [*made.lines[:50], *made.lines[51:], made.lines[50]]
+    assert made.verify().measures == expected
 
 
 def test_a_quota_is_counted_in_the_order_of_offsets(tmp_path: Path) -> None:
