@@ -50,8 +50,9 @@ class ClaimedSuppressions:
         has_time_limit = policy.require_stream().max_delay_s is not None and policy.min_population is None
         causes = ["a flush", "the size of the offset metadata"] if is_export else []
         self._early_causes = " or ".join([*(["a time limit"] if has_time_limit or not is_export else []), *causes])
-        self._moment = ("flush", "flushes") if is_export else ("time limit", "time limits")
         self._counts: Counter[Cause] = Counter()
+        self.names_records = True
+        """Whether it is stated which records were suppressed, and not only how many."""
         self._held: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
 
     def add(self, cause: Cause, partition: int, gap: int, position: int, subject: int) -> None:
@@ -80,8 +81,9 @@ class ClaimedSuppressions:
                 continue
             named, needed = cause.value, ""
             if cause is Cause.EARLY:
-                moments = self.fewest_moments()
-                named, needed = self._early_causes, f" (needs at least {_moments(moments, *self._moment)})"
+                named = self._early_causes
+            if cause is Cause.EARLY and self.names_records:
+                needed = f" (needs at least {counted(self.fewest_moments(), 'such decision')})"
             found[
                 f"suppressed because of {named}, as the {source} states: the files show that this is possible, and not "
                 f"that it is so{needed}"
@@ -92,7 +94,3 @@ class ClaimedSuppressions:
         """Return numbers of records by what would decide on them."""
         count = self._counts[Cause.WHOLE_WINDOW]
         return Counter({UNDECIDED_WINDOW: count} if count else {})
-
-
-def _moments(count: int, one: str, many: str) -> str:
-    return counted(count, one) if count == 1 else f"{count} {many}"

@@ -340,6 +340,7 @@ class _Examiner:
             ] += len(self._possible)
             return
         claimed = min(max(stated - accounts.certain, 0), len(self._possible))
+        self._claims.names_records = claimed == len(self._possible)
         for number, (index, cause) in enumerate(self._possible):
             accounts.complete.expect(number < claimed, index)
             if number < claimed and cause is not None:

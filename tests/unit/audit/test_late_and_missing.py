@@ -283,13 +283,13 @@ def test_claims_name_their_cause_and_the_fewest_flushes(tmp_path: Path) -> None:
     assert verdict.exit_code == 0
     assert "\n".join(verdict.claimed) == (
         "191 records suppressed because of a flush or the size of the offset metadata, as the quarantine states: the "
-        "files show that this is possible, and not that it is so (needs at least 48 flushes)"
+        "files show that this is possible, and not that it is so (needs at least 48 such decisions)"
     )
     made = Composed(tmp_path, BLOCKS[:1], stream={"max_delay_s": 5})
     counts = {"records_in": 200, "released": 5, "suppressed": 195, "quarantined": 0, "held": 0}
     assert "\n".join(made.verify(summary=counts).claimed) == (
         "191 records suppressed because of a time limit, as the summary states: the files show that this is possible, "
-        "and not that it is so (needs at least 48 time limits)"
+        "and not that it is so (needs at least 48 such decisions)"
     )
 
 
