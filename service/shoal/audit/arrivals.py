@@ -101,15 +101,17 @@ class AdmissionLimits:
     def of(cls, policy: Policy, originals: Originals) -> AdmissionLimits:
         """Compare all records with the limits. Cost: O(n)."""
         limit = DEFAULT_MAX_BYTES if policy.kafka is None else policy.kafka.max_record_bytes
-        return cls(_exceeds_quota(policy.per_subject, originals), *(originals.sizes > limit).T)
+        is_too_large, may_be_too_large = (originals.sizes > limit).T
+        is_counted = (originals.subjects != UNUSABLE) & ~is_too_large
+        return cls(_exceeds_quota(policy.per_subject, originals, is_counted), is_too_large, may_be_too_large)
 
 
-def _exceeds_quota(option: PerSubject | None, originals: Originals) -> BoolVector:
+def _exceeds_quota(option: PerSubject | None, originals: Originals, is_counted: BoolVector) -> BoolVector:
     exceeds = np.zeros(len(originals), np.bool_)
     if option is None:
         return exceeds
     counts: Counter[tuple[int, int, int]] = Counter()
-    usable = np.flatnonzero(originals.subjects != UNUSABLE)
+    usable = np.flatnonzero(is_counted)
     # The lines of an export may be in any order; a service counts in that of the offsets.
     usable = usable[np.argsort(originals.offsets[usable], kind="stable")]
     keys = zip(

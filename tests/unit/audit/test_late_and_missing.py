@@ -205,6 +205,17 @@ def test_records_above_the_limit_are_explained(tmp_path: Path) -> None:
         assert (verdict.claimed, verdict.undecided) == ((), ())
 
 
+def test_records_that_are_too_large_do_not_count_for_the_quota(tmp_path: Path) -> None:
+    more = {"kafka": KAFKA | {"max_record_bytes": 100}, "privacy": {"k": 5, "per_subject": {"max": 1, "window": 1000}}}
+    made = Composed(tmp_path, [list(range(n, n + 10, 2)) for n in range(1, 200, 10)], is_topic=True, more=more)
+    for n, record in enumerate(made.records):
+        record |= {"who": f"u{n // 2}", "c": f"{n:03}" + "a" * (100 if n % 2 == 0 else 1)}
+    made.recompose()
+    verdict = made.verify("too_large")
+    assert verdict.exit_code == 0, verdict.text()
+    assert (verdict.claimed, verdict["delay"].worst) == ((), 4)
+
+
 def test_a_long_key_is_compared_with_its_own_length(tmp_path: Path) -> None:
     keyed_subject = {"role": "identifier", "subject": True, "from": "key"}
     attributes = {"who": keyed_subject, "x": {"role": "quasi_identifier", "bounds": [0, 1000], "resolution": 1}}
