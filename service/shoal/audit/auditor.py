@@ -303,9 +303,7 @@ class Auditor:
 
     def _warn_of_held(self, held: int) -> None:
         if 2 * held > self._originals.usable:
-            self._found.warnings.append(
-                f"{counted(held, 'record')} may still be held, more than half: verify again when they were released"
-            )
+            self._found.warnings.append(f"{counted(held, 'record')} may still be held, more than half: verify again")
 
     def _add_counts(self, claimed: Counter[str], undecided: Counter[str]) -> None:
         self._found.claimed += claimed
