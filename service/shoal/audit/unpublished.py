@@ -72,7 +72,7 @@ class Accounts:
     suppressible, certain : int
         Unreferenced records that were or may have been suppressed, and those that had to be.
     is_due : ndarray of bool, shape (n,)
-        False for the records after which so few arrived that they need not be released.
+        False for the records after which so few arrived for certain that they need not be released.
     claimed, undecided : Counter
         Numbers of records by what only the run states of them, and by what would decide. The texts follow the word
         "records".
@@ -251,11 +251,10 @@ class _Examiner:
             here = originals.partitions == partition
             self._positions[here] = found_here.positions_of(originals.offsets[here])
             if not stated.is_drained:
-                accounts.is_due[here] = ~self._histories[partition].may_be_held(
-                    self._positions[here], counts_all=originals.is_export
-                )
-            is_decided = self._histories[partition].is_decided(originals.offsets[here])
-            self._may_be_held[here] = ~accounts.is_due[here] & ~is_decided
+                history, positions = self._histories[partition], self._positions[here]
+                accounts.is_due[here] = ~history.may_be_held(positions, counts_all=False)
+                may_be_held = history.may_be_held(positions, counts_all=originals.is_export)
+                self._may_be_held[here] = may_be_held & ~history.is_decided(originals.offsets[here])
 
     def check_population(self) -> CheckCounter | None:
         """Check how many subjects were held where the end of the input released records."""
