@@ -58,7 +58,10 @@ def make_records(n: int, seed: int = 0, subjects: int | None = None) -> list[Rec
 
 
 def group(records: Sequence[Record], k: int = K) -> list[list[int]]:
-    """Group records by age: a cluster ends at k subjects if none owns more than half; the rest joins the last."""
+    """Group records by age: a cluster ends at k subjects if none owns more than half; the rest joins the last.
+
+    The clusters are in the order of their first records, in which a stream decides them.
+    """
     order = sorted(range(len(records)), key=lambda index: (records[index]["age"], index))
     found: list[list[int]] = [[]]
     for index in order:
@@ -71,7 +74,7 @@ def group(records: Sequence[Record], k: int = K) -> list[list[int]]:
         for index in rest:
             if _is_full([records[member]["patient"] for member in [*found[-1], index]], k):
                 found[-1].append(index)
-    return found
+    return sorted(found, key=min)
 
 
 def _is_full(subjects: list[str], k: int) -> bool:

@@ -127,6 +127,10 @@ def test_order_and_form_of_the_original_do_not_matter(n: int, seed: int, chance:
             lines[position[index]] = json.dumps(respelled, indent=1).replace("\n", "  ").replace("0,", "0e0,")
         for line in naive.evidence:
             line["offsets"] = [position[index] for index in line["offsets"]]
+        # Clusters are decided in the order of their oldest records.
+        by_age = sorted(range(len(naive.evidence)), key=lambda cluster: min(naive.evidence[cluster]["offsets"]))
+        naive.evidence = [naive.evidence[cluster] for cluster in by_age]
+        naive.rows = [naive.rows[cluster] for cluster in by_age]
         naive.original_lines = lines
         verdict = naive.verify()
         assert verdict.exit_code == 0, verdict.text()

@@ -13,6 +13,7 @@ from support.cheat_moves import CLUSTER_MOVES, FILE_MOVES
 from support.cheat_oracle import gains
 from support.cheats_of_claims import CHEATS as OF_CLAIMS
 from support.cheats_of_clusters import CHEATS as OF_CLUSTERS
+from support.cheats_of_decisions import CHEATS as OF_DECISIONS
 from support.cheats_of_files import CHEATS as OF_FILES
 from support.cheats_of_options import CHEATS as OF_OPTIONS
 from support.cheats_of_parquet import CHEATS as OF_PARQUET
@@ -21,7 +22,15 @@ from support.named_cheats import Cheat
 
 __all__ = ["CATALOGUE", "COMPOSED", "composed", "composed_cheats"]
 
-CATALOGUE: tuple[Cheat, ...] = (*OF_CLUSTERS, *OF_OPTIONS, *OF_CLAIMS, *OF_SUMMARIES, *OF_FILES, *OF_PARQUET)
+CATALOGUE: tuple[Cheat, ...] = (
+    *OF_CLUSTERS,
+    *OF_DECISIONS,
+    *OF_OPTIONS,
+    *OF_CLAIMS,
+    *OF_SUMMARIES,
+    *OF_FILES,
+    *OF_PARQUET,
+)
 COMPOSED = 200
 """Composed cheats of the table."""
 

@@ -134,12 +134,20 @@ def sound_release(seed: int, folder: Path) -> SoundRelease:
     random = Random(seed)
     while True:
         kind = random.choice(_KINDS)
-        document = random_document(random, kind)
+        document = random_document(random, kind) | _size_limit(seed)
         try:
             policy = Policy.from_document(Schema.model_validate(document))
             return {"stream": _stream, "table": _table, "topic": _topic}[kind](seed, random, document, policy, folder)
         except (ConfigError, InputError):
             continue
+
+
+def _size_limit(seed: int) -> Document:
+    """Return the section of a policy that limits the sizes of records, for one seed in eight."""
+    random = Random(f"{seed} size")
+    limit = random.randint(100, 200)
+    kafka = {"bootstrap_servers": "localhost:9092", "input": "in", "output": "out", "group": "shoal"}
+    return {"kafka": kafka | {"max_record_bytes": limit}} if random.random() < 1 / 8 else {}
 
 
 def _paths(folder: Path, source: str, target: str) -> dict[str, Path]:
@@ -234,7 +242,17 @@ def _message(offset: int, exported: dict[str, Any]) -> Message:
 
 def _records(random: Random, policy: Policy, count: int, *, is_table: bool) -> list[dict[str, Any]]:
     records = random_records(random, policy, count, is_table=is_table)
+    if policy.kafka is not None:
+        _lengthen(Random(f"{count} lengths"), policy, records)
     return respelled(random, records, None if policy.subject is None else policy.subject.name)
+
+
+def _lengthen(random: Random, policy: Policy, records: list[dict[str, Any]]) -> None:
+    """Lengthen texts of unchanged fields, so that some records are above the limit of the policy, and some near it."""
+    for record in records:
+        for attribute in policy.unchanged_fields:
+            if attribute.type in {"string", "any"} and isinstance(record[attribute.name], str):
+                record[attribute.name] += random.choice(("", "é", '"', "x")) * random.randrange(160)
 
 
 def _write_lines(random: Random, policy: Policy, records: list[dict[str, Any]], path: Path, *, spoils: bool) -> None:

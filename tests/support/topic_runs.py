@@ -85,7 +85,8 @@ async def _run(
     for partition in messages:
         begun = CommittedState(OffsetState(committed_offset=0, next_offset=0), policy.fingerprint, 1)
         sink = _Sink(policy, partition, len(messages), topics)
-        decoder = JsonDecoder(policy)
+        limit = 900_000 if policy.kafka is None else policy.kafka.max_record_bytes
+        decoder = JsonDecoder(policy, max_bytes=limit)
         tasks[partition] = PartitionTask(
             "in", partition, policy, decoder, sink, begun, metrics, 0.2, wall_clock=lambda: clock[0]
         )

@@ -9,22 +9,23 @@ an upper bound.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from shoal.audit.originals import UNUSABLE, Originals
+from shoal.audit.originals import UNKNOWN_TIMESTAMP, UNUSABLE, Originals
 from shoal.policy import PerSubject, Policy
 
-__all__ = ["AdmissionLimits", "Arrivals", "BoolVector", "Int64Vector", "StreamArrivals", "arrivals_of"]
+__all__ = ["AdmissionLimits", "Arrivals", "BoolVector", "Counted", "Int64Vector", "StreamArrivals", "arrivals_of"]
 
 DEFAULT_MAX_BYTES = 900_000
 """``kafka.max_record_bytes`` if the policy has no section ``kafka``."""
 
 BoolVector: TypeAlias = npt.NDArray[np.bool_]
+Counted: TypeAlias = Literal["certain", "unless claimed", "all"]
 Int64Vector: TypeAlias = npt.NDArray[np.int64]
 
 
@@ -66,10 +67,18 @@ class StreamArrivals:
     by_partition : dict of int to Arrivals
     may_be_in_lost_window : ndarray of bool, shape (n,)
         Which of all originals a restart may have suppressed because of ``privacy.per_subject``.
+    is_window_whole : ndarray of bool, shape (n,)
+        Whose quota window the original holds from its first offset on. A log that held as much has lost no such window.
     """
 
     by_partition: dict[int, Arrivals]
     may_be_in_lost_window: BoolVector
+    is_window_whole: BoolVector
+
+    def has_as_many(self, other: StreamArrivals) -> bool:
+        """Whether the same number of records arrived for certain in each partition of both."""
+        pairs = ((found, other.by_partition[partition]) for partition, found in self.by_partition.items())
+        return all(np.count_nonzero(one.is_sure) == np.count_nonzero(two.is_sure) for one, two in pairs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,25 +89,31 @@ class AdmissionLimits:
     ----------
     exceeds_quota : ndarray of bool, shape (n,)
         Which usable records exceed ``privacy.per_subject``. Of each window the first records of a subject are admitted.
-    may_be_too_large : ndarray of bool, shape (n,)
-        Which records may be larger than ``kafka.max_record_bytes``.
+    is_too_large, may_be_too_large : ndarray of bool, shape (n,)
+        Which records are larger than ``kafka.max_record_bytes``, and which of all may be.
     """
 
     exceeds_quota: BoolVector
+    is_too_large: BoolVector
     may_be_too_large: BoolVector
 
     @classmethod
     def of(cls, policy: Policy, originals: Originals) -> AdmissionLimits:
         """Compare all records with the limits. Cost: O(n)."""
-        return cls(_exceeds_quota(policy.per_subject, originals), _may_be_too_large(policy, originals))
+        limit = DEFAULT_MAX_BYTES if policy.kafka is None else policy.kafka.max_record_bytes
+        is_too_large, may_be_too_large = (originals.sizes > limit).T
+        is_counted = (originals.subjects != UNUSABLE) & ~is_too_large
+        return cls(_exceeds_quota(policy.per_subject, originals, is_counted), is_too_large, may_be_too_large)
 
 
-def _exceeds_quota(option: PerSubject | None, originals: Originals) -> BoolVector:
+def _exceeds_quota(option: PerSubject | None, originals: Originals, is_counted: BoolVector) -> BoolVector:
     exceeds = np.zeros(len(originals), np.bool_)
     if option is None:
         return exceeds
     counts: Counter[tuple[int, int, int]] = Counter()
-    usable = np.flatnonzero(originals.subjects != UNUSABLE)
+    usable = np.flatnonzero(is_counted)
+    # The lines of an export may be in any order; a service counts in that of the offsets.
+    usable = usable[np.argsort(originals.offsets[usable], kind="stable")]
     keys = zip(
         originals.partitions[usable].tolist(),
         (originals.offsets[usable] // option.window).tolist(),
@@ -111,17 +126,15 @@ def _exceeds_quota(option: PerSubject | None, originals: Originals) -> BoolVecto
     return exceeds
 
 
-def _may_be_too_large(policy: Policy, originals: Originals) -> BoolVector:
-    limit = DEFAULT_MAX_BYTES if policy.kafka is None else policy.kafka.max_record_bytes
-    return np.asarray(originals.sizes > limit)
-
-
 def arrivals_of(
     policy: Policy,
     originals: Originals,
     limits: AdmissionLimits,
     is_released: BoolVector,
     reasons: Mapping[int, str] | None,
+    *,
+    counted: Counted = "certain",
+    ahead: Collection[int] = (),
 ) -> StreamArrivals:
     """Return the arrivals of each partition. Cost: O(n log n).
 
@@ -134,25 +147,70 @@ def arrivals_of(
         Whether each record is a member of a cluster. Only usable records are.
     reasons : mapping of int to str, or None
         Reason of each referenced original, by its index; None without a quarantine file.
+    counted : {"certain", "unless claimed", "all"}
+        Which records are surely admitted: those that files show to be, or every record that no file shows to be above a
+        limit, whatever the quarantine says, without or with those whose rejection is a claim.
+    ahead : collection of int
+        Indices of the records that are claimed to be rejected by the clock.
     """
     usable = originals.subjects != UNUSABLE
     excess, unclear = limits.exceeds_quota, limits.may_be_too_large.copy()
     if not originals.is_ended:
         unclear[-1] = True
-    possible, sure = usable & ~excess, usable & ~excess & ~unclear
-    if originals.is_export:
+    possible = usable & ~excess & ~limits.is_too_large
+    sure = possible & ~unclear if counted == "certain" else possible.copy()
+    if counted == "unless claimed":
+        possible[list(ahead)] = sure[list(ahead)] = False
+    if originals.is_export and counted == "certain":
         # A service also rejects records by its clock, and records of a quota window that it cannot count again.
         suppressed, others = _referenced(reasons or {}, len(originals))
         is_over_quota = excess if reasons is None else suppressed & excess
         possible, sure = usable & ~others & ~is_over_quota, suppressed & ~excess
+        if reasons is None:
+            sure = usable & ~excess & ~unclear & _is_not_ahead(originals, is_released)
     possible |= is_released
     may_be_in_lost_window = _may_be_in_lost_window(policy, originals, is_released, possible)
-    sure = (sure & usable & ~may_be_in_lost_window) | is_released
+    is_window_whole = _is_window_whole(policy, originals)
+    may_be_lost = {
+        "certain": may_be_in_lost_window,
+        "unless claimed": may_be_in_lost_window & ~is_window_whole,
+        "all": np.zeros_like(sure),
+    }
+    sure = (sure & usable & ~may_be_lost[counted]) | is_released
     by_partition = {
         int(partition): _arrivals(originals, possible, sure, originals.partitions == partition)
         for partition in np.unique(originals.partitions)
     }
-    return StreamArrivals(by_partition, may_be_in_lost_window)
+    return StreamArrivals(by_partition, may_be_in_lost_window, is_window_whole)
+
+
+def _is_not_ahead(originals: Originals, is_released: BoolVector) -> BoolVector:
+    """Return which records are not dated later than a record released before them, shape (n,). Cost: O(n log n).
+
+    The clock of a service has accepted the earlier record, so it has not rejected the later one.
+    """
+    found = np.zeros(len(originals), np.bool_)
+    for partition in np.unique(originals.partitions):
+        chosen = np.flatnonzero(originals.partitions == partition)
+        chosen = chosen[np.argsort(originals.offsets[chosen], kind="stable")]
+        timestamps = originals.timestamps[chosen]
+        latest = np.maximum.accumulate(np.where(is_released[chosen], timestamps, UNKNOWN_TIMESTAMP))
+        latest_before = np.concatenate(([UNKNOWN_TIMESTAMP], latest[:-1]))
+        found[chosen] = (timestamps != UNKNOWN_TIMESTAMP) & (timestamps <= latest_before)
+    return found
+
+
+def _is_window_whole(policy: Policy, originals: Originals) -> BoolVector:
+    """Return for which records the original begins at their quota window or before it, shape (n,)."""
+    found = np.ones(len(originals), np.bool_)
+    option = policy.per_subject
+    if option is None:
+        return found
+    for partition in np.unique(originals.partitions):
+        chosen = originals.partitions == partition
+        offsets = originals.offsets[chosen]
+        found[chosen] = offsets - offsets % option.window >= offsets.min()
+    return found
 
 
 def _may_be_in_lost_window(

@@ -152,7 +152,9 @@ class Auditor:
         checks += check_without_evidence(self._policy, self._release)
         before = len(checks)
         if inferred.clusters is not None:
-            self._check_rows(inferred.clusters)
+            order = self._check_rows(inferred.clusters)
+            if self._release.is_export:
+                self._check_inferred_order(order)
         if inferred.doubt and (inferred.clusters is None or any(check.failed for check in checks[before:])):
             # A failed check may be the fault of the inference, so it is not reported. If all checks pass, the inferred
             # clusters explain the release, and the checks stand.
@@ -173,6 +175,14 @@ class Auditor:
         self._found.checks.append(check)
         if check.skip_reason == LOOK_ALIKE and not order.gave_up:
             self._found.undecided.append(SMALLER_PARTS)
+
+    def _check_inferred_order(self, order: RowOrder) -> None:
+        """Check the order of a topic by the numbers of inferred clusters. They can be wrong, so they accuse nothing."""
+        check = check_topic_order(self._release, order.located)
+        if check.failed:
+            self._found.undecided.append(f"the order of the clusters cannot be judged by inferred clusters: {REMEDY}")
+        else:
+            self._found.checks.append(check)
 
     def _check_rows(self, evidence_clusters: Iterable[EvidenceCluster]) -> RowOrder:
         clusters = self._check_clusters(evidence_clusters).clusters
@@ -238,6 +248,7 @@ class Auditor:
             checks += [] if accounts.population is None else [accounts.population]
             self._add_counts(accounts.claimed, accounts.undecided)
             self._claim_unended(reasons)
+            self._warn_of_held(accounts.held)
         self._withdraw_uncertain(before, is_inferred=stated.evidence_clusters is None)
 
     def _stated_accounts(self, stated: StatedFiles) -> StatedAccounts:
@@ -289,6 +300,10 @@ class Auditor:
             return
         if not self._clusters.is_released[last] and last not in (reasons or {}):
             self._found.claimed["at the end of the original, without line end: a run with --follow skips it"] = 1
+
+    def _warn_of_held(self, held: int) -> None:
+        if 2 * held > self._originals.usable:
+            self._found.warnings.append(f"{counted(held, 'record')} may still be held, more than half: verify again")
 
     def _add_counts(self, claimed: Counter[str], undecided: Counter[str]) -> None:
         self._found.claimed += claimed

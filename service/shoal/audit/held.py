@@ -8,6 +8,11 @@ of later clusters and later suppressed ones, as far as they had arrived.
 The moment is known where only delta and the end of the input decide: then delta more records have arrived, or the input
 has ended. A clock, the size of the metadata or an operator may decide earlier. Then at least the newest member of all
 earlier clusters has arrived.
+
+The decided record is the oldest held one under every cause: delta, a clock, the size of the metadata. Rule block and a
+flush decide on all held records, and number their clusters by the oldest member. A restart holds the undecided records
+again. Records arrive in the order of their offsets. So the oldest members of the clusters ascend in the order of
+decision, and no record is held that is older than the oldest member of a cluster that was decided.
 """
 
 from __future__ import annotations
@@ -70,6 +75,8 @@ class PartitionHistory:
             newest[start] = max(newest[start], end)
             spans.append((start, end))
         self._newest_of_earlier = np.maximum.accumulate(np.concatenate(([-1], newest)))[:-1]
+        self._starts = np.sort(np.array([start for start, _ in spans], np.int64))
+        self._last_start = max((start for start, _ in spans), default=0)
         self._releases_all = stream.rule == "block"
         self.is_flushed = not may_flush_early and self._has_flushed_cluster(spans)
         """Whether a cluster shows that the end of the input was decided on, so that nothing is held."""
@@ -105,6 +112,16 @@ class PartitionHistory:
         at_least = self._arrivals.at_least
         return np.asarray(at_least[-1] - at_least[np.minimum(positions, count - 1)] < self._delta)
 
+    def is_decided(self, offsets: Int64Vector) -> BoolVector:
+        """Return for each offset whether it is older than the oldest member of a cluster, so that it is not held."""
+        if not self._is_released.any():
+            return np.zeros(len(offsets), np.bool_)
+        return np.asarray(offsets < self._arrivals.offsets[self._last_start])
+
+    def clusters_before(self, position: int) -> int:
+        """Return how many clusters have a member that is older than the record at this position."""
+        return int(np.searchsorted(self._starts, position))
+
     def was_short(self, position: int, *, counts_all: bool) -> bool:
         """Whether fewer than k subjects were held when the record at this position expired by delta or at the end.
 
@@ -113,17 +130,19 @@ class PartitionHistory:
         last = min(position + self._delta, len(self._arrivals) - 1)
         return self._is_short(position, last, is_end=last == len(self._arrivals) - 1, counts_all=counts_all)
 
-    def may_have_been_short(self, position: int) -> bool:
+    def may_have_been_short(self, position: int, *, counts_all: bool) -> bool:
         """Whether fewer than k subjects may have been held when something else decided on the record.
 
         An operator may flush a partition of a service. This decides as the end of a file does: fewer than
         ``min_population`` subjects are suppressed. A clock decides on nothing while fewer than that are held, so under
         ``min_population``, which is at least k, it suppresses no record.
+
+        ``counts_all``: count all records that may have been admitted, and not only those that certainly were.
         """
         if not self._may_suppress_early:
             return False
         last = max(position, int(self._newest_of_earlier[position]))
-        return self._is_short(position, last, is_end=True, counts_all=False)
+        return self._is_short(position, last, is_end=True, counts_all=counts_all)
 
     def _is_short(self, position: int, last: int, *, is_end: bool, counts_all: bool) -> bool:
         """Whether too few subjects were held: records that had arrived and were not decided before."""

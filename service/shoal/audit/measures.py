@@ -150,7 +150,9 @@ def measure_unchanged_fields(policy: Policy, originals: Originals) -> list[Uncha
 
     Cost: O(n log n) per field and set of fields.
     """
-    usable = [index for index, text in enumerate(originals.unchanged) if text is not None]
+    # The lines of an export may be in any order; the order of arrival is that of the offsets.
+    by_offset = np.argsort(originals.offsets, kind="stable").tolist()
+    usable = [index for index in by_offset if originals.is_usable(index)]
     if len(usable) < MIN_RECORDS:
         return [
             UnchangedField(attribute.name, None, None, attribute.publish_unchanged)

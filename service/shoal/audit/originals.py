@@ -28,7 +28,8 @@ from shoal.audit.parsing import (
     is_ended,
     original_records,
 )
-from shoal.audit.table_parsing import original_header
+from shoal.audit.sizes import SizeBounds
+from shoal.audit.table_parsing import is_parquet, original_header
 from shoal.errors import InputError
 from shoal.policy import CsvDialect, MessagePart, Policy
 
@@ -60,13 +61,14 @@ class Originals:
         Whether the file is an export of a topic. Else offsets are the numbers of the records, from 0.
     timestamps : ndarray of int64, shape (n,)
         Timestamps of messages (ms); -1 where the file has none.
-    sizes : ndarray of int64, shape (n,)
-        Upper estimate of the bytes that the engine compares with ``kafka.max_record_bytes``; 0 where the record is
-        unusable.
+    sizes : ndarray of int64, shape (n, 2)
+        Fewest and most bytes that are compared with ``kafka.max_record_bytes``; 0 where the record is unusable.
     file : InputFile, optional
         The file that was read.
     was_read_whole : bool
         Whether a summary counts all records as read. Then a last record without end was read like the others.
+    may_be_followed : bool
+        Whether a run with ``--follow`` may have read the file. It reads no topic, and not for an ordered release.
     """
 
     values: npt.NDArray[np.float64]
@@ -76,10 +78,11 @@ class Originals:
     offsets: npt.NDArray[np.int64]
     is_export: bool
     timestamps: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-    sizes: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    sizes: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 2), np.int64))
     file: InputFile | None = None
     was_read_whole: bool = False
     merged: npt.NDArray[np.int64] | None = None
+    may_be_followed: bool = True
     _index: dict[int, dict[int, int]] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -97,7 +100,9 @@ class Originals:
     @cached_property
     def is_ended(self) -> bool:
         """Whether the last record was read or is complete. A run with ``--follow`` does not read one that is not."""
-        return self.file is None or not self.unchanged or self.was_read_whole or is_ended(self.file)
+        if self.was_read_whole or not self.may_be_followed or self.file is None or not self.unchanged:
+            return True
+        return is_ended(self.file)
 
     def find(self, partition: int, offset: int) -> int | None:
         """Return the index of a record; None if it does not exist."""
@@ -184,6 +189,7 @@ def read_originals(
     reader, embedded = RecordReader(policy, form, released), EmbeddedRecordFinder(policy) if form == "csv" else None
     values, subjects, partitions, offsets = array("d"), array("q"), array("q"), array("q")
     timestamps, sizes = array("q"), array("q")
+    size_bounds = SizeBounds(policy, released, is_measured=form != "csv")
     unchanged: list[str | None] = []
     zeros = (0.0,) * len(policy.quasi_identifiers)
     codes: dict[str, int] = {}
@@ -200,7 +206,8 @@ def read_originals(
         values.extend(zeros if found is None else found.values)
         unchanged.append(None if found is None else found.unchanged)
         timestamps.append(int(str(envelope.get("timestamp", UNKNOWN_TIMESTAMP))))
-        sizes.append(0 if found is None else _largest_size(record, envelope, size, found.unchanged))
+        known_size = 0 if is_parquet(path) else size
+        sizes.extend((0, 0) if found is None else size_bounds.of(record, envelope, known_size, found.unchanged))
         if found is None:
             subjects.append(UNUSABLE)
         else:
@@ -214,9 +221,10 @@ def read_originals(
         offsets=np.frombuffer(offsets, dtype=np.int64),
         is_export=has_offsets,
         timestamps=np.frombuffer(timestamps, dtype=np.int64),
-        sizes=np.frombuffer(sizes, dtype=np.int64),
+        sizes=np.frombuffer(sizes, dtype=np.int64).reshape(-1, 2),
         file=file,
         merged=_merge_subjects(policy, codes),
+        may_be_followed=not has_offsets and policy.stream is not None and not policy.stream.is_ordered,
         _index=indices,
     )
 
@@ -230,17 +238,6 @@ def _merge_subjects(policy: Policy, codes: Iterable[str]) -> npt.NDArray[np.int6
     kind = subject.type
     found = [merged.setdefault(merged_subject(text, kind) or text, len(merged)) for text in codes]
     return np.array(found, dtype=np.int64)
-
-
-def _largest_size(record: Record | None, envelope: Record, size: int, unchanged: str) -> int:
-    """Return the most bytes that the engine may have counted for a record, its key or its unchanged fields.
-
-    The engine writes unchanged fields with their names; twice the length of their texts covers that. The bytes of a
-    record that was not read as text (``size`` is 0) are estimated in the same way.
-    """
-    cells = sum(len(name) + len(str(value)) for name, value in (record or {}).items())
-    parts = max((len(str(part)) for part in envelope.values()), default=0)
-    return max(size or 2 * cells, 4 * parts, 2 * len(unchanged.encode(errors="surrogatepass")))
 
 
 class EmbeddedRecordFinder:

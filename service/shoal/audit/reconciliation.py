@@ -32,6 +32,8 @@ class AuditedReferences:
         Reason of each referenced original, by its index.
     disputed : set of int
         Indices of usable records that are referenced as rejected, where the files do not show that this is possible.
+    ahead : set of int
+        Indices of usable records that are claimed to be rejected for a timestamp too far ahead of the clock.
     claimed, undecided : Counter
         Numbers of records by what only the run states of them, and by what would decide. The texts follow the word
         "records".
@@ -40,6 +42,7 @@ class AuditedReferences:
     checks: list[CheckCounter]
     reasons: dict[int, str] = field(default_factory=dict)
     disputed: set[int] = field(default_factory=set)
+    ahead: set[int] = field(default_factory=set)
     claimed: Counter[str] = field(default_factory=Counter)
     undecided: Counter[str] = field(default_factory=Counter)
 
@@ -100,7 +103,7 @@ class _ReasonExaminer:
         found: AuditedReferences,
     ) -> None:
         self._originals, self._found = originals, found
-        self._may_be_too_large = limits.may_be_too_large
+        self._limits = limits
         self._delta = 0 if policy.stream is None else policy.stream.delta
         count = len(originals)
         self._is_released = np.zeros(count, np.bool_)
@@ -113,11 +116,18 @@ class _ReasonExaminer:
         if reason == "suppressed" or not self._originals.is_usable(index):
             return True
         if reason == "too_large":
-            return bool(self._may_be_too_large[index]) or self._allows_other_limit(index)
+            return bool(self._limits.is_too_large[index]) or self._may_be_too_large(index)
         # The record fits the policy. Only a service has a clock, and rejects what is too far ahead of it.
         return reason == "invalid" and self._originals.is_export and self._may_be_ahead(index)
 
-    def _allows_other_limit(self, index: int) -> bool:
+    def _may_be_too_large(self, index: int) -> bool:
+        if self._limits.may_be_too_large[index]:
+            self._dispute(
+                index,
+                "referenced as too large, and the original does not show their sizes: give an original with messages "
+                "as texts, or set kafka.max_record_bytes to a larger limit",
+            )
+            return True
         if self._originals.is_export:
             self._dispute(
                 index,
@@ -155,6 +165,7 @@ class _ReasonExaminer:
                 "record was released next, export input and output again when some are",
             )
             return True
+        self._found.ahead.add(index)
         self._found.claimed[
             "rejected for a timestamp too far ahead of the clock, as the quarantine states: files do not show the clock"
         ] += 1

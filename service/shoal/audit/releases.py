@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from shoal.audit.arithmetic import ExactGrid
+from shoal.audit.csv_cells import csv_line
 from shoal.audit.fields import (
     FIELD_SEPARATOR,
     DecimalSign,
@@ -35,7 +36,7 @@ from shoal.audit.table_parsing import NumberWriter, has_encoded_lines, is_parque
 from shoal.audit.verdict import CheckCounter
 from shoal.policy import CsvDialect, Policy, Role
 
-__all__ = ["CanonicalCsv", "CanonicalJson", "PartitionRows", "ReleasedRows", "csv_line", "read_release"]
+__all__ = ["CanonicalCsv", "CanonicalJson", "PartitionRows", "ReleasedRows", "read_release"]
 
 NO_ROW = "\x02"
 """Text of an unreadable value. Recomputed texts are JSON or numbers, so it equals none of them."""
@@ -282,19 +283,3 @@ class CanonicalCsv:
                 return cell in {"", "true", "false"}
             case _:
                 return True
-
-
-def csv_line(cells: list[str], dialect: CsvDialect) -> str:
-    """Write one CSV record with the fewest quotes, without line end."""
-    return dialect.delimiter.join([_csv_cell(cell, dialect) for cell in cells])
-
-
-def _csv_cell(text: str, dialect: CsvDialect) -> str:
-    quote = dialect.quote
-    special = [dialect.delimiter, quote, "\n", "\r"]
-    if dialect.escape == "doubled":
-        inner = text.replace(quote, quote * 2)
-    else:
-        special.append("\\")
-        inner = text.replace("\\", "\\\\").replace(quote, "\\" + quote)
-    return quote + inner + quote if any(character in text for character in special) else text

@@ -156,7 +156,7 @@ def quarantine_bounds(
 ) -> tuple[int, int] | None:
     """Return the fewest and the most records of a file that the run refused; None for a topic.
 
-    Unusable records are refused, and records that are too large may be.
+    Unusable records and those that are too large are refused, and those near the limit may be.
     """
     if originals.is_export:
         return None
@@ -164,11 +164,12 @@ def quarantine_bounds(
     most = count if records_in is None else min(max(records_in, 0), count)
     # A run that follows a file does not read a last record without end.
     fewest = most - 1 if records_in is None and not originals.is_ended else most
-    may_be_refused = limits.may_be_too_large[:most] & (originals.subjects[:most] != UNUSABLE)
+    is_unpublished = originals.subjects != UNUSABLE
     if is_released is not None:
-        may_be_refused &= ~np.frombuffer(bytes(is_released), np.bool_)[:most]
-    too_large = int(np.count_nonzero(may_be_refused))
-    return fewest - originals.usable_of(fewest), most - originals.usable_of(most) + too_large
+        is_unpublished &= ~np.frombuffer(bytes(is_released), np.bool_)
+    too_large = int(np.count_nonzero((limits.is_too_large & is_unpublished)[:fewest]))
+    perhaps = int(np.count_nonzero((limits.may_be_too_large & is_unpublished)[:most]))
+    return fewest - originals.usable_of(fewest) + too_large, most - originals.usable_of(most) + perhaps
 
 
 def reading_warnings(summary: Summary, originals: Originals, name: str = "the summary") -> list[str]:

@@ -11,9 +11,9 @@ A usable record of a stream may be unpublished for these reasons only:
 A record of a table may be unpublished because of ``privacy.per_subject``, or because its subject would have more than
 ``max_share`` of the whole table.
 
-Files decide the first four, unless a clock, the size of the offset metadata, an operator or ``dominance`` may have
-decided on the record. Then a suppression that is possible is a claim of the quarantine file or of the summary: it is
-counted and reported, and does not change the outcome. One that is impossible is a fault.
+Files decide the first four, unless a clock, the size of the offset metadata, an operator, a restart or ``dominance``
+may have decided on the record. Then a suppression that is possible is a claim (`claims`) of the quarantine file or of
+the summary: it is counted and reported, and does not change the outcome. One that is impossible is a fault.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from fractions import Fraction
 import numpy as np
 
 from shoal.audit.arrivals import AdmissionLimits, BoolVector, StreamArrivals
+from shoal.audit.claims import Cause, ClaimedSuppressions
 from shoal.audit.clusters import SHARE_TOLERANCE, RecomputedClusters, clusters_by_partition
 from shoal.audit.held import PartitionHistory
 from shoal.audit.options import can_break_dominance
@@ -71,7 +72,7 @@ class Accounts:
     suppressible, certain : int
         Unreferenced records that were or may have been suppressed, and those that had to be.
     is_due : ndarray of bool, shape (n,)
-        False for the records that may still be held.
+        False for the records after which so few arrived for certain that they need not be released.
     claimed, undecided : Counter
         Numbers of records by what only the run states of them, and by what would decide. The texts follow the word
         "records".
@@ -166,7 +167,7 @@ def check_unpublished_rows(
     accounts.complete.examined += int(np.count_nonzero(is_released))
     for index in np.flatnonzero(~is_released).tolist():
         is_referenced = reasons is not None and index in reasons
-        is_explained = not originals.is_usable(index) or bool(exceeds[index])
+        is_explained = not originals.is_usable(index) or bool(exceeds[index] or limits.is_too_large[index])
         if not is_explained:
             subject = int(originals.subjects[index])
             is_explained = may_be_suppressed[subject] > 0
@@ -235,7 +236,9 @@ class _Examiner:
         self._limits, self._arrivals = limits, arrivals
         self._partitions = originals.partitions.tolist()
         self._positions = np.zeros(len(originals), np.int64)
-        self._possible: list[int] = []
+        self._may_be_held = np.zeros(len(originals), np.bool_)
+        self._possible: list[tuple[int, Cause | None]] = []
+        self._claims = ClaimedSuppressions(policy, is_export=originals.is_export)
         self._may_flush_early = originals.is_export or policy.require_stream().max_delay_s is not None
         clusters = clusters_by_partition(found.clusters)
         self._histories = {
@@ -248,9 +251,10 @@ class _Examiner:
             here = originals.partitions == partition
             self._positions[here] = found_here.positions_of(originals.offsets[here])
             if not stated.is_drained:
-                accounts.is_due[here] = ~self._histories[partition].may_be_held(
-                    self._positions[here], counts_all=originals.is_export
-                )
+                history, positions = self._histories[partition], self._positions[here]
+                accounts.is_due[here] = ~history.may_be_held(positions, counts_all=False)
+                may_be_held = history.may_be_held(positions, counts_all=originals.is_export)
+                self._may_be_held[here] = may_be_held & ~history.is_decided(originals.offsets[here])
 
     def check_population(self) -> CheckCounter | None:
         """Check how many subjects were held where the end of the input released records."""
@@ -267,7 +271,7 @@ class _Examiner:
     def examine(self, index: int) -> None:
         """Examine one record that was not released."""
         accounts, reasons = self._accounts, self._stated.reasons
-        may_be_held = not accounts.is_due[index]
+        may_be_held = bool(self._may_be_held[index])
         reason = None if reasons is None else reasons.get(index)
         if reason is not None:
             accounts.complete.expect(True, index)
@@ -291,27 +295,28 @@ class _Examiner:
         if not self._originals.is_usable(index):
             return
         if reason == "suppressed":
-            if self._was_suppressed(index):
-                self._accounts.suppressed.expect(True, index)
-            elif self._may_have_been_suppressed(index):
-                self._accounts.suppressed.expect(True, index)
-                self._accounts.claimed[self._claim("quarantine")] += 1
-            else:
-                self._accounts.suppressed.expect(False, index)
+            was_suppressed = self._was_suppressed(index)
+            cause = None if was_suppressed else self._possible_cause(index)
+            self._accounts.suppressed.expect(was_suppressed or cause is not None, index)
+            if cause is not None:
+                self._claim(index, cause)
 
     def _examine_unreferenced(self, index: int) -> None:
         """Examine a usable record that is neither released nor held, without a quarantine file."""
         accounts = self._accounts
+        if self._limits.is_too_large[index]:
+            accounts.complete.expect(True, index)
+            return
         may_be_too_large = bool(self._limits.may_be_too_large[index])
         was_suppressed = self._was_suppressed(index)
-        is_explained = was_suppressed or may_be_too_large
-        may_be_suppressed = is_explained or self._may_have_been_suppressed(index)
-        accounts.suppressible += may_be_suppressed
+        cause = None if was_suppressed else self._possible_cause(index)
+        is_possible = cause is not None or may_be_too_large
+        accounts.suppressible += was_suppressed or is_possible
         accounts.certain += was_suppressed and not may_be_too_large
-        if not is_explained and (may_be_suppressed or self._originals.is_export):
-            self._possible.append(index)
+        if not was_suppressed and (is_possible or self._originals.is_export):
+            self._possible.append((index, cause))
         else:
-            accounts.complete.expect(is_explained, index)
+            accounts.complete.expect(was_suppressed, index)
 
     def settle(self) -> None:
         """Account for the records of which the files do not show whether they were suppressed.
@@ -320,8 +325,13 @@ class _Examiner:
         others are missing.
         """
         accounts, stated = self._accounts, self._stated.suppressed
-        if not self._possible:
-            return
+        if self._possible:
+            self._settle_unreferenced(stated)
+        accounts.claimed += self._claims.texts("summary" if self._stated.reasons is None else "quarantine")
+        accounts.undecided += self._claims.undecided()
+
+    def _settle_unreferenced(self, stated: int | None) -> None:
+        accounts = self._accounts
         if stated is None:
             accounts.undecided[
                 "not released although usable, and the files do not show why: give the quarantine file (--quarantine), "
@@ -329,10 +339,11 @@ class _Examiner:
             ] += len(self._possible)
             return
         claimed = min(max(stated - accounts.certain, 0), len(self._possible))
-        for number, index in enumerate(self._possible):
+        self._claims.names_records = claimed == len(self._possible)
+        for number, (index, cause) in enumerate(self._possible):
             accounts.complete.expect(number < claimed, index)
-        if claimed:
-            accounts.claimed[self._claim("summary")] += claimed
+            if number < claimed and cause is not None:
+                self._claim(index, cause)
 
     def _was_suppressed(self, index: int) -> bool:
         """Whether the record had to be suppressed."""
@@ -342,13 +353,16 @@ class _Examiner:
         # A record of a topic that is not mentioned may have been admitted: it shows nothing of what was held.
         return history.was_short(int(self._positions[index]), counts_all=self._originals.is_export)
 
-    def _may_have_been_suppressed(self, index: int) -> bool:
-        """Whether something that files do not show may have suppressed the record."""
+    def _possible_cause(self, index: int) -> Cause | None:
+        """Return what may have suppressed the record although files do not show it; None if nothing may have."""
         if self._policy.dominance is not None and self._may_break_dominance(index):
-            return True
-        if self._histories[self._partitions[index]].may_have_been_short(int(self._positions[index])):
-            return True
-        return bool(self._arrivals.may_be_in_lost_window[index])
+            return Cause.DOMINANCE
+        history, position = self._histories[self._partitions[index]], int(self._positions[index])
+        if history.may_have_been_short(position, counts_all=True):
+            return Cause.EARLY
+        if self._arrivals.may_be_in_lost_window[index]:
+            return Cause.WHOLE_WINDOW if self._arrivals.is_window_whole[index] else Cause.LOST_WINDOW
+        return Cause.EARLY if history.may_have_been_short(position, counts_all=False) else None
 
     def _may_break_dominance(self, index: int) -> bool:
         """Whether records that may have been held with this one can form a cluster that violates ``dominance``."""
@@ -356,9 +370,7 @@ class _Examiner:
         window = found.indices[position : position + self._policy.require_stream().delta + 1]
         return can_break_dominance(self._policy, self._originals, window.tolist())
 
-    def _claim(self, source: str) -> str:
-        option = "dominance" if self._policy.dominance is not None else "a time limit, a flush or a restart"
-        return (
-            f"suppressed because of {option}, as the {source} states: the files show that this is possible, "
-            "and not that it is so"
-        )
+    def _claim(self, index: int, cause: Cause) -> None:
+        partition, position = self._partitions[index], int(self._positions[index])
+        gap = self._histories[partition].clusters_before(position)
+        self._claims.add(cause, partition, gap, position, int(self._originals.subjects[index]))

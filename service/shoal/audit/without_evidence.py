@@ -34,7 +34,8 @@ class InferredClusters:
     Attributes
     ----------
     clusters : list of EvidenceCluster or None
-        Numbered from 0 in the order of the release; None if rows cannot be traced to records.
+        Numbered from 0 in the order of the release, those of a topic by their oldest records: no other order of
+        decision is possible. None if rows cannot be traced to records.
     traced : CheckCounter
         Whether every row has the unchanged fields of a record.
     doubt : str
@@ -75,12 +76,19 @@ def infer_clusters(policy: Policy, originals: Originals, release: ReleasedRows) 
         for start, stop in _ascending_runs(rows):
             offsets = tuple(originals.offsets[[index for index in members[start:stop] if index >= 0]].tolist())
             clusters.append(EvidenceCluster(partition, len(clusters), offsets))
+    if release.is_export:
+        clusters = _numbered_by_age(clusters)
     doubt = ""
     if not release.is_export and in_input_order:
         doubt = f"the rows are in the order of the input, which does not show the clusters: {REMEDY}"
     elif not release.is_export and _is_sorted_by_unchanged_field(policy, release):
         doubt = f"the file is in byte order as a whole, which does not show the clusters: {REMEDY}"
     return InferredClusters(clusters, traced, doubt)
+
+
+def _numbered_by_age(clusters: list[EvidenceCluster]) -> list[EvidenceCluster]:
+    by_age = sorted(clusters, key=lambda cluster: min(cluster.offsets, default=-1))
+    return [EvidenceCluster(cluster.partition, number, cluster.offsets) for number, cluster in enumerate(by_age)]
 
 
 def _index_by_unchanged_fields(originals: Originals) -> dict[int, dict[str, int]] | None:

@@ -105,7 +105,7 @@ def test_a_late_cluster_is_noticed_though_its_members_are_near_each_other(tmp_pa
     made.evidence.append(first)
     made.rows += rows
     verdict = made.verify(policy_of(20))
-    assert broken(verdict) == {"delay"}
+    assert broken(verdict) == {"delay", "oldest_first"}
     assert verdict["delay"].places == (first["cluster"],)
 
 

@@ -1,0 +1,81 @@
+"""Bounds of the bytes that are compared with ``kafka.max_record_bytes``.
+
+Three lengths are limited: that of a message, that of each key and header that the policy reads, and that of the
+unchanged fields as they are published, without what stands between them and the quasi-identifiers. The original shows
+them exactly, except the lengths of messages that an export has as objects, and of the rows of Parquet: these are
+estimated. A record is too large for certain if the smallest length exceeds the limit, and cannot be too large if the
+largest one does not.
+"""
+
+from __future__ import annotations
+
+import json
+from itertools import groupby
+
+from shoal.audit.csv_cells import csv_cell
+from shoal.audit.fields import FIELD_SEPARATOR, json_text
+from shoal.audit.parsing import Form, Record
+from shoal.policy import MessagePart, Policy, Role
+
+__all__ = ["SizeBounds"]
+
+
+class SizeBounds:
+    """Computes the fewest and the most bytes that are compared with the limit, of one record after the other.
+
+    Parameters
+    ----------
+    policy : Policy
+    released : {"csv", "jsonl"}
+        Form of the release.
+    is_measured : bool
+        Whether each record of the original has a length of its own that is limited. Cells of a CSV file have none.
+    """
+
+    def __init__(self, policy: Policy, released: Form, *, is_measured: bool) -> None:
+        self._is_measured = is_measured
+        self._parts = [
+            str(attribute.source)
+            for attribute in policy.envelope_attributes
+            if attribute.source.part is not MessagePart.TIMESTAMP
+        ]
+        self._is_csv, self._dialect = released == "csv", policy.csv_output
+        self._has_fields = bool(policy.unchanged_fields)
+        between = len(self._dialect.delimiter.encode()) if self._is_csv else 1
+        runs = groupby(policy.published, lambda attribute: attribute.role is Role.QUASI_IDENTIFIER)
+        sizes = [len(list(run)) for is_quasi_identifier, run in runs if not is_quasi_identifier]
+        # The engine stores one byte between two runs of unchanged fields, and writes a delimiter inside a run.
+        self._overhead = sum(between * (size - 1) for size in sizes) + max(0, len(sizes) - 1)
+        if not self._is_csv:
+            self._overhead += sum(len(json_text(attribute.name).encode()) + 1 for attribute in policy.unchanged_fields)
+
+    def of(self, record: Record | None, envelope: Record, size: int, unchanged: str) -> tuple[int, int]:
+        """Return the bounds for a usable record.
+
+        Parameters
+        ----------
+        record, envelope : mapping
+            As read from the original.
+        size : int
+            Bytes of the record; 0 if they are not known, as those of Parquet, or if the record was read as cells.
+        unchanged : str
+            Texts of the unchanged fields, separated by `FIELD_SEPARATOR`.
+        """
+        parts = max((len(str(envelope[part]).encode()) for part in self._parts if part in envelope), default=0)
+        fewest = max(size, parts, self._unchanged(unchanged))
+        if self._is_measured and not size:
+            cells = sum(len(name) + len(str(value)) for name, value in (record or {}).items())
+            return fewest, max(fewest, 2 * cells)
+        return fewest, fewest
+
+    def _unchanged(self, unchanged: str) -> int:
+        if not self._has_fields:
+            return 0
+        return self._overhead + sum(map(self._field, unchanged.split(FIELD_SEPARATOR)))
+
+    def _field(self, text: str) -> int:
+        """Return the bytes of one unchanged field, from its text in JSON."""
+        if self._is_csv and text.startswith('"'):
+            cell: str = json.loads(text)
+            return len(csv_cell(cell, self._dialect).encode())
+        return 0 if self._is_csv and text == "null" else len(text.encode())
