@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from shoal.arrays import BoolMatrix, Float64Matrix, Int64Vector
-from shoal.clustering.numba.jit import njit_in_place
+from shoal.clustering.numba.jit import njit
 
 __all__ = ["sum_clusters"]
 
 
-@njit_in_place
+@njit
 def sum_clusters(
     values: Float64Matrix,
     cluster_bounds: Int64Vector,
