@@ -10,12 +10,12 @@ from __future__ import annotations
 import numpy as np
 
 from shoal.arrays import Float64Matrix, Float64Vector
-from shoal.clustering.numba.jit import njit, njit_in_place
+from shoal.clustering.numba.jit import njit_inline, njit_inner
 
 __all__ = ["centroid", "subtract", "sum_all"]
 
 
-@njit_in_place
+@njit_inline
 def _add(sums: Float64Matrix, column: int, value: float) -> None:
     """Add a value to the sum of a column, and update its rounding error."""
     high = sums[0, column]
@@ -27,7 +27,7 @@ def _add(sums: Float64Matrix, column: int, value: float) -> None:
     sums[1, column] = low - (sums[0, column] - above)
 
 
-@njit
+@njit_inner
 def sum_all(values: Float64Matrix) -> Float64Matrix:
     """Return the sums of the columns.
 
@@ -47,14 +47,14 @@ def sum_all(values: Float64Matrix) -> Float64Matrix:
     return sums
 
 
-@njit_in_place
+@njit_inline
 def subtract(sums: Float64Matrix, point: Float64Vector) -> None:
     """Subtract one record from the sums, in place."""
     for j in range(point.size):
         _add(sums, j, -point[j])
 
 
-@njit_in_place
+@njit_inline
 def centroid(sums: Float64Matrix, count: int, centre: Float64Vector) -> None:
     """Write the mean of ``count`` records to ``centre``."""
     for j in range(centre.size):

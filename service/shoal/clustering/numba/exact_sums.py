@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shoal.arrays import BoolMatrix, Float64Matrix, Int64Vector
-from shoal.clustering.numba.jit import njit_in_place
+from shoal.clustering.numba.jit import njit, njit_inline
 
 __all__ = ["divide_sums", "sum_clusters"]
 
@@ -20,7 +20,7 @@ MARGIN = 2.0**-40
 """Relative error that is assumed of a computed correction; its two roundings cause less than 2**-51."""
 
 
-@njit_in_place
+@njit
 def sum_clusters(
     values: Float64Matrix,
     cluster_bounds: Int64Vector,
@@ -69,7 +69,7 @@ def sum_clusters(
             exact[cluster, column] = trusted and above - above == 0.0  # not so where the last addition overflowed
 
 
-@njit_in_place
+@njit
 def divide_sums(
     totals: Float64Matrix,
     residuals: Float64Matrix,
@@ -124,7 +124,7 @@ def divide_sums(
             certain[cluster, column] = is_exact or quotient + low == quotient + high
 
 
-@njit_in_place
+@njit_inline
 def _product_error(number: float, size: float) -> float:
     """Return what ``number * size`` loses by rounding; ``size`` is an integer of at most 26 bits."""
     shifted = SPLITTER * number

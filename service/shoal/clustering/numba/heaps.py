@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from shoal.arrays import Float64Vector, Int64Vector
-from shoal.clustering.numba.jit import njit_in_place
+from shoal.clustering.numba.jit import njit_inline
 
 __all__ = ["heapify", "sift_down"]
 
 
-@njit_in_place
+@njit_inline
 def _is_nearer(distances: Float64Vector, one: int, other: int) -> bool:
     """Whether record ``one`` is nearer than record ``other``."""
     return bool(distances[one] < distances[other] or (distances[one] == distances[other] and one < other))
 
 
-@njit_in_place
+@njit_inline
 def sift_down(heap: Int64Vector, size: int, index: int, distances: Float64Vector) -> None:
     """Move the record at ``index`` down in ``heap[:size]`` until no child is nearer."""
     record = heap[index]
@@ -30,7 +30,7 @@ def sift_down(heap: Int64Vector, size: int, index: int, distances: Float64Vector
     heap[index] = record
 
 
-@njit_in_place
+@njit_inline
 def heapify(heap: Int64Vector, distances: Float64Vector) -> None:
     """Bring the records of ``heap`` into heap order, in place."""
     for index in range(heap.size // 2 - 1, -1, -1):

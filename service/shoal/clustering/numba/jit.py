@@ -2,6 +2,10 @@
 
 Kernels release the interpreter's lock and keep the order of every sum (no fastmath): replays and published tables need
 the same bits on every run.
+
+Compiling takes seconds, so each function is compiled once: a kernel (`njit`) with all inner functions that it calls
+(`njit_inner`, `njit_inline`). Inner functions depend on internals of numba's compiler: its lowering pass and its code
+library.
 """
 
 from __future__ import annotations
@@ -17,10 +21,11 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
-from numba.core import config
+from numba.core import compiler as numba_compiler
+from numba.core import compiler_machinery, config, typed_passes, types
 from numba.core.cpu import CPUTargetOptions
 
-__all__ = ["njit", "njit_in_place"]
+__all__ = ["njit", "njit_inline", "njit_inner"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -29,6 +34,14 @@ _numba_flags: Any = config  # its names are set when numba is imported, so type 
 
 _NO_REFERENCE_COUNTS = {"_nrt": False} if hasattr(CPUTargetOptions, "_nrt") else {}
 """Switches reference counting off. A later numba may lack the option: kernels would be slower, results the same."""
+
+# For the same reason; these are internals, and tied to the versions of numba that pyproject.toml allows.
+_compiler: Any = numba_compiler
+_passes: Any = typed_passes
+_types: Any = types
+_machinery: Any = compiler_machinery
+
+_FLAGS: dict[str, Any] = {"nogil": True, "fastmath": False}
 
 _CLUSTERING = Path(__file__).parents[1]
 """Folder of the package whose modules hold kernels."""
@@ -44,30 +57,108 @@ _GUARD = "_guard_against_spurious_io_errors"
 
 
 def njit(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile a function on its first call; for type checkers it keeps its type.
+    """Compile a kernel, which is called from Python, on its first call; for type checkers it keeps its type.
 
     With ``NUMBA_DISABLE_JIT=1`` the function stays plain Python.
     """
-    return _compiled(function)
-
-
-def njit_in_place(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile, as `njit` does, a function that creates no array but views; it is inlined into its callers.
-
-    A function that creates an array is rejected on its first call. Without new arrays no references need counting, and
-    an inlined function receives no pointers. In small kernels both would cost as much as the arithmetic. Functions that
-    it calls must be decorated in the same way.
-    """
-    return _compiled(function, forceinline=True, **_NO_REFERENCE_COUNTS)
-
-
-def _compiled(function: Callable[P, R], **options: bool) -> Callable[P, R]:
     folder = _cache_folder()
     with _cache_in(folder):
-        flags: dict[str, Any] = {"nogil": True, "fastmath": False, "cache": folder is not None, **options}
-        compiled = numba.njit(**flags)(function)
+        compiled = numba.njit(cache=folder is not None, **_FLAGS)(function)
     _tolerate_cache_errors(getattr(compiled, "_cache", None))
     return cast("Callable[P, R]", compiled)
+
+
+def njit_inner(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile a function that only kernels call, as a part of each kernel that calls it.
+
+    It gets no machine code of its own, which would take most of the time of compiling (docs/adr/0021). Called from
+    Python, as by tests, it is compiled as a kernel.
+    """
+    return _inner(function)
+
+
+def njit_inline(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile, as `njit_inner` does, a function that creates no array but views; it is inlined into its callers.
+
+    A function that creates an array is rejected when it is compiled. Without new arrays no references need counting,
+    and an inlined function receives no pointers. In small functions both would cost as much as the arithmetic.
+    Functions that it calls must be decorated in the same way.
+    """
+    return _inner(function, forceinline=True, **_NO_REFERENCE_COUNTS)
+
+
+def _inner(function: Callable[P, R], **options: bool) -> Callable[P, R]:
+    if _numba_flags.DISABLE_JIT:
+        return function
+    wrappers = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    flags: dict[str, Any] = {**_FLAGS, **wrappers, **options, "pipeline_class": _InnerCompiler}
+    compiled: Any = numba.njit(**flags)(function)
+    template = compiled.get_call_template
+
+    def get_call_template(arguments: Any, keywords: Any) -> Any:  # noqa: ANN401 - numba declares no public types
+        """Compile for the type of a constant, and not for each constant."""
+        return template(tuple(map(_types.unliteral, arguments)), keywords)
+
+    def add_overload(result: Any) -> None:  # noqa: ANN401
+        """Remember what was compiled for kernels; numba would also offer its machine code to Python."""
+        compiled.overloads[tuple(result.signature.args)] = result
+
+    compiled.get_call_template = get_call_template
+    compiled.add_overload = add_overload
+    return cast("Callable[P, R]", compiled)
+
+
+@_machinery.register_pass(mutates_CFG=True, analysis_only=False)
+class _InnerLowering(_passes.NativeLowering):  # type: ignore[misc] # numba has no types
+    """Translates an inner function for its callers. Optimization and machine code are left to the kernels."""
+
+    _name = "inner_lowering"
+
+    def run_pass(self, state: Any) -> bool:  # noqa: ANN401
+        """Translate, and return that the function has changed, as numba's lowering does."""
+        library = state.targetctx.codegen().create_library(state.func_id.func_qualname)
+
+        def finalize() -> None:
+            library._finalize_dynamic_globals()  # noqa: SLF001 - as the library does, without machine code
+            library._finalized = True  # noqa: SLF001
+
+        library._optimize_final_module = lambda: None  # noqa: SLF001
+        library._finalize_final_module = finalize  # noqa: SLF001
+        state.library = library
+        state.flags.no_compile = True
+        super().run_pass(state)
+        library._ensure_finalized()  # noqa: SLF001
+        entry_point = _EntryPoint(state.func_id.func)
+        state["cr"] = state["cr"]._replace(cfunc=entry_point)
+        state.targetctx.insert_user_function(entry_point, state["cr"].fndesc, [library])
+        return True
+
+
+class _EntryPoint:
+    """What Python calls instead of the machine code that an inner function lacks: a kernel, compiled on demand."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    def __call__(self, *arguments: object) -> Any:  # noqa: ANN401 - of any function
+        return _as_kernel(self._function)(*arguments)
+
+
+@cache
+def _as_kernel(function: Callable[..., Any]) -> Callable[..., Any]:
+    return njit(function)
+
+
+class _InnerCompiler(_compiler.CompilerBase):  # type: ignore[misc]
+    """Compiler of inner functions."""
+
+    def define_pipelines(self) -> list[Any]:
+        """Return the passes of numba, with another one for the machine code."""
+        own = _machinery.PassManager("inner")
+        for one, text in _compiler.DefaultPassBuilder.define_nopython_pipeline(self.state).passes:
+            own.add_pass(_InnerLowering if one is _passes.NativeLowering else one, text)
+        own.finalize()
+        return [own]
 
 
 def _tolerate_cache_errors(cache_of_kernel: Any) -> None:  # noqa: ANN401 - numba declares no public type

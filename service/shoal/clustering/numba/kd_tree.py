@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.arrays import Float64Cube, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
-from shoal.clustering.numba.jit import njit, njit_in_place
+from shoal.clustering.numba.jit import njit, njit_inline, njit_inner
 
 __all__ = [
     "ANY",
@@ -69,7 +69,7 @@ class NeighbourSearch(NamedTuple):
     row: Float64Vector  # (width,): distances in one leaf
 
 
-@njit
+@njit_inner
 def empty_neighbour_search(wanted: int, width: int) -> NeighbourSearch:
     """Allocate a search for the ``wanted`` nearest records."""
     return NeighbourSearch(
@@ -119,7 +119,7 @@ def build(values: Float64Matrix, width: int) -> Tree:
     return tree
 
 
-@njit
+@njit_inner
 def _widest(values: Float64Matrix, order: Int64Vector, start: int, end: int) -> int:
     """Return the attribute with the largest range, as estimated from some hundreds of records."""
     widest, j = -1.0, 0
@@ -134,7 +134,7 @@ def _widest(values: Float64Matrix, order: Int64Vector, start: int, end: int) -> 
     return j
 
 
-@njit
+@njit_inner
 def split_at_median(
     values: Float64Matrix, order: Int64Vector, keys: Float64Vector, start: int, end: int, middle: int
 ) -> int:
@@ -163,7 +163,7 @@ def split_at_median(
     return j
 
 
-@njit_in_place
+@njit_inline
 def _partition_below(order: Int64Vector, keys: Float64Vector, first: int, last: int, limit: float) -> int:
     """Move entries below a limit to the front, without branches; return the index of the first other entry."""
     cut = first
@@ -175,7 +175,7 @@ def _partition_below(order: Int64Vector, keys: Float64Vector, first: int, last: 
     return cut
 
 
-@njit_in_place
+@njit_inline
 def _fit_leaf(tree: Tree, leaf: int) -> None:
     """Set the box of a leaf to its remaining records. The box of an empty leaf is inverted and infinitely distant."""
     node = tree.counts.size - 1 + leaf
@@ -190,7 +190,7 @@ def _fit_leaf(tree: Tree, leaf: int) -> None:
     tree.first[node] = first
 
 
-@njit_in_place
+@njit_inline
 def _fit_node(tree: Tree, node: int) -> bool:
     """Set the box of an inner node to the boxes of its children; return whether it changed."""
     changed = False
@@ -205,7 +205,7 @@ def _fit_node(tree: Tree, node: int) -> bool:
     return changed
 
 
-@njit
+@njit_inner
 def contains(tree: Tree, record: int) -> bool:
     """Whether a record has not been removed."""
     leaf = tree.leaves[record]
@@ -215,7 +215,7 @@ def contains(tree: Tree, record: int) -> bool:
     return bool(entry < count)
 
 
-@njit
+@njit_inner
 def remove(tree: Tree, record: int) -> None:
     """Remove a record and shrink the boxes that it bounded."""
     leaf = tree.leaves[record]
@@ -239,7 +239,7 @@ def remove(tree: Tree, record: int) -> None:
                 return
 
 
-@njit_in_place
+@njit_inline
 def _min_distance_to_box(tree: Tree, node: int, point: Float64Vector) -> float:
     """Return the squared distance from a point to the nearest point of a box."""
     total = 0.0
@@ -249,7 +249,7 @@ def _min_distance_to_box(tree: Tree, node: int, point: Float64Vector) -> float:
     return total
 
 
-@njit_in_place
+@njit_inline
 def _max_distance_to_box(tree: Tree, node: int, point: Float64Vector) -> float:
     """Return the squared distance from a point to the farthest corner of a box; -1 if the box is empty."""
     if tree.low[node, 0] > tree.high[node, 0]:
@@ -261,7 +261,7 @@ def _max_distance_to_box(tree: Tree, node: int, point: Float64Vector) -> float:
     return total
 
 
-@njit_in_place
+@njit_inline
 def _measure(tree: Tree, leaf: int, point: Float64Vector, row: Float64Vector) -> int:
     """Write the squared distances of the remaining records of a leaf to ``row``; return how many there are."""
     count = tree.counts[leaf]
@@ -276,7 +276,7 @@ def _measure(tree: Tree, leaf: int, point: Float64Vector, row: Float64Vector) ->
     return int(count)
 
 
-@njit_in_place
+@njit_inline
 def _scan(tree: Tree, leaf: int, point: Float64Vector, found: NeighbourSearch) -> None:
     """Insert the records of a leaf that are nearer than the last one found."""
     last = found.distances.size - 1
@@ -288,7 +288,7 @@ def _scan(tree: Tree, leaf: int, point: Float64Vector, found: NeighbourSearch) -
             limit = found.distances[last]
 
 
-@njit_in_place
+@njit_inline
 def _insert(found: NeighbourSearch, distance: float, record: int, last: int) -> None:
     """Insert a record in order, if it comes before the last one found."""
     if distance == found.distances[last] and record > found.records[last]:
@@ -304,7 +304,7 @@ def _insert(found: NeighbourSearch, distance: float, record: int, last: int) -> 
     found.records[i] = record
 
 
-@njit
+@njit_inner
 def nearest(tree: Tree, point: Float64Vector, leaf: int, found: NeighbourSearch, ties: int = LOWEST) -> None:
     """Find the ``found.records.size`` records nearest to a point.
 
@@ -345,7 +345,7 @@ def nearest(tree: Tree, point: Float64Vector, leaf: int, found: NeighbourSearch,
             waiting = push_children(found.nodes, found.bounds, waiting, node, left, right)
 
 
-@njit_in_place
+@njit_inline
 def push_children(nodes: Int64Vector, bounds: Float64Vector, waiting: int, node: int, left: float, right: float) -> int:
     """Push the children of a node and the bounds of their distances on a stack, the nearer last; return its length."""
     nearer = 2 * node + 1 if left <= right else 2 * node + 2
@@ -354,7 +354,7 @@ def push_children(nodes: Int64Vector, bounds: Float64Vector, waiting: int, node:
     return waiting + 2
 
 
-@njit
+@njit_inner
 def farthest(tree: Tree, point: Float64Vector, found: NeighbourSearch) -> int:
     """Return the remaining record that is farthest from a point; of equally distant ones the lowest."""
     inner = tree.counts.size - 1

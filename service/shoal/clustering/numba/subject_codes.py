@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.arrays import Int64Vector
-from shoal.clustering.numba.jit import njit_in_place
+from shoal.clustering.numba.jit import njit_inline
 
 __all__ = ["Numbering", "clear", "count_up_to", "empty_numbering", "number"]
 
@@ -39,7 +39,7 @@ def empty_numbering(capacity: int) -> Numbering:
     return Numbering(slots, np.zeros(capacity, np.int64), np.zeros(capacity, np.int64), np.zeros(1, np.int64))
 
 
-@njit_in_place
+@njit_inline
 def number(numbering: Numbering, code: int) -> int:
     """Return the number of a subject code. Numbers are given from 0 in the order of first occurrence."""
     slots, codes = numbering.slots, numbering.codes
@@ -58,7 +58,7 @@ def number(numbering: Numbering, code: int) -> int:
     return int(found)
 
 
-@njit_in_place
+@njit_inline
 def clear(numbering: Numbering) -> None:
     """Remove all numbers."""
     slots, used_slots = numbering.slots, numbering.used_slots
@@ -67,7 +67,7 @@ def clear(numbering: Numbering) -> None:
     numbering.size[0] = 0
 
 
-@njit_in_place
+@njit_inline
 def count_up_to(numbering: Numbering, codes: Int64Vector, enough: int) -> int:
     """Return the number of distinct codes, but at most ``enough``. The numbering is clear before and after."""
     for x in range(codes.size):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from shoal.arrays import Float64Vector, Int32Matrix
-from shoal.clustering.numba.jit import njit, njit_in_place
+from shoal.clustering.numba.jit import njit, njit_inline, njit_inner
 from shoal.clustering.static.descent import create, dissolve
 from shoal.clustering.static.partition_state import (
     MAX_SIZE,
@@ -87,7 +87,7 @@ def anneal(
             rollback(partition, log)
 
 
-@njit_in_place
+@njit_inline
 def _exchange(
     partition: PartitionState,
     neighbours: Int32Matrix,
@@ -106,7 +106,7 @@ def _exchange(
     return _exchange_cycle(partition, neighbours, i, target, log, random)
 
 
-@njit_in_place
+@njit_inline
 def _update_variance(partition: PartitionState, cluster: int, variances: Float64Vector) -> None:
     """Store the mean squared distance of the members of a cluster to its centroid."""
     total = 0.0
@@ -117,7 +117,7 @@ def _update_variance(partition: PartitionState, cluster: int, variances: Float64
     variances[cluster] = total / max(partition.sizes[cluster], 1)
 
 
-@njit
+@njit_inner
 def _accept(partition: PartitionState, log: UndoLog, variances: Float64Vector) -> None:
     """Update the variances of all clusters that the logged moves changed, and empty the log."""
     for x in range(log.size[0]):
@@ -126,7 +126,7 @@ def _accept(partition: PartitionState, log: UndoLog, variances: Float64Vector) -
     log.size[0] = 0
 
 
-@njit_in_place
+@njit_inline
 def _relocate(partition: PartitionState, i: int, target: int, limit: float, log: UndoLog) -> float:
     """Move a record if sizes and the limit allow it; return the change of the loss."""
     own = partition.labels[i]
@@ -138,7 +138,7 @@ def _relocate(partition: PartitionState, i: int, target: int, limit: float, log:
     return change
 
 
-@njit_in_place
+@njit_inline
 def _swap(
     partition: PartitionState, i: int, target: int, limit: float, log: UndoLog, random: np.random.Generator
 ) -> float:
@@ -152,7 +152,7 @@ def _swap(
     return change
 
 
-@njit
+@njit_inner
 def _exchange_cycle(
     partition: PartitionState,
     neighbours: Int32Matrix,

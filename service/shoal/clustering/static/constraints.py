@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.arrays import BoolVector, Float64Matrix, Int32Matrix, Int32Vector, Int64Matrix, Int64Vector
-from shoal.clustering.numba.jit import njit, njit_in_place
+from shoal.clustering.numba.jit import njit, njit_inline
 from shoal.clustering.numba.neighbours import neighbours_of
 from shoal.clustering.static.centroids import centroids_of
 from shoal.clustering.static.emd import (
@@ -251,13 +251,13 @@ def no_constraints() -> ConstraintArrays:
     return ConstraintArrays(codes, 1.0, reference, 1.0, codes, np.zeros((2, 0), np.int64), codes)
 
 
-@njit_in_place
+@njit
 def is_unconstrained(constraints: ConstraintArrays) -> bool:
     """Whether no constraint is stated."""
     return constraints.subjects.size == 0 and constraints.reference.ordered.size == 0 and constraints.buckets.size == 0
 
 
-@njit_in_place
+@njit_inline
 def satisfies_constraints(
     constraints: ConstraintArrays, members: Int64Vector, leaving: int, joining: int, k: int
 ) -> bool:
@@ -284,7 +284,7 @@ def satisfies_constraints(
     return True
 
 
-@njit_in_place
+@njit_inline
 def _has_subjects(constraints: ConstraintArrays, count: int, k: int) -> bool:
     """Whether the records in the scratch have k different subjects, none with more than its share."""
     records, counts, distinct, max_per_subject = constraints.scratch[0], constraints.counts, 0, 0
@@ -298,7 +298,7 @@ def _has_subjects(constraints: ConstraintArrays, count: int, k: int) -> bool:
     return bool(distinct >= k and max_per_subject <= constraints.max_share * count + SHARE_TOLERANCE)
 
 
-@njit_in_place
+@njit_inline
 def _distance(constraints: ConstraintArrays, attribute: int, count: int) -> float:
     """Return the distance from the table of the records in the scratch, after sorting their bins."""
     records, bins, column = constraints.scratch[0], constraints.scratch[1], constraints.reference.bins[attribute]

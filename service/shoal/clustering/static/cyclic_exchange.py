@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.arrays import Float64Vector, Int32Matrix, Int64Vector
-from shoal.clustering.numba.jit import njit, njit_in_place
+from shoal.clustering.numba.jit import njit_inline, njit_inner
 from shoal.clustering.static.constraints import NONE
 from shoal.clustering.static.partition_state import (
     MAX_SIZE,
@@ -52,7 +52,7 @@ class ExchangeCycle(NamedTuple):
     third_cluster: int
 
 
-@njit
+@njit_inner
 def cyclic_exchange(
     partition: PartitionState,
     neighbours: Int32Matrix,
@@ -116,7 +116,7 @@ def cyclic_exchange(
     return False
 
 
-@njit_in_place
+@njit_inline
 def _best_extension(
     partition: PartitionState,
     neighbours: Int32Matrix,
@@ -155,7 +155,7 @@ def _best_extension(
     return best
 
 
-@njit_in_place
+@njit_inline
 def _find_closing_record(partition: PartitionState, costs: ExchangeCosts, own: int, third: int) -> None:
     """Find the member of the third cluster that joins the first cluster at the least cost."""
     costs.closing_costs[third], costs.closing_records[third] = np.inf, NONE
@@ -166,13 +166,13 @@ def _find_closing_record(partition: PartitionState, costs: ExchangeCosts, own: i
             costs.closing_costs[third], costs.closing_records[third] = change, last
 
 
-@njit
+@njit_inner
 def empty_exchange_costs(n: int, clusters: int) -> ExchangeCosts:
     """Return costs for n records, still to be computed by `reset_exchange_costs`."""
     return ExchangeCosts(np.zeros(n), np.zeros(clusters), np.full(clusters, NONE), np.full(clusters, NONE))
 
 
-@njit
+@njit_inner
 def reset_exchange_costs(partition: PartitionState, costs: ExchangeCosts) -> None:
     """Compute the gains of all records, and mark all closing costs as not computed."""
     costs.closed_for.fill(NONE)
@@ -180,7 +180,7 @@ def reset_exchange_costs(partition: PartitionState, costs: ExchangeCosts) -> Non
         update_leaving_gains(partition, costs, cluster)
 
 
-@njit_in_place
+@njit_inline
 def update_leaving_gains(partition: PartitionState, costs: ExchangeCosts, cluster: int) -> None:
     """Compute the gains of the members of a cluster that has changed."""
     for x in range(partition.sizes[cluster]):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.arrays import BoolMatrix, BoolVector, Float64Vector, Int32Matrix, Int64Vector
-from shoal.clustering.numba.jit import njit, njit_in_place
+from shoal.clustering.numba.jit import njit, njit_inline, njit_inner
 from shoal.clustering.static.constraints import NONE
 from shoal.clustering.static.cyclic_exchange import (
     ExchangeCosts,
@@ -108,7 +108,7 @@ def descend(partition: PartitionState, neighbours: Int32Matrix, rounds: int) -> 
         recompute_centroids(partition)
 
 
-@njit_in_place
+@njit_inline
 def _relocate_or_swap(
     partition: PartitionState, neighbours: Int32Matrix, i: int, work: Worklist, min_gain: float
 ) -> int:
@@ -140,7 +140,7 @@ def _relocate_or_swap(
     return 1
 
 
-@njit_in_place
+@njit_inline
 def _best_swap(
     partition: PartitionState, i: int, cluster: int, limit: float, swap_costs: Float64Vector
 ) -> tuple[float, int]:
@@ -164,7 +164,7 @@ def _best_swap(
     return best, partner
 
 
-@njit
+@njit_inner
 def _dissolve_and_create(partition: PartitionState, neighbours: Int32Matrix, work: Worklist, min_gain: float) -> int:
     """Dissolve clusters and create clusters where it gains enough; return the number of changes."""
     changes, log = 0, work.log
@@ -190,7 +190,7 @@ def _dissolve_and_create(partition: PartitionState, neighbours: Int32Matrix, wor
     return changes
 
 
-@njit
+@njit_inner
 def _exchange_cycles(partition: PartitionState, neighbours: Int32Matrix, work: Worklist, min_gain: float) -> int:
     """Carry out cyclic exchanges where they gain enough; return their number."""
     changes = 0
@@ -206,7 +206,7 @@ def _exchange_cycles(partition: PartitionState, neighbours: Int32Matrix, work: W
     return changes
 
 
-@njit_in_place
+@njit_inline
 def _mark_changed(partition: PartitionState, cluster: int, work: Worklist) -> None:
     """Put a cluster and its members on the worklist."""
     work.changed[cluster] = True
@@ -215,7 +215,7 @@ def _mark_changed(partition: PartitionState, cluster: int, work: Worklist) -> No
             work.pending[kind, member(partition, cluster, x)] = True
 
 
-@njit
+@njit_inner
 def _mark_moved(partition: PartitionState, work: Worklist) -> None:
     """Put all clusters that the logged moves changed on the worklist, and empty the log."""
     log = work.log
@@ -225,7 +225,7 @@ def _mark_moved(partition: PartitionState, work: Worklist) -> None:
     log.size[0] = 0
 
 
-@njit
+@njit_inner
 def _update_moved_gains(partition: PartitionState, work: Worklist) -> None:
     """Update the leaving gains in all clusters that the logged moves changed."""
     log = work.log
@@ -234,7 +234,7 @@ def _update_moved_gains(partition: PartitionState, work: Worklist) -> None:
         update_leaving_gains(partition, work.exchange_costs, partition.labels[log.records[x]])
 
 
-@njit
+@njit_inner
 def dissolve(
     partition: PartitionState, neighbours: Int32Matrix, cluster: int, log: UndoLog, limit: float = np.inf
 ) -> float:
@@ -269,7 +269,7 @@ def dissolve(
     return total
 
 
-@njit_in_place
+@njit_inline
 def _may_create(partition: PartitionState, neighbours: Int32Matrix, i: int) -> bool:
     """Whether enough neighbours of a record are in clusters above k; each is counted, even several of one cluster."""
     k = partition.counters[MIN_SIZE]
@@ -281,7 +281,7 @@ def _may_create(partition: PartitionState, neighbours: Int32Matrix, i: int) -> b
     return bool(missing <= 0)
 
 
-@njit
+@njit_inner
 def create(partition: PartitionState, neighbours: Int32Matrix, i: int, log: UndoLog) -> float:
     """Create a cluster of a record and its k - 1 nearest neighbours from clusters above k.
 

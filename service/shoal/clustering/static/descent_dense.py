@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.arrays import Float64Matrix, Float64Vector, Int32Vector, Int64Matrix, Int64Vector
-from shoal.clustering.numba.jit import njit, njit_in_place
+from shoal.clustering.numba.jit import njit, njit_inline, njit_inner
 from shoal.clustering.static.constraints import NONE
 from shoal.clustering.static.descent import MIN_RELATIVE_GAIN
 
@@ -100,7 +100,7 @@ def descend_dense(rows: Float64Matrix, labels: Int32Vector, k: int, rounds: int)
     return state.labels
 
 
-@njit
+@njit_inner
 def _build_state(rows: Float64Matrix, labels: Int32Vector, k: int) -> DenseDescentState:
     """Return the state for a partition ``labels`` (n,) of ``rows`` (n, d)."""
     n, clusters = rows.shape[0], rows.shape[0] // k
@@ -139,7 +139,7 @@ def _build_state(rows: Float64Matrix, labels: Int32Vector, k: int) -> DenseDesce
     return state
 
 
-@njit
+@njit_inner
 def _fill_squares(columns: Float64Matrix, squares: Float64Matrix) -> None:
     """Write the squared distances (n, n) between the records of ``columns`` (d, n).
 
@@ -163,7 +163,7 @@ def _fill_squares(columns: Float64Matrix, squares: Float64Matrix) -> None:
                 away[x] += step * step
 
 
-@njit_in_place
+@njit_inline
 def _append_member(state: DenseDescentState, i: int, cluster: int) -> None:
     """Append a record to the members of a cluster."""
     state.members[cluster, state.sizes[cluster]] = i
@@ -172,7 +172,7 @@ def _append_member(state: DenseDescentState, i: int, cluster: int) -> None:
     state.labels[i] = cluster
 
 
-@njit
+@njit_inner
 def _recompute_sums(state: DenseDescentState) -> None:
     """Compute all sums from the distances; each update adds a little rounding to them. O(n²)."""
     state.sums.fill(0.0)
@@ -187,7 +187,7 @@ def _recompute_sums(state: DenseDescentState) -> None:
         _update_join_costs(state, cluster)
 
 
-@njit_in_place
+@njit_inline
 def _add_member_distances(state: DenseDescentState, cluster: int, away: Float64Vector) -> None:
     """Add the squared distances (n,) from a new member to the sums and bounds of its cluster."""
     sums, largest = state.sums[cluster], state.max_squares[cluster]
@@ -197,7 +197,7 @@ def _add_member_distances(state: DenseDescentState, cluster: int, away: Float64V
         largest[x] = largest[x] if largest[x] > away[x] else away[x]  # noqa: FURB136 - max() is not vectorised
 
 
-@njit_in_place
+@njit_inline
 def _update_join_costs(state: DenseDescentState, cluster: int) -> None:
     """Store the quotients from which the costs of joining a cluster are computed."""
     size = state.sizes[cluster]
@@ -206,19 +206,19 @@ def _update_join_costs(state: DenseDescentState, cluster: int) -> None:
     state.join_offsets[cluster] = 0.5 * state.totals[cluster] * inverse * slope
 
 
-@njit_in_place
+@njit_inline
 def _loss(state: DenseDescentState, cluster: int) -> float:
     """Return the loss of one cluster."""
     return float(0.5 * state.totals[cluster] * state.inverse_sizes[cluster])
 
 
-@njit_in_place
+@njit_inline
 def _join_cost(state: DenseDescentState, i: int, cluster: int) -> float:
     """Return by how much the loss rises when a record joins a cluster that it is not in."""
     return float(state.join_slopes[cluster] * state.sums[cluster, i] - state.join_offsets[cluster])
 
 
-@njit_in_place
+@njit_inline
 def _leave_gain(state: DenseDescentState, i: int) -> float:
     """Return by how much the loss falls when a record leaves its cluster."""
     cluster = state.labels[i]
@@ -226,7 +226,7 @@ def _leave_gain(state: DenseDescentState, i: int) -> float:
     return float(_loss(state, cluster) - rest / (2.0 * max(state.sizes[cluster] - 1, 1)))
 
 
-@njit_in_place
+@njit_inline
 def _move(state: DenseDescentState, i: int, cluster: int) -> None:
     """Move a record to another cluster. O(n)."""
     own, away = state.labels[i], state.squares[i]
@@ -246,7 +246,7 @@ def _move(state: DenseDescentState, i: int, cluster: int) -> None:
     state.versions[own] = state.versions[cluster] = state.changes[0]
 
 
-@njit_in_place
+@njit_inline
 def _relocate_or_swap(state: DenseDescentState, i: int, k: int, min_gain: float) -> int:
     """Carry out the best relocation or swap of a record, if one gains enough; return 1 if so, else 0."""
     own, since = state.labels[i], state.examined[i]
@@ -267,7 +267,7 @@ def _relocate_or_swap(state: DenseDescentState, i: int, k: int, min_gain: float)
     return 1
 
 
-@njit_in_place
+@njit_inline
 def _best_change(state: DenseDescentState, i: int, cluster: int, k: int, limit: float) -> tuple[float, int]:
     """Return the change of the best relocation or swap of a record into another cluster, and the partner of the swap.
 
@@ -288,7 +288,7 @@ def _best_change(state: DenseDescentState, i: int, cluster: int, k: int, limit: 
     return best, partner
 
 
-@njit_in_place
+@njit_inline
 def _swap_bound(state: DenseDescentState, own: int, cluster: int) -> float:
     """Return the minimum over members o of ``cluster`` of S(o, own) / |own| - S(o, cluster) / |cluster|."""
     if state.bound_versions[own, cluster] < max(state.versions[own], state.versions[cluster]):
@@ -302,7 +302,7 @@ def _swap_bound(state: DenseDescentState, own: int, cluster: int) -> float:
     return float(state.swap_bounds[own, cluster])
 
 
-@njit_in_place
+@njit_inline
 def _dissolve(state: DenseDescentState, cluster: int, k: int, min_gain: float) -> int:
     """Move each member to its cheapest other cluster, if that gains enough; return 1 if so, else 0."""
     change = -_loss(state, cluster)
@@ -323,7 +323,7 @@ def _dissolve(state: DenseDescentState, cluster: int, k: int, min_gain: float) -
     return 1
 
 
-@njit_in_place
+@njit_inline
 def _cheapest(state: DenseDescentState, i: int, cluster: int, k: int) -> tuple[float, int]:
     """Return the least cost for a record to join a cluster other than ``cluster``, and which it is, or -1."""
     best, target = np.inf, NONE
@@ -335,7 +335,7 @@ def _cheapest(state: DenseDescentState, i: int, cluster: int, k: int) -> tuple[f
     return best, target
 
 
-@njit_in_place
+@njit_inline
 def _create(state: DenseDescentState, k: int, min_gain: float) -> int:
     """Create clusters of records from clusters above k, where it gains enough; return their number."""
     changes = 0
@@ -352,7 +352,7 @@ def _create(state: DenseDescentState, k: int, min_gain: float) -> int:
     return changes
 
 
-@njit_in_place
+@njit_inline
 def _create_around(state: DenseDescentState, i: int, cluster: int, k: int, min_gain: float) -> int:
     """Create a cluster of a record and its k - 1 nearest in clusters above k, if it gains enough; return 1 if so."""
     _save_labels(state)
@@ -371,14 +371,14 @@ def _create_around(state: DenseDescentState, i: int, cluster: int, k: int, min_g
     return 0
 
 
-@njit_in_place
+@njit_inline
 def _save_labels(state: DenseDescentState) -> None:
     """Save the labels, for `_rollback`."""
     for x in range(state.labels.size):
         state.saved_labels[x] = state.labels[x]
 
 
-@njit_in_place
+@njit_inline
 def _rollback(state: DenseDescentState) -> None:
     """Move all records back to the clusters of the saved labels."""
     for x in range(state.labels.size):

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.arrays import BoolVector, Float64Vector, Int32Vector, Int64Matrix, Int64Vector
-from shoal.clustering.numba.jit import njit, njit_in_place
+from shoal.clustering.numba.jit import njit, njit_inline
 
 __all__ = [
     "ConfidentialAttribute",
@@ -121,7 +121,7 @@ def cluster_distances(
     return found
 
 
-@njit_in_place
+@njit_inline
 def distance_of_sorted(reference: ReferenceDistribution, attribute: int, bins: Int64Vector) -> float:
     """Return the distance of one cluster from the table; ``bins`` are those of its records, ascending."""
     first, end = reference.bin_bounds[attribute], reference.bin_bounds[attribute + 1]
@@ -132,7 +132,7 @@ def distance_of_sorted(reference: ReferenceDistribution, attribute: int, bins: I
     return float(_categorical_distance(bins, reference.shares[first:end]))
 
 
-@njit_in_place
+@njit_inline
 def _ordered_distance(bins: Int64Vector, cumulative: Float64Vector, sums: Float64Vector) -> float:
     """Return the mean of |cumulative share in the cluster - cumulative share in the table| over the bins.
 
@@ -154,7 +154,7 @@ def _ordered_distance(bins: Int64Vector, cumulative: Float64Vector, sums: Float6
     return max(total, 0.0) / (m - 1)
 
 
-@njit_in_place
+@njit_inline
 def _first_above(cumulative: Float64Vector, height: float, low: int, high: int) -> int:
     """Return the first index in [low, high) with a value above ``height``; ``high`` if there is none."""
     while low < high:
@@ -166,7 +166,7 @@ def _first_above(cumulative: Float64Vector, height: float, low: int, high: int) 
     return low
 
 
-@njit_in_place
+@njit_inline
 def _categorical_distance(bins: Int64Vector, shares: Float64Vector) -> float:
     """Return half the sum of |share in the cluster - share in the table|, as 1 minus the shares both have."""
     common, x, count = 0.0, 0, bins.size

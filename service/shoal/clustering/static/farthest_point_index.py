@@ -15,7 +15,7 @@ import numpy as np
 
 from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int64Vector
 from shoal.clustering.numba.distances import squared_distance
-from shoal.clustering.numba.jit import njit, njit_in_place
+from shoal.clustering.numba.jit import njit_inline, njit_inner
 
 __all__ = ["FarthestPointIndex", "empty_farthest_point_index", "farthest_point"]
 
@@ -38,13 +38,13 @@ class FarthestPointIndex(NamedTuple):
     state: Int64Vector  # (3,): first entry of the list, its end, steps along it since it was sorted
 
 
-@njit
+@njit_inner
 def empty_farthest_point_index(n: int, d: int) -> FarthestPointIndex:
     """Return an empty index for n records of d attributes; the first call of `farthest_point` fills it."""
     return FarthestPointIndex(np.zeros((n, d)), np.zeros(n, np.int64), np.zeros(n), np.zeros(d), np.zeros(3, np.int64))
 
 
-@njit
+@njit_inner
 def farthest_point(
     index: FarthestPointIndex, values: Float64Matrix, free: BoolVector, left: int, centre: Float64Vector
 ) -> int:
@@ -86,7 +86,7 @@ def farthest_point(
     return int(farthest)
 
 
-@njit
+@njit_inner
 def _rebuild(index: FarthestPointIndex, values: Float64Matrix, free: BoolVector, centre: Float64Vector) -> None:
     """List the free records by their distance to a new reference point."""
     size = 0
@@ -104,7 +104,7 @@ def _rebuild(index: FarthestPointIndex, values: Float64Matrix, free: BoolVector,
     index.state[HEAD], index.state[END], index.state[STEPS] = 0, size, 0
 
 
-@njit
+@njit_inner
 def _sort_descending(records: Int64Vector, distances: Float64Vector) -> None:
     """Sort records by falling distance, as far as the leading 33 bits show it (one part in two million).
 
@@ -127,7 +127,7 @@ def _sort_descending(records: Int64Vector, distances: Float64Vector) -> None:
             records[x], distances[x] = other_records[x], other_distances[x]
 
 
-@njit_in_place
+@njit_inline
 def _digit(bits: int, shift: int) -> int:
     """Return one digit of a number, inverted, so that larger numbers come first."""
     return (1 << RADIX_BITS) - 1 - ((bits >> shift) & ((1 << RADIX_BITS) - 1))

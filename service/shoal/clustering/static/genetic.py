@@ -11,7 +11,7 @@ import numpy as np
 
 from shoal.arrays import Float64Matrix, Float64Vector, Int32Vector, Int64Matrix, Int64Vector
 from shoal.clustering.numba.distances import squared_distance
-from shoal.clustering.numba.jit import njit
+from shoal.clustering.numba.jit import njit, njit_inner
 from shoal.clustering.static.centroids import centroids_of
 from shoal.clustering.static.mdav import mdav
 
@@ -148,7 +148,7 @@ def _evolve(
     return best
 
 
-@njit
+@njit_inner
 def _next_generation(
     values: Float64Matrix,
     k: int,
@@ -173,7 +173,7 @@ def _next_generation(
             children[c] = parents[chosen[c]]
 
 
-@njit
+@njit_inner
 def _random_chromosome(chromosome: Int64Vector, k: int, clusters: int, random: np.random.Generator) -> None:
     """Draw a chromosome of legal sizes: a random number of clusters of k, the other records in any with room."""
     m = chromosome.size
@@ -194,7 +194,7 @@ def _random_chromosome(chromosome: Int64Vector, k: int, clusters: int, random: n
         chromosome[x], chromosome[other] = chromosome[other], chromosome[x]
 
 
-@njit
+@njit_inner
 def _compute_sums(values: Float64Matrix, chromosome: Int64Vector, sums: ClusterSums) -> None:
     """Write the sizes and sums of the clusters to ``sums``."""
     sums.counts[:] = 0
@@ -206,7 +206,7 @@ def _compute_sums(values: Float64Matrix, chromosome: Int64Vector, sums: ClusterS
             sums.totals[cluster, j] += values[i, j]
 
 
-@njit
+@njit_inner
 def _loss(values: Float64Matrix, chromosome: Int64Vector, sums: ClusterSums) -> float:
     """Return the sum of squared distances to the centroids; ``sums`` is overwritten."""
     _compute_sums(values, chromosome, sums)
@@ -219,7 +219,7 @@ def _loss(values: Float64Matrix, chromosome: Int64Vector, sums: ClusterSums) -> 
     return loss
 
 
-@njit
+@njit_inner
 def _select_parents(losses: Float64Vector, chosen: Int64Vector, random: np.random.Generator) -> None:
     """Select parents with probabilities proportional to 1 / (loss + 1) (roulette wheel)."""
     total = 0.0
@@ -235,7 +235,7 @@ def _select_parents(losses: Float64Vector, chosen: Int64Vector, random: np.rando
                 break
 
 
-@njit
+@njit_inner
 def _crossover(children: Int64Matrix, probability: float, random: np.random.Generator) -> None:
     """Exchange the genes behind a random point between neighbouring chromosomes (one-point crossover)."""
     for c in range(0, children.shape[0] - 1, 2):
@@ -244,7 +244,7 @@ def _crossover(children: Int64Matrix, probability: float, random: np.random.Gene
                 children[c, i], children[c + 1, i] = children[c + 1, i], children[c, i]
 
 
-@njit
+@njit_inner
 def _repair(values: Float64Matrix, chromosome: Int64Vector, k: int, sums: ClusterSums) -> bool:
     """Give all clusters legal sizes; return False if too many steps do not suffice."""
     for _ in range(2 * chromosome.size):
@@ -263,7 +263,7 @@ def _repair(values: Float64Matrix, chromosome: Int64Vector, k: int, sums: Cluste
     return False
 
 
-@njit
+@njit_inner
 def _illegal_clusters(counts: Int64Vector, k: int) -> tuple[int, int]:
     """Return the smallest non-empty cluster below k and the largest above 2k - 1; -1 where there is none."""
     small, large = -1, -1
@@ -275,7 +275,7 @@ def _illegal_clusters(counts: Int64Vector, k: int) -> tuple[int, int]:
     return small, large
 
 
-@njit
+@njit_inner
 def _nearest_with_room(values: Float64Matrix, i: int, own: int, k: int, sums: ClusterSums) -> tuple[int, float]:
     """Return the other cluster with room whose centroid is nearest, and the squared distance; -1 if none has room."""
     best, chosen = np.inf, -1
@@ -292,7 +292,7 @@ def _nearest_with_room(values: Float64Matrix, i: int, own: int, k: int, sums: Cl
     return chosen, best
 
 
-@njit
+@njit_inner
 def _dissolve(values: Float64Matrix, chromosome: Int64Vector, small: int, k: int, sums: ClusterSums) -> bool:
     """Move all records of a small cluster to the nearest clusters with room; return False if there is none."""
     for i in range(chromosome.size):
@@ -305,7 +305,7 @@ def _dissolve(values: Float64Matrix, chromosome: Int64Vector, small: int, k: int
     return True
 
 
-@njit
+@njit_inner
 def _split(values: Float64Matrix, chromosome: Int64Vector, large: int, empty: int, k: int, sums: ClusterSums) -> bool:
     """Move the record farthest from the centroid and its k - 1 nearest into an empty cluster."""
     farthest, seed = -1.0, -1
@@ -325,7 +325,7 @@ def _split(values: Float64Matrix, chromosome: Int64Vector, large: int, empty: in
     return True
 
 
-@njit
+@njit_inner
 def _shrink(values: Float64Matrix, chromosome: Int64Vector, large: int, k: int, sums: ClusterSums) -> bool:
     """Move the record of a large cluster that is nearest to another cluster with room; return False if none is."""
     best, record, target = np.inf, -1, -1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from shoal.arrays import Float64Matrix, Int32Vector, Int64Matrix, Int64Vector
-from shoal.clustering.numba.jit import njit, njit_in_place
+from shoal.clustering.numba.jit import njit, njit_inline
 from shoal.clustering.static.hansen_mukherjee import best_runs, label_runs
 
 __all__ = ["WORD_BITS", "curve_keys", "hilbert", "order_along_curve"]
@@ -86,7 +86,7 @@ def curve_keys(values: Float64Matrix, bits: int) -> Int64Matrix:
     return keys
 
 
-@njit_in_place
+@njit_inline
 def _axes_to_transpose(cell: Int64Vector, bits: int) -> None:
     """Replace the coordinates of a cell by the bits of its position on the curve (Skilling's transform).
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from shoal.arrays import Float64Matrix, Float64Vector, Int32Vector, Int64Vector
 from shoal.clustering.numba.distances import squared_distance
-from shoal.clustering.numba.jit import njit
+from shoal.clustering.numba.jit import njit, njit_inner
 from shoal.clustering.numba.kd_tree import (
     NeighbourSearch,
     Tree,
@@ -90,7 +90,7 @@ def _form_clusters(values: Float64Matrix, k: int, leaf_size: int) -> Int32Vector
     return labels
 
 
-@njit
+@njit_inner
 def _farthest_pair(
     values: Float64Matrix,
     rest: Int64Vector,
@@ -111,7 +111,7 @@ def _farthest_pair(
         _find_partner(values, tree, search, record, partners, bounds)
 
 
-@njit
+@njit_inner
 def _find_partner(
     values: Float64Matrix,
     tree: Tree,

@@ -9,7 +9,7 @@ import numpy as np
 from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int32Vector, Int64Vector
 from shoal.clustering.numba.compensated_sums import centroid, subtract, sum_all
 from shoal.clustering.numba.distances import squared_distance
-from shoal.clustering.numba.jit import njit, njit_in_place
+from shoal.clustering.numba.jit import njit, njit_inline, njit_inner
 from shoal.clustering.numba.kd_tree import build, empty_neighbour_search, farthest, nearest, remove
 from shoal.clustering.static.farthest_point_index import empty_farthest_point_index, farthest_point
 
@@ -88,7 +88,7 @@ class NearestMembers(NamedTuple):
     members: Int64Vector  # (k,)
 
 
-@njit
+@njit_inner
 def take_nearest(
     values: Float64Matrix, rest: Int64Vector, seed: int, labels: Int32Vector, label: int, found: NearestMembers
 ) -> None:
@@ -121,7 +121,7 @@ def take_nearest(
         remaining += labels[rest[x]] < 0
 
 
-@njit
+@njit_inner
 def _farthest_record(values: Float64Matrix, rest: Int64Vector, centre: Float64Vector) -> int:
     """Return the first record of ``rest`` that is farthest from ``centre``."""
     best, record = -1.0, -1
@@ -164,7 +164,7 @@ def mdav_by_tree(values: Float64Matrix, k: int, leaf_size: int) -> Int32Vector:
     return labels
 
 
-@njit_in_place
+@njit_inline
 def _assign(labels: Int32Vector, free: BoolVector, record: int, label: int) -> None:
     labels[record] = label
     free[record] = False

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.arrays import Float64Matrix, Int32Vector, Int64Vector
-from shoal.clustering.numba.jit import njit, njit_in_place
+from shoal.clustering.numba.jit import njit, njit_inline, njit_inner
 from shoal.clustering.static.constraints import NONE, ConstraintArrays, is_unconstrained, satisfies_constraints
 
 __all__ = [
@@ -116,13 +116,13 @@ def build_partition_state(
     return partition
 
 
-@njit_in_place
+@njit_inline
 def member(partition: PartitionState, cluster: int, x: int) -> int:
     """Return the x-th member of a cluster."""
     return int(partition.members[partition.starts[cluster] + x])
 
 
-@njit_in_place
+@njit_inline
 def max_moves(partition: PartitionState) -> int:
     """Return an upper bound on the moves of one change: the size of the largest cluster plus one."""
     return int(partition.constraints.scratch.shape[1])
@@ -149,7 +149,7 @@ def loss(partition: PartitionState) -> float:
     return total
 
 
-@njit_in_place
+@njit_inline
 def squared_distance_to_centroid(partition: PartitionState, i: int, cluster: int) -> float:
     """Return the squared distance of a record from the centroid of a cluster."""
     rows, centroids, total = partition.rows, partition.centroids, 0.0
@@ -159,7 +159,7 @@ def squared_distance_to_centroid(partition: PartitionState, i: int, cluster: int
     return total
 
 
-@njit_in_place
+@njit_inline
 def move(partition: PartitionState, i: int, cluster: int) -> None:
     """Move a record to another cluster and update both centroids. O(d)."""
     own, position = partition.labels[i], partition.positions[i]
@@ -184,7 +184,7 @@ def move(partition: PartitionState, i: int, cluster: int) -> None:
         partition.centroids[cluster, j] += (value - partition.centroids[cluster, j]) * grow
 
 
-@njit_in_place
+@njit_inline
 def gain_of_leaving(partition: PartitionState, i: int) -> float:
     """Return by how much the loss falls when a record leaves its cluster."""
     own = partition.labels[i]
@@ -192,14 +192,14 @@ def gain_of_leaving(partition: PartitionState, i: int) -> float:
     return float(squared_distance_to_centroid(partition, i, own) * (size / max(size - 1, 1)))
 
 
-@njit_in_place
+@njit_inline
 def cost_to_join(partition: PartitionState, i: int, cluster: int) -> float:
     """Return by how much the loss rises when a record joins another cluster."""
     size = partition.sizes[cluster]
     return float(squared_distance_to_centroid(partition, i, cluster) * (size / (size + 1)))
 
 
-@njit_in_place
+@njit_inline
 def cost_to_swap(partition: PartitionState, one: int, other: int) -> float:
     """Return by how much the loss rises when two records of different clusters are swapped."""
     own, target = partition.labels[one], partition.labels[other]
@@ -211,7 +211,7 @@ def cost_to_swap(partition: PartitionState, one: int, other: int) -> float:
     return total
 
 
-@njit_in_place
+@njit_inline
 def satisfies(partition: PartitionState, cluster: int, leaving: int, joining: int) -> bool:
     """Whether a cluster satisfies the constraints without one member and with another record; -1: neither."""
     first = partition.starts[cluster]
@@ -219,7 +219,7 @@ def satisfies(partition: PartitionState, cluster: int, leaving: int, joining: in
     return satisfies_constraints(partition.constraints, members, leaving, joining, partition.counters[MIN_SIZE])
 
 
-@njit_in_place
+@njit_inline
 def may_relocate(partition: PartitionState, i: int, cluster: int) -> bool:
     """Whether the constraints allow a record to move to another cluster."""
     if is_unconstrained(partition.constraints):
@@ -231,7 +231,7 @@ def may_relocate(partition: PartitionState, i: int, cluster: int) -> bool:
     )
 
 
-@njit_in_place
+@njit_inline
 def may_swap(partition: PartitionState, one: int, other: int) -> bool:
     """Whether the constraints allow two records of different clusters to be swapped."""
     if is_unconstrained(partition.constraints):
@@ -252,13 +252,13 @@ class UndoLog(NamedTuple):
     size: Int64Vector  # (1,): number of moves
 
 
-@njit
+@njit_inner
 def empty_undo_log(capacity: int) -> UndoLog:
     """Return an empty log with room for ``capacity`` moves."""
     return UndoLog(np.zeros(capacity, np.int64), np.zeros(capacity, np.int64), np.zeros(1, np.int64))
 
 
-@njit_in_place
+@njit_inline
 def move_logged(partition: PartitionState, log: UndoLog, i: int, cluster: int) -> None:
     """Move a record and log the move."""
     x = log.size[0]
@@ -267,7 +267,7 @@ def move_logged(partition: PartitionState, log: UndoLog, i: int, cluster: int) -
     move(partition, i, cluster)
 
 
-@njit
+@njit_inner
 def rollback(partition: PartitionState, log: UndoLog) -> None:
     """Undo all moves of a log, the last one first, and empty the log."""
     while log.size[0] > 0:
@@ -282,7 +282,7 @@ def rollback(partition: PartitionState, log: UndoLog) -> None:
         move(partition, log.records[x], log.origins[x])
 
 
-@njit
+@njit_inner
 def are_allowed(partition: PartitionState, log: UndoLog) -> bool:
     """Whether the constraints allow the logged moves.
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.arrays import Float64Matrix, Float64Vector, Int32Matrix, Int64Vector
-from shoal.clustering.numba.jit import njit, njit_in_place
+from shoal.clustering.numba.jit import njit, njit_inline, njit_inner
 
 __all__ = [
     "LARGEST",
@@ -131,7 +131,7 @@ def empty_pricing_result(n: int, capacity: int) -> PricingResult:
     )
 
 
-@njit
+@njit_inner
 def _search(
     squares: Float64Matrix,
     prices: Float64Vector,
@@ -157,7 +157,7 @@ def _search(
     return bool(result.state[BUDGET] >= 0)
 
 
-@njit
+@njit_inner
 def _candidates_of(
     squares: Float64Matrix, prices: Float64Vector, order: Int64Vector, x: int, k: int, limit: float
 ) -> PricingCandidates:
@@ -180,7 +180,7 @@ def _candidates_of(
     return PricingCandidates(record, prices[record], away[:count][near], prices[records], records, highest)
 
 
-@njit
+@njit_inner
 def _enumerate(
     squares: Float64Matrix,
     candidates: PricingCandidates,
@@ -217,7 +217,7 @@ def _enumerate(
             sums[size], worths[size], following[size] = squared, worth, y + 1
 
 
-@njit_in_place
+@njit_inline
 def _can_be_below(squared: float, worth: float, away: float, highest: float, size: int, k: int) -> bool:
     """Whether a set can cost less than ``worth`` and the prices of one or more candidates at least ``away`` far."""
     for final in range(max(k, size + 1), 2 * k):
@@ -227,7 +227,7 @@ def _can_be_below(squared: float, worth: float, away: float, highest: float, siz
     return False
 
 
-@njit_in_place
+@njit_inline
 def _store_cluster(reduced: float, group: Int64Vector, size: int, stored_below: float, result: PricingResult) -> None:
     """Update the floors of the members of a cluster, and store the cluster if its reduced cost is low enough.
 
@@ -248,7 +248,7 @@ def _store_cluster(reduced: float, group: Int64Vector, size: int, stored_below: 
         result.state[QUOTA] -= 1
 
 
-@njit_in_place
+@njit_inline
 def _write_members(clusters: Int32Matrix, row: int, group: Int64Vector, size: int) -> None:
     """Write a cluster into one row, padded with -1."""
     for y in range(LARGEST):

@@ -6,7 +6,7 @@ import numpy as np
 
 from shoal.arrays import Float64Matrix, Float64Vector, Int64Vector
 from shoal.clustering.numba.distances import squared_distance
-from shoal.clustering.numba.jit import njit
+from shoal.clustering.numba.jit import njit, njit_inner
 from shoal.clustering.numba.kd_tree import ANY, build, empty_neighbour_search, nearest
 
 __all__ = ["expected_links"]
@@ -55,7 +55,7 @@ def expected_links(
     return links
 
 
-@njit
+@njit_inner
 def _count_members_at(rows: Float64Matrix, own: Int64Vector, point: Float64Vector, distance: float) -> int:
     """Return how many of some records are at a squared distance from a point."""
     count = 0
@@ -64,7 +64,7 @@ def _count_members_at(rows: Float64Matrix, own: Int64Vector, point: Float64Vecto
     return count
 
 
-@njit
+@njit_inner
 def _count_at(rows: Float64Matrix, point: Float64Vector, distance: float) -> int:
     """Return how many of all records are at a squared distance from a point."""
     count = 0

@@ -7,7 +7,7 @@ import numpy as np
 from shoal.arrays import Float64Matrix, Float64Vector, Int32Vector, Int64Vector
 from shoal.clustering.numba.compensated_sums import centroid, sum_all
 from shoal.clustering.numba.distances import squared_distance
-from shoal.clustering.numba.jit import njit
+from shoal.clustering.numba.jit import njit, njit_inner
 from shoal.clustering.numba.kd_tree import NeighbourSearch, Tree, build, empty_neighbour_search, nearest, remove
 from shoal.clustering.static.centroids import join_as_block
 
@@ -108,7 +108,7 @@ def _form_clusters(values: Float64Matrix, k: int, gamma: float, leaf_size: int, 
     return labels
 
 
-@njit
+@njit_inner
 def _nearest_outside(
     tree: Tree, values: Float64Matrix, members: Int64Vector, one: NeighbourSearch
 ) -> tuple[float, int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 
 from shoal.arrays import Float64Matrix, Int32Vector, Int64Vector
-from shoal.clustering.numba.jit import njit
+from shoal.clustering.numba.jit import njit, njit_inner
 from shoal.clustering.static.descent_dense import DENSE_UP_TO, ROUNDS, descend_dense
 from shoal.clustering.static.mdav import mdav_by_scan
 from shoal.clustering.stream.expiry import NEWEST_POSITION, StreamConstraints, Workspace, append_until_due
@@ -106,7 +106,7 @@ def decide_due_by_partition(
         decide_by_growth(held, workspace, candidates, decisions, constraints, cursor[NEWEST_POSITION], cause)
 
 
-@njit
+@njit_inner
 def _partition(rows: Float64Matrix, k: int) -> Int32Vector:
     """Partition a small table as `clustering.static` does: MDAV, then descent."""
     labels = mdav_by_scan(rows, k)

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.arrays import Float64Cube, Float64Vector, Int32Matrix, Int32Vector, Int64Vector
-from shoal.clustering.numba.jit import njit, njit_in_place
+from shoal.clustering.numba.jit import njit, njit_inline, njit_inner
 from shoal.clustering.numba.kd_tree import push_children, split_at_median
 from shoal.clustering.stream.held_records import COMPACTIONS, HEAD, TAIL, HeldRecords
 
@@ -165,7 +165,7 @@ def build(index: CellIndex, held: HeldRecords, order: Int64Vector, keys: Float64
     index.state[SEARCH_COST] = index.state[SCAN_COST] = 0
 
 
-@njit_in_place
+@njit_inline
 def _list_held(held: HeldRecords, order: Int64Vector) -> int:
     """Write the slots of the held records to ``order``, oldest first; return how many there are."""
     n = 0
@@ -175,7 +175,7 @@ def _list_held(held: HeldRecords, order: Int64Vector) -> int:
     return n
 
 
-@njit
+@njit_inner
 def _split_node(index: CellIndex, node: int, axis: int, keys: Float64Vector) -> None:
     """Set the children of a node; ``keys`` are the values of its lower half on the axis."""
     cut = -np.inf
@@ -187,7 +187,7 @@ def _split_node(index: CellIndex, node: int, axis: int, keys: Float64Vector) -> 
     index.boxes[2 * node + 1, HIGH, axis] = index.boxes[2 * node + 2, LOW, axis] = cut
 
 
-@njit_in_place
+@njit_inline
 def _append(index: CellIndex, held: HeldRecords, slot: int) -> None:
     """Write a record to the last page of its leaf, or to a new page."""
     leaf = index.leaf_of[slot]
@@ -205,7 +205,7 @@ def _append(index: CellIndex, held: HeldRecords, slot: int) -> None:
     index.pages[page, COUNT] = count + 1
 
 
-@njit_in_place
+@njit_inline
 def remove_from_index(index: CellIndex, slot: int) -> None:
     """Remove a record; the records behind it on its page move up."""
     page = index.leaf_of[slot]
@@ -223,7 +223,7 @@ def remove_from_index(index: CellIndex, slot: int) -> None:
     index.pages[page, COUNT] = count - 1
 
 
-@njit_in_place
+@njit_inline
 def insert_arrived(index: CellIndex, held: HeldRecords) -> None:
     """Insert all records that have arrived since the last call."""
     inner, start, tail, leaf_of = (
@@ -245,7 +245,7 @@ def insert_arrived(index: CellIndex, held: HeldRecords) -> None:
     index.state[INSERTED_UP_TO] = tail
 
 
-@njit_in_place
+@njit_inline
 def find_nearest(
     index: CellIndex, held: HeldRecords, omega_p: float, slot: int, distances: Float64Vector, found: Int64Vector
 ) -> None:
@@ -301,7 +301,7 @@ def find_nearest(
             waiting = push_children(index.stack_nodes, index.stack_bounds, waiting, node, left, right)
 
 
-@njit_in_place
+@njit_inline
 def _min_distance_to_node(index: CellIndex, node: int, base: float) -> float:
     """Return the smallest squared distance of the point from a node, added to ``base``."""
     total = base
@@ -311,7 +311,7 @@ def _min_distance_to_node(index: CellIndex, node: int, base: float) -> float:
     return total
 
 
-@njit_in_place
+@njit_inline
 def _scan_by_age(
     index: CellIndex, held: HeldRecords, omega_p: float, distances: Float64Vector, found: Int64Vector
 ) -> float:
@@ -338,7 +338,7 @@ def _scan_by_age(
     return step * step
 
 
-@njit_in_place
+@njit_inline
 def _scan_leaf(
     index: CellIndex,
     held: HeldRecords,
@@ -373,7 +373,7 @@ def _scan_leaf(
         page = index.pages[page, NEXT_PAGE]
 
 
-@njit_in_place
+@njit_inline
 def _insert(
     index: CellIndex, row: Float64Vector, slot: int, age_term: float, distances: Float64Vector, found: Int64Vector
 ) -> None:

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.arrays import Float64Matrix, Float64Vector, Int64Vector
-from shoal.clustering.numba.jit import njit_in_place
+from shoal.clustering.numba.jit import njit_inline
 from shoal.policy.resolved import Policy
 
 __all__ = ["NO_DOMINANCE", "Dominance", "dominance_of", "dominating_subject", "is_dominated"]
@@ -92,7 +92,7 @@ def is_dominated(rule: Dominance, amounts: Float64Matrix, subjects: Int64Vector)
     return bool((rest < rule.share * largest * (1 - SLACK)).any())
 
 
-@njit_in_place
+@njit_inline
 def dominating_subject(
     amounts: Float64Matrix,
     members: Int64Vector,
@@ -136,7 +136,7 @@ def dominating_subject(
     return -1
 
 
-@njit_in_place
+@njit_inline
 def _two_largest(totals: Float64Vector) -> tuple[int, int]:
     """Return the indices of the largest and the second largest of two or more values, of equal ones the last."""
     first, second = 0, -1
@@ -148,7 +148,7 @@ def _two_largest(totals: Float64Vector) -> tuple[int, int]:
     return first, second
 
 
-@njit_in_place
+@njit_inline
 def _is_disclosed(totals: Float64Vector, first: int, second: int, share: float) -> bool:
     """Whether the other contributions hide the largest one too little; False if all contributions are 0."""
     rest = 0.0  # summed directly, because subtracting from the total would lose digits

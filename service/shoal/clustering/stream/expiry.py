@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.arrays import Float64Vector, Int64Vector
-from shoal.clustering.numba.jit import njit_in_place
+from shoal.clustering.numba.jit import njit, njit_inline
 from shoal.clustering.numba.subject_codes import Numbering, clear, empty_numbering, number
 from shoal.clustering.stream.dominance import Dominance
 from shoal.clustering.stream.held_records import (
@@ -137,7 +137,7 @@ def empty_workspace(capacity: int) -> Workspace:
     )
 
 
-@njit_in_place
+@njit_inline
 def append_until_due(
     held: HeldRecords, workspace: Workspace, constraints: StreamConstraints, cursor: Int64Vector
 ) -> int:
@@ -150,7 +150,7 @@ def append_until_due(
         cursor[STAGED] -= 1
 
 
-@njit_in_place
+@njit_inline
 def due_cause(held: HeldRecords, workspace: Workspace, constraints: StreamConstraints, newest: int) -> int:
     """Return why the oldest record expires, or `NOT_DUE`. A clock does not count while too few subjects are held."""
     cause = cause_of_oldest(held, newest, constraints.delta, constraints.expiry_limits, 0)
@@ -159,7 +159,7 @@ def due_cause(held: HeldRecords, workspace: Workspace, constraints: StreamConstr
     return int(cause)
 
 
-@njit_in_place
+@njit
 def has_min_population(held: HeldRecords, workspace: Workspace, constraints: StreamConstraints) -> bool:
     """Whether enough distinct subjects are held for a clock or the end of the stream to release records."""
     if constraints.population == 0:
@@ -172,13 +172,13 @@ def has_min_population(held: HeldRecords, workspace: Workspace, constraints: Str
     return bool(counted >= constraints.population)
 
 
-@njit_in_place
+@njit
 def squared_distances(held: HeldRecords, omega_p: float, distances: Float64Vector) -> None:
     """Write the squared distance of every held record from the oldest one."""
     squared_distances_from(held, omega_p, 0, distances)
 
 
-@njit_in_place
+@njit_inline
 def squared_distances_from(held: HeldRecords, omega_p: float, record: int, distances: Float64Vector) -> None:
     """Write the squared distance of every held record from one of them.
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int64Vector
 from shoal.clustering.numba.heaps import heapify, sift_down
-from shoal.clustering.numba.jit import njit_in_place
+from shoal.clustering.numba.jit import njit, njit_inline
 from shoal.clustering.numba.subject_codes import count_up_to
 from shoal.clustering.stream.buffer import Buffer
 from shoal.clustering.stream.expiry import (
@@ -136,7 +136,7 @@ def empty_candidates(capacity: int, dimensions: int, k: int, opportunity_weight:
     )
 
 
-@njit_in_place
+@njit
 def decide_due_by_growth(
     held: HeldRecords,
     workspace: Workspace,
@@ -153,7 +153,7 @@ def decide_due_by_growth(
         decide_by_growth(held, workspace, candidates, decisions, constraints, cursor[NEWEST_POSITION], cause)
 
 
-@njit_in_place
+@njit_inline
 def decide_by_growth(
     held: HeldRecords,
     workspace: Workspace,
@@ -169,7 +169,7 @@ def decide_by_growth(
     update_weight(constraints.omega_p, constraints.target, decisions, clusters_before)
 
 
-@njit_in_place
+@njit_inline
 def _release_or_suppress(
     held: HeldRecords,
     workspace: Workspace,
@@ -206,7 +206,7 @@ def _release_or_suppress(
     release(held, decisions, workspace.members[:kept], newest, cause)
 
 
-@njit_in_place
+@njit_inline
 def _fill_candidates(held: HeldRecords, workspace: Workspace, candidates: Candidates, omega_p: float) -> int:
     """Fill the candidates with the records nearest to the oldest one, the nearest first; return how many there are.
 
@@ -228,7 +228,7 @@ def _fill_candidates(held: HeldRecords, workspace: Workspace, candidates: Candid
     return count
 
 
-@njit_in_place
+@njit_inline
 def set_candidate(held: HeldRecords, candidates: Candidates, candidate: int, record: int, omega_p: float) -> None:
     """Write a record to entry ``candidate``, with an opportunity cost of 0."""
     candidates.records[candidate] = record
@@ -237,7 +237,7 @@ def set_candidate(held: HeldRecords, candidates: Candidates, candidate: int, rec
     write_point(held, record, omega_p, candidates.points[candidate])
 
 
-@njit_in_place
+@njit_inline
 def write_point(held: HeldRecords, record: int, omega_p: float, point: Float64Vector) -> None:
     """Write the coordinates and the weighted position of a record.
 
@@ -249,7 +249,7 @@ def write_point(held: HeldRecords, record: int, omega_p: float, point: Float64Ve
     point[last] = omega_p * float(held.positions[slot] - held.positions[held.extent[HEAD]])
 
 
-@njit_in_place
+@njit_inline
 def _fill_opportunity_costs(
     held: HeldRecords,
     workspace: Workspace,
@@ -271,7 +271,7 @@ def _fill_opportunity_costs(
         )
 
 
-@njit_in_place
+@njit_inline
 def opportunity_cost(candidates: Candidates, constraints: StreamConstraints, age: int) -> float:
     """Return the opportunity cost of the record of this age whose ``smallest_squared_distances`` are given."""
     factor = (
@@ -283,7 +283,7 @@ def opportunity_cost(candidates: Candidates, constraints: StreamConstraints, age
     return float(factor * float(age) * total)
 
 
-@njit_in_place
+@njit_inline
 def _collect_smallest(distances: Float64Vector, smallest: Float64Vector) -> None:
     """Write the ``smallest.size`` smallest distances in ascending order."""
     last = smallest.size - 1
@@ -297,7 +297,7 @@ def _collect_smallest(distances: Float64Vector, smallest: Float64Vector) -> None
             smallest[i] = distance
 
 
-@njit_in_place
+@njit_inline
 def grow(subjects: Int64Vector, workspace: Workspace, candidates: Candidates, k: int, count: int) -> int:
     """Add candidates to the cluster until k subjects are members or no candidate is left; return the number of members.
 
@@ -326,7 +326,7 @@ def grow(subjects: Int64Vector, workspace: Workspace, candidates: Candidates, k:
     return size
 
 
-@njit_in_place
+@njit_inline
 def _include_old_records(held: HeldRecords, workspace: Workspace, candidates: Candidates, k: int) -> None:
     """Exchange young members for the oldest held records, so that the next expiring record finds k records.
 
@@ -356,7 +356,7 @@ def _include_old_records(held: HeldRecords, workspace: Workspace, candidates: Ca
         members[member] = oldest
 
 
-@njit_in_place
+@njit_inline
 def _replaceable_member(held: HeldRecords, candidates: Candidates, members: Int64Vector, record: int) -> int:
     """Return the member that a record may replace, or -1: the farthest of the members that are younger than the record.
 
@@ -375,7 +375,7 @@ def _replaceable_member(held: HeldRecords, candidates: Candidates, members: Int6
     return chosen
 
 
-@njit_in_place
+@njit_inline
 def _squared_distance_from_centroid(held: HeldRecords, record: int, centroid: Float64Vector) -> float:
     """Return the squared distance of a record from the mean of the cluster, without the position."""
     total = 0.0

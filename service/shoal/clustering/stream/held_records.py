@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
-from shoal.clustering.numba.jit import njit_in_place
+from shoal.clustering.numba.jit import njit_inline
 
 __all__ = [
     "BEFORE",
@@ -168,7 +168,7 @@ def empty_decision_buffer(capacity: int) -> DecisionBuffer:
     )
 
 
-@njit_in_place
+@njit_inline
 def append_next(held: HeldRecords) -> int:
     """Move the tail over the next staged record and return its position."""
     tail = held.extent[TAIL]
@@ -178,7 +178,7 @@ def append_next(held: HeldRecords) -> int:
     return int(held.positions[tail])
 
 
-@njit_in_place
+@njit_inline
 def cause_of_oldest(held: HeldRecords, newest: int, delta: int, expiry_limits: Int64Vector, first_column: int) -> int:
     """Return why the oldest held record expires now that ``newest`` has arrived, or `NOT_DUE`.
 
@@ -195,7 +195,7 @@ def cause_of_oldest(held: HeldRecords, newest: int, delta: int, expiry_limits: I
     return NOT_DUE
 
 
-@njit_in_place
+@njit_inline
 def suppress(held: HeldRecords, decisions: DecisionBuffer, newest: int, cause: int) -> None:
     """Record the oldest held record as suppressed and remove it."""
     head, index = held.extent[HEAD], decisions.counts[SUPPRESSED]
@@ -207,14 +207,14 @@ def suppress(held: HeldRecords, decisions: DecisionBuffer, newest: int, cause: i
     held.extent[HEAD] = head + 1
 
 
-@njit_in_place
+@njit_inline
 def release(held: HeldRecords, decisions: DecisionBuffer, members: Int64Vector, newest: int, cause: int) -> None:
     """Record a cluster and remove its members, given as ascending records. The oldest record must be one of them."""
     _append_cluster(held, decisions, members, newest, cause)
     _close_gaps(held, members)
 
 
-@njit_in_place
+@njit_inline
 def release_in_place(
     held: HeldRecords, decisions: DecisionBuffer, members: Int64Vector, newest: int, cause: int
 ) -> None:
@@ -226,7 +226,7 @@ def release_in_place(
     _skip_gaps(held)
 
 
-@njit_in_place
+@njit_inline
 def suppress_in_place(held: HeldRecords, decisions: DecisionBuffer, newest: int, cause: int) -> None:
     """Record the oldest held record as suppressed, leave it as a gap, and move the head to the next held record."""
     held.removed[held.extent[HEAD]] = True
@@ -234,7 +234,7 @@ def suppress_in_place(held: HeldRecords, decisions: DecisionBuffer, newest: int,
     _skip_gaps(held)
 
 
-@njit_in_place
+@njit_inline
 def _skip_gaps(held: HeldRecords) -> None:
     """Move the head over gaps."""
     head, tail = held.extent[HEAD], held.extent[TAIL]
@@ -244,7 +244,7 @@ def _skip_gaps(held: HeldRecords) -> None:
     held.extent[HEAD] = head
 
 
-@njit_in_place
+@njit_inline
 def _append_cluster(
     held: HeldRecords, decisions: DecisionBuffer, members: Int64Vector, newest: int, cause: int
 ) -> None:
@@ -260,7 +260,7 @@ def _append_cluster(
     decisions.counts[RELEASED] = start + members.size
 
 
-@njit_in_place
+@njit_inline
 def _close_gaps(held: HeldRecords, members: Int64Vector) -> None:
     """Remove the members. Older records move up, because the oldest record of all is always a member."""
     head, moving = held.extent[HEAD], members[-1] + 1 - members.size
@@ -289,7 +289,7 @@ def _close_gaps(held: HeldRecords, members: Int64Vector) -> None:
     held.extent[HEAD] = head + members.size
 
 
-@njit_in_place
+@njit_inline
 def _list_remaining(members: Int64Vector, remaining_records: Int64Vector) -> None:
     """List the records before the youngest member that are not members; one entry more than needed is written."""
     kept, next_member = 0, 0
@@ -300,7 +300,7 @@ def _list_remaining(members: Int64Vector, remaining_records: Int64Vector) -> Non
         kept += not leaves
 
 
-@njit_in_place
+@njit_inline
 def _shift_values(
     column: Float64Vector | Int64Vector, remaining_records: Int64Vector, moved: Float64Vector | Int64Vector
 ) -> None:
@@ -312,7 +312,7 @@ def _shift_values(
         target[i] = moved[i]
 
 
-@njit_in_place
+@njit_inline
 def _shift_runs(column: Float64Vector | Int64Vector, members: Int64Vector, moved: Float64Vector | Int64Vector) -> None:
     """Move the remaining values of a column to its end, run by run from the youngest. Copies of long runs are fast."""
     for i in range(members.size - 2, -1, -1):

@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 
 from shoal.arrays import Int64Vector
-from shoal.clustering.numba.jit import njit_in_place
+from shoal.clustering.numba.jit import njit, njit_inline
 from shoal.clustering.stream.buffer import Buffer
 from shoal.clustering.stream.cell_index import (
     BUILT_AT,
@@ -222,7 +222,7 @@ class IndexedGrowthRule(_IndexedRule, GrowthRule):
         )
 
 
-@njit_in_place
+@njit
 def decide_due_by_index(
     held: HeldRecords,
     workspace: Workspace,
@@ -264,7 +264,7 @@ def decide_due_by_index(
         index.state[SCAN_COST] += scans * held_count
 
 
-@njit_in_place
+@njit_inline
 def _grow_from_index(
     held: HeldRecords,
     workspace: Workspace,
@@ -296,7 +296,7 @@ def _grow_from_index(
     return True
 
 
-@njit_in_place
+@njit_inline
 def _release(
     held: HeldRecords,
     workspace: Workspace,
@@ -313,7 +313,7 @@ def _release(
     release_in_place(held, decisions, members, newest, cause)
 
 
-@njit_in_place
+@njit_inline
 def _release_nearest_from_index(
     held: HeldRecords,
     workspace: Workspace,
@@ -347,7 +347,7 @@ def _release_nearest_from_index(
     return True
 
 
-@njit_in_place
+@njit_inline
 def _add_found(subjects: Int64Vector, found: Int64Vector, workspace: Workspace, k: int) -> tuple[int, int]:
     """Add the oldest record and those found until k subjects are members; return the members and subjects added."""
     subjects_in, size = add_member(workspace, subjects, 0, 0), 1
@@ -359,7 +359,7 @@ def _add_found(subjects: Int64Vector, found: Int64Vector, workspace: Workspace, 
     return size, subjects_in
 
 
-@njit_in_place
+@njit_inline
 def _sort_members(members: Int64Vector) -> int:
     """Move the members (-1: removed) to the front, oldest first; return how many there are."""
     size = 0

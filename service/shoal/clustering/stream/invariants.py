@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.arrays import BoolVector, Float64Matrix, Int64Matrix, Int64Vector
-from shoal.clustering.numba.jit import njit_in_place
+from shoal.clustering.numba.jit import njit, njit_inline
 from shoal.clustering.stream.dominance import NO_DOMINANCE, Dominance, is_dominated
 from shoal.clustering.stream.held_records import (
     CAUSE,
@@ -215,7 +215,7 @@ def _empty_registry(capacity: int) -> RegisteredRecords:
     return RegisteredRecords(positions, subjects, np.zeros(capacity, np.bool_), oldest)
 
 
-@njit_in_place
+@njit
 def check_decisions(
     registry: RegisteredRecords,
     arrivals: Int64Vector,
@@ -267,7 +267,7 @@ def check_decisions(
     return OVERDUE if overdue else VALID
 
 
-@njit_in_place
+@njit_inline
 def _mark_decided(registry: RegisteredRecords, decided: Int64Vector, decided_subjects: Int64Vector) -> bool:
     """Mark records as decided and write their subjects to ``decided_subjects``; return False if one is not held."""
     positions, count = registry.positions, registry.positions.size
@@ -283,7 +283,7 @@ def _mark_decided(registry: RegisteredRecords, decided: Int64Vector, decided_sub
     return True
 
 
-@njit_in_place
+@njit_inline
 def _find(positions: Int64Vector, wanted: int) -> int:
     """Return the index of a position by binary search, or -1."""
     low, high = 0, positions.size
@@ -296,7 +296,7 @@ def _find(positions: Int64Vector, wanted: int) -> int:
     return low if low < positions.size and positions[low] == wanted else -1
 
 
-@njit_in_place
+@njit_inline
 def _advance_oldest(registry: RegisteredRecords) -> int:
     """Advance ``oldest`` over decided records and return it."""
     oldest = registry.oldest[0]
@@ -306,7 +306,7 @@ def _advance_oldest(registry: RegisteredRecords) -> int:
     return int(oldest)
 
 
-@njit_in_place
+@njit_inline
 def _count_subjects(decided_subjects: Int64Vector) -> tuple[int, int]:
     """Return the number of distinct subjects and the records of the most frequent one; sorts ``decided_subjects``."""
     _sort(decided_subjects)
@@ -318,7 +318,7 @@ def _count_subjects(decided_subjects: Int64Vector) -> tuple[int, int]:
     return distinct, most
 
 
-@njit_in_place
+@njit_inline
 def _sort(values: Int64Vector) -> None:
     """Shell's sort with gaps 1, 4, 13, 40, ...; it is an insertion sort for the few records of a usual cluster."""
     gap = 1
@@ -334,7 +334,7 @@ def _sort(values: Int64Vector) -> None:
         gap //= 3
 
 
-@njit_in_place
+@njit_inline
 def _is_overdue(
     positions: Int64Vector, ends: Int64Vector, decisions: Int64Matrix, arrivals: Int64Vector, delta: int
 ) -> bool:

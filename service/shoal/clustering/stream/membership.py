@@ -7,7 +7,7 @@ member of a subject is its farthest.
 from __future__ import annotations
 
 from shoal.arrays import Int64Vector
-from shoal.clustering.numba.jit import njit_in_place
+from shoal.clustering.numba.jit import njit_inline
 from shoal.clustering.numba.subject_codes import clear, number
 from shoal.clustering.stream.expiry import Workspace
 
@@ -25,7 +25,7 @@ SHARE_TOLERANCE = 1e-9
 """Excess over ``max_share`` that is ignored: 0.3 of 10 records are 3, whatever the rounding of 0.3."""
 
 
-@njit_in_place
+@njit_inline
 def all_distinct(subjects: Int64Vector, nearest: Int64Vector, workspace: Workspace) -> bool:
     """Whether the records ``nearest`` belong to distinct subjects."""
     for x in nearest:
@@ -35,7 +35,7 @@ def all_distinct(subjects: Int64Vector, nearest: Int64Vector, workspace: Workspa
     return bool(differ)
 
 
-@njit_in_place
+@njit_inline
 def add_member(workspace: Workspace, subjects: Int64Vector, record: int, member: int) -> int:
     """Write a record to entry ``member`` of the cluster; return 1 if it is the first member of its subject, else 0."""
     subject = number(workspace.numbering, subjects[record])
@@ -49,7 +49,7 @@ def add_member(workspace: Workspace, subjects: Int64Vector, record: int, member:
     return 1 if workspace.counts[subject] == 1 else 0
 
 
-@njit_in_place
+@njit_inline
 def remove_member(workspace: Workspace, member: int) -> None:
     """Remove the last added member of a subject; its entry in ``members`` becomes -1."""
     subject = workspace.subject_numbers[member]
@@ -58,7 +58,7 @@ def remove_member(workspace: Workspace, member: int) -> None:
     workspace.members[member] = -1
 
 
-@njit_in_place
+@njit_inline
 def limit_shares_and_reset(workspace: Workspace, size: int, max_share: float) -> int:
     """Remove members above ``max_share`` and clear what `add_member` filled; return how many members are kept."""
     kept = limit_shares(workspace, size, max_share)
@@ -67,7 +67,7 @@ def limit_shares_and_reset(workspace: Workspace, size: int, max_share: float) ->
     return int(kept)
 
 
-@njit_in_place
+@njit_inline
 def limit_shares(workspace: Workspace, kept: int, max_share: float) -> int:
     """Remove the farthest member of a subject above its share until no subject is above; return how many are kept.
 
@@ -82,7 +82,7 @@ def limit_shares(workspace: Workspace, kept: int, max_share: float) -> int:
         kept -= 1
 
 
-@njit_in_place
+@njit_inline
 def _farthest_above_share(counts: Int64Vector, farthest_of: Int64Vector, allowed: float) -> int:
     """Return the farthest member among subjects with more than ``allowed`` records, or -1."""
     farthest = -1
@@ -92,7 +92,7 @@ def _farthest_above_share(counts: Int64Vector, farthest_of: Int64Vector, allowed
     return farthest
 
 
-@njit_in_place
+@njit_inline
 def sort_by_age(members: Int64Vector, is_member: Int64Vector) -> None:
     """Move the records in ``members`` (-1: removed) to its front, oldest first; ``is_member`` is scratch."""
     is_member[:] = 0

@@ -14,7 +14,7 @@ import numpy as np
 
 from shoal.arrays import Float64Matrix, Float64Vector, Int64Vector
 from shoal.clustering.numba.heaps import heapify, sift_down
-from shoal.clustering.numba.jit import njit_in_place
+from shoal.clustering.numba.jit import njit, njit_inline
 from shoal.clustering.numba.subject_codes import clear, count_up_to
 from shoal.clustering.stream.buffer import Buffer, CoordinateBlock
 from shoal.clustering.stream.dominance import dominating_subject
@@ -52,9 +52,7 @@ from shoal.clustering.stream.steering import update_weight
 
 __all__ = [
     "NearestRule",
-    "decide_by_distance",
-    "decide_due_by_distance",
-    "decide_rest_by_distance",
+    "decide_all_by_distance",
     "release_nearest",
 ]
 
@@ -136,70 +134,50 @@ class NearestRule:
 
     def _decide_due(self, decisions: DecisionBuffer, cursor: Int64Vector) -> None:
         """Append the staged records and decide on each expiring record; each decision scans all held records."""
-        decide_due_by_distance(self._buffer.held, self._workspace, decisions, self._constraints, cursor)
+        decide_all_by_distance(self._buffer.held, self._workspace, decisions, self._constraints, cursor, False)
 
     def _flush(self, decisions: DecisionBuffer, newest: int) -> None:
         """Decide on all held records."""
-        decide_rest_by_distance(self._buffer.held, self._workspace, decisions, self._constraints, newest)
+        cursor = np.array([0, newest])
+        decide_all_by_distance(self._buffer.held, self._workspace, decisions, self._constraints, cursor, True)
 
 
-@njit_in_place
-def decide_due_by_distance(
+@njit
+def decide_all_by_distance(
     held: HeldRecords,
     workspace: Workspace,
     decisions: DecisionBuffer,
     constraints: StreamConstraints,
     cursor: Int64Vector,
+    is_end: bool,  # noqa: FBT001 - kernels take no keywords
 ) -> None:
-    """Append staged records one by one, and decide on each expiring record."""
-    while True:
-        cause = append_until_due(held, workspace, constraints, cursor)
-        if cause == NOT_DUE:
-            return
-        decide_by_distance(held, workspace, decisions, constraints, cursor[NEWEST_POSITION], cause)
+    """Append staged records one by one and decide on each expiring record; at the end, decide on all held records.
 
-
-@njit_in_place
-def decide_rest_by_distance(
-    held: HeldRecords, workspace: Workspace, decisions: DecisionBuffer, constraints: StreamConstraints, newest: int
-) -> None:
-    """Decide on all held records at the end of the stream.
-
-    Fewer than 2k subjects are released as one cluster, because they cannot fill two. Fewer than k subjects, or fewer
-    than the required population, are suppressed.
+    At the end of the stream fewer than 2k subjects are released as one cluster, because they cannot fill two. Fewer
+    than k subjects, or fewer than the required population, are suppressed. Both are one kernel, so that what they call
+    is compiled once.
     """
-    if not has_min_population(held, workspace, constraints):
+    if is_end and not has_min_population(held, workspace, constraints):
         while held.extent[HEAD] < held.extent[TAIL]:
-            suppress(held, decisions, newest, FLUSHED)
-    while held.extent[HEAD] < held.extent[TAIL]:
-        subjects = held.subjects[held.extent[HEAD] : held.extent[TAIL]]
-        if constraints.k <= count_up_to(workspace.numbering, subjects, 2 * constraints.k) < 2 * constraints.k:
-            clusters_before = decisions.counts[CLUSTERS]
-            if constraints.dominance.share > 0.0:
-                _release_undominated(held, workspace, decisions, constraints, newest, FLUSHED, subjects.size + 1)
-            else:
-                release_nearest(held, workspace, decisions, constraints, newest, FLUSHED, subjects.size + 1)
-            update_weight(constraints.omega_p, constraints.target, decisions, clusters_before)
+            suppress(held, decisions, cursor[NEWEST_POSITION], FLUSHED)
+    while True:
+        wanted, cause = constraints.k, FLUSHED
+        if is_end:
+            if held.extent[HEAD] == held.extent[TAIL]:
+                return
+            subjects = held.subjects[held.extent[HEAD] : held.extent[TAIL]]
+            if constraints.k <= count_up_to(workspace.numbering, subjects, 2 * constraints.k) < 2 * constraints.k:
+                wanted = subjects.size + 1
         else:
-            decide_by_distance(held, workspace, decisions, constraints, newest, FLUSHED)
+            cause = append_until_due(held, workspace, constraints, cursor)
+            if cause == NOT_DUE:
+                return
+        clusters_before = decisions.counts[CLUSTERS]
+        _release_or_suppress(held, workspace, decisions, constraints, cursor[NEWEST_POSITION], cause, wanted)
+        update_weight(constraints.omega_p, constraints.target, decisions, clusters_before)
 
 
-@njit_in_place
-def decide_by_distance(
-    held: HeldRecords,
-    workspace: Workspace,
-    decisions: DecisionBuffer,
-    constraints: StreamConstraints,
-    newest: int,
-    cause: int,
-) -> None:
-    """Release the oldest record in a cluster of k subjects, or suppress it if fewer are held; update the weight."""
-    clusters_before = decisions.counts[CLUSTERS]
-    _release_or_suppress(held, workspace, decisions, constraints, newest, cause)
-    update_weight(constraints.omega_p, constraints.target, decisions, clusters_before)
-
-
-@njit_in_place
+@njit_inline
 def _release_or_suppress(
     held: HeldRecords,
     workspace: Workspace,
@@ -207,12 +185,18 @@ def _release_or_suppress(
     constraints: StreamConstraints,
     newest: int,
     cause: int,
+    wanted: int,
 ) -> None:
+    """Release the oldest record in a cluster of ``wanted`` subjects, or suppress it if fewer than k are held.
+
+    More than k are wanted at the end of the stream only, where k subjects are held.
+    """
     head, tail = held.extent[HEAD], held.extent[TAIL]
     if constraints.dominance.share > 0.0:
-        _release_undominated(held, workspace, decisions, constraints, newest, cause, constraints.k)
+        _release_undominated(held, workspace, decisions, constraints, newest, cause, wanted)
         return
-    if tail - head >= constraints.k:
+    has_subjects = wanted > constraints.k
+    if not has_subjects and tail - head >= constraints.k:
         distances, subjects = workspace.distances[: tail - head], held.subjects[head:tail]
         squared_distances(held, constraints.omega_p[0], distances)
         nearest = workspace.members[: constraints.k]
@@ -220,13 +204,14 @@ def _release_or_suppress(
         if all_distinct(subjects, nearest, workspace):
             release(held, decisions, nearest, newest, cause)
             return
-        if count_up_to(workspace.numbering, subjects, constraints.k) == constraints.k:
-            release_nearest(held, workspace, decisions, constraints, newest, cause, constraints.k)
-            return
-    suppress(held, decisions, newest, cause)
+        has_subjects = count_up_to(workspace.numbering, subjects, constraints.k) == constraints.k
+    if has_subjects:
+        release_nearest(held, workspace, decisions, constraints, newest, cause, wanted)
+    else:
+        suppress(held, decisions, newest, cause)
 
 
-@njit_in_place
+@njit_inline
 def release_nearest(
     held: HeldRecords,
     workspace: Workspace,
@@ -246,7 +231,7 @@ def release_nearest(
     release(held, decisions, workspace.members[:kept], newest, cause)
 
 
-@njit_in_place
+@njit_inline
 def _release_undominated(
     held: HeldRecords,
     workspace: Workspace,
@@ -298,7 +283,7 @@ def _release_undominated(
         suppress(held, decisions, newest, cause)
 
 
-@njit_in_place
+@njit_inline
 def _remove_dominating(
     amounts: Float64Matrix, workspace: Workspace, constraints: StreamConstraints, size: int, subjects_in: int, kept: int
 ) -> tuple[int, int, bool]:
@@ -328,7 +313,7 @@ def _remove_dominating(
     return subjects_in, kept, False
 
 
-@njit_in_place
+@njit_inline
 def _select_nearest(
     distances: Float64Vector, nearest_distances: Float64Vector, listed: Int64Vector, nearest: Int64Vector
 ) -> None:
@@ -361,7 +346,7 @@ def _select_nearest(
         taken += fits or distances[x] < farthest
 
 
-@njit_in_place
+@njit_inline
 def _add_nearest(distances: Float64Vector, subjects: Int64Vector, workspace: Workspace, wanted: int) -> int:
     """Add records to the cluster, the nearest first, until ``wanted`` subjects are members; return how many were added.
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from shoal.arrays import LARGEST, Float64Matrix, Int32Vector, Int64Vector
-from shoal.clustering.numba.jit import njit, njit_in_place
+from shoal.clustering.numba.jit import njit, njit_inline, njit_inner
 from shoal.clustering.numba.subject_codes import clear, count_up_to, number
 from shoal.clustering.static.mdav import mdav
 from shoal.clustering.static.refinement import descended, precompile_refinement
@@ -165,7 +165,7 @@ def release_partition(
     update_weight(constraints.omega_p, constraints.target, decisions, clusters_before)
 
 
-@njit
+@njit_inner
 def _first_infeasible(
     subjects: Int64Vector, labels: Int32Vector, clusters: int, workspace: Workspace, constraints: StreamConstraints
 ) -> int:
@@ -182,7 +182,7 @@ def _first_infeasible(
     return -1
 
 
-@njit_in_place
+@njit_inline
 def _count_clusters(labels: Int32Vector) -> int:
     """Return the largest label plus 1."""
     clusters = 0
@@ -191,7 +191,7 @@ def _count_clusters(labels: Int32Vector) -> int:
     return clusters
 
 
-@njit
+@njit_inner
 def _members(labels: Int32Vector, clusters: int) -> tuple[Int64Vector, Int64Vector]:
     """Return the end of each cluster in the list of members, and that list, oldest record first in each cluster."""
     sizes, members = np.zeros(clusters, np.int64), np.zeros(labels.size, np.int64)
@@ -205,7 +205,7 @@ def _members(labels: Int32Vector, clusters: int) -> tuple[Int64Vector, Int64Vect
     return ends, members
 
 
-@njit
+@njit_inner
 def _number_by_age(labels: Int32Vector) -> Int32Vector:
     """Number clusters by their oldest record, leaving out empty ones."""
     ranks, renamed, found = np.full(_count_clusters(labels), -1, np.int32), np.zeros(labels.size, np.int32), 0
@@ -217,7 +217,7 @@ def _number_by_age(labels: Int32Vector) -> Int32Vector:
     return renamed
 
 
-@njit_in_place
+@njit_inline
 def _count_subjects(subjects: Int64Vector, members: Int64Vector, workspace: Workspace) -> tuple[int, int]:
     """Return the number of distinct subjects among members, and the records of the most frequent one."""
     max_per_subject = 0
@@ -231,7 +231,7 @@ def _count_subjects(subjects: Int64Vector, members: Int64Vector, workspace: Work
     return subjects_in, max_per_subject
 
 
-@njit
+@njit_inner
 def _nearest_cluster(rows: Float64Matrix, labels: Int32Vector, clusters: int, source: int) -> int:
     """Return the cluster whose mean is nearest to that of ``source``, or -1 if there is no other."""
     sizes, means = np.zeros(clusters), np.zeros((clusters, rows.shape[1]))
@@ -251,7 +251,7 @@ def _nearest_cluster(rows: Float64Matrix, labels: Int32Vector, clusters: int, so
     return nearest
 
 
-@njit
+@njit_inner
 def _release_all(held: HeldRecords, decisions: DecisionBuffer, labels: Int32Vector, newest: int, cause: int) -> None:
     """Record all clusters, that of the oldest record first, and remove all held records."""
     head, tail = held.extent[HEAD], held.extent[TAIL]

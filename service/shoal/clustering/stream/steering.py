@@ -28,7 +28,7 @@ from typing import NamedTuple, TypeGuard
 import numpy as np
 
 from shoal.arrays import Float64Vector
-from shoal.clustering.numba.jit import njit_in_place
+from shoal.clustering.numba.jit import njit_inline
 from shoal.clustering.stream.held_records import CLUSTERS, END, DecisionBuffer
 from shoal.policy import MAX_DELTA
 
@@ -175,7 +175,7 @@ def order_keeping_weight(k: int, ranges: Sequence[float]) -> float:
     return math.sqrt(sum(width * width for width in ranges) / (2 * k - 1))
 
 
-@njit_in_place
+@njit_inline
 def update_weight(omega_p: Float64Vector, target: WeightTarget, decisions: DecisionBuffer, first: int) -> None:
     """Adjust the weight omega_p (1,) to the clusters decided since there were ``first`` of them."""
     if target.span < 0.0:

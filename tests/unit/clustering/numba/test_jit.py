@@ -15,11 +15,43 @@ from shoal.clustering.numba import jit
 
 pytestmark = pytest.mark.unit
 
+INNER_PROGRAM = """
+import numpy as np
+from shoal.clustering.numba.jit import njit, njit_inline, njit_inner
+
+@njit_inline
+def add(values, index, amount):
+    values[index] += amount
+
+@njit_inner
+def copied(values):
+    return values.copy()
+
+@njit
+def changed(values):
+    result = copied(values)
+    add(result, 0, 1)
+    add(result, result.size - 1, result.size)
+    return result
+
+def files():
+    return sorted({path.name.split("-")[0] for path in Path(os.environ["NUMBA_CACHE_DIR"]).rglob("*.nbc")})
+
+import os
+from pathlib import Path
+print(changed(np.array([5, 6, 7])).tolist(), len(add.overloads), files())
+print(copied(np.array([8])).tolist(), files())
+try:
+    add(np.zeros(1), 0)
+except TypeError:
+    print("refused")
+"""
+
 PROGRAM = """
 import numpy as np
 from numba.core import config, errors
 before = config.CACHE_DIR
-from shoal.clustering.numba.jit import njit, njit_in_place
+from shoal.clustering.numba.jit import njit, njit_inline
 from shoal.clustering.numba.exact_sums import sum_clusters
 totals, exact = np.empty((1, 1)), np.empty((1, 1), np.bool_)
 sum_clusters(np.array([[1.0], [2.0]]), np.array([0, 2]), totals, np.empty((1, 1)), exact)
@@ -34,7 +66,7 @@ def tripled(values):
 
 assert njit(doubled)(np.ones(2)).tolist() == [2.0, 2.0]
 try:
-    njit_in_place(tripled)(np.ones(2))
+    njit_inline(tripled)(np.ones(2))
 except errors.NumbaError:
     print("rejected")
 """
@@ -85,6 +117,20 @@ def test_kernels_are_cached_in_the_folder_of_the_environment_variable(tmp_path: 
     (folder,) = (tmp_path / "cache").iterdir()
     assert folder.name.startswith("shoal-")
     assert [path.name for path in folder.rglob("exact_sums.sum_clusters*.nbi")] != []
+
+
+@pytest.mark.own_interpreter
+def test_inner_functions_are_compiled_as_parts_of_kernels_once_for_all_constants(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(INNER_PROGRAM)
+    variables = {**os.environ, "NUMBA_DISABLE_JIT": "0", "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    command = [sys.executable, str(tmp_path / "program.py")]
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "[6, 6, 10] 1 ['program.changed']",
+        "[8] ['program.changed', 'program.copied']",
+        "refused",
+    ]
 
 
 @pytest.mark.own_interpreter
