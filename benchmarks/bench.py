@@ -30,6 +30,7 @@ from part import Part, Promise
 from people import people_part
 from sampling import sampled
 from shoal.policy import resolve_rule
+from start import start_part
 from static_sets import FASTER, LESS, about_static_sets, static_sets
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -166,6 +167,7 @@ def tables_part() -> Part:
 
 
 PARTS: dict[str, Callable[[], Part]] = {
+    "start": lambda: start_part(_bootstrap()),
     "kafka": kafka_part,
     "bad-input": bad_part,
     "faust": faust_part,

@@ -1,0 +1,141 @@
+"""Cold and warm starts: compiling kernels for each rule, `shoal --version`, and the first record of `shoal run`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+from aiokafka import AIOKafkaConsumer
+from kafka_to_kafka import PARTITIONS, document, fill, messages, new_topic
+from part import Part, Promise
+
+__all__ = ["start_part"]
+
+LIMITS_S = {"nearest": 12.0, "greedy": 40.0, "awo": 40.0, "block": 40.0}
+"""Processor time of the first cluster from an empty cache."""
+
+LIMIT_MB = 8.0
+RECORDS, WARM_STARTS, PATIENCE_S = 2000, 5, 300.0
+
+SHOAL = str(Path(sys.executable).with_name("shoal"))
+
+FIRST_CLUSTER = """
+import sys, time
+import numpy as np
+began = time.process_time()
+from shoal import StreamAggregator
+stream = StreamAggregator(k=5, delta=100, rule=sys.argv[1])
+stream.push(np.random.default_rng(0).random((300, 4)))
+stream.flush()
+print(time.process_time() - began)
+"""
+
+
+class FirstCluster(NamedTuple):
+    """Processor time (s) from an empty cache and with it filled, and what the cache then holds."""
+
+    cold_s: float
+    warm_s: float
+    files: int
+    megabytes: float
+
+
+def first_cluster(rule: str) -> FirstCluster:
+    """Measure a new interpreter that decides on 300 records of 4 attributes."""
+    with tempfile.TemporaryDirectory() as folder:
+        variables = {**os.environ, "NUMBA_CACHE_DIR": folder}
+        command = [sys.executable, "-c", FIRST_CLUSTER, rule]
+        cold, warm = (
+            float(subprocess.run(command, env=variables, stdout=subprocess.PIPE, check=True).stdout) for _ in range(2)
+        )
+        sizes = [path.stat().st_size for path in Path(folder).rglob("*") if path.is_file()]
+    return FirstCluster(cold, warm, len(sizes), sum(sizes) / 1e6)
+
+
+def version_s() -> float:
+    """Return the processor time of `shoal --version` (s), the median of some runs."""
+    found = []
+    for _ in range(WARM_STARTS):
+        before = os.times()
+        subprocess.run([SHOAL, "--version"], stdout=subprocess.DEVNULL, check=True)
+        after = os.times()
+        found.append(after.children_user + after.children_system - before.children_user - before.children_system)
+    return median(found)
+
+
+async def first_records(bootstrap: str) -> list[float]:
+    """Return the time by the clock (s) from the start of `shoal run` until a record can be read.
+
+    The first start is from an empty cache of kernels, the others use it.
+    """
+    source = await new_topic(bootstrap, f"start-{uuid.uuid4().hex[:8]}")
+    await fill(bootstrap, source, ((value, 0) for value in messages(RECORDS)))
+    with tempfile.TemporaryDirectory() as folder:
+        found = []
+        for _ in range(1 + WARM_STARTS):
+            target = await new_topic(bootstrap, f"start-{uuid.uuid4().hex[:8]}")
+            policy = Path(folder) / "policy.json"
+            policy.write_text(json.dumps(document(bootstrap, source, target)), encoding="utf-8")
+            found.append(await _first_record_s(bootstrap, policy, target, Path(folder) / "cache"))
+            print(f"start: first record after {found[-1]:.1f} s", file=sys.stderr, flush=True)
+    return found
+
+
+async def _first_record_s(bootstrap: str, policy: Path, target: str, cache: Path) -> float:
+    consumer = AIOKafkaConsumer(
+        target, bootstrap_servers=bootstrap, isolation_level="read_committed", auto_offset_reset="earliest"
+    )
+    await consumer.start()
+    command = [SHOAL, "run", str(policy), "--from", "earliest", "--http", "127.0.0.1:0"]
+    began = time.monotonic()
+    worker = await asyncio.create_subprocess_exec(
+        *command, env={**os.environ, "NUMBA_CACHE_DIR": str(cache)}, stderr=asyncio.subprocess.DEVNULL
+    )
+    try:
+        await asyncio.wait_for(consumer.getone(), PATIENCE_S)
+        return time.monotonic() - began
+    finally:
+        worker.send_signal(signal.SIGTERM)
+        await worker.wait()
+        await consumer.stop()
+
+
+def start_part(bootstrap: str) -> Part:
+    """Measure, and return the lines about starts."""
+    rules = {}
+    for rule in LIMITS_S:
+        rules[rule] = first_cluster(rule)
+        print(f"start: {rule} {rules[rule].cold_s:.1f} s", file=sys.stderr, flush=True)
+    cold, *warm = asyncio.run(first_records(bootstrap))
+    lines = [
+        "## Start",
+        "",
+        "Processor time from the import to the first clusters of `StreamAggregator` (k = 5, δ = 100, 4 attributes),",
+        "in a new interpreter, from an empty cache of compiled kernels and then with it; and what the cache holds.",
+        "",
+        "| rule | empty cache, s | limit | cached, s | files | MB |",
+        "|---|---|---|---|---|---|",
+        *(
+            f"| {rule} | {one.cold_s:.1f} | {LIMITS_S[rule]:.0f} | {one.warm_s:.1f} | {one.files} "
+            f"| {one.megabytes:.1f} |"
+            for rule, one in rules.items()
+        ),
+        "",
+        f"`shoal --version`: {version_s():.2f} s of processor time. `shoal run` on {PARTITIONS} partitions, until a",
+        f"record can be read, by the clock: {cold:.1f} s from an empty cache, {median(warm):.1f} s with it (median of",
+        f"{len(warm)}).",
+        "",
+    ]
+    promises = [Promise(f"first cluster, {rule}, s", one.cold_s, LIMITS_S[rule], True) for rule, one in rules.items()]
+    largest = max(one.megabytes for one in rules.values())
+    return Part(lines, [*promises, Promise("cache of kernels, MB", largest, LIMIT_MB, at_most=True)])
