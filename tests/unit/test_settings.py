@@ -111,6 +111,21 @@ def test_security_settings_without_a_protocol_are_refused(name: str, remedy: str
     assert kafka_settings(policy(KAFKA | {name: "canary"}), named).security_protocol == "PLAINTEXT"
 
 
+@pytest.mark.parametrize(
+    ("protocol", "name", "value"),
+    [
+        ("SASL_PLAINTEXT", "ssl_cafile", "canary"),
+        ("SSL", "sasl_mechanism", "PLAIN"),
+        ("SSL", "sasl_username", "canary"),
+    ],
+)
+def test_security_settings_that_the_protocol_does_not_use_are_refused(protocol: str, name: str, value: str) -> None:
+    with pytest.raises(PolicyError) as caught:
+        kafka_settings(policy(KAFKA | {"security_protocol": protocol, name: value}), {}, has_secrets=False)
+    assert f"kafka.{name}: has no effect with kafka.security_protocol {protocol}; set " in str(caught.value)
+    assert "canary" not in str(caught.value)
+
+
 @pytest.mark.parametrize("protocol", ["SASL_SSL", "SASL_PLAINTEXT"])
 def test_sasl_without_credentials_names_the_fields(protocol: str) -> None:
     given = policy(KAFKA | {"security_protocol": protocol})

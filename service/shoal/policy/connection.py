@@ -62,9 +62,8 @@ def check_connection(settings: KafkaSection, *, has_secrets: bool) -> Iterator[t
     has_secrets : bool
         Whether the environment holds the credentials. `shoal check` may run where it does not.
     """
-    if "security_protocol" not in settings.model_fields_set:
-        yield from _check_unused(settings)
-    elif has_secrets and settings.security_protocol.startswith("SASL"):
+    yield from _check_unused(settings)
+    if has_secrets and settings.security_protocol.startswith("SASL"):
         for name in ("sasl_username", "sasl_password"):
             secret = getattr(settings, name)
             if secret is None or not secret.get_secret_value():
@@ -75,12 +74,22 @@ def check_connection(settings: KafkaSection, *, has_secrets: bool) -> Iterator[t
 
 
 def _check_unused(settings: KafkaSection) -> Iterator[tuple[FieldPath, str]]:
-    """Refuse security settings without a protocol: the client would connect without them, in plain text."""
-    given = [name for name in type(settings).model_fields if getattr(settings, name) is not None]
-    for name in given:
-        if name.startswith(("sasl_", "ssl_")):
-            protocols = "SASL_SSL (or SASL_PLAINTEXT)" if name.startswith("sasl_") else "SSL or SASL_SSL"
-            yield (
-                ("kafka", name),
-                f"has no effect without kafka.security_protocol: the connection would be plain text; set {protocols}",
-            )
+    """Refuse security settings that the protocol does not use: the client would connect without them.
+
+    PLAINTEXT by name switches all of them off, as for a test against a broker on the same machine.
+    """
+    protocol, is_named = settings.security_protocol, "security_protocol" in settings.model_fields_set
+    if is_named and protocol == "PLAINTEXT":
+        return
+    used = {"sasl_": protocol.startswith("SASL"), "ssl_": protocol.endswith("SSL")}
+    for name in type(settings).model_fields:
+        prefix = name.partition("_")[0] + "_"
+        if used.get(prefix, True) or getattr(settings, name) is None:
+            continue
+        protocols = "SASL_SSL (or SASL_PLAINTEXT)" if prefix == "sasl_" else "SSL or SASL_SSL"
+        reason = (
+            f"with kafka.security_protocol {protocol}"
+            if is_named
+            else "without kafka.security_protocol: the connection would be plain text"
+        )
+        yield ("kafka", name), f"has no effect {reason}; set {protocols}"

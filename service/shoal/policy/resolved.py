@@ -27,7 +27,7 @@ from shoal.policy.value_source import MessagePart
 __all__ = ["PerSubject", "Policy", "Stream"]
 
 DEFAULT_MAX_SHARE = 0.5
-SECRETS = {"sasl_password", "ssl_password", "metadata_key"}
+SECRETS = {"sasl_username", "sasl_password", "ssl_password", "metadata_key"}
 
 
 @dataclass(frozen=True, slots=True)

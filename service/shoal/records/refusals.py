@@ -39,7 +39,7 @@ class RefusalCounter:
         Parameters
         ----------
         reason : str
-            As in its pointer.
+            As in its reference.
         describe : callable
             Returns field and fault, as `describe_csv_fault` and `describe_json_fault` do. Called for the first records
             only.
