@@ -9,7 +9,7 @@ from itertools import combinations, count
 import numpy as np
 import pytest
 from oracle import partitions as plain
-from shoal.arrays import Float64Matrix, Int64Vector
+from shoal.arrays import Float64Matrix, Float64Vector, Int64Vector
 from shoal.clustering.static import ClusterConstraints, RefinedPartition, microaggregate, pricing, refined
 from shoal.clustering.static.centroids import loss_of
 from shoal.clustering.static.solver import Choice, SetPartitioning
@@ -40,6 +40,20 @@ def tables() -> dict[str, Float64Matrix]:
         "heavy tails": np.exp(3.0 * random.standard_normal((9, 3))),
         "far from the origin": 1e9 + random.random((9, 2)),
     }
+
+
+def reduced_costs(rows: Float64Matrix, prices: Float64Vector, k: int) -> dict[tuple[int, ...], float]:
+    """The loss of every cluster of k to 2k - 1 records, less the prices of its records."""
+    return {
+        cluster: plain.loss(rows.tolist(), [list(cluster)]) - sum(prices[list(cluster)])
+        for size in range(k, 2 * k)
+        for cluster in combinations(range(len(rows)), size)
+    }
+
+
+def stored_clusters(found: pricing.PricingResult) -> set[tuple[int, ...]]:
+    stored = found.clusters[: found.state[pricing.STORED]].tolist()
+    return {tuple(sorted(record for record in members if record >= 0)) for members in stored}
 
 
 @pytest.mark.parametrize("k", [2, 3])
@@ -111,15 +125,9 @@ def test_all_clusters_below_a_reduced_cost_are_found(seed: int, k: int) -> None:
     limit = 2.5 + 1e-6
     found = pricing.empty_pricing_result(9, 400)
     assert pricing.clusters_below(pricing.squared_distances(rows), prices, k, limit, found)
-    expected = {
-        cluster
-        for size in range(k, 2 * k)
-        for cluster in combinations(range(9), size)
-        if plain.loss(rows.tolist(), [list(cluster)]) - sum(prices[list(cluster)]) < limit
-    }
-    stored = found.clusters[: found.state[pricing.STORED]].tolist()
-    assert len(stored) == len(expected) > 5
-    assert {tuple(sorted(record for record in members if record >= 0)) for members in stored} == expected
+    expected = {cluster for cluster, cost in reduced_costs(rows, prices, k).items() if cost < limit}
+    assert found.state[pricing.STORED] == len(expected) > 5
+    assert stored_clusters(found) == expected
     assert not pricing.clusters_below(
         pricing.squared_distances(rows), prices, k, limit, pricing.empty_pricing_result(9, len(expected) - 1)
     )
@@ -135,16 +143,9 @@ def test_at_a_gap_of_zero_the_clusters_with_a_negative_reduced_cost_are_found(se
     prices = random.normal(0.8, 0.7, 9)
     found = pricing.empty_pricing_result(9, 400)
     assert pricing.clusters_below(pricing.squared_distances(rows), prices, k, 0.0, found)
-    reduced_costs = {
-        cluster: plain.loss(rows.tolist(), [list(cluster)]) - sum(prices[list(cluster)])
-        for size in range(k, 2 * k)
-        for cluster in combinations(range(9), size)
-    }
-    stored = found.clusters[: found.state[pricing.STORED]].tolist()
-    assert {tuple(sorted(record for record in members if record >= 0)) for members in stored} == {
-        cluster for cluster, cost in reduced_costs.items() if cost < 0.0
-    }
-    assert stored
+    expected = {cluster for cluster, cost in reduced_costs(rows, prices, k).items() if cost < 0.0}
+    assert found.state[pricing.STORED] == len(expected) > 0
+    assert stored_clusters(found) == expected
     assert pricing.clusters_below(pricing.squared_distances(rows), np.zeros(9), k, 0.0, found)
     assert found.state[pricing.STORED] == 0
 
@@ -228,10 +229,8 @@ def test_pricing_finds_the_least_reduced_cost_of_every_record(seed: int, k: int)
     found = pricing.empty_pricing_result(10, 50)
     assert pricing.price_clusters(pricing.squared_distances(rows), prices, k, 1e-9, 5, found)
     floors = np.zeros(10)
-    for size in range(k, 2 * k):
-        for cluster in combinations(range(10), size):
-            reduced = plain.loss(rows.tolist(), [list(cluster)]) - sum(prices[list(cluster)])
-            floors[list(cluster)] = np.minimum(floors[list(cluster)], reduced / size)
+    for cluster, reduced in reduced_costs(rows, prices, k).items():
+        floors[list(cluster)] = np.minimum(floors[list(cluster)], reduced / len(cluster))
     assert found.floors == pytest.approx(floors, abs=1e-9)
     assert (floors < -1e-9).any()
     for record in np.flatnonzero(floors < -1e-8):

@@ -110,19 +110,15 @@ def _exceeds_quota(option: PerSubject | None, originals: Originals, is_counted: 
     exceeds = np.zeros(len(originals), np.bool_)
     if option is None:
         return exceeds
-    counts: Counter[tuple[int, int, int]] = Counter()
-    usable = np.flatnonzero(is_counted)
-    # The lines of an export may be in any order; a service counts in that of the offsets.
-    usable = usable[np.argsort(originals.offsets[usable], kind="stable")]
-    keys = zip(
-        originals.partitions[usable].tolist(),
-        (originals.offsets[usable] // option.window).tolist(),
-        originals.subjects[usable].tolist(),
-        strict=True,
-    )
-    for index, key in zip(usable.tolist(), keys, strict=True):
-        counts[key] += 1
-        exceeds[index] = counts[key] > option.max
+    for chosen in originals.by_partition.values():
+        usable = chosen[is_counted[chosen]]
+        windows = (originals.offsets[usable] // option.window).tolist()
+        counts: Counter[tuple[int, int]] = Counter()
+        for index, key in zip(
+            usable.tolist(), zip(windows, originals.subjects[usable].tolist(), strict=True), strict=True
+        ):
+            counts[key] += 1
+            exceeds[index] = counts[key] > option.max
     return exceeds
 
 
@@ -178,8 +174,8 @@ def arrivals_of(
     }
     sure = (sure & usable & ~may_be_lost[counted]) | is_released
     by_partition = {
-        int(partition): _arrivals(originals, possible, sure, originals.partitions == partition)
-        for partition in np.unique(originals.partitions)
+        partition: _arrivals(originals, chosen[possible[chosen]], sure)
+        for partition, chosen in originals.by_partition.items()
     }
     return StreamArrivals(by_partition, may_be_in_lost_window, is_window_whole)
 
@@ -190,9 +186,7 @@ def _is_not_ahead(originals: Originals, is_released: BoolVector) -> BoolVector:
     The clock of a service has accepted the earlier record, so it has not rejected the later one.
     """
     found = np.zeros(len(originals), np.bool_)
-    for partition in np.unique(originals.partitions):
-        chosen = np.flatnonzero(originals.partitions == partition)
-        chosen = chosen[np.argsort(originals.offsets[chosen], kind="stable")]
+    for chosen in originals.by_partition.values():
         timestamps = originals.timestamps[chosen]
         latest = np.maximum.accumulate(np.where(is_released[chosen], timestamps, UNKNOWN_TIMESTAMP))
         latest_before = np.concatenate(([UNKNOWN_TIMESTAMP], latest[:-1]))
@@ -206,10 +200,9 @@ def _is_window_whole(policy: Policy, originals: Originals) -> BoolVector:
     option = policy.per_subject
     if option is None:
         return found
-    for partition in np.unique(originals.partitions):
-        chosen = originals.partitions == partition
+    for chosen in originals.by_partition.values():
         offsets = originals.offsets[chosen]
-        found[chosen] = offsets - offsets % option.window >= offsets.min()
+        found[chosen] = offsets - offsets % option.window >= offsets[0]
     return found
 
 
@@ -233,9 +226,7 @@ def _may_be_in_lost_window(
     option = policy.per_subject
     if option is None or policy.stream is None or not originals.is_export:
         return lost
-    for partition in np.unique(originals.partitions):
-        chosen = np.flatnonzero(originals.partitions == partition)
-        chosen = chosen[np.argsort(originals.offsets[chosen], kind="stable")]
+    for chosen in originals.by_partition.values():
         ranks = np.cumsum(may_arrive[chosen])
         windows = originals.offsets[chosen] // option.window
         starts = np.flatnonzero(np.diff(windows, prepend=windows[0] - 1))
@@ -253,7 +244,5 @@ def _referenced(reasons: Mapping[int, str], count: int) -> tuple[BoolVector, Boo
     return suppressed, others
 
 
-def _arrivals(originals: Originals, possible: BoolVector, sure: BoolVector, chosen: BoolVector) -> Arrivals:
-    indices = np.flatnonzero(possible & chosen)
-    indices = indices[np.argsort(originals.offsets[indices], kind="stable")]
+def _arrivals(originals: Originals, indices: Int64Vector, sure: BoolVector) -> Arrivals:
     return Arrivals(indices, originals.offsets[indices], sure[indices], np.cumsum(sure[indices]))

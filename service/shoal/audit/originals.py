@@ -98,6 +98,16 @@ class Originals:
         return int(np.count_nonzero(self.subjects[:first] != UNUSABLE))
 
     @cached_property
+    def by_partition(self) -> dict[int, npt.NDArray[np.int64]]:
+        """Indices of the records of each partition in the order of their offsets. Cost: O(n log n), once.
+
+        The lines of an export may be in any order. A service reads records in that of the offsets.
+        """
+        by_offset = np.argsort(self.offsets, kind="stable")
+        partitions = self.partitions[by_offset]
+        return {int(one): by_offset[partitions == one] for one in np.unique(partitions)}
+
+    @cached_property
     def is_ended(self) -> bool:
         """Whether the last record was read or is complete. A run with ``--follow`` does not read one that is not."""
         if self.was_read_whole or not self.may_be_followed or self.file is None or not self.unchanged:

@@ -188,8 +188,8 @@ class _Log:
 
     @classmethod
     def of(cls, originals: Originals, is_released: BoolVector, partition: int) -> _Log:
-        chosen = np.flatnonzero(is_released & (originals.partitions == partition))
-        chosen = chosen[np.argsort(originals.offsets[chosen], kind="stable")]
+        chosen = originals.by_partition[partition]
+        chosen = chosen[is_released[chosen]]
         timestamps = originals.timestamps[chosen]
         return cls(originals.offsets[chosen], timestamps, np.maximum.accumulate(timestamps))
 

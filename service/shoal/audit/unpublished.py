@@ -248,7 +248,7 @@ class _Examiner:
             for partition, found_here in arrivals.by_partition.items()
         }
         for partition, found_here in arrivals.by_partition.items():
-            here = originals.partitions == partition
+            here = originals.by_partition[partition]
             self._positions[here] = found_here.positions_of(originals.offsets[here])
             if not stated.is_drained:
                 history, positions = self._histories[partition], self._positions[here]

@@ -7,7 +7,9 @@ import json
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
+
+from pydantic import SecretStr
 
 from shoal.errors import Fault, PolicyError
 from shoal.policy.attribute import Attribute, resolve_attribute
@@ -27,7 +29,8 @@ from shoal.policy.value_source import MessagePart
 __all__ = ["PerSubject", "Policy", "Stream"]
 
 DEFAULT_MAX_SHARE = 0.5
-SECRETS = {"sasl_username", "sasl_password", "ssl_password", "metadata_key"}
+SECRETS = {name for name, field in KafkaSection.model_fields.items() if SecretStr in get_args(field.annotation)}
+"""Fields that are left out of everything that is shown."""
 
 
 @dataclass(frozen=True, slots=True)
