@@ -2,6 +2,8 @@
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .SUFFIXES:
+# Tests start hundreds of processes: none of them is to compile the package again.
+unexport PYTHONDONTWRITEBYTECODE
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -9,7 +11,7 @@ WAITING := $(PYTHON) deploy/waiting.py
 KAFKA := $(PYTHON) deploy/kafka/local.py
 PYTEST := $(BIN)/pytest
 # More processes than cores: many tests wait for a broker.
-PARALLEL = -n $(shell $(PYTHON) -c 'import os; print(max(2, os.cpu_count() * 3 // 2))')
+PARALLEL = -n $(shell $(PYTHON) -c 'import os; print(2 * os.cpu_count())')
 BESIDE_KAFKA := $(KAFKA) with -- $(PYTEST)
 CODE := service tests deploy benchmarks docs
 
@@ -58,7 +60,7 @@ papers: install ## compute the tables and figures of five papers, write docs/rep
 	PYTHONPATH=benchmarks $(BIN)/python -m papers
 
 nightly: install ## run the tests that take longer than a minute
-	HYPOTHESIS_PROFILE=nightly $(BESIDE_KAFKA) -m nightly -raP
+	HYPOTHESIS_PROFILE=nightly $(BESIDE_KAFKA) -n auto -m nightly -raP
 
 mutants: install ## change the code in 49 ways, one at a time, and list what no test notices; MUTANTS='rules' selects some
 	$(BIN)/python tests/mutants/run.py $(MUTANTS)

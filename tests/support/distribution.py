@@ -1,4 +1,4 @@
-"""How tests are dealt out to processes: one by one, but those of some files stay together."""
+"""How tests are distributed to processes: one by one, but those of some files stay together."""
 
 from __future__ import annotations
 
@@ -17,9 +17,12 @@ TOGETHER = frozenset(
 )
 """Files of which one process runs all tests: they share what is expensive to make: a broker, releases, syntax trees."""
 
+TOGETHER_IN = ("tests/conformance/",)
+"""Folders for whose files the same holds: each process would read the kernels of a file from the cache again."""
+
 
 class Distribution(LoadScopeScheduling):  # type: ignore[misc] # xdist has no types
-    """Deal out single tests, and the files in `TOGETHER` as one piece.
+    """Distribute single tests, and the files in `TOGETHER` and `TOGETHER_IN` as one piece.
 
     This does not use ``--dist loadgroup``: pytest-xdist 3.8 passes a group inside the id of a test, and pytest 9.2 no
     longer lets it change that id.
@@ -27,4 +30,4 @@ class Distribution(LoadScopeScheduling):  # type: ignore[misc] # xdist has no ty
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return file if file in TOGETHER else nodeid
+        return file if file in TOGETHER or file.startswith(TOGETHER_IN) else nodeid

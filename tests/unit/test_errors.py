@@ -15,6 +15,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,7 @@ EXCEPTIONS = {
 }
 
 
+@cache
 def shoal_error_names() -> set[str]:
     """Names of all classes of the package that descend from `ShoalError`."""
     nodes = [node for path in MODULES for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
@@ -60,9 +62,6 @@ def shoal_error_names() -> set[str]:
     while more := {name for name, above in bases.items() if above & found} - found:
         found |= more
     return found
-
-
-SHOAL_ERRORS = shoal_error_names()
 
 
 def name_of(path: Path) -> str:
@@ -95,7 +94,7 @@ def unsafe_uses(path: Path) -> Iterator[str]:
         for use in ast.walk(handler):
             if not isinstance(use, ast.Name) or use.id != handler.name:
                 continue
-            if not is_safe_use(use, above, is_shoal_error=caught in SHOAL_ERRORS):
+            if not is_safe_use(use, above, is_shoal_error=caught in shoal_error_names()):
                 yield f"{name_of(path)}:{use.lineno}: {caught} is used as {ast.unparse(above[use])}"
 
 
