@@ -102,10 +102,11 @@ def _parse_yaml(text: str, path: Path) -> tuple[object, Lines, list[Fault]]:
     try:
         lines: Lines = {}
         faults: list[Fault] = []
-        _visit(YAML().compose(text), (), lines, faults, [MAX_NODES])
         reader = YAML(typ="rt")
         reader.allow_duplicate_keys = True
-        return _plain(reader.load(text)), lines, faults
+        node = reader.compose(text)
+        _visit(node, (), lines, faults, [MAX_NODES])
+        return node and _plain(reader.constructor.construct_document(node)), lines, faults
     except YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = mark.line + 1 if mark else None
