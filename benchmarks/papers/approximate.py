@@ -303,7 +303,7 @@ def _timed_lines(by_share: Runs, by_k: Runs, by_attributes: Runs) -> list[str]:
         ),
     ]
     return [
-        "Fig. 4, processor seconds of this machine:",
+        "Fig. 4, processor seconds on the machine of the run:",
         "",
         *grid(("", "MDAV, s", "approximate, s"), rows),
         *grid(("The paper says", "here", "found"), claims),

@@ -28,7 +28,7 @@ __all__ = ["BUILD", "Broker", "BrokerFailedError", "borrowed", "down", "running"
 
 HERE = Path(__file__).resolve().parent
 BUILD = HERE.parents[1] / "build" / "kafka"
-INSTALL = "install Java 17 or newer and Maven, on Debian: apt-get install openjdk-17-jre-headless maven"
+INSTALL = "install Java 17 or newer and Maven, on Debian: apt-get install default-jre-headless maven"
 READY_S = 120.0
 """Time limit for the start of the broker (s); on an idle machine it takes about five seconds."""
 TELL_S = 5.0

@@ -1,4 +1,4 @@
-"""The local broker and the helpers over it: what all other integration tests lean on."""
+"""The local broker and its helpers, which all other integration tests use."""
 
 from __future__ import annotations
 

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer
-from shoal.kafka import StartOptions, task_manager
-from shoal.kafka import consumer_loop as session
+from shoal.kafka import StartOptions, consumer_loop, task_manager
 from shoal.kafka import startup as start
 from support.faulty_workers import Worker
 from support.kafka_broker import end_offsets, produce, read_all, wait_until
@@ -43,20 +42,20 @@ async def test_records_delivered_before_a_task_is_open_are_processed_once(
     record_ids = [record_id for partition in range(3) for record_id in await stage.put(400, partition)]
     real = start.initialize_partition
     early: list[int] = []
-    polled = session.ConsumerLoop._poll
+    polled = consumer_loop.ConsumerLoop._poll
 
     async def slow(*arguments: Any) -> Any:
         # As if the broker took its time, a different one for each partition, with the topic full of records.
         await asyncio.sleep(0.2 + 0.3 * arguments[5])
         return await real(*arguments)
 
-    async def poll(self: session.ConsumerLoop, reader: Any) -> Any:
+    async def poll(self: consumer_loop.ConsumerLoop, reader: Any) -> Any:
         found = await polled(self, reader)
         early.extend(len(messages) for record_id, messages in found.items() if record_id not in self._tasks)
         return found
 
     monkeypatch.setattr(task_manager, "initialize_partition", slow)
-    monkeypatch.setattr(session.ConsumerLoop, "_poll", poll)
+    monkeypatch.setattr(consumer_loop.ConsumerLoop, "_poll", poll)
     # A start, a restart in the middle of things, and one at which the client fetches before that.
     async with stage.run() as run:
         await run.until_read(600)

@@ -26,7 +26,6 @@ CATCH_ALL = {
     "shoal/cli/command_line.py": "the last error handler: an unknown error ends as one line without its text",
     "shoal/files/outputs.py": "a half-written file is removed whatever happened, and the error goes on",
     "shoal/kafka/daemon_thread.py": "the error of a thread is raised again by the caller that waits for the thread",
-    "shoal/kafka/worker.py": "an opened producer is closed whatever happened, and the error goes on",
 }
 """Modules that may catch every exception, and why."""
 

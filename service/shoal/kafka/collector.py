@@ -51,7 +51,10 @@ class _PendingTransaction(NamedTuple):
 
 
 class RecordCollector:
-    """Collects the decisions of one partition, not its input records, until they are committed.
+    """Collects the decisions and rows of one partition until they are committed.
+
+    These are decided clusters, released rows, and references of suppressed and quarantined records. It holds no input
+    records.
 
     Parameters
     ----------

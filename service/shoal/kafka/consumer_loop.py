@@ -253,8 +253,8 @@ class ConsumerLoop:
     async def on_revoked(self, partitions: Iterable[TopicPartition]) -> None:
         """Close the tasks of these partitions.
 
-        Each commits its decisions first, unless it cannot commit yet (not all records up to the last commit were read
-        again): in that case it cancels them; the next owner takes the same decisions.
+        Each commits its decisions first. A task that has not yet read again what an earlier task had read cannot
+        commit: it cancels its decisions, and the next owner takes the same ones.
         """
         if not self._has_ended:
             await self._cancel_opening()

@@ -3,7 +3,7 @@
 An offset is in one of four states:
 
 - *unread*: at or after ``next_offset``;
-- *incomplete*: read, and its record waits for its cluster;
+- *incomplete*: it was read, and no decision on its record is applied;
 - *clustered*: its record is in a decided cluster, and its row is not released yet. Only releases in the order of the
   input (``stream.release: ordered``) have this state. A cluster with such an offset is *unfinished*;
 - *completed*: released, suppressed or quarantined, or no record (control records, compaction).

@@ -18,7 +18,7 @@ from shoal.records import Block, JsonDecoder, JsonEncoder, Reason, RefusalCounte
 __all__ = ["PartitionReader", "restore_pipeline"]
 
 MAX_DESCRIBED_BYTES = 10_000
-"""Longer messages are counted as refused without the field at fault, so that they cost no time."""
+"""Longer messages are counted as rejected without the field at fault, so that they cost no time."""
 
 DATED_AHEAD = ": dated more than an hour ahead"
 REJECTED_AS_AHEAD = "records rejected: dated more than an hour ahead of the clock of this machine"
@@ -81,7 +81,7 @@ class PartitionReader:
 
     @property
     def has_restored(self) -> bool:
-        """Whether everything that was read before the last commit was read again."""
+        """Whether all messages that were read before the restored commit were read again."""
         return self.position >= self._restored_until
 
     def restore(self, log_start: int) -> bool:
@@ -98,7 +98,7 @@ class PartitionReader:
         return start >= log_start
 
     def new_messages(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """Return the messages from the position on; those before it were taken before."""
+        """Return the messages from the position on. Messages below it are ignored."""
         if not messages or messages[0].offset >= self.position:
             return messages
         return [message for message in messages if message.offset >= self.position]
@@ -124,7 +124,7 @@ class PartitionReader:
         return block, classified
 
     def _count_refusals(self, messages: Sequence[Message], block: Block, classified: Classification) -> None:
-        """Count the messages that are refused now; those above a quota are suppressed."""
+        """Count the messages that are rejected now. Those above a quota are not counted: they are suppressed."""
         for index, reason in block.rejected:
             if reason is not Reason.SUPPRESSED and classified.is_open[index]:
                 self._refusals.add(reason.value, partial(_describe, self._pipeline.policy, messages[index].value))

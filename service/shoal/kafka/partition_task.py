@@ -34,16 +34,19 @@ __all__ = ["PartitionTask"]
 class PartitionTask:
     """The state of one partition between assignment and revocation.
 
+    Guarantee: each offset with a record is completed at most once. One transaction carries the row (or quarantine
+    entry) of a record and the commit that completes its offset.
+
     A commit takes these steps, in this order:
 
-    1. The offset tracker makes a snapshot: the committed offset, the incomplete offsets above it, the stream time.
+    1. The offset tracker makes a snapshot: the committed offset, the incomplete offsets from there on, the stream time,
+       and the rest of `OffsetState`.
     2. If an earlier transaction failed, its error is raised and nothing is committed.
-    3. The collector packs the snapshot with all rows, clusters and unpublished records added since the last packing.
-    4. The batch waits until every batch that was packed before is committed.
+    3. The collector packs a transaction: the snapshot, and all results added since it packed the transaction before.
+    4. The transaction waits until all transactions that were packed before it are committed.
     5. The snapshot is encoded as offset metadata, encrypted if there is a key.
-    6. One transaction sends rows, cluster messages, evidence and quarantine entries, adds the committed offset with its
-       metadata, and commits.
-    7. Metrics count what was committed, and the listener receives the clusters.
+    6. The transaction sends rows, clusters, evidence, quarantine entries, and the committed offset with its metadata.
+    7. Metrics count the released, suppressed and quarantined records, and the listener receives the clusters.
 
     Parameters
     ----------
@@ -56,7 +59,7 @@ class PartitionTask:
     last_commit : CommittedState
         The commit from which the task continues.
     metrics : Metrics
-        What all tasks of this process share.
+        The metrics of the process.
     commit_interval_s : float
         Commit interval (s).
     wall_clock : callable
@@ -64,14 +67,9 @@ class PartitionTask:
     cipher : MetadataCipher
         Encodes the offset metadata.
     log_end : int
-        Log end when the task opened. Clusters that were handed over contain only earlier offsets.
+        Log end when the task opened. If an earlier task handed clusters over, their records have offsets below this.
     listener : ClusterListener
         Receives the clusters, in addition to the output or in place of it.
-
-    Notes
-    -----
-    Guarantee: each offset with a record is completed at most once. The commit that says so is in the same transaction
-    as its row or quarantine entry, if there is one.
     """
 
     def __init__(
@@ -91,7 +89,7 @@ class PartitionTask:
         listener: ClusterListener | None = None,
     ) -> None:
         if not last_commit.has_policy(policy.fingerprint):
-            # The adaptive state belongs to the policy of the commit.
+            # Another policy cannot use this adaptive state, so it is dropped.
             state = replace(last_commit.state, adaptive_state=b"")
             last_commit = replace(last_commit, fingerprint=policy.fingerprint, state=state)
         state, listener = last_commit.state, listener or ClusterListener()
@@ -121,7 +119,7 @@ class PartitionTask:
 
     @property
     def position(self) -> int:
-        """Consumer position (Kafka): offset of the next message to take; earlier messages are ignored."""
+        """Consumer position (Kafka): offset of the next message to take. Earlier messages are ignored."""
         return self._reader.position
 
     @property
@@ -136,12 +134,12 @@ class PartitionTask:
 
     @property
     def committed_offset(self) -> int:
-        """Offset of the last commit."""
+        """Committed offset of the latest commit; at first, of the commit from which the task continues."""
         return self._collector.committed_offset
 
     @property
     def is_restoring(self) -> bool:
-        """Whether records of incomplete offsets or unfinished clusters of the last commit must still be read again."""
+        """Whether incomplete records, or members of unfinished clusters, must still be read again after a restart."""
         return self._tracker.is_restoring
 
     @property
@@ -151,17 +149,18 @@ class PartitionTask:
 
     @property
     def is_drained(self) -> bool:
-        """Whether the task has flushed after the last message (``commit(flush=True)``). It takes no more messages."""
+        """Whether the task has flushed after the end of the log (``commit(flush=True)``). It takes no more messages."""
         return self._is_drained
 
     @property
     def _has_uncommitted_state(self) -> bool:
-        # Commit also if only control records were read; otherwise the lag stays above 0.
+        # Commit also if only control records were read. Otherwise Kafka's tools report a lag above 0.
         return self._collector.has_unpacked or self._tracker.offset_to_commit > self.committed_offset
 
     @property
     def _can_commit(self) -> bool:
-        # A commit lists the records that were rejected for a future timestamp. They are known once all are read again.
+        # A commit lists records that were rejected for a future timestamp. The task knows these records only after it
+        # has read all messages up to the restored commit again.
         return self._tracker.can_commit and self._reader.has_restored
 
     @property
@@ -176,15 +175,15 @@ class PartitionTask:
         oldest = self._tracker.oldest
         if self._max_delay_s is None or oldest is None or self._tracker.is_restoring:
             return False
-        # From the read time. By event time, a growing backlog would be flushed at every poll, and a record with a
-        # timestamp in the future would delay all others.
+        # This is the time since the read. Timestamps would not do: old records would be flushed at each poll at the log
+        # end, and one future timestamp would delay all.
         if self._wall_clock() * 1000 - oldest.read_ms < self._max_delay_s * 1000:
             return False
-        # A buffer with few subjects is not flushed: all but one could come from an attacker.
+        # With few subjects, all but one could be an attacker's.
         return self._pipeline.has_min_population
 
     def restore(self, log_start: int) -> bool:
-        """Move the consumer position back, if need be to before the committed offset. Call it before the first message.
+        """Move the consumer position back. It may end below the committed offset. Call this before the first message.
 
         Reading begins at the earliest of: the committed offset; the reference record, to check that the log is still
         the same; the start of the quota window, to count the records of each subject again.
@@ -197,12 +196,12 @@ class PartitionTask:
         Returns
         -------
         bool
-            Whether the log holds the start of the quota window. If not, the records of this window are suppressed.
+            False: the log lost the start of the quota window, and the task suppresses the records of this window.
         """
         return self._reader.restore(log_start)
 
     async def process(self, messages: Sequence[Message]) -> None:
-        """Take messages in the order of the log; those before `position` were taken before and are ignored.
+        """Take messages in the order of the log. Messages below `position` are ignored.
 
         Raises
         ------
@@ -270,8 +269,7 @@ class PartitionTask:
     async def _hand_over_and_apply(self, decisions: BlockDecisions) -> None:
         """Hand decided clusters over to the listener, then apply the decisions.
 
-        Until they are applied, the tracker shows the records as incomplete. A commit in between is correct: after a
-        restart the same records give the same clusters.
+        A commit during the hand-over lists these records as incomplete. A restart decides the same.
         """
         await self._delivery.deliver(decisions.clusters, self._ensure_still_owner, self._commit_if_due)
         self._apply_decisions(decisions)
@@ -302,7 +300,9 @@ class PartitionTask:
             await self._collector.recommit_as_handed_over()
 
     async def punctuate(self, delivered_up_to: int | None = None, log_end: int | None = None) -> None:
-        """Commit or flush if the time has come: a new flush only at the end of the log, a committed one once restored.
+        """Commit or flush if the time has come.
+
+        A new flush starts only at the log end. A committed flush runs when all incomplete records were read again.
 
         Parameters
         ----------
@@ -332,7 +332,7 @@ class PartitionTask:
             if self._is_commit_due and not self._collector.is_busy:
                 self._pack_commit()
                 if self._delivery.awaits_commits:
-                    # The commit fails if this process was fenced. Then it hands no more clusters over.
+                    # A fenced task fails here and hands nothing over.
                     await self._collector.wait_until_committed()
 
     def _advance_position(self, delivered_up_to: int) -> None:
@@ -343,8 +343,8 @@ class PartitionTask:
     async def commit(self, *, flush: bool = False) -> None:
         """Commit the decisions, and wait until they are committed.
 
-        Nothing happens if the task cannot commit yet (not all records up to the last commit were read again). With
-        ``flush`` all incomplete records are released or suppressed first, and the task takes no more messages.
+        After a start, the task reads again what an earlier task had read. Until it has read all of it, nothing happens.
+        With ``flush`` all incomplete records are released or suppressed first, and the task takes no more messages.
         """
         async with self._lock:
             if self._is_closed or self._is_drained or self._tracker.is_restoring:
@@ -373,7 +373,7 @@ class PartitionTask:
             await self._commit()
 
     async def _flush(self) -> None:
-        """Release or suppress all incomplete records; commit this decision first: a restart would not repeat it."""
+        """Commit the decision to flush, because a restart would not repeat it; then flush."""
         if self._tracker.waiting_count:
             self._tracker.flush_at_offset = self._tracker.next_offset
             await self._commit()

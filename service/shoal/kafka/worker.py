@@ -1,4 +1,4 @@
-"""The service `shoal run`: consumer loops one after the other, until it is stopped or an error is final."""
+"""The service `shoal run`: consumer loops one after the other, until it is stopped or an error is not retried."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Worker"]
 
 @dataclass
 class Worker:
-    """Turns a topic of personal records into a k-anonymous topic, exactly once for each input offset.
+    """Turns a topic of personal records into a k-anonymous topic, and completes each input offset once.
 
     Parameters
     ----------
@@ -27,9 +27,9 @@ class Worker:
     settings : KafkaSection
         Broker, topics and group.
     metrics : Metrics
-        Counts what was committed.
+        The metrics of the process.
     health : Health
-        Records whether the worker is ready.
+        Holds whether the worker is ready.
     start : StartOptions
         Where to begin.
     """
@@ -43,12 +43,12 @@ class Worker:
     _context: WorkerContext = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Read the metadata keys, if there are any: an invalid key fails before anything is started."""
+        """Read the metadata keys, if there are any. An invalid key raises here."""
         cipher = MetadataCipher.of(self.settings)
         self._context = WorkerContext(self.policy, self.settings, self.metrics, self.health, self.start, cipher)
 
     def stop(self) -> None:
-        """Make `run` commit the decisions, leave the group and return, within ten seconds."""
+        """Make `run` commit what is decided, leave the group and return, within ten seconds."""
         self._stopping.set()
         self.health.stopping = True
 
@@ -62,7 +62,7 @@ class Worker:
         Raises
         ------
         BrokerError
-            The broker was away for longer than ``kafka.patience_s``, or refuses a request permanently.
+            The broker did not answer for longer than ``kafka.patience_s``, or refuses a request permanently.
         InputError, PolicyError
             The checks before the start failed.
         GuaranteeError

@@ -1,7 +1,7 @@
 """Parse a policy file (YAML or TOML) into a `Document`, and note the line of every field.
 
-A field that does not fit the schema is noted as a fault and removed, and the rest is validated again. The remaining
-document can be checked by `validation`, so that all faults of a file are reported at once.
+Each faulty field is noted and removed. Then the rest is validated, here and in `validation`, so that all faults are
+reported at once.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _YAML_REASONS = (
     ("undefined tag handle", "an unknown tag (!name); put the text in quotes"),
     ("could not determine a constructor", "an unknown tag (!name); remove it"),
 )
-"""What a fault of the YAML parser means. The parser's own text may quote the file, which may hold a password."""
+"""What a fault of the YAML parser means. The parser's text is not shown: it may quote a password."""
 
 
 def read_document(path: Path) -> tuple[Document, list[Fault], Lines]:
@@ -58,8 +58,12 @@ def read_document(path: Path) -> tuple[Document, list[Fault], Lines]:
 
     Returns
     -------
-    document, faults, lines
-        The fields that fit the schema, a fault for each that does not, and the line (from 1) of each field by path.
+    document : Document
+        The fields that fit the schema.
+    faults : list of Fault
+        One for each field that does not fit.
+    lines : dict
+        The line (from 1) of each field, by its path.
 
     Raises
     ------
@@ -121,9 +125,9 @@ def _yaml_reason(error: YAMLError) -> str:
 
 
 def _visit(node: object, path: FieldPath, lines: Lines, faults: list[Fault], budget: list[int]) -> None:
-    """Note the line of every field, repeated keys and keys that are not text. An alias counts wherever it is used.
+    """Note the line of every field, repeated keys and keys that are not text.
 
-    ``budget`` holds the number of nodes that may still be visited.
+    ``budget`` holds the number of nodes that may still be visited. Each use of an alias counts its nodes again.
     """
     budget[0] -= 1
     if budget[0] < 0:
@@ -154,7 +158,7 @@ def _visit_mapping(node: MappingNode, path: FieldPath, lines: Lines, faults: lis
 
 
 def _plain(tree: object) -> object:
-    """Convert the values of the round-trip YAML reader to plain Python objects."""
+    """Convert values to plain Python objects. The YAML reader wraps them to keep the formatting of the file."""
     if isinstance(tree, Mapping):
         return {str(key): _plain(value) for key, value in tree.items()}
     if isinstance(tree, list):
@@ -207,7 +211,7 @@ def _validate(tree: dict[str, Any], lines: Lines) -> tuple[Document, list[Fault]
             by_path: dict[FieldPath, list[Any]] = {}
             for detail in error.errors(include_input=False, include_url=False):
                 by_path.setdefault(_path_in_file(tuple(map(str, detail["loc"])), tree), []).append(detail)
-            # All described before any is removed: a description looks at the fields of the file.
+            # Describe all faults before a field is removed: a description reads the fields of the file.
             messages = {path: describe_fault(details, Document, tree) for path, details in by_path.items()}
             for path, message in messages.items():
                 if all(fault.path != path for fault in faults):

@@ -1,11 +1,11 @@
-"""The only module that imports numba: typed decorators, and the folder of compiled kernels.
+"""The only module of the package that imports numba: typed decorators, and the folder of compiled kernels.
 
-Kernels release the interpreter's lock and keep the order of every sum (no fastmath): replays and published tables need
+Kernels release the interpreter's lock and keep the order of every sum (no fastmath): restarts and published tables need
 the same bits on every run.
 
-Compiling takes seconds, so each function is compiled once: a kernel (`njit`) with all inner functions that it calls
-(`njit_inner`, `njit_inline`). Inner functions depend on internals of numba's compiler: its lowering pass and its code
-library.
+Compiling takes seconds. A kernel (`njit`) is compiled together with the inner functions that it calls (`njit_inner`,
+`njit_inline`). Inner functions get no machine code of their own. They depend on internals of numba's compiler: its
+lowering pass and its code library.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ R = TypeVar("R")
 _numba_flags: Any = config  # its names are set when numba is imported, so type checkers do not know them
 
 _NO_REFERENCE_COUNTS = {"_nrt": False} if hasattr(CPUTargetOptions, "_nrt") else {}
-"""Switches reference counting off. A later numba may lack the option: kernels would be slower, results the same."""
+"""Switches reference counting off. If a later numba lacks the option, kernels are slower and the results the same."""
 
-# For the same reason; these are internals, and tied to the versions of numba that pyproject.toml allows.
+# numba has no types for these. They are internals of the versions of numba that pyproject.toml allows.
 _compiler: Any = numba_compiler
 _passes: Any = typed_passes
 _types: Any = types
@@ -57,7 +57,7 @@ _GUARD = "_guard_against_spurious_io_errors"
 
 
 def njit(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile a kernel, which is called from Python, on its first call; for type checkers it keeps its type.
+    """Compile a kernel, which Python calls, on its first call. Type checkers see the undecorated type.
 
     With ``NUMBA_DISABLE_JIT=1`` the function stays plain Python.
     """
@@ -71,18 +71,18 @@ def njit(function: Callable[P, R]) -> Callable[P, R]:
 def njit_inner(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a function that only kernels call, as a part of each kernel that calls it.
 
-    It gets no machine code of its own, which would take most of the time of compiling (docs/adr/0021). Called from
-    Python, as by tests, it is compiled as a kernel.
+    It gets no machine code of its own, which would take most of the time of compiling (docs/adr/0021). If Python calls
+    it, as tests do, it is compiled as a kernel.
     """
     return _inner(function)
 
 
 def njit_inline(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile, as `njit_inner` does, a function that creates no array but views; it is inlined into its callers.
+    """Compile as `njit_inner` does, and inline the function into its callers.
 
-    A function that creates an array is rejected when it is compiled. Without new arrays no references need counting,
-    and an inlined function receives no pointers. In small functions both would cost as much as the arithmetic.
-    Functions that it calls must be decorated in the same way.
+    The function may return views and creates no array. So it needs no reference counts. An inlined function receives no
+    pointers. In small functions both would cost as much as the arithmetic. A function that creates an array is rejected
+    when it is compiled. Functions that it calls must be decorated in the same way.
     """
     return _inner(function, forceinline=True, **_NO_REFERENCE_COUNTS)
 
@@ -96,11 +96,11 @@ def _inner(function: Callable[P, R], **options: bool) -> Callable[P, R]:
     template = compiled.get_call_template
 
     def get_call_template(arguments: Any, keywords: Any) -> Any:  # noqa: ANN401 - numba declares no public types
-        """Compile for the type of a constant, and not for each constant."""
+        """Compile one version per type, not per constant."""
         return template(tuple(map(_types.unliteral, arguments)), keywords)
 
     def add_overload(result: Any) -> None:  # noqa: ANN401
-        """Remember what was compiled for kernels; numba would also offer its machine code to Python."""
+        """Store the result for kernels. numba's own method would also build a Python entry."""
         compiled.overloads[tuple(result.signature.args)] = result
 
     compiled.get_call_template = get_call_template
@@ -115,7 +115,7 @@ class _InnerLowering(_passes.NativeLowering):  # type: ignore[misc] # numba has 
     _name = "inner_lowering"
 
     def run_pass(self, state: Any) -> bool:  # noqa: ANN401
-        """Translate, and return that the function has changed, as numba's lowering does."""
+        """Translate the function. Return True, as numba's lowering does: the function has changed."""
         library = state.targetctx.codegen().create_library(state.func_id.func_qualname)
 
         def finalize() -> None:
@@ -135,7 +135,7 @@ class _InnerLowering(_passes.NativeLowering):  # type: ignore[misc] # numba has 
 
 
 class _EntryPoint:
-    """What Python calls instead of the machine code that an inner function lacks: a kernel, compiled on demand."""
+    """Python calls this object. It compiles the function as a kernel at the first call."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
@@ -153,7 +153,7 @@ class _InnerCompiler(_compiler.CompilerBase):  # type: ignore[misc]
     """Compiler of inner functions."""
 
     def define_pipelines(self) -> list[Any]:
-        """Return the passes of numba, with another one for the machine code."""
+        """Return the passes of numba, with the lowering pass replaced."""
         own = _machinery.PassManager("inner")
         for one, text in _compiler.DefaultPassBuilder.define_nopython_pipeline(self.state).passes:
             own.add_pass(_InnerLowering if one is _passes.NativeLowering else one, text)

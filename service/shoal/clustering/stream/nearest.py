@@ -1,4 +1,4 @@
-"""Rule nearest: the expiring record is released with its nearest held records (Algorithms 2 and 3 of [1]_, Note 1).
+"""Rule nearest: the oldest due record forms a cluster with its nearest held records (Algorithms 2, 3 of [1]_, Note 1).
 
 Parameters that all kernels of the rules share are described in `expiry`.
 
@@ -57,11 +57,11 @@ __all__ = [
 ]
 
 MAX_EXTRA = 4
-"""Records, in units of k, that a cluster may take beyond the required subjects to satisfy the p % rule."""
+"""Largest number of records, divided by k, that are added beyond those for the wanted subjects (p % rule)."""
 
 
 class NearestRule:
-    """The expiring record is released with its nearest held records, until the cluster has k subjects.
+    """The oldest due record forms a cluster with its nearest held records, as many as are needed for k subjects.
 
     Parameters
     ----------
@@ -73,10 +73,10 @@ class NearestRule:
     Notes
     -----
     Deviations from the paper: several records of a subject may be in a cluster, in the order of their distance (the
-    paper does not define this), and records above ``max_share`` of a cluster stay held, the farthest first.
+    paper does not define this). If a subject exceeds ``max_share``, its farthest records stay held.
 
-    Cost per cluster: O(held d + k^2 log(held / k)), and O(held d + members log held) more if a subject occurs twice
-    among the nearest records.
+    Cost per cluster, with h held records of d coordinates: O(h d + k^2 log(h / k)). If a subject occurs twice among the
+    k nearest records, O(h d + m log h) more, with m records that are added until k subjects are in the cluster.
     """
 
     def __init__(self, buffer: Buffer, constraints: StreamConstraints) -> None:
@@ -85,12 +85,12 @@ class NearestRule:
         self._workspace = empty_workspace(buffer.capacity)
 
     def precompile(self) -> None:
-        """Compile all kernels by deciding on no records, so that no record waits for the compiler later."""
+        """Compile all kernels by a call without records, so that no record waits for the compiler later."""
         self._decide_staged(empty_decision_buffer(0), 0)
         self._flush(empty_decision_buffer(0), -1)
 
     def push(self, block: CoordinateBlock) -> DecisionBuffer:
-        """Append the records of a validated block one by one, and decide on each expiring record.
+        """Append the records of a validated block one by one, and decide on each record that becomes due.
 
         Parameters
         ----------
@@ -129,11 +129,14 @@ class NearestRule:
         return trim(decisions)
 
     def _decide_staged(self, decisions: DecisionBuffer, staged: int) -> None:
-        """Append so many staged records and decide on each expiring record."""
+        """Append ``staged`` records and decide on each record that becomes due. Override it to use an index."""
         self._decide_due(decisions, np.array([staged, -1]))
 
     def _decide_due(self, decisions: DecisionBuffer, cursor: Int64Vector) -> None:
-        """Append the staged records and decide on each expiring record; each decision scans all held records."""
+        """Do so with a scan of all held records for each decision. Override it for another rule.
+
+        ``cursor`` holds the number of staged records, and the position of the newest record, which the kernel writes.
+        """
         decide_all_by_distance(self._buffer.held, self._workspace, decisions, self._constraints, cursor, False)
 
     def _flush(self, decisions: DecisionBuffer, newest: int) -> None:
@@ -149,25 +152,25 @@ def decide_all_by_distance(
     decisions: DecisionBuffer,
     constraints: StreamConstraints,
     cursor: Int64Vector,
-    is_end: bool,  # noqa: FBT001 - kernels take no keywords
+    is_flush: bool,  # noqa: FBT001 - kernels take no keywords
 ) -> None:
-    """Append staged records one by one and decide on each expiring record; at the end, decide on all held records.
+    """Append staged records one by one and decide on each due record; in a flush, decide on all held records.
 
-    At the end of the stream fewer than 2k subjects are released as one cluster, because they cannot fill two. Fewer
-    than k subjects, or fewer than the required population, are suppressed. Both are one kernel, so that what they call
-    is compiled once.
+    In a flush, the records of fewer than 2k subjects form one cluster, because they cannot fill two. The records of
+    fewer than k subjects, or of fewer than the required population, are suppressed. Push and flush share one kernel, so
+    that the functions that they call are compiled once.
     """
-    if is_end and not has_min_population(held, workspace, constraints):
+    if is_flush and not has_min_population(held, workspace, constraints):
         while held.extent[HEAD] < held.extent[TAIL]:
             suppress(held, decisions, cursor[NEWEST_POSITION], FLUSHED)
     while True:
         wanted, cause = constraints.k, FLUSHED
-        if is_end:
+        if is_flush:
             if held.extent[HEAD] == held.extent[TAIL]:
                 return
             subjects = held.subjects[held.extent[HEAD] : held.extent[TAIL]]
             if constraints.k <= count_up_to(workspace.numbering, subjects, 2 * constraints.k) < 2 * constraints.k:
-                wanted = subjects.size + 1
+                wanted = subjects.size + 1  # more than there are: all records become members
         else:
             cause = append_until_due(held, workspace, constraints, cursor)
             if cause == NOT_DUE:
@@ -189,7 +192,7 @@ def _release_or_suppress(
 ) -> None:
     """Release the oldest record in a cluster of ``wanted`` subjects, or suppress it if fewer than k are held.
 
-    More than k are wanted at the end of the stream only, where k subjects are held.
+    More than k are wanted in a flush only, and only if at least k are held.
     """
     head, tail = held.extent[HEAD], held.extent[TAIL]
     if constraints.dominance.share > 0.0:
@@ -243,10 +246,9 @@ def _release_undominated(
 ) -> None:
     """Release the oldest record as `release_nearest` does, in a cluster that satisfies the p % rule.
 
-    A subject that violates the rule is removed, its farthest records first, and the next nearest records are added
-    instead. If the subject of the oldest record violates it, records are added until it no longer does. The oldest
-    record is suppressed if that needs more than `MAX_EXTRA` k records beyond those for ``wanted`` subjects, or all held
-    records.
+    The farthest records of a subject that violates the rule are removed; then the next nearest record is added. The
+    oldest record itself is not removed: if its subject violates the rule, records are added until it no longer does. It
+    is suppressed if the rule is still violated when all held records, or `MAX_EXTRA` k more, were tried.
     """
     head, tail = held.extent[HEAD], held.extent[TAIL]
     distances, subjects, amounts = (
@@ -290,7 +292,7 @@ def _remove_dominating(
     """Remove records above ``max_share``, and the farthest records of subjects that violate the p % rule.
 
     Takes and returns the numbers of subjects and members. The last value returned tells whether the cluster may be
-    released. It may not if the oldest record would have to be removed.
+    released. It may not if the oldest record would have to be removed, or if fewer than k subjects remain.
     """
     while subjects_in >= constraints.k:
         kept = limit_shares(workspace, kept, constraints.max_share)
@@ -319,7 +321,8 @@ def _select_nearest(
 ) -> None:
     """Write the oldest record and the ``nearest_distances.size`` nearest others to ``nearest``, oldest first.
 
-    One pass keeps the smallest distances in order, and lists every record that was among the nearest when it was read.
+    One pass keeps the smallest distances in order, and lists each record that was among the nearest when the loop
+    reached it.
     Of these, all records nearer than the last distance are taken, and the oldest of those at that distance.
     """
     nearest_distances[:] = np.inf
@@ -339,7 +342,7 @@ def _select_nearest(
     equal = nearest_distances.size - nearer
     nearest[0] = 0
     taken = 1
-    for x in listed[:count]:  # the last one is always taken, so that no entry is written behind the end
+    for x in listed[:count]:  # the last one is always taken, so that no entry is written beyond the last entry
         fits = distances[x] == farthest and equal > 0
         equal -= fits
         nearest[taken] = x

@@ -12,6 +12,7 @@ from shoal.clustering.stream.growth import GrowthRule
 from shoal.clustering.stream.held_records import DecisionBuffer
 from shoal.clustering.stream.indexed import IndexedGrowthRule, IndexedNearestRule
 from shoal.clustering.stream.nearest import NearestRule
+from shoal.errors import ParameterError
 from shoal.policy import RULES, resolve_rule, supports_dominance
 
 __all__ = ["Rule", "make_rule", "rule_faults"]
@@ -47,7 +48,13 @@ def rule_faults(name: object, *, has_dominance: bool = False) -> list[str]:
 
 
 def make_rule(name: str, buffer: Buffer, constraints: StreamConstraints) -> Rule:
-    """Return the rule of a validated name, with all of its kernels compiled."""
+    """Return the rule of a name, with all of its kernels compiled.
+
+    Raises
+    ------
+    ParameterError
+        No rule has this name.
+    """
     rule = _create(name, buffer, constraints)
     rule.precompile()
     return rule
@@ -65,8 +72,11 @@ def _create(name: str, buffer: Buffer, constraints: StreamConstraints) -> Rule:
         return BlockRule(buffer, constraints, _opportunity_weight(constraints.k))
     if chosen == "awo" and is_indexable:
         return IndexedGrowthRule(buffer, constraints, _opportunity_weight(constraints.k), min_held)
-    # Rule greedy is rule awo without opportunity costs.
-    return GrowthRule(buffer, constraints, _opportunity_weight(constraints.k) if chosen == "awo" else 0.0)
+    if chosen == "awo":
+        return GrowthRule(buffer, constraints, _opportunity_weight(constraints.k))
+    if chosen == "greedy":
+        return GrowthRule(buffer, constraints, 0.0)  # rule awo without opportunity costs
+    raise ParameterError("rule: no class implements it")
 
 
 def _opportunity_weight(k: int) -> float:

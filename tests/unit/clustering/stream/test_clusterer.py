@@ -89,3 +89,9 @@ def test_a_gap_in_positions_is_not_a_delay() -> None:
     decided = stream.push(np.zeros((1, 1)), positions=np.array([1000]))
     assert decided.positions.tolist() == [0, 1, 2, 1000]
     assert decided.suppressed.tolist() == []
+
+
+def test_a_rule_without_a_class_is_an_error_and_not_another_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shoal.clustering.stream.rules.RULES", ("nearest", "greedy", "awo", "block", "novel"))
+    with pytest.raises(ParameterError, match="rule"):
+        StreamClusterer(3, 10, 1, rule="novel")
