@@ -117,7 +117,7 @@ class PartitionTask:
         self._reader = PartitionReader(self._name, decoder, self._pipeline, state, metrics.refusals)
         # aiokafka revokes partitions in another asyncio task, while the loop may be processing a block.
         self._lock = asyncio.Lock()
-        self._is_closed = self._is_drained = False
+        self._is_closed = self._is_drained = self._has_unconfirmed_rejection = False
 
     @property
     def position(self) -> int:
@@ -245,8 +245,9 @@ class PartitionTask:
         self._metrics.records.labels("in", "", self.topic, self.partition).inc(classified.new_count)
         self._suppress_compacted(self.position)
         if classified.rejects_future:
-            # A retry may reject different records, so this rejection is committed before decisions that depend on it.
+            # A restart may reject other records, so this rejection is committed before decisions that depend on it.
             self._pack_commit()
+            self._has_unconfirmed_rejection = True
         if not len(classified.expiry_keys):
             return None
         self._metrics.count_clipped(self.topic, self.partition, block.clipped)
@@ -290,8 +291,12 @@ class PartitionTask:
         """Commit to prove ownership; skip it within one commit interval. The commit sets handed_over_uncommitted.
 
         The commit fails if another worker owns the partition. A worker that was suspended must not hand over clusters
-        whose records another worker has released in the meantime, possibly under another policy.
+        whose records another worker has released in the meantime, possibly under another policy. A rejection by the
+        clock is committed before a cluster that depends on it is handed over.
         """
+        if self._has_unconfirmed_rejection:
+            await self._collector.wait_until_committed()
+            self._has_unconfirmed_rejection = False
         age_s = self._wall_clock() - self._collector.confirmed_at_s
         if self._delivery.may_have_handed_over and 0 <= age_s < self._commit_interval_s:
             return
