@@ -282,6 +282,8 @@ class _Examiner:
             accounts.complete.expect(False, index)
         elif not self._originals.is_usable(index):
             accounts.complete.expect(reasons is None or may_be_held, index)
+        elif reasons is None and self._limits.is_too_large[index]:
+            accounts.complete.expect(True, index)
         elif may_be_held:
             accounts.held += 1
             accounts.complete.expect(True, index)
@@ -302,11 +304,8 @@ class _Examiner:
                 self._claim(index, cause)
 
     def _examine_unreferenced(self, index: int) -> None:
-        """Examine a usable record that is neither released nor held, without a quarantine file."""
+        """Examine a usable record within the limit that is neither released nor held, without a quarantine file."""
         accounts = self._accounts
-        if self._limits.is_too_large[index]:
-            accounts.complete.expect(True, index)
-            return
         may_be_too_large = bool(self._limits.may_be_too_large[index])
         was_suppressed = self._was_suppressed(index)
         cause = None if was_suppressed else self._possible_cause(index)

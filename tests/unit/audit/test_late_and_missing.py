@@ -205,6 +205,31 @@ def test_records_above_the_limit_are_explained(tmp_path: Path) -> None:
         assert (verdict.claimed, verdict.undecided) == ((), ())
 
 
+def with_long_ones_between(folder: Path, clusters: list[list[int]]) -> Composed:
+    """Return a topic in which every record with an odd number is above the limit of the policy."""
+    more = {"kafka": KAFKA | {"max_record_bytes": 100}}
+    made = Composed(folder, clusters, is_topic=True, more=more)
+    for n, record in enumerate(made.records):
+        record["c"] = f"{n:03}" + "a" * (100 if n % 2 else 1)
+    made.recompose()
+    return made
+
+
+def test_without_a_quarantine_records_above_the_limit_are_no_arrivals(tmp_path: Path) -> None:
+    # The last 20 records of an even number may be held: fewer than 20 of these follow each of them.
+    decided = [list(range(start, start + 10, 2)) for start in range(0, 160, 10)]
+    verdict = with_long_ones_between(tmp_path, decided).verify()
+    assert verdict.exit_code == 0, verdict.text()
+    assert verdict.counts["held"] == 20
+    # Members 18 apart; with those between them they would be 36 apart.
+    spread = [list(range(start, start + 38, 2)) for start in range(0, 200, 38)][:5]
+    made = with_long_ones_between(tmp_path, spread)
+    made.lines = [json.dumps(json.loads(line) | {"timestamp": 1000}) for line in made.lines]
+    verdict = made.verify()
+    assert verdict.exit_code == 0, verdict.text()
+    assert verdict["delay"].worst == 18
+
+
 def test_records_that_are_too_large_do_not_count_for_the_quota(tmp_path: Path) -> None:
     more = {"kafka": KAFKA | {"max_record_bytes": 100}, "privacy": {"k": 5, "per_subject": {"max": 1, "window": 1000}}}
     made = Composed(tmp_path, [list(range(n, n + 10, 2)) for n in range(1, 200, 10)], is_topic=True, more=more)
