@@ -217,6 +217,7 @@ def test_a_topic_of_which_all_records_are_listed_as_suppressed_holds_and_the_ver
     assert "120 records, 117 usable, 3 unusable, 0 rows, 0 clusters, 117 suppressed, 113 claimed, 0 held" in found.text
     assert "claimed: 113 records suppressed because of a flush or the size of the offset metadata" in found.text
     assert "(needs at least 53 such decisions)" in found.text
+    assert found.early_decisions == 53
 
 
 def test_the_rest_of_a_quota_window_is_a_claim_only_if_the_original_lacks_its_start(tmp_path: Path) -> None:

@@ -36,9 +36,9 @@ def gains(draft: Draft) -> set[str]:
     ``below k``, ``share``: too few people in a class, or too much of it from one. ``value``: the bytes of a row are not
     those of its record with the means of its class. ``order``: the rows of a class, of a table or of an ordered release
     are not in their order. ``late``: a class spans more than delta records, or is released after its oldest record
-    expired. ``sequence``: the classes of a file are not in the order of their oldest records, or no transactions explain
-    the order of those of a topic; the delay need not exceed delta. ``lost``: a record is missing, and no suppression can
-    explain it.
+    expired. ``sequence``: the classes of a file are not in the order of their oldest records, or no transactions
+    explain the order of those of a topic; the delay need not exceed delta. ``lost``: a record is missing, and no
+    suppression can explain it.
 
     Classes of a topic in the order of their oldest records, as if each had a transaction of its own, are no gain: each
     of them may have been published as soon as it was decided. The rows of an ordered release do not show an order of

@@ -16,7 +16,7 @@ from shoal.audit.evidence import EvidenceCluster, Summary, foreign_fingerprints
 from shoal.audit.joint_uniqueness import measure_joint_uniqueness
 from shoal.audit.measures import check_unchanged_fields, measure_release, measure_unchanged_fields
 from shoal.audit.near_duplicates import count_near_duplicates
-from shoal.audit.options import check_options, unobservable_options
+from shoal.audit.options import check_options
 from shoal.audit.originals import Originals
 from shoal.audit.reconciliation import AuditedReferences, check_references
 from shoal.audit.releases import ReleasedRows
@@ -32,14 +32,14 @@ from shoal.audit.summary_counts import (
     stated_suppressed,
 )
 from shoal.audit.topic_order import check_topic_order, repeated_numbers
+from shoal.audit.unexamined import unexamined_questions
 from shoal.audit.unpublished import Accounts, StatedAccounts, check_unpublished_rows, unknown_completeness
-from shoal.audit.verdict import NOT_EXAMINED, CheckCounter, Verdict, counted
+from shoal.audit.verdict import CheckCounter, Verdict, counted
 from shoal.audit.without_evidence import REMEDY, check_without_evidence, infer_clusters
 from shoal.policy import Policy
 
 __all__ = ["Auditor"]
 
-NOT_COMPLETE = "whether every record was released or had to be suppressed, because only a part was judged"
 SMALLER_PARTS = f"{LOOK_ALIKE}: give exports of smaller parts of the topic (--partial)"
 
 
@@ -85,7 +85,7 @@ class Auditor:
         """Run all checks and return the verdict."""
         if not self._has_other_policy(stated):
             self._check(stated)
-        return self._verdict()
+        return self._verdict(has_summary=stated.summary_fields is not None)
 
     def _has_other_policy(self, stated: StatedFiles) -> bool:
         """Check the policy that evidence and summary name; return whether another policy is needed to judge them."""
@@ -365,13 +365,9 @@ class Auditor:
         unreleased = max(0, decided - len(self._release)) if self._scope.is_ordered else 0
         return self._accounts.held + unreleased
 
-    def _knows_end(self) -> bool:
-        return self._accounts is not None and self._accounts.population is not None
-
-    def _verdict(self) -> Verdict:
+    def _verdict(self, *, has_summary: bool) -> Verdict:
         """Return the verdict on all checks so far."""
-        usable = self._originals.usable
-        is_partial = self._scope.is_partial
+        usable, accounts = self._originals.usable, self._accounts
         measures = measure_release(self._policy, self._originals, self._clusters, self._unchanged, self._joint)
         near = count_near_duplicates(self._policy, self._originals, self._clusters)
         return Verdict(
@@ -389,11 +385,15 @@ class Auditor:
             measures=measures | ({} if near is None else near.measures()),
             warnings=(*self._found.warnings, *([] if near is None else near.warnings())),
             undecided=tuple(self._found.undecided),
-            not_examined=(
-                *([NOT_COMPLETE] if is_partial else []),
-                *NOT_EXAMINED,
-                *unobservable_options(self._policy, is_end_known=self._knows_end()),
+            not_examined=unexamined_questions(
+                self._policy,
+                self._scope,
+                self._release,
+                is_export=self._originals.is_export,
+                has_summary=has_summary,
+                is_end_known=accounts is not None and accounts.population is not None,
             ),
             claimed=tuple(f"{counted(count, 'record')} {text}" for text, count in self._found.claimed.items()),
-            partial=is_partial,
+            partial=self._scope.is_partial,
+            early_decisions=None if accounts is None else accounts.early_decisions,
         )

@@ -79,6 +79,8 @@ class Accounts:
     population : CheckCounter or None
         Whether ``privacy.min_population`` subjects were held where the end of the input released records; None if the
         policy does not set it, or the files do not show it.
+    early_decisions : int or None
+        Fewest decisions before delta that explain the claimed suppressions; None if not all of these are named.
     """
 
     complete: CheckCounter
@@ -90,6 +92,7 @@ class Accounts:
     claimed: Counter[str] = field(default_factory=Counter)
     undecided: Counter[str] = field(default_factory=Counter)
     population: CheckCounter | None = None
+    early_decisions: int | None = 0
 
 
 def check_unpublished(
@@ -328,6 +331,7 @@ class _Examiner:
             self._settle_unreferenced(stated)
         accounts.claimed += self._claims.texts("summary" if self._stated.reasons is None else "quarantine")
         accounts.undecided += self._claims.undecided()
+        accounts.early_decisions = self._claims.fewest_moments() if self._claims.names_records else None
 
     def _settle_unreferenced(self, stated: int | None) -> None:
         accounts = self._accounts
