@@ -113,17 +113,18 @@ class Auditor:
         return False
 
     def _check(self, stated: StatedFiles) -> None:
+        is_inferred = stated.evidence_clusters is None and len(self._release) > 0
         if self._scope.is_ordered:
             self._find_ordered_clusters(stated.evidence_clusters)
         else:
-            self._check_unordered(stated.evidence_clusters)
+            self._check_unordered(stated.evidence_clusters, is_inferred=is_inferred)
         self._check_references(stated)
-        self._check_stream(stated)
+        self._check_stream(stated, is_inferred=is_inferred)
         if self._scope.is_strict:
             self._found.checks.append(check_unchanged_fields(self._unchanged))
         if stated.summary_fields is not None:
             summary, name = stated.summary_fields, stated.summary_name
-            self._check_summary(summary, name, is_inferred=stated.evidence_clusters is None)
+            self._check_summary(summary, name, is_inferred=is_inferred)
             self._found.warnings += reading_warnings(summary, self._originals, name)
         # A file without records has no rows: `shoal pipe` accepts it.
         if len(self._originals) and not len(self._release):
@@ -139,10 +140,10 @@ class Auditor:
 
     # ------------------------------------------------------------ clusters and rows
 
-    def _check_unordered(self, evidence_clusters: list[EvidenceCluster] | None) -> None:
+    def _check_unordered(self, evidence_clusters: list[EvidenceCluster] | None, *, is_inferred: bool) -> None:
         """Check clusters, rows and row order. Without evidence, infer the clusters."""
-        if evidence_clusters is not None:
-            order = self._check_rows(evidence_clusters)
+        if not is_inferred:
+            order = self._check_rows(evidence_clusters or [])
             if self._release.is_export:
                 self._check_topic_order(order)
             return
@@ -215,7 +216,7 @@ class Auditor:
         self._found.checks += found.checks
         self._add_counts(found.claimed, found.undecided)
 
-    def _check_stream(self, stated: StatedFiles) -> None:
+    def _check_stream(self, stated: StatedFiles, *, is_inferred: bool) -> None:
         """Check the delay, and that no record is missing. If the clusters are not known, neither can be checked."""
         checks = self._found.checks
         if self._clusters is None:
@@ -249,7 +250,7 @@ class Auditor:
             self._add_counts(accounts.claimed, accounts.undecided)
             self._claim_unended(reasons)
             self._warn_of_held(accounts.held)
-        self._withdraw_uncertain(before, is_inferred=stated.evidence_clusters is None)
+        self._withdraw_uncertain(before, is_inferred=is_inferred)
 
     def _stated_accounts(self, stated: StatedFiles) -> StatedAccounts:
         summary = stated.summary_fields
