@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from shoal.audit.arithmetic import ExactGrid
 from shoal.audit.arrivals import AdmissionLimits
-from shoal.audit.clusters import RecomputedClusters, check_clusters
+from shoal.audit.clusters import RecomputedClusters, check_clusters, released_above_limit
 from shoal.audit.evidence import EvidenceCluster, Summary, foreign_fingerprints
 from shoal.audit.joint_uniqueness import measure_joint_uniqueness
 from shoal.audit.measures import check_unchanged_fields, measure_release, measure_unchanged_fields
@@ -197,12 +197,12 @@ class Auditor:
         return order
 
     def _check_clusters(self, evidence_clusters: Iterable[EvidenceCluster]) -> RecomputedClusters:
-        found = check_clusters(self._policy, self._originals, evidence_clusters, self._grids)
+        found = check_clusters(self._policy, self._originals, evidence_clusters, self._grids, self._limits)
         self._clusters = found
         self._found.checks += found.checks
         self._found.checks += check_options(self._policy, self._originals, found.clusters)
         if self._release.is_export:
-            self._found.undecided += repeated_numbers(found.clusters)
+            self._found.undecided += repeated_numbers(found.clusters) + released_above_limit(self._limits, found)
         return found
 
     # ------------------------------------------------------------ delay and unpublished records

@@ -205,6 +205,20 @@ def test_records_above_the_limit_are_explained(tmp_path: Path) -> None:
         assert (verdict.claimed, verdict.undecided) == ((), ())
 
 
+@pytest.mark.parametrize("clusters", [BLOCKS, BLOCKS[::4], FAR])
+def test_released_records_above_the_limit_show_another_limit(tmp_path: Path, clusters: list[list[int]]) -> None:
+    for is_topic, code in ((False, 1), (True, 2)):
+        made = with_long_fields(tmp_path, clusters, 100, is_topic=is_topic)
+        for record in made.records:
+            record["who"] += "u" * 10
+        made.recompose()
+        for reason in (None, "too_large"):
+            verdict = made.verify(reason)
+            assert verdict.exit_code == code
+            assert broken(verdict) == (set() if is_topic else {"existing"})
+            assert any("max_record_bytes: set it" in question for question in verdict.undecided) == is_topic
+
+
 def with_long_ones_between(folder: Path, clusters: list[list[int]]) -> Composed:
     """Return a topic in which every record with an odd number is above the limit of the policy."""
     more = {"kafka": KAFKA | {"max_record_bytes": 100}}
