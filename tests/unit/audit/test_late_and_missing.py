@@ -148,6 +148,15 @@ def test_an_ordered_release_holds_no_record_older_than_a_decided_cluster(tmp_pat
     assert broken(made.verify("")) == {"complete"}
 
 
+def test_early_decisions_are_counted_if_it_is_known_which_records_they_suppressed(tmp_path: Path) -> None:
+    # The end suppresses the last four; a time limit has suppressed at most four of the six before them at once.
+    made = Composed(tmp_path, BLOCKS[:-2], stream={"max_delay_s": 5})
+    stated = {"records_in": 200, "released": 190, "quarantined": 0, "held": 0}
+    for suppressed, code, decisions in ((10, 0, 2), (9, 1, None)):
+        verdict = made.verify(summary=stated | {"suppressed": suppressed})
+        assert (verdict.exit_code, verdict.as_dict()["early_decisions"]) == (code, decisions)
+
+
 # ---------------------------------------------------------------- the order of decisions
 
 
