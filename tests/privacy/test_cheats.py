@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -18,6 +18,8 @@ from support.named_cheats import Cheat, with_records
 pytestmark = pytest.mark.privacy
 
 BATCH = 100
+DISPUTED_ONCE = (1_009_059,)
+"""Seeds of composed cheats on which the oracle and the judge differed once."""
 FUZZED, FUZZED_AT_NIGHT = 2, 100
 """Batches of composed cheats."""
 
@@ -66,10 +68,10 @@ def test_names_of_cheats_are_unique() -> None:
 # ---------------------------------------------------------------- fuzz
 
 
-def unnoticed(first: int) -> list[str]:
-    """Return the cheats of a batch that gain something and pass, and the changes without effect that do not pass."""
+def unnoticed(seeds: Iterable[int]) -> list[str]:
+    """Return the cheats that gain something and pass, and the changes without effect that do not pass."""
     found = []
-    for seed in range(first, first + BATCH):
+    for seed in seeds:
         moves, draft = composed(seed, varied=True)
         gained = gains(draft)
         with TemporaryDirectory() as folder:
@@ -95,14 +97,21 @@ def _is_unchanged(draft: Draft) -> bool:
 
 @pytest.mark.parametrize("batch", range(FUZZED))
 def test_whatever_a_composed_cheat_gains_is_noticed(batch: int) -> None:
-    found = unnoticed(10_000 + batch * BATCH)
+    first = 10_000 + batch * BATCH
+    found = unnoticed(range(first, first + BATCH))
+    assert not found, "\n".join(found)
+
+
+def test_cheats_that_were_disputed_once_are_not_disputed_again() -> None:
+    found = unnoticed(DISPUTED_ONCE)
     assert not found, "\n".join(found)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("batch", range(FUZZED_AT_NIGHT))
 def test_whatever_ten_thousand_composed_cheats_gain_is_noticed(batch: int) -> None:
-    found = unnoticed(1_000_000 + batch * BATCH)
+    first = 1_000_000 + batch * BATCH
+    found = unnoticed(range(first, first + BATCH))
     assert not found, "\n".join(found)
 
 
@@ -125,6 +134,20 @@ def test_clusters_of_a_topic_in_an_order_that_no_decisions_in_time_explain_gain_
         "the clusters in the reverse order": {"sequence"},
         "two clusters ten apart exchanged": {"sequence"},
     }
+
+
+@pytest.mark.parametrize("name", ["stream", "topic"])
+def test_two_clusters_exchanged_within_delta_gain_their_sequence_and_are_noticed(name: str, tmp_path: Path) -> None:
+    found = []
+    for place in range(len(base_of(name).clusters) - 1):
+        draft = Draft.of(base_of(name))
+        draft.clusters.sort(key=lambda members: (draft.base.places[members[0]][0], min(members)))
+        draft.clusters[place : place + 2] = draft.clusters[place + 1], draft.clusters[place]
+        draft.recompose()
+        if gains(draft) == {"sequence"}:
+            found.append(draft.judged(tmp_path).code)
+    assert len(found) >= 3
+    assert set(found) == {1}
 
 
 def test_clusters_of_a_topic_may_stand_in_any_order_that_decisions_in_time_explain(tmp_path: Path) -> None:
@@ -194,6 +217,7 @@ def test_a_topic_of_which_all_records_are_listed_as_suppressed_holds_and_the_ver
     assert "120 records, 117 usable, 3 unusable, 0 rows, 0 clusters, 117 suppressed, 113 claimed, 0 held" in found.text
     assert "claimed: 113 records suppressed because of a flush or the size of the offset metadata" in found.text
     assert "(needs at least 53 such decisions)" in found.text
+    assert found.early_decisions == 53
 
 
 def test_the_rest_of_a_quota_window_is_a_claim_only_if_the_original_lacks_its_start(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ DAILY, NIGHTLY = 3, 100
 """Batches of releases in each test run, and at night."""
 
 
-ONCE_ACCUSED = (104, 133, 3070, 3206, 3413, 7014, 7636, 3_000_873)
+ONCE_ACCUSED = (104, 133, 3070, 3206, 3413, 7014, 7636, 1_004_359, 3_000_873)
 """Seeds whose releases a judge accused once."""
 
 

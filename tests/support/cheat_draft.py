@@ -24,11 +24,17 @@ class Judgement:
     code: int
     checks: tuple[str, ...]
     text: str
+    early_decisions: int | None = None
 
     @classmethod
     def of(cls, verdict: Verdict) -> Judgement:
         broken = tuple(check.name for check in verdict.checks if check.status == "broken")
-        return cls(verdict.exit_code, broken or ("undecided",) * (verdict.exit_code == 2), verdict.text())
+        return cls(
+            verdict.exit_code,
+            broken or ("undecided",) * (verdict.exit_code == 2),
+            verdict.text(),
+            verdict.early_decisions,
+        )
 
 
 def judge(policy: Policy, paths: Mapping[str, Path], *, strict: bool = False) -> Judgement:

@@ -36,8 +36,13 @@ def gains(draft: Draft) -> set[str]:
     ``below k``, ``share``: too few people in a class, or too much of it from one. ``value``: the bytes of a row are not
     those of its record with the means of its class. ``order``: the rows of a class, of a table or of an ordered release
     are not in their order. ``late``: a class spans more than delta records, or is released after its oldest record
-    expired. ``sequence``: no decisions in time explain the order of the classes of a topic. ``lost``: a record is
-    missing, and no suppression can explain it.
+    expired. ``sequence``: the classes of a file are not in the order of their oldest records, or no transactions
+    explain the order of those of a topic; the delay need not exceed delta. ``lost``: a record is missing, and no
+    suppression can explain it.
+
+    Classes of a topic in the order of their oldest records, as if each had a transaction of its own, are no gain: each
+    of them may have been published as soon as it was decided. The rows of an ordered release do not show an order of
+    decisions.
     """
     base = draft.base
     rows = list(_rows(base, draft.released_bytes()))
@@ -57,8 +62,7 @@ def gains(draft: Draft) -> set[str]:
     found |= _disorder(base, read, classes)
     if base.delta is not None:
         found |= _lateness(base, classes, base.delta)
-        if base.is_topic and "late" not in found and _is_out_of_sequence(base, classes, base.delta):
-            found.add("sequence")
+        found |= {"sequence"} if _is_out_of_sequence(base, classes) else set()
     return found | _losses(draft, {row.member for row in read})
 
 
@@ -116,19 +120,25 @@ def _faults_of_class(base: Base, members: Sequence[_Row]) -> set[str]:
 
 
 def _is_earlier_state(draft: Draft) -> bool:
-    """Whether only the last rows of a release that gains nothing are missing, whose records may still be held."""
+    """Whether only the last rows of a release that gains nothing are missing, and may not be published yet.
+
+    A row is published at the position of a record of its cluster, at the latest when delta more records have arrived.
+    """
     base, ranks = draft.base, _ranks(draft.base)
     due = compose(base, draft.clusters)
     if draft.rows == due or any(rows != all_rows[: len(rows)] for rows, all_rows in zip(draft.rows, due, strict=True)):
         return False
     whole = Draft(base, draft.clusters)
     whole.recompose()
-    if gains(whole):
+    decided = {index for members in draft.clusters for index in members}
+    if gains(whole) or _losses(draft, decided):
         return False
-    released = {row.member for row in _rows(base, draft.released_bytes()) if row is not None}
     newest = Counter({base.places[index][0]: rank for index, rank in ranks.items()})
-    missing = [index for index in ranks if index not in released]
-    return all(newest[base.places[index][0]] - ranks[index] < (base.delta or 0) for index in missing)
+    for partition, rows in enumerate(draft.rows):
+        slots = sorted(index for index in decided if base.places[index][0] == partition)
+        if any(newest[partition] - ranks[index] >= (base.delta or 0) for index in slots[len(rows) :]):
+            return False
+    return True
 
 
 def _disorder(base: Base, rows: Sequence[_Row], classes: Sequence[Sequence[_Row]]) -> set[str]:
@@ -171,28 +181,23 @@ def _lateness(base: Base, classes: Sequence[Sequence[_Row]], delta: int) -> set[
     return set()
 
 
-def _is_out_of_sequence(base: Base, classes: Sequence[Sequence[_Row]], delta: int) -> bool:
-    """Whether no order of decisions explains the order of the classes of a topic, if each was decided in time.
+def _is_out_of_sequence(base: Base, classes: Sequence[Sequence[_Row]]) -> bool:
+    """Whether no decisions explain the order of the classes, if each decision concerns the oldest held record.
 
-    A transaction holds the clusters that were decided since the one before, sorted by their first rows. So between two
-    classes of which the second has the lower first row, a transaction ends: everything before was decided earlier than
-    everything after. Of the classes between two such ends, the order by their oldest records delays them least.
+    In a file, the classes follow each other as they were decided. In a topic, a transaction holds the classes that were
+    decided since the one before, sorted by their first rows. So where the first row descends, a transaction ends: all
+    classes before were decided earlier than all after. Any other end would be a further condition.
     """
     if base.is_ordered:
         return False
     ranks = _ranks(base)
     for partition in {rows[0].partition for rows in classes}:
-        decided: list[tuple[int, int, int]] = []
-        transaction, first_row = 0, b""
-        for rows in (rows for rows in classes if rows[0].partition == partition):
-            first_row_before, first_row = first_row, min(row.text.encode() for row in rows)
-            transaction += first_row < first_row_before
-            found = [ranks[row.member] for row in rows]
-            decided.append((transaction, min(found), max(found)))
-        newest = -1
-        for _, oldest, own_newest in sorted(decided):
-            newest = max(newest, own_newest)
-            if newest - oldest > delta:
+        own = [rows for rows in classes if rows[0].partition == partition]
+        oldest = [min(ranks[row.member] for row in rows) for rows in own]
+        first_rows = [min(row.text.encode() for row in rows) for rows in own]
+        for place in range(1, len(own)):
+            is_end = not base.is_topic or first_rows[place] < first_rows[place - 1]
+            if is_end and max(oldest[:place]) > min(oldest[place:]):
                 return True
     return False
 

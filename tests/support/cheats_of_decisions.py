@@ -86,6 +86,31 @@ def below_the_limit(base: str) -> Callable[[], Draft]:
     return make
 
 
+def above_the_limit(base: str) -> Callable[[], Draft]:
+    """Return a maker of a release of one cluster with members 30 apart; they are too large, too, like all others."""
+
+    def make() -> Draft:
+        draft = under(base, kafka=KAFKA | {"max_record_bytes": 100})
+        records = [record and record | {"patient": record["patient"] + "x" * 100} for record in draft.base.records]
+        lines = draft.base.original.splitlines()
+        for index, record in enumerate(records):
+            if record is not None:
+                text = json.dumps(record)
+                lines[index] = (
+                    edited_line(lines[index].decode(), value=text) if draft.base.is_topic else text
+                ).encode()
+        draft.base = replace(draft.base, records=tuple(records))
+        draft = with_original(draft, lines)
+        places = draft.base.places
+        draft.clusters = [[index for index, record in enumerate(records) if record and places[index][0] == 0][:90:30]]
+        draft.recompose()
+        draft.quarantine = [line.replace('"suppressed"', '"too_large"') for line in draft.quarantine or []]
+        draft.summary = None
+        return draft
+
+    return make
+
+
 def at_window_starts() -> Draft:
     """Return a topic of one cluster, with the first message of each of three quota windows; the rest is suppressed."""
     draft = under("topic", privacy={"per_subject": {"max": 3, "window": 40}})
@@ -181,6 +206,20 @@ CHEATS: list[Cheat] = [
         "members 30 apart, the others listed as too large below the limit",
         "topic",
         below_the_limit("topic"),
+        2,
+        "undecided",
+    ),
+    Cheat(
+        "members 30 apart, above the limit like the others, which are listed as too large",
+        "stream",
+        above_the_limit("stream"),
+        1,
+        "existing",
+    ),
+    Cheat(
+        "members 30 apart, above the limit like the others, which are listed as too large",
+        "topic",
+        above_the_limit("topic"),
         2,
         "undecided",
     ),

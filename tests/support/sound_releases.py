@@ -92,6 +92,9 @@ class SoundRelease:
         is_counted = summary and self.summary is not None
         if self.has_rejected_by_clock:  # the records released next must show the clock
             return {0, 2}
+        if self.is_empty and self.kind == "topic" and not self.policy.envelope_attributes:
+            is_ordered = self.policy.require_stream().is_ordered  # without rows, it may have clusters
+            return {0} if quarantine and (evidence or not is_ordered) else {2}
         if not evidence or (self.is_empty and not is_counted):  # only a summary says that nothing was released
             return {0, 2}
         if not quarantine and not is_counted and self.has_suppressed:

@@ -157,13 +157,12 @@ def arrivals_of(
     sure = possible & ~unclear if counted == "certain" else possible.copy()
     if counted == "unless claimed":
         possible[list(ahead)] = sure[list(ahead)] = False
-    if originals.is_export and counted == "certain":
-        # A service also rejects records by its clock, and records of a quota window that it cannot count again.
-        suppressed, others = _referenced(reasons or {}, len(originals))
-        is_over_quota = excess if reasons is None else suppressed & excess
-        possible, sure = usable & ~others & ~is_over_quota, suppressed & ~excess
-        if reasons is None:
-            sure = usable & ~excess & ~unclear & _is_not_ahead(originals, is_released)
+    if originals.is_export and counted == "certain" and reasons is None:
+        sure &= _is_not_ahead(originals, is_released)  # a service also rejects records by its clock
+    elif originals.is_export and counted == "certain" and reasons is not None:
+        # The quarantine says which records were rejected, and which arrived; a restart may have suppressed the others.
+        suppressed, others = _referenced(reasons, len(originals))
+        possible, sure = usable & ~others & ~(suppressed & excess), suppressed & ~excess
     possible |= is_released
     may_be_in_lost_window = _may_be_in_lost_window(policy, originals, is_released, possible)
     is_window_whole = _is_window_whole(policy, originals)

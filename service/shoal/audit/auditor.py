@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 
 from shoal.audit.arithmetic import ExactGrid
 from shoal.audit.arrivals import AdmissionLimits
-from shoal.audit.clusters import RecomputedClusters, check_clusters
+from shoal.audit.clusters import RecomputedClusters, check_clusters, released_above_limit
 from shoal.audit.evidence import EvidenceCluster, Summary, foreign_fingerprints
 from shoal.audit.joint_uniqueness import measure_joint_uniqueness
 from shoal.audit.measures import check_unchanged_fields, measure_release, measure_unchanged_fields
 from shoal.audit.near_duplicates import count_near_duplicates
-from shoal.audit.options import check_options, unobservable_options
+from shoal.audit.options import check_options
 from shoal.audit.originals import Originals
 from shoal.audit.reconciliation import AuditedReferences, check_references
 from shoal.audit.releases import ReleasedRows
@@ -32,14 +32,14 @@ from shoal.audit.summary_counts import (
     stated_suppressed,
 )
 from shoal.audit.topic_order import check_topic_order, repeated_numbers
+from shoal.audit.unexamined import unexamined_questions
 from shoal.audit.unpublished import Accounts, StatedAccounts, check_unpublished_rows, unknown_completeness
-from shoal.audit.verdict import NOT_EXAMINED, CheckCounter, Verdict, counted
+from shoal.audit.verdict import CheckCounter, Verdict, counted
 from shoal.audit.without_evidence import REMEDY, check_without_evidence, infer_clusters
 from shoal.policy import Policy
 
 __all__ = ["Auditor"]
 
-NOT_COMPLETE = "whether every record was released or had to be suppressed, because only a part was judged"
 SMALLER_PARTS = f"{LOOK_ALIKE}: give exports of smaller parts of the topic (--partial)"
 
 
@@ -85,7 +85,7 @@ class Auditor:
         """Run all checks and return the verdict."""
         if not self._has_other_policy(stated):
             self._check(stated)
-        return self._verdict()
+        return self._verdict(has_summary=stated.summary_fields is not None)
 
     def _has_other_policy(self, stated: StatedFiles) -> bool:
         """Check the policy that evidence and summary name; return whether another policy is needed to judge them."""
@@ -113,17 +113,18 @@ class Auditor:
         return False
 
     def _check(self, stated: StatedFiles) -> None:
+        is_inferred = stated.evidence_clusters is None and len(self._release) > 0
         if self._scope.is_ordered:
             self._find_ordered_clusters(stated.evidence_clusters)
         else:
-            self._check_unordered(stated.evidence_clusters)
+            self._check_unordered(stated.evidence_clusters, is_inferred=is_inferred)
         self._check_references(stated)
-        self._check_stream(stated)
+        self._check_stream(stated, is_inferred=is_inferred)
         if self._scope.is_strict:
             self._found.checks.append(check_unchanged_fields(self._unchanged))
         if stated.summary_fields is not None:
             summary, name = stated.summary_fields, stated.summary_name
-            self._check_summary(summary, name, is_inferred=stated.evidence_clusters is None)
+            self._check_summary(summary, name, is_inferred=is_inferred)
             self._found.warnings += reading_warnings(summary, self._originals, name)
         # A file without records has no rows: `shoal pipe` accepts it.
         if len(self._originals) and not len(self._release):
@@ -139,10 +140,10 @@ class Auditor:
 
     # ------------------------------------------------------------ clusters and rows
 
-    def _check_unordered(self, evidence_clusters: list[EvidenceCluster] | None) -> None:
+    def _check_unordered(self, evidence_clusters: list[EvidenceCluster] | None, *, is_inferred: bool) -> None:
         """Check clusters, rows and row order. Without evidence, infer the clusters."""
-        if evidence_clusters is not None:
-            order = self._check_rows(evidence_clusters)
+        if not is_inferred:
+            order = self._check_rows(evidence_clusters or [])
             if self._release.is_export:
                 self._check_topic_order(order)
             return
@@ -196,12 +197,12 @@ class Auditor:
         return order
 
     def _check_clusters(self, evidence_clusters: Iterable[EvidenceCluster]) -> RecomputedClusters:
-        found = check_clusters(self._policy, self._originals, evidence_clusters, self._grids)
+        found = check_clusters(self._policy, self._originals, evidence_clusters, self._grids, self._limits)
         self._clusters = found
         self._found.checks += found.checks
         self._found.checks += check_options(self._policy, self._originals, found.clusters)
         if self._release.is_export:
-            self._found.undecided += repeated_numbers(found.clusters)
+            self._found.undecided += repeated_numbers(found.clusters) + released_above_limit(self._limits, found)
         return found
 
     # ------------------------------------------------------------ delay and unpublished records
@@ -215,7 +216,7 @@ class Auditor:
         self._found.checks += found.checks
         self._add_counts(found.claimed, found.undecided)
 
-    def _check_stream(self, stated: StatedFiles) -> None:
+    def _check_stream(self, stated: StatedFiles, *, is_inferred: bool) -> None:
         """Check the delay, and that no record is missing. If the clusters are not known, neither can be checked."""
         checks = self._found.checks
         if self._clusters is None:
@@ -249,7 +250,7 @@ class Auditor:
             self._add_counts(accounts.claimed, accounts.undecided)
             self._claim_unended(reasons)
             self._warn_of_held(accounts.held)
-        self._withdraw_uncertain(before, is_inferred=stated.evidence_clusters is None)
+        self._withdraw_uncertain(before, is_inferred=is_inferred)
 
     def _stated_accounts(self, stated: StatedFiles) -> StatedAccounts:
         summary = stated.summary_fields
@@ -365,13 +366,9 @@ class Auditor:
         unreleased = max(0, decided - len(self._release)) if self._scope.is_ordered else 0
         return self._accounts.held + unreleased
 
-    def _knows_end(self) -> bool:
-        return self._accounts is not None and self._accounts.population is not None
-
-    def _verdict(self) -> Verdict:
+    def _verdict(self, *, has_summary: bool) -> Verdict:
         """Return the verdict on all checks so far."""
-        usable = self._originals.usable
-        is_partial = self._scope.is_partial
+        usable, accounts = self._originals.usable, self._accounts
         measures = measure_release(self._policy, self._originals, self._clusters, self._unchanged, self._joint)
         near = count_near_duplicates(self._policy, self._originals, self._clusters)
         return Verdict(
@@ -389,11 +386,15 @@ class Auditor:
             measures=measures | ({} if near is None else near.measures()),
             warnings=(*self._found.warnings, *([] if near is None else near.warnings())),
             undecided=tuple(self._found.undecided),
-            not_examined=(
-                *([NOT_COMPLETE] if is_partial else []),
-                *NOT_EXAMINED,
-                *unobservable_options(self._policy, is_end_known=self._knows_end()),
+            not_examined=unexamined_questions(
+                self._policy,
+                self._scope,
+                self._release,
+                is_export=self._originals.is_export,
+                has_summary=has_summary,
+                is_end_known=accounts is not None and accounts.population is not None,
             ),
             claimed=tuple(f"{counted(count, 'record')} {text}" for text, count in self._found.claimed.items()),
-            partial=is_partial,
+            partial=self._scope.is_partial,
+            early_decisions=None if accounts is None else accounts.early_decisions,
         )

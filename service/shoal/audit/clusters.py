@@ -15,10 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal.audit.arithmetic import ExactGrid
+from shoal.audit.arrivals import AdmissionLimits, BoolVector
 from shoal.audit.evidence import EvidenceCluster
 from shoal.audit.fields import FIELD_SEPARATOR
 from shoal.audit.originals import Originals
-from shoal.audit.verdict import CheckCounter
+from shoal.audit.verdict import CheckCounter, counted
 from shoal.policy import Policy
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "check_clusters",
     "clusters_by_partition",
     "has_repeated_numbers",
+    "released_above_limit",
 ]
 
 SHARE_TOLERANCE = Fraction(1, 10**9)
@@ -104,19 +106,39 @@ def has_repeated_numbers(clusters: Sequence[RecomputedCluster]) -> bool:
     return len({cluster.number for cluster in clusters}) < len(clusters)
 
 
+def released_above_limit(limits: AdmissionLimits, found: RecomputedClusters) -> list[str]:
+    """Return the question that is open if a topic has released records above the limit; empty if it has none.
+
+    They show that the service had another limit than the policy, so the policy does not say which records it rejected.
+    """
+    count = int(np.count_nonzero(limits.is_too_large & found.is_member()))
+    if not count:
+        return []
+    remedy = "set it in the policy to the limit of the service"
+    return [f"{counted(count, 'record')} released although larger than kafka.max_record_bytes: {remedy}"]
+
+
 def check_clusters(
-    policy: Policy, originals: Originals, evidence_clusters: Iterable[EvidenceCluster], grids: list[ExactGrid]
+    policy: Policy,
+    originals: Originals,
+    evidence_clusters: Iterable[EvidenceCluster],
+    grids: list[ExactGrid],
+    limits: AdmissionLimits,
 ) -> RecomputedClusters:
-    """Check the members of each cluster and recompute its rows. Cost: O(n) time and memory."""
+    """Check the members of each cluster and recompute its rows. Cost: O(n) time and memory.
+
+    In a file, a record above ``kafka.max_record_bytes`` does not fit the policy. A service may have another limit.
+    """
     existing = CheckCounter("existing", "clusters hold only records that exist and fit the policy", "cluster")
     once = CheckCounter("once", "every record is in at most one cluster", "cluster")
     subjects = CheckCounter("subjects", f"every cluster holds at least {policy.k} different subjects", "cluster")
     shares = CheckCounter("share", f"no subject owns more than {policy.max_share:g} of a cluster", "cluster")
     found = RecomputedClusters([], [subjects, shares, once, existing], is_released=bytearray(len(originals)))
     max_share = Fraction(policy.max_share) + SHARE_TOLERANCE
+    refused = np.zeros(len(originals), np.bool_) if originals.is_export else limits.is_too_large
     for cluster in evidence_clusters:
         found.count += 1
-        members = _usable_members(originals, cluster, existing)
+        members = _usable_members(originals, cluster, existing, refused)
         once.expect(_mark_released(found.is_released, members), cluster.label)
         counts = Counter(originals.subjects[list(members)].tolist())
         subjects.expect(len(counts) >= policy.k, cluster.label)
@@ -133,12 +155,14 @@ def check_clusters(
     return found
 
 
-def _usable_members(originals: Originals, cluster: EvidenceCluster, existing: CheckCounter) -> tuple[int, ...]:
-    """Return the usable members; one that does not exist or does not fit the policy fails the check."""
+def _usable_members(
+    originals: Originals, cluster: EvidenceCluster, existing: CheckCounter, refused: BoolVector
+) -> tuple[int, ...]:
+    """Return the usable members; one that does not exist, does not fit the policy or is refused fails the check."""
     found = [originals.find(cluster.partition, offset) for offset in cluster.offsets]
     # A record that is named twice stays twice: it needs two rows, and the release has only one.
     members = tuple(index for index in found if index is not None and originals.is_usable(index))
-    existing.expect(len(members) == len(found), cluster.label)
+    existing.expect(len(members) == len(found) and not refused[list(members)].any(), cluster.label)
     return members
 
 

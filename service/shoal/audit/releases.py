@@ -30,6 +30,7 @@ from shoal.audit.parsing import (
     InputFile,
     JsonNumber,
     Record,
+    first_line_names,
     released_records,
 )
 from shoal.audit.table_parsing import NumberWriter, has_encoded_lines, is_parquet, released_header
@@ -85,12 +86,16 @@ class PartitionRows:
 
 @dataclass(slots=True)
 class ReleasedRows:
-    """All released rows by partition, the checks on single rows and on the file, and what these cannot decide."""
+    """All released rows by partition, the checks on single rows and on the file, and what these cannot decide.
+
+    ``envelope``: which of ``key`` and ``headers`` the lines of an export have.
+    """
 
     by_partition: dict[int, PartitionRows]
     checks: list[CheckCounter]
     is_export: bool
     undecided: tuple[str, ...] = ()
+    envelope: frozenset[str] = frozenset()
 
     def __len__(self) -> int:
         return sum(map(len, self.by_partition.values()))
@@ -144,7 +149,9 @@ def read_release(
         if is_bare is not None:
             envelope.expect(is_bare, line)
     if exported:
-        return ReleasedRows(partitions, [*checker.checks, *([envelope] if envelope.examined else [])], exported)
+        checks = [*checker.checks, *([envelope] if envelope.examined else [])]
+        shown = RELEASED_ENVELOPE & first_line_names(file.path) if envelope.examined else frozenset()
+        return ReleasedRows(partitions, checks, exported, envelope=shown)
     check, doubt = _check_bytes(policy, file, original, writers)
     return ReleasedRows(partitions, [*checker.checks, check], exported, (doubt,) if doubt else ())
 

@@ -79,6 +79,8 @@ class Accounts:
     population : CheckCounter or None
         Whether ``privacy.min_population`` subjects were held where the end of the input released records; None if the
         policy does not set it, or the files do not show it.
+    early_decisions : int or None
+        Fewest decisions before delta that explain the claimed suppressions; None if not all of these are named.
     """
 
     complete: CheckCounter
@@ -90,6 +92,7 @@ class Accounts:
     claimed: Counter[str] = field(default_factory=Counter)
     undecided: Counter[str] = field(default_factory=Counter)
     population: CheckCounter | None = None
+    early_decisions: int | None = 0
 
 
 def check_unpublished(
@@ -282,6 +285,8 @@ class _Examiner:
             accounts.complete.expect(False, index)
         elif not self._originals.is_usable(index):
             accounts.complete.expect(reasons is None or may_be_held, index)
+        elif reasons is None and self._limits.is_too_large[index]:
+            accounts.complete.expect(True, index)
         elif may_be_held:
             accounts.held += 1
             accounts.complete.expect(True, index)
@@ -302,11 +307,8 @@ class _Examiner:
                 self._claim(index, cause)
 
     def _examine_unreferenced(self, index: int) -> None:
-        """Examine a usable record that is neither released nor held, without a quarantine file."""
+        """Examine a usable record within the limit that is neither released nor held, without a quarantine file."""
         accounts = self._accounts
-        if self._limits.is_too_large[index]:
-            accounts.complete.expect(True, index)
-            return
         may_be_too_large = bool(self._limits.may_be_too_large[index])
         was_suppressed = self._was_suppressed(index)
         cause = None if was_suppressed else self._possible_cause(index)
@@ -329,6 +331,7 @@ class _Examiner:
             self._settle_unreferenced(stated)
         accounts.claimed += self._claims.texts("summary" if self._stated.reasons is None else "quarantine")
         accounts.undecided += self._claims.undecided()
+        accounts.early_decisions = self._claims.fewest_moments() if self._claims.names_records else None
 
     def _settle_unreferenced(self, stated: int | None) -> None:
         accounts = self._accounts

@@ -8,22 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-__all__ = ["NOT_EXAMINED", "Check", "CheckCounter", "Status", "Verdict", "counted"]
+__all__ = ["Check", "CheckCounter", "Status", "Verdict", "counted"]
 
 Status: TypeAlias = Literal["holds", "broken", "not examined"]
 
 MAX_PLACES = 10
 """Failed cases that a check lists."""
-
-NOT_EXAMINED = (
-    "whether each cluster was published in one transaction",
-    "keys, headers and timestamps of released messages",
-    "when anything was released, and delays in seconds",
-    "aborted messages, which a read_uncommitted reader can see",
-    "measures of information loss in the summary, and its clipped values, displacement, excess span, delay and speed",
-    "earlier or other releases of the same records",
-)
-"""Questions that the files cannot answer."""
 
 _SMALLEST_FIXED = 0.001
 """Smaller numbers are printed with two significant digits, others with up to four decimals."""
@@ -143,6 +133,10 @@ class Verdict:
         What only the run states: the files show that it is possible, and not that it is so.
     partial : bool
         Whether only a part was judged: unpublished records were not examined.
+    early_decisions : int or None
+        Fewest decisions before delta that the claimed suppressions need: flushes, time limits, or a limit of the offset
+        metadata, each of one partition. 0 if none is claimed; None if it is not stated which records were suppressed,
+        or if unpublished records were not examined.
     """
 
     checks: tuple[Check, ...]
@@ -150,9 +144,10 @@ class Verdict:
     measures: dict[str, float | int | None]
     warnings: tuple[str, ...] = ()
     undecided: tuple[str, ...] = ()
-    not_examined: tuple[str, ...] = NOT_EXAMINED
+    not_examined: tuple[str, ...] = ()
     claimed: tuple[str, ...] = ()
     partial: bool = False
+    early_decisions: int | None = None
 
     @property
     def outcome(self) -> Literal["holds", "broken", "undecided"]:
@@ -188,6 +183,7 @@ class Verdict:
             "undecided": list(self.undecided),
             "not_examined": list(self.not_examined),
             "claimed": list(self.claimed),
+            "early_decisions": self.early_decisions,
             "partial": self.partial,
         }
 

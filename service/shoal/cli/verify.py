@@ -35,6 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--table", action="store_true", help="shoal batch made the release, though the policy has a stream section"
     )
     parser.add_argument(
+        "--topic", action="store_true", help="the files are exports of topics, which an empty release does not show"
+    )
+    parser.add_argument(
         "--strict",
         action="store_true",
         help="a field that identifies records by itself is an error, unless the policy says publish_unchanged: true",
@@ -61,6 +64,7 @@ def execute(options: argparse.Namespace) -> int:
             strict=options.strict,
             form=options.format,
             released_form=options.output_format,
+            is_export=True if options.topic else None,
         )
     if options.json is not None:
         write_text(options.json, json.dumps(verdict.as_dict(), indent=2) + "\n")

@@ -115,7 +115,7 @@ class PartitionTask:
         self._reader = PartitionReader(self._name, decoder, self._pipeline, state, metrics.refusals)
         # aiokafka revokes partitions in another asyncio task, while the loop may be processing a block.
         self._lock = asyncio.Lock()
-        self._is_closed = self._is_drained = False
+        self._is_closed = self._is_drained = self._has_unconfirmed_rejection = False
 
     @property
     def position(self) -> int:
@@ -179,8 +179,7 @@ class PartitionTask:
         # end, and one future timestamp would delay all.
         if self._wall_clock() * 1000 - oldest.read_ms < self._max_delay_s * 1000:
             return False
-        # With few subjects, all but one could be an attacker's.
-        return self._pipeline.has_min_population
+        return self._pipeline.has_min_population  # with few subjects, all but one could be an attacker's
 
     def restore(self, log_start: int) -> bool:
         """Move the consumer position back. It may end below the committed offset. Call this before the first message.
@@ -244,8 +243,9 @@ class PartitionTask:
         self._metrics.records.labels("in", "", self.topic, self.partition).inc(classified.new_count)
         self._suppress_compacted(self.position)
         if classified.rejects_future:
-            # A retry may reject different records, so this rejection is committed before decisions that depend on it.
+            # A restart may reject other records, so this rejection is committed before decisions that depend on it.
             self._pack_commit()
+            self._has_unconfirmed_rejection = True
         if not len(classified.expiry_keys):
             return None
         self._metrics.count_clipped(self.topic, self.partition, block.clipped)
@@ -267,10 +267,7 @@ class PartitionTask:
             self._collector.add_unpublished(offset, Reason.SUPPRESSED)
 
     async def _hand_over_and_apply(self, decisions: BlockDecisions) -> None:
-        """Hand decided clusters over to the listener, then apply the decisions.
-
-        A commit during the hand-over lists these records as incomplete. A restart decides the same.
-        """
+        # A commit during the hand-over lists these records as incomplete. A restart decides the same.
         await self._delivery.deliver(decisions.clusters, self._ensure_still_owner, self._commit_if_due)
         self._apply_decisions(decisions)
 
@@ -285,11 +282,15 @@ class PartitionTask:
             self._metrics.early.labels(self.topic, self.partition).inc(decisions.early_count)
 
     async def _ensure_still_owner(self) -> None:
-        """Commit to prove ownership; skip it within one commit interval. The commit sets handed_over_uncommitted.
+        """Commit, to prove ownership. No commit is needed if the last one is younger than the commit interval.
 
-        The commit fails if another worker owns the partition. A worker that was suspended must not hand over clusters
-        whose records another worker has released in the meantime, possibly under another policy.
+        The commit sets handed_over_uncommitted. It fails if another worker owns the partition: a worker that was
+        suspended must not hand over clusters whose records another worker has released, possibly under another policy.
+        A rejection by the clock is committed before a cluster that depends on it is handed over.
         """
+        if self._has_unconfirmed_rejection:
+            await self._collector.wait_until_committed()
+            self._has_unconfirmed_rejection = False
         age_s = self._wall_clock() - self._collector.confirmed_at_s
         if self._delivery.may_have_handed_over and 0 <= age_s < self._commit_interval_s:
             return
@@ -300,16 +301,14 @@ class PartitionTask:
             await self._collector.recommit_as_handed_over()
 
     async def punctuate(self, delivered_up_to: int | None = None, log_end: int | None = None) -> None:
-        """Commit or flush if the time has come.
-
-        A new flush starts only at the log end. A committed flush runs when all incomplete records were read again.
+        """Commit or flush if it is due. A committed flush runs when all incomplete records were read again.
 
         Parameters
         ----------
         delivered_up_to : int, optional
             Every record before this offset was delivered to `process`. Control records are never delivered.
         log_end : int, optional
-            Last stable offset of the partition. Without it no new flush starts.
+            Last stable offset of the partition. A new flush starts only there; without it, none starts.
 
         Raises
         ------

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from shoal.audit import Verdict, verify
+from shoal.cli import main
 from shoal.errors import InputError
 from shoal.files import run_batch, run_pipe
 from shoal.files.outputs import Files
@@ -22,11 +23,13 @@ PERSON = {"role": "identifier", "subject": True}
 STREAM = {"delta": 2, "rule": "nearest"}
 
 
-def policy_of(x: dict[str, Any], *, person: dict[str, Any] | None = None, k: int = 2, **more: Any) -> Policy:
+def document_of(x: dict[str, Any], *, person: dict[str, Any] | None = None, k: int = 2, **more: Any) -> dict[str, Any]:
     attributes = {"p": PERSON | (person or {}), "x": {"role": "quasi_identifier", **x}}
-    return Policy.from_document(
-        Document.model_validate({"attributes": attributes | more.pop("fields", {}), "privacy": {"k": k}, **more})
-    )
+    return {"attributes": attributes | more.pop("fields", {}), "privacy": {"k": k}, **more}
+
+
+def policy_of(x: dict[str, Any], **more: Any) -> Policy:
+    return Policy.from_document(Document.model_validate(document_of(x, **more)))
 
 
 def released(folder: Path, policy: Policy, original: str, text: str | bytes, suffix: str = "") -> dict[str, Path]:
@@ -137,8 +140,12 @@ def messages(*lines: tuple[int, int, str, int]) -> str:
 KEYED = {"role": "identifier", "subject": True, "from": "key"}
 
 
+def keyed_document() -> dict[str, Any]:
+    return document_of({"bounds": [0, 1000], "resolution": 1}, person=KEYED, stream=STREAM)
+
+
 def keyed_policy() -> Policy:
-    return policy_of({"bounds": [0, 1000], "resolution": 1}, person=KEYED, stream=STREAM)
+    return Policy.from_document(Document.model_validate(keyed_document()))
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
@@ -160,15 +167,44 @@ def test_an_empty_release_that_holds_in_one_reading_and_is_broken_in_the_other_i
     reference = '{"topic": "t", "partition": 0, "offset": %d, "reason": "suppressed"}\n'
     paths["quarantine"].write_text("".join(reference % offset for offset in range(3)))
     # A service may have been drained after each record; `shoal pipe` would have released the three.
-    with pytest.raises(InputError, match="does not show whether references name offsets or lines"):
+    with pytest.raises(InputError, match=r"does not show which command made it.* Give --topic"):
         judged(keyed_policy(), paths, ("evidence", "quarantine"))
+    original, nothing, quarantine, evidence = paths.values()
+    for given in (None, evidence):
+        verdict = verify(keyed_policy(), original, nothing, given, quarantine=quarantine, is_export=True)
+        assert verdict.exit_code == 0, verdict.text()
+        assert (verdict.counts["suppressed"], verdict.early_decisions) == (3, 2)
+    policy = tmp_path / "policy.json"
+    policy.write_text(json.dumps(keyed_document()))
+    files = ["--original", str(original), "--released", str(nothing), "--quarantine", str(quarantine)]
+    assert main(["verify", str(policy), *files]) == 2
+    assert main(["verify", str(policy), *files, "--topic"]) == 0
+    quarantine.write_text(reference % 1)
+    for given in (None, evidence):
+        verdict = verify(keyed_policy(), original, nothing, given, quarantine=quarantine, is_export=True)
+        assert [check.name for check in verdict.checks if check.failed] == ["complete"]
+
+
+@pytest.mark.parametrize("is_export", [None, True])
+@pytest.mark.parametrize("count", [1, 5])
+def test_an_empty_topic_without_its_quarantine_is_undecided_and_the_verdict_names_it(
+    tmp_path: Path, count: int, *, is_export: bool | None
+) -> None:
+    original, nothing = tmp_path / "original.jsonl", tmp_path / "released.jsonl"
+    original.write_text(messages(*((0, 17 + n, f"p{n}", 1) for n in range(count))))
+    nothing.write_text("")
+    verdict = verify(keyed_policy(), original, nothing, is_export=is_export)
+    assert verdict.exit_code == 2
+    assert [("--quarantine" in question, "--evidence" in question) for question in verdict.undecided] == [
+        (True, False)
+    ] * len(verdict.undecided)
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
 def test_messages_under_a_policy_that_reads_none_are_undecided(tmp_path: Path, suffix: str) -> None:
     policy = policy_of({"bounds": [0, 1000], "resolution": 1}, stream=STREAM)
     paths = released(tmp_path, policy, "original.jsonl", messages((0, 17, "a", 1), (0, 18, "b", 1)), suffix)
-    with pytest.raises(InputError, match="does not show whether references name offsets or lines"):
+    with pytest.raises(InputError, match="does not show which command made it"):
         judged(policy, paths, ("evidence", "summary", "quarantine"))
 
 
@@ -182,7 +218,7 @@ def test_a_topic_of_which_all_is_dropped_does_not_hold_by_lines(tmp_path: Path) 
         try:
             assert judged(policy, paths, given).exit_code != 0
         except InputError as error:
-            assert "does not show whether references name offsets or lines" in str(error)  # noqa: PT017
+            assert "does not show which command made it" in str(error)  # noqa: PT017
 
 
 def test_lines_that_are_no_export_are_judged_by_line(tmp_path: Path) -> None:

@@ -148,6 +148,15 @@ def test_an_ordered_release_holds_no_record_older_than_a_decided_cluster(tmp_pat
     assert broken(made.verify("")) == {"complete"}
 
 
+def test_early_decisions_are_counted_if_it_is_known_which_records_they_suppressed(tmp_path: Path) -> None:
+    # The end suppresses the last four; a time limit has suppressed at most four of the six before them at once.
+    made = Composed(tmp_path, BLOCKS[:-2], stream={"max_delay_s": 5})
+    stated = {"records_in": 200, "released": 190, "quarantined": 0, "held": 0}
+    for suppressed, code, decisions in ((10, 0, 2), (9, 1, None)):
+        verdict = made.verify(summary=stated | {"suppressed": suppressed})
+        assert (verdict.exit_code, verdict.as_dict()["early_decisions"]) == (code, decisions)
+
+
 # ---------------------------------------------------------------- the order of decisions
 
 
@@ -203,6 +212,45 @@ def test_records_above_the_limit_are_explained(tmp_path: Path) -> None:
         verdict = made.verify("too_large", summary={"released": 0})
         assert verdict.exit_code == 0, verdict.text()
         assert (verdict.claimed, verdict.undecided) == ((), ())
+
+
+@pytest.mark.parametrize("clusters", [BLOCKS, BLOCKS[::4], FAR])
+def test_released_records_above_the_limit_show_another_limit(tmp_path: Path, clusters: list[list[int]]) -> None:
+    for is_topic, code in ((False, 1), (True, 2)):
+        made = with_long_fields(tmp_path, clusters, 100, is_topic=is_topic)
+        for record in made.records:
+            record["who"] += "u" * 10
+        made.recompose()
+        for reason in (None, "too_large"):
+            verdict = made.verify(reason)
+            assert verdict.exit_code == code
+            assert broken(verdict) == (set() if is_topic else {"existing"})
+            assert any("max_record_bytes: set it" in question for question in verdict.undecided) == is_topic
+
+
+def with_long_ones_between(folder: Path, clusters: list[list[int]]) -> Composed:
+    """Return a topic in which every record with an odd number is above the limit of the policy."""
+    more = {"kafka": KAFKA | {"max_record_bytes": 100}}
+    made = Composed(folder, clusters, is_topic=True, more=more)
+    for n, record in enumerate(made.records):
+        record["c"] = f"{n:03}" + "a" * (100 if n % 2 else 1)
+    made.recompose()
+    return made
+
+
+def test_without_a_quarantine_records_above_the_limit_are_no_arrivals(tmp_path: Path) -> None:
+    # The last 20 records of an even number may be held: fewer than 20 of these follow each of them.
+    decided = [list(range(start, start + 10, 2)) for start in range(0, 160, 10)]
+    verdict = with_long_ones_between(tmp_path, decided).verify()
+    assert verdict.exit_code == 0, verdict.text()
+    assert verdict.counts["held"] == 20
+    # Members 18 apart; with those between them they would be 36 apart.
+    spread = [list(range(start, start + 38, 2)) for start in range(0, 200, 38)][:5]
+    made = with_long_ones_between(tmp_path, spread)
+    made.lines = [json.dumps(json.loads(line) | {"timestamp": 1000}) for line in made.lines]
+    verdict = made.verify()
+    assert verdict.exit_code == 0, verdict.text()
+    assert verdict["delay"].worst == 18
 
 
 def test_records_that_are_too_large_do_not_count_for_the_quota(tmp_path: Path) -> None:

@@ -32,11 +32,12 @@ def test_a_verdict_has_plain_values_and_a_text(tmp_path: Path) -> None:
     }
     assert (plain["partial"], plain["claimed"]) == (False, [])
     assert {check["name"] for check in plain["checks"]} >= {"subjects", "share", "once", "accounts"}
-    assert len(plain["not_examined"]) >= 5
+    assert len(plain["not_examined"]) == 3
+    assert plain["early_decisions"] == 0
     text = verdict.text()
     assert text.startswith("holds: 60 records, 60 usable")
     assert "holds: every cluster holds at least 5 different subjects (11 examined, worst 5)" in text
-    assert "not examined: keys, headers and timestamps" in text
+    assert "not examined: when anything was released" in text
 
 
 def test_a_verdict_on_a_part_says_so(tmp_path: Path) -> None:
@@ -45,15 +46,16 @@ def test_a_verdict_on_a_part_says_so(tmp_path: Path) -> None:
     assert verdict.text().startswith("holds (a part): 60 records")
     assert "not examined: whether every record was released" in verdict.text()
     assert verdict.counts["held"] is None
+    assert verdict.early_decisions is None
 
 
 def test_the_first_line_uses_the_singular_for_one() -> None:
-    text = Verdict((), {"records": 1, "clusters": 1, "suppressed": 1}, {}, not_examined=()).text()
+    text = Verdict((), {"records": 1, "clusters": 1, "suppressed": 1}, {}).text()
     assert text == "holds: 1 record, 1 cluster, 1 suppressed"
 
 
 def test_what_only_the_run_states_is_told_as_claimed() -> None:
-    verdict = Verdict((), {}, {}, claimed=("7 records",), not_examined=())
+    verdict = Verdict((), {}, {}, claimed=("7 records",))
     assert (verdict.exit_code, verdict.text()) == (0, "holds: \n  claimed: 7 records")
 
 
@@ -94,7 +96,7 @@ def test_an_undecided_verdict_names_the_missing_input() -> None:
     ],
 )
 def test_the_text_shows_rounded_numbers_and_the_json_exact_ones(value: float | None, text: str) -> None:
-    verdict = Verdict((), {}, {"m": value}, not_examined=())
+    verdict = Verdict((), {}, {"m": value})
     assert verdict.text() == f"holds: \n  measured: m = {text}"
     assert verdict.as_dict()["measures"] == {"m": value}
 

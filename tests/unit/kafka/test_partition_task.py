@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 from shoal.errors import BrokerUnavailableError, GuaranteeError, InputError
+from shoal.kafka import ClusterListener, partition_reader
 from shoal.kafka import collector as outgoing
-from shoal.kafka import partition_reader
 from shoal.kafka.offset_metadata import CommittedState, decode, encode
 from shoal.kafka.offset_tracker import LogTruncatedError, OffsetState, ReferenceRecord
 from shoal.kafka.partition_task import PartitionTask
 from shoal.kafka.producer import TransactionBatch
 from shoal.observability import Metrics
+from shoal.pipeline import DecidedCluster
 from shoal.policy import Policy
 from shoal.policy.schema import Document
 from shoal.records import JsonDecoder
@@ -86,9 +87,12 @@ def policy_of(k: int = 2, delta: int = 4, privacy: dict[str, Any] | None = None,
     )
 
 
-def task_of(policy: Policy, sink: Sink, snapshot: OffsetState = BEGINNING, clock: Clock | None = None) -> PartitionTask:
+def task_of(
+    policy: Policy, sink: Sink, snapshot: OffsetState = BEGINNING, clock: Clock | None = None, **options: Any
+) -> PartitionTask:
     commit = CommittedState(snapshot, policy.fingerprint, START_MS)
-    return PartitionTask("t", 0, policy, JsonDecoder(policy), sink, commit, Metrics(), 0.2, wall_clock=clock or Clock())
+    options |= {"wall_clock": clock or Clock()}
+    return PartitionTask("t", 0, policy, JsonDecoder(policy), sink, commit, Metrics(), 0.2, **options)
 
 
 def record(offset: int, timestamp: int = START_MS, note: str = "") -> Message:
@@ -102,6 +106,31 @@ async def turn(task: PartitionTask, clock: Clock, *, at_end: bool = False) -> No
     await task.punctuate(log_end=task.position if at_end else None)
     await asyncio.sleep(0)
     task._collector.check()
+
+
+async def test_a_rejected_future_timestamp_is_committed_before_a_later_cluster_is_handed_over() -> None:
+    seen: list[list[int]] = []
+
+    async def hand_over(_: int, cluster: DecidedCluster) -> None:
+        seen.append(cluster.offsets)
+
+    sink = Sink()
+    task = task_of(policy_of(), sink, listener=ClusterListener(on_decided=hand_over))
+    await task.process(list(map(record, range(6))))
+    before = len(seen)
+    assert before > 0
+    sink.gate = asyncio.Event()
+    # The commit interval has not passed, so ownership needs no proof.
+    block = [record(6, START_MS + 3 * MAX_AHEAD_MS), *map(record, range(7, 20))]
+    processing = asyncio.create_task(task.process(block))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert len(seen) == before
+    sink.gate.set()
+    await processing
+    assert len(seen) > before
+    rejected = [unpublished.offset for batch, _ in sink.published for unpublished in batch.unpublished]
+    assert rejected == [6]
 
 
 @pytest.mark.parametrize("fails", [False, True])

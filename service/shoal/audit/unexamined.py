@@ -1,0 +1,58 @@
+"""What the given files cannot show about a release, as texts of the verdict."""
+
+from __future__ import annotations
+
+from shoal.audit.options import unobservable_options
+from shoal.audit.releases import ReleasedRows
+from shoal.audit.scope import AuditScope
+from shoal.policy import Policy
+
+__all__ = ["unexamined_questions"]
+
+NOT_COMPLETE = "whether every record was released or had to be suppressed, because only a part was judged"
+
+
+def unexamined_questions(
+    policy: Policy,
+    scope: AuditScope,
+    release: ReleasedRows,
+    *,
+    is_export: bool,
+    has_summary: bool,
+    is_end_known: bool,
+) -> tuple[str, ...]:
+    """Return what these files cannot show. Questions that do not concern such a release are left out.
+
+    Parameters
+    ----------
+    policy : Policy
+    scope : AuditScope
+    release : ReleasedRows
+    is_export : bool
+        Whether original and release are exports of topics.
+    has_summary : bool
+    is_end_known : bool
+        Whether it was checked how many subjects were held at the end of the input.
+    """
+    found = [NOT_COMPLETE] if scope.is_partial else []
+    if is_export and not scope.is_ordered:
+        found.append("whether each cluster was published in one transaction")
+    if is_export:
+        missing = [name for name, field in (("keys", "key"), ("headers", "headers")) if field not in release.envelope]
+        found.append(f"{_listed([*missing, 'timestamps'])} of released messages")
+    if not scope.is_table:
+        found.append("when anything was released, and delays in seconds")
+    if is_export:
+        found.append("aborted messages, which a read_uncommitted reader can see")
+    if has_summary:
+        found.append(
+            "measures of information loss in the summary, and its clipped values, displacement, excess span, delay and "
+            "speed"
+        )
+    found.append("earlier or other releases of the same records")
+    return (*found, *unobservable_options(policy, is_end_known=is_end_known))
+
+
+def _listed(names: list[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
