@@ -1,4 +1,4 @@
-"""The only module of the package that imports numba: typed decorators, and the folder of compiled kernels.
+"""The only module that imports numba: typed decorators, and the folder of compiled kernels.
 
 Kernels release the interpreter's lock and keep the order of every sum (no fastmath): restarts and published tables need
 the same bits on every run.
@@ -135,7 +135,7 @@ class _InnerLowering(_passes.NativeLowering):  # type: ignore[misc] # numba has 
 
 
 class _EntryPoint:
-    """Python calls this object. It compiles the function as a kernel at the first call."""
+    """What Python calls instead of the machine code that an inner function lacks: a kernel, compiled on demand."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
