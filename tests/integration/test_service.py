@@ -283,7 +283,7 @@ async def test_a_backlog_is_released_by_event_time(
         await run.until_read(300)
         await stage.until_completed(record_ids[:290])
         assert run.held <= 7
-    assert drains == [], "the wall clock decided what event time should have"
+    assert drains == [], "the wall clock decided what timestamps should have"
     evidence = [json.loads(message.value or b"") for message in await stage.read("evidence")]
     assert max(max(one["offsets"]) - min(one["offsets"]) for one in evidence) <= 7
     await stage.drained()

@@ -84,10 +84,10 @@ def test_within_the_span_metadata_always_fit(delta: int) -> None:
         assert len(encode(CommittedState(snapshot, FINGERPRINT, 2**42, 6560), "t", 0)) <= LIMIT_BYTES
 
 
-@pytest.mark.parametrize(("delta", "course"), [(2, 1), (600, 17), (5000, 500), (16_000, 500), (100, 2300)])
-def test_within_the_span_metadata_with_adaptive_state_fit(delta: int, course: int) -> None:
+@pytest.mark.parametrize(("delta", "state_bytes"), [(2, 1), (600, 17), (5000, 500), (16_000, 500), (100, 2300)])
+def test_within_the_span_metadata_with_adaptive_state_fit(delta: int, state_bytes: int) -> None:
     slack = 512
-    span = min(largest_span(delta, slack, course), 2**44)
+    span = min(largest_span(delta, slack, state_bytes), 2**44)
     assert span <= largest_span(delta, slack)
     count = delta + 1 + slack
     future = tuple(range(2**40 + 1, 2**40 + 1 + MAX_FUTURE_TIMESTAMPED))
@@ -95,7 +95,7 @@ def test_within_the_span_metadata_with_adaptive_state_fit(delta: int, course: in
         held = tuple(2**40 + (width * i) // (count - 1) for i in range(count))
         reference = ReferenceRecord(2**40, 2**42)
         snapshot = OffsetState(
-            2**40, held[-1] + 1, held, future, 2**42, 2**50, None, reference, adaptive_state=b"\xff" * course
+            2**40, held[-1] + 1, held, future, 2**42, 2**50, None, reference, adaptive_state=b"\xff" * state_bytes
         )
         assert len(pack(CommittedState(snapshot, FINGERPRINT, 2**42, 6560))) < ENCRYPTED_BYTES
 
@@ -123,7 +123,7 @@ def test_metadata_without_adaptive_state_have_the_older_version() -> None:
 
 
 OLDER = "shoal1:AgAEAAMAEQAABQEjRWeJq83vAAVuIJbp"
-"""What a version that knew of no course wrote of `good`."""
+"""What a version without adaptive state wrote of `good`."""
 
 
 def test_metadata_of_an_older_version_can_be_decoded() -> None:

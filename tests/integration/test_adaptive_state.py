@@ -74,9 +74,9 @@ async def test_a_worker_that_is_stopped_or_killed_keeps_its_weight_and_ranges(
     await put(cut, 330, COUNT)
     async with cut.run() as run:
         await run.until_read(90)
-    course = (await cut.progress()).state.adaptive_state
-    assert course != begun.state.adaptive_state
-    assert course == (await whole.progress()).state.adaptive_state
+    continued = (await cut.progress()).state.adaptive_state
+    assert continued != begun.state.adaptive_state
+    assert continued == (await whole.progress()).state.adaptive_state
     assert await published(cut) == await published(whole)
 
 
