@@ -17,7 +17,6 @@ from pathlib import Path
 from statistics import median
 
 import matplotlib as mpl
-from adaptive import ranges_part, target_part
 from bad_input import RECORDS as BAD_RECORDS
 from bad_input import bad_rounds
 from castle_rows import castle_part
@@ -25,6 +24,7 @@ from engine import engine_part
 from faust_stage import about_faust, faust_rounds, slower_by
 from kafka_to_kafka import PARTITIONS, RECORDS, Speed, fill, measure_copy, measure_shoal, new_topic
 from loss import loss_part
+from online import ranges_part, target_part
 from order import order_part
 from part import Part, Promise
 from people import people_part

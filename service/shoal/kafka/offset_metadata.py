@@ -10,7 +10,7 @@ Layout: ``shoal1:`` and the base64 of
    read;
 5. rejected future timestamps, as gaps between offsets;
 6. the incomplete offsets, as a bitmap or as gaps (varints), whichever is smaller; with ordered release, the
-   members of unfinished clusters are among them, and their memberships follow (`membership_codec`);
+   members of unfinished clusters are listed with them, and their memberships follow (`membership_codec`);
 7. a CRC-32, which also covers topic, partition and committed offset, so that metadata copied elsewhere are refused.
 
 No byte depends on a record's content that is not published: only on offsets, broker timestamps, counters, and the

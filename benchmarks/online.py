@@ -92,7 +92,7 @@ def target_part() -> Part:
         "",
         f"`position: {{target_span: S}}`, k = {K}, δ = {DELTA}: how far the mean excess span of a stream lies from S,",
         f"in per cent of S, the worst of {SEEDS} seeds; in brackets without the first {SETTLED} clusters",
-        "(`benchmarks/adaptive.py`). †: without any weight more than a tenth of the clusters span less than S, because",
+        "(`benchmarks/online.py`). †: without any weight more than a tenth of the clusters span less than S, because",
         "records that are alike come together. Nothing widens these and nothing makes up for them: the mean stays",
         "below S, even where a fixed weight would come to it, spanning more elsewhere.",
         "",
@@ -194,7 +194,7 @@ def ranges_part() -> Part:
         f"| mean of the first {FIRST:,} | {' | '.join(f'{mean[2]:.2f}' for mean in means.values())} |",
         "",
         f"Limit by range {LEARNED}. Bounds that an extreme stretches make an attribute count for little: what is",
-        "learned gives it more weight, a loss by one measure and a gain by the other. (`benchmarks/adaptive.py`)",
+        "learned gives it more weight, a loss by one measure and a gain by the other. (`benchmarks/online.py`)",
         "",
     ]
     found = max(mean[0] for mean in means.values())
