@@ -1,4 +1,4 @@
-"""The service `shoal run`: consumer loops one after the other, until it is stopped or an error is not retried."""
+"""The service `shoal run`: consumer loops one after the other, until a stop or an error that is not retried."""
 
 from __future__ import annotations
 
