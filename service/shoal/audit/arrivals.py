@@ -1,9 +1,8 @@
-"""The arrivals of a stream: which records the engine admitted, and how many arrived between two of them.
+"""The arrivals of a stream: which records arrived at the clusterer, and how many between two of them.
 
-The delay of a stream is counted in records that the engine admitted: usable ones, per partition, without those above
-``privacy.per_subject``, with a timestamp too far ahead, or too large. Offsets do not count: a log has gaps. Where the
-inputs do not show whether a record was admitted, both answers are possible: a count of arrivals then has a lower and
-an upper bound.
+The delay of a stream is counted in arrivals, per partition. Offsets do not count, because a log has gaps. A record does
+not arrive if it is unusable, above ``privacy.per_subject``, too large, or dated too far ahead. If files do not show
+whether a record arrived, counts get a lower and an upper bound.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ Int64Vector: TypeAlias = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """The records of one partition that may have been admitted, in the order of their offsets.
+    """The records of one partition that may have arrived, in the order of their offsets.
 
     The position of a record is its index in these arrays.
 
@@ -40,9 +39,9 @@ class Arrivals:
     indices, offsets : ndarray of int64, shape (n,)
         Indices of the originals, and their offsets.
     is_sure : ndarray of bool, shape (n,)
-        Whether the record was admitted for certain.
+        Whether the record arrived for certain.
     at_least : ndarray of int64, shape (n,)
-        Number of records up to and including this position that were admitted for certain.
+        Number of records up to and including this position that arrived for certain.
     """
 
     indices: Int64Vector
@@ -54,7 +53,7 @@ class Arrivals:
         return len(self.indices)
 
     def positions_of(self, offsets: Int64Vector) -> Int64Vector:
-        """Return the positions of offsets; of a record that was not admitted, the position of the next one."""
+        """Return the positions of offsets. For an offset without such a record: the position of the next record."""
         return np.searchsorted(self.offsets, offsets).astype(np.int64)
 
 
@@ -68,7 +67,8 @@ class StreamArrivals:
     may_be_in_lost_window : ndarray of bool, shape (n,)
         Which of all originals a restart may have suppressed because of ``privacy.per_subject``.
     is_window_whole : ndarray of bool, shape (n,)
-        Whose quota window the original holds from its first offset on. A log that held as much has lost no such window.
+        True if the original begins at or before the first offset of the record's quota window. If the log did too, a
+        restart counted the whole window again.
     """
 
     by_partition: dict[int, Arrivals]
@@ -76,7 +76,7 @@ class StreamArrivals:
     is_window_whole: BoolVector
 
     def has_as_many(self, other: StreamArrivals) -> bool:
-        """Whether the same number of records arrived for certain in each partition of both."""
+        """Whether both have the same number of certain arrivals in each partition."""
         pairs = ((found, other.by_partition[partition]) for partition, found in self.by_partition.items())
         return all(np.count_nonzero(one.is_sure) == np.count_nonzero(two.is_sure) for one, two in pairs)
 
@@ -88,9 +88,9 @@ class AdmissionLimits:
     Attributes
     ----------
     exceeds_quota : ndarray of bool, shape (n,)
-        Which usable records exceed ``privacy.per_subject``. Of each window the first records of a subject are admitted.
+        Which usable records exceed ``privacy.per_subject``. In each window the first records of a subject arrive.
     is_too_large, may_be_too_large : ndarray of bool, shape (n,)
-        Which records are larger than ``kafka.max_record_bytes``, and which of all may be.
+        True if the smallest (largest) possible size exceeds ``kafka.max_record_bytes``.
     """
 
     exceeds_quota: BoolVector
@@ -140,12 +140,13 @@ def arrivals_of(
     originals : Originals
     limits : AdmissionLimits
     is_released : ndarray of bool, shape (n,)
-        Whether each record is a member of a cluster. Only usable records are.
+        Whether each record is a member of a cluster. Unusable records are never members.
     reasons : mapping of int to str, or None
         Reason of each referenced original, by its index; None without a quarantine file.
     counted : {"certain", "unless claimed", "all"}
-        Which records are surely admitted: those that files show to be, or every record that no file shows to be above a
-        limit, whatever the quarantine says, without or with those whose rejection is a claim.
+        Which records count as certain arrivals. "certain": files prove the arrival. "all": no file shows that a limit
+        is exceeded; the quarantine is ignored. "unless claimed": as "all", without records whose rejection is only
+        claimed.
     ahead : collection of int
         Indices of the records that are claimed to be rejected by the clock.
     """
@@ -180,9 +181,10 @@ def arrivals_of(
 
 
 def _is_not_ahead(originals: Originals, is_released: BoolVector) -> BoolVector:
-    """Return which records are not dated later than a record released before them, shape (n,). Cost: O(n log n).
+    """Return an array, shape (n,). Cost: O(n log n).
 
-    The clock of a service has accepted the earlier record, so it has not rejected the later one.
+    True if a released record with a lower offset has the same or a later timestamp. The service did not reject this
+    record by its clock.
     """
     found = np.zeros(len(originals), np.bool_)
     for chosen in originals.by_partition.values():
@@ -194,7 +196,7 @@ def _is_not_ahead(originals: Originals, is_released: BoolVector) -> BoolVector:
 
 
 def _is_window_whole(policy: Policy, originals: Originals) -> BoolVector:
-    """Return for which records the original begins at their quota window or before it, shape (n,)."""
+    """Return `StreamArrivals.is_window_whole`: an array, shape (n,)."""
     found = np.ones(len(originals), np.bool_)
     option = policy.per_subject
     if option is None:
@@ -210,16 +212,15 @@ def _may_be_in_lost_window(
 ) -> BoolVector:
     """Return which records a restart may have suppressed because of ``privacy.per_subject``, shape (n,). Cost: O(n).
 
-    A restarted service suppresses the rest of a quota window whose first records it cannot read again. Records of this
-    window that were released before arrived at most delta after the first one that was not decided. So no record of the
-    window that is more than delta arrivals younger was released.
+    A restarted service suppresses the rest of a quota window whose first records it cannot read again. If a record of
+    the window was released more than delta arrivals later, the restart did not suppress this record.
 
     Parameters
     ----------
     policy : Policy
     originals : Originals
     is_released, may_arrive : ndarray of bool, shape (n,)
-        Which records were released, and which may have been admitted.
+        Which records were released, and which may have arrived.
     """
     lost = np.zeros(len(originals), np.bool_)
     option = policy.per_subject

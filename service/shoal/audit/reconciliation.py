@@ -1,4 +1,7 @@
-"""Checks the references of the quarantine: each record is released or referenced once, for a reason that it allows."""
+"""Checks the references of the quarantine.
+
+Each must name an existing record that was not released, at most once, with a possible reason.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from shoal.policy import Policy
 __all__ = ["AuditedReferences", "check_references"]
 
 MAX_AHEAD_MS = 3_600_000
-"""A service rejects records with a timestamp this far ahead of its clock (ms)."""
+"""A service rejects records with a timestamp more than this far ahead of its clock (ms)."""
 
 
 @dataclass(slots=True)
@@ -31,12 +34,13 @@ class AuditedReferences:
     reasons : dict of int to str
         Reason of each referenced original, by its index.
     disputed : set of int
-        Indices of usable records that are referenced as rejected, where the files do not show that this is possible.
+        Indices of usable records. Files show neither that the reason of their reference is right nor that it is wrong.
     ahead : set of int
         Indices of usable records that are claimed to be rejected for a timestamp too far ahead of the clock.
-    claimed, undecided : Counter
-        Numbers of records by what only the run states of them, and by what would decide. The texts follow the word
-        "records".
+    claimed : Counter
+        Numbers of records by what only the quarantine states. The texts follow the word "records", here and below.
+    undecided : Counter
+        Numbers of records by the file that would decide.
     """
 
     checks: list[CheckCounter]
@@ -80,7 +84,7 @@ def check_references(
         index = originals.find(reference.partition, reference.offset)
         is_free = index is not None and index not in found.reasons and not (is_released and is_released[index])
         valid.expect(is_free, number)
-        # A topic name of its own could carry a value of the record.
+        # All references name one topic. A second name could hide a value.
         topics.add(reference.topic)
         is_wellformed = reference.is_wellformed and len(topics) == 1
         fitting.expect(is_wellformed and (index is None or examiner.allows(index, reference.reason)), number)
@@ -112,7 +116,7 @@ class _ReasonExaminer:
         self._logs: dict[int, _Log] = {}
 
     def allows(self, index: int, reason: str) -> bool:
-        """Whether a record may be refused for this reason. What files cannot show is counted."""
+        """Whether a record may be unpublished for this reason. Cases that files cannot decide are counted."""
         if reason == "suppressed" or not self._originals.is_usable(index):
             return True
         if reason == "too_large":
@@ -143,8 +147,8 @@ class _ReasonExaminer:
     def _may_be_ahead(self, index: int) -> bool:
         """Whether the timestamp of a record may have been too far ahead of the clock.
 
-        It is then later than the timestamps of all records before it that were admitted. The records that were released
-        next show the clock: a record more than an hour later than these is a claim, and any other is disputed.
+        It is then later than the timestamps of all records that were released before it. If the timestamp is over an
+        hour later than those of the records released next, the rejection is claimed. Otherwise it is disputed.
         """
         timestamp = int(self._originals.timestamps[index])
         if timestamp == UNKNOWN_TIMESTAMP:
@@ -180,7 +184,7 @@ class _ReasonExaminer:
 
 @dataclass(frozen=True, slots=True)
 class _Log:
-    """The released records of one partition in the order of their offsets: offsets, timestamps, and latest so far."""
+    """The released records of one partition in the order of their offsets; `latest`: largest timestamp up to each."""
 
     offsets: Int64Vector
     timestamps: Int64Vector
@@ -194,7 +198,7 @@ class _Log:
         return cls(originals.offsets[chosen], timestamps, np.maximum.accumulate(timestamps))
 
     def latest_around(self, offset: int, count: int) -> tuple[int, int | None]:
-        """Return the latest timestamp before an offset, and that of the next ``count`` records; None without any."""
+        """Return the latest timestamp before an offset, and the latest of the next ``count`` records, None if none."""
         position = int(np.searchsorted(self.offsets, offset))
         before = int(self.latest[position - 1]) if position else UNKNOWN_TIMESTAMP
         following = self.timestamps[position : position + count]
