@@ -181,7 +181,7 @@ def arrivals_of(
 
 
 def _is_not_ahead(originals: Originals, is_released: BoolVector) -> BoolVector:
-    """Return an array, shape (n,). Cost: O(n log n).
+    """Return which records were not rejected by the clock, as released records show, shape (n,). Cost: O(n log n).
 
     True if a released record with a lower offset has the same or a later timestamp. The service did not reject this
     record by its clock.
