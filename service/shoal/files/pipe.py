@@ -20,6 +20,7 @@ from shoal.files.output_writer import HoldTimer, OutputWriter
 from shoal.files.outputs import AtomicOutputs, Files, RowSink, open_appending, open_input
 from shoal.files.report import RunReport
 from shoal.files.sources import RecordSource, open_source
+from shoal.observability import CompilationNotice, logger, stream_compile_s
 from shoal.pipeline import BlockDecisions, PartitionPipeline, RunSummary, precompile, release_strategy
 from shoal.policy import Policy
 from shoal.records import Block, CsvEncoder, JsonEncoder, Reason, RecordEncoder, RefusalCounter, StoppedReading
@@ -74,6 +75,7 @@ def run_pipe(policy: Policy, files: Files, stop: Event | None = None) -> RunRepo
         records: RecordSource | None = None
         with suppress(StoppedReading):
             records = open_source(source, source_format, policy, encoder, files.source)
+        compilation = stack.enter_context(CompilationNotice(logger("pipe"), stream_compile_s(policy)))
         pipeline = background.run(partial(_compiled_pipeline, policy, encoder), stop)
         target = open_output(files.target)
         evidence, quarantine = (
@@ -90,7 +92,7 @@ def run_pipe(policy: Policy, files: Files, stop: Event | None = None) -> RunRepo
         with reading_bar(files.source, position) as advance:
             _process(pipeline, records, writer, follow, refusals, advance)
         if summary is not None:
-            contents = _summarize(pipeline, time.monotonic() - started)
+            contents = _summarize(pipeline, time.monotonic() - started - compilation.seconds)
             summary.write(json.dumps(contents, indent=2).encode() + b"\n")
     if follow is not None and follow.fault is not None:
         raise follow.fault

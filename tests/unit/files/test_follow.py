@@ -17,7 +17,7 @@ import pytest
 from shoal.audit import verify
 from shoal.files import Files
 from shoal.policy import Policy
-from support.commands import FollowingThread
+from support.commands import FollowingThread, without_notice
 
 pytestmark = pytest.mark.unit
 
@@ -81,7 +81,7 @@ def stopped(process: subprocess.Popen[bytes] | FollowingThread, number: int = si
     process.send_signal(number)
     _, stderr = process.communicate(timeout=150)
     assert process.returncode is not None
-    return process.returncode, stderr.decode()
+    return process.returncode, without_notice(stderr).decode()
 
 
 def rows(path: Path) -> int:
@@ -159,7 +159,7 @@ def test_standard_input_ends_when_its_writers_have_closed_it(tmp_path: Path) -> 
         assert first.endswith(b"\n")
         rest, stderr = process.communicate(lines(30, 40), timeout=150)
         assert process.returncode == 0
-        assert stderr.startswith(b"shoal: 40 in, 40 out, ")
+        assert without_notice(stderr).startswith(b"shoal: 40 in, 40 out, ")
     assert len((first + rest).splitlines()) == 40
 
 
@@ -212,7 +212,7 @@ def test_a_changed_file_ends_the_command_with_2(tmp_path: Path, change: str) -> 
         _, stderr = process.communicate(timeout=150)
     assert process.returncode == 2
     assert change in stderr.decode()
-    assert stderr.startswith(b"shoal: in.jsonl: ")
+    assert without_notice(stderr).startswith(b"shoal: in.jsonl: ")
     # All records that were read are released, and the summary counts them.
     assert rows(out) == json.loads((tmp_path / "s.json").read_text())["released"] == 30
 
@@ -221,7 +221,7 @@ def test_a_folder_is_reported_by_its_name(tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").mkdir()
     with following_here(tmp_path, "in.jsonl", "out.jsonl") as process:
         _, stderr = process.communicate(timeout=150)
-    assert (process.returncode, stderr) == (2, b"shoal: in.jsonl: cannot be read: Is a directory\n")
+    assert (process.returncode, without_notice(stderr)) == (2, b"shoal: in.jsonl: cannot be read: Is a directory\n")
 
 
 def test_an_output_that_is_not_empty_is_refused(tmp_path: Path) -> None:
@@ -266,7 +266,7 @@ def test_a_full_disk_leaves_whole_clusters_with_evidence(tmp_path: Path, room: i
     names = ("--evidence", "evidence.jsonl", "--summary", "s.json")
     with following(tmp_path, "-i", "in.csv", "-o", "out.csv", *names, policy=policy, room=room) as process:
         _, stderr = process.communicate(timeout=150)
-    assert (process.returncode, stderr) == (2, b"shoal: out.csv: File too large\n")
+    assert (process.returncode, without_notice(stderr)) == (2, b"shoal: out.csv: File too large\n")
     assert not (tmp_path / "s.json").exists()
     assert out.stat().st_size > room - 500, "it was filled nearly to the end"
     assert out.read_bytes().endswith(b"\n")

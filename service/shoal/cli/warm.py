@@ -1,0 +1,56 @@
+"""`shoal warm`: compile kernels ahead, as when an image is built."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from functools import partial
+
+from shoal.clustering.numba.kernel_cache import has_writable_cache
+from shoal.errors import ConfigError
+from shoal.files import BackgroundRunner
+from shoal.observability import CompilationNotice, logger, stream_compile_s
+from shoal.pipeline import precompile
+from shoal.policy import RULES, Policy
+from shoal.policy.schema import Document
+
+__all__ = ["SUMMARY", "add_arguments", "execute"]
+
+SUMMARY: str | None = "Compile the kernels of a policy ahead, or those of every rule without options."
+
+LARGE_DELTA = 30_000
+"""So large that the kernels of indexes are compiled, too."""
+NO_CACHE = (
+    "shoal warm: no folder for compiled kernels is writable, so that they would be lost; set NUMBA_CACHE_DIR to a "
+    "folder that is"
+)
+
+
+def add_arguments(_: argparse.ArgumentParser) -> None:
+    """Declare no further options."""
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Compile what is not in the cache."""
+    if not has_writable_cache():
+        raise ConfigError(NO_CACHE)
+    policies = [Policy.load(options.policy)] if options.policy else list(_plain_policies())
+    about_s = sum(stream_compile_s(policy) for policy in policies)
+    log = logger("cli")
+    with BackgroundRunner() as background, CompilationNotice(log, about_s) as compilation:
+        for policy in policies:
+            background.run(partial(precompile, policy))
+    log.info("kernels are ready", compiled_s=round(compilation.seconds, 1))
+    return 0
+
+
+def _plain_policies() -> Iterator[Policy]:
+    """Yield a policy without options for each rule."""
+    for rule in RULES:
+        content = {
+            "attributes": {"x": {"role": "quasi_identifier", "bounds": [0, 1]}},
+            "subject": "every_record",
+            "privacy": {"k": 5},
+            "stream": {"delta": LARGE_DELTA, "rule": rule},
+        }
+        yield Policy.from_document(Document.model_validate(content))
