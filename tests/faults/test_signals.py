@@ -98,7 +98,13 @@ def test_a_signal_ends_a_command_while_its_kernels_are_compiled(
     assert took_s < END_S
     assert b"unexpected" not in stderr
     assert b"compiling kernels, once: about " in stderr
-    assert sorted(tmp_path.iterdir()) == before
+    if "--follow" in arguments:
+        # A followed run ends as after its last record: with its outputs, its summary and its last line.
+        assert json.loads((tmp_path / "summary.json").read_text())["records_in"] == 0
+        assert (tmp_path / "out.csv").read_text() == "a,b\n"
+        assert stderr.splitlines()[-1] == b"shoal: 0 in, 0 out, 0 suppressed, 0 refused"
+    else:
+        assert sorted(tmp_path.iterdir()) == before
 
 
 @pytest.mark.nightly

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import signal
-import sys
 from functools import partial
 
+from shoal.files import end_process
 from shoal.kafka import StartOptions, Worker, in_daemon_thread
 from shoal.observability import (
     CompilationNotice,
@@ -64,10 +63,7 @@ def execute(options: argparse.Namespace) -> int:
     start = StartOptions(reset=options.reset, skip_to_end=options.skip_to_end, drain=options.drain)
     has_compiled = asyncio.run(_serve(policy, settings, start, options.http, options.http_host))
     if not has_compiled:
-        # The compiler cannot be interrupted. Without this the interpreter could be torn down under it.
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(0)
+        end_process(0)
     return 0
 
 
