@@ -16,7 +16,7 @@ from shoal.policy.schema import Document
 
 __all__ = ["SUMMARY", "add_arguments", "execute"]
 
-SUMMARY: str | None = "Compile the kernels of a policy ahead, or those of every rule without options."
+SUMMARY: str | None = "Compile the kernels of a policy ahead, or those of every rule of a stream without options."
 
 LARGE_DELTA = 30_000
 """So large that the kernels of indexes are compiled, too."""
@@ -39,8 +39,10 @@ def execute(options: argparse.Namespace) -> int:
     log = logger("cli")
     with BackgroundRunner() as background, CompilationNotice(log, about_s) as compilation:
         for policy in policies:
+            before_s = compilation.seconds
             background.run(partial(precompile, policy))
-    log.info("kernels are ready", compiled_s=round(compilation.seconds, 1))
+            compiled_s = round(compilation.seconds - before_s, 1)
+            log.info("kernels are ready", rule=policy.require_stream().rule, compiled_s=compiled_s)
     return 0
 
 

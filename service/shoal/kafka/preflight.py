@@ -97,7 +97,8 @@ def _about_topics(
             yield Fault(("kafka", name), words)
     source, target = topics["input"], topics.get("output")
     if source in counts and target in counts and counts[target] < counts[source]:
-        words = f"topic {target} has {counts[target]} partitions, the input {counts[source]}: add partitions"
+        few = f"{counts[target]} partition{'s' if counts[target] > 1 else ''}"
+        words = f"topic {target} has {few}, the input {counts[source]}: add partitions"
         yield Fault(("kafka", "output"), words)
 
 

@@ -6,6 +6,8 @@ import os
 import shutil
 import subprocess
 import sys
+import time
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
@@ -223,7 +225,6 @@ def test_a_cache_file_that_is_cut_off_is_replaced(suffix: str, kept_bytes: int, 
     (path,) = (one for one in (tmp_path / "cache").rglob("program.doubled*") if one.suffix == suffix)
     path.write_bytes(path.read_bytes()[:kept_bytes])
     assert cache_hits() == 0
-    cache_hits()
     assert cache_hits() == 1
 
 
@@ -240,6 +241,57 @@ def test_files_that_an_ended_process_had_begun_are_removed(monkeypatch: pytest.M
     kernel_cache._cache_folder.__wrapped__()
     # The second may still be written.
     assert {path.name for path in (folder / "below").iterdir()} == {names[1], names[2]}
+
+
+def test_folders_of_other_versions_are_removed_when_unused_for_30_days(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    folder = kernel_cache._cache_folder.__wrapped__()
+    assert folder is not None
+    now_s = time.time()
+    ages_days = {"shoal-old": 31, "shoal-recent": 29, "another-program": 400, folder.name: 400}
+    for name, age_days in ages_days.items():
+        (tmp_path / name / "module").mkdir(parents=True, exist_ok=True)
+        (tmp_path / name / "module" / "kernel.nbi").write_bytes(b"x")
+        os.utime(tmp_path / name, (now_s - age_days * 86_400, now_s - age_days * 86_400))
+    kernel_cache._cache_folder.__wrapped__()
+    assert {path.name for path in tmp_path.iterdir()} == {"shoal-recent", "another-program", folder.name}
+    # The use of this version is noted: another version would keep it for 30 days.
+    assert folder.stat().st_mtime > now_s - 60
+    assert (folder / "module" / "kernel.nbi").exists()
+
+
+def test_errors_of_reading_a_cache_are_tolerated_when_it_is_read_only(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+
+    class CacheOfKernel:
+        def _guard_against_spurious_io_errors(self) -> AbstractContextManager[None]:
+            raise NotImplementedError
+
+        def load_overload(self, error: Exception) -> None:
+            with self._guard_against_spurious_io_errors():
+                raise error
+
+        def save_overload(self, error: Exception) -> None:
+            with self._guard_against_spurious_io_errors():
+                raise error
+
+        def flush(self) -> None:
+            raise PermissionError
+
+    cache_of_kernel = CacheOfKernel()
+    kernel_cache._tolerate_cache_errors(cache_of_kernel)
+    for error in (OSError(), EOFError(), ValueError(), AttributeError()):
+        cache_of_kernel.load_overload(error)
+    cache_of_kernel.save_overload(OSError())
+    for error in (ValueError(), AttributeError(), EOFError()):
+        with pytest.raises(type(error)):
+            cache_of_kernel.save_overload(error)
+    with pytest.raises(TypeError):
+        cache_of_kernel.load_overload(TypeError())
 
 
 def test_the_name_of_the_folder_depends_on_every_module_with_kernels(
