@@ -72,21 +72,33 @@ def test_nothing_is_logged_if_the_cache_has_all_kernels(compiler: list[Callable[
     assert (log.lines, notice.seconds) == ([], 0.0)
 
 
-def policy_file(folder: Path, rule: str, k: int) -> Path:
+def policy_file(folder: Path, rule: str, k: int, delta: int = 60) -> Path:
     path = folder / "policy.json"
     content = {
         "attributes": {"age": {"role": "quasi_identifier", "bounds": [0, 110], "integer": True}},
         "subject": "every_record",
         "privacy": {"k": k},
-        "stream": {"delta": 8 * k, "rule": rule},
+        "stream": {"delta": delta, "rule": rule},
     }
     path.write_text(json.dumps(content))
     return path
 
 
-@pytest.mark.parametrize(("rule", "k", "about_s"), [("nearest", 5, 10), ("auto", 5, 30), ("auto", 7, 35)])
-def test_the_time_to_announce_depends_on_the_rule(rule: str, k: int, about_s: int, tmp_path: Path) -> None:
-    assert stream_compile_s(Policy.load(policy_file(tmp_path, rule, k))) == about_s
+@pytest.mark.parametrize(
+    ("rule", "k", "delta", "about_s"),
+    [
+        ("nearest", 5, 4095, 10),
+        ("nearest", 5, 4096, 22),
+        ("auto", 5, 999, 30),
+        ("auto", 5, 1000, 60),
+        ("auto", 7, 20_000, 35),
+        ("greedy", 7, 20_000, 30),
+    ],
+)
+def test_the_time_to_announce_depends_on_the_rule_and_its_index(
+    rule: str, k: int, delta: int, about_s: int, tmp_path: Path
+) -> None:
+    assert stream_compile_s(Policy.load(policy_file(tmp_path, rule, k, delta))) == about_s
 
 
 def test_warm_needs_a_stream_and_says_when_kernels_are_ready(tmp_path: Path) -> None:

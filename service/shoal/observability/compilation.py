@@ -11,6 +11,7 @@ from typing import Self
 import structlog
 
 from shoal.clustering.numba.jit import on_compilation
+from shoal.clustering.stream.rules import INDEXED_FROM, MAX_INDEXED_DIMENSIONS
 from shoal.policy import Policy, resolve_rule
 
 __all__ = ["CompilationNotice", "stream_compile_s"]
@@ -18,6 +19,8 @@ __all__ = ["CompilationNotice", "stream_compile_s"]
 RULES_S = {"nearest": 10, "awo": 30, "greedy": 30, "block": 35}
 """Processor time of the compiler for a rule without options (s), as measured from an empty cache."""
 
+INDEXES_S = {"nearest": 12, "awo": 30}
+"""The same for the kernels of a rule's index, which are compiled in addition."""
 
 REMINDER_S = 10.0
 """Time after which the log says again that kernels are compiled (s)."""
@@ -79,5 +82,8 @@ class CompilationNotice:
 
 def stream_compile_s(policy: Policy) -> int:
     """Return the time (s) to announce for the kernels of a policy's rule."""
-    stream = policy.require_stream()
-    return RULES_S[resolve_rule(stream.rule, policy.k, has_dominance=policy.dominance is not None)]
+    stream, has_dominance = policy.require_stream(), policy.dominance is not None
+    rule = resolve_rule(stream.rule, policy.k, has_dominance=has_dominance)
+    has_index = INDEXED_FROM.get(rule, math.inf) <= stream.delta and not has_dominance
+    is_narrow = len(policy.quasi_identifiers) <= MAX_INDEXED_DIMENSIONS
+    return RULES_S[rule] + (INDEXES_S[rule] if has_index and is_narrow else 0)

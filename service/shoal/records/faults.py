@@ -17,7 +17,7 @@ from shoal.records.numerals import NumberText
 from shoal.records.strict_json import validate_strictly
 from shoal.records.subjects import normaliser
 
-__all__ = ["RecordFault", "find_csv_faults", "find_json_faults"]
+__all__ = ["OTHER_WIDTH", "RecordFault", "find_csv_faults", "find_json_faults"]
 
 
 class RecordFault(NamedTuple):

@@ -86,11 +86,14 @@ class RefusalCounter:
         return texts + ([f"{rest} more kind{'s' if rest > 1 else ''}"] if rest > 0 else [])
 
     def remedy(self) -> str:
-        """Return what to do about the most frequent kind; an empty text if that is not known."""
-        for (_, field, text), _ in self._ordered()[:1]:
-            remedy = _REMEDIES.get(text, _TYPE if text.startswith("not of type ") else text)
-            return f"{field}: {remedy}" if field else remedy
-        return ""
+        """Return what to do about the most frequent fault, with all its fields; an empty text if that is not known."""
+        kinds = [(field, text) for (_, field, text), _ in self._ordered()]
+        if not kinds:
+            return ""
+        first = kinds[0][1]
+        remedy = _REMEDIES.get(first, _TYPE if first.startswith("not of type ") else first)
+        fields = ", ".join(dict.fromkeys(field for field, text in kinds[:MAX_KINDS] if field and text == first))
+        return f"{fields}: {remedy}" if fields else remedy
 
     def _ordered(self) -> list[tuple[tuple[str, str, str], int]]:
         """Return the kinds with their counts, the most frequent first, and kinds with equal counts by their texts."""

@@ -357,7 +357,10 @@ def test_all_invalid_records_are_counted_by_field(tmp_path: Path, capsys: pytest
         f"shoal: {source}, line 2, column 3 (age): not a finite number; correct the record or remove"
     )
     kinds = "150 of 600 invalid: income: empty; 60 of 600 invalid: age: not a finite number"
-    assert f"; 180 records are invalid ({kinds}); income: fill the values in, remove the records, or give" in told
+    assert (
+        f"; 180 records are invalid ({kinds}); what to change: income: fill the values in, remove the records, or give"
+        in told
+    )
     assert "canary" not in told
     assert not (tmp_path / "out.csv").exists()
 

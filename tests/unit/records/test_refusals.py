@@ -138,6 +138,14 @@ def test_the_remedy_for_the_most_frequent_kind_is_named(fault: RecordFault, word
     assert counter.remedy().startswith(words)
 
 
+def test_fields_with_the_same_fault_have_one_remedy() -> None:
+    counter = RefusalCounter()
+    for field, count in (("sex", 3), ("ward", 9), ("age", 1)):
+        counter.add("invalid", [RecordFault("not a finite number", field)], count)
+    counter.add("invalid", [RecordFault("empty", "pay")], 7)
+    assert counter.remedy().startswith("ward, sex, age: a quasi-identifier must be a number")
+
+
 @pytest.mark.parametrize(
     ("records_in", "released", "refused", "expected"),
     [(0, 0, 0, False), (100, 99, 1, False), (100, 98, 2, True), (10, 0, 0, True)],
