@@ -117,10 +117,8 @@ def _check_unused(settings: KafkaSection) -> Iterator[tuple[FieldPath, str]]:
             else "without kafka.security_protocol: the connection would be plain text"
         )
         yield ("kafka", name), f"has no effect {reason}; set {protocols}"
-    if used["ssl_"] and settings.ssl_certfile is None:
-        for name in ("ssl_keyfile", "ssl_password"):
-            if getattr(settings, name) is not None:
-                yield (
-                    ("kafka", name),
-                    "has no effect without kafka.ssl_certfile; give the certificate too, or remove it",
-                )
+    if used["ssl_"] and settings.ssl_certfile is None and settings.ssl_keyfile is not None:
+        yield (
+            ("kafka", "ssl_keyfile"),
+            "has no effect without kafka.ssl_certfile; give the certificate too, or remove it",
+        )
