@@ -101,17 +101,48 @@ def test_the_time_to_announce_depends_on_the_rule_and_its_index(
     assert stream_compile_s(Policy.load(policy_file(tmp_path, rule, k, delta))) == about_s
 
 
-def test_warm_needs_a_stream_and_says_when_kernels_are_ready(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("has_stream", "what"), [(True, "rule nearest"), (False, "tables")])
+def test_warm_says_when_the_kernels_of_a_policy_are_ready(tmp_path: Path, *, has_stream: bool, what: str) -> None:
     path = policy_file(tmp_path, "nearest", 3)
-    done = run_command("warm", str(path))
+    if not has_stream:
+        path.write_text(
+            json.dumps({name: part for name, part in json.loads(path.read_text()).items() if name != "stream"})
+        )
+    done = run_command("warm", str(path), "--log", "json")
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert json.loads(done.stderr.splitlines()[-1])["kernels_of"] == what
+
+
+def test_warm_without_a_policy_names_every_rule_and_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[str] = []
+    monkeypatch.setattr("shoal.cli.warm.precompile", lambda policy: compiled.append(policy.stream.rule))
+    monkeypatch.setattr("shoal.cli.warm.precompile_table", lambda policy: compiled.append(f"k={policy.k}"))
+    done = run_command("warm", "--log", "json")
     assert done.returncode == 0
-    assert b"kernels are ready" in done.stderr
-    content = json.loads(path.read_text())
-    del content["stream"]
-    path.write_text(json.dumps(content))
-    refused = run_command("warm", str(path))
-    assert refused.returncode == 2
-    assert b"stream" in refused.stderr
+    assert compiled == ["nearest", "greedy", "awo", "block", "k=5"]
+    told = [json.loads(line)["kernels_of"] for line in done.stderr.splitlines()]
+    assert told == ["rule nearest", "rule greedy", "rule awo", "rule block", "tables"]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"privacy": {"k": 3, "t": 0.4, "min_population": 210, "per_subject": {"max": 1, "window": 9}}},
+        {"privacy": {"k": 2, "max_share": 0.5}, "steering": {"dependence": 0.5}},
+    ],
+)
+def test_kernels_of_tables_are_compiled_whatever_the_policy(more: dict[str, Any], tmp_path: Path) -> None:
+    attributes = {
+        "who": {"role": "identifier", "subject": True},
+        "age": {"role": "quasi_identifier", "integer": True},
+        "pay": {"role": "quasi_identifier", "bounds": [-5, 1000], "resolution": 10},
+        "ill": {"role": "confidential", "type": "string"},
+        "cost": {"role": "confidential", "type": "number"},
+        "smokes": {"role": "other", "type": "boolean", "publish_unchanged": True},
+    }
+    (tmp_path / "p.json").write_text(json.dumps({"attributes": attributes} | more))
+    done = run_command("warm", str(tmp_path / "p.json"))
+    assert done.returncode == 0, done.stderr
 
 
 def test_warm_refuses_to_compile_for_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from shoal.files.output_writer import encode_evidence, encode_references
 from shoal.files.outputs import PIPE, AtomicOutputs, Files, RowSink, UnbufferedOutput, open_input
 from shoal.files.report import RunReport
 from shoal.files.sources import RecordSource, import_parquet, open_source
-from shoal.observability import CompilationNotice, logger
+from shoal.observability import TABLE_COMPILE_S, CompilationNotice, logger
 from shoal.pipeline import AlgorithmSpec, TablePipeline, TableRelease
 from shoal.policy import Policy
 from shoal.records import CsvEncoder, JsonEncoder, Reason, RecordEncoder, RecordFault, RefusalCounter
@@ -37,8 +37,6 @@ KEEP_ORDER_REFUSED = (
 )
 ROWS_PER_WRITE = 10_000
 TOO_LARGE = RecordFault("longer than kafka.max_record_bytes, which is 900,000 by default")
-TABLE_COMPILE_S = 25
-"""Processor time of the compiler for `auto` (s), as measured from an empty cache; 18 s for up to 256 records."""
 
 
 def run_batch(policy: Policy, files: Files, spec: AlgorithmSpec, *, keep_order: bool = False) -> RunReport:

@@ -14,10 +14,13 @@ from shoal.clustering.numba.jit import on_compilation
 from shoal.clustering.stream.rules import INDEXED_FROM, MAX_INDEXED_DIMENSIONS
 from shoal.policy import Policy, resolve_rule
 
-__all__ = ["CompilationNotice", "stream_compile_s"]
+__all__ = ["TABLE_COMPILE_S", "CompilationNotice", "stream_compile_s"]
 
 RULES_S = {"nearest": 10, "awo": 30, "greedy": 30, "block": 35}
 """Processor time of the compiler for a rule without options (s), as measured from an empty cache."""
+
+TABLE_COMPILE_S = 25
+"""The same for algorithm `auto` of tables; 18 s for up to 256 records."""
 
 INDEXES_S = {"nearest": 12, "awo": 30}
 """The same for the kernels of a rule's index, which are compiled in addition."""
