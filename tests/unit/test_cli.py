@@ -137,6 +137,21 @@ def test_check_reads_the_files_that_the_policy_names(tmp_path: Path) -> None:
     assert b"SHOAL_KAFKA__SSL_CAFILE: the file" in run_command("check", str(path), environment=named).stderr
 
 
+@pytest.mark.parametrize("command", ["run", "progress"])
+def test_the_service_reads_the_files_before_it_connects(command: str, tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    kafka = {"input": "a", "output": "b", "group": "g", "bootstrap_servers": "127.0.0.1:1", "security_protocol": "SSL"}
+    path.write_text(json.dumps(POLICY | {"kafka": kafka | {"ssl_cafile": "absent.pem"}}, indent=1))
+    line = path.read_text().splitlines().index('  "ssl_cafile": "absent.pem"') + 1
+    done = run_command(command, str(path), environment={"SHOAL_KAFKA__METADATA_KEY_FILE": "absent.key"})
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.decode().splitlines() == [
+        f"shoal: {path}: 2 faults",
+        "  SHOAL_KAFKA__METADATA_KEY_FILE: the file cannot be read: No such file or directory",
+        f"  line {line}: kafka.ssl_cafile: the file cannot be read: No such file or directory",
+    ]
+
+
 def test_check_warns_of_a_fractional_step_of_whole_numbers(tmp_path: Path) -> None:
     path = tmp_path / "policy.yaml"
     for step, warnings in ((0.5, 1), (2, 0), (0, 0)):

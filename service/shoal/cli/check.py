@@ -43,7 +43,7 @@ def _check_files(policy: Policy, settings: KafkaSection) -> list[str]:
     PolicyError
         A file is of the wrong kind.
     """
-    found = list(check_files(settings))
+    found = list(check_files(settings, has_secrets=False))
     wrong = [(("kafka", fault.field), fault.message) for fault in found if not fault.is_unread]
     if wrong:
         raise settings_error(wrong, policy)

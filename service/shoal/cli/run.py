@@ -7,6 +7,7 @@ import asyncio
 import signal
 from functools import partial
 
+from shoal.cli.kafka_files import require_files
 from shoal.files import end_process
 from shoal.kafka import StartOptions, Worker, in_daemon_thread
 from shoal.observability import (
@@ -59,6 +60,7 @@ def execute(options: argparse.Namespace) -> int:
     """Run a worker until a signal stops it, or until the input is drained."""
     policy = Policy.load(options.policy)
     settings = kafka_settings(policy)
+    require_files(policy, settings)
     policy.require_stream(options.policy)
     start = StartOptions(reset=options.reset, skip_to_end=options.skip_to_end, drain=options.drain)
     has_compiled = asyncio.run(_serve(policy, settings, start, options.http, options.http_host))

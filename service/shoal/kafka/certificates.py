@@ -14,6 +14,7 @@ from shoal.policy import KafkaSection
 __all__ = ["FileFault", "check_files", "find_certificate_faults"]
 
 _FILES = ("ssl_cafile", "ssl_certfile", "ssl_keyfile")
+UNREAD = "the file cannot be read"
 _BEGIN_CERTIFICATE, _ENCRYPTED = b"-----BEGIN CERTIFICATE-----", b"ENCRYPTED"
 
 
@@ -25,19 +26,23 @@ class FileFault(NamedTuple):
     is_unread: bool = False
 
 
-def check_files(settings: KafkaSection) -> Iterator[FileFault]:
-    """Yield the faults of all files that the settings name; passwords need not be there."""
-    yield from find_certificate_faults(settings, has_password=settings.ssl_password is not None)
-    name = settings.metadata_key_file
-    if name is None:
-        return
-    if fault := _fault_of_reading("metadata_key_file", name):
-        yield fault
-        return
+def check_files(settings: KafkaSection, *, has_secrets: bool = True) -> Iterator[FileFault]:
+    """Yield the faults of all files that the settings name.
+
+    Parameters
+    ----------
+    settings : KafkaSection
+    has_secrets : bool
+        Whether the environment holds the credentials. `shoal check` may run where it does not.
+    """
+    yield from find_certificate_faults(settings, has_password=has_secrets or settings.ssl_password is not None)
+    if settings.metadata_key_file is None or settings.metadata_key is not None:
+        return  # both together are a fault of the settings, which the cipher names
     try:
         MetadataCipher.of(settings)
     except PolicyError as error:
-        yield from (FileFault("metadata_key_file", fault.message) for fault in error.faults)
+        for fault in error.faults:
+            yield FileFault("metadata_key_file", fault.message, is_unread=fault.message.startswith(UNREAD))
 
 
 def find_certificate_faults(settings: KafkaSection, *, has_password: bool = True) -> Iterator[FileFault]:
@@ -52,6 +57,8 @@ def find_certificate_faults(settings: KafkaSection, *, has_password: bool = True
     if not settings.security_protocol.endswith("SSL"):
         return
     files = {name: path for name in _FILES if (path := getattr(settings, name)) is not None}
+    if any(map(_is_pipe, files.values())):
+        return  # what a pipe holds can be read once
     unread = [fault for name, path in files.items() if (fault := _fault_of_reading(name, path))]
     yield from unread
     names = files.keys() - {fault.field for fault in unread}
@@ -69,11 +76,18 @@ def find_certificate_faults(settings: KafkaSection, *, has_password: bool = True
         yield from _check_pair(context, settings, has_password=has_password)
 
 
+def _is_pipe(path: str) -> bool:
+    try:
+        return Path(path).is_fifo()
+    except OSError:
+        return False
+
+
 def _fault_of_reading(field: str, path: str) -> FileFault | None:
     try:
         Path(path).read_bytes()
     except OSError as error:
-        return FileFault(field, f"the file cannot be read: {error.strerror}", is_unread=True)
+        return FileFault(field, f"{UNREAD}: {error.strerror}", is_unread=True)
     except ValueError:
         return FileFault(field, "not the name of a file")
     return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 from pathlib import Path
 
 import pytest
@@ -84,12 +85,22 @@ def settings(folder: Path, **given: str) -> KafkaSection:
     ],
 )
 def test_what_is_wrong_with_a_file_is_told_by_field(files: Path, given: dict[str, str], faults: dict[str, str]) -> None:
-    found = {fault.field: fault for fault in check_files(settings(files, **given))}
+    found = {fault.field: fault for fault in check_files(settings(files, **given), has_secrets=False)}
     assert found.keys() == faults.keys()
     for field, words in faults.items():
         assert words in found[field].message
         assert "canary" not in found[field].message
         assert found[field].is_unread == ("cannot be read" in words)
+
+
+def test_an_encrypted_key_needs_its_password_where_secrets_must_be_there(files: Path) -> None:
+    (fault,) = check_files(settings(files, ssl_certfile="secret.pem", ssl_keyfile="secret.key"))
+    assert "SHOAL_KAFKA__SSL_PASSWORD is missing or wrong" in fault.message
+
+
+def test_a_pipe_is_not_read(files: Path) -> None:
+    os.mkfifo(files / "pipe")
+    assert list(check_files(settings(files, ssl_cafile="pipe"))) == []
 
 
 def test_files_are_not_read_without_tls(files: Path) -> None:
