@@ -91,12 +91,14 @@ def settings_error(
     variables = {name.upper() for name in (os.environ if environment is None else environment)}
     faults = []
     for path, message in found:
-        variable = PREFIX + path[-1].upper()
-        is_field = variable not in variables
-        line = None if policy.origin is None or not is_field else policy.origin.line_of(path)
-        faults.append(Fault(path if is_field else (variable,), message, line))
+        variable = (PREFIX + path[-1].upper(),) if path else ()
+        if variable and variable[0] in variables:
+            faults.append(Fault(variable, message))
+        else:
+            faults.append(Fault(path, message, None if policy.origin is None else policy.origin.line_of(path)))
     source = "settings" if policy.origin is None else policy.origin.source
-    return PolicyError(faults, "environment" if all(PREFIX in fault.path[0] for fault in faults) else source)
+    are_variables = all(fault.path and fault.path[0] in variables for fault in faults)
+    return PolicyError(faults, "environment" if are_variables else source)
 
 
 def _merge(content: dict[str, Any], overrides: Mapping[str, str]) -> tuple[KafkaSection, list[Finding]]:
