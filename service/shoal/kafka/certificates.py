@@ -103,12 +103,12 @@ def _check_pair(context: ssl.SSLContext, settings: KafkaSection, *, has_password
     try:
         # Without a password OpenSSL would ask for one on the terminal.
         context.load_cert_chain(certificate, key, password=password)
-    except (ssl.SSLError, ValueError) as error:
-        if getattr(error, "reason", "") == "KEY_VALUES_MISMATCH":
-            yield FileFault(field, "the file holds another key than that of the certificate in kafka.ssl_certfile")
-        elif key is None:
+    except (ssl.SSLError, ValueError):
+        if key is None:
             yield FileFault(field, "the file holds no private key that can be read; give kafka.ssl_keyfile")
         else:
             yield FileFault(
-                field, "the file holds no private key in PEM, or SHOAL_KAFKA__SSL_PASSWORD is missing or wrong"
+                field,
+                "the file holds no private key in PEM that fits the certificate in kafka.ssl_certfile, or "
+                "SHOAL_KAFKA__SSL_PASSWORD is missing or wrong",
             )

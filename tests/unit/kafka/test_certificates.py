@@ -67,7 +67,7 @@ def settings(folder: Path, **given: str) -> KafkaSection:
         ({"ssl_cafile": "one.key"}, {"ssl_cafile": NO_CERTIFICATE}),
         ({"ssl_certfile": "one.key", "ssl_keyfile": "one.key"}, {"ssl_certfile": NO_CERTIFICATE}),
         ({"ssl_certfile": "one.pem", "ssl_keyfile": "one.pem"}, {"ssl_keyfile": "no private key in PEM"}),
-        ({"ssl_certfile": "one.pem", "ssl_keyfile": "two.key"}, {"ssl_keyfile": "another key than that"}),
+        ({"ssl_certfile": "one.pem", "ssl_keyfile": "two.key"}, {"ssl_keyfile": "fits the certificate"}),
         ({"ssl_certfile": "one.pem"}, {"ssl_certfile": "no private key that can be read; give kafka.ssl_keyfile"}),
         ({"ssl_certfile": "secret.pem", "ssl_keyfile": "secret.key"}, {}),
         ({"ssl_certfile": "secret.pem", "ssl_keyfile": "secret.key", "ssl_password": "hunter2"}, {}),
