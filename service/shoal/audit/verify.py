@@ -221,7 +221,6 @@ class _Judgement:
 
     def _unclear_numbers(self) -> InputError:
         return InputError(
-            f"{self.target.path}: the release has no rows, so it does not show which command made it: shoal run "
-            "numbers records by offset, shoal pipe by line. Give its quarantine file (--quarantine). If shoal pipe "
-            "made it, you can also give an original without the fields partition and offset"
+            f"{self.target.path}: no rows, so it does not show whether references name offsets or lines: give the "
+            "quarantine file (--quarantine), or if shoal pipe made it the original without partition and offset"
         )
