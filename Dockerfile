@@ -29,6 +29,9 @@ COPY --from=installed /opt/shoal /opt/shoal
 ENV PATH=/opt/shoal/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     NUMBA_CACHE_DIR=/var/cache/shoal
+# Kernels are compiled at the first start and kept in NUMBA_CACHE_DIR: mount a volume there. They are valid for the type
+# of processor that compiled them only, so the image has none: `RUN shoal warm` here would be of use only to containers
+# on the processor of the builder.
 USER 10001
 EXPOSE 9464
 STOPSIGNAL SIGTERM

@@ -213,7 +213,7 @@ async def test_an_input_that_gets_more_partitions_is_checked_again(
     async with stage.run() as run:
         await run.until_ready()
         await add_partitions(bootstrap, stage.topics["input"], 3)
-        with pytest.raises(PolicyError, match="has 1 partitions, the input 3: add partitions"):
+        with pytest.raises(PolicyError, match="has 1 partition, the input 3: add partitions"):
             await run.ended()
     await add_partitions(bootstrap, stage.topics["output"], 3)
     async with stage.run() as run:

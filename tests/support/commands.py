@@ -22,7 +22,7 @@ from shoal.errors import ShoalError
 from shoal.files import Files, run_pipe
 from shoal.policy import Policy
 
-__all__ = ["Ended", "FollowingThread", "run_command"]
+__all__ = ["Ended", "FollowingThread", "run_command", "without_notice"]
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 HOOKS = ((sys, "excepthook"), (sys, "unraisablehook"), (threading, "excepthook"), (logging, "raiseExceptions"))
@@ -46,6 +46,7 @@ def run_command(
     What a command sets for its process is set back afterwards: signals, hooks for uncaught exceptions, logs, standard
     streams, working folder, environment. Standard input is a pipe; standard output and standard error are files. Tests
     of signals, of closed pipes, and of what the interpreter does before or after `main` start a process instead.
+    The lines on compilation are left out.
 
     Parameters
     ----------
@@ -72,9 +73,14 @@ def run_command(
         sys.stderr.flush()
         out.seek(0)
         error.seek(0)
-        ended = Ended(code, out.read(), error.read())
+        ended = Ended(code, out.read(), without_notice(error.read()))
     _pass_on_signal(code)
     return ended
+
+
+def without_notice(stderr: bytes) -> bytes:
+    """Return standard error without the lines on compilation, which depend on what ran before."""
+    return b"".join(line for line in stderr.splitlines(keepends=True) if b"compiling kernels" not in line)
 
 
 def _code_of(arguments: list[str]) -> int:

@@ -120,6 +120,38 @@ def test_check_warns_of_settings_that_the_service_needs(tmp_path: Path) -> None:
     assert b"SHOAL_KAFKA__OUTPUT" in done.stderr
 
 
+def test_check_reads_the_files_that_the_policy_names(tmp_path: Path) -> None:
+    path, text = tmp_path / "policy.yaml", tmp_path / "ca.pem"
+    kafka = {"input": "a", "output": "b", "security_protocol": "SSL", "ssl_cafile": str(text)}
+    path.write_text(json.dumps(POLICY | {"kafka": kafka}, indent=1))
+    done = run_command("check", str(path))
+    assert done.returncode == 0
+    assert b"kafka.ssl_cafile: the file cannot be read: No such file or directory; shoal run needs it" in done.stderr
+    text.write_text("canary")
+    done = run_command("check", str(path))
+    line = path.read_text().splitlines().index(f'  "ssl_cafile": {json.dumps(str(text))}') + 1
+    assert (done.returncode, done.stdout) == (2, b"")
+    words = f"{path}: 1 fault\n  line {line}: kafka.ssl_cafile: the file holds no certificate in PEM"
+    assert words in done.stderr.decode()
+    named = {"SHOAL_KAFKA__SSL_CAFILE": str(text)}
+    assert b"SHOAL_KAFKA__SSL_CAFILE: the file" in run_command("check", str(path), environment=named).stderr
+
+
+@pytest.mark.parametrize("command", ["run", "progress"])
+def test_the_service_reads_the_files_before_it_connects(command: str, tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    kafka = {"input": "a", "output": "b", "group": "g", "bootstrap_servers": "127.0.0.1:1", "security_protocol": "SSL"}
+    path.write_text(json.dumps(POLICY | {"kafka": kafka | {"ssl_cafile": "absent.pem"}}, indent=1))
+    line = path.read_text().splitlines().index('  "ssl_cafile": "absent.pem"') + 1
+    done = run_command(command, str(path), environment={"SHOAL_KAFKA__METADATA_KEY_FILE": "absent.key"})
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.decode().splitlines() == [
+        f"shoal: {path}: 2 faults",
+        "  SHOAL_KAFKA__METADATA_KEY_FILE: the file cannot be read: No such file or directory",
+        f"  line {line}: kafka.ssl_cafile: the file cannot be read: No such file or directory",
+    ]
+
+
 def test_check_warns_of_a_fractional_step_of_whole_numbers(tmp_path: Path) -> None:
     path = tmp_path / "policy.yaml"
     for step, warnings in ((0.5, 1), (2, 0), (0, 0)):
@@ -252,6 +284,19 @@ def test_pipe_ends_with_the_command_that_judges_its_release(policy: str, visits:
     assert run_command(*following[1:]).returncode == 0
 
 
+@pytest.mark.parametrize("command", ["pipe", "batch"])
+def test_names_that_begin_with_a_dash_are_no_options_of_the_next_command(command: str, tmp_path: Path) -> None:
+    (tmp_path / "-p.yaml").write_text(json.dumps(POLICY))
+    rows = ["who,age,income,ill", *(f"p{i},{i},{i},x" for i in range(30))]
+    (tmp_path / "-in.csv").write_text("\n".join(rows) + "\n")
+    words = ["--input=-in.csv", "--output=-out.csv", "--evidence=-e.jsonl", "--", "-p.yaml"]
+    done = run_command(command, *words, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    following = shlex.split(done.stderr.decode().partition("; next: ")[2])
+    assert following[:5] == ["shoal", "verify", "./-p.yaml", "--original=-in.csv", "--released=-out.csv"]
+    assert run_command(*following[1:], folder=tmp_path).returncode == 0
+
+
 @pytest.mark.parametrize("has_stream", [True, False])
 def test_batch_ends_with_the_command_that_judges_its_release(visits: Path, tmp_path: Path, *, has_stream: bool) -> None:
     path, out = tmp_path / "policy.json", tmp_path / "out.csv"
@@ -275,7 +320,7 @@ def test_pipe_tells_what_it_refused_by_reason_and_field(policy: str, tmp_path: P
     kinds = [
         "20 of 101 invalid: age: empty",
         "4 of 101 invalid: income: not a finite number",
-        "1 of 101 invalid: another number of cells, but the header has 4",
+        "1 of 101 invalid: another number of cells than the header",
     ]
     assert f"101 in, 76 out, 0 suppressed, 25 refused ({'; '.join(kinds)})" in text
     assert text.count("records refused") == 3
@@ -303,11 +348,13 @@ def test_an_empty_release_of_records_is_exit_code_1(policy: str, tmp_path: Path,
     assert b"nothing was released" in done.stderr
     last = done.stderr.splitlines()[-1].decode()
     assert last.startswith("shoal: 40 in, 0 out, 0 suppressed, 40 refused (") or style == "json"
-    assert f"shoal check {policy}" in last
+    assert "next" in last
+    assert "age: fill the values in, remove the records, or give the field another role" in last
     source.write_text("".join(json.dumps(record | {"who": "one"}) + "\n" for record in records(40)))
     done = run_command(*words)
     assert (done.returncode, out.read_bytes()) == (1, b"")
     assert b"nothing was released" in done.stderr
+    assert b"no cluster satisfied the section privacy: give more records" in done.stderr.splitlines()[-1]
     source.write_text("")
     done = run_command(*words)
     assert done.returncode == 0, "there was nothing to release"

@@ -13,6 +13,10 @@ pytestmark = pytest.mark.unit
     [
         (Health(joined=True, broker_reached=True), "ready"),
         (Health(joined=True, broker_reached=True, unassigned=True), "ready: in the group, no partition assigned"),
+        (
+            Health(broker_reached=True, compiling="compiling kernels, once: about 10 s"),
+            "not ready: compiling kernels, once: about 10 s, not a member of the group yet",
+        ),
         (Health(joined=True, unassigned=True), "not ready: broker not reached"),
         (Health(joined=True, broker_reached=True, restoring={2}), "not ready: partitions are being restored"),
     ],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from shoal.errors import PolicyError
 from shoal.policy import Policy
@@ -11,6 +13,14 @@ from shoal.settings import kafka_settings
 pytestmark = pytest.mark.unit
 
 KAFKA = {"bootstrap_servers": "a:1", "input": "in", "output": "out", "group": "g"}
+
+
+def policy_file(folder: Path, kafka: dict[str, str]) -> Policy:
+    """Load a policy with the section in lines 4 and after."""
+    path = folder / "visits.yaml"
+    lines = ["attributes: {x: {role: quasi_identifier, bounds: [0, 1]}}", "subject: every_record", "privacy: {k: 2}"]
+    path.write_text("\n".join([*lines, "kafka:", *(f"  {name}: {value}" for name, value in kafka.items())]))
+    return Policy.load(path)
 
 
 def policy(kafka: dict[str, str] | None) -> Policy:
@@ -60,7 +70,7 @@ def test_an_invalid_variable_is_named_without_its_value() -> None:
 
 
 def test_topics_from_the_environment_must_differ() -> None:
-    with pytest.raises(PolicyError, match="twice"):
+    with pytest.raises(PolicyError, match=r"SHOAL_KAFKA__EVIDENCE: is the same topic as kafka.output"):
         kafka_settings(policy(KAFKA), {"SHOAL_KAFKA__EVIDENCE": "out"})
 
 
@@ -104,7 +114,8 @@ def test_security_settings_without_a_protocol_are_refused(name: str, remedy: str
     for kafka, environment in ((KAFKA | {name: "canary"}, {}), (KAFKA, {f"SHOAL_KAFKA__{name.upper()}": "canary"})):
         with pytest.raises(PolicyError) as caught:
             kafka_settings(policy(kafka), environment, has_secrets=has_secrets)
-        assert f"kafka.{name}: has no effect without kafka.security_protocol" in str(caught.value)
+        place = f"SHOAL_KAFKA__{name.upper()}" if environment else f"kafka.{name}"
+        assert f"{place}: has no effect without kafka.security_protocol" in str(caught.value)
         assert remedy in str(caught.value)
         assert "canary" not in str(caught.value)
     named = {"SHOAL_KAFKA__SECURITY_PROTOCOL": "PLAINTEXT"}
@@ -131,7 +142,10 @@ def test_sasl_without_credentials_names_the_fields(protocol: str) -> None:
     given = policy(KAFKA | {"security_protocol": protocol})
     with pytest.raises(PolicyError) as caught:
         kafka_settings(given, {"SHOAL_KAFKA__SASL_PASSWORD": ""})
-    assert [".".join(fault.path) for fault in caught.value.faults] == ["kafka.sasl_username", "kafka.sasl_password"]
+    assert [".".join(fault.path) for fault in caught.value.faults] == [
+        "kafka.sasl_username",
+        "SHOAL_KAFKA__SASL_PASSWORD",
+    ]
     assert "SHOAL_KAFKA__SASL_USERNAME" in str(caught.value)
     assert kafka_settings(given, {}, has_secrets=False).security_protocol == protocol
 
@@ -139,8 +153,37 @@ def test_sasl_without_credentials_names_the_fields(protocol: str) -> None:
 def test_names_from_the_environment_are_checked() -> None:
     with pytest.raises(PolicyError) as caught:
         kafka_settings(policy(KAFKA), {"SHOAL_KAFKA__BOOTSTRAP_SERVERS": "kafka", "SHOAL_KAFKA__OUTPUT": "my output"})
-    assert [".".join(fault.path) for fault in caught.value.faults] == ["kafka.bootstrap_servers", "kafka.output"]
+    assert str(caught.value).splitlines()[0] == "environment: 2 faults"
+    assert [fault.path for fault in caught.value.faults] == [
+        ("SHOAL_KAFKA__BOOTSTRAP_SERVERS",),
+        ("SHOAL_KAFKA__OUTPUT",),
+    ]
     assert "my output" not in str(caught.value)
+
+
+def test_faults_name_the_variable_or_the_file_and_line(tmp_path: Path) -> None:
+    given = policy_file(tmp_path, {"bootstrap_servers": "a:1", "input": "in", "ssl_cafile": "canary", "output": "out"})
+    variables = {"SHOAL_KAFKA__PATIENCE_S": "canary", "SHOAL_KAFKA__OUTPUT": "in", "SHOAL_KAFKA__GROUP": ""}
+    with pytest.raises(PolicyError) as caught:
+        kafka_settings(given, variables)
+    first, *others = str(caught.value).splitlines()
+    assert first == f"{tmp_path / 'visits.yaml'}: 4 faults"
+    assert sorted(line.strip().partition(":")[0] for line in others) == [
+        "SHOAL_KAFKA__GROUP",
+        "SHOAL_KAFKA__OUTPUT",
+        "SHOAL_KAFKA__PATIENCE_S",
+        "line 7",
+    ]
+    assert "line 7: kafka.ssl_cafile: has no effect without" in str(caught.value)
+    assert "SHOAL_KAFKA__GROUP: is empty" in str(caught.value)
+    assert "canary" not in str(caught.value)
+    with pytest.raises(PolicyError, match=r"line 4: kafka\.output: missing; set it in the policy or as"):
+        kafka_settings(policy_file(tmp_path, {"bootstrap_servers": "a:1", "input": "in", "group": "g"}), {})
+
+
+def test_a_key_without_its_certificate_is_refused() -> None:
+    with pytest.raises(PolicyError, match=r"kafka\.ssl_keyfile: has no effect without kafka\.ssl_certfile"):
+        kafka_settings(policy(KAFKA | {"security_protocol": "SSL", "ssl_keyfile": "x"}), {})
 
 
 def test_an_unknown_variable_is_answered_with_the_most_similar_one() -> None:

@@ -6,10 +6,10 @@ import argparse
 import json
 from collections.abc import Iterator
 
-from shoal.kafka import check_policy
+from shoal.kafka import check_files, check_policy
 from shoal.observability import escape_control_characters, logger
 from shoal.policy import KafkaSection, Policy, advise
-from shoal.settings import PREFIX, REQUIRED, kafka_settings
+from shoal.settings import PREFIX, REQUIRED, kafka_settings, settings_error
 
 __all__ = ["SUMMARY", "add_arguments", "execute"]
 
@@ -25,13 +25,29 @@ def execute(options: argparse.Namespace) -> int:
     policy = Policy.load(options.policy)
     check_policy(policy, options.policy)
     settings = kafka_settings(policy, required=(), has_secrets=False)
+    unread = _check_files(policy, settings)
     resolved = policy.resolved() | {"fingerprint": policy.fingerprint}
     if policy.stream is not None and policy.stream.reason:
         resolved["chosen"] = {"stream.rule": policy.stream.reason}
     print(escape_control_characters(json.dumps(resolved, indent=2, ensure_ascii=False)))
-    for advice in (*advise(policy), *_advise_on_missing(settings)):
+    for advice in (*advise(policy), *_advise_on_missing(settings), *unread):
         logger("cli").warning(escape_control_characters(advice))
     return 0
+
+
+def _check_files(policy: Policy, settings: KafkaSection) -> list[str]:
+    """Return a sentence for each file that cannot be read here: `shoal run` may run elsewhere, as another user.
+
+    Raises
+    ------
+    PolicyError
+        A file is of the wrong kind.
+    """
+    found = list(check_files(settings, has_secrets=False))
+    wrong = [(("kafka", fault.field), fault.message) for fault in found if not fault.is_unread]
+    if wrong:
+        raise settings_error(wrong, policy)
+    return [f"kafka.{fault.field}: {fault.message}; shoal run needs it where it runs" for fault in found]
 
 
 def _advise_on_missing(settings: KafkaSection) -> Iterator[str]:

@@ -11,6 +11,11 @@ from shoal.observability import escape_control_characters, logger
 
 __all__ = ["print_report"]
 
+ALL_SUPPRESSED = (
+    "no cluster satisfied the section privacy: give more records, mark the attribute that is the subject, raise "
+    "stream.delta, or lower privacy.k"
+)
+
 
 def print_report(options: argparse.Namespace, report: RunReport) -> None:
     """Print numbers of records, loss and the next command; before it, log what was refused if that is notable.
@@ -51,17 +56,28 @@ def _text(report: RunReport) -> str:
 
 
 def _next_command(options: argparse.Namespace, report: RunReport) -> str:
-    """Return the command that judges the release, or the policy if the release is empty.
+    """Return the command that judges the release, or what to change if the release is empty.
 
     It is an empty text if there is nothing to judge, or if files were pipes.
     """
     if report.is_empty:
-        return shlex.join(["shoal", "check", options.policy])
+        return _advice(report)
     if not report.released or "-" in {options.input, options.output}:
         return ""
-    words = ["shoal", "verify", options.policy, "--original", options.input, "--released", options.output]
+    # A name that begins with a dash would be read as an option.
+    policy = f"./{options.policy}" if options.policy.startswith("-") else options.policy
+    words = ["shoal", "verify", policy, *_option("original", options.input), *_option("released", options.output)]
     for name in ("evidence", "quarantine", "summary", "format", "output_format"):
         value = getattr(options, name)
         if value not in {None, "-"}:
-            words += [f"--{name.replace('_', '-')}", value]
+            words += _option(name.replace("_", "-"), value)
     return shlex.join([*words, *(["--table"] if options.command == "batch" else [])])
+
+
+def _option(name: str, value: str) -> list[str]:
+    return [f"--{name}={value}"] if value.startswith("-") else [f"--{name}", value]
+
+
+def _advice(report: RunReport) -> str:
+    """Return what to do so that something is released."""
+    return report.remedy if report.refused >= report.suppressed and report.remedy else ALL_SUPPRESSED

@@ -12,7 +12,7 @@ from functools import partial
 from importlib.metadata import version
 from typing import Protocol
 
-from shoal.cli import batch, check, pipe, progress, run, tune, verify
+from shoal.cli import batch, check, pipe, progress, run, tune, verify, warm
 from shoal.errors import ShoalError
 from shoal.observability import escape_control_characters, install_exception_hooks, logger, raise_location, set_up_logs
 
@@ -40,6 +40,7 @@ COMMANDS: dict[str, Command] = {
     "progress": progress,
     "batch": batch,
     "tune": tune,
+    "warm": warm,
 }
 
 
@@ -90,7 +91,10 @@ def build_parser() -> argparse.ArgumentParser:
         # Abbreviated options are refused: a new option could change what an abbreviation means.
         described = partial(commands.add_parser, name, parents=[common], allow_abbrev=False, description=module.SUMMARY)
         command = described() if module.SUMMARY is None else described(help=module.SUMMARY)
-        command.add_argument("policy", metavar="POLICY", help="the policy file (YAML or TOML)")
+        if module is warm:
+            command.add_argument("policy", metavar="POLICY", nargs="?", help="the policy file; default: every rule")
+        else:
+            command.add_argument("policy", metavar="POLICY", help="the policy file (YAML or TOML)")
         module.add_arguments(command)
     return parser
 

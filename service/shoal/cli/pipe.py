@@ -8,7 +8,7 @@ from threading import Event
 
 from shoal.cli.closing import print_report
 from shoal.cli.file_options import add_file_arguments, checked_files
-from shoal.files import run_pipe
+from shoal.files import end_process, run_pipe
 from shoal.policy import Policy
 
 __all__ = ["SUMMARY", "add_arguments", "execute"]
@@ -34,6 +34,8 @@ def execute(options: argparse.Namespace) -> int:
     files = checked_files(options)
     report = run_pipe(policy, files, _stop_on_signal() if options.follow else None)
     print_report(options, report)
+    if report.is_compiling:
+        end_process(0)
     return 1 if report.is_empty else 0
 
 

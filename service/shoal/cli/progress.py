@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 
 from shoal.cli.file_options import refuse_overwriting_inputs
+from shoal.cli.kafka_files import require_files
 from shoal.errors import InputError
 from shoal.files import write_text
 from shoal.kafka import export_progress, import_progress, report_progress
@@ -34,6 +35,7 @@ def execute(options: argparse.Namespace) -> int:
     """Print one JSON line per partition, or export or import all progress."""
     policy = Policy.load(options.policy)
     settings = kafka_settings(policy)
+    require_files(policy, settings)
     if options.export_to is not None:
         refuse_overwriting_inputs(options.export_to, options.policy, settings.metadata_key_file)
         write_text(options.export_to, asyncio.run(export_progress(settings)) + "\n", private=True)

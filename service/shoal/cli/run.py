@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import signal
-import sys
 from functools import partial
 
+from shoal.cli.kafka_files import require_files
+from shoal.files import end_process
 from shoal.kafka import StartOptions, Worker, in_daemon_thread
 from shoal.observability import (
+    CompilationNotice,
     Health,
     Metrics,
     install_loop_exception_handler,
     log_totals,
     logger,
     serve,
+    stream_compile_s,
 )
 from shoal.pipeline import precompile
 from shoal.policy import KafkaSection, Policy
@@ -58,14 +60,12 @@ def execute(options: argparse.Namespace) -> int:
     """Run a worker until a signal stops it, or until the input is drained."""
     policy = Policy.load(options.policy)
     settings = kafka_settings(policy)
+    require_files(policy, settings)
     policy.require_stream(options.policy)
     start = StartOptions(reset=options.reset, skip_to_end=options.skip_to_end, drain=options.drain)
     has_compiled = asyncio.run(_serve(policy, settings, start, options.http, options.http_host))
     if not has_compiled:
-        # The compiler cannot be interrupted. Without this the interpreter could be torn down under it.
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(0)
+        end_process(0)
     return 0
 
 
@@ -79,18 +79,19 @@ async def _serve(policy: Policy, settings: KafkaSection, start: StartOptions, ht
         loop.add_signal_handler(number, worker.stop)
     async with serve(http, metrics, health, metrics.totals, host_names) as port:
         logger("cli").info("started", http_port=port, policy=policy.fingerprint[:16], group=settings.group)
-        has_compiled = await _compile(policy, worker)
+        has_compiled = await _compile(policy, worker, health)
         if has_compiled:
             await worker.run()
     log_totals(logger("cli"), metrics)
     return has_compiled
 
 
-async def _compile(policy: Policy, worker: Worker) -> bool:
+async def _compile(policy: Policy, worker: Worker, health: Health) -> bool:
     """Compile all kernels while probes are answered; return False as soon as the worker is to stop."""
-    compiling = asyncio.ensure_future(in_daemon_thread(partial(precompile, policy)))
-    stopping = asyncio.ensure_future(worker.wait_until_stopped())
-    await asyncio.wait({compiling, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    with CompilationNotice(logger("cli"), stream_compile_s(policy), health.set_compiling):
+        compiling = asyncio.ensure_future(in_daemon_thread(partial(precompile, policy)))
+        stopping = asyncio.ensure_future(worker.wait_until_stopped())
+        await asyncio.wait({compiling, stopping}, return_when=asyncio.FIRST_COMPLETED)
     has_compiled = compiling.done()
     if has_compiled:
         stopping.cancel()

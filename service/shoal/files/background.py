@@ -9,13 +9,13 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any, NoReturn, Self, TypeVar
+from typing import Any, NoReturn, Self, TypeVar, overload
 
 from tqdm import tqdm
 
 from shoal.files.outputs import PIPE
 
-__all__ = ["BackgroundRunner", "elapsed_time", "progress_bar", "reading_bar"]
+__all__ = ["BackgroundRunner", "elapsed_time", "end_process", "progress_bar", "reading_bar"]
 
 T = TypeVar("T")
 INTERRUPTED = 130
@@ -39,23 +39,38 @@ class BackgroundRunner:
     def __enter__(self) -> Self:
         return self
 
-    def run(self, work: Callable[[], T], stop: Event | None = None) -> T:
-        """Return the result of ``work``, or raise its exception; end the command with code 0 once ``stop`` is set."""
+    @overload
+    def run(self, work: Callable[[], T]) -> T: ...
+
+    @overload
+    def run(self, work: Callable[[], T], stop: Event | None) -> T | None: ...
+
+    def run(self, work: Callable[[], T], stop: Event | None = None) -> T | None:
+        """Return the result of ``work``, or raise its exception; return None once ``stop`` is set.
+
+        The work then goes on, and the process must end by `end_process`.
+        """
         executor = ThreadPoolExecutor(1, thread_name_prefix="kernels")
         future = executor.submit(work)
         self._work = future
         executor.shutdown(wait=False)
         while stop is not None and not wait([future], POLL_S).done:
             if stop.is_set():
-                sys.exit(0)
+                return None
         return future.result()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        if self._work is None or self._work.done():
+        if kind is None or self._work is None or self._work.done():
             return
         code = error.code if isinstance(error, SystemExit) else INTERRUPTED
-        sys.stderr.flush()
-        os._exit(code if isinstance(code, int) else INTERRUPTED)
+        end_process(code if isinstance(code, int) else INTERRUPTED)
+
+
+def end_process(code: int) -> NoReturn:
+    """End the process without waiting for its threads: a kernel or the compiler cannot be interrupted."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def progress_bar(**options: Any) -> tqdm[NoReturn]:  # noqa: ANN401 - the options of tqdm

@@ -15,10 +15,10 @@ from shoal.files.output_writer import encode_evidence, encode_references
 from shoal.files.outputs import PIPE, AtomicOutputs, Files, RowSink, UnbufferedOutput, open_input
 from shoal.files.report import RunReport
 from shoal.files.sources import RecordSource, import_parquet, open_source
-from shoal.observability import logger
+from shoal.observability import TABLE_COMPILE_S, CompilationNotice, logger
 from shoal.pipeline import AlgorithmSpec, TablePipeline, TableRelease
 from shoal.policy import Policy
-from shoal.records import CsvEncoder, JsonEncoder, Reason, RecordEncoder
+from shoal.records import CsvEncoder, JsonEncoder, Reason, RecordEncoder, RecordFault, RefusalCounter
 
 __all__ = ["run_batch"]
 
@@ -36,6 +36,7 @@ KEEP_ORDER_REFUSED = (
     "it, or set table: {keep_order: true}"
 )
 ROWS_PER_WRITE = 10_000
+TOO_LARGE = RecordFault("longer than kafka.max_record_bytes, which is 900,000 by default")
 
 
 def run_batch(policy: Policy, files: Files, spec: AlgorithmSpec, *, keep_order: bool = False) -> RunReport:
@@ -73,6 +74,7 @@ def run_batch(policy: Policy, files: Files, spec: AlgorithmSpec, *, keep_order: 
         import_parquet()
     encoder: RecordEncoder = CsvEncoder(policy) if target_format == "csv" else JsonEncoder(policy)
     with BackgroundRunner() as background, AtomicOutputs() as outputs, ExitStack() as stack:
+        compilation = stack.enter_context(CompilationNotice(logger("batch"), TABLE_COMPILE_S))
         file = stack.enter_context(open_input(files.source))
         source = open_source(file, source_format, policy, encoder, files.source, with_columns=True)
         target = outputs.open(files.target)
@@ -92,7 +94,10 @@ def run_batch(policy: Policy, files: Files, spec: AlgorithmSpec, *, keep_order: 
             suppressed = ((offset, reason) for offset in release.suppressed.tolist())
             quarantine.write(encode_references(Path(files.source).name, suppressed))
         if summary is not None:
-            contents = release.summary | {"elapsed_s": time.monotonic() - started, "policy": policy.fingerprint}
+            contents = release.summary | {
+                "elapsed_s": time.monotonic() - started - compilation.seconds,
+                "policy": policy.fingerprint,
+            }
             summary.write(json.dumps(contents, indent=2).encode() + b"\n")
         if isinstance(target, UnbufferedOutput):
             outputs.commit()
@@ -109,26 +114,42 @@ def run_batch(policy: Policy, files: Files, spec: AlgorithmSpec, *, keep_order: 
 def _read(table: TablePipeline, source: RecordSource, file: BinaryIO, path: str) -> None:
     """Add all records to the table.
 
+    The whole source is read also if a record is invalid, so that all faults are told at once.
+
     Raises
     ------
     InputError
-        A record is invalid; the message has its line or row.
+        A record is invalid. The message has the line or row of the first one, and if there are more, the number of
+        records for each field and reason.
     """
     name = "standard input" if path == PIPE else path
+    first, refusals = "", RefusalCounter()
     size = Path(path).stat().st_size if path != PIPE and Path(path).is_file() else None
     with progress_bar(desc="reading", total=size, unit="B", unit_scale=True) as bar:
         block_start, unit = 0, "line" if source.schema is None else "row"
         for block, records in source.blocks:
-            if block.rejected:
-                index, _ = block.rejected[0]
-                where = f"{name}, {unit} {source.line_of(block_start + index)}{source.fault_of(records[index])}"
-                raise InputError(f"{where}; correct the record or remove it: a table is released whole or not at all")
-            for index, fault in table.find_oversized(block):
-                raise InputError(f"{name}, {unit} {source.line_of(block_start + index)}, {fault}")
-            table.add(block)
+            for index, reason in block.rejected:
+                faults = [TOO_LARGE] if reason is Reason.TOO_LARGE else source.faults_of(records[index])
+                refusals.add(reason.value, faults)
+                first = first or f"{unit} {source.line_of(block_start + index)}{faults[0].location}"
+            if not first:
+                for index, fault in table.find_oversized(block):
+                    raise InputError(f"{name}, {unit} {source.line_of(block_start + index)}, {fault}")
+                table.add(block)
             block_start += len(records)
             if size is not None and source.schema is None:
                 bar.update(file.tell() - bar.n)
+    if first:
+        raise InputError(_refusal(f"{name}, {first}", refusals, block_start))
+
+
+def _refusal(first: str, refusals: RefusalCounter, records_in: int) -> str:
+    """Return why a table is refused: the first invalid record, and if there are more, how many for which reason."""
+    text = f"{first}; correct the record or remove it: a table is released whole or not at all"
+    if refusals.total == 1:
+        return text
+    kinds = "; ".join(refusals.texts(records_in))
+    return f"{text}; {refusals.total:,} records are invalid ({kinds}); what to change: {refusals.remedy()}"
 
 
 def _release(table: TablePipeline, k: int, spec: AlgorithmSpec, files: Files, *, keep_order: bool) -> TableRelease:

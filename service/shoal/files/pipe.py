@@ -20,6 +20,7 @@ from shoal.files.output_writer import HoldTimer, OutputWriter
 from shoal.files.outputs import AtomicOutputs, Files, RowSink, open_appending, open_input
 from shoal.files.report import RunReport
 from shoal.files.sources import RecordSource, open_source
+from shoal.observability import CompilationNotice, logger, stream_compile_s
 from shoal.pipeline import BlockDecisions, PartitionPipeline, RunSummary, precompile, release_strategy
 from shoal.policy import Policy
 from shoal.records import Block, CsvEncoder, JsonEncoder, Reason, RecordEncoder, RefusalCounter, StoppedReading
@@ -74,6 +75,7 @@ def run_pipe(policy: Policy, files: Files, stop: Event | None = None) -> RunRepo
         records: RecordSource | None = None
         with suppress(StoppedReading):
             records = open_source(source, source_format, policy, encoder, files.source)
+        compilation = stack.enter_context(CompilationNotice(logger("pipe"), stream_compile_s(policy)))
         pipeline = background.run(partial(_compiled_pipeline, policy, encoder), stop)
         target = open_output(files.target)
         evidence, quarantine = (
@@ -87,14 +89,15 @@ def run_pipe(policy: Policy, files: Files, stop: Event | None = None) -> RunRepo
             target.write(encoder.encode_lines([header]))
         refusals = RefusalCounter()
         position = source.tell if follow is None else None
-        with reading_bar(files.source, position) as advance:
-            _process(pipeline, records, writer, follow, refusals, advance)
+        if pipeline is not None:
+            with reading_bar(files.source, position) as advance:
+                _process(pipeline, records, writer, follow, refusals, advance)
         if summary is not None:
-            contents = _summarize(pipeline, time.monotonic() - started)
+            contents = _summarize(policy, pipeline, time.monotonic() - started - compilation.seconds)
             summary.write(json.dumps(contents, indent=2).encode() + b"\n")
     if follow is not None and follow.fault is not None:
         raise follow.fault
-    return _report(pipeline.summary, refusals)
+    return _report(policy, pipeline, refusals)
 
 
 def _compiled_pipeline(policy: Policy, encoder: RecordEncoder) -> PartitionPipeline:
@@ -111,20 +114,26 @@ def _require_whole_clusters(policy: Policy, *, follows: bool) -> None:
         )
 
 
-def _summarize(pipeline: PartitionPipeline, elapsed_s: float) -> dict[str, Any]:
+def _summarize(policy: Policy, pipeline: PartitionPipeline | None, elapsed_s: float) -> dict[str, Any]:
     """Return the contents of the summary file: totals, the adaptive state at the end, the fingerprint of the policy."""
-    totals = pipeline.summary.as_dict(pipeline.waiting_count, elapsed_s)
-    return totals | pipeline.adaptive_state.as_dict(pipeline.policy) | {"policy": pipeline.policy.fingerprint}
+    if pipeline is None:
+        totals = RunSummary(len(policy.quasi_identifiers)).as_dict(0, elapsed_s)
+    else:
+        totals = pipeline.summary.as_dict(pipeline.waiting_count, elapsed_s) | pipeline.adaptive_state.as_dict(policy)
+    return totals | {"policy": policy.fingerprint}
 
 
-def _report(summary: RunSummary, refusals: RefusalCounter) -> RunReport:
+def _report(policy: Policy, pipeline: PartitionPipeline | None, refusals: RefusalCounter) -> RunReport:
+    summary = RunSummary(len(policy.quasi_identifiers)) if pipeline is None else pipeline.summary
     return RunReport(
         records_in=summary.records_in,
         released=summary.released,
         suppressed=summary.suppressed.total(),
         refused=refusals.total,
         refusals=refusals.texts(summary.records_in),
+        remedy=refusals.remedy(),
         information_loss=100 * summary.sse / summary.sst if summary.decided and summary.sst else None,
+        is_compiling=pipeline is None,
     )
 
 
@@ -174,12 +183,8 @@ def _flush_if_overdue(pipeline: PartitionPipeline, writer: OutputWriter, timer: 
 def _count_refused(refusals: RefusalCounter, decoded: Block, lines: list[Any], records: RecordSource | None) -> None:
     for index, reason in decoded.rejected:
         if records is not None:
-            refusals.add(reason.value, partial(_describe, records, lines[index], reason))
-
-
-def _describe(records: RecordSource, line: Any, reason: Reason) -> str:  # noqa: ANN401 - bytes or cells
-    """Return field and fault. What is too large is not read again."""
-    return "" if reason is Reason.TOO_LARGE else records.fault_of(line)
+            # What is too large is not read again.
+            refusals.add(reason.value, [] if reason is Reason.TOO_LARGE else records.faults_of(lines[index]))
 
 
 def _count_read(summary: RunSummary, block: Block, count: int) -> None:

@@ -21,8 +21,12 @@ class RunReport:
         A text for each reason and field, with the number of records.
     refused : int
         Records that were refused.
+    remedy : str
+        What to do about most of them; empty if that is not known.
     information_loss : float or None
         In percent; None if nothing was released.
+    is_compiling : bool
+        Whether the run was stopped while its kernels were compiled: the compiler still works in a thread.
     """
 
     records_in: int
@@ -30,7 +34,9 @@ class RunReport:
     suppressed: int
     refused: int = 0
     refusals: Sequence[str] = ()
+    remedy: str = ""
     information_loss: float | None = None
+    is_compiling: bool = False
 
     @property
     def is_empty(self) -> bool:

@@ -20,11 +20,15 @@ from shoal.records import (
     JsonLinesReader,
     MessageExportReader,
     RecordEncoder,
-    describe_csv_fault,
-    describe_json_fault,
+    RecordFault,
+    find_csv_faults,
+    find_json_faults,
 )
 
 __all__ = ["RecordSource", "import_parquet", "open_source"]
+
+
+_NO_VALUE = RecordFault("no value, or a line that is not JSON")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +41,15 @@ class RecordSource:
         Decoded records, and the raw records from which they were decoded.
     line_of : callable
         Returns the line (in Parquet: the row) of a record, from 1, for the number of the record, from 0.
-    fault_of : callable
-        Describes why a raw record was rejected, without its values.
+    faults_of : callable
+        Finds why a raw record was rejected.
     schema : pyarrow.Schema or None
         Schema of a Parquet file.
     """
 
     blocks: Iterator[tuple[Block, list[Any]]]
     line_of: Callable[[int], int]
-    fault_of: Callable[[Any], str]
+    faults_of: Callable[[Any], list[RecordFault]]
     schema: Any = None
 
 
@@ -101,22 +105,26 @@ def open_source(
         reader = CsvReader(source, policy, name=name)
         cells = CsvDecoder(policy, reader.columns, encoder=encoder, max_bytes=max_bytes, with_columns=with_columns)
         blocks = ((cells.decode(part), list(part)) for part in reader)
-        return RecordSource(blocks, reader.line_of, lambda record: describe_csv_fault(policy, reader.columns, record))
+        return RecordSource(blocks, reader.line_of, lambda record: find_csv_faults(policy, reader.columns, record))
     decoder = JsonDecoder(policy, encoder=encoder, max_bytes=max_bytes, with_columns=with_columns)
     if source_format == "parquet":
         rows = import_parquet().ParquetReader(source, policy, name=name)
         blocks = ((decoder.decode(part), list(part)) for part in rows)
-        return RecordSource(blocks, _line_of, lambda record: describe_json_fault(policy, record), rows.schema)
+        return RecordSource(blocks, _line_of, lambda record: find_json_faults(policy, record), rows.schema)
     if policy.envelope_attributes:
         messages = MessageExportReader(source, policy, name=name)
         blocks = ((decoder.decode(values, envelopes), list(values)) for values, envelopes in messages)
-        return RecordSource(blocks, _line_of, lambda _: ": the message does not fit the policy")
+        return RecordSource(blocks, _line_of, lambda value: _find_message_faults(policy, value))
     lines = JsonLinesReader(source, max_bytes=max_bytes)
     return RecordSource(
         ((decoder.decode(part), list(part)) for part in lines),
         _line_of,
-        lambda record: describe_json_fault(policy, record),
+        lambda record: find_json_faults(policy, record),
     )
+
+
+def _find_message_faults(policy: Policy, value: bytes | None) -> list[RecordFault]:
+    return [_NO_VALUE] if value is None else find_json_faults(policy, value)
 
 
 def _line_of(number: int) -> int:

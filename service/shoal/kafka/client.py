@@ -7,7 +7,6 @@ is raised instead.
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -20,6 +19,7 @@ from aiokafka.protocol.metadata import MetadataRequest
 
 from shoal.errors import BrokerError, BrokerUnavailableError, ConfigError, FencedError, GuaranteeError, ShoalError
 from shoal.kafka.aiokafka_compat import tolerate_invalid_header_names
+from shoal.kafka.certificates import find_certificate_faults
 from shoal.kafka.single_attempt import send_requests_once
 from shoal.observability import raise_location
 from shoal.policy import KafkaSection
@@ -113,7 +113,8 @@ def _security(settings: KafkaSection) -> dict[str, Any]:
         "security_protocol": settings.security_protocol,
     }
     if settings.security_protocol.endswith("SSL"):
-        password = settings.ssl_password.get_secret_value() if settings.ssl_password else None
+        # Without a password OpenSSL would ask for one on the terminal.
+        password = settings.ssl_password.get_secret_value() if settings.ssl_password else ""
         try:
             options["ssl_context"] = create_ssl_context(
                 cafile=settings.ssl_cafile,
@@ -121,13 +122,18 @@ def _security(settings: KafkaSection) -> dict[str, Any]:
                 keyfile=settings.ssl_keyfile,
                 password=password,
             )
-        except (OSError, ssl.SSLError):
-            raise ConfigError("kafka.ssl_*: a certificate or key cannot be read; check the files") from None
+        except (OSError, ValueError):
+            raise ConfigError(_certificate_faults(settings)) from None
     if settings.security_protocol.startswith("SASL"):
         options["sasl_mechanism"] = settings.sasl_mechanism or "PLAIN"
         for name, secret in (("username", settings.sasl_username), ("password", settings.sasl_password)):
             options[f"sasl_plain_{name}"] = secret.get_secret_value() if secret else None
     return options
+
+
+def _certificate_faults(settings: KafkaSection) -> str:
+    faults = [f"kafka.{fault.field}: {fault.message}" for fault in find_certificate_faults(settings)]
+    return "\n  ".join(faults) or "kafka.ssl_*: a certificate or key cannot be read; check the files"
 
 
 def consumer(settings: KafkaSection, **options: Any) -> AIOKafkaConsumer:  # noqa: ANN401 - the client's own

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 import numpy as np
 
@@ -13,14 +12,15 @@ from shoal.kafka.offset_tracker import LogTruncatedError, OffsetState, OffsetTra
 from shoal.observability import logger
 from shoal.pipeline import AdaptiveState, ClusterRestorer, PartitionPipeline
 from shoal.policy import Policy
-from shoal.records import Block, JsonDecoder, JsonEncoder, Reason, RefusalCounter, describe_json_fault
+from shoal.records import Block, JsonDecoder, JsonEncoder, Reason, RecordFault, RefusalCounter, find_json_faults
 
 __all__ = ["PartitionReader", "restore_pipeline"]
 
 MAX_DESCRIBED_BYTES = 10_000
 """Longer messages are counted as rejected without the field at fault, so that they cost no time."""
 
-DATED_AHEAD = ": dated more than an hour ahead"
+DATED_AHEAD = RecordFault("dated more than an hour ahead")
+NO_VALUE = RecordFault("no value")
 REJECTED_AS_AHEAD = "records rejected: dated more than an hour ahead of the clock of this machine"
 
 log = logger("kafka")
@@ -127,11 +127,10 @@ class PartitionReader:
         """Count the messages that are rejected now. Those above a quota are not counted: they are suppressed."""
         for index, reason in block.rejected:
             if reason is not Reason.SUPPRESSED and classified.is_open[index]:
-                self._refusals.add(reason.value, partial(_describe, self._pipeline.policy, messages[index].value))
+                self._refusals.add(reason.value, _find_faults(self._pipeline.policy, messages[index].value))
         if count := sum(rejection.is_future for rejection in classified.rejections):
             log.warning(REJECTED_AS_AHEAD, partition=self._name, count=count)
-            for _ in range(count):
-                self._refusals.add(Reason.INVALID.value, lambda: DATED_AHEAD)
+            self._refusals.add(Reason.INVALID.value, [DATED_AHEAD], count)
 
     def _check_reference(self, columns: MessageColumns) -> None:
         """Compare the record at the offset of the reference record, when it is read, with that of the last commit."""
@@ -144,8 +143,8 @@ class PartitionReader:
             raise LogTruncatedError.at_reference(self._name, reference)
 
 
-def _describe(policy: Policy, value: bytes | None) -> str:
-    """Return field and fault of a message, without its values; an empty text if that is not known."""
-    if value is None or len(value) > MAX_DESCRIBED_BYTES:
-        return ""
-    return describe_json_fault(policy, value)
+def _find_faults(policy: Policy, value: bytes | None) -> list[RecordFault]:
+    """Return what is wrong with a message; an empty list if that is not known."""
+    if value is None:
+        return [NO_VALUE]
+    return [] if len(value) > MAX_DESCRIBED_BYTES else find_json_faults(policy, value)

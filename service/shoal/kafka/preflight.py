@@ -12,6 +12,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from shoal.errors import BrokerUnavailableError, Fault, InputError, PolicyError
 from shoal.kafka.offset_metadata import LIMIT_BYTES, span_limit
 from shoal.policy import KafkaSection, Policy
+from shoal.settings import settings_error
 
 __all__ = ["BATCH_BYTES", "TopicLayout", "check_policy", "partitions_of", "preflight"]
 
@@ -51,7 +52,7 @@ async def preflight(client: AIOKafkaAdminClient, policy: Policy, settings: Kafka
         *_about_broker(await _broker(client), settings),
     ]
     if faults:
-        raise PolicyError(faults, "start")
+        raise settings_error([(fault.path, fault.message) for fault in faults], policy)
     written = [limits[topic] for name, topic in topics.items() if name != "input" and topic in limits]
     return TopicLayout(counts, min([BATCH_BYTES, *written]))
 
@@ -97,7 +98,8 @@ def _about_topics(
             yield Fault(("kafka", name), words)
     source, target = topics["input"], topics.get("output")
     if source in counts and target in counts and counts[target] < counts[source]:
-        words = f"topic {target} has {counts[target]} partitions, the input {counts[source]}: add partitions"
+        few = f"{counts[target]} partition{'s' if counts[target] > 1 else ''}"
+        words = f"topic {target} has {few}, the input {counts[source]}: add partitions"
         yield Fault(("kafka", "output"), words)
 
 

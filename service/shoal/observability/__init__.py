@@ -4,6 +4,7 @@ All metrics are declared in `Metrics`. `Health` answers the probes, `serve` serv
 every log line of the process to standard error, without attribute values.
 """
 
+from shoal.observability.compilation import TABLE_COMPILE_S, CompilationNotice, stream_compile_s
 from shoal.observability.health import Health
 from shoal.observability.http import serve
 from shoal.observability.logs import (
@@ -20,6 +21,8 @@ from shoal.observability.metrics import Metrics
 from shoal.observability.totals import log_totals
 
 __all__ = [
+    "TABLE_COMPILE_S",
+    "CompilationNotice",
     "Health",
     "Metrics",
     "error_code",
@@ -32,4 +35,5 @@ __all__ = [
     "raise_location",
     "serve",
     "set_up_logs",
+    "stream_compile_s",
 ]

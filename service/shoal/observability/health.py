@@ -23,6 +23,8 @@ class Health:
         Whether the worker is shutting down.
     unassigned : bool
         Whether the group assigned no partition to this worker, as where there are more workers than partitions.
+    compiling : str
+        What is said while kernels are compiled; otherwise an empty text.
     """
 
     joined: bool = False
@@ -30,11 +32,16 @@ class Health:
     restoring: set[int] = field(default_factory=set)
     stopping: bool = False
     unassigned: bool = False
+    compiling: str = ""
+
+    def set_compiling(self, text: str) -> None:
+        """Set what is said while kernels are compiled."""
+        self.compiling = text
 
     @property
     def ready(self) -> bool:
         """Whether the worker can read and release records now."""
-        return self.joined and self.broker_reached and not self.restoring and not self.stopping
+        return self.joined and self.broker_reached and not self.restoring and not self.stopping and not self.compiling
 
     @property
     def status(self) -> str:
@@ -47,6 +54,7 @@ class Health:
         """Return the reasons why the worker is not ready."""
         facts = {
             "stopping": self.stopping,
+            self.compiling: bool(self.compiling),
             "broker not reached": not self.broker_reached,
             "not a member of the group yet": not self.joined,
             "partitions are being restored": bool(self.restoring),

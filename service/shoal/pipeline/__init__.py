@@ -10,7 +10,7 @@ from shoal.pipeline.release import ReleaseStrategy, release_strategy
 from shoal.pipeline.reorder_buffer import ClusterRestorer, PendingRow
 from shoal.pipeline.stats import RunSummary
 from shoal.pipeline.stream import BLOCK_RECORDS, BlockDecisions, DecidedCluster, PartitionPipeline, precompile
-from shoal.pipeline.table import TablePipeline, TableRelease
+from shoal.pipeline.table import TablePipeline, TableRelease, precompile_table
 from shoal.pipeline.table_partition import AlgorithmSpec
 
 __all__ = [
@@ -27,5 +27,6 @@ __all__ = [
     "TablePipeline",
     "TableRelease",
     "precompile",
+    "precompile_table",
     "release_strategy",
 ]

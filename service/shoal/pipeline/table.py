@@ -16,10 +16,13 @@ from shoal.pipeline.confidential_columns import ConfidentialColumn, z_scores
 from shoal.pipeline.subject_quota import SubjectQuota
 from shoal.pipeline.table_measures import mdav_baseline, summarize
 from shoal.pipeline.table_partition import AlgorithmSpec, TableData, TablePartition
-from shoal.policy import Policy, Role
-from shoal.records import Block, RecordEncoder
+from shoal.policy import Attribute, Policy, Role
+from shoal.records import Block, JsonEncoder, RecordEncoder
 
-__all__ = ["TablePipeline", "TableRelease"]
+__all__ = ["TablePipeline", "TableRelease", "precompile_table"]
+
+_SMALL, _LARGE = 200, 600
+"""Records of the artificial tables; up to 256 records are refined by kernels of their own."""
 
 
 class TableRelease(NamedTuple):
@@ -207,3 +210,41 @@ class TablePipeline:
         if not keep_order:
             rows.sort()
         return rows
+
+
+def precompile_table(policy: Policy) -> None:
+    """Compile the kernels that algorithm ``auto`` needs for tables of any size, by releasing two artificial tables.
+
+    Raises
+    ------
+    ConfigError
+        As for `TablePipeline`.
+    """
+    fewest = max(3 * policy.k, policy.min_population or 0)
+    for count in (max(_SMALL, fewest), max(_LARGE, fewest)):
+        table = TablePipeline(policy, JsonEncoder(policy))
+        table.add(_artificial_records(policy, count))
+        table.release(AlgorithmSpec())
+
+
+def _artificial_records(policy: Policy, count: int) -> Block:
+    """Return records of different subjects, with values that are spread over the bounds."""
+    bounds = np.array([a.bounds or (0.0, 1.0) for a in policy.quasi_identifiers])
+    roots = np.sqrt(np.arange(len(bounds)) + 2.5)
+    values = bounds[:, 0] + (np.outer(np.arange(count), roots) % 1.0) * (bounds[:, 1] - bounds[:, 0])
+    columns = [[_artificial_value(attribute, i) for i in range(count)] for attribute in policy.unchanged_fields]
+    return Block(
+        values=values,
+        subjects=np.arange(count),
+        unchanged_fields=JsonEncoder(policy).encode_unchanged(columns, count),
+        index=np.arange(count),
+        rejected=[],
+        clipped=0,
+        unchanged_columns=columns,
+    )
+
+
+def _artificial_value(attribute: Attribute, number: int) -> object:
+    if attribute.type == "boolean":
+        return number % 2 == 0
+    return str(number % 5) if attribute.type == "string" else number % 5

@@ -12,6 +12,7 @@ from shoal.policy.advice import advise
 from shoal.policy.attribute import Attribute
 from shoal.policy.connection import check_connection, check_names
 from shoal.policy.csv_dialect import CsvDialect
+from shoal.policy.loader import FieldPath
 from shoal.policy.resolved import PerSubject, Policy, Stream
 from shoal.policy.rule_choice import RULES, resolve_rule, supports_dominance
 from shoal.policy.schema import FieldType, KafkaSection, NormalizeStep, Role, Scale
@@ -24,6 +25,7 @@ __all__ = [
     "RULES",
     "Attribute",
     "CsvDialect",
+    "FieldPath",
     "FieldType",
     "KafkaSection",
     "MessagePart",

@@ -1,4 +1,4 @@
-"""Checks of the Kafka settings that need no broker.
+"""Checks of the Kafka settings that need no broker and read no file.
 
 `check_names` applies to the policy and to the merged settings of policy and environment. `check_connection` applies to
 the merged settings only, because each may hold a part of them.
@@ -12,43 +12,67 @@ from collections.abc import Iterator
 from shoal.policy.loader import FieldPath
 from shoal.policy.schema import KafkaSection
 
-__all__ = ["TOPIC_FIELDS", "check_connection", "check_names"]
+__all__ = ["check_connection", "check_names"]
 
-TOPIC_FIELDS = ("input", "output", "quarantine", "clusters", "evidence")
+_TOPIC_FIELDS = ("input", "output", "quarantine", "clusters", "evidence")
 _ENVIRONMENT = "SHOAL_KAFKA__"
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 """Names that Kafka allows for topics, besides "." and ".."."""
+_TOPICS_OF_KAFKA = {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"}
 _MAX_PORT = 65_535
+_SEPARATORS = re.compile(r"[\s;|/]")
+"""Characters that separate addresses in lists of other programs; none occurs in an address."""
 
 
 def check_names(settings: KafkaSection) -> Iterator[tuple[FieldPath, str]]:
-    """Yield the faults of brokers' addresses and topics' names, as path and message."""
-    if settings.bootstrap_servers is not None:
-        path = ("kafka", "bootstrap_servers")
-        for server in settings.bootstrap_servers.split(","):
-            fault = _fault_of_server(server.strip())
-            if fault:
-                yield path, fault
-                break
-    for name in TOPIC_FIELDS:
+    """Yield the faults of brokers' addresses and topics' names, as path and message; empty values are left out."""
+    servers = settings.bootstrap_servers.split(",") if settings.bootstrap_servers else []
+    for number, server in enumerate(servers, 1):
+        if fault := _fault_of_server(server.strip()):
+            which = f"address {number} of {len(servers)}" if len(servers) > 1 else "the address"
+            yield ("kafka", "bootstrap_servers"), f"{which} {fault}"
+    fields: dict[str, str] = {}
+    for name in _TOPIC_FIELDS:
         topic = getattr(settings, name)
-        if topic and (topic in {".", ".."} or not _TOPIC.fullmatch(topic)):
-            yield (
-                ("kafka", name),
-                "no name that Kafka allows for a topic; use 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'",
-            )
+        if not topic:
+            continue
+        if fault := _fault_of_topic(topic, fields):
+            yield ("kafka", name), fault
+        fields.setdefault(topic, name)
 
 
 def _fault_of_server(server: str) -> str:
+    if not server:
+        return "is empty; remove a comma, or give HOST:PORT"
     if "://" in server:
-        return "an address has a scheme; give HOST:PORT, and the protocol as kafka.security_protocol"
+        return "has a scheme; give HOST:PORT, and the protocol as kafka.security_protocol"
+    if _SEPARATORS.search(server):
+        return "holds a blank, semicolon, bar or slash; give HOST:PORT, and separate several addresses by commas"
+    return _fault_of_host_and_port(server)
+
+
+def _fault_of_host_and_port(server: str) -> str:
     host, colon, port = server.rpartition(":")
     if not colon or (":" in host and not (host.startswith("[") and host.endswith("]"))):
-        return "an address has no port; give HOST:PORT[,HOST:PORT], for example localhost:9092 or [::1]:9092"
+        return "has no port; give HOST:PORT, for example localhost:9092 or [::1]:9092"
     if not host:
-        return "an address has no host; give HOST:PORT[,HOST:PORT], for example localhost:9092"
-    if not (port.isascii() and port.isdigit() and 1 <= int(port[:6]) <= _MAX_PORT):
-        return f"an address has no valid port; give HOST:PORT with a port from 1 to {_MAX_PORT}"
+        return "has no host; give HOST:PORT, for example localhost:9092"
+    if not (port.isascii() and port.isdigit() and len(port) <= len(str(_MAX_PORT)) and 1 <= int(port) <= _MAX_PORT):
+        return f"has an invalid port; after the colon give a number from 1 to {_MAX_PORT}"
+    return ""
+
+
+def _fault_of_topic(topic: str, fields: dict[str, str]) -> str:
+    """Return what is wrong with a topic; ``fields`` holds the fields of the topics before it."""
+    if topic in {".", ".."} or not _TOPIC.fullmatch(topic):
+        return "no name that Kafka allows for a topic; use 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'"
+    if topic in _TOPICS_OF_KAFKA:
+        return "is a topic of Kafka itself; name a topic of your own"
+    if topic in fields:
+        return f"is the same topic as kafka.{fields[topic]}; give each a topic of its own"
+    for other, name in fields.items():
+        if topic.replace(".", "_") == other.replace(".", "_"):
+            return f"differs from kafka.{name} in '.' and '_' only, which Kafka refuses for two topics; rename one"
     return ""
 
 
@@ -93,3 +117,8 @@ def _check_unused(settings: KafkaSection) -> Iterator[tuple[FieldPath, str]]:
             else "without kafka.security_protocol: the connection would be plain text"
         )
         yield ("kafka", name), f"has no effect {reason}; set {protocols}"
+    if used["ssl_"] and settings.ssl_certfile is None and settings.ssl_keyfile is not None:
+        yield (
+            ("kafka", "ssl_keyfile"),
+            "has no effect without kafka.ssl_certfile; give the certificate too, or remove it",
+        )

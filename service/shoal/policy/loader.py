@@ -94,7 +94,7 @@ def read_document(path: Path) -> tuple[Document, list[Fault], Lines]:
     return document, [*faults, *(fault for fault in schema_faults if fault.path not in known)], lines
 
 
-def line_of(path: FieldPath, lines: Lines) -> int | None:
+def line_of(path: FieldPath, lines: Mapping[FieldPath, int]) -> int | None:
     """Return the line of a field, or of the nearest enclosing field that has a line."""
     for length in range(len(path), 0, -1):
         if path[:length] in lines:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
@@ -26,7 +27,7 @@ from shoal.policy.schema import (
 from shoal.policy.validation import check_document
 from shoal.policy.value_source import MessagePart
 
-__all__ = ["PerSubject", "Policy", "Stream"]
+__all__ = ["Origin", "PerSubject", "Policy", "Stream"]
 
 DEFAULT_MAX_SHARE = 0.5
 SECRETS = {name for name, field in KafkaSection.model_fields.items() if SecretStr in get_args(field.annotation)}
@@ -78,6 +79,26 @@ class PerSubject:
     window: int
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a policy was read; only for messages.
+
+    Attributes
+    ----------
+    source : str
+        The file.
+    lines : mapping
+        Line (from 1) of each field, by path.
+    """
+
+    source: str
+    lines: Mapping[FieldPath, int] = field(default_factory=dict)
+
+    def line_of(self, path: FieldPath) -> int | None:
+        """Return the line of a field, or of the nearest enclosing field that has a line."""
+        return line_of(path, self.lines)
+
+
 @dataclass(frozen=True)
 class Policy:
     """A resolved policy. `load` and `from_document` check it, so that every instance is valid.
@@ -104,6 +125,8 @@ class Policy:
         Options of the sections ``privacy`` and ``steering``; None or 0 if not set.
     keep_order : bool
         Whether the rows of a finished table may keep the order of the input (``table.keep_order``).
+    origin : Origin or None
+        The file; None for a policy that was made from a document.
     """
 
     attributes: tuple[Attribute, ...]
@@ -122,6 +145,7 @@ class Policy:
     dependence: float = 0.0
     target_span: float | None = None
     keep_order: bool = False
+    origin: Origin | None = field(default=None, compare=False, repr=False)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -135,7 +159,8 @@ class Policy:
             The file cannot be read.
         """
         document, faults, lines = read_document(Path(path))
-        return cls.from_document(document, faults, lines, source=str(path))
+        policy = cls.from_document(document, faults, lines, source=str(path))
+        return replace(policy, origin=Origin(str(path), lines))
 
     @classmethod
     def from_document(

@@ -13,7 +13,7 @@ from decimal import Decimal, InvalidOperation
 from itertools import chain
 from typing import TypeAlias
 
-from shoal.policy.connection import TOPIC_FIELDS, check_names
+from shoal.policy.connection import check_names
 from shoal.policy.csv_dialect import check_dialects
 from shoal.policy.loader import FieldPath
 from shoal.policy.rule_choice import supports_dominance
@@ -363,14 +363,7 @@ def _check_kafka(kafka: KafkaSection | None) -> Iterator[Finding]:
         )
     if _KEY_LIKE.fullmatch(kafka.metadata_key_file or ""):
         yield ("kafka", "metadata_key_file"), "looks like a key; put the key into a file and give its path here"
+    for name in KafkaSection.model_fields:
+        if getattr(kafka, name) == "":
+            yield ("kafka", name), "must not be empty; give a value or remove the field"
     yield from check_names(kafka)
-    topics: dict[str, str] = {}
-    for name in TOPIC_FIELDS:
-        topic = getattr(kafka, name)
-        if topic is None:
-            continue
-        if not topic:
-            yield ("kafka", name), "must not be empty"
-        elif topic in topics:
-            yield ("kafka", name), f"is the same topic as kafka.{topics[topic]}; give each a topic of its own"
-        topics[topic] = name

@@ -19,7 +19,7 @@ from shoal.records.csv_decoder import CsvCells, CsvDecoder
 from shoal.records.csv_reader import CsvReader
 from shoal.records.encoder import CsvEncoder, JsonEncoder, RecordEncoder
 from shoal.records.envelope import Envelope
-from shoal.records.faults import describe_csv_fault, describe_json_fault
+from shoal.records.faults import RecordFault, find_csv_faults, find_json_faults
 from shoal.records.json_decoder import DEFAULT_MAX_BYTES, JsonDecoder
 from shoal.records.line_reader import JsonLinesReader, StoppedReading
 from shoal.records.message_export import MessageExportReader
@@ -41,10 +41,11 @@ __all__ = [
     "MessageExportReader",
     "Reason",
     "RecordEncoder",
+    "RecordFault",
     "RefusalCounter",
     "StoppedReading",
-    "describe_csv_fault",
-    "describe_json_fault",
+    "find_csv_faults",
+    "find_json_faults",
     "is_notable",
     "to_exact_number",
     "to_number",

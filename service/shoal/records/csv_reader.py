@@ -228,18 +228,29 @@ def _check_header(header: Sequence[str], policy: Policy, name: str) -> tuple[str
             "csv.encoding"
         )
     declared = [attribute.name for attribute in policy.attributes]
-    for column in declared:
-        if column not in header:
-            remedy = "add it, or remove it from the policy"
-            if len(header) == 1 < len(declared):
-                remedy += "; if it is there, give the csv.delimiter that separates the columns"
-            raise InputError(f"{prefix}column '{column}' is missing; {remedy}")
+    missing = [column for column in declared if column not in header]
+    if missing:
+        remedy = f"add {_it(missing)}, or remove {_it(missing)} from the policy"
+        if len(header) == 1 < len(declared):
+            remedy += f"; if the file has {_it(missing)}, give the csv.delimiter that separates the columns"
+        raise InputError(f"{prefix}{_columns(missing)} missing; {remedy}")
     for column in header:
         if header.count(column) > 1:
             raise InputError(f"{prefix}column '{column}' occurs twice; rename or remove one of them")
-        if column not in declared and policy.undeclared == "quarantine":
-            raise InputError(f"{prefix}column '{column}' is not declared; declare it, or set undeclared: drop")
+    undeclared = [column for column in header if column not in declared]
+    if undeclared and policy.undeclared == "quarantine":
+        remedy = f"declare {_it(undeclared)}, or set undeclared: drop"
+        raise InputError(f"{prefix}{_columns(undeclared)} not declared; {remedy}")
     return tuple(header)
+
+
+def _columns(names: Sequence[str]) -> str:
+    listed = ", ".join(f"'{name}'" for name in names)
+    return f"column {listed} is" if len(names) == 1 else f"columns {listed} are"
+
+
+def _it(names: Sequence[str]) -> str:
+    return "it" if len(names) == 1 else "them"
 
 
 def _is_encodable(cells: Iterable[str]) -> bool:

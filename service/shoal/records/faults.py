@@ -1,22 +1,58 @@
-"""Describe why a record of a file was rejected: which column or field, and why. No description contains a value."""
+"""Find what is wrong with a record that was rejected: which columns or fields, and why. No fault contains a value."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
-from shoal.policy import Attribute, FieldType, Policy
+from shoal.policy import Attribute, FieldType, Policy, Role
 from shoal.records.block import Reason
 from shoal.records.columns import MISMATCH, parse_numbers, parse_values, replace_decimal_commas, to_number
 from shoal.records.csv_decoder import EmbeddedRecordCheck
+from shoal.records.json_decoder import FAUST_FIELD
 from shoal.records.numerals import NumberText
 from shoal.records.strict_json import validate_strictly
 from shoal.records.subjects import normaliser
 
-__all__ = ["describe_csv_fault", "describe_json_fault"]
+__all__ = ["OTHER_WIDTH", "RecordFault", "find_csv_faults", "find_json_faults"]
+
+
+class RecordFault(NamedTuple):
+    """One fault of a record. Its texts come from the policy and from this module, so that a policy bounds their number.
+
+    Attributes
+    ----------
+    reason : str
+        What is wrong.
+    field : str
+        Name of the field; empty if the record as a whole is at fault.
+    column : int
+        Number of the column in a CSV file, from 1; 0 if there is none.
+    detail : str
+        What differs between records with the same fault; takes the place of ``reason`` in `location`.
+    """
+
+    reason: str
+    field: str = ""
+    column: int = 0
+    detail: str = ""
+
+    @property
+    def kind(self) -> str:
+        """Field and reason, alike for all records with this fault."""
+        return f"{self.field}: {self.reason}" if self.field else self.reason
+
+    @property
+    def location(self) -> str:
+        """Text that follows the line number of the record in an error."""
+        if not self.field:
+            return f": {self.detail or self.reason}"
+        where = f"column {self.column} ({self.field})" if self.column else f"field {self.field}"
+        return f", {where}: {self.detail or self.reason}"
+
 
 _TYPES: dict[FieldType, tuple[type, ...]] = {
     "string": (str,),
@@ -26,11 +62,18 @@ _TYPES: dict[FieldType, tuple[type, ...]] = {
     "any": (str, int, float, bool),
 }
 _decode = msgspec.json.Decoder(float_hook=NumberText).decode
-_UNKNOWN = ": the record does not fit the policy"
+_UNKNOWN = RecordFault("the record does not fit the policy")
+_ENVELOPE = RecordFault("the key, a header or the timestamp does not fit the policy")
+_NOT_CSV = RecordFault("invalid quotation marks or bytes for the CSV dialect of the policy")
+_EMBEDDED = RecordFault(
+    "a cell contains what looks like another record; close the quotation mark, or set csv.multiline: true"
+)
+_UNDECLARED = RecordFault("a field that the policy does not declare; declare it, or set undeclared: drop")
+OTHER_WIDTH = "another number of cells than the header"
 
 
-def describe_csv_fault(policy: Policy, columns: Sequence[str], cells: Sequence[str] | None) -> str:
-    """Describe why a CSV record was rejected.
+def find_csv_faults(policy: Policy, columns: Sequence[str], cells: Sequence[str] | None) -> list[RecordFault]:
+    """Find why a CSV record was rejected.
 
     Parameters
     ----------
@@ -42,57 +85,67 @@ def describe_csv_fault(policy: Policy, columns: Sequence[str], cells: Sequence[s
 
     Returns
     -------
-    str
-        Text that follows the line number in an error: the column (number from 1, and name), if one is at fault, and
-        the reason.
+    list of RecordFault
+        One for each field at fault, or one for the whole record; never empty.
+
+    Notes
+    -----
+    Cost: about 2 µs per field.
     """
     if cells is None:
-        return ": invalid quotation marks or bytes for the CSV dialect of the policy"
+        return [_NOT_CSV]
     if len(cells) != len(columns):
-        return f": {len(cells)} cells, but the header has {len(columns)}"
-    if EmbeddedRecordCheck(policy, columns).find([[cell] for cell in cells]):
-        return ": a cell contains what looks like another record; close the quotation mark, or set csv.multiline: true"
+        return [RecordFault(OTHER_WIDTH, detail=f"{len(cells)} cells, but the header has {len(columns)}")]
+    has_line_ends = any("\n" in cell or "\r" in cell for cell in cells)
+    if has_line_ends and EmbeddedRecordCheck(policy, columns).find([[cell] for cell in cells]):
+        return [_EMBEDDED]
+    found = []
     for attribute in policy.attributes:
         column = columns.index(attribute.name)
-        reason = _describe_cell(policy, attribute, cells[column])
-        if reason:
-            return f", column {column + 1} ({attribute.name}): {reason}"
-    return _UNKNOWN
+        if reason := _describe_cell(policy, attribute, cells[column]):
+            found.append(RecordFault(reason, attribute.name, column + 1))
+    return found or [_UNKNOWN]
 
 
-def describe_json_fault(policy: Policy, message: bytes) -> str:
-    """Describe why a JSON message was rejected: the field, if one is at fault, and the reason."""
-    record, reason = _decode_object(message)
-    if reason:
-        return reason
+def find_json_faults(policy: Policy, message: bytes) -> list[RecordFault]:
+    """Find why a JSON message was rejected; as `find_csv_faults`.
+
+    Notes
+    -----
+    Cost: about 10 µs for a message of 200 bytes.
+    """
+    record, fault = _decode_object(message)
+    if fault is not None:
+        return [fault]
+    found = []
     for attribute in policy.value_attributes:
-        if attribute.name not in record:
-            return f", field {attribute.name}: missing"
-        reason = _describe_value(attribute, record[attribute.name])
-        if reason:
-            return f", field {attribute.name}: {reason}"
-    if policy.undeclared == "quarantine" and len(record) > len(policy.value_attributes):
-        return ": a field that the policy does not declare; declare it, or set undeclared: drop"
-    return _UNKNOWN
+        name = attribute.name
+        if reason := _describe_value(attribute, record[name]) if name in record else "missing":
+            found.append(RecordFault(reason, name))
+    if policy.undeclared == "quarantine":
+        declared = {attribute.name for attribute in policy.value_attributes} | {FAUST_FIELD}
+        if not record.keys() <= declared:
+            found.append(_UNDECLARED)
+    return found or [_ENVELOPE if policy.envelope_attributes else _UNKNOWN]
 
 
-def _decode_object(message: bytes) -> tuple[dict[str, Any], str]:
-    """Return the fields, and why the message is not a valid object; empty if it is one."""
+def _decode_object(message: bytes) -> tuple[dict[str, Any], RecordFault | None]:
+    """Return the fields, and why the message is not a valid object; None if it is one."""
     try:
         record = _decode(message)
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        return {}, ": not JSON"
+        return {}, RecordFault("not JSON")
     if not isinstance(record, dict):
-        return {}, ": not a JSON object; each line must be one object"
+        return {}, RecordFault("not a JSON object; each line must be one object")
     reason = validate_strictly(message)
     if reason is Reason.INVALID:
-        return {}, ": a field occurs twice; remove one of them"
-    return record, "" if reason is None else ": not UTF-8, or nested too deeply"
+        return {}, RecordFault("a field occurs twice; remove one of them")
+    return record, None if reason is None else RecordFault("not UTF-8, or nested too deeply")
 
 
 def _describe_cell(policy: Policy, attribute: Attribute, cell: str) -> str:
     has_commas = policy.csv.decimal == ","
-    if attribute in policy.quasi_identifiers:
+    if attribute.role is Role.QUASI_IDENTIFIER:
         if not cell.strip():
             return "empty"
         cells = replace_decimal_commas([cell]) if has_commas else [cell]
@@ -100,7 +153,7 @@ def _describe_cell(policy: Policy, attribute: Attribute, cell: str) -> str:
     if attribute.subject:
         text = cell.replace(",", ".") if has_commas and attribute.type in {"integer", "number"} else cell
         return _describe_subject(attribute, text)
-    if attribute in policy.unchanged_fields:
+    if attribute.role is not Role.IDENTIFIER:
         is_converted = has_commas and attribute.type != "string"
         return _describe_unchanged_cell(attribute, replace_decimal_commas([cell])[0] if is_converted else cell)
     return ""
@@ -113,17 +166,21 @@ def _describe_unchanged_cell(attribute: Attribute, cell: str) -> str:
 
 def _describe_value(attribute: Attribute, value: Any) -> str:  # noqa: ANN401 - any JSON
     is_number = isinstance(value, int | NumberText) and not isinstance(value, bool)
-    if attribute.role == "quasi_identifier":
+    if attribute.role is Role.QUASI_IDENTIFIER:
         if value is None:
             return "null"
         number = to_number(value) if is_number else None
         return _describe_number(attribute, np.nan if number is None else number)
-    if attribute.role == "identifier":
+    if attribute.role is Role.IDENTIFIER:
         return _describe_subject(attribute, value) if attribute.subject else ""
-    if value is None:
-        return ""
+    return "" if value is None else _describe_unchanged_value(attribute, value)
+
+
+def _describe_unchanged_value(attribute: Attribute, value: Any) -> str:  # noqa: ANN401 - any JSON
     if isinstance(value, NumberText):
         value = float(value)
+        if not np.isfinite(value):
+            return "not a finite number"
     if type(value) not in _TYPES[attribute.type]:
         return "a list or an object" if isinstance(value, list | dict) else f"not of type {attribute.type}"
     is_integer = not isinstance(value, float) or value.is_integer()

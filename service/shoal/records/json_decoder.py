@@ -18,11 +18,11 @@ from shoal.records.envelope import Columns, Envelope, EnvelopeReader
 from shoal.records.numerals import NumberText
 from shoal.records.strict_json import prescreen, validate_strictly
 
-__all__ = ["DEFAULT_MAX_BYTES", "JsonDecoder"]
+__all__ = ["DEFAULT_MAX_BYTES", "FAUST_FIELD", "JsonDecoder"]
 
 DEFAULT_MAX_BYTES = 900_000
 
-_FAUST_FIELD = "__faust"
+FAUST_FIELD = "__faust"
 """Faust adds this field to the messages of its models. It names the model and says nothing about the person."""
 
 _DECODE_ERRORS = (msgspec.MsgspecError, ValueError, TypeError, RecursionError)
@@ -211,9 +211,9 @@ def _typed_decoder(policy: Policy) -> Callable[[bytes], Any]:
     if any(character in '"\\' or character < " " for name in names.values() for character in name):
         return _renaming_decoder(fields, names, rejects_undeclared=rejects_undeclared)
     ignored = (
-        [("model", msgspec.Raw, msgspec.Raw())] if rejects_undeclared and _FAUST_FIELD not in names.values() else []
+        [("model", msgspec.Raw, msgspec.Raw())] if rejects_undeclared and FAUST_FIELD not in names.values() else []
     )
-    names["model"] = _FAUST_FIELD
+    names["model"] = FAUST_FIELD
     record = msgspec.defstruct(
         "Record", [*fields, *ignored], rename=names, forbid_unknown_fields=rejects_undeclared, gc=False
     )
@@ -234,7 +234,7 @@ def _renaming_decoder(
 
     def decode(message: bytes) -> object:
         values = _decode_fields(message)
-        if rejects_undeclared and not values.keys() <= field_of.keys() | {_FAUST_FIELD}:
+        if rejects_undeclared and not values.keys() <= field_of.keys() | {FAUST_FIELD}:
             raise msgspec.ValidationError
         fields_kept = [
             b'"%b":%b' % (field_of[name], bytes(value)) for name, value in values.items() if name in field_of

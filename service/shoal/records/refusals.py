@@ -2,26 +2,44 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Sequence
+
+from shoal.records.faults import OTHER_WIDTH, RecordFault
 
 __all__ = ["RefusalCounter", "is_notable"]
 
 NOTABLE_SHARE = 0.01
 """A larger share of refused records is reported by reason and field."""
 
-MAX_DESCRIBED = 20_000
-"""Records that are examined for the field at fault. One takes about 20 µs, so that a bad file is not read slowly."""
-
 MAX_KINDS = 10
 """Kinds that `RefusalCounter.texts` lists."""
 
-_LOCATION = re.compile(r", (?:column \d+ \((.*)\)|field (.*)): (.*)", re.DOTALL)
+_ABSENT = (
+    "fill the values in, remove the records, or give the field another role: confidential and other publish it as it "
+    "is, identifier leaves it out"
+)
+_TYPE = "declare the type that the values have, or type: any"
+_REMEDIES = {
+    "empty": _ABSENT,
+    "null": _ABSENT,
+    "missing": "correct the name of the field in the policy, or add the field to the records",
+    "not a finite number": (
+        "a quasi-identifier must be a number; if the field is a category or a text, give it another role: confidential "
+        "and other publish it as it is, identifier leaves it out; if it is a number, correct the values, or set "
+        "csv.decimal"
+    ),
+    "not a whole number": "set integer: false, or correct the values",
+    "outside its bounds": "widen the bounds, or set out_of_bounds: clip",
+    "a list or an object": "give the field the role identifier, which leaves it out, or make the values flat",
+    "not a valid subject": "each record needs an identifier of its person; correct the values or the type of the field",
+    OTHER_WIDTH: "correct csv.delimiter and csv.quote in the policy, or the lines of the file",
+}
+"""What to do about a fault, by its reason. Other reasons say it themselves."""
 
 
 class RefusalCounter:
-    """Counts refused records.
+    """Counts refused records. Its memory is bounded by the number of fields of the policy.
 
     Attributes
     ----------
@@ -31,24 +49,26 @@ class RefusalCounter:
 
     def __init__(self) -> None:
         self.total = 0
-        self._counts: Counter[tuple[str, str]] = Counter()
+        self._counts: Counter[tuple[str, str, str]] = Counter()
 
-    def add(self, reason: str, describe: Callable[[], str]) -> None:
-        """Count a refused record.
+    def add(self, reason: str, faults: Sequence[RecordFault], count: int = 1) -> None:
+        """Count refused records that have the same faults.
 
         Parameters
         ----------
         reason : str
-            As in its reference.
-        describe : callable
-            Returns field and fault, as `describe_csv_fault` and `describe_json_fault` do. Called for the first records
-            only.
+            As in the reference of the record.
+        faults : sequence of RecordFault
+            Each is counted: a record that lacks two fields counts for both. Empty if they are not known.
+        count : int
+            Number of these records.
         """
-        self._counts[reason, _plain(describe()) if self.total < MAX_DESCRIBED else ""] += 1
-        self.total += 1
+        self.total += count
+        for field, text in {(fault.field, fault.reason) for fault in faults} or {("", "")}:
+            self._counts[reason, field, text] += count
 
     def texts(self, records_in: int) -> list[str]:
-        """Return a text for each kind, the most frequent first.
+        """Return a text for each kind, the most frequent first. A record with several faults is in several texts.
 
         Parameters
         ----------
@@ -60,22 +80,26 @@ class RefusalCounter:
         list of str
             Such as ``1,350 of 7,874 invalid: creatinine: empty``.
         """
-        found = self._counts.most_common()
-        kinds = [(count, f"{reason}{fault and f': {fault}'}") for (reason, fault), count in found[:MAX_KINDS]]
-        rest = sum(count for _, count in found[MAX_KINDS:])
-        kinds += [(rest, "for other reasons")] if rest else []
-        return [f"{count:,} of {records_in:,} {kind}" for count, kind in kinds]
+        ordered = self._ordered()
+        texts = [f"{count:,} of {records_in:,} {': '.join(filter(None, kind))}" for kind, count in ordered[:MAX_KINDS]]
+        rest = len(ordered) - MAX_KINDS
+        return texts + ([f"{rest} more kind{'s' if rest > 1 else ''}"] if rest > 0 else [])
+
+    def remedy(self) -> str:
+        """Return what to do about the most frequent fault, with all its fields; an empty text if that is not known."""
+        kinds = [(field, text) for (_, field, text), _ in self._ordered()]
+        if not kinds:
+            return ""
+        first = kinds[0][1]
+        remedy = _REMEDIES.get(first, _TYPE if first.startswith("not of type ") else first)
+        fields = ", ".join(dict.fromkeys(field for field, text in kinds[:MAX_KINDS] if field and text == first))
+        return f"{fields}: {remedy}" if fields else remedy
+
+    def _ordered(self) -> list[tuple[tuple[str, str, str], int]]:
+        """Return the kinds with their counts, the most frequent first, and kinds with equal counts by their texts."""
+        return sorted(self._counts.items(), key=lambda item: (-item[1], item[0]))
 
 
 def is_notable(records_in: int, released: int, refused: int) -> bool:
     """Return whether nothing was released of an input that has records, or more than 1 % of them were refused."""
     return (records_in > 0 and released == 0) or refused > NOTABLE_SHARE * records_in
-
-
-def _plain(description: str) -> str:
-    """Return field and fault without the number of a column and without numbers that differ between records."""
-    located = _LOCATION.fullmatch(description)
-    if located:
-        return f"{located[1] or located[2]}: {located[3]}"
-    fault = description.removeprefix(": ")
-    return re.sub(r"^\d+ cells", "another number of cells", fault)

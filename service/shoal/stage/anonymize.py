@@ -12,7 +12,7 @@ from shoal.errors import ConfigError, Fault, PolicyError, ShoalError
 from shoal.kafka import MetadataCipher, StartOptions, WorkerContext, check_policy
 from shoal.observability import Health, Metrics, join_logs
 from shoal.policy import KafkaSection, Policy
-from shoal.settings import kafka_settings
+from shoal.settings import kafka_settings, settings_error
 from shoal.stage.faust_adapter import FaustAdapter, find_app, stop_app
 from shoal.stage.handoff_queue import Cluster
 from shoal.stage.supervisor import StageSupervisor
@@ -172,21 +172,21 @@ def _clusters(stream: Any, policy: str | Path | Policy, to: Any, start: StartOpt
     if target is None and loaded.require_stream(source).is_ordered:
         message = "ordered: records can be released in order to a topic only; give to=, or use cluster"
         raise PolicyError([Fault(("stream", "release"), message)], source)
-    settings = _settings(loaded, adapter, target, source)
+    settings = _settings(loaded, adapter, target)
     context = WorkerContext(loaded, settings, Metrics(), Health(), start, MetadataCipher.of(settings))
     return Clusters(adapter, context, http, publishes=target is not None)
 
 
-def _settings(policy: Policy, adapter: FaustAdapter, target: str | None, source: str) -> KafkaSection:
+def _settings(policy: Policy, adapter: FaustAdapter, target: str | None) -> KafkaSection:
     """Return the settings of policy and environment, with the app's values for those that neither sets."""
     fixed = {"input": adapter.topic, "group": adapter.group} | ({} if target is None else {"output": target})
     required = ("bootstrap_servers", "input", "group")
     settings = kafka_settings(policy, defaults={"bootstrap_servers": adapter.brokers} | fixed, required=required)
     faults = [
-        Fault(("kafka", name), f"the app says {value}, the policy says something else; they must be the same")
+        (("kafka", name), f"the app says {value}, the policy says something else; they must be the same")
         for name, value in fixed.items()
         if getattr(settings, name) != value
     ]
     if faults:
-        raise PolicyError(faults, source)
+        raise settings_error(faults, policy)
     return settings

@@ -19,7 +19,7 @@ from shoal.kafka import (
     run_with_retries,
     to_shoal_error,
 )
-from shoal.observability import log_totals, logger, serve
+from shoal.observability import CompilationNotice, log_totals, logger, serve, stream_compile_s
 from shoal.pipeline import BLOCK_RECORDS, precompile
 from shoal.stage.faust_adapter import FaustAdapter
 from shoal.stage.handoff_queue import HandoffQueue
@@ -238,7 +238,8 @@ class StageSupervisor:
                 port = await stack.enter_async_context(served)
             settings, fingerprint = context.settings, context.policy.fingerprint
             log.info("started", http_port=port, policy=fingerprint[:16], group=settings.group, topic=settings.input)
-            await in_daemon_thread(lambda: precompile(context.policy))
+            with CompilationNotice(log, stream_compile_s(context.policy), context.health.set_compiling):
+                await in_daemon_thread(lambda: precompile(context.policy))
             await run_with_retries(context, self._liveness, self._stopping, self._run_assignments)
             log_totals(log, context.metrics)
 

@@ -344,6 +344,27 @@ def test_an_invalid_cell_is_reported_with_line_and_column(
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(set(before))
 
 
+def test_all_invalid_records_are_counted_by_field(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = records(600)
+    for i in range(0, 600, 4):
+        rows[i]["income"] = ""
+    for i in range(0, 600, 10):
+        rows[i]["age"] = "canary"
+    source = write(tmp_path / "in.csv", rows)
+    assert main(["batch", str(policy_of(tmp_path)), "-i", str(source), "-o", str(tmp_path / "out.csv")]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith(
+        f"shoal: {source}, line 2, column 3 (age): not a finite number; correct the record or remove"
+    )
+    kinds = "150 of 600 invalid: income: empty; 60 of 600 invalid: age: not a finite number"
+    assert (
+        f"; 180 records are invalid ({kinds}); what to change: income: fill the values in, remove the records, or give"
+        in told
+    )
+    assert "canary" not in told
+    assert not (tmp_path / "out.csv").exists()
+
+
 def test_an_invalid_line_is_reported_with_its_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = csv_of(records(30)).splitlines()
     for broken, words in [

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, chdir, contextmanager
@@ -17,7 +18,7 @@ import pytest
 from shoal.audit import verify
 from shoal.files import Files
 from shoal.policy import Policy
-from support.commands import FollowingThread
+from support.commands import FollowingThread, run_command, without_notice
 
 pytestmark = pytest.mark.unit
 
@@ -81,7 +82,7 @@ def stopped(process: subprocess.Popen[bytes] | FollowingThread, number: int = si
     process.send_signal(number)
     _, stderr = process.communicate(timeout=150)
     assert process.returncode is not None
-    return process.returncode, stderr.decode()
+    return process.returncode, without_notice(stderr).decode()
 
 
 def rows(path: Path) -> int:
@@ -123,6 +124,34 @@ def test_a_growing_file_is_followed_until_a_signal(tmp_path: Path, number: int) 
     assert (tmp_path / "evidence.jsonl").stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.parametrize("style", ["text", "json"])
+def test_a_run_that_is_stopped_while_kernels_are_compiled_ends_with_its_summary(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, style: str
+) -> None:
+    compiled, ended = threading.Event(), list[int]()
+
+    def compile_until_stopped(_: Policy) -> None:
+        signal.raise_signal(signal.SIGTERM)
+        assert compiled.wait(60)
+
+    monkeypatch.setattr("shoal.files.pipe.precompile", compile_until_stopped)
+    monkeypatch.setattr("shoal.cli.pipe.end_process", ended.append)
+    (tmp_path / "policy.yaml").write_text(json.dumps(POLICY))
+    (tmp_path / "in.csv").write_bytes(b"who,age,ill\np1,40,i\n")
+    words = ["-i", "in.csv", "-o", "out.csv", "--evidence", "e.jsonl", "--summary", "s.json", "--log", style]
+    try:
+        done = run_command("pipe", "policy.yaml", "--follow", *words, folder=tmp_path)
+    finally:
+        compiled.set()
+    assert (done.returncode, ended) == (0, [0])
+    summary = json.loads((tmp_path / "s.json").read_text())
+    assert (summary["records_in"], summary["held"], summary["information_loss"]) == (0, 0, None)
+    assert summary["policy"] == Policy.load(tmp_path / "policy.yaml").fingerprint
+    assert (tmp_path / "out.csv").read_bytes() == b"age,ill\n"
+    assert (tmp_path / "e.jsonl").read_bytes() == b""
+    assert b"0 in, 0 out, 0 suppressed, 0 refused\n" in done.stderr or b'"event": "finished"' in done.stderr
+
+
 def test_an_incomplete_line_is_awaited(tmp_path: Path) -> None:
     source, out = tmp_path / "in.csv", tmp_path / "out.csv"
     source.write_bytes(b"who,age,ill\n" + b"".join(b"p%d,40,i\n" % i for i in range(11)) + b"p11,4")
@@ -159,7 +188,7 @@ def test_standard_input_ends_when_its_writers_have_closed_it(tmp_path: Path) -> 
         assert first.endswith(b"\n")
         rest, stderr = process.communicate(lines(30, 40), timeout=150)
         assert process.returncode == 0
-        assert stderr.startswith(b"shoal: 40 in, 40 out, ")
+        assert without_notice(stderr).startswith(b"shoal: 40 in, 40 out, ")
     assert len((first + rest).splitlines()) == 40
 
 
@@ -212,7 +241,7 @@ def test_a_changed_file_ends_the_command_with_2(tmp_path: Path, change: str) -> 
         _, stderr = process.communicate(timeout=150)
     assert process.returncode == 2
     assert change in stderr.decode()
-    assert stderr.startswith(b"shoal: in.jsonl: ")
+    assert without_notice(stderr).startswith(b"shoal: in.jsonl: ")
     # All records that were read are released, and the summary counts them.
     assert rows(out) == json.loads((tmp_path / "s.json").read_text())["released"] == 30
 
@@ -221,7 +250,7 @@ def test_a_folder_is_reported_by_its_name(tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").mkdir()
     with following_here(tmp_path, "in.jsonl", "out.jsonl") as process:
         _, stderr = process.communicate(timeout=150)
-    assert (process.returncode, stderr) == (2, b"shoal: in.jsonl: cannot be read: Is a directory\n")
+    assert (process.returncode, without_notice(stderr)) == (2, b"shoal: in.jsonl: cannot be read: Is a directory\n")
 
 
 def test_an_output_that_is_not_empty_is_refused(tmp_path: Path) -> None:
@@ -266,7 +295,7 @@ def test_a_full_disk_leaves_whole_clusters_with_evidence(tmp_path: Path, room: i
     names = ("--evidence", "evidence.jsonl", "--summary", "s.json")
     with following(tmp_path, "-i", "in.csv", "-o", "out.csv", *names, policy=policy, room=room) as process:
         _, stderr = process.communicate(timeout=150)
-    assert (process.returncode, stderr) == (2, b"shoal: out.csv: File too large\n")
+    assert (process.returncode, without_notice(stderr)) == (2, b"shoal: out.csv: File too large\n")
     assert not (tmp_path / "s.json").exists()
     assert out.stat().st_size > room - 500, "it was filled nearly to the end"
     assert out.read_bytes().endswith(b"\n")

@@ -533,7 +533,8 @@ async def test_refused_messages_are_counted_by_reason_and_field_once() -> None:
     assert sorted(metrics.refusals.texts(14)) == [
         "1 of 14 invalid: note: missing",
         "1 of 14 invalid: x: null",
+        "1 of 14 undecodable",
+        "1 of 14 undecodable: no value",
         "1 of 14 undecodable: not JSON",
-        "2 of 14 undecodable",
     ]
     await task.close(commit=False)

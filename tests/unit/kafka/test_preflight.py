@@ -20,3 +20,11 @@ async def test_a_kafka_cluster_without_live_brokers_is_a_retriable_error() -> No
 
     with pytest.raises(BrokerUnavailableError, match="no broker"):
         await checks._broker(cast("Any", Waking()))
+
+
+@pytest.mark.parametrize(
+    ("count", "words"), [(1, "has 1 partition, the input 4"), (3, "has 3 partitions, the input 4")]
+)
+def test_an_output_with_too_few_partitions_is_a_fault(count: int, words: str) -> None:
+    (fault,) = checks._about_topics({"input": "a", "output": "b"}, {"a": 4, "b": count}, {})
+    assert fault.message == f"topic b {words}: add partitions"

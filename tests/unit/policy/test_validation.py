@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from shoal.errors import PolicyError
+from shoal.policy import Policy
 from support.policy_files import GOOD, faults, load
 
 pytestmark = pytest.mark.unit
@@ -217,13 +218,17 @@ def test_normalize_is_in_the_fingerprint_unless_it_is_left_at_its_default(tmp_pa
     [
         ("localhost", "has no port"),
         ("kafka-1:9092,kafka-2", "has no port"),
-        ("a:1,", "has no port"),
-        ("", "has no port"),
+        ("a:1,", "address 2 of 2 is empty; remove a comma"),
+        ("", "must not be empty"),
+        ("a:1;b:2", "separate several addresses by commas"),
+        ("a:1 b:2", "separate several addresses by commas"),
+        ("a:1,b:2/x", "address 2 of 2 holds a blank, semicolon, bar or slash"),
         ("2001:db8::1", "has no port"),
         (":9092", "has no host"),
-        ("kafka:no", "port from 1 to 65535"),
-        ("kafka:0", "port from 1 to 65535"),
-        ("kafka:70000", "port from 1 to 65535"),
+        ("kafka:no", "a number from 1 to 65535"),
+        ("kafka:0", "a number from 1 to 65535"),
+        ("kafka:70000", "the address has an invalid port; after the colon give a number from 1 to 65535"),
+        ("kafka:0000009092", "from 1 to 65535"),
         ("PLAINTEXT://kafka:9092", "has a scheme"),
         ("https://kafka:9092", "has a scheme"),
     ],
@@ -246,6 +251,33 @@ def test_names_that_kafka_refuses_for_topics_are_faults(field: str, topic: str, 
     found = faults(GOOD + f"kafka: {{{field}: '{topic}'}}\n", tmp_path)
     assert list(found) == [f"kafka.{field}"]
     assert "no name that Kafka allows for a topic" in found[f"kafka.{field}"][1]
+
+
+@pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state", "__share_group_state"])
+def test_topics_of_kafka_itself_are_faults(topic: str, tmp_path: Path) -> None:
+    found = faults(GOOD + f"kafka: {{input: a, output: {topic}}}\n", tmp_path)
+    assert found == {"kafka.output": (9, "is a topic of Kafka itself; name a topic of your own")}
+
+
+def test_topics_that_kafka_cannot_tell_apart_are_faults(tmp_path: Path) -> None:
+    found = faults(GOOD + "kafka: {input: a.b, output: a_b, evidence: a_c, quarantine: a.b}\n", tmp_path)
+    assert set(found) == {"kafka.output", "kafka.quarantine"}
+    assert "differs from kafka.input in '.' and '_' only" in found["kafka.output"][1]
+    assert "is the same topic as kafka.input" in found["kafka.quarantine"][1]
+
+
+@pytest.mark.parametrize("field", ["bootstrap_servers", "input", "output", "group", "evidence", "ssl_cafile"])
+def test_an_empty_setting_is_reported_with_all_other_faults(field: str, tmp_path: Path) -> None:
+    found = faults(GOOD.replace("k: 10", "k: 1") + f"kafka: {{{field}: ''}}\n", tmp_path)
+    assert set(found) == {"privacy.k", f"kafka.{field}"}
+    assert found[f"kafka.{field}"] == (9, "must not be empty; give a value or remove the field")
+
+
+def test_every_faulty_address_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "two.yaml").write_text(GOOD + "kafka: {bootstrap_servers: 'a, b:1, c:x'}\n")
+    with pytest.raises(PolicyError) as caught:
+        Policy.load(tmp_path / "two.yaml")
+    assert [fault.message[:16] for fault in caught.value.faults] == ["address 1 of 3 h", "address 3 of 3 h"]
 
 
 def test_names_that_kafka_allows_for_topics_are_accepted(tmp_path: Path) -> None:

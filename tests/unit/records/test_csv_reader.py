@@ -63,10 +63,11 @@ def test_the_header_is_kept_in_the_order_of_the_file() -> None:
         (b'"x,y', "no header"),
         (b"x\n1\n", "column 'y' is missing; add it, or remove it from the policy"),
         (b"x, y\n", "column 'y' is missing"),
-        (b"X,Y\n", "column 'x' is missing"),
+        (b"X,Y\n", "columns 'x', 'y' are missing; add them, or remove them from the policy"),
         (b"x,y,x\n", "column 'x' occurs twice; rename or remove one of them"),
         (b"x,y,z\n", "column 'z' is not declared; declare it, or set undeclared: drop"),
-        (b"x;y\n", "column 'x' is missing"),
+        (b"z,x,y,a\n", "columns 'z', 'a' are not declared; declare them, or set undeclared: drop"),
+        (b"x;y\n", "if the file has them, give the csv.delimiter that separates the columns"),
         ("x,y\n".encode("utf-16"), "no header"),
     ],
 )

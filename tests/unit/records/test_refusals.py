@@ -2,53 +2,148 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
-from shoal.records import RefusalCounter, is_notable
+from shoal.policy import Policy
+from shoal.policy.schema import Document
+from shoal.records import RecordFault, RefusalCounter, find_csv_faults, find_json_faults, is_notable
 from shoal.records import refusals as module
 
 pytestmark = pytest.mark.unit
 
 
+def policy(**more: object) -> Policy:
+    attributes = {
+        "who": {"role": "identifier", "subject": True},
+        "age": {"role": "quasi_identifier", "bounds": [0, 110], "integer": True, "out_of_bounds": "quarantine"},
+        "pay": {"role": "quasi_identifier", "bounds": [0, 1000]},
+        "ill": {"role": "confidential", "type": "number"},
+    }
+    content = {"attributes": attributes, "privacy": {"k": 3}, "stream": {"delta": 10}} | more
+    return Policy.from_document(Document.model_validate(content))
+
+
+HEADER = ["ill", "age", "pay", "who"]
+
+
+@pytest.mark.parametrize(
+    ("cells", "locations"),
+    [
+        (
+            ["canary", "", "x", " "],
+            [
+                ", column 4 (who): not a valid subject",
+                ", column 2 (age): empty",
+                ", column 3 (pay): not a finite number",
+                ", column 1 (ill): not of type number",
+            ],
+        ),
+        (["1", "1.5", "2000", "p"], [", column 2 (age): not a whole number"]),
+        (["1", "120", "", "p"], [", column 2 (age): outside its bounds", ", column 3 (pay): empty"]),
+        (["1", "2"], [": 2 cells, but the header has 4"]),
+        (None, [": invalid quotation marks or bytes for the CSV dialect of the policy"]),
+    ],
+)
+def test_all_faults_of_a_csv_record_are_found(cells: list[str] | None, locations: list[str]) -> None:
+    assert [fault.location for fault in find_csv_faults(policy(), HEADER, cells)] == locations
+
+
+@pytest.mark.parametrize(
+    ("record", "kinds"),
+    [
+        (
+            {"who": None, "age": None, "pay": "canary", "ill": [1]},
+            ["who: not a valid subject", "age: null", "pay: not a finite number", "ill: a list or an object"],
+        ),
+        ({"who": "p", "pay": 1}, ["age: missing", "ill: missing"]),
+        (
+            {"who": "p", "age": 1, "pay": 1, "canary": 1},
+            ["ill: missing", "a field that the policy does not declare; declare it, or set undeclared: drop"],
+        ),
+        ({"who": "p", "age": 1, "__faust": {"ns": "x"}, "pay": None, "ill": None}, ["pay: null"]),
+    ],
+)
+def test_all_faults_of_a_json_record_are_found(record: dict[str, object], kinds: list[str]) -> None:
+    assert [fault.kind for fault in find_json_faults(policy(), json.dumps(record).encode())] == kinds
+
+
+def test_a_number_beyond_float64_is_named() -> None:
+    message = b'{"who": "p", "age": 1, "pay": 1, "ill": 1e999}'
+    assert [fault.location for fault in find_json_faults(policy(), message)] == [", field ill: not a finite number"]
+
+
 def test_kinds_are_counted_and_the_most_frequent_comes_first() -> None:
     counter = RefusalCounter()
-    for description in (": not JSON", ", field age: null", ", column 3 (age): null", ": 7 cells, but the header has 2"):
-        counter.add("invalid", lambda text=description: text)  # type: ignore[misc]
-    counter.add("too_large", str)
+    for fault in (
+        RecordFault("not JSON"),
+        RecordFault("null", "age"),
+        RecordFault("null", "age", 3),
+        RecordFault("another number of cells than the header", detail="7 cells, but the header has 2"),
+    ):
+        counter.add("invalid", [fault])
+    counter.add("too_large", [])
     assert counter.total == 5
     assert counter.texts(7874) == [
         "2 of 7,874 invalid: age: null",
+        "1 of 7,874 invalid: another number of cells than the header",
         "1 of 7,874 invalid: not JSON",
-        "1 of 7,874 invalid: another number of cells, but the header has 2",
         "1 of 7,874 too_large",
     ]
 
 
-def test_a_field_may_have_any_name() -> None:
+def test_each_field_at_fault_is_counted_once_for_each_record() -> None:
     counter = RefusalCounter()
-    counter.add("invalid", lambda: ", column 1 (a): (b): empty")
-    assert counter.texts(1) == ["1 of 1 invalid: a): (b: empty"]
+    counter.add("invalid", [RecordFault("empty", "age", 1), RecordFault("empty", "pay", 2)])
+    counter.add("invalid", [RecordFault("empty", "pay", 2)] * 2)
+    assert counter.total == 2
+    assert counter.texts(9) == ["2 of 9 invalid: pay: empty", "1 of 9 invalid: age: empty"]
 
 
-def test_only_the_first_records_are_examined(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_DESCRIBED", 2)
-    counter, asked = RefusalCounter(), []
-
-    def describe() -> str:
-        asked.append(1)
-        return ", field age: null"
-
-    for _ in range(1500):
-        counter.add("invalid", describe)
-    assert len(asked) == 2
-    assert counter.texts(1500) == ["1,498 of 1,500 invalid", "2 of 1,500 invalid: age: null"]
+def test_the_count_of_each_field_is_exact_for_any_number_of_records() -> None:
+    counter = RefusalCounter()
+    for number in range(50_001):
+        counter.add("invalid", [RecordFault("empty", "age" if number % 2 else "pay")])
+    assert counter.texts(50_001) == ["25,001 of 50,001 invalid: pay: empty", "25,000 of 50,001 invalid: age: empty"]
+    assert len(counter._counts) == 2
 
 
-def test_many_kinds_are_summed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kinds_beyond_the_tenth_are_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_KINDS", 1)
     counter = RefusalCounter()
     for name in "abbc":
-        counter.add("invalid", lambda name=name: f", field {name}: null")  # type: ignore[misc]
-    assert counter.texts(9) == ["2 of 9 invalid: b: null", "2 of 9 for other reasons"]
+        counter.add("invalid", [RecordFault("null", name)])
+    assert counter.texts(9) == ["2 of 9 invalid: b: null", "2 more kinds"]
+    monkeypatch.setattr(module, "MAX_KINDS", 2)
+    assert counter.texts(9)[2:] == ["1 more kind"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (RecordFault("empty", "age"), "age: fill the values in, remove the records, or give the field another role"),
+        (RecordFault("not of type integer", "ward"), "ward: declare the type that the values have, or type: any"),
+        (
+            RecordFault("not a finite number", "sex"),
+            "sex: a quasi-identifier must be a number; if the field is a category",
+        ),
+        (RecordFault("not JSON"), "not JSON"),
+    ],
+)
+def test_the_remedy_for_the_most_frequent_kind_is_named(fault: RecordFault, words: str) -> None:
+    counter = RefusalCounter()
+    assert counter.remedy() == ""
+    counter.add("invalid", [fault], 2)
+    counter.add("undecodable", [RecordFault("null", "z")])
+    assert counter.remedy().startswith(words)
+
+
+def test_fields_with_the_same_fault_have_one_remedy() -> None:
+    counter = RefusalCounter()
+    for field, count in (("sex", 3), ("ward", 9), ("age", 1)):
+        counter.add("invalid", [RecordFault("not a finite number", field)], count)
+    counter.add("invalid", [RecordFault("empty", "pay")], 7)
+    assert counter.remedy().startswith("ward, sex, age: a quasi-identifier must be a number")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The only module that imports numba: typed decorators, and the folder of compiled kernels.
+"""Typed decorators that compile functions with numba.
 
 Kernels release the interpreter's lock and keep the order of every sum (no fastmath): restarts and published tables need
 the same bits on every run.
@@ -10,22 +10,19 @@ lowering pass and its code library.
 
 from __future__ import annotations
 
-import hashlib
-import os
-import pickle
-import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cache, partial
-from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
 from numba.core import compiler as numba_compiler
-from numba.core import compiler_machinery, config, typed_passes, types
+from numba.core import compiler_machinery, config, event, typed_passes, types
 from numba.core.cpu import CPUTargetOptions
 
-__all__ = ["njit", "njit_inline", "njit_inner"]
+from shoal.clustering.numba.kernel_cache import njit_with_cache
+
+__all__ = ["njit", "njit_inline", "njit_inner", "on_compilation"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -43,29 +40,13 @@ _machinery: Any = compiler_machinery
 
 _FLAGS: dict[str, Any] = {"nogil": True, "fastmath": False}
 
-_CLUSTERING = Path(__file__).parents[1]
-"""Folder of the package whose modules hold kernels."""
-
-_CUT_OFF = (pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError, ValueError)
-"""What reading a part of a pickled file raises."""
-
-DRAFT_AGE_S = 600.0
-"""Age (s) of a file from which on no process still writes it."""
-
-_GUARD = "_guard_against_spurious_io_errors"
-"""Name of numba's context manager around reads and writes of its cache."""
-
 
 def njit(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a kernel, which Python calls, on its first call. Type checkers see the undecorated type.
 
     With ``NUMBA_DISABLE_JIT=1`` the function stays plain Python.
     """
-    folder = _cache_folder()
-    with _cache_in(folder):
-        compiled = numba.njit(cache=folder is not None, **_FLAGS)(function)
-    _tolerate_cache_errors(getattr(compiled, "_cache", None))
-    return cast("Callable[P, R]", compiled)
+    return cast("Callable[P, R]", njit_with_cache(function, **_FLAGS))
 
 
 def njit_inner(function: Callable[P, R]) -> Callable[P, R]:
@@ -128,20 +109,15 @@ class _InnerLowering(_passes.NativeLowering):  # type: ignore[misc] # numba has 
         state.flags.no_compile = True
         super().run_pass(state)
         library._ensure_finalized()  # noqa: SLF001
-        entry_point = _EntryPoint(state.func_id.func)
+        entry_point = partial(_call_as_kernel, state.func_id.func)
         state["cr"] = state["cr"]._replace(cfunc=entry_point)
         state.targetctx.insert_user_function(entry_point, state["cr"].fndesc, [library])
         return True
 
 
-class _EntryPoint:
-    """What Python calls instead of the machine code that an inner function lacks: a kernel, compiled on demand."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function = function
-
-    def __call__(self, *arguments: object) -> Any:  # noqa: ANN401 - of any function
-        return _as_kernel(self._function)(*arguments)
+def _call_as_kernel(function: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401 - of any function
+    """Take the place of the machine code that an inner function lacks: call a kernel, compiled on demand."""
+    return _as_kernel(function)(*arguments)
 
 
 @cache
@@ -161,80 +137,25 @@ class _InnerCompiler(_compiler.CompilerBase):  # type: ignore[misc]
         return [own]
 
 
-def _tolerate_cache_errors(cache_of_kernel: Any) -> None:  # noqa: ANN401 - numba declares no public type
-    """Let numba ignore errors of its cache: on a full disk kernels are compiled in every process.
+class _Listener(event.Listener):
+    """Calls two functions when the compiler begins and ends; a kernel is compiled with the kernels that it calls."""
 
-    numba does so on Windows only. A later numba may lack the guard: then a full disk ends the process.
-    """
-    if hasattr(cache_of_kernel, _GUARD):
-        setattr(cache_of_kernel, _GUARD, partial(_guarded, cache_of_kernel))
+    def __init__(self, began: Callable[[], None], ended: Callable[[], None]) -> None:
+        self._began, self._ended, self._depth = began, ended, 0
 
+    def on_start(self, _: Any) -> None:  # noqa: ANN401 - the interface of numba
+        self._depth += 1
+        if self._depth == 1:
+            self._began()
 
-@contextmanager
-def _guarded(cache_of_kernel: Any) -> Iterator[None]:  # noqa: ANN401 - as above
-    """Ignore errors of the cache; discard its entries of this kernel if a file is cut off, so that it is replaced.
-
-    A machine that stops, or a disk that fills up, can leave a part of a file.
-    """
-    try:
-        yield
-    except OSError:
-        pass
-    except _CUT_OFF:
-        with suppress(OSError):
-            cache_of_kernel.flush()
-
-
-@cache
-def _cache_folder() -> Path | None:
-    """Return the first writable folder for compiled kernels, or None: kernels are then compiled in every process.
-
-    numba considers a compiled function up to date as long as the file of that function is unchanged, even if a kernel
-    that it calls has changed. Therefore the name of the folder is a hash of the text of every module that may hold a
-    kernel or a constant of one.
-    """
-    sources = [_CLUSTERING.parent / "arrays.py", *sorted(_CLUSTERING.rglob("*.py"))]
-    text = b"\0".join(path.read_bytes() for path in sources)
-    name = f"shoal-{hashlib.sha256(text).hexdigest()[:16]}"
-    chosen = os.environ.get("NUMBA_CACHE_DIR")
-    folders = [Path(chosen)] if chosen else [_CLUSTERING / "__pycache__", *_user_caches()]
-    found = next((folder / name for folder in folders if _is_writable(folder / name)), None)
-    if found is not None:
-        _remove_drafts(found)
-    return found
-
-
-def _remove_drafts(folder: Path) -> None:
-    """Remove files that numba had begun to write when its process was ended; it gives them their name at the end."""
-    with suppress(OSError), tempfile.TemporaryFile(dir=folder) as new:
-        now_s = os.fstat(new.fileno()).st_mtime
-        for draft in folder.rglob("*.tmp.*"):
-            if now_s - draft.stat().st_mtime > DRAFT_AGE_S:
-                draft.unlink()
-
-
-def _user_caches() -> list[Path]:
-    """Return the user's cache folder; an empty list for a user without a home folder, as in some containers."""
-    chosen, home = os.environ.get("XDG_CACHE_HOME"), os.environ.get("HOME")
-    return [Path(chosen) / "numba"] if chosen else [Path(home) / ".cache" / "numba"] if home else []
-
-
-def _is_writable(folder: Path) -> bool:
-    """Whether files can be written to a folder; creates the folder."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            return True
-    except OSError:
-        return False
+    def on_end(self, _: Any) -> None:  # noqa: ANN401 - the interface of numba
+        self._depth -= 1
+        if self._depth == 0:
+            self._ended()
 
 
 @contextmanager
-def _cache_in(folder: Path | None) -> Iterator[None]:
-    """Make numba use this folder while one function is decorated, without affecting other users of numba."""
-    before = _numba_flags.CACHE_DIR
-    _numba_flags.CACHE_DIR = str(folder or before)
-    try:
+def on_compilation(began: Callable[[], None], ended: Callable[[], None]) -> Iterator[None]:
+    """Call functions before and after kernels are compiled in this context, in any thread; not if a cache has them."""
+    with event.install_listener("numba:compile", _Listener(began, ended)):
         yield
-    finally:
-        _numba_flags.CACHE_DIR = before

@@ -15,7 +15,7 @@ from shoal.clustering.stream.nearest import NearestRule
 from shoal.errors import ParameterError
 from shoal.policy import RULES, resolve_rule, supports_dominance
 
-__all__ = ["Rule", "make_rule", "rule_faults"]
+__all__ = ["INDEXED_FROM", "MAX_INDEXED_DIMENSIONS", "Rule", "make_rule", "rule_faults"]
 
 INDEXED_FROM = {"nearest": 4096, "awo": 1000}
 """Held records from which a cell index may be faster than a scan of all held records."""

@@ -6,12 +6,14 @@ import os
 import shutil
 import subprocess
 import sys
+import time
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
 import pytest
 from shoal.arrays import Float64Vector
-from shoal.clustering.numba import jit
+from shoal.clustering.numba import jit, kernel_cache
 
 pytestmark = pytest.mark.unit
 
@@ -83,6 +85,42 @@ assert doubled(np.ones(2)) == 2.0
 print(sum(doubled.stats.cache_hits.values()))
 """
 
+READ_ONLY_PROGRAM = """
+import os
+import tempfile
+from pathlib import Path
+plain = tempfile.TemporaryFile
+
+def refusing(*arguments, **options):
+    # Also for a user who may write everywhere.
+    if str(options["dir"]).startswith(os.environ["READ_ONLY"]):
+        raise PermissionError
+    return plain(*arguments, **options)
+
+tempfile.TemporaryFile = refusing
+import numpy as np
+from shoal.clustering.numba import jit, kernel_cache
+folders = os.environ["FOLDERS"].split(":")
+kernel_cache._candidates = lambda: [Path(folder) for folder in folders]
+kernel_cache._cache_folder.cache_clear()
+kernel_cache._prepared_folder.cache_clear()
+compiled = []
+
+@jit.njit
+def doubled(values):
+    return values[0] + values[0]
+
+@jit.njit
+def tripled(values):
+    return values[0] + values[0] + values[0]
+
+with jit.on_compilation(lambda: compiled.append("began"), lambda: compiled.append("ended")):
+    assert doubled(np.ones(2)) == 2.0
+    if "TRIPLED" in os.environ:
+        assert tripled(np.ones(2)) == 3.0
+print(*compiled)
+"""
+
 LIMIT_PROGRAM = """
 import numpy as np
 from shoal.clustering.stream.dominance import NO_DOMINANCE
@@ -146,6 +184,30 @@ def test_on_a_full_disk_kernels_are_compiled_in_every_process(tmp_path: Path) ->
     assert [path for path in (tmp_path / "cache").rglob("*") if path.suffix in {".nbi", ".nbc"}] == []
 
 
+def kernels_in(folder: Path) -> list[str]:
+    return sorted(path.name.split("-")[0] for path in folder.rglob("*.nbi"))
+
+
+def test_a_cache_that_is_there_but_not_writable_is_used(tmp_path: Path) -> None:
+    program, prepared, own = tmp_path / "program.py", tmp_path / "prepared", tmp_path / "own"
+    program.write_text(READ_ONLY_PROGRAM)
+
+    def compiled(folders: str, read_only: str, **variables: str) -> str:
+        environment = {**os.environ, "NUMBA_DISABLE_JIT": "0", "FOLDERS": folders, "READ_ONLY": read_only, **variables}
+        command = [sys.executable, str(program)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    assert compiled(str(prepared), "no folder") == "began ended"
+    assert compiled(str(prepared), str(prepared)) == "", "nothing else is writable"
+    # What the prepared folder does not have is compiled, and kept if another folder is writable.
+    assert compiled(str(prepared), str(prepared), TRIPLED="1") == "began ended"
+    assert compiled(f"{prepared}:{own}", str(prepared), TRIPLED="1") == "began ended"
+    assert compiled(f"{prepared}:{own}", str(prepared), TRIPLED="1") == ""
+    assert (kernels_in(prepared), kernels_in(own)) == (["program.doubled"], ["program.tripled"])
+
+
 @pytest.mark.parametrize("suffix", [".nbi", ".nbc"])
 @pytest.mark.parametrize("kept_bytes", [0, 40])
 def test_a_cache_file_that_is_cut_off_is_replaced(suffix: str, kept_bytes: int, tmp_path: Path) -> None:
@@ -163,13 +225,12 @@ def test_a_cache_file_that_is_cut_off_is_replaced(suffix: str, kept_bytes: int, 
     (path,) = (one for one in (tmp_path / "cache").rglob("program.doubled*") if one.suffix == suffix)
     path.write_bytes(path.read_bytes()[:kept_bytes])
     assert cache_hits() == 0
-    cache_hits()
     assert cache_hits() == 1
 
 
 def test_files_that_an_ended_process_had_begun_are_removed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    folder = jit._cache_folder.__wrapped__()
+    folder = kernel_cache._cache_folder.__wrapped__()
     assert folder is not None
     names = ("a.nbi.tmp.0123456789abcdef", "a.nbc.tmp.0123456789abcdef", "a.nbi")
     (folder / "below").mkdir()
@@ -177,9 +238,60 @@ def test_files_that_an_ended_process_had_begun_are_removed(monkeypatch: pytest.M
         (folder / "below" / name).write_bytes(b"")
     for name in (names[0], names[2]):
         os.utime(folder / "below" / name, (1_000_000_000, 1_000_000_000))
-    jit._cache_folder.__wrapped__()
+    kernel_cache._cache_folder.__wrapped__()
     # The second may still be written.
     assert {path.name for path in (folder / "below").iterdir()} == {names[1], names[2]}
+
+
+def test_folders_of_other_versions_are_removed_when_unused_for_30_days(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    folder = kernel_cache._cache_folder.__wrapped__()
+    assert folder is not None
+    now_s = time.time()
+    ages_days = {"shoal-old": 31, "shoal-recent": 29, "another-program": 400, folder.name: 400}
+    for name, age_days in ages_days.items():
+        (tmp_path / name / "module").mkdir(parents=True, exist_ok=True)
+        (tmp_path / name / "module" / "kernel.nbi").write_bytes(b"x")
+        os.utime(tmp_path / name, (now_s - age_days * 86_400, now_s - age_days * 86_400))
+    kernel_cache._cache_folder.__wrapped__()
+    assert {path.name for path in tmp_path.iterdir()} == {"shoal-recent", "another-program", folder.name}
+    # The use of this version is noted: another version would keep it for 30 days.
+    assert folder.stat().st_mtime > now_s - 60
+    assert (folder / "module" / "kernel.nbi").exists()
+
+
+def test_errors_of_reading_a_cache_are_tolerated_when_it_is_read_only(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+
+    class CacheOfKernel:
+        def _guard_against_spurious_io_errors(self) -> AbstractContextManager[None]:
+            raise NotImplementedError
+
+        def load_overload(self, error: Exception) -> None:
+            with self._guard_against_spurious_io_errors():
+                raise error
+
+        def save_overload(self, error: Exception) -> None:
+            with self._guard_against_spurious_io_errors():
+                raise error
+
+        def flush(self) -> None:
+            raise PermissionError
+
+    cache_of_kernel = CacheOfKernel()
+    kernel_cache._tolerate_cache_errors(cache_of_kernel)
+    for error in (OSError(), EOFError(), ValueError(), AttributeError()):
+        cache_of_kernel.load_overload(error)
+    cache_of_kernel.save_overload(OSError())
+    for error in (ValueError(), AttributeError(), EOFError()):
+        with pytest.raises(type(error)):
+            cache_of_kernel.save_overload(error)
+    with pytest.raises(TypeError):
+        cache_of_kernel.load_overload(TypeError())
 
 
 def test_the_name_of_the_folder_depends_on_every_module_with_kernels(
@@ -187,20 +299,20 @@ def test_the_name_of_the_folder_depends_on_every_module_with_kernels(
 ) -> None:
     clustering = tmp_path / "clustering"
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
-    monkeypatch.setattr(jit, "_CLUSTERING", clustering)
+    monkeypatch.setattr(kernel_cache, "_CLUSTERING", clustering)
     texts = {"arrays.py": "LARGEST = 1\n", "clustering/stream/nearest.py": "\n", "clustering/numba/heaps.py": "\n"}
     for name, text in texts.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    first = jit._cache_folder.__wrapped__()
+    first = kernel_cache._cache_folder.__wrapped__()
     assert first is not None
     assert first.parent == clustering / "__pycache__"
-    assert jit._cache_folder.__wrapped__() == first
+    assert kernel_cache._cache_folder.__wrapped__() == first
     for name, text in texts.items():
         (tmp_path / name).write_text(text + "# changed\n")
-        assert jit._cache_folder.__wrapped__() != first, name
+        assert kernel_cache._cache_folder.__wrapped__() != first, name
         (tmp_path / name).write_text(text)
-    assert jit._cache_folder.__wrapped__() == first
+    assert kernel_cache._cache_folder.__wrapped__() == first
 
 
 @pytest.mark.own_interpreter
@@ -233,8 +345,8 @@ def test_the_cache_folder_of_the_user_is_the_second_choice(monkeypatch: pytest.M
     (tmp_path / "clustering" / "__pycache__").write_text("not a folder")
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
-    monkeypatch.setattr(jit, "_CLUSTERING", tmp_path / "clustering")
-    folder = jit._cache_folder.__wrapped__()
+    monkeypatch.setattr(kernel_cache, "_CLUSTERING", tmp_path / "clustering")
+    folder = kernel_cache._cache_folder.__wrapped__()
     assert folder is not None
     assert folder.parent == tmp_path / "user" / "numba"
 
@@ -245,10 +357,10 @@ def test_a_user_without_a_home_has_no_cache_folder(monkeypatch: pytest.MonkeyPat
     (tmp_path / "clustering" / "__pycache__").write_text("not a folder")
     for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "HOME"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(jit, "_CLUSTERING", tmp_path / "clustering")
-    assert jit._cache_folder.__wrapped__() is None
+    monkeypatch.setattr(kernel_cache, "_CLUSTERING", tmp_path / "clustering")
+    assert kernel_cache._cache_folder.__wrapped__() is None
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    folder = jit._cache_folder.__wrapped__()
+    folder = kernel_cache._cache_folder.__wrapped__()
     assert folder is not None
     assert folder.parent == tmp_path / "home" / ".cache" / "numba"
 

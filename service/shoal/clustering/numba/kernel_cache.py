@@ -1,0 +1,184 @@
+"""The folder of compiled kernels: where it is, when it is outdated, and what happens if it cannot be read or written.
+
+numba keeps compiled kernels in files. This module chooses their folder, lets numba read a folder that is not writable,
+and removes folders of other versions. It depends on internals of numba's cache.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, cast
+
+import numba
+from numba.core import config
+from numba.core.caching import IndexDataCacheFile, UserProvidedCacheLocator
+
+__all__ = ["has_writable_cache", "njit_with_cache"]
+
+_numba_flags: Any = config  # its names are set when numba is imported, so type checkers do not know them
+
+_CLUSTERING = Path(__file__).parents[1]
+"""Folder of the package whose modules hold kernels."""
+
+_CUT_OFF = (pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError, ValueError)
+"""What reading a part of a pickled file raises."""
+
+DRAFT_AGE_S = 600.0
+"""Age (s) of a file from which on no process still writes it."""
+
+UNUSED_AGE_S = 30 * 86_400.0
+"""Time (s) after which a folder of another version is removed if no process has used it."""
+
+_GUARD = "_guard_against_spurious_io_errors"
+"""Name of numba's context manager around reads and writes of its cache."""
+
+
+def has_writable_cache() -> bool:
+    """Return whether compiled kernels are kept for later processes."""
+    return _cache_folder() is not None
+
+
+def njit_with_cache(function: Callable[..., Any], **flags: bool) -> Any:  # noqa: ANN401 - numba declares no public type
+    """Return a function as numba compiles it on its first call, with the cache of kernels if there is one."""
+    folder, prepared = _cache_folder(), _prepared_folder()
+    with _cache_in(folder or prepared, is_writable=folder is not None):
+        has_cache = folder is not None or prepared is not None
+        decorate: Any = numba.njit
+        compiled = decorate(cache=has_cache, **flags)(function)
+    cache_of_kernel = getattr(compiled, "_cache", None)
+    _tolerate_cache_errors(cache_of_kernel)
+    if folder is not None and prepared is not None:
+        _read_first(cache_of_kernel, prepared)
+    return compiled
+
+
+def _read_first(cache_of_kernel: Any, prepared: Path) -> None:  # noqa: ANN401 - numba declares no public type
+    """Let numba look into the prepared folder before its own. What is compiled goes to its own."""
+    own = getattr(cache_of_kernel, "_cache_file", None)
+    if own is None:
+        return  # with NUMBA_DISABLE_JIT, or a later numba
+    path = str(prepared / Path(cache_of_kernel.cache_path).name)
+    first = cast("Any", IndexDataCacheFile)(path, cache_of_kernel._impl.filename_base, own._source_stamp)  # noqa: SLF001
+    load = own.load
+
+    def load_from_both(key: Any) -> Any:  # noqa: ANN401 - numba declares no public type
+        with suppress(OSError, *_CUT_OFF):
+            if (found := first.load(key)) is not None:
+                return found
+        return load(key)
+
+    own.load = load_from_both
+
+
+def _tolerate_cache_errors(cache_of_kernel: Any) -> None:  # noqa: ANN401 - numba declares no public type
+    """Let numba ignore errors of its cache: on a full disk kernels are compiled in every process.
+
+    numba does so on Windows only. A later numba may lack the guard: then a full disk ends the process.
+    """
+    if hasattr(cache_of_kernel, _GUARD):
+        setattr(cache_of_kernel, _GUARD, partial(suppress, OSError))
+        cache_of_kernel.load_overload = partial(_load_or_discard, cache_of_kernel, cache_of_kernel.load_overload)
+
+
+def _load_or_discard(cache_of_kernel: Any, load: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401
+    """Load a kernel; if a file is cut off, return None and discard the files of this kernel, so that they are replaced.
+
+    A machine that stops, or a disk that fills up, can leave a part of a file.
+    """
+    try:
+        return load(*arguments)
+    except _CUT_OFF:
+        with suppress(OSError):
+            cache_of_kernel.flush()
+        return None
+
+
+@cache
+def _cache_folder() -> Path | None:
+    """Return the first writable folder for compiled kernels, or None: kernels are then compiled in every process.
+
+    numba considers a compiled function up to date as long as the file of that function is unchanged, even if a kernel
+    that it calls has changed. Therefore the name of the folder is a hash of the text of every module that may hold a
+    kernel or a constant of one.
+    """
+    found = next(filter(_is_writable, _candidates()), None)
+    if found is not None:
+        _remove_drafts(found)
+        _remove_unused_versions(found)
+    return found
+
+
+@cache
+def _prepared_folder() -> Path | None:
+    """Return the first folder that holds kernels and is not writable, as in an image with a read-only root; or None."""
+    return next((folder for folder in _candidates() if any(folder.rglob("*.nbi")) and not _is_writable(folder)), None)
+
+
+def _candidates() -> list[Path]:
+    sources = [_CLUSTERING.parent / "arrays.py", *sorted(_CLUSTERING.rglob("*.py"))]
+    text = b"\0".join(path.read_bytes() for path in sources)
+    name = f"shoal-{hashlib.sha256(text).hexdigest()[:16]}"
+    chosen = os.environ.get("NUMBA_CACHE_DIR")
+    folders = [Path(chosen)] if chosen else [_CLUSTERING / "__pycache__", *_user_caches()]
+    return [folder / name for folder in folders]
+
+
+def _remove_drafts(folder: Path) -> None:
+    """Remove files that numba had begun to write when its process was ended; it gives them their name at the end."""
+    with suppress(OSError), tempfile.TemporaryFile(dir=folder) as new:
+        now_s = os.fstat(new.fileno()).st_mtime
+        for draft in folder.rglob("*.tmp.*"):
+            if now_s - draft.stat().st_mtime > DRAFT_AGE_S:
+                draft.unlink()
+
+
+def _remove_unused_versions(folder: Path) -> None:
+    """Remove folders of other versions that no process has used for 30 days; note the use of this one."""
+    with suppress(OSError):
+        os.utime(folder)
+        now_s = folder.stat().st_mtime
+        for other in folder.parent.glob("shoal-*"):
+            if now_s - other.stat().st_mtime > UNUSED_AGE_S:
+                shutil.rmtree(other, ignore_errors=True)
+
+
+def _user_caches() -> list[Path]:
+    """Return the user's cache folder; an empty list for a user without a home folder, as in some containers."""
+    chosen, home = os.environ.get("XDG_CACHE_HOME"), os.environ.get("HOME")
+    return [Path(chosen) / "numba"] if chosen else [Path(home) / ".cache" / "numba"] if home else []
+
+
+def _is_writable(folder: Path) -> bool:
+    """Whether files can be written to a folder; creates the folder."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
+
+
+@contextmanager
+def _cache_in(folder: Path | None, *, is_writable: bool) -> Iterator[None]:
+    """Make numba use this folder while one function is decorated, without affecting other users of numba.
+
+    numba ignores a folder that is not writable. It must not check this if kernels are only to be read.
+    """
+    before, locator = _numba_flags.CACHE_DIR, cast("Any", UserProvidedCacheLocator)
+    _numba_flags.CACHE_DIR = str(folder or before)
+    try:
+        if not is_writable:
+            locator.ensure_cache_path = lambda _: None
+        yield
+    finally:
+        _numba_flags.CACHE_DIR = before
+        if not is_writable:
+            del locator.ensure_cache_path  # it is inherited again

@@ -1,0 +1,114 @@
+"""Checks of the files that the Kafka settings name: certificates and keys. No message quotes a file."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from shoal.errors import PolicyError
+from shoal.kafka.cipher import MetadataCipher
+from shoal.policy import KafkaSection
+
+__all__ = ["FileFault", "check_files", "find_certificate_faults"]
+
+_FILES = ("ssl_cafile", "ssl_certfile", "ssl_keyfile")
+UNREAD = "the file cannot be read"
+_BEGIN_CERTIFICATE, _ENCRYPTED = b"-----BEGIN CERTIFICATE-----", b"ENCRYPTED"
+
+
+class FileFault(NamedTuple):
+    """What is wrong with the file of one field; ``is_unread`` if this user cannot read it on this machine."""
+
+    field: str
+    message: str
+    is_unread: bool = False
+
+
+def check_files(settings: KafkaSection, *, has_secrets: bool = True) -> Iterator[FileFault]:
+    """Yield the faults of all files that the settings name.
+
+    Parameters
+    ----------
+    settings : KafkaSection
+    has_secrets : bool
+        Whether the environment holds the credentials. `shoal check` may run where it does not.
+    """
+    yield from find_certificate_faults(settings, has_password=has_secrets or settings.ssl_password is not None)
+    if settings.metadata_key_file is None or settings.metadata_key is not None:
+        return  # both together are a fault of the settings, which the cipher names
+    try:
+        MetadataCipher.of(settings)
+    except PolicyError as error:
+        for fault in error.faults:
+            yield FileFault("metadata_key_file", fault.message, is_unread=fault.message.startswith(UNREAD))
+
+
+def find_certificate_faults(settings: KafkaSection, *, has_password: bool = True) -> Iterator[FileFault]:
+    """Yield the faults of the certificates and of the private key.
+
+    Parameters
+    ----------
+    settings : KafkaSection
+    has_password : bool
+        Whether the settings hold the password of an encrypted key; otherwise such a key is not decrypted.
+    """
+    if not settings.security_protocol.endswith("SSL"):
+        return
+    files = {name: path for name in _FILES if (path := getattr(settings, name)) is not None}
+    if any(map(_is_pipe, files.values())):
+        return  # what a pipe holds can be read once
+    unread = [fault for name, path in files.items() if (fault := _fault_of_reading(name, path))]
+    yield from unread
+    names = files.keys() - {fault.field for fault in unread}
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if settings.ssl_cafile is not None and "ssl_cafile" in names:
+        try:
+            context.load_verify_locations(settings.ssl_cafile)
+        except ssl.SSLError:
+            yield FileFault("ssl_cafile", "the file holds no certificate in PEM")
+    if settings.ssl_certfile is None or "ssl_certfile" not in names:
+        return
+    if _BEGIN_CERTIFICATE not in Path(settings.ssl_certfile).read_bytes():
+        yield FileFault("ssl_certfile", "the file holds no certificate in PEM")
+    elif settings.ssl_keyfile is None or "ssl_keyfile" in names:
+        yield from _check_pair(context, settings, has_password=has_password)
+
+
+def _is_pipe(path: str) -> bool:
+    try:
+        return Path(path).is_fifo()
+    except OSError:
+        return False
+
+
+def _fault_of_reading(field: str, path: str) -> FileFault | None:
+    try:
+        Path(path).read_bytes()
+    except OSError as error:
+        return FileFault(field, f"{UNREAD}: {error.strerror}", is_unread=True)
+    except ValueError:
+        return FileFault(field, "not the name of a file")
+    return None
+
+
+def _check_pair(context: ssl.SSLContext, settings: KafkaSection, *, has_password: bool) -> Iterator[FileFault]:
+    """Yield what is wrong with the private key of a certificate."""
+    certificate, key = str(settings.ssl_certfile), settings.ssl_keyfile
+    if not has_password and _ENCRYPTED in Path(key or certificate).read_bytes():
+        return
+    password = settings.ssl_password.get_secret_value() if settings.ssl_password else ""
+    field = "ssl_certfile" if key is None else "ssl_keyfile"
+    try:
+        # Without a password OpenSSL would ask for one on the terminal.
+        context.load_cert_chain(certificate, key, password=password)
+    except (ssl.SSLError, ValueError):
+        if key is None:
+            yield FileFault(field, "the file holds no private key that can be read; give kafka.ssl_keyfile")
+        else:
+            yield FileFault(
+                field,
+                "the file holds no private key in PEM that fits the certificate in kafka.ssl_certfile, or "
+                "SHOAL_KAFKA__SSL_PASSWORD is missing or wrong",
+            )

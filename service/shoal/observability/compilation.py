@@ -1,0 +1,92 @@
+"""Says that kernels are compiled, which takes seconds to a minute, and measures how long that takes."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Self
+
+import structlog
+
+from shoal.clustering.numba.jit import on_compilation
+from shoal.clustering.stream.rules import INDEXED_FROM, MAX_INDEXED_DIMENSIONS
+from shoal.policy import Policy, resolve_rule
+
+__all__ = ["TABLE_COMPILE_S", "CompilationNotice", "stream_compile_s"]
+
+RULES_S = {"nearest": 10, "awo": 30, "greedy": 30, "block": 35}
+"""Processor time of the compiler for a rule without options (s), as measured from an empty cache."""
+
+TABLE_COMPILE_S = 25
+"""The same for algorithm `auto` of tables; 18 s for up to 256 records."""
+
+INDEXES_S = {"nearest": 12, "awo": 30}
+"""The same for the kernels of a rule's index, which are compiled in addition."""
+
+REMINDER_S = 10.0
+"""Time after which the log says again that kernels are compiled (s)."""
+
+
+class CompilationNotice:
+    """Context that logs the first kernel that is compiled in it, and adds up the time of the compiler.
+
+    A kernel that is compiled 10 s or more after the last line is logged again. Nothing is logged if the cache has all
+    kernels.
+
+    Parameters
+    ----------
+    log : BoundLogger
+        Of the command.
+    about_s : int
+        Time to announce (s).
+    announce : callable, optional
+        Called with the text that is logged when the compiler begins, and with an empty text when the context ends.
+
+    Attributes
+    ----------
+    seconds : float
+        Time that the compiler took (s); summaries leave it out.
+    """
+
+    def __init__(
+        self, log: structlog.stdlib.BoundLogger, about_s: int, announce: Callable[[str], None] | None = None
+    ) -> None:
+        self.seconds = 0.0
+        self._log, self._announce = log, announce
+        self._text = f"compiling kernels, once: about {about_s} s"
+        self._began_s, self._logged_s, self._stack = 0.0, -math.inf, ExitStack()
+
+    def __enter__(self) -> Self:
+        self._stack.enter_context(on_compilation(self._begin, self._end))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+        if self._announce is not None:
+            self._announce("")
+
+    def _begin(self) -> None:
+        self._began_s = time.monotonic()
+        if self._logged_s == -math.inf:
+            self._log.info(self._text)
+            if self._announce is not None:
+                self._announce(self._text)
+        elif self._began_s - self._logged_s >= REMINDER_S:
+            self._log.info("still compiling kernels", seconds=round(self.seconds))
+        else:
+            return
+        self._logged_s = self._began_s
+
+    def _end(self) -> None:
+        self.seconds += time.monotonic() - self._began_s
+
+
+def stream_compile_s(policy: Policy) -> int:
+    """Return the time (s) to announce for the kernels of a policy's rule."""
+    stream, has_dominance = policy.require_stream(), policy.dominance is not None
+    rule = resolve_rule(stream.rule, policy.k, has_dominance=has_dominance)
+    has_index = INDEXED_FROM.get(rule, math.inf) <= stream.delta and not has_dominance
+    is_narrow = len(policy.quasi_identifiers) <= MAX_INDEXED_DIMENSIONS
+    return RULES_S[rule] + (INDEXES_S[rule] if has_index and is_narrow else 0)
