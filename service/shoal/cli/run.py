@@ -9,6 +9,7 @@ import signal
 import sys
 from functools import partial
 
+from shoal.cli.garbage_collection import spaced_collections
 from shoal.kafka import StartOptions, Worker, in_daemon_thread
 from shoal.observability import (
     Health,
@@ -81,7 +82,8 @@ async def _serve(policy: Policy, settings: KafkaSection, start: StartOptions, ht
         logger("cli").info("started", http_port=port, policy=policy.fingerprint[:16], group=settings.group)
         has_compiled = await _compile(policy, worker)
         if has_compiled:
-            await worker.run()
+            async with spaced_collections():
+                await worker.run()
     log_totals(logger("cli"), metrics)
     return has_compiled
 
