@@ -34,7 +34,7 @@ def test_the_package_loads_what_is_used() -> None:
 def test_a_worker_loads_no_other_command() -> None:
     loaded = loaded_after("from shoal.cli.command_line import build_parser; build_parser(['run'])")
     assert {"shoal.cli.run", "shoal.kafka", "numba"} <= loaded
-    assert not loaded & {"shoal.audit", "shoal.files", "shoal.cli.batch", "shoal.stage", "pyarrow", "highspy", "faust"}
+    assert not loaded & {"shoal.audit", "shoal.cli.batch", "shoal.stage", "pyarrow", "highspy", "faust"}
 
 
 def test_the_version_loads_nothing_and_is_that_of_the_parser() -> None:
