@@ -10,36 +10,30 @@ import os
 import re
 import sys
 import time
-import uuid
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
-import matplotlib as mpl
 from bad_input import RECORDS as BAD_RECORDS
 from bad_input import bad_rounds
 from castle_rows import castle_part
 from engine import engine_part
 from faust_stage import about_faust, faust_rounds, slower_by
-from kafka_to_kafka import PARTITIONS, RECORDS, Speed, fill, measure_copy, measure_shoal, new_topic
+from kafka_part import kafka_part
+from kafka_to_kafka import Speed
 from loss import loss_part
 from online import ranges_part, target_part
 from order import order_part
 from part import Part, Promise
 from people import people_part
-from sampling import sampled
-from shoal.policy import resolve_rule
 from start import start_part
 from static_sets import FASTER, LESS, about_static_sets, static_sets
 
 ROOT = Path(__file__).resolve().parents[1]
 REPORTS = ROOT / "docs" / "reports"
-FIGURE = REPORTS / "figures" / "kafka-profile.svg"
-ROUNDS = 5
 BAD_ROUNDS = 8
 FAUST_ROUNDS = 3
-LIMITS = {"kafka": 0.4, "bad": 0.9, "faust": 0.9}
+LIMITS = {"bad": 0.9, "faust": 0.9}
 """Below these the run fails; other parts have theirs beside them."""
 
 
@@ -51,39 +45,6 @@ def _bootstrap() -> str:
     if not bootstrap:
         raise SystemExit("bench: no broker; run it with 'make bench'")
     return bootstrap
-
-
-async def kafka() -> tuple[Pairs, Counter[str]]:
-    """Return (copy, Shoal) of each round, and the profile of one more."""
-    bootstrap, run = _bootstrap(), uuid.uuid4().hex[:8]
-    source = await new_topic(bootstrap, f"bench-{run}")
-    await fill(bootstrap, source)
-    rounds = []
-    for number in range(ROUNDS):
-        copied = await new_topic(bootstrap, f"bench-{run}-copy-{number}")
-        released = await new_topic(bootstrap, f"bench-{run}-shoal-{number}")
-        rounds.append((await measure_copy(bootstrap, source, copied), await measure_shoal(bootstrap, source, released)))
-        print(f"copy {rounds[-1][0].per_s:,.0f}/s, shoal {rounds[-1][1].per_s:,.0f}/s", file=sys.stderr)
-    with sampled() as counts:
-        await measure_shoal(bootstrap, source, await new_topic(bootstrap, f"bench-{run}-profile"))
-    return rounds, counts
-
-
-def draw(counts: Counter[str]) -> None:
-    """Write the profile as a figure."""
-    mpl.use("svg")
-    from matplotlib import pyplot as plt  # noqa: PLC0415 - after the backend is chosen
-
-    mpl.rcParams["svg.hashsalt"] = "shoal"
-    names, numbers = zip(*reversed(counts.most_common()), strict=True)
-    total = sum(numbers)
-    figure, axes = plt.subplots(figsize=(8, 0.45 * len(names) + 1))
-    axes.barh(names, [100 * number / total for number in numbers], color="#2a6f97")
-    axes.set_xlabel("processor time of the worker, %")
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.tight_layout()
-    FIGURE.parent.mkdir(exist_ok=True)
-    figure.savefig(FIGURE, metadata={"Date": None})
 
 
 def table(one: str, other: str, rounds: Pairs) -> list[str]:
@@ -100,28 +61,6 @@ def table(one: str, other: str, rounds: Pairs) -> list[str]:
             for number, (first, second) in enumerate(rounds, 1)
         ),
     ]
-
-
-def kafka_part() -> Part:
-    """Kafka to Kafka beside a copy, and where the time goes."""
-    rounds, counts = asyncio.run(kafka())
-    draw(counts)
-    ratio = median(shoal.per_s / copy.per_s for copy, shoal in rounds)
-    lines = [
-        "## Kafka to Kafka, exactly once, one process",
-        "",
-        f"{RECORDS:,} JSON records of about 200 bytes, {PARTITIONS} partitions, 4 quasi-identifiers, k = 10, δ = 100,",
-        f"rule `{resolve_rule('auto', 10)}`; beside it a copy by the same client: read_committed,",
-        "create_batch/send_batch, the same transactions every 200 ms, nothing decoded.",
-        "",
-        *table("copy", "Shoal", rounds),
-        "",
-        f"Median ratio **{ratio:.2f}** (limit {LIMITS['kafka']}).",
-        "",
-        "![processor time by room](figures/kafka-profile.svg)",
-        "",
-    ]
-    return Part(lines, [Promise("kafka to kafka, of the copy", ratio, LIMITS["kafka"], at_most=False)])
 
 
 def bad_part() -> Part:
@@ -168,7 +107,7 @@ def tables_part() -> Part:
 
 PARTS: dict[str, Callable[[], Part]] = {
     "start": lambda: start_part(_bootstrap()),
-    "kafka": kafka_part,
+    "kafka": lambda: kafka_part(_bootstrap()),
     "bad-input": bad_part,
     "faust": faust_part,
     "engine": engine_part,

@@ -1,4 +1,4 @@
-"""Kafka to Kafka in one process: Shoal beside a copy that does not look inside, in one run, on the same topic."""
+"""Topics, records and a policy for the parts that measure the service, and one run of it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from passthrough import pass_through
+from shoal.cli.garbage_collection import spaced_collections
 from shoal.kafka import StartOptions, Worker
-from shoal.observability import Health, Metrics
+from shoal.observability import Health, Metrics, set_up_logs
 from shoal.pipeline import precompile
 from shoal.policy import Policy
 from shoal.policy.schema import Document
@@ -26,8 +26,6 @@ __all__ = [
     "document",
     "fill",
     "measure",
-    "measure_copy",
-    "measure_shoal",
     "messages",
     "new_topic",
     "policy",
@@ -117,27 +115,17 @@ class Speed:
     cpu_us: float
 
 
-async def measure_copy(bootstrap: str, source: str, target: str) -> Speed:
-    """Measure the copy, from the first fetch to the last commit."""
-    cpu = time.process_time()
-    elapsed = await pass_through(bootstrap, source, target, PARTITIONS, RECORDS)
-    return Speed(RECORDS / elapsed, (time.process_time() - cpu) / RECORDS * 1e6)
-
-
-async def measure_shoal(bootstrap: str, source: str, target: str) -> Speed:
-    """Measure Shoal on the records that are written here."""
-    return await measure(policy(bootstrap, source, target), RECORDS)
-
-
 async def measure(policy: Policy, records: int) -> Speed:
-    """Measure Shoal, from opening the partitions to the last commit of `--drain`."""
+    """Measure Shoal in this process, from starting the clients to closing them, as `shoal run --drain` does."""
+    set_up_logs("text")  # to standard error
     precompile(policy)
     metrics = Metrics()
     start = StartOptions(reset="earliest", drain=True)
-    transformer = Worker(policy, kafka_settings(policy, {}), metrics, Health(), start)
-    began, cpu = time.monotonic(), time.process_time()
-    await transformer.run()
-    elapsed, cpu = time.monotonic() - began, time.process_time() - cpu
+    worker = Worker(policy, kafka_settings(policy, {}), metrics, Health(), start)
+    async with spaced_collections():
+        began, cpu = time.monotonic(), time.process_time()
+        await worker.run()
+        elapsed, cpu = time.monotonic() - began, time.process_time() - cpu
     totals = metrics.totals()
     if totals["in"] != records or sum(totals.values()) != 2 * records:
         raise SystemExit("bench: records are missing")

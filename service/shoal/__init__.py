@@ -1,8 +1,27 @@
 """Shoal: streams and tables of personal records made k-anonymous while they move."""
 
-from shoal.audit import verify
-from shoal.clustering.static import microaggregate
-from shoal.clustering.stream import StreamAggregator
-from shoal.policy import Policy
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from shoal.audit import verify
+    from shoal.clustering.static import microaggregate
+    from shoal.clustering.stream import StreamAggregator
+    from shoal.policy import Policy
 
 __all__ = ["Policy", "StreamAggregator", "microaggregate", "verify"]
+
+if not TYPE_CHECKING:
+    _PACKAGES = {
+        "Policy": "shoal.policy",
+        "StreamAggregator": "shoal.clustering.stream",
+        "microaggregate": "shoal.clustering.static",
+        "verify": "shoal.audit",
+    }
+
+    def __getattr__(name: str) -> object:
+        """Import a name when it is first used: no command needs all of these packages."""
+        if name not in _PACKAGES:
+            raise AttributeError(f"module 'shoal' has no attribute '{name}'")
+        found = globals()[name] = getattr(import_module(_PACKAGES[name]), name)
+        return found

@@ -29,6 +29,9 @@ CATCH_ALL = {
 }
 """Modules that may catch every exception, and why."""
 
+UNEXPORTED = {"annotations", "import_module", "TYPE_CHECKING"}
+"""What a package may import and not export: for annotations, and to import a module when it is needed."""
+
 UNITS = ("_total", "_seconds", "_bytes", "_records", "_positions", "_info")
 UNITLESS = {
     "shoal_records_held": "the unit is the word before the last, as in shoal_records_total",
@@ -79,9 +82,18 @@ def exported(module: ast.Module) -> list[str] | None:
     return None
 
 
+def statements(module: ast.Module) -> Iterator[ast.stmt]:
+    """Yield the statements of a module, and those that only type checkers read."""
+    for node in module.body:
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            yield from node.body
+        else:
+            yield node
+
+
 def defined(module: ast.Module) -> set[str]:
     names: set[str] = set()
-    for node in module.body:
+    for node in statements(module):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             names.add(node.name)
         elif isinstance(node, ast.Import | ast.ImportFrom):
@@ -227,7 +239,7 @@ def test_a_package_exports_exactly_what_its_init_imports() -> None:
     wrong = {}
     for path in MODULES:
         if path.name == "__init__.py":
-            fetched = {name for name in defined(tree(path)) if not name.startswith("_") and name != "annotations"}
+            fetched = {name for name in defined(tree(path)) if not name.startswith("_") and name not in UNEXPORTED}
             different = (set(exported(tree(path)) or []) - {"__version__"}) ^ fetched
             wrong.update({name_of(path): different} if different else {})
     assert wrong == {}

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import os
 import signal
 import sys
 from collections.abc import Sequence
 from functools import partial
+from importlib import import_module
 from importlib.metadata import version
-from typing import Protocol
+from typing import Protocol, cast
 
-from shoal.cli import batch, check, pipe, progress, run, tune, verify, warm
 from shoal.errors import ShoalError
 from shoal.observability import escape_control_characters, install_exception_hooks, logger, raise_location, set_up_logs
 
@@ -32,16 +33,8 @@ class Command(Protocol):
         """Run the command and return the exit code."""
 
 
-COMMANDS: dict[str, Command] = {
-    "check": check,
-    "run": run,
-    "pipe": pipe,
-    "verify": verify,
-    "progress": progress,
-    "batch": batch,
-    "tune": tune,
-    "warm": warm,
-}
+COMMANDS = ("check", "run", "pipe", "verify", "progress", "batch", "tune", "warm")
+"""Modules of this package, each imported when it is needed: all of them take a second."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -57,12 +50,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     int
         Exit code: 0 done, 1 the guarantee or a check failed, 2 unusable input, 3 broker, 130 interrupted.
     """
-    options = build_parser().parse_args(arguments)
+    arguments = sys.argv[1:] if arguments is None else arguments
+    options = build_parser(_needed(arguments)).parse_args(arguments)
+    if not gc.isenabled():
+        # The console script has left it off until here. What is loaded now is never examined.
+        gc.freeze()
+        gc.enable()
     set_up_logs(options.log)
     install_exception_hooks()
     try:
         _handle_signals()
-        return COMMANDS[options.command].execute(options)
+        return _command(options.command).execute(options)
     except ShoalError as error:
         _report(options, error.code, str(error))
         return error.exit_code
@@ -80,23 +78,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the parser of all commands."""
+def build_parser(names: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
+    """Return the parser of these commands."""
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--log", choices=("json", "text"), default="text", help="style of the log on standard error")
     parser = argparse.ArgumentParser(prog="shoal", description="Makes personal records k-anonymous while they move.")
     parser.add_argument("--version", action="version", version=f"shoal {version('shoal')}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, dest="command")
-    for name, module in COMMANDS.items():
+    for name in names:
+        module = _command(name)
         # Abbreviated options are refused: a new option could change what an abbreviation means.
         described = partial(commands.add_parser, name, parents=[common], allow_abbrev=False, description=module.SUMMARY)
         command = described() if module.SUMMARY is None else described(help=module.SUMMARY)
-        if module is warm:
+        if name == "warm":
             command.add_argument("policy", metavar="POLICY", nargs="?", help="the policy file; default: every rule")
         else:
             command.add_argument("policy", metavar="POLICY", help="the policy file (YAML or TOML)")
         module.add_arguments(command)
     return parser
+
+
+def _needed(arguments: Sequence[str]) -> Sequence[str]:
+    """Return the commands that the parser of these arguments must know: all of them for help and errors."""
+    first = arguments[0] if arguments else ""
+    return (first,) if first in COMMANDS else COMMANDS
+
+
+def _command(name: str) -> Command:
+    return cast("Command", import_module(f"shoal.cli.{name}"))
 
 
 def _handle_signals() -> None:

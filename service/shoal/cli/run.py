@@ -7,6 +7,7 @@ import asyncio
 import signal
 from functools import partial
 
+from shoal.cli.garbage_collection import spaced_collections
 from shoal.cli.kafka_files import require_files
 from shoal.files import end_process
 from shoal.kafka import StartOptions, Worker, in_daemon_thread
@@ -81,7 +82,8 @@ async def _serve(policy: Policy, settings: KafkaSection, start: StartOptions, ht
         logger("cli").info("started", http_port=port, policy=policy.fingerprint[:16], group=settings.group)
         has_compiled = await _compile(policy, worker, health)
         if has_compiled:
-            await worker.run()
+            async with spaced_collections():
+                await worker.run()
     log_totals(logger("cli"), metrics)
     return has_compiled
 

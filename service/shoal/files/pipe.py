@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -180,7 +180,9 @@ def _flush_if_overdue(pipeline: PartitionPipeline, writer: OutputWriter, timer: 
         timer.stop(decisions)
 
 
-def _count_refused(refusals: RefusalCounter, decoded: Block, lines: list[Any], records: RecordSource | None) -> None:
+def _count_refused(
+    refusals: RefusalCounter, decoded: Block, lines: Sequence[Any], records: RecordSource | None
+) -> None:
     for index, reason in decoded.rejected:
         if records is not None:
             # What is too large is not read again.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
@@ -37,7 +37,7 @@ class RecordSource:
 
     Attributes
     ----------
-    blocks : iterator of (Block, list)
+    blocks : iterator of (Block, sequence)
         Decoded records, and the raw records from which they were decoded.
     line_of : callable
         Returns the line (in Parquet: the row) of a record, from 1, for the number of the record, from 0.
@@ -47,7 +47,7 @@ class RecordSource:
         Schema of a Parquet file.
     """
 
-    blocks: Iterator[tuple[Block, list[Any]]]
+    blocks: Iterator[tuple[Block, Sequence[Any]]]
     line_of: Callable[[int], int]
     faults_of: Callable[[Any], list[RecordFault]]
     schema: Any = None
@@ -100,7 +100,7 @@ def open_source(
     """
     name = "standard input" if name == PIPE else name
     max_bytes = DEFAULT_MAX_BYTES if policy.kafka is None else policy.kafka.max_record_bytes
-    blocks: Iterator[tuple[Block, list[Any]]]
+    blocks: Iterator[tuple[Block, Sequence[Any]]]
     if source_format == "csv":
         reader = CsvReader(source, policy, name=name)
         cells = CsvDecoder(policy, reader.columns, encoder=encoder, max_bytes=max_bytes, with_columns=with_columns)
@@ -109,7 +109,7 @@ def open_source(
     decoder = JsonDecoder(policy, encoder=encoder, max_bytes=max_bytes, with_columns=with_columns)
     if source_format == "parquet":
         rows = import_parquet().ParquetReader(source, policy, name=name)
-        blocks = ((decoder.decode(part), list(part)) for part in rows)
+        blocks = (block for group in rows for block in group.decode(decoder, max_bytes))
         return RecordSource(blocks, _line_of, lambda record: find_json_faults(policy, record), rows.schema)
     if policy.envelope_attributes:
         messages = MessageExportReader(source, policy, name=name)

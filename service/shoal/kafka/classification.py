@@ -17,6 +17,7 @@ import numpy as np
 from shoal.arrays import BoolVector, Int64Matrix, Int64Vector
 from shoal.errors import GuaranteeError
 from shoal.kafka.offset_tracker import OffsetTracker
+from shoal.pipeline import BLOCK_RECORDS, LARGE_BLOCK_RECORDS
 from shoal.records import Block, Envelope, Reason
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "MessageColumns",
     "Rejection",
     "apply_classification",
+    "block_length",
     "classify_messages",
 ]
 
@@ -132,6 +134,17 @@ class Classification:
     def rejects_future(self) -> bool:
         """Whether a message is rejected for its timestamp: at a later time it could be accepted."""
         return any(one.is_future for one in self.rejections)
+
+
+def block_length(messages: Sequence[Message], now_ms: int, *, hands_over: bool) -> int:
+    """Return how many messages, from the first on, become one block that is read at this time (ms).
+
+    Large blocks take less time. But a block may be committed between reading and deciding: if a record is rejected for
+    its timestamp, and while clusters are handed over to a listener. All its offsets are then committed as incomplete,
+    and the limit on their span allows `BLOCK_RECORDS` of them.
+    """
+    latest = max(map(_timestamp, messages[:LARGE_BLOCK_RECORDS]))
+    return BLOCK_RECORDS if hands_over or latest > now_ms + MAX_AHEAD_MS else LARGE_BLOCK_RECORDS
 
 
 def classify_messages(

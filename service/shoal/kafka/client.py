@@ -20,6 +20,7 @@ from aiokafka.protocol.metadata import MetadataRequest
 from shoal.errors import BrokerError, BrokerUnavailableError, ConfigError, FencedError, GuaranteeError, ShoalError
 from shoal.kafka.aiokafka_compat import tolerate_invalid_header_names
 from shoal.kafka.certificates import find_certificate_faults
+from shoal.kafka.plain_records import plain_record_options
 from shoal.kafka.single_attempt import send_requests_once
 from shoal.observability import raise_location
 from shoal.policy import KafkaSection
@@ -140,6 +141,7 @@ def consumer(settings: KafkaSection, **options: Any) -> AIOKafkaConsumer:  # noq
     """Build a consumer that reads committed records only (by default), and never resets or commits by itself."""
     return AIOKafkaConsumer(
         **_security(settings),
+        **plain_record_options(),
         **{"isolation_level": "read_committed", "enable_auto_commit": False, "auto_offset_reset": "none"} | options,
     )
 

@@ -17,14 +17,14 @@ import numpy as np
 
 from shoal.errors import InputError
 from shoal.kafka.cipher import NO_ENCRYPTION, MetadataCipher
-from shoal.kafka.classification import MAX_AHEAD_MS, Message, apply_classification
+from shoal.kafka.classification import MAX_AHEAD_MS, Message, apply_classification, block_length
 from shoal.kafka.cluster_listener import ClusterListener
 from shoal.kafka.collector import RecordCollector, TransactionSink
 from shoal.kafka.offset_metadata import CommittedState
 from shoal.kafka.offset_tracker import OffsetTracker
 from shoal.kafka.partition_reader import PartitionReader, restore_pipeline
 from shoal.observability import Metrics
-from shoal.pipeline import BLOCK_RECORDS, BlockDecisions, release_strategy
+from shoal.pipeline import BlockDecisions, release_strategy
 from shoal.policy import Policy
 from shoal.records import JsonDecoder, Reason
 
@@ -100,12 +100,11 @@ class PartitionTask:
         self._collector = RecordCollector(
             topic, partition, sink, last_commit, metrics, wall_clock, cipher, partial(listener.on_committed, partition)
         )
-        handed_over = state.handed_over_uncommitted
         self._delivery = listener.delivery(
             partition,
             commit_interval_s,
-            may_have_handed_over=handed_over,
-            handed_over_until=log_end if handed_over else 0,
+            may_have_handed_over=state.handed_over_uncommitted,
+            handed_over_until=log_end if state.handed_over_uncommitted else 0,
         )
         self._release = release_strategy(policy)
         self._pipeline = restore_pipeline(policy, state)
@@ -214,10 +213,12 @@ class PartitionTask:
                 return
             new, start = self._reader.new_messages(messages), 0
             while start < len(new):
-                start += await self._process_slice(new[start : start + BLOCK_RECORDS])
+                start += await self._process_slice(new[start:])
 
     async def _process_slice(self, messages: Sequence[Message]) -> int:
-        """Process at most a block; return how many messages were taken."""
+        """Process the first block of these messages; return how many messages were taken."""
+        now_ms = round(self._wall_clock() * 1000)
+        messages = messages[: block_length(messages, now_ms, hands_over=self._delivery.awaits_commits)]
         if self._tracker.flush_at_offset is not None:
             first_unread_offset = self._tracker.next_offset
             new = (i for i, message in enumerate(messages) if message.offset >= first_unread_offset)
@@ -227,15 +228,14 @@ class PartitionTask:
                 await self._flush_committed()
                 return 0
             messages = messages[:restored_count]
-        decisions = self._decode_and_decide(messages)
+        decisions = self._decode_and_decide(messages, now_ms)
         if decisions is not None:
             await self._hand_over_and_apply(decisions)
         self._delivery.after_read(self._tracker.next_offset)
         return len(messages)
 
-    def _decode_and_decide(self, messages: Sequence[Message]) -> BlockDecisions | None:
+    def _decode_and_decide(self, messages: Sequence[Message], now_ms: int) -> BlockDecisions | None:
         """Decode a block and decide on its records; the caller must apply the decisions."""
-        now_ms = round(self._wall_clock() * 1000)
         block, classified = self._reader.read(messages, self._tracker, now_ms)
         apply_classification(self._tracker, classified, now_ms)
         for rejection in classified.rejections:

@@ -9,12 +9,20 @@ from shoal.pipeline.adaptive_state import AdaptiveState
 from shoal.pipeline.release import ReleaseStrategy, release_strategy
 from shoal.pipeline.reorder_buffer import ClusterRestorer, PendingRow
 from shoal.pipeline.stats import RunSummary
-from shoal.pipeline.stream import BLOCK_RECORDS, BlockDecisions, DecidedCluster, PartitionPipeline, precompile
+from shoal.pipeline.stream import (
+    BLOCK_RECORDS,
+    LARGE_BLOCK_RECORDS,
+    BlockDecisions,
+    DecidedCluster,
+    PartitionPipeline,
+    precompile,
+)
 from shoal.pipeline.table import TablePipeline, TableRelease, precompile_table
 from shoal.pipeline.table_partition import AlgorithmSpec
 
 __all__ = [
     "BLOCK_RECORDS",
+    "LARGE_BLOCK_RECORDS",
     "AdaptiveState",
     "AlgorithmSpec",
     "BlockDecisions",

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
 from shoal.clustering.embedding import Embedding
@@ -18,6 +16,7 @@ from shoal.errors import GuaranteeError
 from shoal.pipeline.adaptive_state import AdaptiveState
 from shoal.pipeline.decisions import BlockDecisions, DecidedCluster, join_decisions
 from shoal.pipeline.online_scaler import OnlineScaler
+from shoal.pipeline.record_store import RecordStore, StoredRecords
 from shoal.pipeline.release import release_strategy
 from shoal.pipeline.reorder_buffer import ClusterRestorer, PendingRow, RestoredMember
 from shoal.pipeline.stats import RunSummary, measure_clusters
@@ -25,10 +24,17 @@ from shoal.pipeline.subject_quota import SubjectQuota
 from shoal.policy import Policy
 from shoal.records import Block, JsonEncoder, RecordEncoder
 
-__all__ = ["BLOCK_RECORDS", "BlockDecisions", "DecidedCluster", "PartitionPipeline", "precompile"]
+__all__ = [
+    "BLOCK_RECORDS",
+    "LARGE_BLOCK_RECORDS",
+    "BlockDecisions",
+    "DecidedCluster",
+    "PartitionPipeline",
+    "precompile",
+]
 
-BLOCK_RECORDS = 512
-"""Largest number of records in a block: larger blocks do not fit the processor's cache."""
+BLOCK_RECORDS, LARGE_BLOCK_RECORDS = 512, 2048
+"""Most records of a block that may be read and not decided on at a commit, and of any block."""
 
 UNLIMITED = 1 << 60
 
@@ -119,7 +125,7 @@ class PartitionPipeline:
                 "stream.release is cluster, but a part of a cluster was released before the restart; no more is sent"
             )
         # A record is decided at most delta positions after its arrival: delta, this block and the next one suffice.
-        self._records = _RecordStore(stream.delta + 2 * BLOCK_RECORDS, width)
+        self._records = RecordStore(stream.delta + 2 * LARGE_BLOCK_RECORDS, width)
         self._next_position = 0
         self._next_rank = 0
         self.summary = RunSummary(width)
@@ -181,7 +187,7 @@ class PartitionPipeline:
         Parameters
         ----------
         block : Block
-            n records, at most `BLOCK_RECORDS`.
+            n records, at most `LARGE_BLOCK_RECORDS`.
         expiry_keys : ndarray of int64, shape (n, 2)
             Stream time (ms, never decreasing; 0 without a clock) and offset of each record.
         is_undecided : ndarray of bool, shape (n,), optional
@@ -199,8 +205,8 @@ class PartitionPipeline:
             The block is too large, or a decision violates an invariant; nothing is returned.
         """
         count = len(block.values)
-        if count > BLOCK_RECORDS:
-            raise GuaranteeError(f"a block has more than {BLOCK_RECORDS} records; nothing of it was sent")
+        if count > LARGE_BLOCK_RECORDS:
+            raise GuaranteeError(f"a block has more than {LARGE_BLOCK_RECORDS} records; nothing of it was sent")
         if is_undecided is None:
             is_undecided = np.ones(count, np.bool_)
         if self._scaler is None or not count:
@@ -237,17 +243,17 @@ class PartitionPipeline:
 
     def _select(
         self, block: Block, positions: Int64Vector, expiry_keys: Int64Matrix, is_undecided: BoolVector
-    ) -> tuple[Int64Vector, Int64Vector, _Records]:
+    ) -> tuple[Int64Vector, Int64Vector, StoredRecords]:
         """Return position, subject and contents of the records that were not decided before a restart."""
         chosen = slice(None) if is_undecided.all() else np.flatnonzero(is_undecided)
         unchanged_fields = np.empty(len(positions), np.object_)
         unchanged_fields[:] = block.unchanged_fields
-        records = _Records(block.values[chosen], expiry_keys[chosen], unchanged_fields[chosen])
+        records = StoredRecords(block.values[chosen], expiry_keys[chosen], unchanged_fields[chosen])
         self._next_rank += len(positions) - len(records.values)
         return positions[chosen], block.subjects[chosen], records
 
     def _cluster(
-        self, coordinates: Float64Matrix, subjects: Int64Vector, positions: Int64Vector, records: _Records
+        self, coordinates: Float64Matrix, subjects: Int64Vector, positions: Int64Vector, records: StoredRecords
     ) -> Decisions:
         """Store the records until they are decided, and return the verified decisions."""
         self._records.put(positions, records)
@@ -341,33 +347,6 @@ class PartitionPipeline:
             np.array([one.expiry_keys for one in pending]),
             [PendingRow(one.offset, row) for one, row in zip(pending, rows[released:], strict=True)],
         )
-
-
-class _Records(NamedTuple):
-    """Values (n, d), expiry keys (n, 2) and encoded unchanged fields (n,) of records."""
-
-    values: Float64Matrix
-    expiry_keys: Int64Matrix
-    unchanged_fields: NDArray[np.object_]
-
-
-class _RecordStore:
-    """Ring buffer of records by position; holds at least the last ``capacity`` positions."""
-
-    def __init__(self, capacity: int, width: int) -> None:
-        size = 1 << capacity.bit_length()
-        self._mask = size - 1
-        self._values = np.empty((size, width))
-        self._expiry_keys = np.full((size, 2), -1, np.int64)
-        self._unchanged_fields = np.full(size, b"", np.object_)
-
-    def put(self, positions: Int64Vector, records: _Records) -> None:
-        cells = positions & self._mask
-        self._values[cells], self._expiry_keys[cells], self._unchanged_fields[cells] = records
-
-    def get(self, positions: Int64Vector) -> _Records:
-        cells = positions & self._mask
-        return _Records(self._values[cells], self._expiry_keys[cells], self._unchanged_fields[cells])
 
 
 def precompile(policy: Policy) -> None:

@@ -2,8 +2,9 @@
 
 A record passes through four steps:
 
-1. A reader (`JsonLinesReader`, `CsvReader`, `MessageExportReader`, `parquet.ParquetReader`) splits a file into
-   messages. Messages from Kafka skip this step.
+1. A reader (`JsonLinesReader`, `CsvReader`, `MessageExportReader`) splits a file into messages. Messages from Kafka
+   skip this step. `parquet.ParquetReader` yields rows as columns (`parquet_rows`), which skip the next one where their
+   types are those of the policy.
 2. A decoder (`JsonDecoder`, `CsvDecoder`) checks the messages against the policy and returns a `Block`:
    quasi-identifiers as float64, hashed subjects, and unchanged fields that are already encoded for the output.
    Every other message is rejected with a `Reason`.

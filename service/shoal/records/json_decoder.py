@@ -135,6 +135,10 @@ class JsonDecoder:
                 columns = {name: _remove(column, envelope_faults) for name, column in columns.items()}
         return self._builder.build(self._parsed_records(indexes, records, columns, rejected), rejected)
 
+    def build(self, parsed: ParsedRecords) -> Block:
+        """Return the block of records whose fields another format has given types, as if they had been messages."""
+        return self._builder.build(parsed, [])
+
     def _decode_records(
         self, messages: Sequence[bytes | None], rejected: list[tuple[int, Reason]]
     ) -> tuple[Sequence[int], Sequence[Any]]:

@@ -1,4 +1,4 @@
-"""Read Parquet files as JSON messages, and write published rows as Parquet. Needs the optional package pyarrow."""
+"""Read Parquet files, and write published rows as Parquet. Needs the optional package pyarrow."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 
 from shoal.errors import InputError
 from shoal.policy import Attribute, Policy, Role
-from shoal.records.line_reader import BATCH_SIZE
 from shoal.records.numerals import integral_to_int
+from shoal.records.parquet_rows import ParquetRows, has_json_type, is_ignored, value_type
 
 __all__ = ["ParquetReader", "encode_parquet"]
 
@@ -27,10 +27,7 @@ _TYPE_OF = {"string": pa.string(), "integer": pa.int64(), "number": pa.float64()
 
 
 class ParquetReader:
-    """The rows of a Parquet file as JSON messages.
-
-    Numbers, texts and booleans keep their type. Dates, times and decimals become texts, as Arrow formats them. NaN and
-    infinity become null.
+    """The rows of a Parquet file, in groups.
 
     Parameters
     ----------
@@ -48,8 +45,8 @@ class ParquetReader:
 
     Yields
     ------
-    list of bytes
-        1 to 512 messages.
+    ParquetRows
+        1 to 65,536 rows.
 
     Raises
     ------
@@ -62,39 +59,20 @@ class ParquetReader:
             self._file = pq.ParquetFile(file)
         except (pa.ArrowException, OSError):
             raise InputError(f"{name}: not a valid Parquet file") from None
-        self._name = name
-        self._dropped = {a.name for a in policy.attributes if a.role is Role.IDENTIFIER and not a.subject}
+        self._policy, self._name = policy, name
         schema = self._file.schema_arrow
         _check_columns(schema.names, policy, name)
         self.schema = pa.schema([schema.field(attribute.name) for attribute in policy.attributes])
         for attribute in policy.attributes:
-            if attribute.name not in self._dropped:
+            if not is_ignored(attribute):
                 _check_type(attribute, self.schema.field(attribute.name).type, name)
 
-    def __iter__(self) -> Iterator[Sequence[bytes]]:
-        encode = msgspec.json.Encoder().encode
+    def __iter__(self) -> Iterator[ParquetRows]:
         try:
             for group in self._file.iter_batches(ROWS_PER_GROUP, columns=self.schema.names):
-                columns = [self._values(group.column(name), name) for name in self.schema.names]
-                cells = zip(*columns, strict=True)
-                rows = [encode(dict(zip(self.schema.names, record, strict=True))) for record in cells]
-                yield from _split(rows, BATCH_SIZE)
+                yield ParquetRows(group, self._policy, self._name)
         except (pa.ArrowException, OSError):
             raise InputError(f"{self._name}: not a valid Parquet file, or truncated") from None
-
-    def _values(self, column: pa.Array, name: str) -> list[Any]:
-        if name in self._dropped:
-            return [None] * len(column)
-        kind = _value_type(column.type)
-        if pa.types.is_dictionary(column.type):
-            column = column.cast(kind)
-        if not _has_json_type(kind):
-            column = column.cast(pa.string())
-        try:
-            values: list[Any] = column.to_pylist()
-        except UnicodeDecodeError:
-            raise InputError(f"{self._name}, column '{name}': a text is not UTF-8; write the file again") from None
-        return values
 
 
 def encode_parquet(rows: Sequence[bytes], policy: Policy, schema: pa.Schema | None = None) -> Iterator[bytes]:
@@ -202,21 +180,12 @@ def _check_columns(found: Sequence[str], policy: Policy, name: str) -> None:
 
 
 def _check_type(attribute: Attribute, kind: pa.DataType, name: str) -> None:
-    kind, is_number = _value_type(kind), pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    kind, is_number = value_type(kind), pa.types.is_integer(kind) or pa.types.is_floating(kind)
     if attribute.role is Role.QUASI_IDENTIFIER:
         if not is_number:
             raise InputError(f"{name}, column '{attribute.name}': a quasi_identifier must be a column of numbers")
     elif pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         raise InputError(f"{name}, column '{attribute.name}': nested and binary columns are not supported; remove it")
-
-
-def _value_type(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
-def _has_json_type(kind: pa.DataType) -> bool:
-    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_null)
-    return any(test(kind) for test in tests) or pa.types.is_string(kind) or pa.types.is_large_string(kind)
 
 
 def _published_type(attribute: Attribute, schema: pa.Schema | None) -> pa.DataType | None:
@@ -251,7 +220,7 @@ def _column(values: Iterable[Any], kind: pa.DataType | None, name: str) -> pa.Ar
                 float(value) if type(value) is int and integral_to_int(float(value)) == value else value
                 for value in values
             ]
-        if _has_json_type(kind):
+        if has_json_type(kind):
             return pa.array(values, kind)
         if pa.types.is_dictionary(kind):
             return _column(values, kind.value_type, name).dictionary_encode().cast(kind)

@@ -7,7 +7,8 @@ import json
 from dataclasses import dataclass, field
 
 import pytest
-from shoal.kafka.offset_metadata import CommittedState, largest_span
+from shoal.kafka.classification import block_length
+from shoal.kafka.offset_metadata import CommittedState, decode, largest_span
 from shoal.kafka.offset_tracker import OffsetState
 from shoal.kafka.partition_task import PartitionTask
 from shoal.kafka.producer import TransactionBatch
@@ -25,12 +26,14 @@ LIMIT_BYTES = 4096
 
 DELTA = 2000
 COUNT = 5000
+NOW_MS, YEAR_MS = 1_000_000_000_000, 31_536_000_000
 
 
 @dataclass
 class Topic:
     clusters: list[DecidedCluster] = field(default_factory=list)
     longest: int = 0
+    most_incomplete: int = 0
 
     async def publish_and_commit(
         self, batch: TransactionBatch, committed_offset: int, metadata: str, at_ms: int
@@ -39,6 +42,8 @@ class Topic:
         assert at_ms > 0
         self.clusters += batch.clusters
         self.longest = max(self.longest, len(metadata))
+        state = decode(metadata, "t", 0, committed_offset).state
+        self.most_incomplete = max(self.most_incomplete, len(state.incomplete))
 
     async def close(self) -> None:
         pass
@@ -57,14 +62,16 @@ def policy() -> Policy:
     )
 
 
-def live(gap: int, cut: int) -> tuple[Topic, Metrics]:
+def live(gap: int, cut: int, ahead: int | None = None) -> tuple[Topic, Metrics]:
+    """Process a log in polls of ``cut`` messages; message ``ahead`` is dated a year ahead."""
     topic, metrics = Topic(), Metrics()
     commit = CommittedState(OffsetState(0, 0), policy().fingerprint, 1)
-    now = [1e9]
+    now = [NOW_MS / 1000]
     task = PartitionTask(
         "t", 0, policy(), JsonDecoder(policy()), topic, commit, metrics, 0.2, wall_clock=lambda: now[0]
     )
-    log = [Message(i * gap, 1, json.dumps({"x": i * 7919 % 1001}).encode()) for i in range(COUNT)]
+    times = [NOW_MS + YEAR_MS if i == ahead else 1 for i in range(COUNT)]
+    log = [Message(i * gap, times[i], json.dumps({"x": i * 7919 % 1001}).encode()) for i in range(COUNT)]
 
     async def run() -> None:
         for start in range(0, COUNT, cut):
@@ -89,11 +96,30 @@ def test_a_log_full_of_gaps_makes_the_oldest_leave_early() -> None:
     assert topic.longest <= LIMIT_BYTES
     places = sorted(place for cluster in topic.clusters for place in cluster.offsets)
     assert places == [i * gap for i in range(COUNT)]
-    again, _ = live(gap, 333)
-    assert [c.rows for c in again.clusters] == [c.rows for c in topic.clusters]
+    for cut in (333, COUNT):
+        again, _ = live(gap, cut)
+        assert [c.rows for c in again.clusters] == [c.rows for c in topic.clusters]
+        assert again.longest <= LIMIT_BYTES
 
 
 def test_without_gaps_no_record_leaves_early() -> None:
     topic, metrics = live(1, 500)
     assert early(metrics) == 0
     assert topic.longest <= LIMIT_BYTES
+
+
+def test_a_block_that_is_committed_before_it_is_decided_on_is_small() -> None:
+    topic, _ = live(1, COUNT, ahead=2500)
+    # The record is dated ahead, so the block that begins at offset 2048 is committed when it is read.
+    assert DELTA < topic.most_incomplete <= DELTA + 1 + BLOCK_RECORDS
+    assert topic.longest <= LIMIT_BYTES
+
+
+def test_blocks_are_small_where_they_may_be_committed_before_they_are_decided_on() -> None:
+    hour_ms = 3_600_000
+    log = [Message(offset, NOW_MS + hour_ms, b"") for offset in range(3000)]
+    assert block_length(log, NOW_MS, hands_over=False) == 2048
+    assert block_length(log, NOW_MS, hands_over=True) == 512
+    late = [*log[:2047], Message(2047, NOW_MS + hour_ms + 1, b"")]
+    assert block_length([*late, *log], NOW_MS, hands_over=False) == 512
+    assert block_length([*log[:2048], *late], NOW_MS, hands_over=False) == 2048

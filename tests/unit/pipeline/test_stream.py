@@ -17,7 +17,7 @@ from shoal.records import JsonDecoder, JsonEncoder
 
 pytestmark = pytest.mark.unit
 
-BLOCK_RECORDS = 512
+LARGE_BLOCK_RECORDS = 2048
 
 
 def make_policy(**more: Any) -> Policy:
@@ -141,9 +141,9 @@ def test_a_record_completed_before_a_restart_only_takes_its_position() -> None:
 
 def test_a_block_above_the_limit_is_refused() -> None:
     policy = make_policy()
-    block = JsonDecoder(policy).decode([json.dumps(r).encode() for r in records(BLOCK_RECORDS + 1)])
+    block = JsonDecoder(policy).decode([json.dumps(r).encode() for r in records(LARGE_BLOCK_RECORDS + 1)])
     with pytest.raises(GuaranteeError):
-        PartitionPipeline(policy, JsonEncoder(policy)).push(block, np.zeros((BLOCK_RECORDS + 1, 2), np.int64))
+        PartitionPipeline(policy, JsonEncoder(policy)).push(block, np.zeros((LARGE_BLOCK_RECORDS + 1, 2), np.int64))
 
 
 def test_a_summary_without_records_has_null_figures() -> None:
