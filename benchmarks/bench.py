@@ -24,7 +24,7 @@ from kafka_to_kafka import Speed
 from loss import loss_part
 from online import ranges_part, target_part
 from order import order_part
-from part import Part, Promise
+from part import Part, Limit
 from people import people_part
 from start import start_part
 from static_sets import FASTER, LESS, about_static_sets, static_sets
@@ -81,15 +81,15 @@ def bad_part() -> Part:
         "blocks that are not all good, a transaction for each block with a record from the far future.",
         "",
     ]
-    return Part(lines, [Promise("with bad input, of without", ratio, LIMITS["bad"], at_most=False)])
+    return Part(lines, [Limit("with bad input, of without", ratio, LIMITS["bad"], at_most=False)])
 
 
 def faust_part() -> Part:
     """The stage in a Faust app."""
     rounds = asyncio.run(faust_rounds(_bootstrap(), FAUST_ROUNDS))
     slowest = min(slower_by(rounds, form, "bare") for form in ("to", "iterator"))
-    promise = Promise("stage, of a bare agent", slowest, LIMITS["faust"], at_most=False)
-    return Part(about_faust(rounds, LIMITS["faust"]), [promise])
+    slowest_part = Limit("stage, of a bare agent", slowest, LIMITS["faust"], at_most=False)
+    return Part(about_faust(rounds, LIMITS["faust"]), [slowest_part])
 
 
 def tables_part() -> Part:
@@ -98,9 +98,9 @@ def tables_part() -> Part:
     return Part(
         about_static_sets(found),
         [
-            Promise("MDAV by tree, x scan", found.faster, FASTER, at_most=False),
-            Promise("loss of tables, of MDAV's", found.less, LESS, at_most=True),
-            *(Promise(name, value, limit, at_most=True) for name, value, limit in found.limited),
+            Limit("MDAV by tree, x scan", found.faster, FASTER, at_most=False),
+            Limit("loss of tables, of MDAV's", found.less, LESS, at_most=True),
+            *(Limit(name, value, limit, at_most=True) for name, value, limit in found.limited),
         ],
     )
 
@@ -143,7 +143,7 @@ def write(parts: dict[str, list[str]]) -> None:
 
 
 def main(names: list[str]) -> int:
-    """Measure and write; 1 if a promise is broken."""
+    """Measure and write; 1 if a limit is not kept."""
     unknown = [name for name in names if name not in PARTS]
     if unknown:
         raise SystemExit(f"bench: no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
@@ -153,10 +153,10 @@ def main(names: list[str]) -> int:
         part = PARTS[name]()
         write({name: part.lines})
         print(f"{name}: {time.monotonic() - began:.0f} s")
-        for promise in part.promises:
-            sign, kept = "<=" if promise.at_most else ">=", "" if promise.is_kept else "BROKEN"
-            print(f"  {promise.name}: {promise.found:.3f} {sign} {promise.limit:.3f} {kept}")
-            broken = broken or not promise.is_kept
+        for checked in part.limits:
+            sign, kept = "<=" if checked.at_most else ">=", "" if checked.is_kept else "BROKEN"
+            print(f"  {checked.name}: {checked.found:.3f} {sign} {checked.limit:.3f} {kept}")
+            broken = broken or not checked.is_kept
     return int(broken)
 
 

@@ -10,7 +10,7 @@ from castle import CENTROIDS, MIDPOINTS, castle_flows
 from flow import Flow, mean_flow, run_rule
 from loss import AUTO
 from numpy_twin import nearest_numpy
-from part import Part, Promise
+from part import Part, Limit
 from shoal.arrays import Float64Matrix
 from shoal.policy import resolve_rule
 from streams import streams
@@ -58,7 +58,7 @@ def castle_part() -> Part:
             f"{less_by_means:.2f} with means.",
             "",
         ],
-        [Promise("loss of CASTLE over ours", less, 1.5, at_most=False)],
+        [Limit("loss of CASTLE over ours", less, 1.5, at_most=False)],
     )
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from numpy_twin import nearest_numpy
-from part import Part, Promise
+from part import Part, Limit
 from shoal import StreamAggregator
 from shoal.clustering.stream import StreamClusterer, rules
 
@@ -193,11 +193,11 @@ def engine_part() -> Part:
     return Part(
         lines,
         [
-            Promise("nearest, x numpy", best, LIMITS["nearest"], at_most=False),
-            Promise("rule that loses least, x numpy", leanest, LIMITS["leanest"], at_most=False),
-            *(Promise(f"auto at {row.delta}, x numpy", row.ratio, LARGE[row.delta], at_most=False) for row in large),
-            Promise("nearest through its index, x numpy", indexed[0].of_numpy, LIMITS["index, numpy"], at_most=False),
-            Promise("nearest through its index, x scan", indexed[0].of_scan, LIMITS["index, scan"], at_most=False),
-            Promise("awo through its index, x scan", indexed[1].of_scan, LIMITS["awo, scan"], at_most=False),
+            Limit("nearest, x numpy", best, LIMITS["nearest"], at_most=False),
+            Limit("rule that loses least, x numpy", leanest, LIMITS["leanest"], at_most=False),
+            *(Limit(f"auto at {row.delta}, x numpy", row.ratio, LARGE[row.delta], at_most=False) for row in large),
+            Limit("nearest through its index, x numpy", indexed[0].of_numpy, LIMITS["index, numpy"], at_most=False),
+            Limit("nearest through its index, x scan", indexed[0].of_scan, LIMITS["index, scan"], at_most=False),
+            Limit("awo through its index, x scan", indexed[1].of_scan, LIMITS["awo, scan"], at_most=False),
         ],
     )

@@ -17,7 +17,7 @@ from typing import Any
 
 import matplotlib as mpl
 from kafka_to_kafka import PARTITIONS, RECORDS, Speed, fill, new_topic
-from part import Part, Promise
+from part import Part, Limit
 from shoal.policy import resolve_rule
 
 __all__ = ["kafka_part"]
@@ -136,4 +136,4 @@ def kafka_part(bootstrap: str) -> Part:
         "![processor time by room](figures/kafka-profile.svg)",
         "",
     ]
-    return Part(lines, [Promise("kafka to kafka, of the copy", cpu, LIMIT, at_most=False)])
+    return Part(lines, [Limit("kafka to kafka, of the copy", cpu, LIMIT, at_most=False)])

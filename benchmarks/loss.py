@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from flow import run_rule
-from part import Part, Promise
+from part import Part, Limit
 from shoal.arrays import Float64Matrix
 from shoal.policy import resolve_rule
 from streams import MOST, other_streams, streams
@@ -118,21 +118,21 @@ def loss_part() -> Part:
         f"Streams of at most 2 δ records, which are decided on at their end: {_summaries(ends)}.",
         "",
     ]
-    return Part([*lines, *_counts([*known, *others])], _promises(rows, others))
+    return Part([*lines, *_counts([*known, *others])], _limits(rows, others))
 
 
-def _promises(rows: list[Row], others: list[Row]) -> list[Promise]:
+def _limits(rows: list[Row], others: list[Row]) -> list[Limit]:
     return [
-        Promise("loss on data not used to choose constants, mean", summary(others, AUTO)[0], MEAN, at_most=True),
-        Promise(
+        Limit("loss on data not used to choose constants, mean", summary(others, AUTO)[0], MEAN, at_most=True),
+        Limit(
             "loss, worst setting with equal counts",
             max(row.ratios[AUTO] for row in rows if row.is_even),
             WORST,
             at_most=True,
         ),
-        Promise("loss of all, worst setting", max(row.of_all[AUTO] for row in rows), WORST, at_most=True),
-        Promise("released fewer than nearest, share", max(row.fewer[AUTO] for row in rows), FEWER, at_most=True),
-        Promise("delay, share of delta", max(row.delay for row in rows), WAITING, at_most=True),
+        Limit("loss of all, worst setting", max(row.of_all[AUTO] for row in rows), WORST, at_most=True),
+        Limit("released fewer than nearest, share", max(row.fewer[AUTO] for row in rows), FEWER, at_most=True),
+        Limit("delay, share of delta", max(row.delay for row in rows), WAITING, at_most=True),
     ]
 
 

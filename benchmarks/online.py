@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from part import Part, Promise
+from part import Part, Limit
 from shoal.arrays import Float64Matrix, Float64Vector
 from shoal.clustering.stream import StreamClusterer
 from shoal.clustering.stream.steering import TargetSpan
@@ -107,7 +107,7 @@ def target_part() -> Part:
         f"{100 * narrow:.1f} %.",
         "",
     ]
-    return Part(lines, [Promise("span off its target, worst stream", worst, ERROR, at_most=True)])
+    return Part(lines, [Limit("span off its target, worst stream", worst, ERROR, at_most=True)])
 
 
 # ---------------------------------------------------------------- ranges
@@ -198,9 +198,9 @@ def ranges_part() -> Part:
         "",
     ]
     found = max(mean[0] for mean in means.values())
-    return Part(lines, [Promise("loss with learned ranges, of that with bounds", found, LEARNED, at_most=True)])
+    return Part(lines, [Limit("loss with learned ranges, of that with bounds", found, LEARNED, at_most=True)])
 
 
 if __name__ == "__main__":
     for part in (target_part(), ranges_part()):
-        print("\n".join(part.lines), *part.promises, sep="\n")
+        print("\n".join(part.lines), *part.limits, sep="\n")

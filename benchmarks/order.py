@@ -12,7 +12,7 @@ from flow import Clusters, Flow, flow_of, mean_flow, run_rule
 from loss import AUTO
 from papers.common import Curve, Figure, Panel
 from papers.figures import draw
-from part import Part, Promise
+from part import Part, Limit
 from shoal import microaggregate
 from shoal.arrays import Float64Matrix
 from shoal.policy import resolve_rule
@@ -142,10 +142,10 @@ def order_part() -> Part:
             "",
         ],
         [
-            Promise("loss at equal span, mean of streams, to a span of k", _mean(lines, chosen), LIMIT, at_most=True),
-            Promise("loss at equal span, mean of other streams", _mean(others, chosen), LIMIT, at_most=True),
-            Promise("loss at equal span, Census, mean to a span of k", _mean(census, chosen), LIMIT, at_most=True),
-            Promise("loss at equal span, Census, worst to a span of k", _worst(census, chosen), LIMIT, at_most=True),
+            Limit("loss at equal span, mean of streams, to a span of k", _mean(lines, chosen), LIMIT, at_most=True),
+            Limit("loss at equal span, mean of other streams", _mean(others, chosen), LIMIT, at_most=True),
+            Limit("loss at equal span, Census, mean to a span of k", _mean(census, chosen), LIMIT, at_most=True),
+            Limit("loss at equal span, Census, worst to a span of k", _worst(census, chosen), LIMIT, at_most=True),
         ],
     )
 
@@ -200,4 +200,4 @@ def _ratios_figure(lines: list[Line]) -> Figure:
 
 if __name__ == "__main__":
     part = order_part()
-    print("\n".join(part.lines), *part.promises, sep="\n")
+    print("\n".join(part.lines), *part.limits, sep="\n")

@@ -1,13 +1,13 @@
-"""What a part of the benchmark hands back: lines of the page, and promises with what was found."""
+"""What a part of the benchmark hands back: lines of the page, and limits with what was found."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["Part", "Promise"]
+__all__ = ["Part", "Limit"]
 
 
-class Promise(NamedTuple):
+class Limit(NamedTuple):
     """A figure that must not be above its limit, or below it."""
 
     name: str
@@ -25,4 +25,4 @@ class Part(NamedTuple):
     """A part of docs/reports/benchmarks.md."""
 
     lines: list[str]
-    promises: list[Promise]
+    limits: list[Limit]

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from aiokafka import AIOKafkaConsumer
 from kafka_to_kafka import PARTITIONS, document, fill, messages, new_topic
-from part import Part, Promise
+from part import Part, Limit
 
 __all__ = ["start_part"]
 
@@ -151,6 +151,6 @@ def start_part(bootstrap: str) -> Part:
         f"cache, {warm_clock_s:.1f} s and {warm_cpu_s:.1f} s with it (medians of {len(warm)}).",
         "",
     ]
-    promises = [Promise(f"first cluster, {rule}, s", one.cold_s, LIMITS_S[rule], True) for rule, one in rules.items()]
+    limits = [Limit(f"first cluster, {rule}, s", one.cold_s, LIMITS_S[rule], True) for rule, one in rules.items()]
     largest = max(one.megabytes for one in rules.values())
-    return Part(lines, [*promises, Promise("cache of kernels, MB", largest, LIMIT_MB, at_most=True)])
+    return Part(lines, [*limits, Limit("cache of kernels, MB", largest, LIMIT_MB, at_most=True)])

@@ -1,4 +1,4 @@
-"""The CASTLE that Shoal is compared with keeps what CASTLE promises."""
+"""The CASTLE that Shoal is compared with keeps what CASTLE limits."""
 
 from __future__ import annotations
 
