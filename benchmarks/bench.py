@@ -24,7 +24,7 @@ from kafka_to_kafka import Speed
 from loss import loss_part
 from online import ranges_part, target_part
 from order import order_part
-from part import Part, Limit
+from part import Limit, Part
 from people import people_part
 from start import start_part
 from static_sets import FASTER, LESS, about_static_sets, static_sets

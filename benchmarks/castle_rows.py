@@ -10,7 +10,7 @@ from castle import CENTROIDS, MIDPOINTS, castle_flows
 from flow import Flow, mean_flow, run_rule
 from loss import AUTO
 from numpy_twin import nearest_numpy
-from part import Part, Limit
+from part import Limit, Part
 from shoal.arrays import Float64Matrix
 from shoal.policy import resolve_rule
 from streams import streams

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from numpy_twin import nearest_numpy
-from part import Part, Limit
+from part import Limit, Part
 from shoal import StreamAggregator
 from shoal.clustering.stream import StreamClusterer, rules
 

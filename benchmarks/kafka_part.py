@@ -17,7 +17,7 @@ from typing import Any
 
 import matplotlib as mpl
 from kafka_to_kafka import PARTITIONS, RECORDS, Speed, fill, new_topic
-from part import Part, Limit
+from part import Limit, Part
 from shoal.policy import resolve_rule
 
 __all__ = ["kafka_part"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from flow import run_rule
-from part import Part, Limit
+from part import Limit, Part
 from shoal.arrays import Float64Matrix
 from shoal.policy import resolve_rule
 from streams import MOST, other_streams, streams

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from part import Part, Limit
+from part import Limit, Part
 from shoal.arrays import Float64Matrix, Float64Vector
 from shoal.clustering.stream import StreamClusterer
 from shoal.clustering.stream.steering import TargetSpan

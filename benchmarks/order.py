@@ -12,7 +12,7 @@ from flow import Clusters, Flow, flow_of, mean_flow, run_rule
 from loss import AUTO
 from papers.common import Curve, Figure, Panel
 from papers.figures import draw
-from part import Part, Limit
+from part import Limit, Part
 from shoal import microaggregate
 from shoal.arrays import Float64Matrix
 from shoal.policy import resolve_rule

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["Part", "Limit"]
+__all__ = ["Limit", "Part"]
 
 
 class Limit(NamedTuple):

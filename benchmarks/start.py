@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from aiokafka import AIOKafkaConsumer
 from kafka_to_kafka import PARTITIONS, document, fill, messages, new_topic
-from part import Part, Limit
+from part import Limit, Part
 
 __all__ = ["start_part"]
 
