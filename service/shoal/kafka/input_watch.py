@@ -1,7 +1,7 @@
-"""Notices that the input topic was deleted, or has another number of partitions than at the start of a consumer loop.
+"""Notices that the input topic was deleted or recreated, or has another number of partitions than at the start.
 
 The client reads the metadata of topics every five minutes. Until then it would assign no new partition, and wait for
-records of a topic that no longer exists.
+records of a topic that no longer exists. It reads a recreated topic on from its last position, if that is long enough.
 """
 
 from __future__ import annotations
@@ -10,61 +10,69 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from aiokafka import errors as kafka_errors
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.protocol.metadata import MetadataRequest
 
 from shoal.errors import BrokerUnavailableError
 from shoal.kafka.client import CLIENT_ERRORS
+from shoal.kafka.offset_tracker import LogTruncatedError
+from shoal.kafka.topic_ids import TopicState, topic_state
 
-__all__ = ["partition_count", "watch_input", "watch_partition_count"]
+__all__ = ["watch_input", "watch_topic"]
 
 WATCH_S = 5.0
-"""Time between two requests for the number of partitions of the input (s)."""
-
-_UNKNOWN_TOPIC = kafka_errors.UnknownTopicOrPartitionError.errno
+"""Time between two requests for the state of the input (s)."""
 
 
-async def partition_count(client: AIOKafkaAdminClient, topic: str) -> int | None:
-    """Return the number of partitions of a topic, 0 if it does not exist; None if the broker cannot say now.
-
-    The request does not create the topic.
-    """
-    network = client._client  # noqa: SLF001 - not reachable otherwise
-    answer = await network.send(network.get_random_node(), MetadataRequest([topic], allow_auto_topic_creation=False))
-    (described,) = answer.to_object()["topics"]
-    if described["error_code"] == _UNKNOWN_TOPIC:
-        return 0
-    return None if described["error_code"] else len(described["partitions"])
+async def watch_input(client: AIOKafkaAdminClient, topic: str, expected_count: int) -> None:
+    """Do what `watch_topic` does, with requests to the broker."""
+    await watch_topic(partial(topic_state, client, topic), topic, expected_count, WATCH_S)
 
 
-async def watch_input(client: AIOKafkaAdminClient, topic: str, expected: int) -> None:
-    """Do what `watch_partition_count` does, with requests to the broker."""
-    await watch_partition_count(partial(partition_count, client, topic), expected, WATCH_S)
+async def watch_topic(
+    request: Callable[[], Awaitable[TopicState | None]], topic: str, expected_count: int, every_s: float
+) -> None:
+    """Compare a topic with its state at the start at intervals, for as long as they agree.
 
+    A broker that starts may not know all topics yet, so two answers in succession must differ. A request that fails is
+    repeated: `retries.BrokerLiveness.check_broker` judges whether the broker is lost.
 
-async def watch_partition_count(request: Callable[[], Awaitable[int | None]], expected: int, every_s: float) -> None:
-    """Compare the number of partitions with the expected one at intervals, for as long as they agree.
-
-    A broker that starts may not know all topics yet, so two answers in succession must differ from the expected number.
-    A request that fails is repeated: `retries.BrokerLiveness.check_broker` judges whether the broker is lost.
+    Parameters
+    ----------
+    request : callable
+        Returns the state of the topic; None if the broker cannot say now.
+    topic : str
+        Name of the topic.
+    expected_count : int
+        Number of partitions at the start. The topic id at the start is that of the first answer.
+    every_s : float
+        Time between two requests (s).
 
     Raises
     ------
     BrokerUnavailableError
-        The number has changed. The next consumer loop checks all topics before it reads.
+        The number of partitions has changed. The next consumer loop checks all topics before it reads.
+    LogTruncatedError
+        The topic was recreated with the same number of partitions.
     """
-    has_differed = False
+    topic_id, has_differed = b"", False
     while True:
-        await asyncio.sleep(every_s)
         try:
-            count = await asyncio.wait_for(request(), every_s)
+            state = await asyncio.wait_for(request(), every_s)
         except CLIENT_ERRORS:
+            await asyncio.sleep(every_s)
             continue
-        if count is None or count == expected:
-            has_differed = False
-        elif has_differed:
-            change = f"has {count} partitions, {expected} at the start" if count else "no longer exists"
-            raise BrokerUnavailableError(f"the input {change}: checking all topics again")
-        else:
-            has_differed = True
+        if state is not None and state.partition_count == expected_count:
+            topic_id = topic_id or state.topic_id
+        differs = state is not None and state != TopicState(expected_count, state.topic_id and topic_id)
+        if state is not None and differs and has_differed:
+            _raise_change(state, topic, expected_count)
+        has_differed = differs
+        await asyncio.sleep(every_s)
+
+
+def _raise_change(state: TopicState, topic: str, expected_count: int) -> None:
+    count = state.partition_count
+    if count == expected_count:
+        raise LogTruncatedError(topic, "the id of the topic has changed")
+    change = f"has {count} partitions, {expected_count} at the start" if count else "no longer exists"
+    raise BrokerUnavailableError(f"the input {change}: checking all topics again")

@@ -1,0 +1,76 @@
+"""A broker that is paused 20 times for 13 to 40 s on a loaded machine: no worker ends, no record twice or lost."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from support.faulty_workers import Deployment, Worker
+from support.private_broker import PrivateBroker, private_broker
+from support.torture import PARTITIONS, check
+
+pytestmark = pytest.mark.faults
+
+LOOPS, PAUSES, SHORTEST_S, LONGEST_S = 4, 20, 13.0, 40.0
+WAVE = 1600
+PATIENCE_S = 180.0
+"""Longest time until records are committed on a loaded machine (s)."""
+
+
+@contextmanager
+def busy_loops(count: int) -> Iterator[None]:
+    """Run so many processes that take all the processor time they get."""
+    with ExitStack() as stack:
+        for _ in range(count):
+            process = stack.enter_context(subprocess.Popen([sys.executable, "-c", "while True: pass"]))
+            stack.callback(process.kill)
+        yield
+
+
+async def pause_at_work(broker: PrivateBroker, deployment: Deployment, workers: list[Worker], length_s: float) -> None:
+    """Pause the broker while transactions are open, and wait for progress after it."""
+    before = await deployment.resolved()
+    await deployment.put(WAVE, PARTITIONS)
+    await deployment.wait_for(before + WAVE // 4, PATIENCE_S)
+    broker.pause()
+    try:
+        await asyncio.sleep(length_s)
+    finally:
+        broker.resume()
+    await deployment.wait_for(before + WAVE // 2, PATIENCE_S)
+    for worker in workers:
+        assert not worker.is_dead, worker.log.read_text()[-3000:]
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+async def test_twenty_pauses_of_a_loaded_broker(tmp_path: Path) -> None:
+    lengths = random.Random(14)
+    with private_broker(tmp_path / "kafka" / "run") as broker:
+        deployment = await Deployment.create(broker.bootstrap, tmp_path, partitions=PARTITIONS)
+        workers = [deployment.worker(f"w{number}") for number in range(2)]
+        began_s = time.monotonic()
+        try:
+            with busy_loops(LOOPS):
+                for worker in workers:
+                    worker.start()
+                for _ in range(PAUSES):
+                    await pause_at_work(broker, deployment, workers, lengths.uniform(SHORTEST_S, LONGEST_S))
+            assert [worker.terminate() for worker in workers] == [0, 0]
+            await deployment.settled(workers)
+        finally:
+            for worker in workers:
+                worker.kill()
+        said = "".join(worker.log.read_text() for worker in workers)
+        ends = said.count('"consumer loop ended"')
+        print(f"{PAUSES} pauses in {time.monotonic() - began_s:.0f} s, {ends} consumer loops ended and were repeated")
+        assert "writes to it" not in said
+        assert '"giving up"' not in said
+        await check(deployment)
