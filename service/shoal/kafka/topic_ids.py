@@ -1,4 +1,4 @@
-"""Asks a broker for the number of partitions of a topic and for its id, which a recreated topic does not keep.
+"""Asks a broker for the number of partitions of topics and for their ids, which a recreated topic does not keep.
 
 The client knows the Metadata request up to version 5. Topic ids are in version 10, which brokers know from Kafka 2.8
 on. Source: KIP-516 and the message definitions of Apache Kafka.
@@ -6,6 +6,7 @@ on. Source: KIP-516 and the message definitions of Apache Kafka.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from io import BytesIO
 from typing import NamedTuple
 
@@ -23,7 +24,7 @@ from aiokafka.protocol.types import (
     TaggedFields,
 )
 
-__all__ = ["TopicState", "topic_state"]
+__all__ = ["TopicState", "topic_states"]
 
 _ID_BYTES = 16
 _NO_ID = bytes(_ID_BYTES)
@@ -38,16 +39,19 @@ class TopicState(NamedTuple):
     topic_id: bytes
 
 
-async def topic_state(client: AIOKafkaAdminClient, topic: str) -> TopicState | None:
-    """Return the state of a topic; None if the broker cannot say now. The request does not create the topic."""
+async def topic_states(client: AIOKafkaAdminClient, topics: Sequence[str]) -> dict[str, TopicState]:
+    """Return the states of these topics, without those that the broker cannot tell now; the request creates none."""
     network = client._client  # noqa: SLF001 - not reachable otherwise
-    answer = await network.send(network.get_random_node(), _TopicRequest(topic))
-    (described,) = answer.to_object()["topics"]
-    if described["error_code"] == _UNKNOWN_TOPIC:
-        return TopicState(0, b"")
-    topic_id: bytes = described.get("topic_id", _NO_ID)
-    known_id = b"" if topic_id == _NO_ID else topic_id
-    return None if described["error_code"] else TopicState(len(described["partitions"]), known_id)
+    answer = await network.send(network.get_random_node(), _TopicsRequest(topics))
+    states = {}
+    for described in answer.to_object()["topics"]:
+        topic_id: bytes = described.get("topic_id", _NO_ID)
+        if described["error_code"] == _UNKNOWN_TOPIC:
+            states[str(described["topic"])] = TopicState(0, b"")
+        elif not described["error_code"]:
+            state = TopicState(len(described["partitions"]), b"" if topic_id == _NO_ID else topic_id)
+            states[str(described["topic"])] = state
+    return states
 
 
 class _Uuid:
@@ -122,15 +126,15 @@ class _MetadataRequest_v10(RequestStruct):  # type: ignore[misc]  # noqa: N801 -
     )
 
 
-class _TopicRequest(Request[MetadataRequest_v4 | _MetadataRequest_v10]):  # type: ignore[misc] # the client has no types
-    """A request for one topic, in the latest version that the broker knows."""
+class _TopicsRequest(Request[MetadataRequest_v4 | _MetadataRequest_v10]):  # type: ignore[misc] # the client has no types
+    """A request for topics by name, in the latest version that the broker knows."""
 
     API_KEY = 3
 
-    def __init__(self, topic: str) -> None:
-        self._topic = topic
+    def __init__(self, topics: Sequence[str]) -> None:
+        self._topics = topics
 
     def build(self, request_struct_class: type[RequestStruct]) -> RequestStruct:
         if request_struct_class.API_VERSION < _WITH_IDS:
-            return request_struct_class([self._topic], False)
-        return request_struct_class([(_NO_ID, self._topic, {})], False, False, False, {})
+            return request_struct_class(list(self._topics), False)
+        return request_struct_class([(_NO_ID, topic, {}) for topic in self._topics], False, False, False, {})
