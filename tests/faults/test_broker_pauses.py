@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 import subprocess
 import sys
 import time
@@ -11,9 +12,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import aiohttp
 import pytest
 from support.faulty_workers import Deployment, Worker
 from support.private_broker import PrivateBroker, private_broker
+from support.running import sample
 from support.torture import PARTITIONS, check
 
 pytestmark = pytest.mark.faults
@@ -49,6 +52,13 @@ async def pause_at_work(broker: PrivateBroker, deployment: Deployment, workers: 
         assert not worker.is_dead, worker.log.read_text()[-3000:]
 
 
+async def transaction_s(worker: Worker) -> float:
+    """Return how long the transactions of a worker lasted, all together (s)."""
+    port = re.findall(r'"http_port": (\d+)', worker.log.read_text())[-1]
+    async with aiohttp.ClientSession() as client, client.get(f"http://127.0.0.1:{port}/metrics") as answer:
+        return sample(await answer.text(), "shoal_transaction_seconds_sum")
+
+
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
 async def test_twenty_pauses_of_a_loaded_broker(tmp_path: Path) -> None:
@@ -63,6 +73,7 @@ async def test_twenty_pauses_of_a_loaded_broker(tmp_path: Path) -> None:
                     worker.start()
                 for _ in range(PAUSES):
                     await pause_at_work(broker, deployment, workers, lengths.uniform(SHORTEST_S, LONGEST_S))
+            within_s = sum([await transaction_s(worker) for worker in workers])
             assert [worker.terminate() for worker in workers] == [0, 0]
             await deployment.settled(workers)
         finally:
@@ -70,7 +81,11 @@ async def test_twenty_pauses_of_a_loaded_broker(tmp_path: Path) -> None:
                 worker.kill()
         said = "".join(worker.log.read_text() for worker in workers)
         ends = said.count('"consumer loop ended"')
-        print(f"{PAUSES} pauses in {time.monotonic() - began_s:.0f} s, {ends} consumer loops ended and were repeated")
+        took_s = time.monotonic() - began_s
+        print(
+            f"{PAUSES} pauses in {took_s:.0f} s, {within_s:.0f} s in transactions; {ends} consumer loops were repeated"
+        )
         assert "writes to it" not in said
         assert '"giving up"' not in said
+        assert within_s > 5 * SHORTEST_S, "hardly a pause fell inside a transaction: the test has lost its aim"
         await check(deployment)

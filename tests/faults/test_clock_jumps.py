@@ -14,7 +14,7 @@ from support.torture import PARTITIONS, check
 pytestmark = [pytest.mark.faults, pytest.mark.nightly, pytest.mark.timeout(900)]
 
 HOURS_S = 7200
-WAVE = 400
+WAVE = 800
 
 
 @dataclass
@@ -43,7 +43,7 @@ async def until_progress(deployment: Deployment, worker: Worker) -> None:
     """Append records until some are resolved, while the worker runs."""
     before = await deployment.resolved()
     await deployment.put(WAVE, PARTITIONS)
-    await deployment.wait_for(before + WAVE // 2)
+    await deployment.wait_for(before + WAVE // 4)
     assert not worker.is_dead
 
 
