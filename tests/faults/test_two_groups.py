@@ -6,6 +6,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from unittest.mock import patch
 
@@ -60,13 +61,17 @@ async def test_two_groups_that_publish_their_first_clusters_at_once(bootstrap: s
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("turn", range(5))
-async def test_two_groups_that_start_at_once(turn: int, bootstrap: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("turn", range(3))
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_two_groups_that_start_at_once(workers: int, turn: int, bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path, partitions=PARTITIONS, kafka={"commit_interval_ms": 1000})
     for partition in range(PARTITIONS):
         await stage.put(BACKLOG, partition)
-    groups = [f"{stage.group}-{turn}-{name}" for name in "ab"]
-    processes = [stage.process("--from", "earliest", name=group, GROUP=group) for group in groups]
-    async with processes[0], processes[1]:
+    async with AsyncExitStack() as stack:
+        processes: list[Process] = []
+        for name in "ab" * workers:
+            group = f"{stage.group}-{turn}-{name}"
+            process = stage.process("--from", "earliest", name=f"{name}{len(processes)}", GROUP=group)
+            processes.append(await stack.enter_async_context(process))
         seen = await until_over(stage, processes)
     assert len(seen) >= 3
