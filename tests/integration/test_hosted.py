@@ -127,7 +127,7 @@ async def test_a_faulty_source_delays_records_but_loses_none(bootstrap: str, tmp
 
 
 async def test_a_deleted_input_ends_the_loop(bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.kafka.input_watch.WATCH_S", 0.3)
+    monkeypatch.setattr("shoal.kafka.topic_watch.WATCH_S", 0.3)
     stage = await Stage.create(bootstrap, tmp_path)
     source = FaultySource(stage, Random(5))
     async with running_source(source), running_loop(stage, source, ClusterListener()) as loop:

@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from aiokafka.admin import NewPartitions
 from shoal.errors import InputError, PolicyError
 from shoal.kafka import StartOptions
 from shoal.kafka.offset_metadata import encode
-from support.kafka_broker import admin, create_topic, wait_until
+from support.kafka_broker import create_topic, wait_until
 from support.running import Stage
+from support.topic_changes import delete_topic, put_in_new_partition
 
 pytestmark = pytest.mark.integration
-
-
-async def delete_input(stage: Stage) -> None:
-    async with admin(stage.bootstrap) as client:
-        await client.delete_topics([stage.topics["input"]])
-
-
-async def add_partitions(stage: Stage, name: str, count: int) -> None:
-    async with admin(stage.bootstrap) as client:
-        await client.create_partitions({stage.topics[name]: NewPartitions(count)})
 
 
 @pytest.mark.nightly
@@ -43,7 +32,7 @@ async def test_a_deleted_input_ends_the_worker_within_30_s(bootstrap: str, tmp_p
     stage = await Stage.create(bootstrap, tmp_path)
     async with stage.run() as run:
         await run.until_ready()
-        await delete_input(stage)
+        await delete_topic(stage, "input")
         with pytest.raises(PolicyError, match="does not exist or may not be seen; create it"):
             await run.ended(30)
 
@@ -55,7 +44,7 @@ async def test_a_recreated_input_ends_the_worker_within_30_s(bootstrap: str, tmp
         await stage.put(30)
         await run.until_read(30)
         await stage.until_completed([(0, offset) for offset in range(5)])
-        await delete_input(stage)
+        await delete_topic(stage, "input")
         await create_topic(bootstrap, name=stage.topics["input"])
         with pytest.raises((InputError, PolicyError)):
             await run.ended(30)
@@ -74,19 +63,6 @@ async def test_a_worker_without_a_partition_is_ready_and_says_so(bootstrap: str,
 
 
 LATEST = StartOptions(reset="latest")
-
-
-async def put_in_new_partition(stage: Stage, partition: int) -> list[tuple[int, int]]:
-    """Add a partition to output and input, and append records to it."""
-    await add_partitions(stage, "output", partition + 1)
-    await add_partitions(stage, "input", partition + 1)
-
-    async def put() -> list[tuple[int, int]]:
-        with contextlib.suppress(AssertionError):
-            return await stage.put(30, partition)
-        return []
-
-    return await wait_until(put, what="a producer that knows the new partition")
 
 
 async def test_with_from_latest_no_record_of_a_new_partition_is_skipped(bootstrap: str, tmp_path: Path) -> None:

@@ -3,88 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
 import signal
 import socket
-import subprocess
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.kafka_broker import admin, load_local, wait_until
+from support.kafka_broker import admin, wait_until
+from support.private_broker import PrivateBroker, private_broker
 from support.running import Stage
 
 # A worker that has to compile first ends later than the times here allow, whatever broker there is.
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("kernels")]
 
-QUICK = ("broker.session.timeout.ms=1000", "broker.heartbeat.interval.ms=200")
-
-
-@dataclass
-class Private:
-    """A broker of a test's own, which may be paused, stopped, and started again where it was."""
-
-    home: Path
-    bootstrap: str
-    pid: int
-    process: subprocess.Popen[bytes] | None = None
-
-    def pause(self) -> None:
-        os.kill(self.pid, signal.SIGSTOP)
-
-    def resume(self) -> None:
-        os.kill(self.pid, signal.SIGCONT)
-
-    def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, number)
-        if self.process is not None:
-            self.process.wait(30)
-
-    def is_gone(self) -> bool:
-        if self.process is not None:
-            return self.process.poll() is not None
-        return load_local().process_began(self.pid, str(self.home / "server.properties")) is None
-
-    async def start_again(self, *settings: str) -> None:
-        """Start it with the same data on the same port, which the local broker itself never does."""
-        await wait_until(self.is_gone, what="the end of the broker")
-        local = load_local()
-        properties = self.home / "server.properties"
-        with properties.open("a") as file:
-            # Its former self is waited for as long as that.
-            file.writelines(f"\n{setting}" for setting in (*QUICK, *settings))
-        command = [local._java(), *local.JVM, f"-Dlog4j2.configurationFile={local.HERE / 'log4j2.properties'}"]
-        with (self.home / "broker.log").open("ab") as log:
-            self.process = subprocess.Popen(  # noqa: ASYNC220 - it takes no time
-                [*command, "-cp", f"{local._libraries()}/*", "kafka.Kafka", str(properties)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=self.home,
-                start_new_session=True,
-            )
-        self.pid = self.process.pid
-        await wait_until(lambda: local._answers(self.bootstrap), 60, "the broker")
-
 
 @pytest.fixture(scope="module")
-def private(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Private]:
-    local = load_local()
-    home = tmp_path_factory.mktemp("kafka") / "run"
-    found = local.up(home)
-    one = Private(home, found.bootstrap, found.pid)
-    try:
+def private(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateBroker]:
+    with private_broker(tmp_path_factory.mktemp("kafka") / "run") as one:
         yield one
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            one.resume()
-        one.stop(signal.SIGKILL)
-        local.down(home)
 
 
 def dead_address() -> str:
@@ -144,7 +82,7 @@ async def test_an_address_that_never_answers_is_no_broker(tmp_path: Path) -> Non
 
 
 async def test_a_broker_that_does_not_answer_for_a_while_is_reported_and_no_record_is_lost(
-    private: Private, tmp_path: Path
+    private: PrivateBroker, tmp_path: Path
 ) -> None:
     stage = await Stage.create(private.bootstrap, tmp_path, partitions=2, kafka={"session_timeout_ms": 6000})
     async with stage.process("--from", "earliest") as process:
@@ -182,7 +120,7 @@ async def _has_read(process: Any, count: int) -> bool:
 
 @pytest.mark.parametrize("load", ["idle", "in the middle of a commit"])
 async def test_a_worker_whose_broker_does_not_answer_can_be_stopped(
-    private: Private, tmp_path: Path, load: str
+    private: PrivateBroker, tmp_path: Path, load: str
 ) -> None:
     stage = await Stage.create(private.bootstrap, tmp_path, stream={"delta": 20})
     record_ids = []
@@ -201,7 +139,7 @@ async def test_a_worker_whose_broker_does_not_answer_can_be_stopped(
     await stage.until_completed(record_ids)
 
 
-async def test_patience_ends_while_the_broker_does_not_answer(private: Private, tmp_path: Path) -> None:
+async def test_patience_ends_while_the_broker_does_not_answer(private: PrivateBroker, tmp_path: Path) -> None:
     stage = await Stage.create(private.bootstrap, tmp_path, kafka={"patience_s": 3})
     async with stage.process("--from", "earliest") as process:
         await process.until_ready()
@@ -214,7 +152,9 @@ async def test_patience_ends_while_the_broker_does_not_answer(private: Private, 
             private.resume()
 
 
-async def test_a_broker_that_was_stopped_and_started_again_is_found_again(private: Private, tmp_path: Path) -> None:
+async def test_a_broker_that_was_stopped_and_started_again_is_found_again(
+    private: PrivateBroker, tmp_path: Path
+) -> None:
     stage = await Stage.create(private.bootstrap, tmp_path, partitions=2)
     async with stage.process("--from", "earliest") as process:
         await process.until_ready()
@@ -238,7 +178,7 @@ async def test_a_broker_that_was_stopped_and_started_again_is_found_again(privat
     assert set(await stage.outcomes()) == set(record_ids)
 
 
-async def test_checks_do_not_create_the_topics_they_miss(private: Private, tmp_path: Path) -> None:
+async def test_checks_do_not_create_the_topics_they_miss(private: PrivateBroker, tmp_path: Path) -> None:
     private.stop()
     await private.start_again("auto.create.topics.enable=true")
     stage = stage_at(private.bootstrap, tmp_path, quarantine="bad", evidence="proof")

@@ -209,7 +209,7 @@ async def test_an_input_that_gets_more_partitions_is_checked_again(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = await Stage.create(bootstrap, tmp_path, partitions=1)
-    monkeypatch.setattr("shoal.kafka.input_watch.WATCH_S", 0.3)
+    monkeypatch.setattr("shoal.kafka.topic_watch.WATCH_S", 0.3)
     async with stage.run() as run:
         await run.until_ready()
         await add_partitions(bootstrap, stage.topics["input"], 3)

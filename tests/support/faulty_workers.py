@@ -131,8 +131,8 @@ class Deployment:
         name, log = f"{self.topics['input']}-{name}", self.folder / f"{name}.log"
         return Worker(name, self.policy, self.bootstrap, log, is_fresh=self.is_fresh)
 
-    async def put(self, count: int, partitions: int) -> None:
-        """Append so many records, one in fifty malformed; the serial number identifies each."""
+    def records(self, count: int) -> list[bytes | None]:
+        """Return so many new records, one in fifty malformed; the serial number identifies each."""
         values: list[bytes | None] = []
         for number in range(self.serial, self.serial + count):
             record: dict[str, Any] = {
@@ -145,7 +145,11 @@ class Deployment:
                 record["age"] = f"unknown {CANARY}"
             values.append(json.dumps(record).encode())
         self.serial += count
-        where = [number % partitions for number in range(count)]
+        return values
+
+    async def put(self, count: int, partitions: int) -> None:
+        """Append so many records."""
+        values, where = self.records(count), [number % partitions for number in range(count)]
         await produce(
             self.bootstrap, self.topics["input"], values, partitions=where, linger_ms=5, max_batch_size=1 << 18
         )

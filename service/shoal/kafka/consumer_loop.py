@@ -18,11 +18,11 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from shoal.errors import BrokerUnavailableError, ShoalError
 from shoal.kafka.client import admin, consumer, stop, task_exception, to_shoal_error
-from shoal.kafka.input_watch import watch_input
 from shoal.kafka.partition_task import PartitionTask
 from shoal.kafka.preflight import preflight
 from shoal.kafka.retries import BrokerLiveness
 from shoal.kafka.task_manager import TaskManager, WorkerContext
+from shoal.kafka.topic_watch import watch_topics
 
 __all__ = ["ConsumerLoop"]
 
@@ -106,7 +106,7 @@ class ConsumerLoop:
                 self._liveness.check_broker(partial(self._request, admin_client, kafka_consumer))
             )
             broker_check.add_done_callback(self._on_background_end)
-            watch = asyncio.create_task(self._watch_input(admin_client))
+            watch = asyncio.create_task(self._watch_topics(admin_client))
             watch.add_done_callback(self._on_background_end)
             has_ended_normally = False
             try:
@@ -164,11 +164,11 @@ class ConsumerLoop:
             else admin_client.find_coordinator(str(self._settings.group))
         )
 
-    async def _watch_input(self, admin_client: AIOKafkaAdminClient) -> None:
-        """Fail when the input was deleted or got partitions; a drain ends at the end of the logs it has found."""
+    async def _watch_topics(self, admin_client: AIOKafkaAdminClient) -> None:
+        """Fail when a topic was deleted or the input got partitions; a drain reads the logs that it has found."""
         topic = str(self._settings.input)
         if not self._drains:
-            await watch_input(admin_client, topic, self._tasks.layout.partitions[topic])
+            await watch_topics(admin_client, topic, self._tasks.layout.partitions)
 
     # ------------------------------------------------------------------ poll
 

@@ -23,11 +23,11 @@ from shoal.kafka.classification import Message
 from shoal.kafka.client import admin, reading, task_exception, to_shoal_error
 from shoal.kafka.cluster_listener import ClusterListener
 from shoal.kafka.gap_reader import GapReader
-from shoal.kafka.input_watch import watch_input
 from shoal.kafka.partition_task import PartitionTask
 from shoal.kafka.preflight import preflight
 from shoal.kafka.retries import BrokerLiveness
 from shoal.kafka.task_manager import TaskManager, WorkerContext
+from shoal.kafka.topic_watch import watch_topics
 from shoal.observability import logger
 from shoal.pipeline import BLOCK_RECORDS
 
@@ -194,7 +194,7 @@ class ExternalLoop:
                 punctuations = [self._punctuate_regularly(*one) for one in self._tasks.items()]
                 working = _until_all(self._feed_all(kafka_consumer), self._poll_log_ends(kafka_consumer), *punctuations)
                 topic = str(context.settings.input)
-                await _until_first(working, watch_input(admin_client, topic, self._tasks.layout.partitions[topic]))
+                await _until_first(working, watch_topics(admin_client, topic, self._tasks.layout.partitions))
                 should_commit = True
             except HandoverCancelledError:
                 # Commit the decisions of the other tasks, and the clusters that were handled before.

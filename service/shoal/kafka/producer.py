@@ -96,12 +96,16 @@ class TransactionalProducer:
         self._producer = producer(settings, partition, layout.batch_bytes)
         self._has_failed = False
         self._next_offset: int | None = None
-        """Offset in the output after the last transaction; another one shows that there is a second writer."""
+        """Offset in the output from which on all records are this producer's; one that is not shows a second writer."""
         self._check_first: Callable[[], Awaitable[None]] | None = None
 
     def check_before_first(self, check: Callable[[], Awaitable[None]]) -> None:
         """Await this check before the first rows or clusters are sent; it raises if they must not be."""
         self._check_first = check
+
+    def expect_output_from(self, offset: int | None) -> None:
+        """Report a record of another producer in the output from this offset on; None: from its own first one on."""
+        self._next_offset = offset
 
     def target(self, topic: str) -> TopicPartition:
         """Return the partition of a topic to which this producer writes."""

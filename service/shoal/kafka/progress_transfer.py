@@ -6,7 +6,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.structs import OffsetAndMetadata
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -16,9 +15,10 @@ from shoal.kafka.cipher import MetadataCipher, UnreadableError
 from shoal.kafka.client import admin
 from shoal.kafka.committed_offsets import fetch_committed
 from shoal.kafka.offset_metadata import CommittedState
+from shoal.kafka.output_end import check_no_open_transaction
 from shoal.kafka.preflight import TopicLayout, partitions_of
 from shoal.kafka.producer import TransactionalProducer, TransactionBatch
-from shoal.kafka.startup import check_no_open_transaction, is_published_since
+from shoal.kafka.startup import is_published_since
 from shoal.pipeline import AdaptiveState
 from shoal.policy import KafkaSection, Policy
 
@@ -144,7 +144,7 @@ async def _import_one(
             raise InputError(
                 f"{partition_name}: the committed progress is ahead of the file. Going back would publish records twice"
             )
-        await check_no_open_transaction(settings, TopicPartition(settings.output, saved.partition))
+        await check_no_open_transaction(settings, saved.partition)
         if await is_published_since(settings, saved.partition, commit.at_ms):
             raise InputError(
                 f"{partition_name}: {settings.output}-{saved.partition} holds records that were published after the "

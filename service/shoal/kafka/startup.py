@@ -25,6 +25,7 @@ from shoal.kafka.client import reading
 from shoal.kafka.committed_offsets import fetch_committed, fetch_first_partition_count
 from shoal.kafka.offset_metadata import CommittedState
 from shoal.kafka.offset_tracker import LogTruncatedError, OffsetState
+from shoal.kafka.output_end import check_no_open_transaction, end_at_start
 from shoal.kafka.producer import TransactionalProducer, TransactionBatch
 from shoal.observability import logger
 from shoal.policy import KafkaSection
@@ -32,7 +33,6 @@ from shoal.policy import KafkaSection
 __all__ = [
     "PartitionStart",
     "StartOptions",
-    "check_no_open_transaction",
     "check_output_is_empty",
     "initialize_partition",
     "is_published_since",
@@ -83,6 +83,8 @@ class PartitionStart:
         log if the committed offset does not belong to it. None without a skip.
     is_first : bool
         There was no commit before, and no record was published.
+    output_end : int or None
+        Offset in the output from which on this worker is the only writer. None without an output topic.
     """
 
     commit: CommittedState
@@ -90,6 +92,7 @@ class PartitionStart:
     log_end: int
     skipped_count: int | None = None
     is_first: bool = False
+    output_end: int | None = None
 
 
 async def initialize_partition(
@@ -126,9 +129,10 @@ async def initialize_partition(
                 # Without this option the task checks the reference record when it reads the first record.
                 await _check_reference(settings, commit.state, tp, log_start)
             _check_policy(commit, fingerprint, partition_name, drain=start.drain)
+            output_end = await end_at_start(settings, partition, commit.state)
             await _check_output(settings, partition, commit)
-            first_count = commit.first_partition_count or partition_count
-            return PartitionStart(replace(commit, first_partition_count=first_count), log_start, log_end)
+            commit = replace(commit, first_partition_count=commit.first_partition_count or partition_count)
+            return PartitionStart(commit, log_start, log_end, output_end=output_end)
         known_count = await fetch_first_partition_count(admin, settings, partition_count, cipher)
         offset = await _first_offset(producer, settings, partition, start, log_start, log_end, known_count)
         skipped_count = None
@@ -146,7 +150,9 @@ async def initialize_partition(
     commit = await _commit_beginning(
         producer, settings, fingerprint, partition, cipher, offset, skipped_count, known_count or partition_count
     )
-    return PartitionStart(commit, log_start, log_end, skipped_count, is_first=skipped_count is None)
+    output_end = await end_at_start(settings, partition, commit.state)
+    is_first = skipped_count is None
+    return PartitionStart(commit, log_start, log_end, skipped_count, is_first=is_first, output_end=output_end)
 
 
 async def _commit_beginning(
@@ -161,7 +167,10 @@ async def _commit_beginning(
 ) -> CommittedState:
     """Commit that a partition begins at an offset."""
     now_ms = time.time_ns() // 1_000_000
-    if skipped_count is not None:
+    if skipped_count is None:
+        # Before the timestamps of this commit interval: a later start finds what another group publishes in it.
+        now_ms = now_ms // settings.commit_interval_ms * settings.commit_interval_ms - 1
+    else:
         # Later starts compare the output with this time. A worker with a fast clock may have published later than now.
         now_ms = max(now_ms, await _latest_published(settings, partition))
     # After a skip it is not known which records were released before.
@@ -234,9 +243,10 @@ async def _check_output(settings: KafkaSection, partition: int, commit: Committe
     if settings.output is not None and await is_published_since(settings, partition, commit.at_ms):
         raise InputError(
             f"{settings.input}-{partition}: {settings.output}-{partition} holds records that were published after the "
-            "commit (committed offsets reset by another tool, or an old export imported?). Continuing would publish "
-            "them a second time. Import the latest export with 'shoal progress POLICY --import FILE', or start with "
-            "--skip-to-end to continue at the end and count the skipped offsets"
+            "commit (a second group over the same topics? committed offsets reset by another tool? an old export "
+            "imported?). Continuing would publish them a second time. Stop the other group, import the latest export "
+            "with 'shoal progress POLICY --import FILE', or start with --skip-to-end to continue at the end and count "
+            "the skipped offsets"
         )
 
 
@@ -302,8 +312,7 @@ async def _first_offset(
     appended before a worker noticed it would be skipped. Otherwise the operator decides.
     """
     partition_name = f"{settings.input}-{partition}"
-    if settings.output is not None:
-        await check_no_open_transaction(settings, TopicPartition(settings.output, partition))
+    await check_no_open_transaction(settings, partition)
     await check_output_is_empty(producer, settings, partition)
     if known_count and partition >= known_count:
         created = "partition was created after the first start of the group: beginning at its start"
@@ -324,25 +333,6 @@ async def _first_offset(
             offset=offset,
         )
     return offset
-
-
-async def check_no_open_transaction(settings: KafkaSection, tp: TopicPartition) -> None:
-    """Check that no open transaction hides records: a consumer of committed records stops at its first record.
-
-    Raises
-    ------
-    BrokerUnavailableError
-        There is an open transaction. The broker ends it after its timeout.
-    """
-    ends = []
-    for isolation in ("read_uncommitted", "read_committed"):
-        async with reading(settings, isolation_level=isolation) as consumer:
-            ends.append((await consumer.end_offsets([tp]))[tp])
-    if ends[0] > ends[1]:
-        raise BrokerUnavailableError(
-            f"{tp.topic}-{tp.partition}: an open transaction hides the records from offset {ends[1]} on; waiting for "
-            "its end"
-        )
 
 
 async def is_published_since(settings: KafkaSection, partition: int, at_ms: int) -> bool:

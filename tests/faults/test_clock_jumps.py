@@ -1,0 +1,124 @@
+"""The clock of a worker jumps more than an hour ahead and back: it recovers, no record twice, none lost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from support.faketime import SetClock
+from support.faulty_workers import Deployment, Worker, judge
+from support.kafka_broker import wait_until
+from support.torture import PARTITIONS, check
+
+pytestmark = [pytest.mark.faults, pytest.mark.nightly, pytest.mark.timeout(900)]
+
+HOURS_S = 7200
+WAVE = 800
+
+
+@dataclass
+class ClockWorker(Worker):
+    """A worker with a clock that the test sets."""
+
+    clock: SetClock | None = None
+
+    def environment(self, die_at: str, instance: str | None = None, patience_s: str = "300") -> dict[str, str]:
+        assert self.clock is not None
+        return super().environment(die_at, instance, patience_s) | self.clock.variables
+
+    @property
+    def said(self) -> str:
+        return self.log.read_text()
+
+
+async def worker_with_clock(bootstrap: str, folder: Path) -> tuple[Deployment, ClockWorker, SetClock]:
+    deployment = await Deployment.create(bootstrap, folder, partitions=PARTITIONS)
+    plain, clock = deployment.worker("clock"), SetClock(folder / "clock.txt")
+    clock.set_ahead(0)
+    return deployment, ClockWorker(plain.name, plain.policy, bootstrap, plain.log, is_fresh=True, clock=clock), clock
+
+
+async def until_progress(deployment: Deployment, worker: Worker) -> None:
+    """Append records until some are resolved, while the worker runs."""
+    before = await deployment.resolved()
+    await deployment.put(WAVE, PARTITIONS)
+    await deployment.wait_for(before + WAVE // 4)
+    assert not worker.is_dead
+
+
+async def ended(worker: ClockWorker) -> int | None:
+    await wait_until(lambda: worker.is_dead, 60, "the end of the worker")
+    assert worker.process is not None
+    return worker.process.poll()
+
+
+@pytest.mark.parametrize("ahead_s", [HOURS_S, 1500])
+async def test_a_clock_that_was_ahead_while_the_worker_ran(ahead_s: int, bootstrap: str, tmp_path: Path) -> None:
+    deployment, worker, clock = await worker_with_clock(bootstrap, tmp_path)
+    try:
+        worker.start()
+        await until_progress(deployment, worker)
+        clock.set_ahead(ahead_s)
+        await deployment.put(WAVE, PARTITIONS)
+        if ahead_s == HOURS_S:
+            # By default a broker refuses messages that are dated more than an hour ahead.
+            assert await ended(worker) == 3
+            assert "set its clock" in worker.said
+            worker.start()
+            assert await ended(worker) == 3
+        else:
+            await until_progress(deployment, worker)
+        clock.set_ahead(0)
+        if worker.is_dead:
+            worker.start()
+        await until_progress(deployment, worker)
+        await until_progress(deployment, worker)
+        assert worker.terminate() == 0
+        await deployment.settled([worker])
+    finally:
+        worker.kill()
+    await check(deployment)
+
+
+async def test_a_commit_that_was_made_while_the_clock_was_ahead(bootstrap: str, tmp_path: Path) -> None:
+    deployment, worker, clock = await worker_with_clock(bootstrap, tmp_path)
+    clock.set_ahead(HOURS_S)
+    try:
+        # So few records that none is released: the commit holds offsets alone, and the broker takes it.
+        await deployment.put(4, PARTITIONS)
+        worker.start()
+        await wait_until(lambda: worker.said.count('"partition opened"') == PARTITIONS, 60, "the partitions")
+        assert worker.terminate() == 0
+        worker.start()
+        await wait_until(lambda: worker.said.count('"partition opened"') == 2 * PARTITIONS, 60, "the partitions")
+        clock.set_ahead(0)
+        await until_progress(deployment, worker)
+        assert worker.terminate() == 0
+        worker.start()
+        await until_progress(deployment, worker)
+        assert worker.terminate() == 0
+        await deployment.settled([worker])
+    finally:
+        worker.kill()
+    await check(deployment)
+
+
+async def test_a_clock_that_was_behind_refuses_records_aloud(bootstrap: str, tmp_path: Path) -> None:
+    deployment, worker, clock = await worker_with_clock(bootstrap, tmp_path)
+    try:
+        worker.start()
+        await until_progress(deployment, worker)
+        clock.set_ahead(-HOURS_S)
+        await deployment.put(WAVE, PARTITIONS)
+        warning = "dated more than an hour ahead of the clock of this machine"
+        await wait_until(lambda: warning in worker.said, 60, "a warning")
+        clock.set_ahead(0)
+        await until_progress(deployment, worker)
+        assert worker.terminate() == 0
+        await deployment.settled([worker])
+    finally:
+        worker.kill()
+    # `shoal verify` leaves such a release undecided: the timestamps of these records were right.
+    found = await judge(deployment)
+    assert (found.twice, found.lost, found.small_clusters) == (0, 0, 0)

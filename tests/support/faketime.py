@@ -1,0 +1,60 @@
+"""libfaketime: processes whose clock a test sets ahead and back, while the clocks of all others stay right."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["SetClock", "library"]
+
+BUILD = Path(__file__).resolve().parents[2] / "build" / "faketime"
+NAME = "faketime/libfaketime.so.1"
+INSTALL = "install libfaketime, on Debian: apt-get install faketime"
+
+
+def library() -> Path:
+    """Return the library: the installed one, or that of the Debian package, which is downloaded once."""
+    for folder in (Path("/usr/lib"), Path("/usr/local/lib"), BUILD):
+        found = sorted(folder.glob(f"**/{NAME}"))
+        if found:
+            return found[0]
+    if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
+        raise AssertionError(INSTALL)
+    BUILD.mkdir(parents=True, exist_ok=True)
+    _run("apt-get", "download", "libfaketime")
+    _run("dpkg-deb", "-x", *(str(package) for package in BUILD.glob("libfaketime_*.deb")), str(BUILD))
+    (found_here,) = BUILD.glob(f"**/{NAME}")
+    return found_here
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, cwd=BUILD, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{done.stderr[-1000:]}\n{INSTALL}"
+
+
+@dataclass(frozen=True)
+class SetClock:
+    """A clock that is as far ahead of the right time as a file says; processes notice changes at once."""
+
+    file: Path
+
+    def set_ahead(self, ahead_s: int) -> None:
+        """Set the clock so far ahead (s) of the right time."""
+        draft = self.file.with_suffix(".draft")
+        draft.write_text(f"{ahead_s:+d}\n")
+        draft.replace(self.file)
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Environment of a new process with this clock; durations and the times of files stay right."""
+        return {
+            "LD_PRELOAD": os.pathsep.join(filter(None, (str(library()), os.environ.get("LD_PRELOAD")))),
+            "FAKETIME_TIMESTAMP_FILE": str(self.file),
+            "FAKETIME_NO_CACHE": "1",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "DONT_FAKE_MONOTONIC": "1",
+            "NO_FAKE_STAT": "1",
+        }

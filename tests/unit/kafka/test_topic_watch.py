@@ -1,0 +1,77 @@
+"""A deleted topic, a recreated input, or one with another number of partitions, ends the consumer loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+from shoal.errors import BrokerUnavailableError
+from shoal.kafka.offset_tracker import LogTruncatedError
+from shoal.kafka.topic_ids import TopicState
+from shoal.kafka.topic_watch import watch
+
+pytestmark = pytest.mark.unit
+
+FIRST, SECOND = b"1" * 16, b"2" * 16
+
+
+async def watched(*answers: int | bytes | Exception | None, others: Sequence[int] = (3,) * 9) -> str:
+    """Return why the watch ended, or that the answers ended first.
+
+    An answer is the number of partitions of the input, or its id with three partitions. ``others`` are the numbers of
+    partitions of the output.
+    """
+    left = list(answers)
+    ended = asyncio.Event()
+
+    numbers = iter(others)
+
+    async def request() -> dict[str, TopicState]:
+        if not left:
+            ended.set()
+            await asyncio.Event().wait()
+        answer = left.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        states = {"out": TopicState(next(numbers, 3), b"")}
+        if answer is None:
+            return states
+        return states | {"t": TopicState(answer, b"") if isinstance(answer, int) else TopicState(3, answer)}
+
+    watching = asyncio.create_task(watch(request, "t", 3, every_s=0.001))
+    waiter = asyncio.create_task(ended.wait())
+    await asyncio.wait({watching, waiter}, return_when=asyncio.FIRST_COMPLETED)
+    for task in (watching, waiter):
+        task.cancel()
+    (result, _) = await asyncio.gather(watching, waiter, return_exceptions=True)
+    return str(result) if isinstance(result, (BrokerUnavailableError, LogTruncatedError)) else "no change"
+
+
+async def test_added_partitions_are_reported_after_two_answers() -> None:
+    assert await watched(3, 4, 4) == "the input has 4 partitions, 3 at the start: checking all topics again"
+
+
+async def test_a_deleted_input_is_reported_after_two_answers() -> None:
+    assert await watched(0, OSError(), 0) == "the input no longer exists: checking all topics again"
+
+
+async def test_one_differing_answer_an_error_or_no_answer_is_no_change() -> None:
+    assert await watched(0, 3, 4, None, 2, 3, OSError(), TimeoutError(), 3) == "no change"
+
+
+async def test_another_id_of_the_topic_is_reported_after_two_answers() -> None:
+    said = await watched(FIRST, FIRST, SECOND, SECOND)
+    assert said.startswith("t: the id of the topic has changed. The topic was recreated")
+    assert await watched(FIRST, 0, SECOND) == said
+
+
+async def test_one_answer_with_another_id_or_without_an_id_is_no_change() -> None:
+    assert await watched(FIRST, SECOND, FIRST, 3, 3, FIRST, None, SECOND, None, SECOND, FIRST) == "no change"
+    assert await watched(3, FIRST, 3, FIRST) == "no change"
+
+
+async def test_a_deleted_output_is_reported_and_added_partitions_of_it_are_not() -> None:
+    said = "topic out no longer exists: checking all topics again"
+    assert await watched(3, 3, 3, others=(3, 0, 0)) == said
+    assert await watched(3, 3, 3, others=(0, 4, 0)) == "no change"
