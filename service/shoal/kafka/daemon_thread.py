@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import os
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -11,27 +14,53 @@ from shoal.kafka.client import to_shoal_error
 
 __all__ = ["in_daemon_thread"]
 
+EXIT_S = 5.0
+"""How long the end of the process waits for a thread that was told to stop (s)."""
 
-async def in_daemon_thread(work: Callable[[], None]) -> None:
+
+async def in_daemon_thread(work: Callable[[threading.Event], None]) -> None:
     """Run ``work`` in a thread, so that the event loop continues while kernels compile.
 
-    A caller that is cancelled does not stop the work: the compiler cannot be interrupted.
+    Parameters
+    ----------
+    work : callable
+        It gets an event. The event is set when the caller is cancelled and the result is no longer needed.
 
     Raises
     ------
     ShoalError
         The error of the work.
+
+    Notes
+    -----
+    The compiler must not run while the process unloads its libraries: that is a segmentation fault. Therefore the end
+    of the process waits for the thread. A single step of the compiler can take longer than `EXIT_S`; then the process
+    ends without unloading, with exit code 0.
     """
-    done = Future[None]()
+    done, stop = Future[None](), threading.Event()
     done.set_running_or_notify_cancel()  # a cancelled caller does not cancel the work
 
     def run() -> None:
         try:
-            work()
+            work(stop)
         except BaseException as raised:  # noqa: BLE001 - raised again by the caller
             done.set_exception(to_shoal_error(raised))
         else:
             done.set_result(None)
 
-    threading.Thread(target=run, name="precompile", daemon=True).start()
-    await asyncio.wrap_future(done)
+    thread = threading.Thread(target=run, name="precompile", daemon=True)
+    thread.start()
+    try:
+        await asyncio.wrap_future(done)
+    finally:
+        if not done.done():
+            stop.set()
+            atexit.register(_wait_for, thread)
+
+
+def _wait_for(thread: threading.Thread) -> None:
+    thread.join(EXIT_S)
+    if thread.is_alive():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)

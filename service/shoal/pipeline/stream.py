@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from threading import Event
 
 import numpy as np
 
 from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
 from shoal.clustering.embedding import Embedding
+from shoal.clustering.numba.jit import stopping_compilation
 from shoal.clustering.stream.clusterer import Decisions, StreamClusterer
 from shoal.clustering.stream.dominance import dominance_of
 from shoal.clustering.stream.steering import TargetSpan
@@ -349,11 +351,18 @@ class PartitionPipeline:
         )
 
 
-def precompile(policy: Policy) -> None:
+def precompile(policy: Policy, stop: Event | None = None) -> None:
     """Compile all kernels that a pipeline of this policy needs, by processing a few artificial records.
 
     A kernel is compiled at its first use, which takes seconds if it is not in the cache. A worker that compiled after
     it had joined its consumer group would miss heartbeats and lose its partitions.
+
+    Parameters
+    ----------
+    policy : Policy
+        With the section ``stream``.
+    stop : threading.Event, optional
+        When it is set, the compiler begins no further function, and the exception `CompilationStopped` is raised.
     """
     count = 3 * policy.k
     encoder = JsonEncoder(policy)
@@ -366,9 +375,10 @@ def precompile(policy: Policy) -> None:
         rejected=[],
         clipped=0,
     )
-    pipeline = PartitionPipeline(policy, encoder)
-    pipeline.push(block, np.column_stack([np.zeros(count, np.int64), np.arange(count)]))
-    pipeline.flush()
+    with stopping_compilation(stop or Event()):
+        pipeline = PartitionPipeline(policy, encoder)
+        pipeline.push(block, np.column_stack([np.zeros(count, np.int64), np.arange(count)]))
+        pipeline.flush()
 
 
 def _position_weight(policy: Policy, state: AdaptiveState) -> float | TargetSpan:

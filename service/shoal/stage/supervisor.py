@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any
 
 from shoal.errors import ConfigError, ShoalError
@@ -239,7 +240,7 @@ class StageSupervisor:
             settings, fingerprint = context.settings, context.policy.fingerprint
             log.info("started", http_port=port, policy=fingerprint[:16], group=settings.group, topic=settings.input)
             with CompilationNotice(log, stream_compile_s(context.policy), context.health.set_compiling):
-                await in_daemon_thread(lambda: precompile(context.policy))
+                await in_daemon_thread(partial(precompile, context.policy))
             await run_with_retries(context, self._liveness, self._stopping, self._run_assignments)
             log_totals(log, context.metrics)
 

@@ -10,6 +10,7 @@ lowering pass and its code library.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, partial
@@ -22,7 +23,7 @@ from numba.core.cpu import CPUTargetOptions
 
 from shoal.clustering.numba.kernel_cache import njit_with_cache
 
-__all__ = ["njit", "njit_inline", "njit_inner", "on_compilation"]
+__all__ = ["CompilationStopped", "njit", "njit_inline", "njit_inner", "on_compilation", "stopping_compilation"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -158,4 +159,29 @@ class _Listener(event.Listener):
 def on_compilation(began: Callable[[], None], ended: Callable[[], None]) -> Iterator[None]:
     """Call functions before and after kernels are compiled in this context, in any thread; not if a cache has them."""
     with event.install_listener("numba:compile", _Listener(began, ended)):
+        yield
+
+
+class CompilationStopped(BaseException):
+    """Ends the compilation of a kernel. It is no `Exception`, so that the compiler does not take it for its own."""
+
+
+class _Stopper(event.Listener):
+    """Raises `CompilationStopped` in one thread at the next function that is compiled there."""
+
+    def __init__(self, stop: threading.Event) -> None:
+        self._stop, self._thread = stop, threading.get_ident()
+
+    def on_start(self, _: Any) -> None:  # noqa: ANN401 - the interface of numba
+        if self._stop.is_set() and threading.get_ident() == self._thread:
+            raise CompilationStopped
+
+    def on_end(self, _: Any) -> None:  # noqa: ANN401 - the interface of numba
+        pass
+
+
+@contextmanager
+def stopping_compilation(stop: threading.Event) -> Iterator[None]:
+    """Context in which no further function is compiled once ``stop`` is set; `CompilationStopped` is raised instead."""
+    with event.install_listener("numba:compile", _Stopper(stop)):
         yield

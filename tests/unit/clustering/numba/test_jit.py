@@ -121,6 +121,32 @@ with jit.on_compilation(lambda: compiled.append("began"), lambda: compiled.appen
 print(*compiled)
 """
 
+STOPPED_PROGRAM = """
+import threading
+import numpy as np
+from shoal.clustering.numba import jit
+
+@jit.njit
+def doubled(values):
+    return values[0] + values[0]
+
+stop = threading.Event()
+stop.set()
+
+def in_another_thread():
+    print(doubled(np.ones(2, np.float32)))
+
+with jit.stopping_compilation(stop):
+    other = threading.Thread(target=in_another_thread)
+    other.start()
+    other.join()
+    try:
+        doubled(np.ones(2))
+    except jit.CompilationStopped:
+        print("stopped")
+print(doubled(np.ones(2)))
+"""
+
 LIMIT_PROGRAM = """
 import numpy as np
 from shoal.clustering.stream.dominance import NO_DOMINANCE
@@ -169,6 +195,15 @@ def test_inner_functions_are_compiled_as_parts_of_kernels_once_for_all_constants
         "[8] ['program.changed', 'program.copied']",
         "refused",
     ]
+
+
+@pytest.mark.own_interpreter
+def test_a_compilation_that_is_stopped_begins_no_function_in_its_thread(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(STOPPED_PROGRAM)
+    variables = {**os.environ, "NUMBA_DISABLE_JIT": "0", "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    command = [sys.executable, str(tmp_path / "program.py")]
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.split()) == (0, ["2.0", "stopped", "2.0"]), done.stderr
 
 
 @pytest.mark.own_interpreter
