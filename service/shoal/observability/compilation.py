@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -26,14 +27,13 @@ INDEXES_S = {"nearest": 12, "awo": 30}
 """The same for the kernels of a rule's index, which are compiled in addition."""
 
 REMINDER_S = 10.0
-"""Time after which the log says again that kernels are compiled (s)."""
+"""Time between two log lines while kernels are compiled (s)."""
 
 
 class CompilationNotice:
     """Context that logs the first kernel that is compiled in it, and adds up the time of the compiler.
 
-    A kernel that is compiled 10 s or more after the last line is logged again. Nothing is logged if the cache has all
-    kernels.
+    Every 10 s it logs that kernels are still compiled. Nothing is logged if the cache has all kernels.
 
     Parameters
     ----------
@@ -56,7 +56,8 @@ class CompilationNotice:
         self.seconds = 0.0
         self._log, self._announce = log, announce
         self._text = f"compiling kernels, once: about {about_s} s"
-        self._began_s, self._logged_s, self._stack = 0.0, -math.inf, ExitStack()
+        self._began_s, self._is_compiling, self._is_announced = 0.0, False, False
+        self._stack, self._closed = ExitStack(), threading.Event()
 
     def __enter__(self) -> Self:
         self._stack.enter_context(on_compilation(self._begin, self._end))
@@ -64,23 +65,31 @@ class CompilationNotice:
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+        self._closed.set()
         if self._announce is not None:
             self._announce("")
 
     def _begin(self) -> None:
-        self._began_s = time.monotonic()
-        if self._logged_s == -math.inf:
-            self._log.info(self._text)
-            if self._announce is not None:
-                self._announce(self._text)
-        elif self._began_s - self._logged_s >= REMINDER_S:
-            self._log.info("still compiling kernels", seconds=round(self.seconds))
-        else:
+        self._began_s, self._is_compiling = time.monotonic(), True
+        if self._is_announced:
             return
-        self._logged_s = self._began_s
+        self._is_announced = True
+        self._log.info(self._text)
+        if self._announce is not None:
+            self._announce(self._text)
+        threading.Thread(target=self._remind, name="compilation", daemon=True).start()
+
+    def _remind(self) -> None:
+        """Log regularly that kernels are compiled. One kernel alone can take longer than a reader waits in silence."""
+        while not self._closed.wait(REMINDER_S):
+            if self._is_compiling:
+                self._log.info(
+                    "still compiling kernels", seconds=round(self.seconds + time.monotonic() - self._began_s)
+                )
 
     def _end(self) -> None:
         self.seconds += time.monotonic() - self._began_s
+        self._is_compiling = False
 
 
 def stream_compile_s(policy: Policy) -> int:
