@@ -18,10 +18,16 @@ if not TYPE_CHECKING:
         "microaggregate": "shoal.clustering.static",
         "verify": "shoal.audit",
     }
+    _MODULES = ("arrays", "audit", "clustering", "errors", "policy")
 
     def __getattr__(name: str) -> object:
         """Import a name when it is first used: no command needs all of these packages."""
+        if name in _MODULES:
+            return import_module(f"shoal.{name}")
         if name not in _PACKAGES:
             raise AttributeError(f"module 'shoal' has no attribute '{name}'")
         found = globals()[name] = getattr(import_module(_PACKAGES[name]), name)
         return found
+
+    def __dir__() -> list[str]:
+        return sorted([*__all__, *_MODULES, *(name for name in globals() if name.startswith("__"))])

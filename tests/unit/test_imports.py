@@ -31,6 +31,15 @@ def test_the_package_loads_what_is_used() -> None:
         __import__("shoal").nothing  # noqa: B018
 
 
+def test_the_package_shows_its_functions_and_modules_before_they_are_loaded() -> None:
+    program = (
+        "import shoal; names = [name for name in dir(shoal) if not name.startswith('_')]; "
+        "assert names == ['Policy', 'StreamAggregator', 'arrays', 'audit', 'clustering', 'errors', 'microaggregate', "
+        "'policy', 'verify'], names; assert issubclass(shoal.errors.ParameterError, shoal.errors.ShoalError)"
+    )
+    loaded_after(program)
+
+
 def test_a_worker_loads_no_other_command() -> None:
     loaded = loaded_after("from shoal.cli.command_line import build_parser; build_parser(['run'])")
     assert {"shoal.cli.run", "shoal.kafka", "numba"} <= loaded

@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from shoal.audit.arithmetic import canonical_float
 from shoal.audit.parsing import Form, JsonNumber, Record
-from shoal.audit.spellings import EVERY_STEP, one_spelling
+from shoal.audit.spellings import EVERY_STEP, has_long_mark_sequence, one_spelling
 from shoal.policy import Attribute, FieldType, MessagePart, Policy
 
 __all__ = [
@@ -130,8 +130,11 @@ class RecordReader:
         if subject.type != "string" and isinstance(value, str) and self._sign.is_comma:
             text = value.replace(",", ".")
             value = text if decimal_number(text.strip()) is not None else value
-        if subject.normalize and isinstance(value, str) and not isinstance(value, JsonNumber):
-            value = one_spelling(value, subject.normalize)
+        if isinstance(value, str) and not isinstance(value, JsonNumber):
+            if subject.normalize:
+                value = one_spelling(value, subject.normalize)
+            elif has_long_mark_sequence(value):
+                return None
         return _normalised_subject(value, subject.type)
 
 

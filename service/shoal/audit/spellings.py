@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Collection
-from itertools import chain
+from itertools import chain, groupby
 
 from shoal.policy import NormalizeStep
 
-__all__ = ["EVERY_STEP", "one_spelling"]
+__all__ = ["EVERY_STEP", "has_long_mark_sequence", "one_spelling"]
 
 EVERY_STEP: tuple[NormalizeStep, ...] = ("nfkc", "casefold", "spaces", "invisible")
 
@@ -28,16 +28,22 @@ _IGNORED = frozenset(
 )
 """Code points with Unicode's property Default_Ignorable_Code_Point, except those of the category Cf."""
 
+_MOST_MARKS = 30
+
 _BLANKS = re.compile(r"\s+")
 
 
 def one_spelling(text: str, steps: Collection[NormalizeStep]) -> str:
-    """Apply the steps that a policy names to the text of a subject. Cost: O(length).
+    """Apply the steps that a policy names to the text of a subject; an empty text if it cannot be a subject.
+
+    Cost: O(length).
 
     Sources: The Unicode Standard, section 3.13 (caseless matching); UAX 15 (normalization forms).
     """
     if "invisible" in steps:
         text = "".join([letter for letter in text if not _is_invisible(letter)])
+    if has_long_mark_sequence(text):
+        return ""
     before = None
     while text != before:
         before = text
@@ -48,6 +54,16 @@ def one_spelling(text: str, steps: Collection[NormalizeStep]) -> str:
     if "spaces" in steps:
         text = _BLANKS.sub(" ", text).strip()
     return text
+
+
+def has_long_mark_sequence(text: str) -> bool:
+    """Return whether more than 30 combining characters follow each other: such a text is no subject."""
+    marks = (sum(1 for _ in letters) for combines, letters in groupby(text, _combines) if combines)
+    return not text.isascii() and any(count > _MOST_MARKS for count in marks)
+
+
+def _combines(letter: str) -> bool:
+    return unicodedata.combining(letter) != 0
 
 
 def _is_invisible(letter: str) -> bool:

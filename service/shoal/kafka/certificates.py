@@ -105,7 +105,11 @@ def _check_pair(context: ssl.SSLContext, settings: KafkaSection, *, has_password
         context.load_cert_chain(certificate, key, password=password)
     except (ssl.SSLError, ValueError):
         if key is None:
-            yield FileFault(field, "the file holds no private key that can be read; give kafka.ssl_keyfile")
+            yield FileFault(
+                field,
+                "the file holds no private key that can be read; give kafka.ssl_keyfile, or if the key is encrypted "
+                "SHOAL_KAFKA__SSL_PASSWORD",
+            )
         else:
             yield FileFault(
                 field,

@@ -18,13 +18,17 @@ EXIT_S = 5.0
 """How long the end of the process waits for a thread that was told to stop (s)."""
 
 
-async def in_daemon_thread(work: Callable[[threading.Event], None]) -> None:
+async def in_daemon_thread(
+    work: Callable[[threading.Event], None], has_failed: Callable[[], bool] = lambda: False
+) -> None:
     """Run ``work`` in a thread, so that the event loop continues while kernels compile.
 
     Parameters
     ----------
     work : callable
         It gets an event. The event is set when the caller is cancelled and the result is no longer needed.
+    has_failed : callable
+        Returns whether the process ends because of an error. It is called if the process ends before the work.
 
     Raises
     ------
@@ -35,7 +39,7 @@ async def in_daemon_thread(work: Callable[[threading.Event], None]) -> None:
     -----
     The compiler must not run while the process unloads its libraries: that is a segmentation fault. Therefore the end
     of the process waits for the thread. A single step of the compiler can take longer than `EXIT_S`; then the process
-    ends without unloading, with exit code 0.
+    ends without unloading. The exit code is then 1 after an error, and otherwise 0.
     """
     done, stop = Future[None](), threading.Event()
     done.set_running_or_notify_cancel()  # a cancelled caller does not cancel the work
@@ -55,12 +59,13 @@ async def in_daemon_thread(work: Callable[[threading.Event], None]) -> None:
     finally:
         if not done.done():
             stop.set()
-            atexit.register(_wait_for, thread)
+            atexit.register(_wait_for, thread, has_failed)
 
 
-def _wait_for(thread: threading.Thread) -> None:
+def _wait_for(thread: threading.Thread, has_failed: Callable[[], bool]) -> None:
     thread.join(EXIT_S)
     if thread.is_alive():
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(0)
+        # The interpreter sets `last_value` when it prints an error that nothing caught.
+        os._exit(1 if has_failed() or hasattr(sys, "last_value") else 0)

@@ -162,6 +162,11 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
+def _has_short_texts(kind: pa.DataType) -> bool:
+    """Return whether Arrow formats values of this type as texts of limited length."""
+    return bool(pa.types.is_temporal(kind) or pa.types.is_decimal(kind))
+
+
 def _is_array(kind: pa.DataType) -> bool:
     """Return whether numpy has an array of this type."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
@@ -170,7 +175,7 @@ def _is_array(kind: pa.DataType) -> bool:
 def _has_declared_type(attribute: Attribute, column: pa.Array) -> bool:
     """Return whether JSON messages with these values would have no value of another type than declared."""
     kind = value_type(column.type)
-    is_integer, is_text = bool(pa.types.is_integer(kind)), not _is_array(kind) and not pa.types.is_null(kind)
+    is_integer, is_text = bool(pa.types.is_integer(kind)), _is_text(kind) or _has_short_texts(kind)
     is_number = is_integer or bool(pa.types.is_floating(kind) and kind != pa.float16())
     if is_ignored(attribute):
         return True

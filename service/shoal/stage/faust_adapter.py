@@ -294,6 +294,11 @@ class FaustAdapter:
             raise BrokerUnavailableError("the app's consumer gets no response") from None
         return found
 
+    @property
+    def has_crashed(self) -> bool:
+        """Whether an error ends the app."""
+        return bool(self.app.crashed)
+
     async def messages(self) -> AsyncIterator[tuple[int, BufferedMessage]]:
         """Yield the partition and the message of each event of the stream."""
         stream = self.stream

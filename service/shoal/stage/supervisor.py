@@ -240,7 +240,7 @@ class StageSupervisor:
             settings, fingerprint = context.settings, context.policy.fingerprint
             log.info("started", http_port=port, policy=fingerprint[:16], group=settings.group, topic=settings.input)
             with CompilationNotice(log, stream_compile_s(context.policy), context.health.set_compiling):
-                await in_daemon_thread(partial(precompile, context.policy))
+                await in_daemon_thread(partial(precompile, context.policy), lambda: self._adapter.has_crashed)
             await run_with_retries(context, self._liveness, self._stopping, self._run_assignments)
             log_totals(log, context.metrics)
 

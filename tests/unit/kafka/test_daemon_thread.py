@@ -24,19 +24,21 @@ def work(stop):
     print("ended", flush=True)
 
 async def main():
-    task = asyncio.create_task(daemon_thread.in_daemon_thread(work))
+    task = asyncio.create_task(daemon_thread.in_daemon_thread(work, lambda: "crashed" in sys.argv))
     await asyncio.sleep(0.1)
     task.cancel()
     await asyncio.wait({task})
     print("cancelled", flush=True)
+    if "raises" in sys.argv:
+        raise RuntimeError
 
 asyncio.run(main())
 """
 
 
-def ended(works_s: float, waits_s: float) -> tuple[int, list[str], float]:
+def ended(works_s: float, waits_s: float, *options: str) -> tuple[int, list[str], float]:
     began = time.monotonic()
-    command = [sys.executable, "-c", PROGRAM, str(works_s), str(waits_s)]
+    command = [sys.executable, "-c", PROGRAM, str(works_s), str(waits_s), *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     return done.returncode, done.stdout.split(), time.monotonic() - began
 
@@ -50,3 +52,9 @@ def test_the_end_of_the_process_does_not_wait_for_ever() -> None:
     code, said, took_s = ended(works_s=50, waits_s=0.1)
     assert (code, said) == (0, ["cancelled"])
     assert took_s < 40
+
+
+@pytest.mark.parametrize("option", ["raises", "crashed"])
+def test_a_process_that_does_not_wait_any_longer_keeps_the_exit_code_of_an_error(option: str) -> None:
+    code, said, _ = ended(50, 0.1, option)
+    assert (code, said) == (1, ["cancelled"])

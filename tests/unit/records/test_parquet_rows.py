@@ -29,6 +29,8 @@ COLUMNS = {
     "text": TEXTS,
     "large text": TEXTS.cast(pa.large_string()),
     "coded text": TEXTS.dictionary_encode(),
+    "text view": TEXTS.cast(pa.string_view()),
+    "json": TEXTS.cast(pa.string()).cast(pa.json_()),
     "integer": INTEGERS,
     "unsigned": pa.array([1, None, 2**64 - 1, 3, 0, 7], pa.uint64()),
     "coded integer": INTEGERS.dictionary_encode(),
@@ -105,8 +107,9 @@ def test_quasi_identifiers_are_read_alike(column: str) -> None:
     assert block.values[:, 1].tolist() == [[1, 2, 5, 4, 5, 0][number] for number in finite]
 
 
-def test_a_long_text_is_read_as_a_message_and_refused_as_one() -> None:
+@pytest.mark.parametrize("kind", [pa.string(), pa.string_view(), pa.json_()])
+def test_a_long_text_is_read_as_a_message_and_refused_as_one(kind: pa.DataType) -> None:
     policy = policy_of({"role": "confidential", "type": "string"}, {})
-    table = table_of(pa.array(list("abcdef")), pa.array(["x" * 1_000_000, *"abcde"]))
+    table = table_of(pa.array(list("abcdef")), pa.array(["x" * 1_000_000, *"abcde"]).cast(kind))
     ((block, _),) = blocks(policy, table, 900_000)
     assert block.rejected == [(0, "too_large")]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 import unicodedata
 
 import numpy as np
@@ -142,3 +143,20 @@ def test_a_subject_of_invisible_characters_only_is_none_with_the_step_and_number
     assert set(normaliser("any", ["nfkc"])([7, "\uff17", "7.0", NumberText("7.0")])) == {"7"}
     assert normaliser("any", ALL_STEPS)([True, None, 7]) == ["true", "", "7"]
     assert normaliser("string", ALL_STEPS)([7, NumberText("7.0")]) == ["", ""]
+
+
+@pytest.mark.parametrize("steps", [None, ["nfkc"], ["nfkc", "casefold", "spaces", "invisible"]])
+def test_a_subject_with_more_than_30_marks_in_succession_is_none(steps: list[NormalizeStep] | None) -> None:
+    # Sorting them takes quadratic time: a message of 230 kB would keep a worker busy for longer than its session.
+    marks = "\u0301\u0327" * 16
+    normalise = normaliser("string", steps)
+    began_s = time.process_time()
+    texts = normalise(["a" + marks[:30], "a" + marks[:31], "a" + marks[:30] + "b" + marks[:30], "a" + marks * 10_000])
+    assert [text != "" for text in texts] == [True, False, True, False]
+    assert time.process_time() - began_s < 2
+
+
+def test_invisible_characters_do_not_divide_marks_that_follow_each_other() -> None:
+    hidden = "a" + ("\u0301" * 20 + "\u200b") * 2
+    assert normaliser("string", ["nfkc"])([hidden]) != [""]
+    assert normaliser("string", ["invisible"])([hidden]) == [""]

@@ -54,7 +54,7 @@ async def test_the_brokers_of_the_policy_must_be_those_of_the_app(
     async def stop_app(error: BaseException) -> None:
         errors.append(error)
 
-    monkeypatch.setattr(supervisor, "precompile", lambda _: None)
+    monkeypatch.setattr(supervisor, "precompile", lambda _, __: None)
     monkeypatch.setattr(supervisor, "ExternalLoop", FakeLoop)
     monkeypatch.setattr(supervisor, "broker_cluster_id", lambda _: answer(None if app_cluster is None else "here"))
     adapter = SimpleNamespace(rewind=None, stop_app=stop_app, cluster_id=lambda: answer(app_cluster))

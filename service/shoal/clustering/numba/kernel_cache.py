@@ -9,8 +9,11 @@ from __future__ import annotations
 import hashlib
 import os
 import pickle
+import re
 import shutil
+import stat
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache, partial
@@ -33,6 +36,12 @@ _CUT_OFF = (pickle.UnpicklingError, EOFError, AttributeError, ImportError, Index
 
 DRAFT_AGE_S = 600.0
 """Age (s) of a file from which on no process still writes it."""
+
+_NAME, _SUFFIXES = re.compile(r"shoal-[0-9a-f]{16}"), {".nbi", ".nbc"}
+"""Name of a folder of kernels, and how the names of its files end."""
+
+_decorating = threading.RLock()
+"""Held while numba's settings are changed."""
 
 UNUSED_AGE_S = 30 * 86_400.0
 """Time (s) after which a folder of another version is removed if no process has used it."""
@@ -128,7 +137,7 @@ def _candidates() -> list[Path]:
     name = f"shoal-{hashlib.sha256(text).hexdigest()[:16]}"
     chosen = os.environ.get("NUMBA_CACHE_DIR")
     folders = [Path(chosen)] if chosen else [_CLUSTERING / "__pycache__", *_user_caches()]
-    return [folder / name for folder in folders]
+    return list(filter(_is_trusted, (folder / name for folder in folders)))
 
 
 def _remove_drafts(folder: Path) -> None:
@@ -146,8 +155,30 @@ def _remove_unused_versions(folder: Path) -> None:
         os.utime(folder)
         now_s = folder.stat().st_mtime
         for other in folder.parent.glob("shoal-*"):
-            if now_s - other.stat().st_mtime > UNUSED_AGE_S:
+            if now_s - other.stat().st_mtime > UNUSED_AGE_S and _has_only_kernels(other):
                 shutil.rmtree(other, ignore_errors=True)
+
+
+def _has_only_kernels(folder: Path) -> bool:
+    """Whether a folder is one of kernels: the user may keep other folders beside it."""
+    files = [path for path in folder.rglob("*") if not path.is_dir()]
+    are_kernels = all(path.suffix in _SUFFIXES or ".tmp." in path.name for path in files)
+    return _NAME.fullmatch(folder.name) is not None and are_kernels
+
+
+def _is_trusted(folder: Path) -> bool:
+    """Whether nobody else can have put kernels into a folder: they are code, which is executed when it is loaded.
+
+    A folder is trusted if its owner is this user, root or the owner of this package, and others cannot write to it.
+    """
+    try:
+        found, package = folder.stat(), Path(__file__).stat()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    is_shared = found.st_mode & stat.S_IWOTH != 0 and found.st_mode & stat.S_ISVTX == 0
+    return found.st_uid in {0, os.geteuid(), package.st_uid} and not is_shared
 
 
 def _user_caches() -> list[Path]:
@@ -172,13 +203,14 @@ def _cache_in(folder: Path | None, *, is_writable: bool) -> Iterator[None]:
 
     numba ignores a folder that is not writable. It must not check this if kernels are only to be read.
     """
-    before, locator = _numba_flags.CACHE_DIR, cast("Any", UserProvidedCacheLocator)
-    _numba_flags.CACHE_DIR = str(folder or before)
-    try:
-        if not is_writable:
-            locator.ensure_cache_path = lambda _: None
-        yield
-    finally:
-        _numba_flags.CACHE_DIR = before
-        if not is_writable:
-            del locator.ensure_cache_path  # it is inherited again
+    with _decorating:
+        before, locator = _numba_flags.CACHE_DIR, cast("Any", UserProvidedCacheLocator)
+        _numba_flags.CACHE_DIR = str(folder or before)
+        try:
+            if not is_writable:
+                locator.ensure_cache_path = lambda _: None
+            yield
+        finally:
+            _numba_flags.CACHE_DIR = before
+            if not is_writable:
+                del locator.ensure_cache_path  # it is inherited again

@@ -285,16 +285,49 @@ def test_folders_of_other_versions_are_removed_when_unused_for_30_days(
     folder = kernel_cache._cache_folder.__wrapped__()
     assert folder is not None
     now_s = time.time()
-    ages_days = {"shoal-old": 31, "shoal-recent": 29, "another-program": 400, folder.name: 400}
-    for name, age_days in ages_days.items():
+    ages_days = {
+        "shoal-0123456789abcdef": 31,
+        "shoal-fedcba9876543210": 29,
+        "shoal-quarantine": 400,
+        "shoal-00000000000000aa": 400,
+        "another-program": 400,
+        folder.name: 400,
+    }
+    for name in ages_days:
         (tmp_path / name / "module").mkdir(parents=True, exist_ok=True)
         (tmp_path / name / "module" / "kernel.nbi").write_bytes(b"x")
+    (tmp_path / "shoal-00000000000000aa" / "references.jsonl").write_bytes(b"x")
+    for name, age_days in ages_days.items():
         os.utime(tmp_path / name, (now_s - age_days * 86_400, now_s - age_days * 86_400))
     kernel_cache._cache_folder.__wrapped__()
-    assert {path.name for path in tmp_path.iterdir()} == {"shoal-recent", "another-program", folder.name}
+    # Folders of the user stay, whatever their names.
+    assert {path.name for path in tmp_path.iterdir()} == ages_days.keys() - {"shoal-0123456789abcdef"}
     # The use of this version is noted: another version would keep it for 30 days.
     assert folder.stat().st_mtime > now_s - 60
     assert (folder / "module" / "kernel.nbi").exists()
+
+
+@pytest.mark.parametrize(
+    ("owner", "mode", "used"),
+    [(None, 0o755, 1), (0, 0o755, 1), (65_534, 0o755, 0), (None, 0o777, 0), (None, 0o1777, 1)],
+)
+def test_a_folder_in_which_another_user_may_have_put_kernels_is_not_used(
+    owner: int | None, mode: int, used: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    folder = kernel_cache._cache_folder.__wrapped__()
+    assert folder is not None
+    folder.chmod(mode)
+    plain = Path.stat
+
+    def stat(path: Path, **options: bool) -> os.stat_result:
+        found = list(plain(path, **options))
+        if path == folder and owner is not None:
+            found[4] = owner
+        return os.stat_result(found)
+
+    monkeypatch.setattr(Path, "stat", stat)
+    assert kernel_cache._candidates() == [folder] * used
 
 
 def test_errors_of_reading_a_cache_are_tolerated_when_it_is_read_only(
