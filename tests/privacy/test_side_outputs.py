@@ -181,6 +181,16 @@ async def test_no_text_makes_an_element_of_the_page() -> None:
     assert answers["/<script>"][0] == 404
 
 
+async def test_metrics_show_no_time_of_a_first_record() -> None:
+    metrics = Metrics()
+    metrics.records.labels("in", "", "t", "0").inc()
+    metrics.clusters.labels("t", "0").inc()
+    text = (await fetched(metrics, Health(), metrics.totals))["/metrics"][1]
+    assert 'shoal_records_total{outcome="in",partition="0",reason="",topic="t"} 1.0' in text
+    assert "shoal_clusters_released_total" in text
+    assert "_created" not in text
+
+
 def test_hostile_values_are_published_as_the_same_values(tmp_path: Path) -> None:
     attributes = {"who": {"role": "identifier", "subject": True}, "x": quasi(), "note": {"role": "confidential"}}
     document = {"attributes": attributes, "privacy": {"k": 2}, "stream": {"delta": 50}}

@@ -71,6 +71,7 @@ ADVICE = {
     "normalize": b"set normalize: [nfkc, casefold, spaces, invisible]",
     "unchanged": b"published unchanged",
     "twice": b"a record that its producer sends twice counts as two people",
+    "dots": b"attributes.patient.id: the name of one field, dots included",
 }
 
 
@@ -87,6 +88,8 @@ ADVICE = {
         ({"patient": {"from": "key"}}, {}, set()),
         ({"patient_id": {}}, {"publish_unchanged": True}, {"unchanged"}),
         ({"patient_id": {}}, {"role": "other", "publish_unchanged": True}, {"unchanged"}),
+        ({"patient.id": {}}, {}, {"dots"}),
+        ({"patient.id": {"from": "key"}}, {}, set()),
         (None, {}, {"twice"}),
     ],
 )
@@ -110,14 +113,15 @@ def test_check_advises_on_names_unchanged_fields_and_copies(
 
 def test_check_warns_of_settings_that_the_service_needs(tmp_path: Path) -> None:
     path = tmp_path / "policy.yaml"
-    path.write_text(json.dumps(POLICY | {"kafka": {"input": "a"}}))
-    done = run_command("check", str(path), environment={"SHOAL_KAFKA__GROUP": "g"})
+    path.write_text(json.dumps(POLICY | {"kafka": {"input": "a", "security_protocol": "SASL_SSL"}}))
+    environment = {"SHOAL_KAFKA__GROUP": "g", "SHOAL_KAFKA__SASL_USERNAME": "canary"}
+    done = run_command("check", str(path), environment=environment)
     assert done.returncode == 0
-    warned = [
-        name for name in ("bootstrap_servers", "input", "output", "group") if f"kafka.{name}: ".encode() in done.stderr
-    ]
-    assert warned == ["bootstrap_servers", "output"]
+    names = ("bootstrap_servers", "input", "output", "group", "sasl_username", "sasl_password")
+    warned = [name for name in names if f"kafka.{name}: ".encode() in done.stderr]
+    assert warned == ["bootstrap_servers", "output", "sasl_password"]
     assert b"SHOAL_KAFKA__OUTPUT" in done.stderr
+    assert b"canary" not in done.stderr + done.stdout
 
 
 def test_check_reads_the_files_that_the_policy_names(tmp_path: Path) -> None:
@@ -282,6 +286,15 @@ def test_pipe_ends_with_the_command_that_judges_its_release(policy: str, visits:
     following = shlex.split(text.partition("; next: ")[2])
     assert following[0] == "shoal"
     assert run_command(*following[1:]).returncode == 0
+
+
+@pytest.mark.parametrize("command", ["pipe", "batch"])
+def test_a_release_without_evidence_cannot_be_verified_and_the_last_line_says_so(
+    command: str, policy: str, visits: Path, tmp_path: Path
+) -> None:
+    done = run_command(command, policy, "-i", str(visits), "-o", str(tmp_path / "out.csv"))
+    assert done.returncode == 0
+    assert done.stderr.decode().endswith("; next: to be able to verify the release, run again with --evidence FILE\n")
 
 
 @pytest.mark.parametrize("command", ["pipe", "batch"])

@@ -160,7 +160,7 @@ def test_kernels_of_tables_are_compiled_whatever_the_policy(more: dict[str, Any]
 
 
 def test_warm_refuses_to_compile_for_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.cli.warm.has_writable_cache", lambda: False)
+    monkeypatch.setattr("shoal.cli.warm.has_cache", lambda: False)
     refused = run_command("warm", str(policy_file(tmp_path, "nearest", 3)))
     assert refused.returncode == 2
     assert b"NUMBA_CACHE_DIR" in refused.stderr

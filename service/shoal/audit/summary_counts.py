@@ -180,7 +180,10 @@ def reading_warnings(summary: Summary, originals: Originals, name: str = "the su
     read = count if records_in is None else min(max(records_in, 0), count)
     warnings = []
     if read < count:
-        warnings.append(f"the summary counts {read} of {counted(count, 'record')} as read; the rest was not examined")
+        warnings.append(
+            f"the summary counts {read} of {counted(count, 'record')} as read; if the input has grown since, judge it "
+            "as it was, or give --partial"
+        )
     missing = [field for field in _ACCOUNTED if reader.total(field) is None]
     if records_in is not None and missing:
         warnings.append(f"the summary does not state {', '.join(missing)}, so it does not account for all records")

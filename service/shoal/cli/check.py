@@ -56,3 +56,7 @@ def _advise_on_missing(settings: KafkaSection) -> Iterator[str]:
         for name in REQUIRED:
             if not getattr(settings, name):
                 yield f"kafka.{name}: missing; shoal run needs it in the policy or as {PREFIX}{name.upper()}"
+        if settings.security_protocol.startswith("SASL"):
+            for name in ("sasl_username", "sasl_password"):
+                if not getattr(settings, name):
+                    yield f"kafka.{name}: missing; shoal run needs it as {PREFIX}{name.upper()}"

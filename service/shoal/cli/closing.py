@@ -16,6 +16,8 @@ ALL_SUPPRESSED = (
     "stream.delta, or lower privacy.k"
 )
 
+WITHOUT_EVIDENCE = "to be able to verify the release, run again with --evidence FILE"
+
 
 def print_report(options: argparse.Namespace, report: RunReport) -> None:
     """Print numbers of records, loss and the next command; before it, log what was refused if that is notable.
@@ -56,7 +58,7 @@ def _text(report: RunReport) -> str:
 
 
 def _next_command(options: argparse.Namespace, report: RunReport) -> str:
-    """Return the command that judges the release, or what to change if the release is empty.
+    """Return the command that judges the release, or what to change if the release is empty or has no evidence.
 
     It is an empty text if there is nothing to judge, or if files were pipes.
     """
@@ -64,6 +66,8 @@ def _next_command(options: argparse.Namespace, report: RunReport) -> str:
         return _advice(report)
     if not report.released or "-" in {options.input, options.output}:
         return ""
+    if options.evidence in {None, "-"}:
+        return WITHOUT_EVIDENCE
     # A name that begins with a dash would be read as an option.
     policy = f"./{options.policy}" if options.policy.startswith("-") else options.policy
     words = ["shoal", "verify", policy, *_option("original", options.input), *_option("released", options.output)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from functools import partial
 
-from shoal.clustering.numba.kernel_cache import has_writable_cache
+from shoal.clustering.numba.kernel_cache import has_cache, has_writable_cache
 from shoal.errors import ConfigError
 from shoal.files import BackgroundRunner
 from shoal.observability import TABLE_COMPILE_S, CompilationNotice, logger, stream_compile_s
@@ -33,7 +33,7 @@ def add_arguments(_: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Compile what is not in the cache: for the rule of a policy, or for tables if the policy has no stream."""
-    if not has_writable_cache():
+    if not has_cache():
         raise ConfigError(NO_CACHE)
     policies = [Policy.load(options.policy)] if options.policy else [_plain_policy(rule) for rule in (*RULES, None)]
     log, about_s = logger("cli"), _compile_s(policies[0]) if options.policy else EVERYTHING_S
@@ -43,6 +43,8 @@ def execute(options: argparse.Namespace) -> int:
             background.run(partial(precompile_table if policy.stream is None else precompile, policy))
             what = "tables" if policy.stream is None else f"rule {policy.stream.rule}"
             log.info("kernels are ready", kernels_of=what, compiled_s=round(compilation.seconds - before_s, 1))
+    if compilation.seconds and not has_writable_cache():
+        raise ConfigError(NO_CACHE)
     return 0
 
 

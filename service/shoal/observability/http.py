@@ -145,12 +145,17 @@ def _is_private_name(name: str) -> bool:
     return True
 
 
+_CREATED = re.compile(rb"^(# (HELP|TYPE) )?shoal_\w+_created[ {].*\n", re.MULTILINE)
+"""Series that the client adds to counters: the exact time of the first record and of the first release."""
+
+
 def _application(
     metrics: Metrics, health: Health, counts: Callable[[], dict[str, int]], host_names: frozenset[str]
 ) -> web.Application:
     async def metrics_page(_: web.Request) -> web.Response:
         metrics.ready.set(health.ready)
-        return web.Response(body=generate_latest(metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+        body = _CREATED.sub(b"", generate_latest(metrics.registry))
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def livez(_: web.Request) -> web.Response:
         return web.Response(text="alive\n")

@@ -34,6 +34,12 @@ def advise(policy: Policy) -> Iterator[str]:
             "[nfkc, casefold, spaces, invisible], or each spelling counts as a person; if it is a code in which case "
             "matters, set normalize: []"
         )
+    dotted = [f"attributes.{a.name}" for a in policy.attributes if "." in a.name and a.source.part is MessagePart.VALUE]
+    if dotted:
+        yield (
+            f"{', '.join(dotted)}: the name of one field, dots included; fields inside objects are not read, so they "
+            "must be moved to the top level of the record"
+        )
     for attribute in policy.quasi_identifiers:
         if attribute.integer and attribute.resolution is not None and attribute.resolution % 1:
             yield (

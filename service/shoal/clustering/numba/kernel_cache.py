@@ -24,7 +24,7 @@ import numba
 from numba.core import config
 from numba.core.caching import IndexDataCacheFile, UserProvidedCacheLocator
 
-__all__ = ["has_writable_cache", "njit_with_cache"]
+__all__ = ["has_cache", "has_writable_cache", "njit_with_cache"]
 
 _numba_flags: Any = config  # its names are set when numba is imported, so type checkers do not know them
 
@@ -53,6 +53,11 @@ _GUARD = "_guard_against_spurious_io_errors"
 def has_writable_cache() -> bool:
     """Return whether compiled kernels are kept for later processes."""
     return _cache_folder() is not None
+
+
+def has_cache() -> bool:
+    """Return whether compiled kernels are read from a folder."""
+    return _cache_folder() is not None or _prepared_folder() is not None
 
 
 def njit_with_cache(function: Callable[..., Any], **flags: bool) -> Any:  # noqa: ANN401 - numba declares no public type
