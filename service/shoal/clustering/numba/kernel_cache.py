@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numba
 from numba.core import config
@@ -52,24 +52,23 @@ _GUARD = "_guard_against_spurious_io_errors"
 
 def has_writable_cache() -> bool:
     """Return whether compiled kernels are kept for later processes."""
-    return _cache_folder() is not None
+    return _folders().own is not None
 
 
 def has_cache() -> bool:
     """Return whether compiled kernels are read from a folder."""
-    return _cache_folder() is not None or _prepared_folder() is not None
+    return any(folder is not None for folder in _folders())
 
 
 def njit_with_cache(function: Callable[..., Any], **flags: bool) -> Any:  # noqa: ANN401 - numba declares no public type
     """Return a function as numba compiles it on its first call, with the cache of kernels if there is one."""
-    folder, prepared = _cache_folder(), _prepared_folder()
-    with _cache_in(folder or prepared, is_writable=folder is not None):
-        has_cache = folder is not None or prepared is not None
+    own, prepared = _folders()
+    with _cache_in(own or prepared, is_writable=own is not None):
         decorate: Any = numba.njit
-        compiled = decorate(cache=has_cache, **flags)(function)
+        compiled = decorate(cache=has_cache(), **flags)(function)
     cache_of_kernel = getattr(compiled, "_cache", None)
     _tolerate_cache_errors(cache_of_kernel)
-    if folder is not None and prepared is not None:
+    if own is not None and prepared is not None:
         _read_first(cache_of_kernel, prepared)
     return compiled
 
@@ -115,25 +114,32 @@ def _load_or_discard(cache_of_kernel: Any, load: Callable[..., Any], *arguments:
         return None
 
 
+class _Folders(NamedTuple):
+    """Folders of compiled kernels: the first writable one, and the first that holds kernels and is not writable.
+
+    Without one of one's own, kernels that the other lacks are compiled in every process. A folder that is not writable
+    is for instance part of an image with a read-only root.
+    """
+
+    own: Path | None
+    prepared: Path | None
+
+
 @cache
-def _cache_folder() -> Path | None:
-    """Return the first writable folder for compiled kernels, or None: kernels are then compiled in every process.
+def _folders() -> _Folders:
+    """Find the folders of compiled kernels, and remove from one's own what no process needs.
 
     numba considers a compiled function up to date as long as the file of that function is unchanged, even if a kernel
     that it calls has changed. Therefore the name of the folder is a hash of the text of every module that may hold a
     kernel or a constant of one.
     """
-    found = next(filter(_is_writable, _candidates()), None)
-    if found is not None:
-        _remove_drafts(found)
-        _remove_unused_versions(found)
-    return found
-
-
-@cache
-def _prepared_folder() -> Path | None:
-    """Return the first folder that holds kernels and is not writable, as in an image with a read-only root; or None."""
-    return next((folder for folder in _candidates() if any(folder.rglob("*.nbi")) and not _is_writable(folder)), None)
+    candidates = _candidates()
+    own = next(filter(_is_writable, candidates), None)
+    if own is not None:
+        _remove_drafts(own)
+        _remove_unused_versions(own)
+    others = (folder for folder in candidates if folder != own and any(folder.rglob("*.nbi")))
+    return _Folders(own, next((folder for folder in others if not _is_writable(folder)), None))
 
 
 def _candidates() -> list[Path]:

@@ -102,8 +102,7 @@ import numpy as np
 from shoal.clustering.numba import jit, kernel_cache
 folders = os.environ["FOLDERS"].split(":")
 kernel_cache._candidates = lambda: [Path(folder) for folder in folders]
-kernel_cache._cache_folder.cache_clear()
-kernel_cache._prepared_folder.cache_clear()
+kernel_cache._folders.cache_clear()
 compiled = []
 
 @jit.njit
@@ -165,12 +164,13 @@ print(len(rows), sum(held_as_table.stats.cache_hits.values()))
 """
 
 
-def run(folder: Path, cache: Path, *prefix: str) -> str:
+def run(folder: Path, cache: Path, *prefix: str, text: str = PROGRAM, **variables: str) -> str:
     program = folder / "program.py"
-    program.write_text(PROGRAM)
-    variables = {**os.environ, "NUMBA_DISABLE_JIT": "0", "NUMBA_CACHE_DIR": str(cache)}
+    if not program.exists():  # numba compares the time of its last change
+        program.write_text(text)
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "0", "NUMBA_CACHE_DIR": str(cache), **variables}
     command = [*prefix, sys.executable, str(program)]
-    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -185,12 +185,7 @@ def test_kernels_are_cached_in_the_folder_of_the_environment_variable(tmp_path: 
 
 @pytest.mark.own_interpreter
 def test_inner_functions_are_compiled_as_parts_of_kernels_once_for_all_constants(tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text(INNER_PROGRAM)
-    variables = {**os.environ, "NUMBA_DISABLE_JIT": "0", "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-    command = [sys.executable, str(tmp_path / "program.py")]
-    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [
+    assert run(tmp_path, tmp_path / "cache", text=INNER_PROGRAM).splitlines() == [
         "[6, 6, 10] 1 ['program.changed']",
         "[8] ['program.changed', 'program.copied']",
         "refused",
@@ -199,11 +194,7 @@ def test_inner_functions_are_compiled_as_parts_of_kernels_once_for_all_constants
 
 @pytest.mark.own_interpreter
 def test_a_compilation_that_is_stopped_begins_no_function_in_its_thread(tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text(STOPPED_PROGRAM)
-    variables = {**os.environ, "NUMBA_DISABLE_JIT": "0", "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-    command = [sys.executable, str(tmp_path / "program.py")]
-    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout.split()) == (0, ["2.0", "stopped", "2.0"]), done.stderr
+    assert run(tmp_path, tmp_path / "cache", text=STOPPED_PROGRAM).split() == ["2.0", "stopped", "2.0"]
 
 
 @pytest.mark.own_interpreter
@@ -224,15 +215,11 @@ def kernels_in(folder: Path) -> list[str]:
 
 
 def test_a_cache_that_is_there_but_not_writable_is_used(tmp_path: Path) -> None:
-    program, prepared, own = tmp_path / "program.py", tmp_path / "prepared", tmp_path / "own"
-    program.write_text(READ_ONLY_PROGRAM)
+    prepared, own = tmp_path / "prepared", tmp_path / "own"
 
     def compiled(folders: str, read_only: str, **variables: str) -> str:
-        environment = {**os.environ, "NUMBA_DISABLE_JIT": "0", "FOLDERS": folders, "READ_ONLY": read_only, **variables}
-        command = [sys.executable, str(program)]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout.strip()
+        variables |= {"FOLDERS": folders, "READ_ONLY": read_only}
+        return run(tmp_path, tmp_path / "unused", text=READ_ONLY_PROGRAM, **variables).strip()
 
     assert compiled(str(prepared), "no folder") == "began ended"
     assert compiled(str(prepared), str(prepared)) == "", "nothing else is writable"
@@ -246,15 +233,8 @@ def test_a_cache_that_is_there_but_not_writable_is_used(tmp_path: Path) -> None:
 @pytest.mark.parametrize("suffix", [".nbi", ".nbc"])
 @pytest.mark.parametrize("kept_bytes", [0, 40])
 def test_a_cache_file_that_is_cut_off_is_replaced(suffix: str, kept_bytes: int, tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(SMALL_PROGRAM)
-    variables = {**os.environ, "NUMBA_DISABLE_JIT": "0", "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-
     def cache_hits() -> int:
-        command = [sys.executable, str(program)]
-        done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return int(done.stdout)
+        return int(run(tmp_path, tmp_path / "cache", text=SMALL_PROGRAM))
 
     assert cache_hits() == 0
     (path,) = (one for one in (tmp_path / "cache").rglob("program.doubled*") if one.suffix == suffix)
@@ -265,7 +245,7 @@ def test_a_cache_file_that_is_cut_off_is_replaced(suffix: str, kept_bytes: int, 
 
 def test_files_that_an_ended_process_had_begun_are_removed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    folder = kernel_cache._cache_folder.__wrapped__()
+    folder = kernel_cache._folders.__wrapped__().own
     assert folder is not None
     names = ("a.nbi.tmp.0123456789abcdef", "a.nbc.tmp.0123456789abcdef", "a.nbi")
     (folder / "below").mkdir()
@@ -273,7 +253,7 @@ def test_files_that_an_ended_process_had_begun_are_removed(monkeypatch: pytest.M
         (folder / "below" / name).write_bytes(b"")
     for name in (names[0], names[2]):
         os.utime(folder / "below" / name, (1_000_000_000, 1_000_000_000))
-    kernel_cache._cache_folder.__wrapped__()
+    kernel_cache._folders.__wrapped__()
     # The second may still be written.
     assert {path.name for path in (folder / "below").iterdir()} == {names[1], names[2]}
 
@@ -282,7 +262,7 @@ def test_folders_of_other_versions_are_removed_when_unused_for_30_days(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    folder = kernel_cache._cache_folder.__wrapped__()
+    folder = kernel_cache._folders.__wrapped__().own
     assert folder is not None
     now_s = time.time()
     ages_days = {
@@ -299,7 +279,7 @@ def test_folders_of_other_versions_are_removed_when_unused_for_30_days(
     (tmp_path / "shoal-00000000000000aa" / "references.jsonl").write_bytes(b"x")
     for name, age_days in ages_days.items():
         os.utime(tmp_path / name, (now_s - age_days * 86_400, now_s - age_days * 86_400))
-    kernel_cache._cache_folder.__wrapped__()
+    kernel_cache._folders.__wrapped__()
     # Folders of the user stay, whatever their names.
     assert {path.name for path in tmp_path.iterdir()} == ages_days.keys() - {"shoal-0123456789abcdef"}
     # The use of this version is noted: another version would keep it for 30 days.
@@ -315,7 +295,7 @@ def test_a_folder_in_which_another_user_may_have_put_kernels_is_not_used(
     owner: int | None, mode: int, used: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    folder = kernel_cache._cache_folder.__wrapped__()
+    folder = kernel_cache._folders.__wrapped__().own
     assert folder is not None
     folder.chmod(mode)
     plain = Path.stat
@@ -372,15 +352,15 @@ def test_the_name_of_the_folder_depends_on_every_module_with_kernels(
     for name, text in texts.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    first = kernel_cache._cache_folder.__wrapped__()
+    first = kernel_cache._folders.__wrapped__().own
     assert first is not None
     assert first.parent == clustering / "__pycache__"
-    assert kernel_cache._cache_folder.__wrapped__() == first
+    assert kernel_cache._folders.__wrapped__().own == first
     for name, text in texts.items():
         (tmp_path / name).write_text(text + "# changed\n")
-        assert kernel_cache._cache_folder.__wrapped__() != first, name
+        assert kernel_cache._folders.__wrapped__().own != first, name
         (tmp_path / name).write_text(text)
-    assert kernel_cache._cache_folder.__wrapped__() == first
+    assert kernel_cache._folders.__wrapped__().own == first
 
 
 @pytest.mark.own_interpreter
@@ -414,7 +394,7 @@ def test_the_cache_folder_of_the_user_is_the_second_choice(monkeypatch: pytest.M
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
     monkeypatch.setattr(kernel_cache, "_CLUSTERING", tmp_path / "clustering")
-    folder = kernel_cache._cache_folder.__wrapped__()
+    folder = kernel_cache._folders.__wrapped__().own
     assert folder is not None
     assert folder.parent == tmp_path / "user" / "numba"
 
@@ -426,9 +406,9 @@ def test_a_user_without_a_home_has_no_cache_folder(monkeypatch: pytest.MonkeyPat
     for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(kernel_cache, "_CLUSTERING", tmp_path / "clustering")
-    assert kernel_cache._cache_folder.__wrapped__() is None
+    assert kernel_cache._folders.__wrapped__().own is None
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    folder = kernel_cache._cache_folder.__wrapped__()
+    folder = kernel_cache._folders.__wrapped__().own
     assert folder is not None
     assert folder.parent == tmp_path / "home" / ".cache" / "numba"
 
