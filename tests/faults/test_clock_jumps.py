@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,6 +49,17 @@ async def until_progress(deployment: Deployment, worker: Worker) -> None:
     assert not worker.is_dead
 
 
+@asynccontextmanager
+async def settling(deployment: Deployment, worker: ClockWorker) -> AsyncIterator[None]:
+    """Context at whose end the worker is stopped, and all records are released or suppressed."""
+    try:
+        yield
+        assert worker.terminate() == 0
+        await deployment.settled([worker])
+    finally:
+        worker.kill()
+
+
 async def ended(worker: ClockWorker) -> int | None:
     await wait_until(lambda: worker.is_dead, 60, "the end of the worker")
     assert worker.process is not None
@@ -56,7 +69,7 @@ async def ended(worker: ClockWorker) -> int | None:
 @pytest.mark.parametrize("ahead_s", [HOURS_S, 1500])
 async def test_a_clock_that_was_ahead_while_the_worker_ran(ahead_s: int, bootstrap: str, tmp_path: Path) -> None:
     deployment, worker, clock = await worker_with_clock(bootstrap, tmp_path)
-    try:
+    async with settling(deployment, worker):
         worker.start()
         await until_progress(deployment, worker)
         clock.set_ahead(ahead_s)
@@ -74,17 +87,13 @@ async def test_a_clock_that_was_ahead_while_the_worker_ran(ahead_s: int, bootstr
             worker.start()
         await until_progress(deployment, worker)
         await until_progress(deployment, worker)
-        assert worker.terminate() == 0
-        await deployment.settled([worker])
-    finally:
-        worker.kill()
     await check(deployment)
 
 
 async def test_a_commit_that_was_made_while_the_clock_was_ahead(bootstrap: str, tmp_path: Path) -> None:
     deployment, worker, clock = await worker_with_clock(bootstrap, tmp_path)
     clock.set_ahead(HOURS_S)
-    try:
+    async with settling(deployment, worker):
         # So few records that none is released: the commit holds offsets alone, and the broker takes it.
         await deployment.put(4, PARTITIONS)
         worker.start()
@@ -97,16 +106,12 @@ async def test_a_commit_that_was_made_while_the_clock_was_ahead(bootstrap: str, 
         assert worker.terminate() == 0
         worker.start()
         await until_progress(deployment, worker)
-        assert worker.terminate() == 0
-        await deployment.settled([worker])
-    finally:
-        worker.kill()
     await check(deployment)
 
 
 async def test_a_clock_that_was_behind_refuses_records_aloud(bootstrap: str, tmp_path: Path) -> None:
     deployment, worker, clock = await worker_with_clock(bootstrap, tmp_path)
-    try:
+    async with settling(deployment, worker):
         worker.start()
         await until_progress(deployment, worker)
         clock.set_ahead(-HOURS_S)
@@ -115,10 +120,6 @@ async def test_a_clock_that_was_behind_refuses_records_aloud(bootstrap: str, tmp
         await wait_until(lambda: warning in worker.said, 60, "a warning")
         clock.set_ahead(0)
         await until_progress(deployment, worker)
-        assert worker.terminate() == 0
-        await deployment.settled([worker])
-    finally:
-        worker.kill()
     # `shoal verify` leaves such a release undecided: the timestamps of these records were right.
     found = await judge(deployment)
     assert (found.twice, found.lost, found.small_clusters) == (0, 0, 0)

@@ -6,6 +6,8 @@ import json
 import signal
 import time
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -63,13 +65,20 @@ async def test_records_of_partitions_added_under_load_are_released_with_from_lat
     assert not set(outcomes) & set(before)
 
 
-@pytest.mark.nightly
-async def test_after_the_output_was_recreated_each_record_is_published_once(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+@asynccontextmanager
+async def process_after_sixty_records(stage: Stage) -> AsyncIterator[Process]:
+    """A worker that has read 60 records and decided on all that are due."""
     async with stage.process("--from", "earliest") as process:
         await process.until_ready()
         await stage.put(60)
         await until_all_is_decided(stage, 60)
+        yield process
+
+
+@pytest.mark.nightly
+async def test_after_the_output_was_recreated_each_record_is_published_once(bootstrap: str, tmp_path: Path) -> None:
+    stage = await Stage.create(bootstrap, tmp_path)
+    async with process_after_sixty_records(stage) as process:
         waiting = set((await stage.progress()).state.incomplete)
         published = await serials(stage)
         assert set(published) == set(range(60)) - waiting
@@ -94,10 +103,7 @@ async def published_again(stage: Stage, process: Process) -> bool:
 @pytest.mark.nightly
 async def test_a_deleted_output_ends_the_worker_within_30_s(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path)
-    async with stage.process("--from", "earliest") as process:
-        await process.until_ready()
-        await stage.put(60)
-        await until_all_is_decided(stage, 60)
+    async with process_after_sixty_records(stage) as process:
         began_s = time.monotonic()
         await delete_topic(stage, "output")
         await stage.put(60)
@@ -110,10 +116,7 @@ async def test_a_deleted_output_ends_the_worker_within_30_s(bootstrap: str, tmp_
 @pytest.mark.parametrize("length", [0, 200])
 async def test_a_recreated_input_ends_the_worker_within_30_s(length: int, bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path)
-    async with stage.process("--from", "earliest") as process:
-        await process.until_ready()
-        await stage.put(60)
-        await until_all_is_decided(stage, 60)
+    async with process_after_sixty_records(stage) as process:
         before = await serials(stage)
         # A worker that does not run sees nothing of the deletion. With 200 records it would read on at offset 60.
         process.process.send_signal(signal.SIGSTOP)
