@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from shoal.kafka import check_files, check_policy
 from shoal.observability import escape_control_characters, logger
-from shoal.policy import KafkaSection, Policy, advise
+from shoal.policy import KafkaSection, Policy, advise, missing_credentials
 from shoal.settings import PREFIX, REQUIRED, kafka_settings, settings_error
 
 __all__ = ["SUMMARY", "add_arguments", "execute"]
@@ -56,7 +56,5 @@ def _advise_on_missing(settings: KafkaSection) -> Iterator[str]:
         for name in REQUIRED:
             if not getattr(settings, name):
                 yield f"kafka.{name}: missing; shoal run needs it in the policy or as {PREFIX}{name.upper()}"
-        if settings.security_protocol.startswith("SASL"):
-            for name in ("sasl_username", "sasl_password"):
-                if not getattr(settings, name):
-                    yield f"kafka.{name}: missing; shoal run needs it as {PREFIX}{name.upper()}"
+        for name in missing_credentials(settings):
+            yield f"kafka.{name}: missing; shoal run needs it as {PREFIX}{name.upper()}"

@@ -10,7 +10,7 @@
 
 from shoal.policy.advice import advise
 from shoal.policy.attribute import Attribute
-from shoal.policy.connection import check_connection, check_names
+from shoal.policy.connection import check_connection, check_names, missing_credentials
 from shoal.policy.csv_dialect import CsvDialect
 from shoal.policy.loader import FieldPath
 from shoal.policy.resolved import PerSubject, Policy, Stream
@@ -40,6 +40,7 @@ __all__ = [
     "check_connection",
     "check_names",
     "describe_fault",
+    "missing_credentials",
     "resolve_rule",
     "supports_dominance",
 ]

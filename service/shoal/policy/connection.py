@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from shoal.policy.loader import FieldPath
 from shoal.policy.schema import KafkaSection
 
-__all__ = ["check_connection", "check_names"]
+__all__ = ["check_connection", "check_names", "missing_credentials"]
 
 _TOPIC_FIELDS = ("input", "output", "quarantine", "clusters", "evidence")
 _ENVIRONMENT = "SHOAL_KAFKA__"
@@ -87,14 +87,19 @@ def check_connection(settings: KafkaSection, *, has_secrets: bool) -> Iterator[t
         Whether the environment holds the credentials. `shoal check` may run where it does not.
     """
     yield from _check_unused(settings)
-    if has_secrets and settings.security_protocol.startswith("SASL"):
-        for name in ("sasl_username", "sasl_password"):
-            secret = getattr(settings, name)
-            if secret is None or not secret.get_secret_value():
-                yield (
-                    ("kafka", name),
-                    f"missing: {settings.security_protocol} needs it; set it as {_ENVIRONMENT}{name.upper()}",
-                )
+    if has_secrets:
+        for name in missing_credentials(settings):
+            yield (
+                ("kafka", name),
+                f"missing: {settings.security_protocol} needs it; set it as {_ENVIRONMENT}{name.upper()}",
+            )
+
+
+def missing_credentials(settings: KafkaSection) -> list[str]:
+    """Return the names of the SASL credentials that the security protocol needs and that are missing or empty."""
+    if not settings.security_protocol.startswith("SASL"):
+        return []
+    return [name for name in ("sasl_username", "sasl_password") if not getattr(settings, name)]
 
 
 def _check_unused(settings: KafkaSection) -> Iterator[tuple[FieldPath, str]]:
