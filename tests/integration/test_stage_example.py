@@ -98,7 +98,7 @@ async def test_the_example_counts_every_visit_once_through_a_kill_and_a_restart(
 
         await wait_until(counts, 60, "the first counts")
         worker.kill()
-        worker.wait(10)
+        worker.wait(30)
         worker = start()
         await produce(bootstrap, source, sent[300:], partitions=[i % 2 for i in range(300)])
 
@@ -122,7 +122,7 @@ async def test_the_example_counts_every_visit_once_through_a_kill_and_a_restart(
         await wait_until(lambda: are_read(bootstrap, name), 60, "the end of the repeats")
         await wait_until(lambda: re.search(r"counted [1-9]\d* visits", log.read_text()), 30, "the log line of the page")
         worker.send_signal(signal.SIGTERM)
-        assert worker.wait(10) == 0
+        assert worker.wait(30) == 0
     finally:
         if worker.poll() is None:
             worker.kill()

@@ -76,14 +76,14 @@ class Worker:
     def kill(self) -> None:
         self.signal(signal.SIGKILL)
         if self.process is not None:
-            self.process.wait(10)
+            self.process.wait(30)
 
     def terminate(self) -> int:
         """Stop it as an operator does; return its exit code."""
         assert self.process is not None
         self.signal(signal.SIGTERM)
         try:
-            return self.process.wait(10)
+            return self.process.wait(30)
         except subprocess.TimeoutExpired as error:
             raise AssertionError(self.log.read_text()[-2000:]) from error
 

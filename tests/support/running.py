@@ -301,7 +301,7 @@ class Process:
     def kill(self) -> None:
         if self.process.poll() is None:
             self.process.kill()
-        self.process.wait(10)
+        self.process.wait(30)
 
     @property
     def code(self) -> int | None:

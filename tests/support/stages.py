@@ -49,7 +49,7 @@ class AppWorker(Worker):
         """Its log."""
         return self.log.read_text() if self.log.exists() else ""
 
-    async def until_said(self, words: str, count: int = 1, timeout_s: float = 40) -> None:
+    async def until_said(self, words: str, count: int = 1, timeout_s: float = 90) -> None:
         """Wait until its log has these words, at least ``count`` times."""
 
         def is_said() -> bool:
