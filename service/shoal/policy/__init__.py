@@ -15,8 +15,10 @@ from shoal.policy.csv_dialect import CsvDialect
 from shoal.policy.loader import FieldPath
 from shoal.policy.resolved import PerSubject, Policy, Stream
 from shoal.policy.rule_choice import RULES, resolve_rule, supports_dominance
-from shoal.policy.schema import FieldType, KafkaSection, NormalizeStep, Role, Scale
+from shoal.policy.schema import FieldType, KafkaSection, Missing, NormalizeStep, Role, Scale
 from shoal.policy.schema_faults import describe_fault
+from shoal.policy.taxonomy import Taxonomy
+from shoal.policy.time_step import TimeStep
 from shoal.policy.validation import MAX_DELTA
 from shoal.policy.value_source import MessagePart, Source
 
@@ -29,6 +31,7 @@ __all__ = [
     "FieldType",
     "KafkaSection",
     "MessagePart",
+    "Missing",
     "NormalizeStep",
     "PerSubject",
     "Policy",
@@ -36,6 +39,8 @@ __all__ = [
     "Scale",
     "Source",
     "Stream",
+    "Taxonomy",
+    "TimeStep",
     "advise",
     "check_connection",
     "check_names",

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import ROUND_DOWN, Decimal
 from math import inf
-from typing import Any
+from typing import Any, Literal
 
-from shoal.policy.schema import AttributeSection, Document, FieldType, NormalizeStep, Role, Scale
+from shoal.policy.schema import AttributeSection, Document, FieldType, Missing, NormalizeStep, Role, Scale
+from shoal.policy.taxonomy import Taxonomy
+from shoal.policy.time_step import TimeStep
 from shoal.policy.validation import MAX_EXACT_INTEGER
 from shoal.policy.value_source import VALUE, MessagePart, Source
 
@@ -42,9 +44,30 @@ class Attribute:
     normalize : tuple of str or None
         Of the subject: further steps by which spellings of one person become one text, without an order. None if the
         policy says nothing of them.
+    order : tuple of str or int
+        Of an ordinal attribute: the categories, lowest first.
+    taxonomy : Taxonomy or None
+        Of a nominal attribute; None if all categories are equally far from each other.
+    publish : {"mode", "ancestor", "median"}
+        Of a nominal attribute: what a cluster publishes. ``mode`` is its most frequent category. With a taxonomy also
+        ``ancestor``, the lowest common ancestor, and ``median``, the lowest node above more than half of the members.
+    unknown : {"root", "quarantine"}
+        What happens to a category that the taxonomy lacks: it is a leaf of its own below the root, or its record is
+        quarantined.
+    unit : {"s", "ms"} or None
+        Of a time: unit of epoch numbers; None if times are texts in the form of ISO 8601.
+    time_step : TimeStep or None
+        Of a time: the step of published values.
+    missing : {"quarantine", "group", "mean"}
+        What happens to a record without a value: it is quarantined; or missing is a value of its own; or the record
+        takes the mean of its cluster.
+    path : tuple of str
+        Names from the outermost object of the message value to the field; one name for a field of the value itself.
+    to : tuple of str
+        The same for the output; one name, that of the attribute, for a flat record.
     limits : tuple of float
-        The bounds. Without bounds, a stream accepts the range in which float64 distinguishes all integers, and a
-        table accepts every finite number.
+        The bounds; of a time in ms since 1970, of an ordinal attribute the first and the last rank. Without bounds, a
+        stream accepts the range in which float64 distinguishes all integers, and a table accepts every finite number.
     """
 
     name: str
@@ -61,6 +84,25 @@ class Attribute:
     publish_unchanged: bool = False
     normalize: tuple[NormalizeStep, ...] | None = None
     limits: tuple[float, float] = (-inf, inf)
+    order: tuple[str | int, ...] = ()
+    taxonomy: Taxonomy | None = None
+    publish: Literal["mode", "ancestor", "median"] = "mode"
+    unknown: Literal["root", "quarantine"] = "root"
+    unit: Literal["s", "ms"] | None = None
+    time_step: TimeStep | None = None
+    missing: Missing = "quarantine"
+    path: tuple[str, ...] = ()
+    to: tuple[str, ...] = ()
+
+    @property
+    def is_nominal(self) -> bool:
+        """Whether values are categories without an order."""
+        return self.scale is Scale.NOMINAL
+
+    @property
+    def may_be_missing(self) -> bool:
+        """Whether a record without a value can be released."""
+        return self.missing != "quarantine"
 
     def publication_step(self, *, table: bool = False) -> Decimal:
         """Return the step of published values in original units. 0 means the exact mean."""

@@ -123,6 +123,12 @@ class Policy:
     csv, csv_output : CsvDialect
     dominance, per_subject, min_population, t, dependence
         Options of the sections ``privacy`` and ``steering``; None or 0 if not set.
+    missing_values : tuple of str
+        Texts that mean that a value is missing, in cells and in JSON strings. JSON null always does.
+    unwrap : {"debezium", "connect", "cloudevents"} or None
+        The envelope that messages have.
+    deletes, tombstones : {"drop", "quarantine"}
+        What happens to messages that say that a row was deleted, and to messages without a value.
     keep_order : bool
         Whether the rows of a finished table may keep the order of the input (``table.keep_order``).
     origin : Origin or None
@@ -145,6 +151,10 @@ class Policy:
     dependence: float = 0.0
     target_span: float | None = None
     keep_order: bool = False
+    missing_values: tuple[str, ...] = ("",)
+    unwrap: Literal["debezium", "connect", "cloudevents"] | None = None
+    deletes: Literal["drop", "quarantine"] = "quarantine"
+    tombstones: Literal["drop", "quarantine"] = "quarantine"
     origin: Origin | None = field(default=None, compare=False, repr=False)
 
     @classmethod
@@ -210,6 +220,19 @@ class Policy:
         return tuple(a for a in self.attributes if a.role is Role.QUASI_IDENTIFIER)
 
     @cached_property
+    def steering_attributes(self) -> tuple[Attribute, ...]:
+        """The attributes by which clusters are formed and that are not published, in the order of the policy."""
+        return tuple(a for a in self.attributes if a.role is Role.STEERING)
+
+    @cached_property
+    def clustered(self) -> tuple[Attribute, ...]:
+        """The attributes on which distances are computed: quasi-identifiers, then steering attributes.
+
+        Each is a column of `Block.values`, in this order.
+        """
+        return self.quasi_identifiers + self.steering_attributes
+
+    @cached_property
     def unchanged_fields(self) -> tuple[Attribute, ...]:
         """The attributes published unchanged (confidential and other), in the order of the policy."""
         return tuple(a for a in self.attributes if a.role in {Role.CONFIDENTIAL, Role.OTHER})
@@ -222,7 +245,7 @@ class Policy:
     @cached_property
     def published(self) -> tuple[Attribute, ...]:
         """The attributes of the output, in its order."""
-        return tuple(a for a in self.attributes if a.role is not Role.IDENTIFIER)
+        return tuple(a for a in self.attributes if a.role not in {Role.IDENTIFIER, Role.STEERING})
 
     @cached_property
     def value_attributes(self) -> tuple[Attribute, ...]:

@@ -7,7 +7,7 @@ the rules that involve several fields, and `resolved` fills in the defaults.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
@@ -18,14 +18,17 @@ __all__ = [
     "Document",
     "FieldType",
     "KafkaSection",
+    "Missing",
     "NormalizeStep",
     "PerSubjectSection",
     "PrivacySection",
     "Role",
     "Scale",
+    "SteeringAttributeSection",
     "SteeringSection",
     "StreamSection",
     "TableSection",
+    "TopicPairSection",
 ]
 
 
@@ -36,6 +39,7 @@ class Role(StrEnum):
     QUASI_IDENTIFIER = "quasi_identifier"
     CONFIDENTIAL = "confidential"
     OTHER = "other"
+    STEERING = "steering"
 
 
 class Scale(StrEnum):
@@ -47,7 +51,8 @@ class Scale(StrEnum):
     TIME = "time"
 
 
-FieldType: TypeAlias = Literal["string", "integer", "number", "boolean", "any"]
+FieldType: TypeAlias = Literal["string", "integer", "number", "boolean", "any", "json"]
+Missing: TypeAlias = Literal["quarantine", "group", "mean"]
 NormalizeStep: TypeAlias = Literal["nfkc", "casefold", "spaces", "invisible"]
 Number: TypeAlias = float
 Encoding: TypeAlias = Literal[
@@ -64,17 +69,22 @@ class Section(BaseModel):
 class AttributeSection(Section):
     """``attributes.NAME``: one declared field of the records."""
 
-    role: Literal["identifier", "quasi_identifier", "confidential", "other"] | None = None
+    role: Literal["identifier", "quasi_identifier", "confidential", "other", "steering"] | None = None
     subject: bool = False
     source: str = Field(default="value", alias="from")
     scale: Literal["numeric", "ordinal", "nominal", "time"] | None = None
-    bounds: list[Number] | None = None
+    bounds: list[Number | str] | None = None
     out_of_bounds: Literal["clip", "quarantine"] | None = None
     integer: bool | None = None
     resolution: Number | str | None = None
     weight: Number | None = None
-    order: list[str] | None = None
-    taxonomy: str | None = None
+    order: list[str | int] | None = None
+    taxonomy: str | dict[str, Any] | None = None
+    publish: Literal["mode", "ancestor", "median"] | None = None
+    unknown: Literal["root", "quarantine"] | None = None
+    unit: Literal["s", "ms"] | None = None
+    missing: Missing | None = None
+    to: str | None = None
     type: FieldType | None = None
     normalize: list[NormalizeStep] | None = None
     publish_unchanged: bool = False
@@ -115,11 +125,26 @@ class TableSection(Section):
     keep_order: bool = False
 
 
+class SteeringAttributeSection(Section):
+    """``steering.by``: an attribute of role ``steering``, and its weight."""
+
+    attribute: str | None = None
+    weight: Number | None = None
+
+
 class SteeringSection(Section):
     """``steering``: how much clusters should preserve order and dependence, beside similarity."""
 
     position: Number | dict[str, Number] = 0.0
     dependence: Number = 0.0
+    by: list[SteeringAttributeSection] | None = None
+
+
+class TopicPairSection(Section):
+    """``kafka.topics``: an input topic and its output topic."""
+
+    input: str | None = None
+    output: str | None = None
 
 
 class KafkaSection(Section):
@@ -132,6 +157,7 @@ class KafkaSection(Section):
     quarantine: str | None = None
     clusters: str | None = None
     evidence: str | None = None
+    topics: list[TopicPairSection] | None = None
     instance_id: str | None = None
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
@@ -178,6 +204,10 @@ class Document(Section):
     subject: Literal["every_record"] | None = None
     undeclared: Literal["quarantine", "drop"] = "quarantine"
     out_of_bounds: Literal["clip", "quarantine"] = "clip"
+    missing_values: list[str] | None = None
+    unwrap: Literal["debezium", "connect", "cloudevents"] | None = None
+    deletes: Literal["drop", "quarantine"] | None = None
+    tombstones: Literal["drop", "quarantine"] | None = None
     privacy: PrivacySection | None = None
     stream: StreamSection | None = None
     table: TableSection = Field(default_factory=TableSection)

@@ -102,9 +102,10 @@ def _check_quasi_identifier(path: FieldPath, attribute: AttributeSection) -> Ite
     yield from _check_resolution(path, attribute)
 
 
-def _check_bounds(path: FieldPath, bounds: list[float] | None) -> Iterator[Finding]:
-    if bounds is None:
+def _check_bounds(path: FieldPath, section: list[float | str] | None) -> Iterator[Finding]:
+    if section is None:
         return
+    bounds = [bound for bound in section if not isinstance(bound, str)]
     if len(bounds) != 2:  # noqa: PLR2004 - low and high
         yield (*path, "bounds"), "must be two numbers: [low, high]"
     elif not all(math.isfinite(bound) and abs(bound) <= MAX_EXACT_INTEGER for bound in bounds):
@@ -130,7 +131,7 @@ def _check_resolution(path: FieldPath, attribute: AttributeSection) -> Iterator[
     elif step != 0 and not _MIN_STEP <= step <= _MAX_STEP:
         yield (*path, "resolution"), "must be 0, or from 1e-15 to 1e15"
     elif attribute.bounds is not None and len(attribute.bounds) == 2:  # noqa: PLR2004
-        low, high = attribute.bounds
+        low, high = map(float, attribute.bounds)
         if math.isfinite(high - low) and step > high - low > 0:
             yield (*path, "resolution"), "is wider than the bounds, so all records would be equal; give a smaller step"
 

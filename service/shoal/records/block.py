@@ -34,8 +34,10 @@ class Block:
     Attributes
     ----------
     values : ndarray of float64, shape (n, d), C-contiguous
-        Quasi-identifiers in original units, in the order of the policy. All are finite, none is a negative zero, and
-        each is within the bounds of its attribute if it has bounds.
+        One column per attribute of `Policy.clustered`. A number is in original units; a time is in ms since
+        1970-01-01T00:00Z; an ordinal value is its rank, from 0; a nominal value is its index in ``categories``. A
+        missing value of an attribute that may have one is NaN. All others are finite, none is a negative zero, and each
+        is within the bounds of its attribute if it has bounds.
     subjects : ndarray of int64, shape (n,)
         Keyed hash of the normalised subject, or a running number if every record belongs to a different person. Only
         equality has a meaning.
@@ -51,6 +53,10 @@ class Block:
     unchanged_columns : sequence of sequences
         One column of n typed values per unchanged field, if the decoder was created with ``with_columns``; else
         empty. Tables need them to measure how confidential values are distributed.
+    categories : sequence of sequences of str
+        One sequence per nominal attribute of `Policy.clustered`: the categories of this block, each once, as the texts
+        of JSON scalars (``"M"`` with its quotation marks, ``true``, ``250``). Indices have a meaning within the block
+        only.
     """
 
     values: Float64Matrix
@@ -60,6 +66,7 @@ class Block:
     rejected: list[tuple[int, Reason]]
     clipped: int
     unchanged_columns: Sequence[Sequence[Any]] = ()
+    categories: Sequence[Sequence[str]] = ()
 
     def __len__(self) -> int:
         return len(self.unchanged_fields)
