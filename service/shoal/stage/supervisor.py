@@ -192,6 +192,7 @@ class StageSupervisor:
         if loop is None:
             return
         if not await loop.end(FINISH_S):
+            log.warning("the app did not finish its clusters in time: they may be handed over again", waited_s=FINISH_S)
             self.queue.cancel_handover()
             if not await loop.end(CANCEL_S):
                 log.warning("partition tasks cancelled: their uncommitted clusters will be decided again")
