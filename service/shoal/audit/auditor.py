@@ -6,10 +6,9 @@ ADR 20 says from which input each check takes its limits.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from shoal.audit.arithmetic import ExactGrid
 from shoal.audit.arrivals import AdmissionLimits
 from shoal.audit.clusters import RecomputedClusters, check_clusters, released_above_limit
 from shoal.audit.evidence import EvidenceCluster, Summary, foreign_fingerprints
@@ -18,6 +17,7 @@ from shoal.audit.measures import check_unchanged_fields, measure_release, measur
 from shoal.audit.near_duplicates import count_near_duplicates
 from shoal.audit.options import check_options
 from shoal.audit.originals import Originals
+from shoal.audit.published_values import PublishedValues
 from shoal.audit.reconciliation import AuditedReferences, check_references
 from shoal.audit.releases import ReleasedRows
 from shoal.audit.rows import LOOK_ALIKE, AllowedOrder, RowOrder, check_order, compare_rows, is_in_input_order
@@ -61,15 +61,20 @@ class Auditor:
     policy : Policy
     originals : Originals
     release : ReleasedRows
-    grids : list of ExactGrid
+    published : sequence of PublishedValues
         One per quasi-identifier.
     scope : AuditScope
     """
 
     def __init__(
-        self, policy: Policy, originals: Originals, release: ReleasedRows, grids: list[ExactGrid], scope: AuditScope
+        self,
+        policy: Policy,
+        originals: Originals,
+        release: ReleasedRows,
+        published: Sequence[PublishedValues],
+        scope: AuditScope,
     ) -> None:
-        self._policy, self._originals, self._release, self._grids = policy, originals, release, grids
+        self._policy, self._originals, self._release, self._published = policy, originals, release, published
         self._scope = scope
         self._limits = AdmissionLimits.of(policy, originals)
         self._clusters: RecomputedClusters | None = None
@@ -197,7 +202,7 @@ class Auditor:
         return order
 
     def _check_clusters(self, evidence_clusters: Iterable[EvidenceCluster]) -> RecomputedClusters:
-        found = check_clusters(self._policy, self._originals, evidence_clusters, self._grids, self._limits)
+        found = check_clusters(self._policy, self._originals, evidence_clusters, self._published, self._limits)
         self._clusters = found
         self._found.checks += found.checks
         self._found.checks += check_options(self._policy, self._originals, found.clusters)

@@ -9,14 +9,14 @@ from __future__ import annotations
 import csv
 import math
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from shoal.audit.fields import DecimalSign, RecordReader, decimal_number, merged_subject
+from shoal.audit.fields import RecordReader, merged_subject
 from shoal.audit.parsing import (
     ENVELOPE_FIELDS,
     ORIGINAL_EXPORT,
@@ -28,6 +28,7 @@ from shoal.audit.parsing import (
     is_ended,
     original_records,
 )
+from shoal.audit.scales import Categories, DecimalSign, decimal_number
 from shoal.audit.sizes import SizeBounds
 from shoal.audit.table_parsing import is_parquet, original_header
 from shoal.errors import InputError
@@ -48,7 +49,8 @@ class Originals:
     Attributes
     ----------
     values : ndarray of float64, shape (n, d)
-        Clipped quasi-identifiers; zeros where the record is unusable.
+        Quasi-identifiers: clipped numbers, milliseconds of times, ranks, and codes of categories; NaN where a value is
+        missing, zeros where the record is unusable.
     subjects : ndarray of int64, shape (n,)
         Equal codes for equal subjects; -1 where the record is unusable.
     merged : ndarray of int64, shape (number of subjects,), or None
@@ -67,6 +69,8 @@ class Originals:
         The file that was read.
     was_read_whole : bool
         Whether a summary counts all records as read. Then a last record without end was read like the others.
+    categories : sequence of (Categories or None), length d
+        The categories of each nominal quasi-identifier; None for other scales. Empty if there is none.
     may_be_followed : bool
         Whether a run with ``--follow`` may have read the file. It reads no topic, and not for an ordered release.
     """
@@ -83,6 +87,7 @@ class Originals:
     was_read_whole: bool = False
     merged: npt.NDArray[np.int64] | None = None
     may_be_followed: bool = True
+    categories: Sequence[Categories | None] = ()
     _index: dict[int, dict[int, int]] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -235,6 +240,7 @@ def read_originals(
         file=file,
         merged=_merge_subjects(policy, codes),
         may_be_followed=not has_offsets and policy.stream is not None and not policy.stream.is_ordered,
+        categories=reader.categories if any(reader.categories) else (),
         _index=indices,
     )
 
