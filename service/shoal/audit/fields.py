@@ -29,6 +29,7 @@ from shoal.audit.scales import (
     value_reader,
 )
 from shoal.audit.spellings import EVERY_STEP, has_long_mark_sequence, one_spelling
+from shoal.audit.structure import Dropped, MessageStructure
 from shoal.policy import Attribute, FieldType, MessagePart, Policy, Role, Scale
 
 __all__ = [
@@ -69,11 +70,14 @@ class UsableRecord:
         Texts of the unchanged fields, separated by `FIELD_SEPARATOR`.
     subject : str or None
         Normalised subject; None if every record is a subject of its own.
+    category_bytes : int
+        Bytes of the published categories as JSON, which are limited together with the unchanged fields.
     """
 
     values: tuple[float, ...]
     unchanged: str
     subject: str | None
+    category_bytes: int = 0
 
 
 class RecordReader:
@@ -88,6 +92,7 @@ class RecordReader:
     """
 
     def __init__(self, policy: Policy, original: Form, released: Form) -> None:
+        self._structure = MessageStructure(policy, original)
         self._names = {attribute.name for attribute in policy.value_attributes}
         self._optional = {a.name for a in policy.value_attributes if original == "jsonl" and _may_be_absent(a)}
         self._required = self._names - self._optional
@@ -96,7 +101,10 @@ class RecordReader:
         # Faust adds the name of its model to every record.
         self._ignored = {"__faust"} - self._names if original == "jsonl" else set()
         sign = DecimalSign(policy.csv.decimal if original == "csv" else ".")
-        self.categories = [Categories() if a.scale is Scale.NOMINAL else None for a in policy.quasi_identifiers]
+        self.categories = [
+            Categories(are_leaves=a.taxonomy is not None) if a.scale is Scale.NOMINAL else None
+            for a in policy.quasi_identifiers
+        ]
         # Steering attributes are not published, but a record without a usable one does not fit the policy.
         self._quasi = [
             (a.name, value_reader(a, source_form(a, original), sign, policy.missing_values, categories))
@@ -113,8 +121,12 @@ class RecordReader:
         # Only CSV has other encodings than those of Unicode.
         self._encoding = encoding if released == "csv" and not encoding.startswith("utf-") else None
 
+    def content(self, message: Record | None) -> Record | Dropped | None:
+        """Return the fields of a message by the names of their attributes, why it is dropped, or None."""
+        return self._structure.content(message)
+
     def read(self, record: Record | None, envelope: Record) -> UsableRecord | None:
-        """Read one record; None if it is unusable."""
+        """Read the fields of one record; None if it is unusable."""
         if record is None or not record.keys() >= self._required:
             return None
         has_more = self._optional or len(record) != len(self._names)
@@ -139,7 +151,15 @@ class RecordReader:
         subject = None if self._subject is None else self._subject_text(record[self._subject.name], self._subject)
         if subject is None and self._subject is not None:
             return None
-        return UsableRecord(tuple(values[: self._width]), FIELD_SEPARATOR.join(unchanged), subject)
+        categories = [
+            known.json_text(value)
+            for known, value in zip(self.categories, values, strict=False)
+            if known is not None and not math.isnan(value)
+        ]
+        if self._encoding is not None and not is_encodable("".join(categories), self._encoding):
+            return None
+        size = sum(len(text.encode()) for text in categories)
+        return UsableRecord(tuple(values[: self._width]), FIELD_SEPARATOR.join(unchanged), subject, size)
 
     def _subject_text(self, value: object, subject: Attribute) -> str | None:
         if subject.type != "string" and isinstance(value, str) and self._sign.is_comma:

@@ -40,6 +40,7 @@ class PublishedValues(ABC):
     """
 
     is_number = False
+    has_moments = False
 
     def __init__(self, attribute: Attribute, form: Form, *, table: bool) -> None:
         self.attribute = attribute
@@ -84,6 +85,22 @@ class PublishedValues(ABC):
             return str(value)
         return _json_text(value) if isinstance(value, str) else NO_VALUE
 
+    def number_of(self, text: str) -> float:
+        """Return a published number, or the milliseconds of a time; NaN if it is missing."""
+        return math.nan if text == self.missing else self._number(text)
+
+    def distance(self, value: float, text: str, categories: Categories | None) -> float:
+        """Return the distance in [0, 1] of a rank or category from what its cluster publishes."""
+        if math.isnan(value) or text == self.missing:
+            return float(math.isnan(value) != (text == self.missing))
+        return self._distance(value, text, categories or Categories())
+
+    def _number(self, text: str) -> float:
+        raise NotImplementedError
+
+    def _distance(self, value: float, text: str, categories: Categories) -> float:
+        raise NotImplementedError
+
     @abstractmethod
     def _of_present(self, values: Sequence[float], categories: Categories | None) -> str:
         """Return the text of members that all have a value."""
@@ -104,6 +121,7 @@ class PublishedNumbers(PublishedValues):
     """Exact means on the grid of a numeric attribute."""
 
     is_number = True
+    has_moments = True
 
     def __init__(
         self, attribute: Attribute, form: Form, *, table: bool, is_binary: bool = False, sign: DecimalSign | None = None
@@ -130,9 +148,14 @@ class PublishedNumbers(PublishedValues):
     def _is_inside(self, text: str) -> bool:
         return self.grid.within_bounds(text)
 
+    def _number(self, text: str) -> float:
+        return float(text)
+
 
 class PublishedTimes(PublishedValues):
     """Means of times, on the step of the policy."""
+
+    has_moments = True
 
     def __init__(self, attribute: Attribute, form: Form, *, table: bool) -> None:
         super().__init__(attribute, form, table=table)
@@ -161,6 +184,10 @@ class PublishedTimes(PublishedValues):
         found = self._parse(text)
         return found is None or self._limits is None or self._limits[0] <= found <= self._limits[1]
 
+    def _number(self, text: str) -> float:
+        found = self._parse(text)
+        return math.nan if found is None else float(found)
+
 
 class PublishedRanks(PublishedValues):
     """Lower medians of an ordinal attribute, as items of its order."""
@@ -174,6 +201,9 @@ class PublishedRanks(PublishedValues):
 
     def _allows_present(self, text: str) -> bool:
         return text in self._texts
+
+    def _distance(self, value: float, text: str, categories: Categories) -> float:  # noqa: ARG002
+        return abs(self._texts.index(text) - value) / max(len(self._texts) - 1, 1)
 
 
 class PublishedCategories(PublishedValues):
@@ -229,6 +259,12 @@ class PublishedCategories(PublishedValues):
         if self._tree is not None:
             return text.startswith('"')
         return text.startswith('"') or text in {"true", "false"} or text.removeprefix("-").isdigit()
+
+    def _distance(self, value: float, text: str, categories: Categories) -> float:
+        category = categories.texts[int(value)]
+        if self._tree is None:
+            return float(self.shown_category(category) != text)
+        return float(self._tree.distance(category, json.loads(text)))
 
 
 def published_values(

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from shoal.audit.parsing import Form, JsonNumber
 from shoal.audit.times import epoch_ms, iso_ms
-from shoal.policy import Attribute, Scale
+from shoal.policy import Attribute, MessagePart, Scale
 
 __all__ = [
     "ABSENT",
@@ -49,8 +49,9 @@ class Categories:
     Without a taxonomy a category is the text of a JSON scalar; with one it is the name of a leaf.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, are_leaves: bool = False) -> None:
         self.texts: list[str] = []
+        self._are_leaves = are_leaves
         self.counts: Counter[int] = Counter()
         self._codes: dict[str, int] = {}
 
@@ -60,6 +61,11 @@ class Categories:
         if found == len(self.texts):
             self.texts.append(text)
         return float(found)
+
+    def json_text(self, code: float) -> str:
+        """Return a category as JSON."""
+        text = self.texts[int(code)]
+        return _json_text(text) if self._are_leaves else text
 
     def __contains__(self, text: object) -> bool:
         return text in self._codes
@@ -126,16 +132,12 @@ def value_reader(
         Gets the categories of a nominal attribute.
     """
     read = _present_reader(attribute, form, sign, categories)
-    if not attribute.may_be_missing and not _could_be_a_category(attribute):
-        return read  # a missing value is no number and no time, so the record is unusable in any case
+    if not attribute.may_be_missing and attribute.scale is Scale.NUMERIC and set(missing_values) <= {""}:
+        return read  # an empty cell and null are no numbers, so the record is unusable in any case
     missing, found = frozenset(missing_values), math.nan if attribute.may_be_missing else None
     if form == "csv":
         return lambda value: found if str(value).strip(_BLANKS) in missing else read(value)
     return lambda value: found if value is None or value is ABSENT or _is_in(value, missing) else read(value)
-
-
-def _could_be_a_category(attribute: Attribute) -> bool:
-    return attribute.scale in {Scale.NOMINAL, Scale.ORDINAL}
 
 
 def _is_in(value: object, missing: frozenset[str]) -> bool:
@@ -183,14 +185,17 @@ def _json_number(value: object) -> float | None:
 
 
 def _time_reader(attribute: Attribute, form: Form, sign: DecimalSign) -> ValueReader:
-    unit = attribute.unit
-    if unit is None:
-        return lambda value: _float_or_none(iso_ms(text)) if (text := _text(value, form)) is not None else None
-    number = _number_reader(form, sign)
+    # Timestamps of messages are milliseconds, whatever the unit of published times is.
+    unit = "ms" if attribute.source.part is MessagePart.TIMESTAMP else attribute.unit
 
     def read(value: object) -> float | None:
-        found = number(value)
-        return None if found is None or not math.isfinite(found) else _float_or_none(epoch_ms(found, unit))
+        text = _text(value, form) if unit is None or form == "csv" else value if isinstance(value, JsonNumber) else None
+        if text is None:
+            return None
+        if unit is None:
+            return _float_or_none(iso_ms(text))
+        number = sign.to_point(text)
+        return _float_or_none(epoch_ms(number, unit)) if is_decimal(number) else None
 
     return read
 

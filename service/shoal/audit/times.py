@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import date
+from decimal import Decimal
 from fractions import Fraction
 
+from shoal.audit.calendar_days import day_of, month_length, months_until, start_of_month
 from shoal.policy import TimeStep
 
 __all__ = ["TimeGrid", "epoch_ms", "iso_ms"]
@@ -19,14 +20,12 @@ _ISO = re.compile(
     r"(?:[T ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,9}))?)?(Z|[+-][0-9]{2}:?[0-9]{2})?)?"
 )
 _WHOLE = re.compile(r"0|-?[1-9][0-9]*")
-_EPOCH = date(1970, 1, 1).toordinal()
 _DAY_MS = 86_400_000
 _MONTHS = 12
-_CYCLE_YEARS, _CYCLE_DAYS = 400, 146_097
-"""The Gregorian calendar repeats after 400 years."""
-_FIRST_MS = (date.min.toordinal() - _EPOCH) * _DAY_MS
-_LAST_MS = (date.max.toordinal() - _EPOCH + 1) * _DAY_MS - 1
+_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
 """The years 0001 to 9999."""
+_MAX_MAGNITUDE, _MIN_MAGNITUDE = 1e15, 1e-9
+"""Numbers beyond are no times of these years, and smaller ones are 0."""
 
 
 def iso_ms(text: str) -> int | None:
@@ -38,14 +37,12 @@ def iso_ms(text: str) -> int | None:
     if found is None:
         return None
     year, month, day, hour, minute, second = (int(found[number] or 0) for number in range(1, 7))
-    try:
-        days = date(year, month, day).toordinal() - _EPOCH
-    except ValueError:
+    if not year or not 1 <= month <= _MONTHS or not 1 <= day <= month_length(year, month):
         return None
     offset = _offset_minutes(found[8])
     if hour > 23 or minute > 59 or second > 59 or offset is None:  # noqa: PLR2004 - the clock
         return None
-    seconds = days * 86_400 + hour * 3600 + (minute - offset) * 60 + second
+    seconds = day_of(year, month, day) * 86_400 + hour * 3600 + (minute - offset) * 60 + second
     return _in_range(round(seconds * 1000 + Fraction(int((found[7] or "0").ljust(9, "0")), 10**6)))
 
 
@@ -59,9 +56,16 @@ def _offset_minutes(zone: str | None) -> int | None:
     return (hours * 60 + minutes) * (-1 if zone.startswith("-") else 1)
 
 
-def epoch_ms(number: float, unit: str) -> int | None:
-    """Return the milliseconds of an epoch number; None outside the years 0001 to 9999."""
-    return _in_range(round(number * 1000.0 if unit == "s" else number)) if abs(number) < 1e18 else None  # noqa: PLR2004
+def epoch_ms(text: str, unit: str) -> int | None:
+    """Return the milliseconds of an epoch number, given as a decimal; None outside the years 0001 to 9999.
+
+    Fractions of a millisecond are rounded half to even.
+    """
+    magnitude = abs(float(text))
+    if magnitude > _MAX_MAGNITUDE:
+        return None
+    exact = Fraction(Decimal(text)) if magnitude >= _MIN_MAGNITUDE else Fraction(0)
+    return _in_range(round(exact * 1000 if unit == "s" else exact))
 
 
 def _in_range(milliseconds: int) -> int | None:
@@ -113,24 +117,18 @@ class TimeGrid:
 
     def _count_until(self, time: Fraction) -> int:
         """Return the number of months or years that begin after 1970-01-01 and not after a time."""
-        days = int(time // _DAY_MS) + _EPOCH
-        cycles = (days - 1) // _CYCLE_DAYS
-        inside = date.fromordinal(days - cycles * _CYCLE_DAYS)
-        months = (inside.year + cycles * _CYCLE_YEARS - 1970) * _MONTHS + inside.month - 1
-        return months // (self._months or 1)
+        return months_until(int(time // _DAY_MS)) // (self._months or 1)
 
     def _start(self, count: int) -> int:
-        years, month = divmod(count * (self._months or 1), _MONTHS)
-        cycles, year = divmod(1970 + years - 1, _CYCLE_YEARS)
-        return (date(year + 1, month + 1, 1).toordinal() + cycles * _CYCLE_DAYS - _EPOCH) * _DAY_MS
+        return start_of_month(count * (self._months or 1)) * _DAY_MS
 
     def _text(self, milliseconds: int) -> str:
         if self._unit is not None:
             return str(milliseconds // 1000 if self._unit == "s" else milliseconds)
-        days, rest = divmod(milliseconds, _DAY_MS)
-        cycles, day = divmod(days + _EPOCH - 1, _CYCLE_DAYS)
-        inside = date.fromordinal(day + 1)
-        shown = f"{inside.year + cycles * _CYCLE_YEARS:04}-{inside.month:02}-{inside.day:02}"
+        day, rest = divmod(milliseconds, _DAY_MS)
+        months = months_until(day)
+        years, month = divmod(months, _MONTHS)
+        shown = f"{1970 + years:04}-{month + 1:02}-{day - start_of_month(months) + 1:02}"
         if self._step.is_date:
             return shown
         seconds = rest // 1000

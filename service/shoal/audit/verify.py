@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from shoal.audit.audited_counts import read_records
 from shoal.audit.auditor import Auditor
 from shoal.audit.evidence import Summary, read_evidence, read_quarantine, read_summary
 from shoal.audit.line_numbers import add_lines
@@ -14,7 +15,6 @@ from shoal.audit.parsing import ENVELOPE_FIELDS, ORIGINAL_EXPORT, Form, InputFil
 from shoal.audit.published_values import PublishedValues, published_values
 from shoal.audit.releases import ReleasedRows, read_release
 from shoal.audit.scope import AuditScope, StatedFiles
-from shoal.audit.summary_counts import read_records
 from shoal.audit.table_parsing import is_parquet
 from shoal.audit.verdict import Verdict
 from shoal.errors import InputError
@@ -169,7 +169,7 @@ class _Judgement:
             )
         summary = self.stated.summary_fields
         if summary is not None and not originals.is_export:
-            originals.was_read_whole = (read_records(summary) or 0) >= len(originals)
+            originals.was_read_whole = (read_records(summary) or 0) >= originals.records
         return originals
 
     def _judge(self, originals: Originals) -> Verdict:

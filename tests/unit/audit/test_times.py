@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from shoal.audit.calendar_days import day_of, months_until, start_of_month
 from shoal.audit.times import TimeGrid, epoch_ms, iso_ms
 from shoal.policy import TimeStep
 
@@ -61,9 +62,22 @@ def test_any_other_text_is_no_time(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("number", "unit", "milliseconds"),
-    [(1.5, "s", 1500), (0.5, "ms", 0), (1.5, "ms", 2), (-2.0, "s", -2000), (1e300, "s", None), (3e14, "ms", None)],
+    [
+        ("1.5", "s", 1500),
+        ("0.5", "ms", 0),
+        ("1.5", "ms", 2),
+        ("-2", "s", -2000),
+        ("+5.", "s", 5000),
+        ("0.0005", "s", 0),
+        ("1.0015", "s", 1002),
+        ("1e-400", "ms", 0),
+        ("1e300", "s", None),
+        ("1e400", "s", None),
+        ("3e14", "ms", None),
+        ("253402300799.9995", "s", None),
+    ],
 )
-def test_an_epoch_number_is_read(number: float, unit: str, milliseconds: int | None) -> None:
+def test_an_epoch_number_is_read(number: str, unit: str, milliseconds: int | None) -> None:
     assert epoch_ms(number, unit) == milliseconds
 
 
@@ -125,3 +139,13 @@ def test_a_published_time_is_of_its_step_in_its_only_spelling(
     found = TimeStep.parse(step)
     assert found is not None
     assert (TimeGrid(found, unit).parse(text) is not None) == is_allowed
+
+
+@pytest.mark.parametrize(
+    ("day", "year", "month", "date"),
+    [(0, 1970, 1, 1), (-1, 1969, 12, 31), (59, 1970, 3, 1), (11_016, 2000, 2, 29), (2_932_896, 9999, 12, 31)],
+)
+def test_days_are_counted_from_1970(day: int, year: int, month: int, date: int) -> None:
+    assert day_of(year, month, date) == day
+    assert months_until(day) == (year - 1970) * 12 + month - 1
+    assert start_of_month(months_until(day)) == day - date + 1
