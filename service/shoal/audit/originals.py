@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import math
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -155,6 +156,14 @@ class Originals:
         if self.is_export:
             return self._index.get(partition, {}).get(offset)
         return offset if partition == 0 and 0 <= offset < len(self.unchanged) else None
+
+    def count_categories(self, is_member: npt.NDArray[np.bool_]) -> None:
+        """Count how many members of clusters have each category. ``is_member``: bool, shape (n,). Cost: O(n)."""
+        for column, categories in enumerate(self.categories):
+            if categories is not None:
+                codes = self.values[is_member, column]
+                known = codes[~np.isnan(codes)].astype(np.int64)
+                categories.counts = Counter(dict(enumerate(np.bincount(known).tolist())))
 
     def is_usable(self, index: int) -> bool:
         """Whether a record fits the policy, so that a cluster may hold it."""
