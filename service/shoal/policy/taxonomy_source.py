@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
@@ -16,7 +16,7 @@ from shoal.policy.loader import FieldPath
 from shoal.policy.schema import Document
 from shoal.policy.taxonomy import Taxonomy
 
-__all__ = ["read_taxonomies"]
+__all__ = ["read_taxonomies", "replace_taxonomies"]
 
 Finding: TypeAlias = tuple[FieldPath, str]
 Row: TypeAlias = tuple[str, ...]
@@ -36,6 +36,18 @@ def read_taxonomies(document: Document, folder: Path) -> tuple[dict[str, Taxonom
         except (OSError, ValueError, csv.Error, IndexError):
             findings.append((("attributes", name, "taxonomy"), "is no taxonomy that can be read"))
     return taxonomies, findings
+
+
+def replace_taxonomies(document: Document, files: Mapping[str, str | Path]) -> tuple[Document, list[Finding]]:
+    """Return a document that reads the taxonomies of some attributes from other files, and the faults."""
+    changed = dict(document.attributes)
+    findings: list[Finding] = []
+    for name, file in files.items():
+        if name in changed and changed[name].taxonomy is not None:
+            changed[name] = changed[name].model_copy(update={"taxonomy": str(Path(file).absolute())})
+        else:
+            findings.append((("attributes", name, "taxonomy"), "missing, so no other file can be given for it"))
+    return document.model_copy(update={"attributes": changed}), findings
 
 
 def _rows_of_file(path: Path) -> list[Row]:
