@@ -31,7 +31,7 @@ from shoal.audit.parsing import (
 )
 from shoal.audit.scales import Categories, DecimalSign, value_reader
 from shoal.audit.sizes import DEFAULT_MAX_BYTES, SizeBounds
-from shoal.audit.structure import Dropped
+from shoal.audit.structure import Dropped, input_path, output_path
 from shoal.audit.table_parsing import is_parquet, original_header
 from shoal.errors import InputError
 from shoal.policy import Attribute, CsvDialect, MessagePart, Policy
@@ -181,7 +181,7 @@ def is_export_of(
     if file.form == "csv":
         return False
     names = first_line_names(file.path)
-    declared = [{attribute.name for attribute in group} for group in (policy.value_attributes, policy.published)]
+    declared = [{input_path(a)[0] for a in policy.value_attributes}, {output_path(a)[0] for a in policy.published}]
     return required <= names <= required | optional and names not in declared
 
 

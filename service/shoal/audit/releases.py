@@ -19,6 +19,7 @@ from shoal.audit.fields import (
     released_reader,
     source_form,
 )
+from shoal.audit.json_documents import document_text
 from shoal.audit.originals import is_export_of
 from shoal.audit.parquet_bytes import compare_parquet
 from shoal.audit.parsing import (
@@ -245,8 +246,8 @@ class CanonicalJson:
 
     def __init__(self, policy: Policy) -> None:
         self._quasi = {output_path(a) for a in policy.quasi_identifiers if a.scale is Scale.NUMERIC}
-        paths = FieldPaths({output_path(a): a.name for a in policy.published})
-        self._objects = paths.objects
+        self._documents = {output_path(a) for a in policy.unchanged_fields if a.type == "json"}
+        self._objects = FieldPaths({output_path(a): a.name for a in policy.published}).objects
 
     def matches(self, text: str, record: Record) -> bool:
         """Whether a row is in its canonical form, whatever its values are."""
@@ -263,6 +264,8 @@ class CanonicalJson:
         # The grid check prescribes the decimals of quasi-identifiers.
         if isinstance(value, JsonNumber) and path in self._quasi:
             return value
+        if path in self._documents:
+            return document_text(value) or ""
         return _canonical_value(value)
 
 
