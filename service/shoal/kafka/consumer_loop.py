@@ -22,7 +22,7 @@ from shoal.kafka.partition_task import PartitionTask
 from shoal.kafka.preflight import preflight
 from shoal.kafka.retries import BrokerLiveness
 from shoal.kafka.task_manager import TaskManager, WorkerContext
-from shoal.kafka.topic_pairs import settings_by_input
+from shoal.kafka.topic_pairs import member_id, settings_by_input
 from shoal.kafka.topic_watch import watch_topics
 
 __all__ = ["ConsumerLoop"]
@@ -132,7 +132,7 @@ class ConsumerLoop:
         return consumer(
             settings,
             group_id=settings.group,
-            group_instance_id=settings.instance_id,
+            group_instance_id=member_id(settings),
             client_id=f"shoal-{settings.instance_id or settings.group}",
             session_timeout_ms=settings.session_timeout_ms,
             heartbeat_interval_ms=settings.session_timeout_ms // 3,

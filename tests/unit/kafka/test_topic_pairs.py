@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from shoal.kafka.topic_pairs import has_several_inputs, input_name, settings_by_input
+from shoal.kafka.topic_pairs import has_several_inputs, input_name, member_id, settings_by_input
 from shoal.policy import KafkaSection
 from shoal.policy.schema import TopicPairSection
 
@@ -26,6 +26,22 @@ def test_each_pair_has_its_input_and_output_and_all_other_settings() -> None:
     assert has_several_inputs(settings)
     assert all(map(has_several_inputs, found.values()))
     assert not has_several_inputs(KafkaSection(topics=pairs[:1]))
+
+
+def ids_of(*inputs: str, instance_id: str | None = "w") -> str | None:
+    pairs = [TopicPairSection(input=topic, output=f"{topic}.k") for topic in inputs]
+    return member_id(KafkaSection(topics=pairs, instance_id=instance_id))
+
+
+def test_a_static_member_with_other_inputs_is_another_member() -> None:
+    assert member_id(KafkaSection(input="a", output="b", instance_id="w")) == "w"
+    assert ids_of("a") == "w"
+    assert ids_of("a", "b", instance_id=None) is None
+    both = ids_of("a", "b")
+    assert both is not None
+    assert (both[:2], len(both)) == ("w-", 10)
+    assert ids_of("b", "a") == both
+    assert len({both, ids_of("a", "c"), ids_of("a", "b", "c")}) == 3
 
 
 def test_an_input_is_named_by_its_topic_where_there_are_several() -> None:
