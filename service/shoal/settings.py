@@ -1,10 +1,14 @@
 """Kafka settings: section ``kafka`` of the policy, overridden by environment variables.
 
+A variable holds the text of a field; ``SHOAL_KAFKA__TOPICS`` holds its list of topics in JSON.
+
 No other module reads environment variables.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 from collections.abc import Mapping, Sequence
 from itertools import chain
@@ -15,7 +19,7 @@ from pydantic import ValidationError
 from shoal.errors import Fault, PolicyError
 from shoal.policy import FieldPath, KafkaSection, Policy, check_connection, check_names, describe_fault
 
-__all__ = ["PREFIX", "REQUIRED", "kafka_settings", "settings_error"]
+__all__ = ["PREFIX", "REQUIRED", "kafka_settings", "missing_settings", "settings_error"]
 
 PREFIX = "SHOAL_KAFKA__"
 Finding: TypeAlias = tuple[FieldPath, str]
@@ -29,6 +33,7 @@ def kafka_settings(
     defaults: Mapping[str, str] | None = None,
     required: Sequence[str] = REQUIRED,
     has_secrets: bool = True,
+    no_topics: str = "",
 ) -> KafkaSection:
     """Return connection, topics and timings. ``SHOAL_KAFKA__NAME`` overrides field ``name`` of the policy.
 
@@ -43,6 +48,8 @@ def kafka_settings(
         Fields that must be set.
     has_secrets : bool
         Whether credentials must be there too. `shoal check` may run where the environment does not hold them.
+    no_topics : str
+        Why ``kafka.topics`` is refused; empty if it is not.
 
     Raises
     ------
@@ -55,7 +62,14 @@ def kafka_settings(
         key.removeprefix(PREFIX).lower(): value for key, value in environment.items() if key.startswith(PREFIX)
     }
     in_policy = {} if policy.kafka is None else policy.kafka.model_dump(exclude_unset=True)
-    settings, faults = _merge({**(defaults or {}), **in_policy, **overrides}, overrides)
+    content = {**(defaults or {}), **in_policy, **_with_topics(overrides)}
+    faults: list[Finding] = []
+    if no_topics and content.pop("topics", None) is not None:
+        faults.append((("kafka", "topics"), no_topics))
+    settings = _merge(content, overrides, faults)
+    # A field of the wrong kind was removed: it is not missing, too.
+    known = {path for path, _ in faults}
+    has_faulty_topics = any(path[1] == "topics" for path in known)
     missing = (
         (
             ("kafka", name),
@@ -63,16 +77,21 @@ def kafka_settings(
             if name in overrides
             else f"missing; set it in the policy or as {PREFIX}{name.upper()}",
         )
-        for name in required
-        if not getattr(settings, name)
+        for name in missing_settings(settings, required, has_topics=has_faulty_topics)
     )
     found = chain(missing, check_names(settings), check_connection(settings, has_secrets=has_secrets))
-    # A field of the wrong kind was removed: it is not missing, too.
-    known = {path for path, _ in faults}
     faults += [finding for finding in found if finding[0] not in known]
     if faults:
         raise settings_error(faults, policy, environment)
     return settings
+
+
+def missing_settings(
+    settings: KafkaSection, required: Sequence[str] = REQUIRED, *, has_topics: bool = False
+) -> list[str]:
+    """Return the names of the required fields that are not set. With ``topics``, input and output are not required."""
+    of_topics = ("input", "output") if has_topics or settings.topics else ()
+    return [name for name in required if name not in of_topics and not getattr(settings, name)]
 
 
 def settings_error(
@@ -91,9 +110,9 @@ def settings_error(
     variables = {name.upper() for name in (os.environ if environment is None else environment)}
     faults = []
     for path, message in found:
-        variable = (PREFIX + path[-1].upper(),) if path else ()
-        if variable and variable[0] in variables:
-            faults.append(Fault(variable, message))
+        variable = PREFIX + path[1].upper() if path else ""
+        if variable in variables:
+            faults.append(Fault((variable, *path[2:]), message))
         else:
             faults.append(Fault(path, message, None if policy.origin is None else policy.origin.line_of(path)))
     source = "settings" if policy.origin is None else policy.origin.source
@@ -101,17 +120,31 @@ def settings_error(
     return PolicyError(faults, "environment" if are_variables else source)
 
 
-def _merge(content: dict[str, Any], overrides: Mapping[str, str]) -> tuple[KafkaSection, list[Finding]]:
-    """Return the settings without the fields of the wrong kind, and what is wrong with those."""
-    faults: list[Finding] = []
+def _with_topics(overrides: Mapping[str, str]) -> dict[str, Any]:
+    """Return the variables with the list of topics parsed; a text that is no JSON stays, and is a fault of the kind."""
+    parsed: dict[str, Any] = dict(overrides)
+    with contextlib.suppress(KeyError, ValueError, RecursionError):
+        parsed["topics"] = json.loads(parsed["topics"])
+    return parsed
+
+
+def _merge(content: dict[str, Any], overrides: Mapping[str, str], faults: list[Finding]) -> KafkaSection:
+    """Return the settings without the fields of the wrong kind; what is wrong with those is added to ``faults``."""
     while True:
         try:
-            return KafkaSection.model_validate(content, strict=False), faults
+            return KafkaSection.model_validate(content, strict=False)
         except ValidationError as error:
-            by_name: dict[str, list[Any]] = {}
+            by_path: dict[FieldPath, list[Any]] = {}
             for detail in error.errors(include_input=False, include_url=False):
-                by_name.setdefault(str(detail["loc"][0]), []).append(detail)
-            faults += [
-                (("kafka", name), describe_fault(details, KafkaSection, overrides)) for name, details in by_name.items()
-            ]
-            content = {name: value for name, value in content.items() if name not in by_name}
+                path = tuple(map(str, detail["loc"]))
+                # Each item of a list has faults of its own. Other paths may end with a type that a field may have.
+                by_path.setdefault(path if path[0] == "topics" else path[:1], []).append(detail)
+            faults += [(("kafka", *path), _describe(path, details, overrides)) for path, details in by_path.items()]
+            faulty = {path[0] for path in by_path}
+            content = {name: value for name, value in content.items() if name not in faulty}
+
+
+def _describe(path: FieldPath, details: Sequence[Any], overrides: Mapping[str, str]) -> str:
+    if path == ("topics",) and "topics" in overrides:
+        return 'must be a list in JSON: [{"input": "TOPIC", "output": "TOPIC"}]'
+    return describe_fault(details, KafkaSection, overrides)

@@ -31,7 +31,7 @@ async def export(stage: Stage) -> str:
     return await export_progress(parts(stage)[1])
 
 
-async def bring_back(stage: Stage, text: str) -> list[int]:
+async def bring_back(stage: Stage, text: str) -> dict[str, list[int]]:
     return await import_progress(text, *parts(stage))
 
 
@@ -113,7 +113,7 @@ async def test_an_import_replaces_foreign_metadata(stage: Stage) -> None:
     text = await export(stage)
     for partition in range(2):
         await stage.commit(0, "", partition)
-    assert await bring_back(stage, text) == [0, 1]
+    assert await bring_back(stage, text) == {stage.topics["input"]: [0, 1]}
     await stage.drained()
     await stage.until_completed(record_ids)
 
@@ -121,7 +121,7 @@ async def test_an_import_replaces_foreign_metadata(stage: Stage) -> None:
 async def test_the_same_progress_may_be_imported_again(stage: Stage) -> None:
     await worked(stage)
     text = await export(stage)
-    assert await bring_back(stage, text) == [0, 1]
+    assert await bring_back(stage, text) == {stage.topics["input"]: [0, 1]}
     assert await export(stage) == text
 
 
@@ -173,7 +173,9 @@ async def test_aborted_records_after_the_export_do_not_count_as_published(stage:
         abort=True,
     )
     stage.document["kafka"]["group"] += "-again"
-    assert await bring_back(stage, text.replace(json.loads(text)["group"], stage.group)) == [0, 1]
+    assert await bring_back(stage, text.replace(json.loads(text)["group"], stage.group)) == {
+        stage.topics["input"]: [0, 1]
+    }
     await stage.drained()
     await stage.until_completed(record_ids)
 
@@ -184,7 +186,7 @@ async def test_with_log_append_time_the_exported_records_are_not_later_ones(stag
     record_ids = await worked(stage)
     text = await export(stage)
     stage.document["kafka"]["group"] += "-again"
-    assert await bring_back(stage, text) == [0, 1]
+    assert await bring_back(stage, text) == {stage.topics["input"]: [0, 1]}
     await stage.drained()
     await stage.until_completed(record_ids)
 
@@ -200,7 +202,7 @@ async def test_an_import_stops_a_worker_that_still_runs_from_committing_over_it(
 
         await wait_until(is_quiet, what="no more commits")
         text = await export(stage)
-        assert await bring_back(stage, text) == [0, 1]
+        assert await bring_back(stage, text) == {stage.topics["input"]: [0, 1]}
         # It is fenced at its next commit, reads the progress again and continues.
         record_ids += await stage.put(40) + await stage.put(40, 1)
         await run.until(lambda: run.total("shoal_transactions_total", outcome="aborted") > 0, "a fenced worker")

@@ -19,7 +19,7 @@ ATTRIBUTES = {
 }
 
 
-def policy_file(folder: Path, release: str = "cluster", **kafka: str) -> Path:
+def policy_file(folder: Path, release: str = "cluster", **kafka: Any) -> Path:
     """Write a policy and return its path."""
     path = folder / "policy.yaml"
     stream = {"delta": 20, "release": release}

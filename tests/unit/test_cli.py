@@ -124,6 +124,17 @@ def test_check_warns_of_settings_that_the_service_needs(tmp_path: Path) -> None:
     assert b"canary" not in done.stderr + done.stdout
 
 
+def test_check_misses_no_input_and_output_beside_topics(tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    topics = [{"input": "a", "output": "a.k"}, {"input": "b", "output": "b.k"}]
+    path.write_text(json.dumps(POLICY | {"kafka": {"topics": topics}}))
+    done = run_command("check", str(path))
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["kafka"]["topics"] == topics
+    warned = [name for name in ("bootstrap_servers", "input", "output", "group") if f"kafka.{name}: " in str(done)]
+    assert warned == ["bootstrap_servers", "group"]
+
+
 def test_check_reads_the_files_that_the_policy_names(tmp_path: Path) -> None:
     path, text = tmp_path / "policy.yaml", tmp_path / "ca.pem"
     kafka = {"input": "a", "output": "b", "security_protocol": "SSL", "ssl_cafile": str(text)}

@@ -18,7 +18,10 @@ pytestmark = pytest.mark.unit
             "not ready: compiling kernels, once: about 10 s, not a member of the group yet",
         ),
         (Health(joined=True, unassigned=True), "not ready: broker not reached"),
-        (Health(joined=True, broker_reached=True, restoring={2}), "not ready: partitions are being restored"),
+        (
+            Health(joined=True, broker_reached=True, restoring={("visits", 2)}),
+            "not ready: partitions are being restored",
+        ),
     ],
 )
 def test_the_status_says_whether_a_worker_is_ready_and_why_not(health: Health, status: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from shoal.errors import PolicyError
@@ -23,7 +24,7 @@ def policy_file(folder: Path, kafka: dict[str, str]) -> Policy:
     return Policy.load(path)
 
 
-def policy(kafka: dict[str, str] | None) -> Policy:
+def policy(kafka: dict[str, Any] | None) -> Policy:
     return Policy.from_document(
         Document.model_validate(
             {
@@ -72,6 +73,54 @@ def test_an_invalid_variable_is_named_without_its_value() -> None:
 def test_topics_from_the_environment_must_differ() -> None:
     with pytest.raises(PolicyError, match=r"SHOAL_KAFKA__EVIDENCE: is the same topic as kafka.output"):
         kafka_settings(policy(KAFKA), {"SHOAL_KAFKA__EVIDENCE": "out"})
+
+
+TOPICS = {
+    "bootstrap_servers": "a:1",
+    "group": "g",
+    "topics": [{"input": "a", "output": "a.k"}, {"input": "b", "output": "b.k"}],
+}
+
+
+def test_with_topics_input_and_output_are_not_required() -> None:
+    settings = kafka_settings(policy(TOPICS), {})
+    assert [(pair.input, pair.output) for pair in settings.topics or []] == [("a", "a.k"), ("b", "b.k")]
+    assert (settings.input, settings.output) == (None, None)
+
+
+def test_topics_from_the_environment_are_json() -> None:
+    given = policy({"bootstrap_servers": "a:1", "group": "g"})
+    settings = kafka_settings(given, {"SHOAL_KAFKA__TOPICS": '[{"input":"a","output":"b"}]'})
+    assert [(pair.input, pair.output) for pair in settings.topics or []] == [("a", "b")]
+    later = {"SHOAL_KAFKA__TOPICS": '[{"input":"c","output":"d"}]'}
+    assert [pair.input for pair in kafka_settings(policy(TOPICS), later).topics or []] == ["c"]
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("canary", 'SHOAL_KAFKA__TOPICS: must be a list in JSON: [{"input": "TOPIC", "output": "TOPIC"}]'),
+        ("", 'SHOAL_KAFKA__TOPICS: must be a list in JSON: [{"input": "TOPIC", "output": "TOPIC"}]'),
+        ("[" * 100_000, 'SHOAL_KAFKA__TOPICS: must be a list in JSON: [{"input": "TOPIC", "output": "TOPIC"}]'),
+        ('{"canary":1}', 'SHOAL_KAFKA__TOPICS: must be a list in JSON: [{"input": "TOPIC", "output": "TOPIC"}]'),
+        ('["canary"]', "SHOAL_KAFKA__TOPICS.0: must be a mapping"),
+        ('[{"input":"a","output":["canary"]}]', "SHOAL_KAFKA__TOPICS.0.output: must be text"),
+        ('[{"input":"a","ouput":"canary"}]', "SHOAL_KAFKA__TOPICS.0.ouput: unknown field; did you mean output?"),
+    ],
+)
+def test_faulty_topics_from_the_environment_are_the_only_fault(text: str, fault: str) -> None:
+    with pytest.raises(PolicyError) as caught:
+        kafka_settings(policy({"bootstrap_servers": "a:1", "group": "g"}), {"SHOAL_KAFKA__TOPICS": text})
+    assert str(caught.value) == f"environment: 1 fault\n  {fault}"
+
+
+def test_topics_are_refused_where_one_input_is_read() -> None:
+    for given, environment in ((TOPICS, {}), (KAFKA, {"SHOAL_KAFKA__TOPICS": '[{"input":"a","output":"b"}]'})):
+        with pytest.raises(PolicyError) as caught:
+            kafka_settings(policy(given), environment, defaults={"input": "in"}, no_topics="one is read")
+        assert [fault.message for fault in caught.value.faults if "topics" in ".".join(fault.path).lower()] == [
+            "one is read"
+        ]
 
 
 def test_a_password_from_the_environment_is_not_shown() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from shoal.kafka import check_files, check_policy
 from shoal.observability import escape_control_characters, logger
 from shoal.policy import KafkaSection, Policy, advise, missing_credentials
-from shoal.settings import PREFIX, REQUIRED, kafka_settings, settings_error
+from shoal.settings import PREFIX, kafka_settings, missing_settings, settings_error
 
 __all__ = ["SUMMARY", "add_arguments", "execute"]
 
@@ -53,8 +53,7 @@ def _check_files(policy: Policy, settings: KafkaSection) -> list[str]:
 def _advise_on_missing(settings: KafkaSection) -> Iterator[str]:
     """Yield a sentence for each setting that `shoal run` needs and that a policy for Kafka does not have."""
     if settings.model_fields_set:
-        for name in REQUIRED:
-            if not getattr(settings, name):
-                yield f"kafka.{name}: missing; shoal run needs it in the policy or as {PREFIX}{name.upper()}"
+        for name in missing_settings(settings):
+            yield f"kafka.{name}: missing; shoal run needs it in the policy or as {PREFIX}{name.upper()}"
         for name in missing_credentials(settings):
             yield f"kafka.{name}: missing; shoal run needs it as {PREFIX}{name.upper()}"

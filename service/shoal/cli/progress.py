@@ -40,8 +40,9 @@ def execute(options: argparse.Namespace) -> int:
         refuse_overwriting_inputs(options.export_to, options.policy, settings.metadata_key_file)
         write_text(options.export_to, asyncio.run(export_progress(settings)) + "\n", private=True)
     elif options.import_from is not None:
-        partitions = asyncio.run(import_progress(_read(options.import_from), policy, settings))
-        print(json.dumps({"imported": partitions}))
+        imported = asyncio.run(import_progress(_read(options.import_from), policy, settings))
+        # With one input, the partitions alone.
+        print(json.dumps({"imported": imported.get(settings.input or "", imported)}))
     else:
         for line in asyncio.run(report_progress(policy, settings)):
             print(json.dumps(line))

@@ -22,6 +22,7 @@ from shoal.kafka.partition_task import PartitionTask
 from shoal.kafka.preflight import preflight
 from shoal.kafka.retries import BrokerLiveness
 from shoal.kafka.task_manager import TaskManager, WorkerContext
+from shoal.kafka.topic_pairs import member_id, settings_by_input
 from shoal.kafka.topic_watch import watch_topics
 
 __all__ = ["ConsumerLoop"]
@@ -32,7 +33,7 @@ FINISH_S = 4.0
 """Time (s) for the last transactions of a loop that is stopped; the whole shutdown must take less than ten seconds."""
 LEAVE_S = 2.0
 METADATA_AGE_MS = 10_000
-"""After this time a group member reads the metadata of the input again (ms): it assigns partitions by them."""
+"""After this time a group member reads the metadata of the inputs again (ms): it assigns partitions by them."""
 
 
 class ConsumerLoop:
@@ -52,6 +53,7 @@ class ConsumerLoop:
 
     def __init__(self, context: WorkerContext, liveness: BrokerLiveness, stopping: asyncio.Event) -> None:
         self._context, self._settings, self._health = context, context.settings, context.health
+        self._inputs = list(settings_by_input(context.settings))
         self._drains = context.start.drain
         self._liveness, self._stopping = liveness, stopping
         self._tasks = TaskManager(context)
@@ -114,7 +116,7 @@ class ConsumerLoop:
                     await self._assign_all(admin_client, kafka_consumer)
                 else:
                     kafka_consumer.subscribe(
-                        [settings.input], listener=_RebalanceListener(self, admin_client, kafka_consumer)
+                        self._inputs, listener=_RebalanceListener(self, admin_client, kafka_consumer)
                     )
                     await kafka_consumer.start()
                 self._health.joined = True
@@ -130,7 +132,7 @@ class ConsumerLoop:
         return consumer(
             settings,
             group_id=settings.group,
-            group_instance_id=settings.instance_id,
+            group_instance_id=member_id(settings),
             client_id=f"shoal-{settings.instance_id or settings.group}",
             session_timeout_ms=settings.session_timeout_ms,
             heartbeat_interval_ms=settings.session_timeout_ms // 3,
@@ -141,8 +143,8 @@ class ConsumerLoop:
     async def _assign_all(self, admin_client: AIOKafkaAdminClient, kafka_consumer: AIOKafkaConsumer) -> None:
         """Take every partition without joining the group: a drain must not wait for members that died."""
         await kafka_consumer.start()
-        topic = str(self._settings.input)
-        partitions = [TopicPartition(topic, number) for number in range(self._tasks.layout.partitions[topic])]
+        counts = self._tasks.layout.partitions
+        partitions = [TopicPartition(topic, number) for topic in self._inputs for number in range(counts[topic])]
         kafka_consumer.assign(partitions)
         self.on_assigned(partitions, admin_client, kafka_consumer)
 
@@ -165,10 +167,9 @@ class ConsumerLoop:
         )
 
     async def _watch_topics(self, admin_client: AIOKafkaAdminClient) -> None:
-        """Fail when a topic was deleted or the input got partitions; a drain reads the logs that it has found."""
-        topic = str(self._settings.input)
+        """Fail when a topic was deleted or an input got partitions; a drain reads the logs that it has found."""
         if not self._drains:
-            await watch_topics(admin_client, topic, self._tasks.layout.partitions)
+            await watch_topics(admin_client, self._inputs, self._tasks.layout.partitions)
 
     # ------------------------------------------------------------------ poll
 
@@ -241,7 +242,7 @@ class ConsumerLoop:
         if self._has_ended:
             return
         self._health.unassigned = not partitions
-        self._health.restoring = {tp.partition for tp in partitions}
+        self._health.restoring = set(partitions)
         for tp in partitions:
             # Offset 0 is a placeholder: without a position aiokafka would determine one itself. Nothing is fetched
             # while paused; the loop seeks to the task's position when the task is open.

@@ -179,7 +179,7 @@ class ExternalLoop:
 
     async def _serve(self, admin_client: AIOKafkaAdminClient) -> None:
         context = self._context
-        context.health.restoring = {tp.partition for tp in self._partitions}
+        context.health.restoring = set(self._partitions)
         self._tasks.layout = await preflight(admin_client, context.policy, context.settings)
         self._liveness.note_answer()
         if self._may_contain_uncommitted:
@@ -193,8 +193,8 @@ class ExternalLoop:
                 self.opened.set()
                 punctuations = [self._punctuate_regularly(*one) for one in self._tasks.items()]
                 working = _until_all(self._feed_all(kafka_consumer), self._poll_log_ends(kafka_consumer), *punctuations)
-                topic = str(context.settings.input)
-                await _until_first(working, watch_topics(admin_client, topic, self._tasks.layout.partitions))
+                inputs = [str(context.settings.input)]
+                await _until_first(working, watch_topics(admin_client, inputs, self._tasks.layout.partitions))
                 should_commit = True
             except HandoverCancelledError:
                 # Commit the decisions of the other tasks, and the clusters that were handled before.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from shoal.errors import BrokerUnavailableError, Fault, InputError, PolicyError
 from shoal.kafka.offset_metadata import LIMIT_BYTES, span_limit
-from shoal.policy import KafkaSection, Policy
+from shoal.policy import FieldPath, KafkaSection, Policy
 from shoal.settings import settings_error
 
 __all__ = ["BATCH_BYTES", "TopicLayout", "check_policy", "partitions_of", "preflight"]
@@ -39,8 +39,7 @@ async def preflight(client: AIOKafkaAdminClient, policy: Policy, settings: Kafka
     PolicyError
         Holds all faults, each with its remedy.
     """
-    named = {name: getattr(settings, name) for name in ("input", "output", "quarantine", "clusters", "evidence")}
-    topics = {name: topic for name, topic in named.items() if topic}
+    topics = _named_topics(settings)
     found = await partitions_of(client)
     counts = {topic: len(found[topic]) for topic in topics.values() if topic in found}
     configs = await _configs(client, ConfigResourceType.TOPIC, list(counts))
@@ -53,7 +52,7 @@ async def preflight(client: AIOKafkaAdminClient, policy: Policy, settings: Kafka
     ]
     if faults:
         raise settings_error([(fault.path, fault.message) for fault in faults], policy)
-    written = [limits[topic] for name, topic in topics.items() if name != "input" and topic in limits]
+    written = [limits[topic] for field, topic in topics.items() if field[-1] != "input" and topic in limits]
     return TopicLayout(counts, min([BATCH_BYTES, *written]))
 
 
@@ -87,31 +86,44 @@ def _about_policy(policy: Policy) -> Iterator[Fault]:
         yield Fault((), str(error))
 
 
+def _named_topics(settings: KafkaSection) -> dict[FieldPath, str]:
+    """Return the topics by the fields that name them. The last part of a field is the role of its topic."""
+    roles = ("input", "output")
+    named: dict[FieldPath, str | None] = {("kafka", role): getattr(settings, role) for role in roles}
+    for number, pair in enumerate(settings.topics or []):
+        named |= {("kafka", "topics", str(number), role): getattr(pair, role) for role in roles}
+    named |= {("kafka", role): getattr(settings, role) for role in ("quarantine", "clusters", "evidence")}
+    return {field: topic for field, topic in named.items() if topic}
+
+
 def _about_topics(
-    topics: dict[str, str], counts: dict[str, int], configs: dict[str, dict[str, str]]
+    topics: Mapping[FieldPath, str], counts: dict[str, int], configs: dict[str, dict[str, str]]
 ) -> Iterator[Fault]:
-    for name, topic in topics.items():
+    for field, topic in topics.items():
         if topic not in counts:
-            yield Fault(("kafka", name), f"topic {topic} does not exist or may not be seen; create it")
-        elif name != "input" and "compact" in configs.get(topic, {}).get("cleanup.policy", ""):
-            words = f"topic {topic} is compacted: records without keys do not survive that; use delete"
-            yield Fault(("kafka", name), words)
-    source, target = topics["input"], topics.get("output")
-    if source in counts and target in counts and counts[target] < counts[source]:
-        few = f"{counts[target]} partition{'s' if counts[target] > 1 else ''}"
-        words = f"topic {target} has {few}, the input {counts[source]}: add partitions"
-        yield Fault(("kafka", "output"), words)
+            yield Fault(field, f"topic {topic} does not exist or may not be seen; create it")
+        elif field[-1] != "input" and "compact" in configs.get(topic, {}).get("cleanup.policy", ""):
+            yield Fault(field, f"topic {topic} is compacted: records without keys do not survive that; use delete")
+    for field, target in _outputs(topics):
+        source = topics[*field[:-1], "input"]
+        if source in counts and target in counts and counts[target] < counts[source]:
+            few = f"{counts[target]} partition{'s' if counts[target] > 1 else ''}"
+            yield Fault(field, f"topic {target} has {few}, the input {counts[source]}: add partitions")
 
 
-def _about_sizes(topics: dict[str, str], limits: dict[str, int], settings: KafkaSection) -> Iterator[Fault]:
+def _about_sizes(topics: Mapping[FieldPath, str], limits: dict[str, int], settings: KafkaSection) -> Iterator[Fault]:
     needed = settings.max_record_bytes + OVERHEAD_BYTES
-    topic = topics.get("output")
-    if topic is not None and limits.get(topic, needed) < needed:
-        words = (
-            f"topic {topic} accepts {limits[topic]} bytes at once, a record can have {needed}: raise its "
-            "max.message.bytes, or lower kafka.max_record_bytes"
-        )
-        yield Fault(("kafka", "output"), words)
+    for field, topic in _outputs(topics):
+        if limits.get(topic, needed) < needed:
+            words = (
+                f"topic {topic} accepts {limits[topic]} bytes at once, a record can have {needed}: raise its "
+                "max.message.bytes, or lower kafka.max_record_bytes"
+            )
+            yield Fault(field, words)
+
+
+def _outputs(topics: Mapping[FieldPath, str]) -> list[tuple[FieldPath, str]]:
+    return [(field, topic) for field, topic in topics.items() if field[-1] == "output"]
 
 
 def _about_broker(config: dict[str, str], settings: KafkaSection) -> Iterator[Fault]:

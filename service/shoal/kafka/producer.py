@@ -16,6 +16,7 @@ from shoal.errors import BrokerUnavailableError, FencedError, InputError
 from shoal.kafka.client import CLIENT_ERRORS, broker_error, producer, stop
 from shoal.kafka.gap_reader import first_record
 from shoal.kafka.preflight import TopicLayout
+from shoal.kafka.topic_pairs import has_several_inputs
 from shoal.pipeline import DecidedCluster, release_strategy
 from shoal.pipeline.stats import ReleaseStats
 from shoal.policy import KafkaSection, Policy
@@ -75,7 +76,7 @@ class TransactionalProducer:
     policy : Policy
         Names of the quasi-identifiers, and how clusters are released.
     settings : KafkaSection
-        Topics, group and timeouts.
+        Topics of the pair, group and timeouts.
     partition : int
         Of the input. Output goes to the partition of the same number.
     layout : TopicLayout
@@ -98,6 +99,7 @@ class TransactionalProducer:
         self._settings, self._partition, self._partitions = settings, partition, layout.partitions
         self._names = [attribute.name for attribute in policy.quasi_identifiers]
         self._source = TopicPartition(settings.input, partition)
+        self._named_input = {"topic": str(settings.input)} if has_several_inputs(settings) else {}
         self._producer = producer(settings, partition, layout.batch_bytes)
         self._has_failed = False
         self._next_offset: int | None = None
@@ -118,7 +120,7 @@ class TransactionalProducer:
         return TopicPartition(topic, self._partition if is_output else self._partition % self._partitions[topic])
 
     def is_only_writer(self, topic: str) -> bool:
-        """Return whether this input partition alone writes to its partition of a topic."""
+        """Return whether this partition alone, of those of its input, writes to its partition of a topic."""
         return topic == self._settings.output or self._partitions[topic] >= self._partitions[str(self._settings.input)]
 
     async def open(self) -> None:
@@ -264,11 +266,12 @@ class TransactionalProducer:
 
     def _evidence(self, cluster: DecidedCluster) -> bytes:
         content = {"partition": self._partition, "cluster": cluster.number, "offsets": cluster.offsets}
-        return msgspec.json.encode(content | {"policy": cluster.policy})
+        return msgspec.json.encode(self._named_input | content | {"policy": cluster.policy})
 
     def _cluster_message(self, cluster: DecidedCluster) -> bytes:
         centroid = {name: msgspec.Raw(text.encode()) for name, text in zip(self._names, cluster.centroid, strict=True)}
-        return msgspec.json.encode({"centroid": centroid, "size": len(cluster.rows), "subjects": cluster.subjects})
+        content = {"centroid": centroid, "size": len(cluster.rows), "subjects": cluster.subjects}
+        return msgspec.json.encode(self._named_input | content)
 
     async def _send(self, topic: str, values: Sequence[bytes], timestamp: int) -> list[tuple[int, int]]:
         """Send messages; return the first offset and the number of messages of each record batch."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -19,6 +20,7 @@ from shoal.kafka.output_end import check_no_open_transaction
 from shoal.kafka.preflight import TopicLayout, partitions_of
 from shoal.kafka.producer import TransactionalProducer, TransactionBatch
 from shoal.kafka.startup import is_published_since
+from shoal.kafka.topic_pairs import has_several_inputs, settings_by_input
 from shoal.pipeline import AdaptiveState
 from shoal.policy import KafkaSection, Policy
 
@@ -32,18 +34,38 @@ class _SavedPartition(BaseModel):
     metadata: str
 
 
-class _Export(BaseModel):
+class _SavedTopic(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
     topic: str
-    group: str
     partitions: list[_SavedPartition]
 
 
+class _Export(BaseModel):
+    """The progress of all inputs."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
+    group: str
+    topics: list[_SavedTopic]
+
+
+class _ExportOfOne(_SavedTopic):
+    """The progress of the only input."""
+
+    group: str
+
+
 async def report_progress(policy: Policy, settings: KafkaSection) -> list[dict[str, Any]]:
-    """Return for each partition its committed state, and whether policy and key are those given."""
-    cipher = MetadataCipher.of(settings)
+    """Return for each partition its committed state, and whether policy and key are those given.
+
+    Where there are several inputs, each is named as ``topic``.
+    """
+    cipher, is_named = MetadataCipher.of(settings), has_several_inputs(settings)
     async with admin(settings) as client:
-        return [await _report(client, policy, settings, cipher, one) for one in await _partitions(client, settings)]
+        return [
+            ({"topic": topic} if is_named else {}) | await _report(client, policy, of_topic, cipher, partition)
+            for topic, of_topic in settings_by_input(settings).items()
+            for partition in await _partitions(client, of_topic)
+        ]
 
 
 async def _report(
@@ -86,45 +108,62 @@ async def export_progress(settings: KafkaSection) -> str:
     Encrypted metadata stay encrypted; the import needs their key.
     """
     async with admin(settings) as client:
-        saved = []
-        for partition in await _partitions(client, settings):
-            found = await fetch_committed(client, settings, partition)
-            if found is not None:
-                saved.append(_SavedPartition(partition=partition, offset=found.offset, metadata=found.metadata or ""))
-    export = _Export(topic=str(settings.input), group=str(settings.group), partitions=saved)
+        topics = [
+            _SavedTopic(topic=topic, partitions=await _saved_partitions(client, of_topic))
+            for topic, of_topic in settings_by_input(settings).items()
+        ]
+    export: BaseModel = _Export(group=str(settings.group), topics=topics)
+    if not has_several_inputs(settings):
+        export = _ExportOfOne(topic=topics[0].topic, group=str(settings.group), partitions=topics[0].partitions)
     return export.model_dump_json(indent=1)
 
 
-async def import_progress(text: str, policy: Policy, settings: KafkaSection) -> list[int]:
-    """Commit an export and return the partitions for which it was committed.
+async def _saved_partitions(client: AIOKafkaAdminClient, settings: KafkaSection) -> list[_SavedPartition]:
+    saved = []
+    for partition in await _partitions(client, settings):
+        found = await fetch_committed(client, settings, partition)
+        if found is not None:
+            saved.append(_SavedPartition(partition=partition, offset=found.offset, metadata=found.metadata or ""))
+    return saved
+
+
+def _read_export(text: str) -> _Export:
+    for kind in (_Export, _ExportOfOne):
+        with suppress(ValidationError):
+            found = kind.model_validate_json(text)
+            return found if isinstance(found, _Export) else _Export(group=found.group, topics=[found])
+    raise InputError("this is no file that 'shoal progress --export' wrote")
+
+
+async def import_progress(text: str, policy: Policy, settings: KafkaSection) -> dict[str, list[int]]:
+    """Commit an export and return the partitions for which it was committed, by their topic.
 
     Each partition is fenced first, so that a running worker stops. No completed offset becomes incomplete again.
 
     Raises
     ------
     InputError
-        The file is not an export of this topic, the committed state of a partition is ahead of the file, or the output
-        holds records that were published after the export.
+        The file is not an export of these topics, the committed state of a partition is ahead of the file, or the
+        output holds records that were published after the export.
     """
-    try:
-        export = _Export.model_validate_json(text)
-    except ValidationError:
-        raise InputError("this is no file that 'shoal progress --export' wrote") from None
-    if export.topic != settings.input:
-        raise InputError("the file holds progress of another topic than kafka.input")
+    export, of_topics = _read_export(text), settings_by_input(settings)
+    if any(saved.topic not in of_topics for saved in export.topics):
+        raise InputError(f"the file holds progress of another topic than {_field(settings)}")
     cipher = MetadataCipher.of(settings)
     # Metadata were encrypted for the exported group, and are encrypted again for the group of the settings.
     exported = replace(cipher, group=export.group)
     commits = [
-        (one, exported.decode(one.metadata, export.topic, one.partition, one.offset)) for one in export.partitions
+        (of_topics[saved.topic], one, exported.decode(one.metadata, saved.topic, one.partition, one.offset))
+        for saved in export.topics
+        for one in saved.partitions
     ]
     async with admin(settings) as client:
-        known = await _partitions(client, settings)
-        for saved, commit in commits:
-            if saved.partition not in known:
-                raise InputError(f"{settings.input} has no partition {saved.partition}")
-            await _import_one(client, policy, settings, cipher, saved, commit)
-    return [saved.partition for saved, _ in commits]
+        known = {saved.topic: await _partitions(client, of_topics[saved.topic]) for saved in export.topics}
+        for of_topic, one, commit in commits:
+            if one.partition not in known[str(of_topic.input)]:
+                raise InputError(f"{of_topic.input} has no partition {one.partition}")
+            await _import_one(client, policy, of_topic, cipher, one, commit)
+    return {saved.topic: [one.partition for one in saved.partitions] for saved in export.topics}
 
 
 async def _import_one(
@@ -180,5 +219,9 @@ def _covers(
 async def _partitions(client: AIOKafkaAdminClient, settings: KafkaSection) -> list[int]:
     found = await partitions_of(client)
     if settings.input not in found:
-        raise InputError(f"kafka.input: topic {settings.input} does not exist or may not be seen")
+        raise InputError(f"{_field(settings)}: topic {settings.input} does not exist or may not be seen")
     return found[settings.input]
+
+
+def _field(settings: KafkaSection) -> str:
+    return "kafka.topics" if settings.topics else "kafka.input"

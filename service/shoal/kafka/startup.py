@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
@@ -27,6 +28,7 @@ from shoal.kafka.offset_metadata import CommittedState
 from shoal.kafka.offset_tracker import LogTruncatedError, OffsetState
 from shoal.kafka.output_end import check_no_open_transaction, end_at_start
 from shoal.kafka.producer import TransactionalProducer, TransactionBatch
+from shoal.kafka.topic_pairs import has_several_inputs
 from shoal.observability import logger
 from shoal.policy import KafkaSection
 
@@ -259,14 +261,21 @@ async def check_output_is_empty(producer: TransactionalProducer, settings: Kafka
         There are committed records in the output partition, or evidence or cluster messages of this partition. (A Faust
         stage without an output topic writes only evidence and cluster messages.)
     """
-    topics = [(settings.output, False), (settings.evidence, True), (settings.clusters, False)]
-    for topic, names_partition in topics:
+    # With one input, messages name none. With several, messages without a name are of a time with one input, whose
+    # output tells whether it was released.
+    inputs = (settings.input,) if has_several_inputs(settings) else (settings.input, None)
+    checks: list[tuple[str | None, Callable[[bytes | None], bool]]] = [
+        (settings.output, lambda _: True),
+        (settings.evidence, partial(_is_about, inputs, partition)),
+        (settings.clusters, partial(_is_about, inputs, None)),
+    ]
+    for topic, is_own in checks:
         # Evidence names the input partition. In other topics, records belong to it only if it is the only writer.
-        if topic is None or not (names_partition or producer.is_only_writer(topic)):
+        if topic is None or not (topic == settings.evidence or producer.is_only_writer(topic)):
             continue
         async with aclosing(read_committed_records(settings, producer.target(topic))) as records:
             async for record in records:
-                if names_partition and not _is_evidence_of(record.value, partition):
+                if not is_own(record.value):
                     continue
                 tp = producer.target(topic)
                 raise InputError(
@@ -277,13 +286,18 @@ async def check_output_is_empty(producer: TransactionalProducer, settings: Kafka
                 )
 
 
-def _is_evidence_of(evidence: bytes | None, partition: int) -> bool:
-    """Return whether a message of the evidence topic is about this partition."""
+def _is_about(inputs: Collection[str | None], partition: int | None, message: bytes | None) -> bool:
+    """Return whether a message of a side topic is about one of these inputs (None: names none) and this partition.
+
+    Without a partition, messages that are no JSON object are, too: this partition alone may write to theirs.
+    """
     try:
-        content = msgspec.json.decode(evidence or b"")
+        content = msgspec.json.decode(message or b"")
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        return False
-    return isinstance(content, dict) and content.get("partition") == partition
+        content = None
+    if not isinstance(content, dict):
+        return partition is None
+    return content.get("topic") in inputs and partition in (None, content.get("partition"))
 
 
 async def _latest_published(settings: KafkaSection, partition: int) -> int:

@@ -19,6 +19,7 @@ from shoal.kafka.partition_task import PartitionTask
 from shoal.kafka.preflight import TopicLayout
 from shoal.kafka.producer import TransactionalProducer
 from shoal.kafka.startup import PartitionStart, StartOptions, check_output_is_empty, initialize_partition
+from shoal.kafka.topic_pairs import input_name, settings_by_input
 from shoal.observability import Health, Metrics, logger
 from shoal.policy import KafkaSection, Policy
 from shoal.records import JsonDecoder
@@ -57,6 +58,7 @@ class TaskManager:
 
     def __init__(self, context: WorkerContext, listener: ClusterListener | None = None) -> None:
         self._context, self._listener = context, listener or ClusterListener()
+        self._settings_by_input = settings_by_input(context.settings)
         self.layout = TopicLayout({})
         self._tasks: dict[TopicPartition, PartitionTask] = {}
 
@@ -118,9 +120,11 @@ class TaskManager:
     ) -> PartitionTask:
         """Fence the partition, read its committed state, and make a task of it."""
         context, listener, partition = self._context, self._listener, tp.partition
-        settings, policy = context.settings, context.policy
-        if partition >= self.layout.partitions[str(settings.input)]:
-            raise BrokerUnavailableError("the input has more partitions than at the start: checking all topics again")
+        settings, policy = self._settings_by_input[tp.topic], context.policy
+        partition_count = self.layout.partitions[tp.topic]
+        if partition >= partition_count:
+            name = input_name(tp.topic, self._settings_by_input)
+            raise BrokerUnavailableError(f"{name} has more partitions than at the start: checking all topics again")
         async with contextlib.AsyncExitStack() as on_failure:
             producer = TransactionalProducer(policy, settings, partition, self.layout, publishes=listener.publishes)
             on_failure.push_async_callback(producer.close)
@@ -134,7 +138,7 @@ class TaskManager:
                 partition,
                 context.start,
                 context.cipher,
-                self.layout.partitions[str(settings.input)],
+                partition_count,
             )
             self._report(tp, partition_start)
             producer.expect_output_from(partition_start.output_end)
@@ -179,7 +183,7 @@ class TaskManager:
             if log_end is not None and log_end >= 0:
                 self._context.metrics.lag.labels(tp.topic, tp.partition).set(max(0, log_end - task.position))
             if not task.is_restoring:
-                self._context.health.restoring.discard(tp.partition)
+                self._context.health.restoring.discard(tp)
 
     async def close(self, partitions: Iterable[TopicPartition], *, commit: bool) -> None:
         """Close the tasks of these partitions; with ``commit``, commit what they have decided first."""
@@ -188,7 +192,7 @@ class TaskManager:
         self._context.metrics.held_at_close = sum(task.waiting_count for _, task in tasks)
         for tp, task in tasks:
             self._context.metrics.remove_partition(tp.topic, tp.partition)
-            self._context.health.restoring.discard(tp.partition)
+            self._context.health.restoring.discard(tp)
             log.info("partition closed", topic=tp.topic, partition=tp.partition, watermark=task.committed_offset)
         for result in results:
             if isinstance(result, BaseException) and commit:

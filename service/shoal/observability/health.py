@@ -17,8 +17,8 @@ class Health:
         Whether the worker is a member of the consumer group.
     broker_reached : bool
         Whether the broker answered the last request.
-    restoring : set of int
-        Assigned partitions that are not restored yet.
+    restoring : set of (str, int)
+        Assigned partitions, as topic and partition, that are not restored yet.
     stopping : bool
         Whether the worker is shutting down.
     unassigned : bool
@@ -29,7 +29,7 @@ class Health:
 
     joined: bool = False
     broker_reached: bool = False
-    restoring: set[int] = field(default_factory=set)
+    restoring: set[tuple[str, int]] = field(default_factory=set)
     stopping: bool = False
     unassigned: bool = False
     compiling: str = ""

@@ -25,6 +25,7 @@ __all__ = ["STEP_CLUSTERS", "BulkHistogram", "Metrics"]
 
 STEP_CLUSTERS = 20
 """Least number of clusters between two changes of a stepped metric."""
+OUTCOMES = ("in", "released", "suppressed", "quarantined")
 SIZES = (2, 3, 5, 10, 15, 20, 30, 50, 75, 100, 150, 200, 500, 1000)
 POSITIONS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000)
 SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900, 3600)
@@ -116,12 +117,21 @@ class Metrics:
 
     def totals(self) -> dict[str, int]:
         """Return the records of this process by outcome, over all partitions; ``dropped`` only if messages were."""
-        totals = dict.fromkeys(("in", "released", "suppressed", "quarantined"), 0)
+        totals = dict.fromkeys(OUTCOMES, 0)
+        for of_topic in self.totals_by_topic().values():
+            for outcome, count in of_topic.items():
+                totals[outcome] = totals.get(outcome, 0) + count
+        return totals
+
+    def totals_by_topic(self) -> dict[str, dict[str, int]]:
+        """Return the same for each input."""
+        totals: dict[str, dict[str, int]] = {}
         for family in self.records.collect():
             for sample in family.samples:
                 if sample.name.endswith("_total"):
+                    of_topic = totals.setdefault(sample.labels["topic"], dict.fromkeys(OUTCOMES, 0))
                     outcome = sample.labels["outcome"]
-                    totals[outcome] = totals.get(outcome, 0) + int(sample.value)
+                    of_topic[outcome] = of_topic.get(outcome, 0) + int(sample.value)
         return totals
 
     def count_clipped(self, topic: str, partition: int, count: int) -> None:

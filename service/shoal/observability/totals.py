@@ -14,14 +14,19 @@ __all__ = ["log_totals"]
 def log_totals(log: structlog.stdlib.BoundLogger, metrics: Metrics) -> None:
     """Log what this process did with its records.
 
-    If nothing was released of an input that has records, or more than 1 % of them were refused, this is a warning of
-    its own, and so is each reason and field for which records were refused.
+    If nothing was released of an input that has records, or more than 1 % of all records were refused, this is a
+    warning of its own, and so is each reason and field for which records were refused.
     """
     totals, held = metrics.totals(), metrics.held_at_close
     records_in, released = totals["in"], totals["released"]
     if is_notable(records_in, released, totals["quarantined"]):
         for text in metrics.refusals.texts(records_in):
             log.warning("records refused", refused=escape_control_characters(text))
-    if records_in and not released:
+    by_topic = metrics.totals_by_topic()
+    if len(by_topic) > 1:
+        for topic, of_topic in sorted(by_topic.items()):
+            if of_topic["in"] and not of_topic["released"]:
+                log.warning("nothing was released", topic=topic, records_in=of_topic["in"])
+    elif records_in and not released:
         log.warning("nothing was released", records_in=records_in, held=held)
     log.info("stopped", **totals, held=held)

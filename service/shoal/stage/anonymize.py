@@ -180,8 +180,12 @@ def _clusters(stream: Any, policy: str | Path | Policy, to: Any, start: StartOpt
 def _settings(policy: Policy, adapter: FaustAdapter, target: str | None) -> KafkaSection:
     """Return the settings of policy and environment, with the app's values for those that neither sets."""
     fixed = {"input": adapter.topic, "group": adapter.group} | ({} if target is None else {"output": target})
-    required = ("bootstrap_servers", "input", "group")
-    settings = kafka_settings(policy, defaults={"bootstrap_servers": adapter.brokers} | fixed, required=required)
+    settings = kafka_settings(
+        policy,
+        defaults={"bootstrap_servers": adapter.brokers} | fixed,
+        required=("bootstrap_servers", "input", "group"),
+        no_topics="a Faust stage reads one topic, that of its stream; remove kafka.topics, or use shoal run",
+    )
     faults = [
         (("kafka", name), f"the app says {value}, the policy says something else; they must be the same")
         for name, value in fixed.items()

@@ -176,7 +176,7 @@ class StageSupervisor:
         self._buffer.assign(partitions)
         self.queue.resume()
         if partitions:
-            self._context.health.restoring = set(partitions)
+            self._context.health.restoring = {(self._adapter.topic, number) for number in partitions}
             self._opened.clear()
             self._assigned.set()
         else:

@@ -18,7 +18,7 @@ from shoal.kafka.preflight import TopicLayout
 from shoal.kafka.producer import TransactionalProducer, TransactionBatch, UnpublishedRecord
 from shoal.pipeline import DecidedCluster
 from shoal.policy import KafkaSection, Policy
-from shoal.policy.schema import Document
+from shoal.policy.schema import Document, TopicPairSection
 
 pytestmark = pytest.mark.unit
 
@@ -270,6 +270,32 @@ async def test_one_transaction_carries_everything_in_this_order(monkeypatch: pyt
     )
     assert sent["bad"] == (5 % 4, [b'{"topic":"in","partition":5,"offset":1,"reason":"invalid"}'], stamps)
     assert producer.calls[-2][1:] == ({TopicPartition("in", 5): OffsetAndMetadata(10, "meta")}, "g")
+
+
+async def test_with_several_inputs_evidence_and_cluster_messages_name_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    producer = Producer()
+    pairs = [TopicPairSection(input="in", output="out"), TopicPairSection(input="in2", output="out2")]
+    await made(monkeypatch, producer, topics=pairs).publish_and_commit(
+        TransactionBatch(clusters()[:1], [UnpublishedRecord(1, "invalid")]), 10, "meta", 1_234_567
+    )
+    sent = {call[1]: call[3] for call in producer.calls if call[0] == "send"}
+    assert sent == {
+        "out": [b'{"x":9}', b'{"x":9}'],
+        "sums": [b'{"topic":"in","centroid":{"x":9},"size":2,"subjects":2}'],
+        "proof": [b'{"topic":"in","partition":5,"cluster":0,"offsets":[3,7],"policy":"ab12"}'],
+        "bad": [b'{"topic":"in","partition":5,"offset":1,"reason":"invalid"}'],
+    }
+
+
+async def test_with_one_pair_in_the_list_messages_name_no_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    producer = Producer()
+    pairs = [TopicPairSection(input="in", output="out")]
+    await made(monkeypatch, producer, topics=pairs).publish_and_commit(
+        TransactionBatch(clusters()[:1]), 10, "meta", 1_234_567
+    )
+    sent = {call[1]: call[3] for call in producer.calls if call[0] == "send"}
+    assert sent["sums"] == [b'{"centroid":{"x":9},"size":2,"subjects":2}']
+    assert sent["proof"] == [b'{"partition":5,"cluster":0,"offsets":[3,7],"policy":"ab12"}']
 
 
 async def test_quarantine_entries_are_sent_without_clusters(monkeypatch: pytest.MonkeyPatch) -> None:

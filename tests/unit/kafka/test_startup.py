@@ -1,4 +1,4 @@
-"""The committed offset is read until the group coordinator has given it."""
+"""What a start reads: the committed offset, and which messages of side topics are about a partition."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from shoal.errors import BrokerUnavailableError
 from shoal.kafka import committed_offsets
 from shoal.kafka.committed_offsets import fetch_committed
+from shoal.kafka.startup import _is_about
 from shoal.policy import KafkaSection
 
 SETTINGS = KafkaSection(input="in", output="out", group="g")
@@ -52,3 +53,36 @@ async def test_a_silent_coordinator_does_not_mean_that_there_is_no_commit(monkey
     # A coordinator that is still loading, or has moved, answers without partitions.
     with pytest.raises(BrokerUnavailableError, match=r"in-3.*group g"):
         await fetch_committed(cast("Any", Coordinator({})), SETTINGS, 3)
+
+
+@pytest.mark.parametrize(
+    ("message", "alone", "of_several"),
+    [
+        (b'{"partition":3,"cluster":0}', True, False),
+        (b'{"partition":3,"topic":"in"}', True, True),
+        (b'{"partition":3,"topic":"other"}', False, False),
+        (b'{"partition":3,"topic":["in"]}', False, False),
+        (b'{"partition":4,"topic":"in"}', False, False),
+        (b"[3]", False, False),
+        (b"\xff", False, False),
+        (None, False, False),
+    ],
+)
+def test_evidence_is_about_a_partition_of_an_input(message: bytes | None, *, alone: bool, of_several: bool) -> None:
+    assert _is_about(("in", None), 3, message) == alone
+    assert _is_about(("in",), 3, message) == of_several
+
+
+@pytest.mark.parametrize(
+    ("message", "alone", "of_several"),
+    [
+        (b'{"size":3}', True, False),
+        (b'{"topic":"in","size":3}', True, True),
+        (b'{"topic":"other","size":3}', False, False),
+        (b"text", True, True),
+        (None, True, True),
+    ],
+)
+def test_a_cluster_message_is_about_an_input(message: bytes | None, *, alone: bool, of_several: bool) -> None:
+    assert _is_about(("in", None), None, message) == alone
+    assert _is_about(("in",), None, message) == of_several

@@ -39,7 +39,7 @@ async def watched(*answers: int | bytes | Exception | None, others: Sequence[int
             return states
         return states | {"t": TopicState(answer, b"") if isinstance(answer, int) else TopicState(3, answer)}
 
-    watching = asyncio.create_task(watch(request, "t", 3, every_s=0.001))
+    watching = asyncio.create_task(watch(request, {"t": 3}, every_s=0.001))
     waiter = asyncio.create_task(ended.wait())
     await asyncio.wait({watching, waiter}, return_when=asyncio.FIRST_COMPLETED)
     for task in (watching, waiter):
@@ -69,6 +69,31 @@ async def test_another_id_of_the_topic_is_reported_after_two_answers() -> None:
 async def test_one_answer_with_another_id_or_without_an_id_is_no_change() -> None:
     assert await watched(FIRST, SECOND, FIRST, 3, 3, FIRST, None, SECOND, None, SECOND, FIRST) == "no change"
     assert await watched(3, FIRST, 3, FIRST) == "no change"
+
+
+async def reported(*answers: dict[str, TopicState]) -> str:
+    """Return what a watch of the inputs a (1 partition) and b (2) reports; the last answer is repeated."""
+    left = list(answers)
+
+    async def request() -> dict[str, TopicState]:
+        return left.pop(0) if len(left) > 1 else left[0]
+
+    with pytest.raises((BrokerUnavailableError, LogTruncatedError)) as caught:
+        await watch(request, {"a": 1, "b": 2}, every_s=0.001)
+    return str(caught.value)
+
+
+async def test_each_of_several_inputs_is_watched_and_named() -> None:
+    start = {"a": TopicState(1, FIRST), "b": TopicState(2, SECOND), "out": TopicState(1, b"")}
+    said = await reported(start, start | {"b": TopicState(3, SECOND)})
+    assert said == "input b has 3 partitions, 2 at the start: checking all topics again"
+    assert await reported(start, start | {"a": TopicState(0, b"")}) == (
+        "input a no longer exists: checking all topics again"
+    )
+    assert (await reported(start, start | {"b": TopicState(2, FIRST)})).startswith("b: the id of the topic has changed")
+    assert await reported(start, start | {"out": TopicState(0, b"")}) == (
+        "topic out no longer exists: checking all topics again"
+    )
 
 
 async def test_a_deleted_output_is_reported_and_added_partitions_of_it_are_not() -> None:

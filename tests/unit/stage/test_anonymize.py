@@ -40,6 +40,18 @@ async def test_a_policy_of_another_app_is_refused(
         anonymize(stream, policy_file(tmp_path, **kafka), to=to)
 
 
+async def test_several_inputs_are_refused(tmp_path: Path) -> None:
+    stream = app_in(tmp_path).topic("visits", acks=False).stream()
+    topics = [{"input": "visits", "output": "visits.anonymous"}]
+    with pytest.raises(PolicyError) as caught:
+        anonymize(stream, policy_file(tmp_path, topics=topics))
+    (fault,) = caught.value.faults
+    assert (fault.path, fault.message) == (
+        ("kafka", "topics"),
+        "a Faust stage reads one topic, that of its stream; remove kafka.topics, or use shoal run",
+    )
+
+
 async def test_a_topic_with_acks_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="acks=False"):
         anonymize(app_in(tmp_path).topic("visits").stream(), policy_file(tmp_path))

@@ -1,0 +1,252 @@
+"""Several input topics, each with its output, in one group of workers (``kafka.topics``)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+from shoal.audit import verify
+from shoal.errors import InputError, PolicyError
+from shoal.policy import Policy
+from support.faulty_workers import line_of
+from support.kafka_broker import Message, create_topic, produce, read_all, wait_until
+from support.running import EARLIEST, Stage
+from support.topic_changes import delete_topic
+
+pytestmark = pytest.mark.integration
+
+K = 3
+RecordId = tuple[str, int, int]
+"""Input topic, partition and offset."""
+
+
+@dataclass
+class Pair:
+    """An input with its output, and the records put in."""
+
+    input: str
+    output: str
+    partitions: int
+    people: dict[RecordId, str] = field(default_factory=dict)
+
+
+@dataclass
+class Service:
+    """A stage with two pairs of topics of different sizes."""
+
+    stage: Stage
+    pairs: list[Pair]
+    record_ids: dict[int, RecordId] = field(default_factory=dict)
+
+    @classmethod
+    async def create(cls, bootstrap: str, folder: Path, *, partitions: Sequence[int] = (3, 1), **kafka: Any) -> Service:
+        stage = await Stage.create(bootstrap, folder, privacy={"k": K}, stream={"delta": 20}, kafka=kafka)
+        pairs = [
+            Pair(await create_topic(bootstrap, count), await create_topic(bootstrap, count), count)
+            for count in partitions
+        ]
+        settings = stage.document["kafka"]
+        del settings["input"], settings["output"]
+        settings["topics"] = [{"input": pair.input, "output": pair.output} for pair in pairs]
+        return cls(stage, pairs)
+
+    async def put(self, pair: Pair, count: int) -> None:
+        """Append records, of fewer people than records, to all partitions of an input; one in 40 is invalid."""
+        first, stage = self.stage.serial, self.stage
+        people = [f"p{(first + number) * 7 % 61}" for number in range(count)]
+        ages = [{} if number % 40 else {"age": "unknown"} for number in range(count)]
+        values = [stage.record(who=who, **age) for who, age in zip(people, ages, strict=True)]
+        where = [number % pair.partitions for number in range(count)]
+        sent = await produce(stage.bootstrap, pair.input, values, partitions=where)
+        for number, (place, who) in enumerate(zip(sent, people, strict=True), first):
+            self.record_ids[number] = (pair.input, *place)
+            pair.people[self.record_ids[number]] = who
+
+    async def read(self, topic: str) -> list[Message]:
+        return await read_all(self.stage.bootstrap, topic)
+
+    async def side(self, name: str, pair: Pair) -> list[dict[str, Any]]:
+        """Messages of a side topic that name the input of a pair."""
+        found = [json.loads(message.value or b"") for message in await self.stage.read(name)]
+        return [one for one in found if one["topic"] == pair.input]
+
+    async def outcomes(self) -> Counter[RecordId]:
+        """How often each record was released or referenced; a row in the output of another pair fails."""
+        found: Counter[RecordId] = Counter()
+        for pair in self.pairs:
+            for message in await self.read(pair.output):
+                record_id = self.record_ids[json.loads(message.value or b"")["serial"]]
+                assert record_id[:2] == (pair.input, message.partition)
+                found[record_id] += 1
+            found.update((pair.input, one["partition"], one["offset"]) for one in await self.side("quarantine", pair))
+        return found
+
+    async def until(self, count: int) -> None:
+        """Wait until so many records have an outcome; up to 20 of each partition are held."""
+
+        async def are_enough() -> bool:
+            return (await self.outcomes()).total() >= count
+
+        await wait_until(are_enough, 60, f"{count} outcomes")
+
+
+@pytest.fixture
+async def service(bootstrap: str, tmp_path: Path) -> Service:
+    return await Service.create(bootstrap, tmp_path)
+
+
+async def test_two_workers_and_a_kill_release_each_record_once_in_its_own_output(
+    bootstrap: str, tmp_path: Path
+) -> None:
+    service = await Service.create(bootstrap, tmp_path, session_timeout_ms=6000)
+    for pair in service.pairs:
+        await service.put(pair, 300)
+    async with AsyncExitStack() as workers:
+        arguments = ("--from", "earliest")
+        first, second = [
+            await workers.enter_async_context(service.stage.process(*arguments, name=name)) for name in ("one", "two")
+        ]
+        await service.until(300)
+        first.kill()
+        for pair in service.pairs:
+            await service.put(pair, 300)
+        again = await workers.enter_async_context(service.stage.process(*arguments, name="again"))
+        await service.until(900)
+        for pair in service.pairs:
+            await service.put(pair, 100)
+        await service.until(1250)
+        opened = {line["topic"] for one in (second, again) for line in one.lines("partition opened")}
+        assert opened == {pair.input for pair in service.pairs}
+        assert await again.terminated() == 0
+        assert await second.terminated() == 0
+    await service.stage.drained()
+    outcomes = await service.outcomes()
+    assert outcomes == dict.fromkeys(chain.from_iterable(pair.people for pair in service.pairs), 1)
+    assert len(outcomes) == 1400
+    for pair in service.pairs:
+        await check_clusters(service, pair)
+
+
+async def check_clusters(service: Service, pair: Pair) -> None:
+    """See that an outside reader and the judge find clusters of at least k people within one input."""
+    rows = {}
+    for message in await service.read(pair.output):
+        row = json.loads(message.value or b"")
+        rows[service.record_ids[row["serial"]]] = row["age"]
+    evidence, references = [await service.side(name, pair) for name in ("evidence", "quarantine")]
+    members = [(pair.input, one["partition"], offset) for one in evidence for offset in one["offsets"]]
+    assert sorted(members) == sorted(rows)
+    assert len(await service.side("clusters", pair)) == len(evidence)
+    for one in evidence:
+        cluster = [(pair.input, one["partition"], offset) for offset in one["offsets"]]
+        assert len({pair.people[record_id] for record_id in cluster}) >= K
+        assert len({rows[record_id] for record_id in cluster}) == 1
+    files = {name: service.stage.folder / f"{pair.input}-{name}.jsonl" for name in ("input", "output", "e", "q")}
+    for name, topic in (("input", pair.input), ("output", pair.output)):
+        files[name].write_text("".join(map(line_of(name), await service.read(topic))))
+    for name, lines in (("e", evidence), ("q", references)):
+        without = [line if name == "q" else {key: line[key] for key in line if key != "topic"} for line in lines]
+        files[name].write_text("".join(json.dumps(line) + "\n" for line in without))
+    policy = Policy.load(service.stage.policy_file())
+    verdict = await asyncio.to_thread(
+        verify, policy, files["input"], files["output"], files["e"], quarantine=files["q"]
+    )
+    assert verdict.exit_code == 0, verdict.text()
+
+
+async def test_a_start_is_refused_for_each_pair_by_its_own_output(service: Service) -> None:
+    first, second = service.pairs
+    await produce(service.stage.bootstrap, second.output, [b"{}"], partitions=0)
+    async with service.stage.run(EARLIEST) as run:
+        with pytest.raises(InputError) as caught:
+            await run.ended()
+    assert str(caught.value).startswith(f"{second.input}-0: group {service.stage.group} has no committed offset, but ")
+    assert f"{second.output}-0 holds records already" in str(caught.value)
+    assert first.output not in str(caught.value)
+
+
+async def test_a_pair_without_enough_partitions_and_missing_topics_are_faults_together(service: Service) -> None:
+    stage, (first, second) = service.stage, service.pairs
+    stage.document["kafka"]["topics"] = [
+        {"input": first.input, "output": second.output},
+        {"input": "nothing.here", "output": first.output},
+    ]
+    async with stage.run(EARLIEST) as run:
+        with pytest.raises(PolicyError) as caught:
+            await run.ended()
+    assert {(".".join(fault.path), fault.message) for fault in caught.value.faults} == {
+        ("kafka.topics.0.output", f"topic {second.output} has 1 partition, the input 3: add partitions"),
+        ("kafka.topics.1.input", "topic nothing.here does not exist or may not be seen; create it"),
+    }
+
+
+async def test_one_recreated_input_ends_the_worker(service: Service) -> None:
+    stage, (_, second) = service.stage, service.pairs
+    async with stage.run(EARLIEST) as run:
+        await run.until_ready()
+        for pair in service.pairs:
+            await service.put(pair, 60)
+        await service.until(30)
+        stage.topics["recreated"] = second.input
+        await delete_topic(stage, "recreated")
+        await create_topic(stage.bootstrap, name=second.input)
+        with pytest.raises((InputError, PolicyError)) as caught:
+            await run.ended()
+        assert second.input in str(caught.value)
+
+
+async def test_an_input_is_added_to_a_running_group(service: Service) -> None:
+    stage, (first, second) = service.stage, service.pairs
+    settings = stage.document["kafka"]
+    both = settings.pop("topics")
+    settings |= {"input": first.input, "output": first.output}
+    await service.put(first, 120)
+    async with stage.run(EARLIEST) as run:
+        await run.until_read(120)
+        await run.until(lambda: run.total("shoal_records_total", outcome="released") > 60)
+    (evidence, *_) = [json.loads(message.value or b"") for message in await stage.read("evidence")]
+    assert set(evidence) == {"partition", "cluster", "offsets", "policy"}
+    del settings["input"], settings["output"]
+    settings["topics"] = both
+    await service.put(second, 60)
+    await service.put(first, 60)
+    await stage.drained()
+    await check_progress(service)
+    rows = [await service.read(pair.output) for pair in service.pairs]
+    numbers = [[json.loads(message.value or b"")["serial"] for message in messages] for messages in rows]
+    assert [len(found) == len(set(found)) > 40 for found in numbers] == [True, True]
+
+
+async def check_progress(service: Service) -> None:
+    """See that `shoal progress` names the input of each partition, and exports and imports all of them."""
+    stage, file = service.stage, service.stage.folder / "progress.json"
+    partitions = {pair.input: list(range(pair.partitions)) for pair in service.pairs}
+    expected = [(topic, number, "ok", 0) for topic, numbers in partitions.items() for number in numbers]
+    async with stage.command("progress", name="report") as process:
+        assert await process.ended() == 0, process.said
+        lines = [json.loads(line) for line in process.out.read_text().splitlines()]
+    assert [(one["topic"], one["partition"], one["state"], one["held"]) for one in lines] == expected
+    async with stage.command("progress", "--export", str(file), name="export") as process:
+        assert await process.ended() == 0, process.said
+    stage.document["kafka"]["group"] += "-again"
+    async with stage.command("progress", "--import", str(file), name="import") as process:
+        assert await process.ended() == 0, process.said
+        assert json.loads(process.out.read_text()) == {"imported": partitions}
+    exported = json.loads(file.read_text())
+    first, second = exported["topics"]
+    file.write_text(json.dumps({"group": exported["group"]} | first))
+    async with stage.command("progress", "--import", str(file), name="one") as process:
+        assert await process.ended() == 0, process.said
+        assert json.loads(process.out.read_text()) == {"imported": {first["topic"]: partitions[first["topic"]]}}
+    file.write_text(json.dumps(exported | {"topics": [first, second | {"topic": "other"}]}))
+    async with stage.command("progress", "--import", str(file), name="other") as process:
+        assert await process.ended() == 2
+        assert "progress of another topic than kafka.topics" in process.said

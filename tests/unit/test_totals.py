@@ -1,0 +1,52 @@
+"""The last log lines of a worker."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+from shoal.observability import Metrics, log_totals
+
+pytestmark = pytest.mark.unit
+
+
+class Log:
+    """Keeps the lines that are logged."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, dict[str, Any]]] = []
+
+    def info(self, event: str, **fields: Any) -> None:
+        self.lines.append((event, fields))
+
+    warning = info
+
+
+def logged(*counts: tuple[str, str, int]) -> list[tuple[str, dict[str, Any]]]:
+    """Return what is logged after these counts: topic, outcome, records."""
+    metrics, log = Metrics(), Log()
+    for topic, outcome, count in counts:
+        for partition in range(2):
+            metrics.records.labels(outcome, "", topic, partition).inc(count)
+    metrics.held_at_close = 5
+    log_totals(cast("Any", log), metrics)
+    return log.lines
+
+
+STOPPED = {"suppressed": 0, "quarantined": 0, "held": 5}
+
+
+def test_an_input_of_which_nothing_was_released_is_reported() -> None:
+    assert logged(("a", "in", 3)) == [
+        ("nothing was released", {"records_in": 6, "held": 5}),
+        ("stopped", {"in": 6, "released": 0} | STOPPED),
+    ]
+    assert logged(("a", "in", 3), ("a", "released", 1)) == [("stopped", {"in": 6, "released": 2} | STOPPED)]
+    assert logged() == [("stopped", {"in": 0, "released": 0} | STOPPED)]
+
+
+def test_each_of_several_inputs_is_reported() -> None:
+    assert logged(("b", "in", 3), ("a", "in", 4), ("a", "released", 4), ("c", "released", 1)) == [
+        ("nothing was released", {"topic": "b", "records_in": 6}),
+        ("stopped", {"in": 14, "released": 10} | STOPPED),
+    ]
