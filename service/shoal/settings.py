@@ -90,7 +90,7 @@ def missing_settings(
     settings: KafkaSection, required: Sequence[str] = REQUIRED, *, has_topics: bool = False
 ) -> list[str]:
     """Return the names of the required fields that are not set. With ``topics``, input and output are not required."""
-    of_topics = ("input", "output") if has_topics or settings.topics else ()
+    of_topics = () if settings.topics is None and not has_topics else ("input", "output")
     return [name for name in required if name not in of_topics and not getattr(settings, name)]
 
 
