@@ -102,6 +102,8 @@ def _check_dominance(document: Document) -> Iterator[Finding]:
         yield path, "must be a percentage above 0 and below 100"
     elif privacy.k is not None and privacy.k < _MIN_K_FOR_DOMINANCE:
         yield path, "needs privacy.k of at least 3: of two subjects, each can compute what the other contributed"
+    if not any(map(is_numeric_quasi_identifier, document.attributes.values())):
+        yield path, "limits nothing, because no quasi-identifier is numeric; remove it"
     for name, attribute in document.attributes.items():
         if is_numeric_quasi_identifier(attribute) and attribute.bounds is None:
             yield (

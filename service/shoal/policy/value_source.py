@@ -126,5 +126,7 @@ def _check_timestamp(name: str, attribute: AttributeSection) -> Iterator[tuple[F
                 "quasi_identifier, or set role: other with publish_unchanged: true to accept this"
             ),
         )
+    if attribute.scale == "time" and attribute.unit != "ms":
+        yield (*path, "unit"), "a timestamp is a number of milliseconds; give unit: ms"
     if attribute.type in {"string", "boolean"}:
         yield (*path, "type"), "a timestamp is a whole number of milliseconds; use integer, number or any"

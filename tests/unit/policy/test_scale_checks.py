@@ -71,6 +71,8 @@ def test_the_policy_of_this_file_has_no_fault(tmp_path: Path) -> None:
         ("[2020-01-01, 2021-01-01]", "[0, 1.0e+15], unit: s", "seen.bounds", "year 1 to 9999"),
         ("[2020-01-01, 2021-01-01]", "[0, .inf], unit: ms", "seen.bounds", "year 1 to 9999"),
         ("2021-01-01]", "2021-01-01], unit: min", "seen.unit", "must be s or ms"),
+        ("bounds: [2020-01-01, 2021-01-01]", "from: timestamp", "seen.unit", "unit: ms"),
+        ("bounds: [2020-01-01, 2021-01-01]", "from: timestamp, unit: s", "seen.unit", "unit: ms"),
         # roles
         ("steering, scale: nominal", "steering, scale: nominal, weight: 2", "ward.weight", "given in steering.by"),
         ("steering, scale: nominal", "steering, bounds: [0, 1], resolution: 1", "ward.resolution", "not published"),
@@ -170,6 +172,13 @@ def test_dominance_needs_a_value_in_every_record(tmp_path: Path) -> None:
     found = faults(text.replace("integer: true", "integer: true, missing: mean"), tmp_path)
     assert list(found) == ["attributes.age.missing"]
     assert "privacy.dominance" in found["attributes.age.missing"][1]
+
+
+def test_dominance_needs_a_number(tmp_path: Path) -> None:
+    text = GOOD.replace("{k: 3}", "{k: 3, dominance: 10}").replace("bounds: [0, 110], integer: true", "scale: nominal")
+    found = faults(text, tmp_path)
+    assert list(found) == ["privacy.dominance"]
+    assert "no quasi-identifier is numeric" in found["privacy.dominance"][1]
 
 
 def test_missing_values_without_bounds_are_allowed_in_tables(tmp_path: Path) -> None:
