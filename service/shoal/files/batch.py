@@ -5,8 +5,10 @@ from __future__ import annotations
 import heapq
 import json
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
@@ -14,7 +16,7 @@ from shoal.errors import ConfigError, InputError
 from shoal.files.background import BackgroundRunner, elapsed_time, progress_bar
 from shoal.files.output_writer import encode_evidence, encode_references
 from shoal.files.outputs import PIPE, AtomicOutputs, Files, RowSink, UnbufferedOutput, open_input
-from shoal.files.report import RunReport
+from shoal.files.report import RunReport, dropped_messages
 from shoal.files.sources import RecordSource, import_parquet, open_source
 from shoal.observability import TABLE_COMPILE_S, CompilationNotice, logger
 from shoal.pipeline import AlgorithmSpec, TablePipeline, TableRelease
@@ -86,7 +88,7 @@ def run_batch(policy: Policy, files: Files, spec: AlgorithmSpec, *, keep_order: 
             None if name is None else outputs.open(name, private=True) for name in optional
         )
         table = TablePipeline(policy, encoder)
-        quarantined = _read(table, source, file, files.source, policy)
+        unread = _read(table, source, file, files.source, policy)
         with elapsed_time("clustering"):
             release = background.run(lambda: _release(table, policy.k, spec, files, keep_order=keep_order))
         # Evidence first: rows written to a pipe cannot be taken back, and must have evidence.
@@ -98,6 +100,7 @@ def run_batch(policy: Policy, files: Files, spec: AlgorithmSpec, *, keep_order: 
             contents = release.summary | {
                 "elapsed_s": time.monotonic() - started - compilation.seconds,
                 "policy": policy.fingerprint,
+                **dropped_messages(policy, unread.dropped),
             }
             summary.write(json.dumps(contents, indent=2).encode() + b"\n")
         if isinstance(target, UnbufferedOutput):
@@ -111,9 +114,9 @@ def run_batch(policy: Policy, files: Files, spec: AlgorithmSpec, *, keep_order: 
         numbers["records"],
         numbers["released"],
         numbers["suppressed"],
-        refused=quarantined.total,
-        refusals=quarantined.texts(numbers["records"]),
-        remedy=quarantined.remedy(),
+        refused=unread.quarantined.total,
+        refusals=unread.quarantined.texts(numbers["records"]),
+        remedy=unread.quarantined.remedy(),
         information_loss=numbers["information_loss"],
     )
 
@@ -125,8 +128,16 @@ def _references(release: TableRelease) -> Iterator[tuple[int, str]]:
     yield from heapq.merge(suppressed, quarantined)
 
 
-def _read(table: TablePipeline, source: RecordSource, file: BinaryIO, path: str, policy: Policy) -> RefusalCounter:
-    """Add all records to the table; return what was quarantined, which are records without a value.
+@dataclass(slots=True)
+class _Unread:
+    """Records that are quarantined, because they lack a value, and messages that are dropped, by reason."""
+
+    quarantined: RefusalCounter = field(default_factory=RefusalCounter)
+    dropped: Counter[str] = field(default_factory=Counter)
+
+
+def _read(table: TablePipeline, source: RecordSource, file: BinaryIO, path: str, policy: Policy) -> _Unread:
+    """Add all records to the table; return what was not added.
 
     The whole source is read also if a record is invalid, so that all faults are told at once.
 
@@ -137,29 +148,31 @@ def _read(table: TablePipeline, source: RecordSource, file: BinaryIO, path: str,
         records for each field and reason.
     """
     name = "standard input" if path == PIPE else path
-    first, refusals, quarantined = "", RefusalCounter(), RefusalCounter()
+    first, refusals, unread = "", RefusalCounter(), _Unread()
     size = Path(path).stat().st_size if path != PIPE and Path(path).is_file() else None
     with progress_bar(desc="reading", total=size, unit="B", unit_scale=True) as bar:
         block_start, unit = 0, "line" if source.schema is None else "row"
         for block, records in source.blocks:
+            unread.dropped.update(reason for _, reason in block.dropped)
             for index, reason in block.rejected:
                 faults = [TOO_LARGE] if reason is Reason.TOO_LARGE else source.faults_of(records[index])
                 if _lacks_values_only(faults, policy):
                     table.quarantine(block_start + index)
-                    quarantined.add(reason.value, faults)
+                    unread.quarantined.add(reason.value, faults)
                     continue
                 refusals.add(reason.value, faults)
                 first = first or f"{unit} {source.line_of(block_start + index)}{faults[0].location}"
             if not first:
                 for index, fault in table.find_oversized(block):
-                    raise InputError(f"{name}, {unit} {source.line_of(block_start + index)}, {fault}")
+                    record = block_start + int(block.index[index])
+                    raise InputError(f"{name}, {unit} {source.line_of(record)}, {fault}")
                 table.add(block, block_start)
             block_start += len(records)
             if size is not None and source.schema is None:
                 bar.update(file.tell() - bar.n)
     if first:
         raise InputError(_refusal(f"{name}, {first}", refusals, block_start))
-    return quarantined
+    return unread
 
 
 def _lacks_values_only(faults: list[RecordFault], policy: Policy) -> bool:
