@@ -12,17 +12,15 @@ from shoal.arrays import LARGEST, BoolVector, Float64Matrix, Int64Vector
 from shoal.clustering.embedding import Embedding
 from shoal.clustering.static import records_above_share
 from shoal.errors import ConfigError, InputError
+from shoal.pipeline.category_index import CategoryIndex
 from shoal.pipeline.confidential_columns import ConfidentialColumn, z_scores
 from shoal.pipeline.subject_quota import SubjectQuota
 from shoal.pipeline.table_measures import mdav_baseline, summarize
 from shoal.pipeline.table_partition import AlgorithmSpec, TableData, TablePartition
-from shoal.policy import Attribute, Policy, Role
-from shoal.records import Block, JsonEncoder, RecordEncoder
+from shoal.policy import Policy, Role
+from shoal.records import Block, RecordEncoder
 
-__all__ = ["TablePipeline", "TableRelease", "precompile_table"]
-
-_SMALL, _LARGE = 200, 600
-"""Records of the artificial tables; up to 256 records are refined by kernels of their own."""
+__all__ = ["TablePipeline", "TableRelease"]
 
 
 class TableRelease(NamedTuple):
@@ -86,6 +84,7 @@ class TablePipeline:
                 "privacy.dominance: is not available for tables; remove it, or add a stream section and use shoal pipe"
             )
         self._policy, self._encoder = policy, encoder
+        self._categories = CategoryIndex(policy)
         self._values: list[Float64Matrix] = []
         self._subjects: list[Int64Vector] = []
         self._unchanged_fields: list[bytes] = []
@@ -105,11 +104,12 @@ class TablePipeline:
         The message contains no value.
         """
         for index, column in np.argwhere(np.abs(block.values) > LARGEST).tolist():
-            name = self._policy.quasi_identifiers[column].name
+            name = self._policy.clustered[column].name
             yield index, f"field {name}: a number beyond {LARGEST:g}; give {name} in another unit"
 
     def add(self, block: Block) -> None:
         """Add the next records, decoded with their unchanged columns; `find_oversized` must find none."""
+        block = self._categories.encode(block)
         self._values.append(block.values)
         self._subjects.append(block.subjects)
         self._unchanged_fields += block.unchanged_fields
@@ -176,7 +176,9 @@ class TablePipeline:
         if len(np.unique(subjects[can_stay])) < fewest:
             raise InputError(f"fewer than {fewest} different subjects: no record can be released")
         if self._policy.subject is not None:
-            coordinates = Embedding.of_table(self._policy, values[can_stay]).coordinates(values[can_stay])
+            trees, texts = self._categories.trees, self._categories.texts
+            stays = values[can_stay]
+            coordinates = Embedding.of_table(self._policy, stays, trees, texts).dense(stays)
             above = records_above_share(subjects[can_stay], self._policy.max_share, coordinates)
             can_stay[np.flatnonzero(can_stay)[above]] = False
         return can_stay
@@ -187,6 +189,7 @@ class TablePipeline:
         return TableData(
             policy=self._policy,
             values=values,
+            categories=self._categories,
             subjects=subjects,
             scores=z_scores([column[can_stay] for column in numbers], len(values)),
             confidential=tuple(column.bins(can_stay) for column in columns),
@@ -210,41 +213,3 @@ class TablePipeline:
         if not keep_order:
             rows.sort()
         return rows
-
-
-def precompile_table(policy: Policy) -> None:
-    """Compile the kernels that algorithm ``auto`` needs for tables of any size, by releasing two artificial tables.
-
-    Raises
-    ------
-    ConfigError
-        As for `TablePipeline`.
-    """
-    fewest = max(3 * policy.k, policy.min_population or 0)
-    for count in (max(_SMALL, fewest), max(_LARGE, fewest)):
-        table = TablePipeline(policy, JsonEncoder(policy))
-        table.add(_artificial_records(policy, count))
-        table.release(AlgorithmSpec())
-
-
-def _artificial_records(policy: Policy, count: int) -> Block:
-    """Return records of different subjects, with values that are spread over the bounds."""
-    bounds = np.array([a.bounds or (0.0, 1.0) for a in policy.quasi_identifiers])
-    roots = np.sqrt(np.arange(len(bounds)) + 2.5)
-    values = bounds[:, 0] + (np.outer(np.arange(count), roots) % 1.0) * (bounds[:, 1] - bounds[:, 0])
-    columns = [[_artificial_value(attribute, i) for i in range(count)] for attribute in policy.unchanged_fields]
-    return Block(
-        values=values,
-        subjects=np.arange(count),
-        unchanged_fields=JsonEncoder(policy).encode_unchanged(columns, count),
-        index=np.arange(count),
-        rejected=[],
-        clipped=0,
-        unchanged_columns=columns,
-    )
-
-
-def _artificial_value(attribute: Attribute, number: int) -> object:
-    if attribute.type == "boolean":
-        return number % 2 == 0
-    return str(number % 5) if attribute.type == "string" else number % 5
