@@ -35,6 +35,14 @@ class TaxonomyFault(NamedTuple):
     place: FieldPath
 
 
+class _TreeError(Exception):
+    """A tree in the policy that has no rows, and the place of the fault."""
+
+    def __init__(self, message: str, place: FieldPath) -> None:
+        super().__init__(message)
+        self.place = place
+
+
 class _Row(NamedTuple):
     """The names from a leaf to the root; where they are: the line of a file, or a place in the policy."""
 
@@ -61,8 +69,9 @@ def read_taxonomies(document: Document, folder: Path) -> tuple[dict[str, Taxonom
         path = ("attributes", name, "taxonomy")
         try:
             rows = _rows_of_file(folder, source) if isinstance(source, str) else _rows_of_tree(source, path)
-        except InputError as error:
-            faults.append(TaxonomyFault(path, str(error), path))
+        except (InputError, _TreeError) as error:
+            place = error.place if isinstance(error, _TreeError) else path
+            faults.append(TaxonomyFault(path, str(error), place))
             continue
         found = [
             TaxonomyFault(path, f"{source} line {row.line}: {message}" if row.line else message, row.place or path)
@@ -146,14 +155,14 @@ def _rows_of_tree(tree: object, path: FieldPath) -> list[_Row]:
     """Return a row per leaf. The name of a leaf that is less deep than others is repeated on the levels below."""
     rows = list(_walk(tree, (), path))
     if not rows:
-        raise InputError("must name at least one value")
+        raise _TreeError("must name at least one value", path)
     depth = max(len(row.cells) for row in rows)
     return [row._replace(cells=(row.cells[0],) * (depth - len(row.cells)) + row.cells) for row in rows]
 
 
 def _walk(tree: object, above: tuple[str, ...], path: FieldPath) -> Iterator[_Row]:
     if len(above) > MAX_LEVELS + 1:
-        raise InputError(f"has more than {MAX_LEVELS} levels below the root")
+        raise _TreeError(f"has more than {MAX_LEVELS} levels below the root", path)
     if isinstance(tree, dict):
         for key, below in tree.items():
             name, place = str(key).strip(), (*path, str(key))
@@ -165,16 +174,16 @@ def _walk(tree: object, above: tuple[str, ...], path: FieldPath) -> Iterator[_Ro
         for index, item in enumerate(tree):
             yield from _walk(item, above, (*path, str(index)))
     else:
-        yield _Row((_name_of(tree), *above), place=path)
+        yield _Row((_name_of(tree, path), *above), place=path)
 
 
-def _name_of(leaf: object) -> str:
+def _name_of(leaf: object, place: FieldPath) -> str:
     """Return the text of a leaf: that of a boolean is its JSON text."""
     if isinstance(leaf, bool):
         return "true" if leaf else "false"
     if isinstance(leaf, str | int):
         return str(leaf).strip()
-    raise InputError("has a value that is neither a text nor an integer; put it in quotes")
+    raise _TreeError("has a value that is neither a text nor an integer; put it in quotes", place)
 
 
 def _check_rows(rows: Sequence[_Row]) -> Iterator[tuple[_Row, str]]:
