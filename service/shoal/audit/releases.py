@@ -8,19 +8,18 @@ carry information, such as 1e2 for 100.0 or an escape for a letter.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from shoal.audit.arithmetic import ExactGrid
 from shoal.audit.csv_cells import csv_line
 from shoal.audit.fields import (
     FIELD_SEPARATOR,
-    DecimalSign,
     canonical_decimal,
     json_text,
     released_reader,
     source_form,
 )
+from shoal.audit.json_documents import document_text, released_document_reader
 from shoal.audit.originals import is_export_of
 from shoal.audit.parquet_bytes import compare_parquet
 from shoal.audit.parsing import (
@@ -30,17 +29,18 @@ from shoal.audit.parsing import (
     InputFile,
     JsonNumber,
     Record,
+    as_record,
     first_line_names,
     released_records,
 )
+from shoal.audit.published_values import NO_VALUE, PublishedNumbers, PublishedValues
+from shoal.audit.scales import DecimalSign
+from shoal.audit.structure import FieldPaths, column_name, nested_order, output_path
 from shoal.audit.table_parsing import NumberWriter, has_encoded_lines, is_parquet, released_header
 from shoal.audit.verdict import CheckCounter
-from shoal.policy import CsvDialect, Policy, Role
+from shoal.policy import Attribute, CsvDialect, Policy, Role, Scale
 
 __all__ = ["CanonicalCsv", "CanonicalJson", "PartitionRows", "ReleasedRows", "read_release"]
-
-NO_ROW = "\x02"
-"""Text of an unreadable value. Recomputed texts are JSON or numbers, so it equals none of them."""
 
 _JSON_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
@@ -104,7 +104,7 @@ class ReleasedRows:
 def read_release(
     policy: Policy,
     file: InputFile,
-    grids: list[ExactGrid],
+    published: Sequence[PublishedValues],
     *,
     original: InputFile,
     is_export: bool | None = None,
@@ -116,7 +116,7 @@ def read_release(
     ----------
     policy : Policy
     file : InputFile
-    grids : list of ExactGrid
+    published : sequence of PublishedValues
         One per quasi-identifier.
     original : InputFile
         The original.
@@ -132,19 +132,20 @@ def read_release(
     """
     form = file.form
     exported = is_export_of(policy, file, RELEASED_EXPORT, RELEASED_ENVELOPE) if is_export is None else is_export
-    checker = _RowChecker(policy, form, original.form, grids)
+    checker = _RowChecker(policy, form, original.form, published, is_binary=is_parquet(file.path))
     header = released_header(file.path, file.dialect) if form == "csv" else None
     if header is not None:
         # A header shows field names even if no row follows.
         checker.check_header(*header)
     partitions: dict[int, PartitionRows] = {}
-    writers = {a.name: grid.canonical for a, grid in zip(policy.quasi_identifiers, grids, strict=True)}
+    writers = {column_name(one.attribute): one.grid.canonical for one in published if isinstance(one, PublishedNumbers)}
     rows = released_records(file, is_export=exported, number_writers=writers)
     envelope = CheckCounter("envelope", "released messages have neither a key nor headers")
     for line, (partition, text, record, is_bare) in enumerate(rows, 1):
         quasi, unchanged = checker.check(line, text, record)
+        sorted_by = checker.json_row(record) if checker.is_binary else text
         partitions.setdefault(partition, PartitionRows(stores_texts=stores_texts or exported)).add(
-            line, text, quasi, unchanged
+            line, sorted_by, quasi, unchanged
         )
         if is_bare is not None:
             envelope.expect(is_bare, line)
@@ -177,7 +178,9 @@ def _check_bytes(
 class _RowChecker:
     """Checks columns, canonical form, grid and bounds of single rows, and returns the texts to compare them by."""
 
-    def __init__(self, policy: Policy, form: Form, original: Form, grids: list[ExactGrid]) -> None:
+    def __init__(
+        self, policy: Policy, form: Form, original: Form, published: Sequence[PublishedValues], *, is_binary: bool
+    ) -> None:
         self._columns = CheckCounter("columns", "every row has exactly the published fields, in order")
         self._hidden = CheckCounter("hidden", "no identifier and no undeclared field appears")
         self._spelling = CheckCounter("spelling", "every value is written in its canonical form")
@@ -185,48 +188,69 @@ class _RowChecker:
         self._bounds = CheckCounter(
             "bounds", "quasi-identifiers are within their bounds, plus or minus half a resolution"
         )
-        self._names, self._dialect = [attribute.name for attribute in policy.published], policy.csv_output
-        self._quasi = [(a.name, grid) for a, grid in zip(policy.quasi_identifiers, grids, strict=True)]
-        self._sign = DecimalSign(policy.csv_output.decimal if form == "csv" else ".")
+        self._values = CheckCounter(
+            "values", "categories and times are among those that the policy allows, and missing where it allows that"
+        )
+        self._has_values = any(not one.is_number for one in published)
+        self._dialect = policy.csv_output
+        self.is_binary, self._rows = is_binary, JsonRows(policy)
+        has_columns = form == "csv" or is_binary
+        self._fields = FieldPaths(
+            {_column_path(a) if has_columns else output_path(a): a.name for a in policy.published}
+        )
+        self._paths, self._names = nested_order(self._fields.paths), list(self._fields.paths.values())
+        self._quasi = [(one.attribute.name, one) for one in published]
+        sign = DecimalSign(policy.csv_output.decimal if form == "csv" else ".")
         self._unchanged = [
-            (a.name, released_reader(a.type, source_form(a, original), form, self._sign))
+            (
+                a.name,
+                released_document_reader(form, is_binary=is_binary)
+                if a.type == "json"
+                else released_reader(a.type, source_form(a, original), form, sign),
+            )
             for a in policy.unchanged_fields
         ]
-        self._canonical = CanonicalCsv(policy) if form == "csv" else CanonicalJson(policy)
-        # A JSON number is read as `JsonNumber`, a quoted one as str. A cell is always str.
-        self._number_type = str if form == "csv" else JsonNumber
+        self._canonical = CanonicalCsv(policy) if form == "csv" else CanonicalJson(policy, has_columns=is_binary)
         self._known: dict[tuple[str, str], tuple[bool, bool]] = {}
         self._interned: dict[str, str] = {}
 
     @property
     def checks(self) -> list[CheckCounter]:
-        return [self._columns, self._hidden, self._spelling, self._grid, self._bounds]
+        values = [self._values] if self._has_values else []
+        return [self._columns, self._hidden, self._spelling, self._grid, *values, self._bounds]
 
     def check_header(self, text: str, names: list[str]) -> None:
-        self._columns.expect(names == self._names, "header")
+        columns = [path[0] for path in self._fields.paths]
+        self._columns.expect(names == columns, "header")
         self._spelling.expect(text == csv_line(names, self._dialect), "header")
-        self._hidden.expect(not set(names) - set(self._names), "header")
+        self._hidden.expect(not set(names) - set(columns), "header")
+
+    def json_row(self, record: Record | None) -> str:
+        """Return the JSON row by which a row of Parquet is sorted."""
+        return "" if record is None else self._rows.text(record)
 
     def check(self, line: int, text: str, record: Record | None) -> tuple[str, str]:
         """Check one row; return its texts of quasi-identifiers and of unchanged fields."""
-        names = [] if record is None else list(record)
-        self._columns.expect(names == self._names, line)
-        self._hidden.expect(names == self._names or not set(names) - set(self._names), line)
+        fields = [] if record is None else self._fields.items(record)
+        paths = [path for path, _ in fields]
+        self._columns.expect(paths == self._paths, line)
+        self._hidden.expect(paths == self._paths or self._fields.paths.keys() >= set(paths), line)
         if record is None:
-            return NO_ROW, NO_ROW
+            return NO_VALUE, NO_VALUE
         self._spelling.expect(self._canonical.matches(text, record), line)
+        record = {self._fields.paths[path]: value for path, value in fields if path in self._fields.paths}
         if not all(name in record for name in self._names):
-            return NO_ROW, NO_ROW
-        quasi = FIELD_SEPARATOR.join([self._check_number(line, name, grid, record[name]) for name, grid in self._quasi])
-        unchanged = FIELD_SEPARATOR.join([read(record[name]) or NO_ROW for name, read in self._unchanged])
+            return NO_VALUE, NO_VALUE
+        quasi = FIELD_SEPARATOR.join([self._check_value(line, name, one, record[name]) for name, one in self._quasi])
+        unchanged = FIELD_SEPARATOR.join([read(record[name]) or NO_VALUE for name, read in self._unchanged])
         return self._interned.setdefault(quasi, quasi), unchanged
 
-    def _check_number(self, line: int, name: str, grid: ExactGrid, value: object) -> str:
-        text = self._sign.to_point(str(value)) if isinstance(value, self._number_type) else NO_ROW
+    def _check_value(self, line: int, name: str, published: PublishedValues, value: object) -> str:
+        text = published.text_of(value)
         known = self._known.get((name, text))
         if known is None:
-            known = self._known[name, text] = (grid.contains(text), grid.within_bounds(text))
-        self._grid.expect(known[0], line)
+            known = self._known[name, text] = (published.allows(text), published.within_bounds(text))
+        (self._grid if published.is_number else self._values).expect(known[0], line)
         self._bounds.expect(known[1], line)
         return text
 
@@ -234,22 +258,72 @@ class _RowChecker:
 # ---------------------------------------------------------------- canonical form
 
 
-class CanonicalJson:
-    """The canonical form of a JSON row: no white space, the fewest escapes, one form for all numbers of a value."""
+class JsonRows:
+    """Writes rows of Parquet as the JSON rows by whose bytes they are sorted, with their objects."""
 
     def __init__(self, policy: Policy) -> None:
-        self._quasi = {attribute.name for attribute in policy.quasi_identifiers}
+        columns = {output_path(a): column_name(a) for a in policy.published}
+        self._columns = {path: columns[path] for path in nested_order(columns)}
+        self._documents = {column_name(a) for a in policy.unchanged_fields if a.type == "json"}
+
+    def text(self, record: Record) -> str:
+        """Return the text of a row, given as a mapping from column to value."""
+        row: dict[str, object] = {}
+        for path, column in self._columns.items():
+            *above, last = path
+            inner = row
+            for name in above:
+                found = inner.setdefault(name, {})
+                inner = found if isinstance(found, dict) else {}
+            inner[last] = self._value(column, record.get(column))
+        return _object_text(row)
+
+    def _value(self, column: str, value: object) -> str:
+        if column in self._documents and isinstance(value, str):
+            return value
+        return value if isinstance(value, JsonNumber) else _canonical_value(value)
+
+
+def _object_text(value: object) -> str:
+    if not isinstance(value, dict):
+        return str(value)
+    return "{" + ",".join(f"{json_text(name)}:{_object_text(inner)}" for name, inner in value.items()) + "}"
+
+
+class CanonicalJson:
+    """The canonical form of a JSON row: no white space, the fewest escapes, one form for all numbers of a value.
+
+    ``has_columns``: whether the row was read from Parquet, whose columns contain no objects.
+    """
+
+    def __init__(self, policy: Policy, *, has_columns: bool = False) -> None:
+        place = _column_path if has_columns else output_path
+        self._quasi = {place(a) for a in policy.quasi_identifiers if a.scale is Scale.NUMERIC}
+        self._documents = {place(a) for a in policy.unchanged_fields if a.type == "json" and not has_columns}
+        self._objects = FieldPaths({place(a): a.name for a in policy.published}).objects
 
     def matches(self, text: str, record: Record) -> bool:
         """Whether a row is in its canonical form, whatever its values are."""
-        fields = (f"{json_text(name)}:{self._value(name, value)}" for name, value in record.items())
-        return text == "{" + ",".join(fields) + "}"
+        return text == self._object(record, ())
 
-    def _value(self, name: str, value: object) -> str:
+    def _object(self, record: Record, above: tuple[str, ...]) -> str:
+        fields = (f"{json_text(name)}:{self._value((*above, name), value)}" for name, value in record.items())
+        return "{" + ",".join(fields) + "}"
+
+    def _value(self, path: tuple[str, ...], value: object) -> str:
+        inner = as_record(value) if path in self._objects else None
+        if inner is not None:
+            return self._object(inner, path)
         # The grid check prescribes the decimals of quasi-identifiers.
-        if isinstance(value, JsonNumber) and name in self._quasi:
+        if isinstance(value, JsonNumber) and path in self._quasi:
             return value
+        if path in self._documents:
+            return document_text(value) or ""
         return _canonical_value(value)
+
+
+def _column_path(attribute: Attribute) -> tuple[str, ...]:
+    return (column_name(attribute),)
 
 
 def _canonical_value(value: object) -> str:

@@ -11,11 +11,13 @@ import numpy as np
 
 from shoal.errors import ParameterError
 from shoal.policy import Attribute, FieldType, Policy, Role
-from shoal.records.block import Block, DropReason, Reason
+from shoal.records.block import Block, BoolVector, DropReason, Reason
 from shoal.records.block_builder import BlockBuilder, ParsedRecords, reject_unless, to_mask
+from shoal.records.columns import MISMATCH
 from shoal.records.encoder import JsonEncoder, RecordEncoder
 from shoal.records.envelope import Columns, Envelope, EnvelopeReader
-from shoal.records.record_struct import RecordField, RecordStruct, has_objects, path_of
+from shoal.records.json_values import canonical_json
+from shoal.records.record_struct import RecordField, RecordStruct, has_nested_messages, path_of
 from shoal.records.scales import ScaleColumn, ScaleReader, is_clustered, json_type, scale_reader, stack_columns
 from shoal.records.strict_json import prescreen, validate_strictly
 from shoal.records.unwrapping import Content, Unwrapper
@@ -33,12 +35,15 @@ _PASSTHROUGH_TYPES: dict[FieldType, Any] = {
     "number": int | float | None,
     "boolean": bool | None,
     "any": str | int | float | bool | None,
+    "json": msgspec.Raw,
 }
 _check_syntax = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 class JsonDecoder:
-    """Decodes JSON messages. Each value must be one flat object with every field that the policy declares.
+    """Decodes JSON messages. Each value must be one object with every field that the policy declares.
+
+    Fields may be inside objects of the record, and the record inside an envelope (``unwrap``).
 
     An attribute with ``from: key``, ``header:NAME`` or ``timestamp`` is read from the envelope of the message: its key,
     its headers and its timestamp. A field of the object that has the name of such an attribute is undeclared. A field
@@ -77,20 +82,24 @@ class JsonDecoder:
         with_columns: bool = False,
     ) -> None:
         encoder = JsonEncoder(policy) if encoder is None else encoder
-        self._unwrap = Unwrapper(policy)
+        self._unwrap, self._has_envelopes = Unwrapper(policy), policy.unwrap is not None
         self._builder = BlockBuilder(policy, encoder, hash_key, max_bytes, with_columns=with_columns)
         self._max_bytes = max_bytes
         self._struct = RecordStruct(
             [RecordField(path_of(a), _field_type(a), a.may_be_missing) for a in policy.value_attributes],
             rejects_undeclared=policy.undeclared == "quarantine",
         )
-        # In records that are flat, keys inside objects are not compared: such objects are only dropped.
-        self._checks_nested_keys = has_objects(policy)
+        self._checks_nested_keys = has_nested_messages(policy)
         self._getters = dict(zip((a.name for a in policy.value_attributes), self._struct.getters, strict=True))
         self._readers = [scale_reader(attribute, policy) for attribute in policy.clustered]
         self._unchanged_fields = [attribute.name for attribute in policy.unchanged_fields]
         self._integers = [
             number for number, attribute in enumerate(policy.unchanged_fields) if attribute.type == "integer"
+        ]
+        self._json = [
+            number
+            for number, attribute in enumerate(policy.unchanged_fields)
+            if attribute.type == "json" and attribute.name in self._getters
         ]
         self._subject = None if policy.subject is None else policy.subject.name
         self._envelope_reader = EnvelopeReader(policy.envelope_attributes, max_bytes)
@@ -152,13 +161,13 @@ class JsonDecoder:
     ) -> tuple[Sequence[int], Sequence[Any]]:
         """Return the indexes and the typed records of the messages whose values have the types of the policy."""
         indexes, payloads = self._reject_by_size(messages, rejected, dropped)
-        if self._unwrap.is_needed:
+        if self._has_envelopes:
             indexes, payloads = self._unwrap_each(indexes, payloads, rejected, dropped)
         records, failed = _decode_each(self._struct.decode, payloads)
         if failed:
             rejected += [(indexes[i], _rejection_reason(payloads[i])) for i in failed]
             indexes, payloads = _remove(indexes, failed), _remove(payloads, failed)
-        if self._unwrap.is_needed:  # and has checked the whole messages
+        if self._has_envelopes:  # then the whole messages are checked already
             return indexes, records
         invalid = []
         for i in prescreen(payloads, b"".join(payloads), self._struct.count_keys(records)):
@@ -209,7 +218,7 @@ class JsonDecoder:
     def _parsed_records(
         self, indexes: Sequence[int], records: Sequence[Any], columns: Columns, rejected: list[tuple[int, Reason]]
     ) -> ParsedRecords:
-        """Return the columns of the decoded records, without records that have a fraction in an integer field."""
+        """Return the columns of the decoded records that have valid unchanged fields."""
         count = len(records)
 
         def column(name: str) -> Iterable[Any]:
@@ -222,6 +231,7 @@ class JsonDecoder:
 
         values, categories = stack_columns(list(map(clustered_column, self._readers)), count)
         unchanged_columns = [list(column(name)) for name in self._unchanged_fields]
+        is_valid = self._convert_json(unchanged_columns, count) if self._json else None
         parsed = ParsedRecords(
             index=np.array(indexes, dtype=np.int64),
             values=values,
@@ -229,13 +239,26 @@ class JsonDecoder:
             unchanged_columns=unchanged_columns,
             categories=categories,
         )
-        float_columns = [
-            unchanged_columns[number] for number in self._integers if float in set(map(type, unchanged_columns[number]))
-        ]
-        if float_columns:
-            are_integers = (all(map(_is_integer_or_null, numbers)) for numbers in zip(*float_columns, strict=True))
-            parsed = reject_unless(to_mask(are_integers, count), parsed, Reason.INVALID, rejected)
-        return parsed
+        if is_valid is not None:
+            parsed = reject_unless(is_valid, parsed, Reason.INVALID, rejected)
+        return self._reject_fractions(parsed, rejected)
+
+    def _convert_json(self, columns: list[list[Any]], count: int) -> BoolVector:
+        """Convert the columns of type json to canonical texts; return which records have valid ones."""
+        is_valid = np.ones(count, np.bool_)
+        for number in self._json:
+            columns[number] = list(map(_json_or_mismatch, columns[number]))
+            is_valid &= to_mask((text is not MISMATCH for text in columns[number]), count)
+        return is_valid
+
+    def _reject_fractions(self, parsed: ParsedRecords, rejected: list[tuple[int, Reason]]) -> ParsedRecords:
+        """Return the records without fractions in integer fields."""
+        columns = [parsed.unchanged_columns[number] for number in self._integers]
+        float_columns = [column for column in columns if float in set(map(type, column))]
+        if not float_columns:
+            return parsed
+        are_integers = (all(map(_is_integer_or_null, numbers)) for numbers in zip(*float_columns, strict=True))
+        return reject_unless(to_mask(are_integers, len(parsed)), parsed, Reason.INVALID, rejected)
 
 
 def _field_type(attribute: Attribute) -> object:
@@ -247,6 +270,13 @@ def _field_type(attribute: Attribute) -> object:
     if not attribute.subject:
         return msgspec.Raw
     return str if attribute.type == "string" else Any
+
+
+def _json_or_mismatch(text: msgspec.Raw) -> object:
+    try:
+        return canonical_json(bytes(text))
+    except ValueError:
+        return MISMATCH
 
 
 def _is_integer_or_null(number: float | None) -> bool:
