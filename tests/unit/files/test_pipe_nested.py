@@ -85,7 +85,7 @@ def run(folder: Path, policy: Policy, messages: list[Any], target: str = "jsonl"
     return out, verdict
 
 
-@pytest.mark.parametrize("target", ["jsonl"])
+@pytest.mark.parametrize("target", ["jsonl", "csv"])
 def test_a_release_of_nested_records_passes_the_judge(tmp_path: Path, target: str) -> None:
     out, verdict = run(tmp_path, policy_of(tmp_path), list(map(visit, range(60))), target)
     assert verdict.exit_code == 0, verdict.text()
