@@ -141,7 +141,7 @@ async def check_clusters(service: Service, pair: Pair) -> None:
     for message in await service.read(pair.output):
         row = json.loads(message.value or b"")
         rows[service.record_ids[row["serial"]]] = row["age"]
-    evidence, references = [await service.side(name, pair) for name in ("evidence", "quarantine")]
+    evidence = await service.side("evidence", pair)
     members = [(pair.input, one["partition"], offset) for one in evidence for offset in one["offsets"]]
     assert sorted(members) == sorted(rows)
     assert len(await service.side("clusters", pair)) == len(evidence)
@@ -152,12 +152,18 @@ async def check_clusters(service: Service, pair: Pair) -> None:
     files = {name: service.stage.folder / f"{pair.input}-{name}.jsonl" for name in ("input", "output", "e", "q")}
     for name, topic in (("input", pair.input), ("output", pair.output)):
         files[name].write_text("".join(map(line_of(name), await service.read(topic))))
-    for name, lines in (("e", evidence), ("q", references)):
-        without = [line if name == "q" else {key: line[key] for key in line if key != "topic"} for line in lines]
-        files[name].write_text("".join(json.dumps(line) + "\n" for line in without))
+    for name, topic in (("e", "evidence"), ("q", "quarantine")):
+        messages = await service.stage.read(topic)
+        files[name].write_text("".join((message.value or b"").decode() + "\n" for message in messages))
     policy = Policy.load(service.stage.policy_file())
     verdict = await asyncio.to_thread(
-        verify, policy, files["input"], files["output"], files["e"], quarantine=files["q"]
+        verify,
+        policy,
+        files["input"],
+        files["output"],
+        files["e"],
+        quarantine=files["q"],
+        input_topic=pair.input,
     )
     assert verdict.exit_code == 0, verdict.text()
 

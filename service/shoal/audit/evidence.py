@@ -29,7 +29,7 @@ __all__ = [
 Summary: TypeAlias = Mapping[str, Any]
 
 _CLUSTER_FIELDS = ("partition", "cluster", "offsets")
-_POLICY_FIELD = "policy"
+_POLICY_FIELD, _TOPIC_FIELD = "policy", "topic"
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 _REFERENCE_FIELDS = ("topic", "partition", "offset", "reason")
 _REASONS = {"undecodable", "invalid", "suppressed", "too_large"}
@@ -43,12 +43,14 @@ class EvidenceCluster:
     """A cluster as the evidence names it: its number and the offsets of its members.
 
     ``fingerprint``: of the policy under which it was decided; None in evidence of versions that did not write it.
+    ``topic``: the input; None in evidence of one input.
     """
 
     partition: int
     number: int
     offsets: tuple[int, ...]
     fingerprint: str | None = None
+    topic: str | None = None
 
     @property
     def label(self) -> int | str:
@@ -81,16 +83,20 @@ def read_evidence(path: Path) -> Iterator[EvidenceCluster]:
     for number, line in enumerate(byte_lines(path), 1):
         location = f"{path}, line {number}"
         found = _object(line, location, _EVIDENCE_REMEDY)
-        if found.keys() - {*_CLUSTER_FIELDS, _POLICY_FIELD}:
+        if found.keys() - {*_CLUSTER_FIELDS, _POLICY_FIELD, _TOPIC_FIELD}:
             fields = ", ".join(_CLUSTER_FIELDS)
-            raise InputError(f"{location}: must be {fields} (and policy) and nothing else; {_EVIDENCE_REMEDY}")
+            raise InputError(f"{location}: must be {fields} (and policy, topic) and nothing else; {_EVIDENCE_REMEDY}")
+        topic = found.get(_TOPIC_FIELD)
+        if not isinstance(topic, str) and _TOPIC_FIELD in found:
+            raise InputError(f"{location}: topic must be a text; {_EVIDENCE_REMEDY}")
         offsets = found.get("offsets")
         if not isinstance(offsets, list) or isinstance(offsets, JsonObject):
             raise InputError(f"{location}: offsets must be a list of integers; {_EVIDENCE_REMEDY}")
         if not all(is_count(offset) for offset in offsets):
             raise InputError(f"{location}: offsets must be integers; {_EVIDENCE_REMEDY}")
         partition, cluster = (_integer(found, name, location, _EVIDENCE_REMEDY) for name in ("partition", "cluster"))
-        yield EvidenceCluster(partition, cluster, tuple(offsets), _fingerprint(found, location, _EVIDENCE_REMEDY))
+        fingerprint = _fingerprint(found, location, _EVIDENCE_REMEDY)
+        yield EvidenceCluster(partition, cluster, tuple(offsets), fingerprint, None if topic is None else str(topic))
 
 
 def read_quarantine(path: Path) -> Iterator[QuarantineReference]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from shoal.audit.audited_counts import read_records
 from shoal.audit.auditor import Auditor
 from shoal.audit.evidence import Summary, read_evidence, read_quarantine, read_summary
+from shoal.audit.input_topics import require_one_input, select_clusters, select_references
 from shoal.audit.line_numbers import add_lines
 from shoal.audit.originals import Originals, is_export_of, read_originals
 from shoal.audit.parsing import ENVELOPE_FIELDS, ORIGINAL_EXPORT, Form, InputFile, first_line_names
@@ -39,6 +40,7 @@ def verify(
     strict: bool = False,
     partial: bool = False,
     is_export: bool | None = None,
+    input_topic: str | None = None,
 ) -> Verdict:
     """Check a release against its original, with separate code.
 
@@ -61,8 +63,8 @@ def verify(
         record numbers are line numbers.
     evidence : path, optional
         JSON lines of ``{"partition", "cluster", "offsets", "policy"}``, one per cluster; earlier versions did not write
-        ``policy``, the fingerprint. In plain files the partition is 0 and offsets are the numbers of records, from 0.
-        Evidence is checked, never trusted.
+        ``policy``, the fingerprint. With several inputs also ``topic``, the input. In plain files the partition is 0
+        and offsets are the numbers of records, from 0. Evidence is checked, never trusted.
     summary : path or mapping, optional
         The summary of the run. It is checked. Nothing in it makes a check less strict.
     quarantine : path, optional
@@ -85,6 +87,9 @@ def verify(
         so.
     is_export : bool, optional
         Whether both files are exports of topics; None: decide by their first lines.
+    input_topic : str, optional
+        The topic that ``original`` is an export of, for a service with several inputs. Clusters and references of other
+        topics are not judged. None: all evidence and references must be of one input.
 
     Returns
     -------
@@ -110,9 +115,12 @@ def verify(
     source = InputFile.of(original, policy.csv, form)
     target = InputFile.of(released, policy.csv_output, released_form or form)
     name = str(summary) if isinstance(summary, str | Path) else "the summary"
+    clusters = None if evidence is None else list(read_evidence(Path(evidence)))
+    references = None if quarantine is None else list(read_quarantine(Path(quarantine)))
+    require_one_input(clusters, references, input_topic)
     stated = StatedFiles(
-        evidence_clusters=None if evidence is None else list(read_evidence(Path(evidence))),
-        references=None if quarantine is None else list(read_quarantine(Path(quarantine))),
+        evidence_clusters=None if clusters is None else select_clusters(clusters, input_topic),
+        references=None if references is None else select_references(references, input_topic),
         summary_fields=None
         if summary is None
         else read_summary(Path(summary) if isinstance(summary, str) else summary),

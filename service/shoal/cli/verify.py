@@ -39,6 +39,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--topic", action="store_true", help="the files are exports of topics, which an empty release does not show"
     )
     parser.add_argument(
+        "--input-topic",
+        metavar="NAME",
+        help="the topic of the original, if evidence and quarantine are of several inputs (kafka.topics)",
+    )
+    parser.add_argument(
         "--taxonomy",
         action="append",
         default=[],
@@ -74,6 +79,7 @@ def execute(options: argparse.Namespace) -> int:
             form=options.format,
             released_form=options.output_format,
             is_export=True if options.topic else None,
+            input_topic=options.input_topic,
         )
     if options.taxonomy and any(check.name == "policy" and check.status == "broken" for check in verdict.checks):
         raise InputError(

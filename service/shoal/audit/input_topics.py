@@ -1,0 +1,67 @@
+"""Selects what evidence and quarantine state about one input topic. A service may read several inputs."""
+
+from __future__ import annotations
+
+from shoal.audit.evidence import EvidenceCluster, QuarantineReference
+from shoal.errors import InputError
+
+__all__ = ["require_one_input", "select_clusters", "select_references"]
+
+
+def select_clusters(clusters: list[EvidenceCluster], input_topic: str | None) -> list[EvidenceCluster]:
+    """Return the clusters of an input.
+
+    Parameters
+    ----------
+    clusters : list of EvidenceCluster
+    input_topic : str or None
+        None returns all clusters.
+
+    Raises
+    ------
+    InputError
+        An input is given, and a cluster names none: it could be of any input. Or no input is given, and only some
+        clusters name one.
+    """
+    count = sum(cluster.topic is None for cluster in clusters)
+    if input_topic is None:
+        if 0 < count < len(clusters):
+            raise InputError(
+                "the evidence has clusters with and without an input topic; give the evidence topic that was written "
+                "since there are several inputs"
+            )
+        return clusters
+    if count:
+        raise InputError(
+            "a cluster of the evidence names no input topic; leave --input-topic out if there was one input, else give "
+            "the evidence topic that was written since there are several"
+        )
+    return [cluster for cluster in clusters if cluster.topic == input_topic]
+
+
+def select_references(references: list[QuarantineReference], input_topic: str | None) -> list[QuarantineReference]:
+    """Return the references to records of an input, and all that are not well-formed; all references without an input.
+
+    No input accounts for a malformed reference, so each verdict must.
+    """
+    if input_topic is None:
+        return references
+    return [one for one in references if one.topic == input_topic or not one.is_wellformed]
+
+
+def require_one_input(
+    clusters: list[EvidenceCluster] | None, references: list[QuarantineReference] | None, input_topic: str | None
+) -> None:
+    """Refuse evidence and references of several inputs if it is not said which of them is judged.
+
+    Raises
+    ------
+    InputError
+        They name several input topics.
+    """
+    named = {cluster.topic for cluster in clusters or [] if cluster.topic is not None}
+    named |= {reference.topic for reference in references or [] if reference.is_wellformed}
+    if input_topic is None and len(named) > 1:
+        raise InputError(
+            "evidence and quarantine name several input topics; give the one of the original with --input-topic NAME"
+        )

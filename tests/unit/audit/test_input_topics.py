@@ -1,0 +1,140 @@
+"""Evidence and quarantine of a service that reads several input topics."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from oracle.naive_release import NaiveRelease, broken, load_policy, make_release
+from shoal.audit import Verdict, verify
+from shoal.errors import InputError
+from support.commands import run_command
+
+pytestmark = pytest.mark.unit
+
+Lines = list[dict[str, Any]]
+INVALID = 60
+"""Offset of a record of each input that does not fit the policy."""
+
+
+class TwoInputs:
+    """The exports of two inputs and outputs, and the evidence and the quarantine of both."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.evidence: Lines = []
+        self.quarantine: Lines = []
+        for seed, name in enumerate(("north", "south")):
+            (folder / name).mkdir()
+            made = make_release(folder / name, seed=seed)
+            self._export(made, name)
+            self.evidence += [line | {"topic": name} for line in made.evidence]
+            self.quarantine.append({"topic": name, "partition": 0, "offset": INVALID, "reason": "invalid"})
+
+    def _export(self, made: NaiveRelease, name: str) -> None:
+        records = [*made.records, {}]
+        inputs = [
+            {"partition": 0, "offset": number, "value": json.dumps(record)} for number, record in enumerate(records)
+        ]
+        outputs = [{"partition": 0, "value": row} for rows in made.rows for row in rows]
+        self._write(f"{name}.in.jsonl", inputs)
+        self._write(f"{name}.out.jsonl", outputs)
+
+    def _write(self, name: str, lines: Lines) -> Path:
+        path = self.folder / name
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        return path
+
+    def files(self, name: str) -> tuple[Path, Path, Path, Path]:
+        evidence, quarantine = (
+            self._write("evidence.jsonl", self.evidence),
+            self._write("quarantine.jsonl", self.quarantine),
+        )
+        return self.folder / f"{name}.in.jsonl", self.folder / f"{name}.out.jsonl", evidence, quarantine
+
+    def verify(self, name: str, input_topic: str | None = None) -> Verdict:
+        original, released, evidence, quarantine = self.files(name)
+        policy = load_policy(self.folder)
+        return verify(policy, original, released, evidence, quarantine=quarantine, input_topic=input_topic)
+
+
+@pytest.fixture
+def inputs(tmp_path: Path) -> TwoInputs:
+    return TwoInputs(tmp_path)
+
+
+def test_each_input_is_judged_by_its_own_lines(inputs: TwoInputs) -> None:
+    for name in ("north", "south"):
+        verdict = inputs.verify(name, name)
+        assert verdict.exit_code == 0, verdict.text()
+    assert inputs.verify("north", "south").exit_code == 1
+    inputs.evidence[0]["topic"] = "south"
+    inputs.quarantine[0]["offset"] = inputs.evidence[1]["offsets"][0]
+    assert {"references", "nothing_else"} <= broken(inputs.verify("north", "north"))
+    assert "existing" not in broken(inputs.verify("north", "north"))
+    assert "nothing_missing" in broken(inputs.verify("south", "south"))
+
+
+def test_the_command_takes_the_name_of_the_input(inputs: TwoInputs) -> None:
+    original, released, evidence, quarantine = map(str, inputs.files("north"))
+    load_policy(inputs.folder)
+    arguments = ("verify", str(inputs.folder / "policy.yaml"), "--original", original, "--released", released)
+    arguments += ("--evidence", evidence, "--quarantine", quarantine)
+    assert run_command(*arguments, "--input-topic", "north").returncode == 0
+    done = run_command(*arguments)
+    assert done.returncode == 2
+    assert b"evidence and quarantine name several input topics; give the one of the original" in done.stderr
+    assert b"--input-topic NAME" in done.stderr
+    assert b"south" not in done.stderr
+
+
+def test_lines_of_several_inputs_need_the_name(inputs: TwoInputs) -> None:
+    evidence = inputs.evidence
+    inputs.evidence = [line for line in evidence if line["topic"] == "north"]
+    with pytest.raises(InputError, match="several input topics"):
+        inputs.verify("north")
+    inputs.evidence, inputs.quarantine = evidence, inputs.quarantine[:1]
+    with pytest.raises(InputError, match="several input topics"):
+        inputs.verify("north")
+
+
+def test_lines_that_name_one_input_need_no_name(inputs: TwoInputs) -> None:
+    inputs.evidence = [line for line in inputs.evidence if line["topic"] == "north"]
+    inputs.quarantine.pop()
+    assert inputs.verify("north").exit_code == 0
+    assert inputs.verify("north", "north").exit_code == 0
+
+
+def test_a_cluster_without_an_input_is_refused(inputs: TwoInputs) -> None:
+    del inputs.evidence[3]["topic"]
+    inputs.quarantine.pop()
+    with pytest.raises(InputError, match="a cluster of the evidence names no input topic; leave --input-topic out"):
+        inputs.verify("north", "north")
+    inputs.evidence = [line for line in inputs.evidence if line.get("topic") != "south"]
+    with pytest.raises(InputError, match="clusters with and without an input topic"):
+        inputs.verify("north")
+    for line in inputs.evidence:
+        line.pop("topic", None)
+    assert inputs.verify("north").exit_code == 0
+    with pytest.raises(InputError, match="names no input topic"):
+        inputs.verify("north", "north")
+
+
+@pytest.mark.parametrize("topic", [None, 7, ["north"]])
+def test_a_topic_is_a_text(inputs: TwoInputs, topic: object) -> None:
+    inputs.evidence[3]["topic"] = topic
+    with pytest.raises(InputError, match=r"evidence\.jsonl, line 4: topic must be a text"):
+        inputs.verify("north", "north")
+
+
+def test_a_malformed_reference_counts_for_every_input(inputs: TwoInputs) -> None:
+    inputs.quarantine.append({"topic": "south", "partition": 0, "offset": 99, "reason": "invalid", "value": "canary"})
+    assert "reasons" in broken(inputs.verify("north", "north"))
+
+
+def test_a_cluster_of_another_policy_counts_for_its_own_input(inputs: TwoInputs) -> None:
+    inputs.evidence[-1]["policy"] = "0" * 64
+    assert inputs.verify("north", "north").exit_code == 0
+    assert inputs.verify("south", "south").exit_code == 2
