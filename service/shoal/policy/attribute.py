@@ -7,14 +7,19 @@ from decimal import ROUND_DOWN, Decimal
 from math import inf
 from typing import Any, Literal
 
+from shoal.policy.field_path import split_path
 from shoal.policy.schema import AttributeSection, Document, FieldType, Missing, NormalizeStep, Role, Scale
 from shoal.policy.taxonomy import Taxonomy
 from shoal.policy.time_step import TimeStep
+from shoal.policy.time_text import parse_time
 from shoal.policy.validation import MAX_EXACT_INTEGER
-from shoal.policy.value_source import VALUE, MessagePart, Source
+from shoal.policy.value_source import VALUE, MessagePart, Source, path_of_source
 
 __all__ = ["Attribute", "resolve_attribute"]
 
+DEFAULT_MAX_BYTES = 10_000
+"""Limit on the length of a field of type ``json`` in bytes, encoded as JSON without blanks."""
+DEFAULT_TIME_STEP = TimeStep(1, "day")
 DEFAULT_STEPS = 200
 """A numeric attribute of a stream is published in about this many steps between its bounds."""
 
@@ -29,8 +34,9 @@ class Attribute:
     role : Role
     subject : bool
         Whether the attribute identifies the person.
-    scale, bounds, clip, integer, weight
-        Of a quasi-identifier, as in the policy. Values outside the bounds are moved to them if ``clip`` is true, else
+    scale, clip, integer, weight
+        Of a quasi-identifier or a steering attribute, as in the policy. The weight of a steering attribute is that of
+        section ``steering``. Values outside the bounds are moved to them if ``clip`` is true, else
         the record is quarantined.
     resolution : Decimal or None
         Of a quasi-identifier: the step of published values as set in the policy. None selects the default, which
@@ -63,11 +69,17 @@ class Attribute:
         takes the mean of its cluster.
     path : tuple of str
         Names from the outermost object of the message value to the field; one name for a field of the value itself.
+        Empty if the attribute is not read from the value.
     to : tuple of str
         The same for the output; one name, that of the attribute, for a flat record.
+    bounds : tuple of float or None
+        Lowest and highest value as set in the policy; of a time in ms since 1970-01-01T00:00Z, of an ordinal attribute
+        the first and the last rank. None if the policy says nothing, and for a nominal attribute.
     limits : tuple of float
-        The bounds; of a time in ms since 1970, of an ordinal attribute the first and the last rank. Without bounds, a
-        stream accepts the range in which float64 distinguishes all integers, and a table accepts every finite number.
+        The bounds. Without bounds, a stream accepts the range in which float64 distinguishes all integers, and a table
+        accepts every finite number.
+    max_bytes : int
+        Of a field of type ``json``: a longer one makes its record invalid.
     """
 
     name: str
@@ -93,6 +105,7 @@ class Attribute:
     missing: Missing = "quarantine"
     path: tuple[str, ...] = ()
     to: tuple[str, ...] = ()
+    max_bytes: int = DEFAULT_MAX_BYTES
 
     @property
     def is_nominal(self) -> bool:
@@ -119,50 +132,122 @@ class Attribute:
 
     def as_dict(self, *, table: bool) -> dict[str, Any]:
         """Return the settings that concern the attribute's role, as plain JSON values."""
-        # The default is left out, so that fingerprints of older policies stay the same.
-        source = {} if self.source.part is MessagePart.VALUE else {"from": str(self.source)}
-        if self.role is not Role.QUASI_IDENTIFIER:
-            content: dict[str, Any] = {"role": self.role.value, "type": self.type, **source}
-            if self.subject:
-                content["subject"] = True
-            if self.normalize:
-                content["normalize"] = list(self.normalize)
-            if self.publish_unchanged:
-                content["publish_unchanged"] = True
-            return content
-        return {
-            "role": self.role.value,
-            **source,
-            "scale": self.scale.value,
+        if self.role not in {Role.QUASI_IDENTIFIER, Role.STEERING}:
+            options = {
+                "subject": self.subject,
+                "normalize": list(self.normalize or ()),
+                "publish_unchanged": self.publish_unchanged,
+                "max_bytes": self.max_bytes if self.type == "json" else None,
+            }
+            content = {"role": self.role.value, "type": self.type, **self._places_as_dict()}
+            return content | {name: option for name, option in options.items() if option}
+        content = {"role": self.role.value, **self._places_as_dict(), "scale": self.scale.value}
+        content |= self._scale_as_dict(table=table)
+        if self.role is Role.QUASI_IDENTIFIER:
+            content["weight"] = self.weight
+        if self.may_be_missing:
+            content["missing"] = self.missing
+        return content
+
+    def _places_as_dict(self) -> dict[str, Any]:
+        """Return where the attribute is read and written, without defaults: fingerprints of older policies stay."""
+        places: dict[str, Any] = {}
+        if self.source.part is not MessagePart.VALUE:
+            places["from"] = str(self.source)
+        elif self.path != (self.name,):
+            places["from"] = ".".join(("value", *self.path))
+        if self.to != (self.name,):
+            places["to"] = ".".join(self.to)
+        return places
+
+    def _scale_as_dict(self, *, table: bool) -> dict[str, Any]:
+        """Return the settings that concern the scale."""
+        if self.scale is Scale.ORDINAL:
+            return {"order": list(self.order)}
+        if self.scale is Scale.NOMINAL:
+            return self._nominal_as_dict()
+        content: dict[str, Any] = {
             "bounds": None if self.bounds is None else list(self.bounds),
             "out_of_bounds": "clip" if self.clip else "quarantine",
-            "integer": self.integer,
-            "resolution": str(self.publication_step(table=table)),
-            "weight": self.weight,
         }
+        if self.scale is Scale.NUMERIC:
+            content["integer"] = self.integer
+        elif self.unit is not None:
+            content["unit"] = self.unit
+        if self.role is Role.QUASI_IDENTIFIER:
+            content["resolution"] = str(self.time_step or self.publication_step(table=table))
+        return content
+
+    def _nominal_as_dict(self) -> dict[str, Any]:
+        content: dict[str, Any] = {"publish": self.publish} if self.role is Role.QUASI_IDENTIFIER else {}
+        if self.taxonomy is not None:
+            levels, leaves = self.taxonomy.levels, len(self.taxonomy.paths)
+            content["taxonomy"] = {"sha256": self.taxonomy.digest, "leaves": leaves, "levels": levels}
+            content["unknown"] = self.unknown
+        return content
 
 
-def resolve_attribute(name: str, section: AttributeSection, document: Document) -> Attribute:
-    """Fill in the defaults of one attribute."""
-    resolution = section.resolution
-    bounds = None if section.bounds is None else (float(section.bounds[0]), float(section.bounds[1]))
+def resolve_attribute(
+    name: str, section: AttributeSection, document: Document, taxonomy: Taxonomy | None = None
+) -> Attribute:
+    """Fill in the defaults of one attribute. ``taxonomy`` is that of a nominal attribute."""
+    scale = Scale(section.scale or "numeric")
+    is_clustered = section.role in {"quasi_identifier", "steering"}
+    resolution = None if scale is Scale.TIME or isinstance(section.resolution, str) else section.resolution
+    bounds = _bounds_of(section, scale)
     limit = inf if document.stream is None else float(MAX_EXACT_INTEGER)
+    path = path_of_source(name, section.source)
     return Attribute(
         name=name,
         role=Role(section.role or ""),
         subject=section.subject,
+        scale=scale,
         bounds=bounds,
         limits=bounds or (-limit, limit),
         clip=(section.out_of_bounds or document.out_of_bounds) == "clip",
         integer=bool(section.integer),
         resolution=None if resolution is None else _plain_decimal(Decimal(repr(resolution))),
-        weight=1.0 if section.weight is None else float(section.weight),
+        weight=_weight_of(name, section, document),
         type=section.type or "any",
         source=Source.parse(section.source) or VALUE,
         publish_unchanged=section.publish_unchanged,
         # Sorted: the order of the steps is fixed, so the fingerprint must not depend on the order of the list.
         normalize=None if section.normalize is None else tuple(sorted(section.normalize)),
+        order=tuple(section.order or ()),
+        taxonomy=taxonomy,
+        publish=section.publish or ("mode" if taxonomy is None else "ancestor"),
+        unknown=section.unknown or "root",
+        unit=section.unit,
+        time_step=_time_step_of(section) if is_clustered and scale is Scale.TIME else None,
+        missing=section.missing or "quarantine",
+        path=path,
+        to=(name,) if section.to is None else split_path(section.to),
+        max_bytes=DEFAULT_MAX_BYTES if section.max_bytes is None else section.max_bytes,
     )
+
+
+def _bounds_of(section: AttributeSection, scale: Scale) -> tuple[float, float] | None:
+    if scale is Scale.ORDINAL:
+        return 0.0, float(len(section.order or ()) - 1)
+    if section.bounds is None or scale is Scale.NOMINAL:
+        return None
+    if scale is Scale.TIME:
+        low, high = (parse_time(bound, section.unit) for bound in section.bounds)
+        return None if low is None or high is None else (low, high)
+    return float(section.bounds[0]), float(section.bounds[1])
+
+
+def _time_step_of(section: AttributeSection) -> TimeStep:
+    step = TimeStep.parse(section.resolution) if isinstance(section.resolution, str) else None
+    return step or DEFAULT_TIME_STEP
+
+
+def _weight_of(name: str, section: AttributeSection, document: Document) -> float:
+    weight = section.weight
+    for steering in document.steering.by or ():
+        if steering.attribute == name:
+            weight = steering.weight
+    return 1.0 if weight is None else float(weight)
 
 
 def _plain_decimal(number: Decimal) -> Decimal:

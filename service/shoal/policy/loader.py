@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from datetime import date, time
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from pydantic import ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
-from ruamel.yaml.nodes import MappingNode, SequenceNode
+from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 
 from shoal.errors import Fault, InputError, PolicyError
 from shoal.policy.schema import Document
@@ -29,6 +30,7 @@ Lines: TypeAlias = dict[FieldPath, int]
 MAX_CHARACTERS, MAX_NODES = 1 << 20, 100_000
 """Limits on a policy file, and on its values after YAML aliases are expanded. They bound time and memory."""
 
+_TEXT, _TIMESTAMP = "tag:yaml.org,2002:str", "tag:yaml.org,2002:timestamp"
 _YAML_REASONS = (
     ("'\\t'", "a tab; YAML indents with blanks"),
     ("expected ',' or ']'", "a list in [...] is not closed, or a comma is missing"),
@@ -138,6 +140,9 @@ def _visit(node: object, path: FieldPath, lines: Lines, faults: list[Fault], bud
         for index, value in enumerate(node.value):
             lines[*path, str(index)] = value.start_mark.line + 1
             _visit(value, (*path, str(index)), lines, faults, budget)
+    elif isinstance(node, ScalarNode) and str(node.tag) == _TIMESTAMP:
+        # A date stays the text of the file. The reader would convert it to UTC and drop the zone.
+        node.tag = _TEXT
 
 
 def _visit_mapping(node: MappingNode, path: FieldPath, lines: Lines, faults: list[Fault], budget: list[int]) -> None:
@@ -148,7 +153,7 @@ def _visit_mapping(node: MappingNode, path: FieldPath, lines: Lines, faults: lis
             _visit(value, path, {}, faults, budget)
             continue
         child = (*path, name)
-        if str(key.tag) != "tag:yaml.org,2002:str":
+        if str(key.tag) != _TEXT:
             faults.append(Fault(child, "a name must be text; put it in quotes", line))
         elif name in seen:
             faults.append(Fault(child, "this key occurs twice; remove one", line))
@@ -180,7 +185,16 @@ def _parse_toml(text: str, path: Path) -> tuple[object, Lines, list[Fault]]:
         found = re.search(r"at line (\d+)", str(error))
         line = int(found.group(1)) if found else None
         raise PolicyError([Fault((), "not valid TOML, or a key occurs twice", line)], str(path)) from None
-    return tree, dict(_toml_lines(text)), []
+    return _with_dates_as_text(tree), dict(_toml_lines(text)), []
+
+
+def _with_dates_as_text(tree: object) -> object:
+    """Convert dates and times of TOML to texts, which they are in YAML, too."""
+    if isinstance(tree, dict):
+        return {key: _with_dates_as_text(value) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [_with_dates_as_text(value) for value in tree]
+    return tree.isoformat() if isinstance(tree, date | time) else tree
 
 
 def _toml_lines(text: str) -> Iterator[tuple[FieldPath, int]]:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
@@ -24,6 +25,8 @@ from shoal.policy.schema import (
     Role,
     StreamSection,
 )
+from shoal.policy.taxonomy import Taxonomy
+from shoal.policy.taxonomy_source import read_taxonomies
 from shoal.policy.validation import check_document
 from shoal.policy.value_source import MessagePart
 
@@ -176,26 +179,44 @@ class Policy:
     def from_document(
         cls, document: Document, faults: list[Fault] | None = None, lines: Lines | None = None, source: str = "policy"
     ) -> Self:
-        """Check and resolve a document. ``faults`` are those found while it was read; ``source`` names it in errors."""
+        """Check and resolve a document.
+
+        Parameters
+        ----------
+        document : Document
+        faults : list of Fault, optional
+            Those found while it was read.
+        lines : dict, optional
+            The line of each field.
+        source : str
+            Path of the policy file, which errors name. Taxonomies are read from its folder.
+
+        Raises
+        ------
+        PolicyError
+            Lists every fault with its line.
+        """
         found = list(faults or [])
         known = [fault.path for fault in found]
-        for path, message in check_document(document):
+        taxonomies, findings = read_taxonomies(document, Path(source).parent)
+        for path, message in chain(check_document(document), findings):
             # A field with a schema fault was removed from the document: do not report it as missing too.
             if not any(_covers(path, other) for other in known):
                 found.append(Fault(path, message, line_of(path, lines or {})))
         if found:
             raise PolicyError(found, source)
-        return cls._resolve(document)
+        return cls._resolve(document, taxonomies)
 
     @classmethod
-    def _resolve(cls, document: Document) -> Self:
+    def _resolve(cls, document: Document, taxonomies: Mapping[str, Taxonomy]) -> Self:
         privacy, position = document.privacy, document.steering.position
         if privacy is None or privacy.k is None:  # `check_document` reports this
             raise PolicyError([Fault((), "incomplete")])
         max_share = DEFAULT_MAX_SHARE if privacy.max_share is None else float(privacy.max_share)
         return cls(
             attributes=tuple(
-                resolve_attribute(name, section, document) for name, section in document.attributes.items()
+                resolve_attribute(name, section, document, taxonomies.get(name))
+                for name, section in document.attributes.items()
             ),
             undeclared=document.undeclared,
             k=privacy.k,
@@ -212,6 +233,10 @@ class Policy:
             csv=resolve_dialects(document)[0],
             csv_output=resolve_dialects(document)[1],
             keep_order=document.table.keep_order,
+            missing_values=("",) if document.missing_values is None else tuple(document.missing_values),
+            unwrap=document.unwrap,
+            deletes=document.deletes or "quarantine",
+            tombstones=document.tombstones or "quarantine",
         )
 
     @cached_property
@@ -288,6 +313,9 @@ class Policy:
             "privacy": self._privacy(),
             "steering": {"position": self._position(), "dependence": self.dependence},
         }
+        content |= self._messages()
+        if self.steering_attributes:
+            content["steering"]["by"] = [{"attribute": a.name, "weight": a.weight} for a in self.steering_attributes]
         if self.subject is None:
             content["subject"] = "every_record"
         if self.stream is not None:
@@ -307,6 +335,16 @@ class Policy:
         if self.kafka is not None:
             content["kafka"] = self.kafka.model_dump(exclude_none=True, exclude=SECRETS)
         return content
+
+    def _messages(self) -> dict[str, Any]:
+        """Return what the policy says of messages and missing values, without defaults."""
+        content: dict[str, Any] = {}
+        if set(self.missing_values) != {""}:
+            content["missing_values"] = sorted(set(self.missing_values))
+        if self.unwrap is not None:
+            content["unwrap"] = self.unwrap
+        actions = {"deletes": self.deletes, "tombstones": self.tombstones}
+        return content | {name: action for name, action in actions.items() if action != "quarantine"}
 
     def _position(self) -> float | dict[str, float]:
         return self.position if self.target_span is None else {"target_span": self.target_span}

@@ -79,13 +79,14 @@ class AttributeSection(Section):
     resolution: Number | str | None = None
     weight: Number | None = None
     order: list[str | int] | None = None
-    taxonomy: str | dict[str, Any] | None = None
+    taxonomy: str | dict[str, Any] | list[Any] | None = None
     publish: Literal["mode", "ancestor", "median"] | None = None
     unknown: Literal["root", "quarantine"] | None = None
     unit: Literal["s", "ms"] | None = None
     missing: Missing | None = None
     to: str | None = None
     type: FieldType | None = None
+    max_bytes: int | None = None
     normalize: list[NormalizeStep] | None = None
     publish_unchanged: bool = False
 

@@ -73,7 +73,8 @@ def _check_attributes(document: Document) -> Iterator[Finding]:
         if attribute.role is None:
             yield (*path, "role"), "missing; give identifier, quasi_identifier, confidential or other"
             continue
-        check = _check_quasi_identifier if attribute.role == "quasi_identifier" else _check_other_role
+        is_clustered = attribute.role in {"quasi_identifier", "steering"}
+        check = _check_quasi_identifier if is_clustered else _check_other_role
         yield from check(path, attribute)
     if all(attribute.role not in {"quasi_identifier", None} for attribute in document.attributes.values()):
         yield ("attributes",), "no attribute has the role quasi_identifier, so there is nothing to make k-anonymous"
@@ -84,18 +85,11 @@ def _check_quasi_identifier(path: FieldPath, attribute: AttributeSection) -> Ite
         yield (*path, "type"), "not allowed for a quasi_identifier, whose type follows from its scale; remove type"
     if attribute.publish_unchanged:
         yield (*path, "publish_unchanged"), "a quasi_identifier is never published unchanged; remove it"
-    if attribute.scale in {"ordinal", "nominal", "time"}:
-        yield (
-            (*path, "scale"),
-            (
-                f"not supported in this version: scale {attribute.scale}; declare the attribute as an identifier to "
-                "leave it out of the output"
-            ),
-        )
-        return
     for name in ("order", "taxonomy"):
-        if getattr(attribute, name) is not None:
+        if attribute.scale in {"numeric", None} and getattr(attribute, name) is not None:
             yield (*path, name), "only for scale ordinal or nominal; remove it"
+    if attribute.scale in {"ordinal", "nominal", "time"}:
+        return
     yield from _check_bounds(path, attribute.bounds)
     if attribute.weight is not None and not (attribute.weight > 0 and math.isfinite(attribute.weight)):
         yield (*path, "weight"), "must be a finite number above 0"

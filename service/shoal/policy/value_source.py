@@ -1,18 +1,24 @@
-"""The part of a message that an attribute is read from: ``from: value | key | header:NAME | timestamp``."""
+"""The part of a message that an attribute is read from: ``from: value | key | header:NAME | timestamp``.
+
+``value.patient.birth_date``, or ``patient.birth_date``, is a field inside the objects of the value.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
+from shoal.policy.field_path import collisions, fault_of_path, split_path
 from shoal.policy.loader import FieldPath
 from shoal.policy.schema import AttributeSection, Document
 
-__all__ = ["VALUE", "MessagePart", "Source", "check_sources"]
+__all__ = ["VALUE", "MessagePart", "Source", "check_sources", "path_of_source"]
 
 _HEADER = "header:"
+_VALUE = "value."
+_NO_SOURCE = "must be value, key, timestamp, header:NAME or the path to a field, such as value.patient.sex"
 
 
 class MessagePart(StrEnum):
@@ -33,13 +39,16 @@ class Source:
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """Parse the policy field ``from``. Return None if the text is not valid."""
+        """Parse the policy field ``from``. Return None if the text is not valid.
+
+        The path to a field inside the value is left to `path_of_source`.
+        """
         if text.startswith(_HEADER):
             name = text.removeprefix(_HEADER)
             return cls(MessagePart.HEADER, name) if name else None
         if text in {MessagePart.VALUE, MessagePart.KEY, MessagePart.TIMESTAMP}:
             return cls(MessagePart(text))
-        return None
+        return cls() if "." in text else None
 
     def __str__(self) -> str:
         """Return the text of the policy field ``from``."""
@@ -49,6 +58,14 @@ class Source:
 VALUE = Source()
 
 
+def path_of_source(name: str, text: str) -> FieldPath:
+    """Return the path to the field that attribute ``name`` is read from; empty if it is not read from the value."""
+    source = Source.parse(text)
+    if source is None or source.part is not MessagePart.VALUE:
+        return ()
+    return (name,) if text == MessagePart.VALUE else split_path(text.removeprefix(_VALUE))
+
+
 def check_sources(document: Document) -> Iterator[tuple[FieldPath, str]]:
     """Check the field ``from`` of every attribute."""
     readers: dict[Source, str] = {}
@@ -56,16 +73,36 @@ def check_sources(document: Document) -> Iterator[tuple[FieldPath, str]]:
         path = ("attributes", name, "from")
         source = Source.parse(attribute.source)
         if source is None:
-            yield path, "must be value, key, timestamp or header:NAME"
-        elif source.part is not MessagePart.VALUE:
-            if any("\ud800" <= letter <= "\udfff" for letter in source.header):
-                yield path, "contains a lone surrogate, which no header name can contain; correct the name"
-            # Two attributes from one source could publish with one role what the other role hides.
-            if source in readers:
-                yield path, f"is read by attributes.{readers[source]} already; remove one of the two attributes"
+            yield path, _NO_SOURCE
+        elif source.part is MessagePart.VALUE:
+            if attribute.source != MessagePart.VALUE and (fault := fault_of_path(attribute.source)):
+                yield path, fault
+        else:
+            yield from _check_envelope(path, source, readers)
             readers.setdefault(source, name)
             if source.part is MessagePart.TIMESTAMP:
                 yield from _check_timestamp(name, attribute)
+    yield from _check_collisions(document)
+
+
+def _check_envelope(path: FieldPath, source: Source, readers: Mapping[Source, str]) -> Iterator[tuple[FieldPath, str]]:
+    """Check an attribute that is read from key, header or timestamp; ``readers`` are those before it."""
+    if any("\ud800" <= letter <= "\udfff" for letter in source.header):
+        yield path, "contains a lone surrogate, which no header name can contain; correct the name"
+    # Two attributes from one source could publish with one role what the other role hides.
+    if source in readers:
+        yield path, f"is read by attributes.{readers[source]} already; remove one of the two attributes"
+
+
+def _check_collisions(document: Document) -> Iterator[tuple[FieldPath, str]]:
+    """Check that no field of the value is read twice: one role could publish what the other role hides."""
+    paths = ((name, path_of_source(name, attribute.source)) for name, attribute in document.attributes.items())
+    for name, other, is_same in collisions((name, path) for name, path in paths if path):
+        if is_same:
+            message = f"is read by attributes.{other} already; remove one of the two attributes"
+        else:
+            message = f"is an object around the field of attributes.{other}, or inside its field; read only one of them"
+        yield ("attributes", name, "from"), message
 
 
 def _check_timestamp(name: str, attribute: AttributeSection) -> Iterator[tuple[FieldPath, str]]:

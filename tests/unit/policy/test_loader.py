@@ -148,7 +148,7 @@ def test_a_yaml_error_says_its_reason(text: str, line: int | None, reason: str, 
             "role: confidential",
             "role: confidental",
             "attributes.diagnosis.role",
-            "must be identifier, quasi_identifier, confidential or other; did you mean confidential?",
+            "must be identifier, quasi_identifier, confidential, other or steering; did you mean confidential?",
         ),
         (
             "stream:",

@@ -33,8 +33,8 @@ def test_the_source_of_an_attribute_is_part_of_the_fingerprint(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("age", "ward", "path", "words"),
     [
-        ("from: headers", "type: any", "attributes.age.from", "key, timestamp or header:NAME"),
-        ("from: 'header:'", "type: any", "attributes.age.from", "key, timestamp or header:NAME"),
+        ("from: headers", "type: any", "attributes.age.from", "key, timestamp, header:NAME or the path"),
+        ("from: 'header:'", "type: any", "attributes.age.from", "key, timestamp, header:NAME or the path"),
         ("from: 7", "type: any", "attributes.age.from", ""),
         ("from: key", "type: any", "attributes.age.from", "attributes.patient already"),
         ("from: 'header:a'", "from: 'header:a'", "attributes.ward.from", "attributes.age already"),

@@ -1,0 +1,64 @@
+"""The times of a policy, such as bounds: ISO 8601, or a number of seconds or milliseconds since 1970."""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+from decimal import Decimal
+from typing import Final
+
+__all__ = ["FIRST_MS", "LAST_MS", "parse_time"]
+
+FIRST_MS: Final = -62_135_596_800_000
+"""0001-01-01T00:00Z in ms since 1970-01-01T00:00Z."""
+LAST_MS: Final = 253_402_300_799_999
+"""The last ms of the year 9999."""
+_DAY_MS, _HOUR_MS, _MINUTE_MS, _SECOND_MS = 86_400_000, 3_600_000, 60_000, 1_000
+_ISO = re.compile(
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})"
+    r"(?:[T ]([01][0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9](?:\.[0-9]{1,9})?))?"
+    r"(Z|[+-](?:[01][0-9]|2[0-3]):?[0-5][0-9])?)?"
+)
+
+
+def parse_time(value: str | float, unit: str | None) -> float | None:
+    """Return a time in whole ms since 1970-01-01T00:00Z (half to even); None if it is not valid.
+
+    Parameters
+    ----------
+    value : str or float
+        A text in the form of ISO 8601 if ``unit`` is None, else a number.
+    unit : {"s", "ms"} or None
+        Unit of numbers.
+    """
+    if unit is None:
+        milliseconds = _parse_iso(value) if isinstance(value, str) else None
+    elif isinstance(value, str):
+        milliseconds = None
+    else:
+        milliseconds = Decimal(repr(value)) * (_SECOND_MS if unit == "s" else 1)
+    if milliseconds is None or not milliseconds.is_finite():
+        return None
+    whole = milliseconds.to_integral_value() if abs(milliseconds) <= LAST_MS + 1 else milliseconds
+    return float(whole) if FIRST_MS <= whole <= LAST_MS else None
+
+
+def _parse_iso(text: str) -> Decimal | None:
+    found = _ISO.fullmatch(text)
+    if found is None:
+        return None
+    year, month, day, hour, minute, second, zone = found.groups()
+    try:
+        days = date(int(year), int(month), int(day)).toordinal() - date(1970, 1, 1).toordinal()
+    except ValueError:
+        return None
+    time = int(hour or 0) * _HOUR_MS + int(minute or 0) * _MINUTE_MS + Decimal(second or 0) * _SECOND_MS
+    return days * _DAY_MS + time - _offset_ms(zone)
+
+
+def _offset_ms(zone: str | None) -> int:
+    if zone is None or zone == "Z":
+        return 0
+    digits = zone[1:].replace(":", "")
+    offset = int(digits[:2]) * _HOUR_MS + int(digits[2:]) * _MINUTE_MS
+    return -offset if zone[0] == "-" else offset
