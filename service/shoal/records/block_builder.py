@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from shoal.policy import Policy
 from shoal.records.block import Block, BoolVector, Float64Matrix, Int64Vector, Reason
@@ -17,6 +18,7 @@ from shoal.records.subjects import SubjectHash, normaliser
 __all__ = ["BlockBuilder", "Column", "ParsedRecords", "reject_unless", "to_mask"]
 
 Column: TypeAlias = Sequence[Any]
+Float64Vector: TypeAlias = NDArray[np.float64]
 
 
 @dataclass(slots=True, repr=False)
@@ -28,17 +30,21 @@ class ParsedRecords:
     index : ndarray of int64, shape (n,)
         Index of each record in the messages.
     values : ndarray of float64, shape (n, d)
-        Quasi-identifiers; NaN or infinity where a value could not be read.
+        One column per attribute of `Policy.clustered`; infinity where a value could not be read, and NaN where it is
+        missing or could not be read.
     subjects : sequence of length n, or None
         The subjects as read; None if every record belongs to a different person.
     unchanged_columns : sequence of sequences
         One column per unchanged field: str, int, float, bool or None.
+    categories : sequence of sequences of str
+        As in `Block.categories`.
     """
 
     index: Int64Vector
     values: Float64Matrix
     subjects: Column | None
     unchanged_columns: Sequence[Column]
+    categories: Sequence[Sequence[str]] = ()
 
     def __len__(self) -> int:
         return len(self.index)
@@ -51,6 +57,7 @@ class ParsedRecords:
             values=self.values[mask],
             subjects=None if self.subjects is None else list(itertools.compress(self.subjects, selectors)),
             unchanged_columns=[list(itertools.compress(column, selectors)) for column in self.unchanged_columns],
+            categories=self.categories,
         )
 
 
@@ -65,7 +72,7 @@ class BlockBuilder:
     hash_key : bytes or None
         Key of the subject hash; None uses one random key per process.
     max_bytes : int
-        Maximum length of the encoded unchanged fields of a record.
+        Maximum length of the encoded unchanged fields and categories of a record.
     with_columns : bool
         Whether blocks also contain the unchanged fields as typed columns.
     """
@@ -80,26 +87,27 @@ class BlockBuilder:
         subject = policy.subject
         self._normalise = None if subject is None else normaliser(subject.type, subject.normalize)
         self._next_subject = 0
-        attributes = policy.quasi_identifiers
+        attributes = policy.clustered
         limits = np.array([a.limits for a in attributes], dtype=np.float64).reshape(-1, 2)
         self._low, self._high = limits.T.copy()
         self._rejects_outside = np.array([not a.clip for a in attributes], dtype=bool)
         self._is_integer = np.array([a.integer for a in attributes], dtype=bool)
+        self._may_be_missing = np.array([a.may_be_missing for a in attributes], dtype=bool)
+        nominal = [number for number, attribute in enumerate(attributes) if attribute.is_nominal]
+        self._published_nominal = [number for number in nominal if number < len(policy.quasi_identifiers)]
 
     def build(self, candidates: ParsedRecords, rejected: list[tuple[int, Reason]]) -> Block:
         """Return the block. Records rejected here are added to ``rejected``, which is then sorted by index."""
         candidates = self._reject_invalid(candidates, rejected)
         unchanged_fields = self._encoder.encode_unchanged(candidates.unchanged_columns, len(candidates))
-        if max(map(len, unchanged_fields), default=0) > self._max_bytes:
-            is_short = to_mask((len(fields) <= self._max_bytes for fields in unchanged_fields), len(unchanged_fields))
+        is_short = self._find_short(candidates, unchanged_fields)
+        if is_short is not None:
             candidates = reject_unless(is_short, candidates, Reason.TOO_LARGE, rejected)
             unchanged_fields = list(itertools.compress(unchanged_fields, is_short.tolist()))
-        is_encodable = self._encoder.encodable_mask(unchanged_fields)
+        is_encodable = self._find_encodable(candidates, unchanged_fields)
         if is_encodable is not None:
-            candidates = reject_unless(
-                to_mask(is_encodable, len(unchanged_fields)), candidates, Reason.INVALID, rejected
-            )
-            unchanged_fields = list(itertools.compress(unchanged_fields, is_encodable))
+            candidates = reject_unless(is_encodable, candidates, Reason.INVALID, rejected)
+            unchanged_fields = list(itertools.compress(unchanged_fields, is_encodable.tolist()))
         clipped = self._clip(candidates.values)
         rejected.sort(key=lambda entry: entry[0])
         return Block(
@@ -110,6 +118,7 @@ class BlockBuilder:
             rejected=rejected,
             clipped=clipped,
             unchanged_columns=candidates.unchanged_columns if self._with_columns else (),
+            categories=candidates.categories,
         )
 
     def _reject_invalid(self, candidates: ParsedRecords, rejected: list[tuple[int, Reason]]) -> ParsedRecords:
@@ -122,15 +131,46 @@ class BlockBuilder:
         return reject_unless(is_valid, candidates, Reason.INVALID, rejected)
 
     def _find_valid(self, values: Float64Matrix) -> BoolVector:
-        """Return which records are finite, integers where required, and within bounds that reject."""
-        is_valid = np.asarray(np.isfinite(values).all(axis=1))
+        """Return which records are finite or may be missing, integers where required, and within bounds that reject."""
+        is_readable = np.isfinite(values)
+        if self._may_be_missing.any():
+            is_readable |= np.isnan(values) & self._may_be_missing
+        is_valid = np.asarray(is_readable.all(axis=1))
         if self._is_integer.any():
             integers = values[:, self._is_integer]
-            is_valid &= (integers == np.rint(integers)).all(axis=1)
+            is_valid &= ((integers == np.rint(integers)) | np.isnan(integers)).all(axis=1)
         if self._rejects_outside.any():
             is_outside = (values < self._low) | (values > self._high)
             is_valid &= ~(is_outside & self._rejects_outside).any(axis=1)
         return is_valid
+
+    def _find_short(self, candidates: ParsedRecords, unchanged_fields: Sequence[bytes]) -> BoolVector | None:
+        """Return which records are not too large, or None if none is."""
+        lengths = {
+            number: [len(text.encode()) for text in texts] for number, texts in self._published_categories(candidates)
+        }
+        longest = max(map(len, unchanged_fields), default=0)
+        if longest + sum(max(column, default=0) for column in lengths.values()) <= self._max_bytes:
+            return None
+        total = np.fromiter(map(len, unchanged_fields), np.int64, len(unchanged_fields))
+        for number, column in lengths.items():
+            total += _per_record(column, candidates.values[:, number], missing=0)
+        return np.asarray(total <= self._max_bytes)
+
+    def _find_encodable(self, candidates: ParsedRecords, unchanged_fields: Sequence[bytes]) -> BoolVector | None:
+        """Return which records the output encoding can represent, or None if it can represent all."""
+        fields_mask = self._encoder.encodable_mask(unchanged_fields)
+        is_encodable = None if fields_mask is None else to_mask(fields_mask, len(unchanged_fields))
+        for number, texts in self._published_categories(candidates):
+            mask = self._encoder.encodable_mask([text.encode() for text in texts])
+            if mask is not None:
+                column = _per_record(mask, candidates.values[:, number], missing=1).astype(np.bool_)
+                is_encodable = column if is_encodable is None else is_encodable & column
+        return is_encodable
+
+    def _published_categories(self, candidates: ParsedRecords) -> Iterable[tuple[int, Sequence[str]]]:
+        """Return column and categories of each nominal quasi-identifier."""
+        return zip(self._published_nominal, candidates.categories, strict=False)
 
     def _clip(self, values: Float64Matrix) -> int:
         """Move values to their bounds in place and return how many moved. No zero is negative afterwards."""
@@ -146,6 +186,13 @@ class BlockBuilder:
         first = self._next_subject
         self._next_subject += len(candidates)
         return np.arange(first, self._next_subject, dtype=np.int64)
+
+
+def _per_record(of_category: Iterable[int], indexes: Float64Vector, *, missing: int) -> Int64Vector:
+    """Return the number of each record's category; ``missing`` for a record without one."""
+    numbers = np.array([*of_category, missing], dtype=np.int64)
+    taken: Int64Vector = numbers[np.where(np.isnan(indexes), len(numbers) - 1, indexes).astype(np.intp)]
+    return taken
 
 
 def to_mask(answers: Iterable[bool], n: int) -> BoolVector:

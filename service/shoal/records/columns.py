@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal.policy import FieldType
-from shoal.records.numerals import FIRST_INEXACT, integral_to_int
+from shoal.records.numerals import DECIMAL, FIRST_INEXACT, integral_to_int
 
 __all__ = ["MISMATCH", "parse_numbers", "parse_values", "replace_decimal_commas", "to_exact_number", "to_number"]
 
@@ -26,7 +26,6 @@ MISMATCH = object()
 _BLANKS = " \t"
 _PLAIN_BYTES = b"0123456789+-.eE, \t"
 """In texts of these bytes, Python's parsers accept decimal numbers and nothing else."""
-_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _MAX_INTEGER_DIGITS = 4300
 """The limit of the JSON parser, applied to CSV too."""
@@ -91,7 +90,7 @@ def _parse_at_once(cells: Cells, parse: Callable[[str], Any]) -> list[Any] | Non
 
 def _parse_number(cell: str) -> float:
     text = cell.strip(_BLANKS)
-    return float(text) if _DECIMAL.fullmatch(text) else math.nan
+    return float(text) if DECIMAL.fullmatch(text) else math.nan
 
 
 def _number_or_mismatch(text: str) -> object:

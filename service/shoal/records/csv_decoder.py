@@ -13,10 +13,11 @@ import numpy as np
 from shoal.policy import Attribute, FieldType, Policy
 from shoal.records.block import Block, Reason
 from shoal.records.block_builder import BlockBuilder, Column, ParsedRecords, reject_unless, to_mask
-from shoal.records.columns import MISMATCH, parse_numbers, parse_values, replace_decimal_commas
+from shoal.records.columns import MISMATCH, parse_values, replace_decimal_commas
 from shoal.records.encoder import CsvEncoder, RecordEncoder
 from shoal.records.json_decoder import DEFAULT_MAX_BYTES
 from shoal.records.numerals import canonical_number
+from shoal.records.scales import scale_reader, stack_columns
 
 __all__ = ["CsvCells", "CsvDecoder", "EmbeddedRecordCheck"]
 
@@ -59,12 +60,15 @@ class CsvDecoder:
         self._builder = BlockBuilder(policy, encoder, hash_key, max_bytes, with_columns=with_columns)
         self._width = len(names)
         self._embedded_records = EmbeddedRecordCheck(policy, names)
-        self._quasi_identifiers = [names.index(attribute.name) for attribute in policy.quasi_identifiers]
+        self._has_commas = policy.csv.decimal == ","
+        self._clustered = [
+            (names.index(attribute.name), scale_reader(attribute, policy, has_commas=self._has_commas))
+            for attribute in policy.clustered
+        ]
         self._unchanged_fields: list[tuple[int, Attribute]] = [
             (names.index(a.name), a) for a in policy.unchanged_fields
         ]
         self._subject = None if policy.subject is None else names.index(policy.subject.name)
-        self._has_commas = policy.csv.decimal == ","
         # A subject of type string is a text even if it looks like a number.
         self._has_subject_commas = self._has_commas and policy.subject is not None and policy.subject.type != "string"
 
@@ -110,16 +114,16 @@ class CsvDecoder:
         self, index: list[int], columns: Sequence[Column], rejected: list[tuple[int, Reason]]
     ) -> ParsedRecords:
         n = len(index)
-        values = np.empty((n, len(self._quasi_identifiers)), dtype=np.float64)
-        for number, column in enumerate(self._quasi_identifiers):
-            cells = columns[column]
-            values[:, number] = parse_numbers(replace_decimal_commas(cells) if self._has_commas else cells)
+        values, categories = stack_columns(
+            [reader.read_cells(columns[column]) for column, reader in self._clustered], n
+        )
         parsed = [self._parse_values(columns[column], attribute.type) for column, attribute in self._unchanged_fields]
         candidates = ParsedRecords(
             index=np.array(index, dtype=np.int64),
             values=values,
             subjects=None if self._subject is None else self._subjects(columns[self._subject]),
             unchanged_columns=[column for column, _ in parsed],
+            categories=categories,
         )
         with_mismatch = [column for column, all_match in parsed if not all_match]
         if with_mismatch:
@@ -157,9 +161,12 @@ class EmbeddedRecordCheck:
         self._is_off = policy.csv.multiline
         self._delimiter, self._quote = policy.csv.delimiter, policy.csv.quote
         self._reader_options = policy.csv.reader_options | {"strict": False}
-        self._has_commas = policy.csv.decimal == ","
         self._width = len(columns)
-        self._quasi_identifiers = [columns.index(attribute.name) for attribute in policy.quasi_identifiers]
+        has_commas = policy.csv.decimal == ","
+        self._clustered = [
+            (columns.index(attribute.name), scale_reader(attribute, policy, has_commas=has_commas))
+            for attribute in policy.clustered
+        ]
 
     def find(self, columns: Sequence[Sequence[str]]) -> list[int]:
         """Return the indexes of the records with an embedded record.
@@ -202,8 +209,7 @@ class EmbeddedRecordCheck:
         return [cell.strip(" \t").strip(self._quote) for cell in line.split(self._delimiter)]
 
     def _fits(self, cells: Sequence[str]) -> bool:
-        """Return whether the cells have the width of a record, and numbers as quasi-identifiers."""
-        if len(cells) != self._width:
-            return False
-        numbers: Sequence[str] = [cells[column] for column in self._quasi_identifiers]
-        return bool(np.isfinite(parse_numbers(replace_decimal_commas(numbers) if self._has_commas else numbers)).all())
+        """Return whether the cells have the width of a record, and values of the quasi-identifiers."""
+        return len(cells) == self._width and all(
+            reader.are_valid(reader.read_cells([cells[column]]).values).all() for column, reader in self._clustered
+        )

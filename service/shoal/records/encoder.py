@@ -7,30 +7,29 @@ cluster is encoded once per cluster. `_RecordLayout` combines both in the order 
 from __future__ import annotations
 
 import codecs
-import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby, pairwise
 from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
 from shoal.errors import ConfigError, GuaranteeError
-from shoal.policy import Attribute, CsvDialect, Policy, Role
+from shoal.policy import Attribute, CsvDialect, Policy, Role, Scale
 from shoal.records.block import Int64Vector
-from shoal.records.numerals import JSON_NUMBER, integral_to_int
+from shoal.records.numerals import integral_to_int
+from shoal.records.published_scalars import ScalarCheck, fixed_texts
 
 __all__ = ["CsvCellEncoder", "CsvEncoder", "JsonEncoder", "RecordEncoder", "encode_json_values"]
 
 _SEPARATOR = b"\xff"
 """Separates the runs of unchanged fields of a record. No UTF-8 text contains this byte."""
 
-_MAX_FINITE_LENGTH = 300
-"""A number of up to this many characters without an exponent is a finite float64."""
 Column: TypeAlias = Sequence[Any]
 ClusterBounds: TypeAlias = Sequence[int] | Int64Vector
 
 _encode_json_lines = msgspec.json.Encoder().encode_lines
+_decode_json_text = msgspec.json.Decoder(str).decode
 
 
 class RecordEncoder(Protocol):
@@ -77,8 +76,8 @@ class _RecordLayout:
         Encodes the values of one unchanged field.
     delimiter : bytes
         Separates two fields.
-    encode_number : callable, optional
-        Converts the text of a JSON number to the number format of the output.
+    encode_scalar : callable, optional
+        Encodes the text of a JSON scalar; by default it is written as it is, in UTF-8.
     """
 
     def __init__(
@@ -87,7 +86,7 @@ class _RecordLayout:
         field_template: Callable[[Attribute], bytes],
         encode_column: Callable[[Column], Sequence[bytes]],
         delimiter: bytes = b",",
-        encode_number: Callable[[bytes], bytes] | None = None,
+        encode_scalar: Callable[[str], bytes] | None = None,
     ) -> None:
         runs = [
             (is_quasi_identifier, delimiter.join(map(field_template, run)))
@@ -97,9 +96,8 @@ class _RecordLayout:
         self.template = delimiter.join(run if is_quasi_identifier else _SEPARATOR for is_quasi_identifier, run in runs)
         self._unchanged_template = _SEPARATOR.join(unchanged_runs)
         self._encode_column = encode_column
-        self._encode_number = encode_number
-        self._d = len(policy.quasi_identifiers)
-        self._numbers = re.compile(",".join([JSON_NUMBER] * self._d))
+        self._encode_scalar = encode_scalar
+        self._check = ScalarCheck(policy.quasi_identifiers)
 
     def encode_unchanged(self, columns: Sequence[Column], n: int) -> list[bytes]:
         """See `JsonEncoder.encode_unchanged`."""
@@ -133,22 +131,9 @@ class _RecordLayout:
 
     def _encode_centroid(self, centroid: Sequence[str]) -> list[bytes]:
         """Encode what all members of a cluster share, split where the unchanged fields belong."""
-        self._require_finite_numbers(centroid)
-        texts = map(str.encode, centroid)
-        numbers = texts if self._encode_number is None else map(self._encode_number, texts)
-        return (self.template % tuple(numbers)).split(_SEPARATOR)
-
-    def _require_finite_numbers(self, centroid: Sequence[str]) -> None:
-        try:
-            joined = ",".join(centroid)
-        except TypeError:
-            joined = ""
-        if len(centroid) != self._d or not self._numbers.fullmatch(joined):
-            raise GuaranteeError("a centroid does not have one finite number per quasi-identifier")
-        # Only a long text or an exponent can exceed the largest float64.
-        may_overflow = len(joined) > _MAX_FINITE_LENGTH or "e" in joined or "E" in joined
-        if may_overflow and not all(math.isfinite(float(text)) for text in centroid):
-            raise GuaranteeError("a centroid does not have one finite number per quasi-identifier")
+        self._check.require_valid(centroid)
+        scalars = map(str.encode if self._encode_scalar is None else self._encode_scalar, centroid)
+        return (self.template % tuple(scalars)).split(_SEPARATOR)
 
 
 class JsonEncoder:
@@ -198,7 +183,7 @@ class JsonEncoder:
         Parameters
         ----------
         centroids : sequence of G sequences of d str
-            Published quasi-identifiers of each cluster, as texts of JSON numbers.
+            Published quasi-identifiers of each cluster, as texts of JSON scalars.
         unchanged_fields : sequence of bytes, length E
             Encoded unchanged fields of the members, cluster by cluster.
         cluster_bounds : ndarray of int64 or sequence of int, shape (G + 1,)
@@ -213,8 +198,8 @@ class JsonEncoder:
         Raises
         ------
         GuaranteeError
-            A centroid does not have one finite number per quasi-identifier, or the lengths do not match. Nothing is
-            encoded then.
+            A centroid does not have one scalar of the right form per quasi-identifier (`ScalarCheck`), or the lengths
+            do not match. Nothing is encoded then.
 
         Notes
         -----
@@ -242,7 +227,7 @@ class CsvEncoder:
     Raises
     ------
     ConfigError
-        The encoding of the output cannot represent the name of an attribute.
+        The encoding of the output cannot represent the name of an attribute or one of the categories in the policy.
 
     Notes
     -----
@@ -253,17 +238,18 @@ class CsvEncoder:
     def __init__(self, policy: Policy) -> None:
         dialect = policy.csv_output
         cells, delimiter = CsvCellEncoder(dialect), dialect.delimiter.encode()
-        encode_number = None if dialect.decimal == "." else cells.encode_number
-        self._layout = _RecordLayout(policy, _csv_field_template, cells.encode_column, delimiter, encode_number)
+        has_plain_numbers = dialect.decimal == "." and all(
+            a.scale is Scale.NUMERIC and not a.may_be_missing for a in policy.quasi_identifiers
+        )
+        encode_scalar = None if has_plain_numbers else cells.encode_scalar
+        self._layout = _RecordLayout(policy, _csv_field_template, cells.encode_column, delimiter, encode_scalar)
         self._header = delimiter.join(cells.encode_text(attribute.name) for attribute in policy.published)
         self._line_end, self._encoding = dialect.line_end.encode(), dialect.encoding
         self._recoder = None if self._encoding == "utf-8" else codecs.getincrementalencoder(self._encoding)()
         for attribute in policy.published:
-            if not self._is_encodable(attribute.name.encode()):
-                raise ConfigError(
-                    f"csv.encoding: {self._encoding} cannot represent the name of attributes.{attribute.name}; set "
-                    "csv.output.encoding: utf-8"
-                )
+            self._require_encodable([attribute.name], f"the name of attributes.{attribute.name}")
+        for attribute in policy.quasi_identifiers:
+            self._require_encodable(fixed_texts(attribute), f"every category of attributes.{attribute.name}")
 
     def header(self) -> bytes:
         """Return the names of the published attributes, without a line end."""
@@ -292,6 +278,10 @@ class CsvEncoder:
         """
         text = self._line_end.join(rows) + self._line_end
         return text if self._recoder is None else self._recoder.encode(text.decode())
+
+    def _require_encodable(self, texts: Iterable[str], what: str) -> None:
+        if not all(self._is_encodable(text.encode()) for text in texts):
+            raise ConfigError(f"csv.encoding: {self._encoding} cannot represent {what}; set csv.output.encoding: utf-8")
 
     def _is_encodable(self, text: bytes) -> bool:
         try:
@@ -345,6 +335,12 @@ class CsvCellEncoder:
             inner = text.replace(quote, quote + quote) if self._is_doubled else self._needs_escape.sub(r"\\\g<0>", text)
             text = quote + inner + quote
         return text.encode()
+
+    def encode_scalar(self, text: str) -> bytes:
+        """Encode the text of a JSON scalar: a string as its content, quoted if needed; null as an empty cell."""
+        if text.startswith('"'):
+            return self.encode_text(_decode_json_text(text))
+        return b"" if text == "null" else self.encode_number(text.encode())
 
     def encode_number(self, text: bytes) -> bytes:
         """Convert the text of a JSON number or truth value to the decimal sign of the dialect."""

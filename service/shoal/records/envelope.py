@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-import numpy as np
-
 from shoal.policy import Attribute, MessagePart, Role
 from shoal.records.block import Reason
-from shoal.records.columns import MISMATCH, parse_numbers, parse_values
+from shoal.records.columns import MISMATCH, parse_values
+from shoal.records.scales import is_clustered
 
 __all__ = ["Columns", "Envelope", "EnvelopeReader"]
 
@@ -54,9 +53,9 @@ class EnvelopeReader:
         Returns
         -------
         columns : dict of str to sequence
-            n values by name of the attribute: float for a quasi-identifier (NaN if it is not a number), text for an
-            identifier, a value of the declared type for an unchanged field. The values of a rejected envelope have
-            no meaning.
+            n values by name of the attribute: text, or int for the timestamp, for an attribute of `Policy.clustered`;
+            text for an identifier, a value of the declared type for an unchanged field. The values of a rejected
+            envelope have no meaning.
         rejected : dict of int to Reason
             Reason by index. ``undecodable``: bytes that are not UTF-8. ``too_large``: a key or header that is too
             long. ``invalid``: no key, no header or several headers of the name, no timestamp, or a value of another
@@ -72,15 +71,12 @@ class EnvelopeReader:
     def _read_column(
         self, attribute: Attribute, envelopes: Sequence[Envelope], rejected: dict[int, Reason]
     ) -> Sequence[Any]:
-        is_quasi_identifier = attribute.role is Role.QUASI_IDENTIFIER
         if attribute.source.part is MessagePart.TIMESTAMP:
             times = [envelope.timestamp for envelope in envelopes]
             _reject(rejected, (index for index, time in enumerate(times) if time < 0))
-            return np.array(times, dtype=np.float64).tolist() if is_quasi_identifier else times
+            return times
         cells = self._read_cells(_part_getter(attribute), envelopes, rejected)
-        if is_quasi_identifier:
-            return list(parse_numbers(cells))
-        if attribute.role is Role.IDENTIFIER:
+        if attribute.role is Role.IDENTIFIER or is_clustered(attribute):
             return cells
         values, all_match = parse_values(cells, attribute.type)
         if not all_match:

@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from shoal.policy import Attribute, FieldType, Policy, Role
+from shoal.policy import Attribute, FieldType, Policy, Role, Scale
 from shoal.records.block import Reason
-from shoal.records.columns import MISMATCH, parse_numbers, parse_values, replace_decimal_commas, to_number
+from shoal.records.columns import MISMATCH, parse_values, replace_decimal_commas, to_number
 from shoal.records.csv_decoder import EmbeddedRecordCheck
 from shoal.records.json_decoder import FAUST_FIELD
 from shoal.records.numerals import NumberText
+from shoal.records.scales import is_clustered, scale_reader
 from shoal.records.strict_json import validate_strictly
 from shoal.records.subjects import normaliser
 
@@ -60,6 +61,16 @@ _TYPES: dict[FieldType, tuple[type, ...]] = {
     "number": (int, float),
     "boolean": (bool,),
     "any": (str, int, float, bool),
+}
+_NOT_ON_SCALE = {
+    Scale.NUMERIC: "not a finite number",
+    Scale.ORDINAL: "not in its order",
+    Scale.NOMINAL: "not a text, truth value or whole number",
+}
+_NOT_TIMES = {
+    None: "not a time in ISO 8601",
+    "s": "not a number of seconds since 1970",
+    "ms": "not a number of milliseconds since 1970",
 }
 _decode = msgspec.json.Decoder(float_hook=NumberText).decode
 _UNKNOWN = RecordFault("the record does not fit the policy")
@@ -120,7 +131,8 @@ def find_json_faults(policy: Policy, message: bytes) -> list[RecordFault]:
     found = []
     for attribute in policy.value_attributes:
         name = attribute.name
-        if reason := _describe_value(attribute, record[name]) if name in record else "missing":
+        absent = _describe_missing(attribute, "missing")
+        if reason := _describe_value(policy, attribute, record[name]) if name in record else absent:
             found.append(RecordFault(reason, name))
     if policy.undeclared == "quarantine":
         declared = {attribute.name for attribute in policy.value_attributes} | {FAUST_FIELD}
@@ -145,11 +157,14 @@ def _decode_object(message: bytes) -> tuple[dict[str, Any], RecordFault | None]:
 
 def _describe_cell(policy: Policy, attribute: Attribute, cell: str) -> str:
     has_commas = policy.csv.decimal == ","
-    if attribute.role is Role.QUASI_IDENTIFIER:
-        if not cell.strip():
+    if is_clustered(attribute):
+        text = cell.strip(" \t")
+        if text in policy.missing_values:
+            return _describe_missing(attribute, "a value of missing_values" if text else "empty")
+        if not text.strip() and attribute.scale is Scale.NUMERIC:
             return "empty"
-        cells = replace_decimal_commas([cell]) if has_commas else [cell]
-        return _describe_number(attribute, float(parse_numbers(cells)[0]))
+        reader = scale_reader(attribute, policy, has_commas=has_commas)
+        return _describe_clustered(attribute, float(reader.read_cells([cell]).values[0]))
     if attribute.subject:
         text = cell.replace(",", ".") if has_commas and attribute.type in {"integer", "number"} else cell
         return _describe_subject(attribute, text)
@@ -164,16 +179,26 @@ def _describe_unchanged_cell(attribute: Attribute, cell: str) -> str:
     return f"not of type {attribute.type}" if values[0] is MISMATCH else ""
 
 
-def _describe_value(attribute: Attribute, value: Any) -> str:  # noqa: ANN401 - any JSON
-    is_number = isinstance(value, int | NumberText) and not isinstance(value, bool)
-    if attribute.role is Role.QUASI_IDENTIFIER:
-        if value is None:
-            return "null"
-        number = to_number(value) if is_number else None
-        return _describe_number(attribute, np.nan if number is None else number)
+def _describe_value(policy: Policy, attribute: Attribute, value: Any) -> str:  # noqa: ANN401 - any JSON
+    if is_clustered(attribute):
+        return _describe_clustered_value(policy, attribute, value)
     if attribute.role is Role.IDENTIFIER:
         return _describe_subject(attribute, value) if attribute.subject else ""
     return "" if value is None else _describe_unchanged_value(attribute, value)
+
+
+def _describe_clustered_value(policy: Policy, attribute: Attribute, value: Any) -> str:  # noqa: ANN401 - any JSON
+    if value is None:
+        return _describe_missing(attribute, "null")
+    if type(value) is str and value in policy.missing_values:
+        return _describe_missing(attribute, "a value of missing_values" if value else "empty")
+    if isinstance(value, list | dict):
+        return "a list or an object"
+    if attribute.scale is Scale.NUMERIC:
+        is_number = isinstance(value, int | NumberText) and not isinstance(value, bool)
+        number = to_number(value) if is_number else None
+        return _describe_clustered(attribute, np.inf if number is None else number)
+    return _describe_clustered(attribute, float(scale_reader(attribute, policy).read([value]).values[0]))
 
 
 def _describe_unchanged_value(attribute: Attribute, value: Any) -> str:  # noqa: ANN401 - any JSON
@@ -187,9 +212,20 @@ def _describe_unchanged_value(attribute: Attribute, value: Any) -> str:  # noqa:
     return "" if attribute.type != "integer" or is_integer else "not of type integer"
 
 
-def _describe_number(attribute: Attribute, value: float) -> str:
+def _describe_missing(attribute: Attribute, reason: str) -> str:
+    return "" if attribute.may_be_missing else reason
+
+
+def _describe_clustered(attribute: Attribute, value: float) -> str:
+    """Return what is wrong with a value that is not missing, as `ScaleReader` converted it."""
     if not np.isfinite(value):
-        return "not a finite number"
+        if attribute.scale is Scale.TIME:
+            return _NOT_TIMES[attribute.unit]
+        if attribute.scale is Scale.NOMINAL and attribute.taxonomy is not None and attribute.unknown == "quarantine":
+            return "not in the taxonomy"
+        return _NOT_ON_SCALE[attribute.scale]
+    if attribute.is_nominal:
+        return ""
     if attribute.integer and not value.is_integer():
         return "not a whole number"
     low, high = attribute.limits

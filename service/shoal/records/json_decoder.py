@@ -16,6 +16,7 @@ from shoal.records.block_builder import BlockBuilder, ParsedRecords, reject_unle
 from shoal.records.encoder import JsonEncoder, RecordEncoder
 from shoal.records.envelope import Columns, Envelope, EnvelopeReader
 from shoal.records.numerals import NumberText
+from shoal.records.scales import ScaleColumn, ScaleReader, is_clustered, json_type, scale_reader, stack_columns
 from shoal.records.strict_json import prescreen, validate_strictly
 
 __all__ = ["DEFAULT_MAX_BYTES", "FAUST_FIELD", "JsonDecoder"]
@@ -84,7 +85,7 @@ class JsonDecoder:
         self._n_fields = len(policy.value_attributes)
         self._decode_typed = _typed_decoder(policy)
         self._getters = {a.name: attrgetter(f"f{number}") for number, a in enumerate(policy.value_attributes)}
-        self._quasi_identifiers = [attribute.name for attribute in policy.quasi_identifiers]
+        self._readers = [scale_reader(attribute, policy) for attribute in policy.clustered]
         self._unchanged_fields = [attribute.name for attribute in policy.unchanged_fields]
         self._integers = [
             number for number, attribute in enumerate(policy.unchanged_fields) if attribute.type == "integer"
@@ -184,15 +185,18 @@ class JsonDecoder:
             get = self._getters.get(name)
             return columns[name] if get is None else map(get, records)
 
-        values = np.empty((count, len(self._quasi_identifiers)), dtype=np.float64)
-        for number, name in enumerate(self._quasi_identifiers):
-            values[:, number] = np.fromiter(column(name), np.float64, count)
+        def clustered_column(reader: ScaleReader) -> ScaleColumn:
+            get = self._getters.get(reader.attribute.name)
+            return reader.read_part(columns[reader.attribute.name]) if get is None else reader.read(map(get, records))
+
+        values, categories = stack_columns(list(map(clustered_column, self._readers)), count)
         unchanged_columns = [list(column(name)) for name in self._unchanged_fields]
         parsed = ParsedRecords(
             index=np.array(indexes, dtype=np.int64),
             values=values,
             subjects=None if self._subject is None else list(column(self._subject)),
             unchanged_columns=unchanged_columns,
+            categories=categories,
         )
         float_columns = [
             unchanged_columns[number] for number in self._integers if float in set(map(type, unchanged_columns[number]))
@@ -250,8 +254,8 @@ def _renaming_decoder(
 
 def _field_type(attribute: Attribute) -> object:
     """Return the type that the value of an attribute must have in JSON."""
-    if attribute.role is Role.QUASI_IDENTIFIER:
-        return float
+    if is_clustered(attribute):
+        return json_type(attribute)
     if attribute.role is not Role.IDENTIFIER:
         return _PASSTHROUGH_TYPES[attribute.type]
     if not attribute.subject:

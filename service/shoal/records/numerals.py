@@ -5,10 +5,21 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 
-__all__ = ["FIRST_INEXACT", "JSON_NUMBER", "NumberText", "canonical_number", "integral_to_int", "is_integer_text"]
+__all__ = [
+    "DECIMAL",
+    "FIRST_INEXACT",
+    "JSON_NUMBER",
+    "NumberText",
+    "canonical_number",
+    "integral_to_int",
+    "is_integer_text",
+]
 
 JSON_NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
 """Regular expression for a JSON number (RFC 8259, section 6), without groups."""
+
+DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+"""A decimal number in a text cell."""
 
 _NUMBER = re.compile(r"([+-]?)(?:([0-9]+)\.?([0-9]*)|\.([0-9]+))(?:[eE]([+-]?[0-9]+))?")
 _MAX_DIGITS = 400

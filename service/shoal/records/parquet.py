@@ -13,9 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from shoal.errors import InputError
-from shoal.policy import Attribute, Policy, Role
+from shoal.policy import Attribute, Policy, Role, Scale
 from shoal.records.numerals import integral_to_int
 from shoal.records.parquet_rows import ParquetRows, has_json_type, is_ignored, value_type
+from shoal.records.scales import is_clustered
 
 __all__ = ["ParquetReader", "encode_parquet"]
 
@@ -156,7 +157,7 @@ def _infer_types(rows: Sequence[bytes], names: list[str]) -> dict[str, pa.DataTy
 def _type_error(name: str) -> InputError:
     return InputError(
         f"column '{name}': values do not fit one Parquet type; set attributes.{name}.type, or for a quasi_identifier "
-        "another resolution"
+        "another resolution, or write another format"
     )
 
 
@@ -180,23 +181,57 @@ def _check_columns(found: Sequence[str], policy: Policy, name: str) -> None:
 
 
 def _check_type(attribute: Attribute, kind: pa.DataType, name: str) -> None:
-    kind, is_number = value_type(kind), pa.types.is_integer(kind) or pa.types.is_floating(kind)
-    if attribute.role is Role.QUASI_IDENTIFIER:
-        if not is_number:
-            raise InputError(f"{name}, column '{attribute.name}': a quasi_identifier must be a column of numbers")
-    elif pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+    kind = value_type(kind)
+    if is_clustered(attribute):
+        required = _missing_type(attribute, kind)
+        if required:
+            raise InputError(f"{name}, column '{attribute.name}': {required}")
+    if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         raise InputError(f"{name}, column '{attribute.name}': nested and binary columns are not supported; remove it")
+
+
+def _missing_type(attribute: Attribute, kind: pa.DataType) -> str:
+    """Return which type a quasi-identifier or steering attribute must have; empty if the column has it."""
+    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    if attribute.may_be_missing and pa.types.is_null(kind):
+        return ""
+    role = f"a {attribute.role.value}"
+    if attribute.scale is Scale.NUMERIC:
+        return "" if is_number else f"{role} must be a column of numbers"
+    if attribute.scale is not Scale.TIME:
+        return ""
+    if attribute.unit is not None:
+        return "" if is_number else f"{role} of scale time with a unit must be a column of numbers; remove unit"
+    is_text = not is_number and not pa.types.is_boolean(kind)
+    return "" if is_text else f"{role} of scale time must be a column of texts, dates or timestamps; set unit"
 
 
 def _published_type(attribute: Attribute, schema: pa.Schema | None) -> pa.DataType | None:
     """Return the type of a column of the output, or None if it depends on the values."""
     source = None if schema is None or attribute.name not in schema.names else schema.field(attribute.name).type
-    if attribute.role is Role.QUASI_IDENTIFIER:
-        step = attribute.publication_step(table=True)
-        if not step or step != step.to_integral_value():
-            return pa.float64()
-        return source if source is not None and _can_hold(source, step, attribute.bounds) else pa.int64()
-    return source if source is not None else _TYPE_OF.get(attribute.type)
+    if attribute.role is not Role.QUASI_IDENTIFIER:
+        return source if source is not None else _TYPE_OF.get(attribute.type)
+    if attribute.scale is Scale.TIME:
+        return pa.string() if attribute.unit is None else pa.int64()
+    if attribute.scale is Scale.ORDINAL:
+        kinds = set(map(type, attribute.order))
+        return {str: pa.string(), int: pa.int64()}[kinds.pop()] if len(kinds) == 1 else None
+    if attribute.scale is Scale.NOMINAL:
+        return _category_type(source) if attribute.taxonomy is None else pa.string()
+    step = attribute.publication_step(table=True)
+    if not step or step != step.to_integral_value():
+        return pa.float64()
+    return source if source is not None and _can_hold(source, step, attribute.bounds) else pa.int64()
+
+
+def _category_type(source: pa.DataType | None) -> pa.DataType | None:
+    """Return the type of categories that were read from a column of type ``source``."""
+    if source is None or pa.types.is_null(source):
+        return None
+    kind = value_type(source)
+    if pa.types.is_floating(kind):
+        return pa.int64()
+    return source if has_json_type(kind) else pa.string()
 
 
 def _can_hold(kind: pa.DataType, step: Decimal, bounds: tuple[float, float] | None) -> bool:

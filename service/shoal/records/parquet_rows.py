@@ -16,11 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shoal.errors import InputError
-from shoal.policy import Attribute, Policy, Role
+from shoal.policy import Attribute, Policy, Role, Scale
 from shoal.records.block import Block, BoolVector
 from shoal.records.block_builder import ParsedRecords
 from shoal.records.json_decoder import JsonDecoder
 from shoal.records.line_reader import BATCH_SIZE
+from shoal.records.numerals import integral_to_int
+from shoal.records.scales import ScaleColumn, is_clustered, scale_reader, stack_columns
 
 __all__ = ["ParquetRows", "has_json_type", "is_ignored", "value_type"]
 
@@ -72,7 +74,7 @@ class ParquetRows:
         """Return consecutive rows as JSON."""
         names, part = self.group.schema.names, self.group.slice(start, count)
         columns = [
-            [None] * part.num_rows if is_ignored(attribute) else self._values(attribute.name, column)
+            [None] * part.num_rows if is_ignored(attribute) else self._attribute_values(attribute, column)
             for attribute, column in zip(self.policy.attributes, part.columns, strict=True)
         ]
         return [_encode(dict(zip(names, record, strict=True))) for record in zip(*columns, strict=True)]
@@ -92,18 +94,33 @@ class ParquetRows:
             attribute.name: (attribute, column)
             for attribute, column in zip(self.policy.attributes, self.group.columns, strict=True)
         }
-        values = np.empty((self.group.num_rows, len(self.policy.quasi_identifiers)), dtype=np.float64)
-        for number, attribute in enumerate(self.policy.quasi_identifiers):
-            _, column = columns[attribute.name]
-            values[:, number] = _numbers(column)
-            values[_are_null(column), number] = np.nan
+        clustered = [self._clustered_column(*columns[attribute.name]) for attribute in self.policy.clustered]
+        values, categories = stack_columns(clustered, self.group.num_rows)
         subject = self.policy.subject
         return ParsedRecords(
             index=np.arange(self.group.num_rows, dtype=np.int64),
             values=values,
             subjects=None if subject is None else self._values(subject.name, columns[subject.name][1]),
             unchanged_columns=[self._values(a.name, columns[a.name][1]) for a in self.policy.unchanged_fields],
+            categories=categories,
         )
+
+    def _clustered_column(self, attribute: Attribute, column: pa.Array) -> ScaleColumn:
+        if attribute.scale is not Scale.NUMERIC:
+            return scale_reader(attribute, self.policy).read(self._attribute_values(attribute, column))
+        values = np.array(_numbers(column), dtype=np.float64)
+        values[_are_null(column) | ~np.isfinite(values)] = np.nan
+        return ScaleColumn(values)
+
+    def _attribute_values(self, attribute: Attribute, column: pa.Array) -> list[Any]:
+        """Return a column as values of JSON types.
+
+        Many programs write the integers of a column with nulls as float64: an integral category is an integer.
+        """
+        values = self._values(attribute.name, column)
+        if is_clustered(attribute) and attribute.scale in {Scale.ORDINAL, Scale.NOMINAL}:
+            return [integral_to_int(value) if type(value) is float else value for value in values]
+        return values
 
     def _values(self, name: str, column: pa.Array) -> list[Any]:
         """Return a column as values of JSON types."""
@@ -179,8 +196,8 @@ def _has_declared_type(attribute: Attribute, column: pa.Array) -> bool:
     is_number = is_integer or bool(pa.types.is_floating(kind) and kind != pa.float16())
     if is_ignored(attribute):
         return True
-    if attribute.role is Role.QUASI_IDENTIFIER:
-        return is_number
+    if is_clustered(attribute):
+        return is_number if attribute.scale is Scale.NUMERIC else kind != pa.float16()
     if attribute.subject:
         return is_text or (is_integer and attribute.type != "string")
     return {

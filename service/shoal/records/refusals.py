@@ -17,16 +17,24 @@ MAX_KINDS = 10
 
 _ABSENT = (
     "fill the values in, remove the records, or give the field another role: confidential and other publish it as it "
-    "is, identifier leaves it out"
+    "is, identifier leaves it out; missing: group releases records without a value"
 )
 _TYPE = "declare the type that the values have, or type: any"
 _REMEDIES = {
     "empty": _ABSENT,
     "null": _ABSENT,
+    "a value of missing_values": _ABSENT,
+    "not in its order": "add the category to order, or correct the values",
+    "not in the taxonomy": "add the category to the taxonomy, or set unknown: root",
+    "not a text, truth value or whole number": "write categories as texts, or set scale: numeric",
+    "not a time in ISO 8601": "write times as 2026-07-14 or 2026-07-14T09:30:00Z, or set unit",
+    "not a number of seconds since 1970": "correct the values or the unit; leave unit out for times in ISO 8601",
+    "not a number of milliseconds since 1970": "correct the values or the unit; leave unit out for times in ISO 8601",
     "missing": "correct the name of the field in the policy, or add the field to the records",
     "not a finite number": (
-        "a quasi-identifier must be a number; if the field is a category or a text, give it another role: confidential "
-        "and other publish it as it is, identifier leaves it out; if it is a number, correct the values, or set "
+        "a quasi-identifier must be a number; if the field is a category or a time, set its scale: nominal, ordinal or "
+        "time; if it is another text, give it another role: confidential and other publish it as it is, identifier "
+        "leaves it out; if it is a number, correct the values, or set "
         "csv.decimal"
     ),
     "not a whole number": "set integer: false, or correct the values",

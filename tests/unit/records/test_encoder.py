@@ -107,7 +107,7 @@ def test_only_finite_numbers_are_published(text: Any, index: int) -> None:
     for encoder in (JsonEncoder(policy), CsvEncoder(policy)):
         with pytest.raises(GuaranteeError) as caught:
             encoder.encode_clusters([["1", "2"], centroid], encoder.encode_unchanged([[1, 2]], 2), [0, 1, 2])
-        assert str(caught.value) == "a centroid does not have one finite number per quasi-identifier"
+        assert str(caught.value) == "a centroid does not have one value of its scale per quasi-identifier"
         assert caught.value.__cause__ is None
 
 
@@ -122,7 +122,7 @@ def test_finite_numbers_are_published_as_given(text: str) -> None:
 @pytest.mark.parametrize("centroid", [[], ["1"], ["1", "2", "3"], ["1,2", "3"], ["1,2"]])
 def test_a_centroid_has_one_number_per_attribute(centroid: list[str]) -> None:
     policy = policy_of({"x": quasi(), "y": quasi()})
-    with pytest.raises(GuaranteeError, match="one finite number per quasi-identifier"):
+    with pytest.raises(GuaranteeError, match="one value of its scale per quasi-identifier"):
         JsonEncoder(policy).encode_clusters([centroid], [b""], [0, 1])
 
 

@@ -1,0 +1,98 @@
+"""The JSON scalars that a quasi-identifier may be published as: the last check before bytes are formed."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from shoal.errors import GuaranteeError
+from shoal.policy import Attribute, Scale
+from shoal.records.numerals import JSON_NUMBER
+
+__all__ = ["ScalarCheck", "fixed_texts"]
+
+_INTEGER = r"-?(?:0|[1-9][0-9]*)"
+_STRING = r'"(?:[^"\\\x00-\x1f\ud800-\udfff]|\\(?:["\\/bfnrt]|u00[01][0-9a-fA-F]))*+"'
+"""The form that the encoder of categories writes: only control characters have an escape with a code."""
+_DATE = r'"[0-9]{4,5}-[0-9]{2}-[0-9]{2}"'
+_DATE_TIME = r'"[0-9]{4,5}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z"'
+"""Half a step after the last bound can be in the year 10000."""
+_MAX_FINITE_LENGTH = 300
+"""A number of up to this many characters without an exponent is a finite float64."""
+
+
+class ScalarCheck:
+    """Checks what a cluster publishes: one JSON scalar of the right form per quasi-identifier.
+
+    A scalar is a finite number for a numeric attribute, an item of the order for an ordinal one, a string, truth value
+    or integer for a nominal one (with a taxonomy a string), and a date or an integer for a time. Only an attribute that
+    may be missing can be null.
+
+    Parameters
+    ----------
+    attributes : sequence of d Attribute
+        The quasi-identifiers.
+    """
+
+    def __init__(self, attributes: Sequence[Attribute]) -> None:
+        self._d = len(attributes)
+        self._numeric = [number for number, a in enumerate(attributes) if a.scale is Scale.NUMERIC]
+        # No scalar contains a line end, so that the text of one attribute cannot pass for those of two.
+        self._scalars = re.compile("\n".join(map(_pattern, attributes)))
+
+    def require_valid(self, texts: Sequence[str]) -> None:
+        """Check the texts of a cluster.
+
+        Raises
+        ------
+        GuaranteeError
+            A text is missing or does not have the form of its attribute.
+
+        Notes
+        -----
+        Cost: about 0.3 µs per text.
+        """
+        try:
+            joined = "\n".join(texts)
+        except TypeError:
+            joined = ""
+        if len(texts) != self._d or not self._scalars.fullmatch(joined):
+            raise GuaranteeError("a centroid does not have one value of its scale per quasi-identifier")
+        # Only a long text or an exponent can exceed the largest float64.
+        may_overflow = len(joined) > _MAX_FINITE_LENGTH or "e" in joined or "E" in joined
+        if may_overflow and not all(_is_finite_or_null(texts[number]) for number in self._numeric):
+            raise GuaranteeError("a centroid does not have one value of its scale per quasi-identifier")
+
+
+def fixed_texts(attribute: Attribute) -> Iterator[str]:
+    """Yield the texts of a policy that an attribute may be published as: items of an order, nodes of a taxonomy."""
+    yield from map(str, attribute.order)
+    if attribute.taxonomy is not None:
+        yield attribute.taxonomy.root
+        for path in attribute.taxonomy.paths:
+            yield from path
+
+
+def _pattern(attribute: Attribute) -> str:
+    """Return the regular expression of the scalars of an attribute, without groups."""
+    pattern = _present_pattern(attribute)
+    return f"(?:{pattern}|null)" if attribute.may_be_missing else f"(?:{pattern})"
+
+
+def _present_pattern(attribute: Attribute) -> str:
+    if attribute.scale is Scale.ORDINAL:
+        return "|".join(re.escape(msgspec.json.encode(item).decode()) for item in attribute.order)
+    if attribute.scale is Scale.NOMINAL:
+        return f"{_STRING}|true|false|{_INTEGER}" if attribute.taxonomy is None else _STRING
+    if attribute.scale is Scale.TIME:
+        if attribute.unit is not None:
+            return _INTEGER
+        return _DATE if attribute.time_step is None or attribute.time_step.is_date else _DATE_TIME
+    return JSON_NUMBER
+
+
+def _is_finite_or_null(text: str) -> bool:
+    return text == "null" or math.isfinite(float(text))
