@@ -13,9 +13,9 @@ from unicodedata import normalize
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shoal.arrays import LARGEST, Float64Matrix, Int64Vector
+from shoal.arrays import LARGEST, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
 from shoal.clustering.embedding import exact_means
-from shoal.clustering.stream.clusterer import Decisions, StreamClusterer
+from shoal.clustering.stream.clusterer import Decisions, StreamClusterer, code_distance_faults
 from shoal.clustering.stream.steering import are_weights, parse_position
 from shoal.clustering.stream.validation import as_array, parameter_faults
 from shoal.errors import ParameterError
@@ -37,7 +37,7 @@ class Released:
     offsets : int64 (G + 1,)
         Cluster g is ``positions[offsets[g]:offsets[g + 1]]``.
     centroids : float64 (G, d)
-        Means of the values, in the units in which they were pushed.
+        Means of the values, in the units in which they were pushed. Category columns have none.
     suppressed : int64 (S,)
         Records that are in no cluster, because fewer than k subjects were held when they were due for decision.
     """
@@ -68,6 +68,9 @@ class StreamAggregator:
         One per attribute, above 0. They multiply the values for distances only.
     max_share : float
         Largest share of one subject in a cluster, from 1/k to 1.
+    code_distances : sequence of float, optional
+        One per category column: the squared distance of two records whose codes differ there, in squared units of the
+        weighted values. For a category that counts as much as an attribute with range 1 and weight w, it is w squared.
 
     Raises
     ------
@@ -88,6 +91,9 @@ class StreamAggregator:
     ([0, 2], [[0.5]])
     >>> stream.flush().suppressed.tolist()
     [1]
+    >>> stream = StreamAggregator(k=2, delta=2, code_distances=[1.0])
+    >>> stream.push([[0.0], [0.1], [0.5]], codes=[[7], [8], [7]]).positions.tolist()
+    [0, 2]
     """
 
     def __init__(
@@ -98,14 +104,30 @@ class StreamAggregator:
         position: float | Mapping[str, float] = 0.0,
         weights: Sequence[float] | None = None,
         max_share: float = 0.5,
+        code_distances: Sequence[float] | Float64Vector | None = None,
     ) -> None:
         steered: Any = parse_position(position)
         faults = parameter_faults(k, delta, rule, steered, max_share)
         if weights is not None and not (are_weights(weights) and len(weights)):
             faults.append("weights: must be finite numbers above 0, one per attribute")
+        distances = np.zeros(0) if code_distances is None else np.asarray(code_distances)
+        if distances.ndim != 1 or distances.dtype.kind not in "iuf":
+            faults.append("code_distances: must be numbers, one per category column")
+        else:
+            distances = distances.astype(np.float64)
+            faults += code_distance_faults(distances)
         if faults:
             raise ParameterError("; ".join(faults))
-        self._make = partial(StreamClusterer, k, delta, rule=rule, position=steered, max_share=max_share)
+        self._make = partial(
+            StreamClusterer,
+            k,
+            delta,
+            rule=rule,
+            position=steered,
+            max_share=max_share,
+            code_distances=distances,
+        )
+        self._columns = len(distances)
         self._weights = None if weights is None else np.asarray(weights, np.float64)
         self._clusterer: StreamClusterer | None = None
         self._encoder = SubjectEncoder(delta)
@@ -113,20 +135,26 @@ class StreamAggregator:
         self._values = np.zeros((1, 0))
 
     def push(
-        self, values: ArrayLike, subjects: ArrayLike | None = None, confidential: ArrayLike | None = None
+        self,
+        values: ArrayLike,
+        subjects: ArrayLike | None = None,
+        confidential: ArrayLike | None = None,
+        codes: ArrayLike | None = None,
     ) -> Released:
         """Add records and return the clusters that are decided.
 
         Parameters
         ----------
         values : array_like of float64, shape (n, d)
-            Quasi-identifiers, finite, times the weights at most 1e150 in absolute value; d is that of the first call.
-            Not modified.
+            Numeric quasi-identifiers, finite, times the weights at most 1e150 in absolute value; d is that of the first
+            call, 1 or more, with category columns 0 or more. Not modified.
         subjects : array_like of int or str, shape (n,), optional
             Subject of each record. Strings are compared as in record files; see `SubjectEncoder`. If omitted (then in
             all calls), each record is a subject of its own.
         confidential : array_like, length n, optional
             Reserved; only its length is checked.
+        codes : array_like of int, shape (n, c), optional
+            Code of each record in each category column; required if there are ``code_distances``. Only equality counts.
 
         Returns
         -------
@@ -145,9 +173,9 @@ class StreamAggregator:
         if confidential is not None and as_array(confidential, "confidential").shape[:1] != (count,):
             raise ParameterError(f"confidential: must have length {count}")
         clusterer = self._clusterer or self._make(width)
-        codes = None if subjects is None else self._encoder.encode(subjects, count)
+        subject_codes = None if subjects is None else self._encoder.encode(subjects, count)
         first = clusterer.next_position
-        decided = clusterer.push(self._coordinates(matrix), codes)
+        decided = clusterer.push(self._coordinates(matrix), subject_codes, codes=self._codes(codes, count))
         self._clusterer = clusterer
         self._encoder.remember(count)
         self._store(matrix, first)
@@ -160,11 +188,20 @@ class StreamAggregator:
 
     def _matrix(self, values: ArrayLike) -> Float64Matrix:
         given = as_array(values, "values")
-        if given.ndim != 2 or given.dtype.kind not in "iuf" or not given.shape[1]:  # noqa: PLR2004 - rows and columns
+        is_table = given.ndim == 2 and given.dtype.kind in "iuf"  # noqa: PLR2004 - rows and columns
+        if not is_table or not (given.shape[1] or self._columns):
             raise ParameterError("values: must be numbers, shape (n, d)")
         if self._weights is not None and given.shape[1] != len(self._weights):
             raise ParameterError(f"values: must have {len(self._weights)} columns, one per weight")
         return np.ascontiguousarray(given, np.float64)
+
+    def _codes(self, codes: ArrayLike | None, count: int) -> Int64Matrix | None:
+        if codes is None:
+            return None
+        given = as_array(codes, "codes")
+        if given.dtype.kind not in "iu" or given.shape != (count, self._columns):
+            raise ParameterError(f"codes: must be integers, shape ({count}, {self._columns})")
+        return given.astype(np.int64)
 
     def _coordinates(self, matrix: Float64Matrix) -> Float64Matrix:
         """Return the values times the weights."""

@@ -11,8 +11,9 @@ from shoal.arrays import Float64Matrix, Int32Vector, Int64Vector
 from shoal.clustering.numba.jit import njit, njit_inner
 from shoal.clustering.static.descent_dense import DENSE_UP_TO, ROUNDS, descend_dense
 from shoal.clustering.static.mdav import mdav_by_scan
+from shoal.clustering.stream.candidates import Candidates
 from shoal.clustering.stream.expiry import NEWEST_POSITION, StreamConstraints, Workspace, append_until_due
-from shoal.clustering.stream.growth import Candidates, GrowthRule, decide_by_growth
+from shoal.clustering.stream.growth import GrowthRule, decide_by_growth
 from shoal.clustering.stream.held_records import FLUSHED, HEAD, NOT_DUE, TAIL, DecisionBuffer, HeldRecords
 from shoal.clustering.stream.partition import held_as_table, is_feasible, release_partition
 
@@ -95,7 +96,8 @@ def decide_due_by_partition(
         decide_by_growth(held, workspace, candidates, decisions, constraints, cursor[NEWEST_POSITION], refused_cause)
     while True:
         cause = append_until_due(held, workspace, constraints, cursor)
-        if cause == NOT_DUE or held.extent[TAIL] - held.extent[HEAD] > DENSE_UP_TO:
+        largest = DENSE_UP_TO if held.codes.shape[0] == 0 else 0
+        if cause == NOT_DUE or held.extent[TAIL] - held.extent[HEAD] > largest:
             return cause
         rows = held_as_table(held, workspace, constraints)
         if rows.shape[0] > 0:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoal.arrays import Float64Matrix, Int64Matrix, Int64Vector
+from shoal.arrays import Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
 from shoal.clustering.stream.held_records import COMPACTIONS, GAP_COUNT, HEAD, TAIL, HeldRecords, empty_held
 
 __all__ = ["Buffer", "CoordinateBlock"]
@@ -24,6 +24,7 @@ class CoordinateBlock(NamedTuple):
     subjects, positions : int64 (n,)
     expiry_keys : int64 (n, C)
     amounts : float64 (n, a)
+    codes : int64 (n, c)
     """
 
     coordinates: Float64Matrix
@@ -31,6 +32,7 @@ class CoordinateBlock(NamedTuple):
     positions: Int64Vector
     expiry_keys: Int64Matrix
     amounts: Float64Matrix
+    codes: Int64Matrix
 
 
 class Buffer:
@@ -42,6 +44,8 @@ class Buffer:
         Largest delay; at most ``delta + 1`` records are held.
     dimensions, columns, amounts : int
         Coordinates, expiry keys and amounts of a record.
+    code_distances : ndarray of float64, shape (c,), optional
+        Squared distance of each category column.
 
     Attributes
     ----------
@@ -51,9 +55,12 @@ class Buffer:
         Slots: ``delta + 1``, and a slice or half of delta. A larger capacity would need fewer compactions.
     """
 
-    def __init__(self, delta: int, dimensions: int, columns: int, amounts: int = 0) -> None:
+    def __init__(
+        self, delta: int, dimensions: int, columns: int, amounts: int = 0, code_distances: Float64Vector | None = None
+    ) -> None:
         self.capacity = delta + 1 + max(SLICE, delta // 2)
-        self.held: HeldRecords = empty_held(self.capacity, dimensions, columns, amounts)
+        distances = np.zeros(0) if code_distances is None else code_distances
+        self.held: HeldRecords = empty_held(self.capacity, dimensions, columns, amounts, distances)
 
     def __len__(self) -> int:
         return int(self.held.extent[TAIL] - self.held.extent[HEAD] - self.held.gap_state[GAP_COUNT])
@@ -85,17 +92,18 @@ class Buffer:
         self.held.subjects[target] = block.subjects[start:stop]
         self.held.expiry_keys[:, target] = block.expiry_keys[start:stop].T
         self.held.amounts[:, target] = block.amounts[start:stop].T
+        self.held.codes[:, target] = block.codes[start:stop].T
         return count
 
     def replace_coordinates(self, coordinates: Float64Matrix) -> None:
-        """Replace the coordinates (held, d) of the held records; an existing cell index becomes invalid."""
+        """Replace the coordinates (held, d) of the held records. Codes stay; an existing cell index becomes invalid."""
         self.compact()
         self.held.coordinates[:, : len(self)] = coordinates.T
 
     def compact(self, arriving: int = 0) -> None:
         """Close all gaps and move the held records to the first slots; ``arriving`` staged records stay behind them."""
         held, slots = self.held, self._slots(arriving)
-        for array in (held.coordinates, held.positions, held.subjects, held.expiry_keys, held.amounts):
+        for array in (held.coordinates, held.positions, held.subjects, held.expiry_keys, held.amounts, held.codes):
             array[..., : len(slots)] = array[..., slots]
         held.removed[:] = False
         held.extent[:] = 0, len(slots) - arriving

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shoal.arrays import Float64Matrix, Int8Vector, Int64Matrix, Int64Vector
+from shoal.arrays import LARGEST, Float64Matrix, Float64Vector, Int8Vector, Int64Matrix, Int64Vector
 from shoal.clustering.stream.buffer import Buffer
 from shoal.clustering.stream.dominance import NO_DOMINANCE, Dominance
 from shoal.clustering.stream.expiry import StreamConstraints
@@ -18,7 +18,7 @@ from shoal.clustering.stream.steering import NO_TARGET, TargetSpan
 from shoal.clustering.stream.validation import InputValidator, are_expiry_limits, is_integer, parameter_faults
 from shoal.errors import ParameterError
 
-__all__ = ["BY_POSITION", "FLUSHED", "Decisions", "StreamClusterer"]
+__all__ = ["BY_POSITION", "FLUSHED", "Decisions", "StreamClusterer", "code_distance_faults"]
 
 MAX_DIMENSIONS = 10_000
 """Largest number of coordinates. Memory is allocated for all of them at once, and more are probably a mistake."""
@@ -72,7 +72,7 @@ class StreamClusterer:
     delta : int
         Largest delay in positions, k - 1 or more. Memory is reserved for this many records.
     d : int
-        Coordinates of a record, 1 or more.
+        Numeric coordinates of a record, 1 or more; 0 if there are ``code_distances``.
     rule : str
         ``nearest``, ``greedy``, ``awo`` (opportunity-cost growth), ``block``, or ``auto``: ``block`` for k of 7 or
         more, else ``awo``; with ``dominance``, ``nearest``.
@@ -86,6 +86,9 @@ class StreamClusterer:
         While fewer distinct subjects are held, no record expires by the first expiry key, which is a clock.
     dominance : Dominance, optional
         The p % rule that each cluster must satisfy; see `clustering.stream.dominance`.
+    code_distances : ndarray of float64, shape (c,), optional
+        One per category column: the squared distance of two records whose codes differ there, from 0 to 1e150, in
+        squared units of the coordinates.
 
     Raises
     ------
@@ -100,9 +103,12 @@ class StreamClusterer:
     ``dominance`` also if no cluster satisfies the p % rule, and at the end also if fewer than ``min_population`` are
     held.
 
+    The squared distance of two records is that of their numeric coordinates plus the ``code_distances`` of the columns
+    in which their codes differ. Of codes only equality counts.
+
     Decisions do not depend on how the stream is cut into blocks. All decisions are verified before they are returned.
 
-    Cost: O(delta d) memory; for time see the classes of the rules.
+    Cost: O(delta (d + c)) memory; for time see the classes of the rules.
 
     Source: J. Domingo-Ferrer and J. Soria-Comas, "Steered Microaggregation", ICDMW 2017, Algorithms 2 and 3 and Note 1
     (doi:10.1109/ICDMW.2017.141). The paper does not define the end of the stream; see `flush`.
@@ -128,26 +134,32 @@ class StreamClusterer:
         expiry_limits: Sequence[int] = (),
         min_population: int = 0,
         dominance: Dominance | None = None,
+        code_distances: Float64Vector | None = None,
     ) -> None:
         faults = parameter_faults(k, delta, rule, position, max_share, has_dominance=dominance is not None)
-        if not is_integer(d) or not 1 <= d <= MAX_DIMENSIONS:
-            faults.append(f"d: must be a whole number from 1 to {MAX_DIMENSIONS}")
+        distances = np.zeros(0) if code_distances is None else code_distances
+        faults += code_distance_faults(distances)
+        fewest = 0 if np.size(distances) else 1
+        if not is_integer(d) or not fewest <= d <= MAX_DIMENSIONS:
+            faults.append(f"d: must be a whole number from {fewest} to {MAX_DIMENSIONS}")
         if not are_expiry_limits(expiry_limits):
             faults.append("expiry_limits: must be whole numbers, 0 or more")
         if faults:
             raise ParameterError("; ".join(faults))
         dominance_rule = NO_DOMINANCE if dominance is None else dominance
         amounts = len(dominance_rule.references)
-        buffer = Buffer(int(delta), d, len(expiry_limits), amounts)
+        buffer = Buffer(int(delta), int(d), len(expiry_limits), amounts, distances)
         limits = np.asarray(expiry_limits, np.int64)
-        weight, target = position.initial(int(k), d) if isinstance(position, TargetSpan) else (position, NO_TARGET)
+        weight, target = (
+            position.initial(int(k), d, distances) if isinstance(position, TargetSpan) else (position, NO_TARGET)
+        )
         self._weight = np.full(1, float(weight))
         population = int(min_population)
         constraints = StreamConstraints(
             int(k), int(delta), self._weight, float(max_share), limits, population, dominance_rule, target
         )
         self._buffer = buffer
-        self._validator = InputValidator(d, len(expiry_limits), amounts)
+        self._validator = InputValidator(d, len(expiry_limits), amounts, len(distances))
         self._rule = make_rule(rule, buffer, constraints)
         self._invariants = InvariantChecker(int(k), int(delta), float(max_share), dominance_rule)
 
@@ -176,7 +188,7 @@ class StreamClusterer:
         return self._buffer.positions()
 
     def replace_coordinates(self, coordinates: Float64Matrix) -> None:
-        """Replace the coordinates of the held records.
+        """Replace the coordinates of the held records; their codes stay.
 
         Parameters
         ----------
@@ -197,6 +209,7 @@ class StreamClusterer:
         positions: Int64Vector | None = None,
         expiry_keys: Int64Matrix | None = None,
         amounts: Float64Matrix | None = None,
+        codes: Int64Matrix | None = None,
     ) -> Decisions:
         """Add a block of records and return the decisions on the records that expire.
 
@@ -213,6 +226,8 @@ class StreamClusterer:
             One column per expiry limit, never decreasing: a time in ms, a log offset.
         amounts : ndarray of float64, shape (n, a), optional
             Values that ``dominance`` is applied to, in the units of its references.
+        codes : ndarray of int64, shape (n, c), optional
+            Code of each record in each category column. A category must keep its code while a record with it is held.
 
         Returns
         -------
@@ -226,7 +241,7 @@ class StreamClusterer:
         GuaranteeError
             A decision violates an invariant. This call and all later ones raise.
         """
-        block = self._validator.validate(coordinates, subjects, positions, expiry_keys, amounts)
+        block = self._validator.validate(coordinates, subjects, positions, expiry_keys, amounts, codes)
         self._invariants.register(block.positions, block.subjects, block.amounts)
         self._validator.remember(block, by_subject=subjects is not None)
         return self._verified(self._rule.push(block))
@@ -271,3 +286,17 @@ class StreamClusterer:
             suppressed_causes=suppressed_causes.astype(np.int8),
             suppressed_before=suppressed_before,
         )
+
+
+def code_distance_faults(code_distances: object) -> list[str]:
+    """Return what is wrong with the squared distances of category columns; an empty list if they are valid."""
+    if (
+        not isinstance(code_distances, np.ndarray)
+        or code_distances.dtype != np.float64
+        or code_distances.ndim != 1
+        or len(code_distances) > MAX_DIMENSIONS
+    ):
+        return [f"code_distances: must be an array of float64, shape (c,), with c up to {MAX_DIMENSIONS}"]
+    if not ((code_distances >= 0) & (code_distances <= LARGEST)).all():
+        return [f"code_distances: must be from 0 to {LARGEST:g}"]
+    return []

@@ -27,6 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.arrays import Float64Vector, Int64Vector
+from shoal.clustering.numba.distances import add_code_distance
 from shoal.clustering.numba.jit import njit, njit_inline
 from shoal.clustering.numba.subject_codes import Numbering, clear, empty_numbering, number
 from shoal.clustering.stream.dominance import Dominance
@@ -182,7 +183,8 @@ def squared_distances(held: HeldRecords, omega_p: float, distances: Float64Vecto
 def squared_distances_from(held: HeldRecords, omega_p: float, record: int, distances: Float64Vector) -> None:
     """Write the squared distance of every held record from one of them.
 
-    The sum begins with the position and takes the attributes in order, so that results do not depend on the machine.
+    The sum begins with the position and takes the attributes in order, then the category columns, so that results do
+    not depend on the machine.
     """
     head, count = held.extent[HEAD], distances.size
     if omega_p > 0.0:
@@ -206,3 +208,5 @@ def squared_distances_from(held: HeldRecords, omega_p: float, record: int, dista
         for x in range(count):
             e = one[x] - centre_one
             distances[x] = distances[x] + e * e
+    for column in range(held.codes.shape[0]):
+        add_code_distance(held.codes[column, head : head + count], held.code_distances[column], record, distances)

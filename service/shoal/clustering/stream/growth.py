@@ -11,15 +11,21 @@ Parameters that all kernels of the rules share are described in `expiry`.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
-from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int64Vector
+from shoal.arrays import Float64Vector, Int64Vector
 from shoal.clustering.numba.heaps import heapify, sift_down
 from shoal.clustering.numba.jit import njit, njit_inline
 from shoal.clustering.numba.subject_codes import count_up_to
 from shoal.clustering.stream.buffer import Buffer
+from shoal.clustering.stream.candidates import (
+    Candidates,
+    add_code_distances,
+    empty_candidates,
+    opportunity_cost,
+    set_candidate,
+    write_point,
+)
 from shoal.clustering.stream.expiry import (
     NEWEST_POSITION,
     StreamConstraints,
@@ -43,50 +49,10 @@ from shoal.clustering.stream.nearest import release_nearest
 from shoal.clustering.stream.partition import PartitionFlushRule
 from shoal.clustering.stream.steering import update_weight
 
-__all__ = [
-    "Candidates",
-    "GrowthRule",
-    "decide_by_growth",
-    "decide_due_by_growth",
-    "empty_candidates",
-    "grow",
-    "opportunity_cost",
-    "set_candidate",
-    "write_point",
-]
+__all__ = ["GrowthRule", "decide_by_growth", "decide_due_by_growth", "grow"]
 
 CANDIDATES_PER_K = 4
 """Nearest records, in units of k, from which awo selects. More take longer and reduce the loss by about 1 %."""
-
-
-class Candidates(NamedTuple):
-    """Records that may be added to the cluster, and scratch arrays of one decision.
-
-    Attributes
-    ----------
-    records : int64 (L,)
-        Candidate records, the nearest to the oldest record first.
-    points : float64 (L, d + 1)
-        Their coordinates and weighted position.
-    opportunity_costs : float64 (L,)
-        Expected cost of leaving each candidate out of the cluster.
-    is_member : bool (L,)
-        Whether the candidate is a member of the cluster.
-    centroid : float64 (d + 1,)
-        Mean of the members.
-    smallest_squared_distances : float64 (k - 1,)
-        The k - 1 smallest squared distances of one candidate from other held records; scratch.
-    opportunity_weight : float64 (1,)
-        Weight of opportunity costs; 0 for rule greedy.
-    """
-
-    records: Int64Vector
-    points: Float64Matrix
-    opportunity_costs: Float64Vector
-    is_member: BoolVector
-    centroid: Float64Vector
-    smallest_squared_distances: Float64Vector
-    opportunity_weight: Float64Vector
 
 
 class GrowthRule(PartitionFlushRule):
@@ -116,24 +82,11 @@ class GrowthRule(PartitionFlushRule):
         max_candidates = (
             min(CANDIDATES_PER_K * constraints.k, buffer.capacity) if opportunity_weight else buffer.capacity
         )
-        dimensions = len(buffer.held.coordinates)
-        self._candidates = empty_candidates(max_candidates, dimensions, constraints.k, opportunity_weight)
+        dimensions, columns = len(buffer.held.coordinates), len(buffer.held.codes)
+        self._candidates = empty_candidates(max_candidates, dimensions, constraints.k, opportunity_weight, columns)
 
     def _decide_due(self, decisions: DecisionBuffer, cursor: Int64Vector) -> None:
         decide_due_by_growth(self._buffer.held, self._workspace, self._candidates, decisions, self._constraints, cursor)
-
-
-def empty_candidates(capacity: int, dimensions: int, k: int, opportunity_weight: float) -> Candidates:
-    """Allocate the arrays of a rule once, for at most ``capacity`` candidates."""
-    return Candidates(
-        records=np.zeros(capacity, np.int64),
-        points=np.zeros((capacity, dimensions + 1)),
-        opportunity_costs=np.zeros(capacity),
-        is_member=np.zeros(capacity, np.bool_),
-        centroid=np.zeros(dimensions + 1),
-        smallest_squared_distances=np.zeros(k - 1),
-        opportunity_weight=np.full(1, opportunity_weight),
-    )
 
 
 @njit
@@ -189,7 +142,7 @@ def _release_or_suppress(
     if candidates.opportunity_weight[0] > 0.0:
         _fill_opportunity_costs(held, workspace, candidates, constraints, count, newest)
     write_point(held, 0, constraints.omega_p[0], candidates.centroid)
-    size = grow(subjects, workspace, candidates, constraints.k, count)
+    size = grow(held, workspace, candidates, constraints.k, count)
     if workspace.numbering.size[0] < constraints.k:
         # The candidates have fewer than k subjects. Rule nearest considers all held records.
         limit_shares_and_reset(workspace, size, 1.0)
@@ -229,27 +182,6 @@ def _fill_candidates(held: HeldRecords, workspace: Workspace, candidates: Candid
 
 
 @njit_inline
-def set_candidate(held: HeldRecords, candidates: Candidates, candidate: int, record: int, omega_p: float) -> None:
-    """Write a record to entry ``candidate``, with an opportunity cost of 0."""
-    candidates.records[candidate] = record
-    candidates.is_member[candidate] = False
-    candidates.opportunity_costs[candidate] = 0.0
-    write_point(held, record, omega_p, candidates.points[candidate])
-
-
-@njit_inline
-def write_point(held: HeldRecords, record: int, omega_p: float, point: Float64Vector) -> None:
-    """Write the coordinates and the weighted position of a record.
-
-    The position is counted from that of the oldest record: the difference is small, so that its float is exact.
-    """
-    slot, last = held.extent[HEAD] + record, point.size - 1
-    for j in range(last):
-        point[j] = held.coordinates[j, slot]
-    point[last] = omega_p * float(held.positions[slot] - held.positions[held.extent[HEAD]])
-
-
-@njit_inline
 def _fill_opportunity_costs(
     held: HeldRecords,
     workspace: Workspace,
@@ -272,18 +204,6 @@ def _fill_opportunity_costs(
 
 
 @njit_inline
-def opportunity_cost(candidates: Candidates, constraints: StreamConstraints, age: int) -> float:
-    """Return the opportunity cost of the record of this age whose ``smallest_squared_distances`` are given."""
-    factor = (
-        candidates.opportunity_weight[0] * 0.5 / float(candidates.smallest_squared_distances.size * constraints.delta)
-    )
-    total = 0.0
-    for distance in candidates.smallest_squared_distances:
-        total += distance
-    return float(factor * float(age) * total)
-
-
-@njit_inline
 def _collect_smallest(distances: Float64Vector, smallest: Float64Vector) -> None:
     """Write the ``smallest.size`` smallest distances in ascending order."""
     last = smallest.size - 1
@@ -298,13 +218,20 @@ def _collect_smallest(distances: Float64Vector, smallest: Float64Vector) -> None
 
 
 @njit_inline
-def grow(subjects: Int64Vector, workspace: Workspace, candidates: Candidates, k: int, count: int) -> int:
+def grow(held: HeldRecords, workspace: Workspace, candidates: Candidates, k: int, count: int) -> int:
     """Add candidates to the cluster until k subjects are members or no candidate is left; return the number of members.
+
+    In the category columns, the squared distance of a record from the mean of n members is the mean of its squared
+    distances from them, less half the mean squared distance of two members. The second part is the same for all
+    candidates of a step. It is left out: one of them joins in any case, and opportunity costs are subtracted from all
+    of them alike, so that it changes no comparison.
 
     The caller clears what `add_member` has filled (`limit_shares_and_reset`).
     """
-    centroid, width = candidates.centroid, candidates.centroid.size
+    centroid, width, columns = candidates.centroid, candidates.centroid.size, candidates.codes.shape[0]
+    subjects = held.subjects[held.extent[HEAD] : held.extent[TAIL]]
     add_member(workspace, subjects, 0, 0)
+    add_code_distances(held, candidates, 0, count)
     size = 1
     while workspace.numbering.size[0] < k and size <= count:
         # A cluster of n records grows its squared error by n / (n + 1) times the squared distance from its mean.
@@ -315,11 +242,14 @@ def grow(subjects: Int64Vector, workspace: Workspace, candidates: Candidates, k:
                 for j in range(width):
                     step = candidates.points[candidate, j] - centroid[j]
                     squared += step * step
+                if columns > 0:
+                    squared += candidates.code_sums[candidate] / size
                 sse_increase_minus_opportunity_cost = sse_factor * squared - candidates.opportunity_costs[candidate]
                 if sse_increase_minus_opportunity_cost < best or chosen < 0:
                     best, chosen = sse_increase_minus_opportunity_cost, candidate
         candidates.is_member[chosen] = True
         add_member(workspace, subjects, candidates.records[chosen], size)
+        add_code_distances(held, candidates, candidates.records[chosen], count)
         size += 1
         for j in range(width):
             centroid[j] += (candidates.points[chosen, j] - centroid[j]) / size
@@ -341,6 +271,7 @@ def _include_old_records(held: HeldRecords, workspace: Workspace, candidates: Ca
     is_member[:] = 0
     for record in members:
         is_member[record] = 1
+    _sum_member_distances(held, members, workspace.totals[:k])
     oldest = 0
     for _ in range(k):
         while oldest < is_member.size and is_member[oldest]:
@@ -349,7 +280,7 @@ def _include_old_records(held: HeldRecords, workspace: Workspace, candidates: Ca
             return  # all held records are members
         if is_member.size - k + (positions[oldest] - positions[0]) >= k:
             return
-        member = _replaceable_member(held, candidates, members, oldest)
+        member = _replaceable_member(held, candidates, members, workspace.totals[:k], oldest)
         if member < 0:
             return
         is_member[members[member]], is_member[oldest] = 0, 1
@@ -357,9 +288,12 @@ def _include_old_records(held: HeldRecords, workspace: Workspace, candidates: Ca
 
 
 @njit_inline
-def _replaceable_member(held: HeldRecords, candidates: Candidates, members: Int64Vector, record: int) -> int:
+def _replaceable_member(
+    held: HeldRecords, candidates: Candidates, members: Int64Vector, code_sums: Float64Vector, record: int
+) -> int:
     """Return the member that a record may replace, or -1: the farthest of the members that are younger than the record.
 
+    ``code_sums`` (k,) are those of `_sum_member_distances`.
     If a member has the same subject, only that member may be replaced, whatever its distance, because members must have
     distinct subjects: it is returned if it is younger than the record, else -1.
     """
@@ -370,14 +304,27 @@ def _replaceable_member(held: HeldRecords, candidates: Candidates, members: Int6
             return member if members[member] > record else -1
         if members[member] > record:
             squared = _squared_distance_from_centroid(held, members[member], candidates.centroid)
+            if candidates.codes.shape[0] > 0:
+                squared += code_sums[member] / members.size
             if squared > farthest:
                 farthest, chosen = squared, member
     return chosen
 
 
 @njit_inline
+def _sum_member_distances(held: HeldRecords, members: Int64Vector, code_sums: Float64Vector) -> None:
+    """Write the sum of the squared distances of each member from all members in the category columns."""
+    code_sums[:] = 0.0
+    for column in range(held.codes.shape[0]):
+        codes, distance = held.codes[column, held.extent[HEAD] : held.extent[TAIL]], held.code_distances[column]
+        for i in range(members.size):
+            for other in members:
+                code_sums[i] += distance if codes[members[i]] != codes[other] else 0.0
+
+
+@njit_inline
 def _squared_distance_from_centroid(held: HeldRecords, record: int, centroid: Float64Vector) -> float:
-    """Return the squared distance of a record from the mean of the cluster, without the position."""
+    """Return the squared distance of a record from the mean of the cluster, by its numeric coordinates."""
     total = 0.0
     for j in range(centroid.size - 1):
         step = held.coordinates[j, held.extent[HEAD] + record] - centroid[j]

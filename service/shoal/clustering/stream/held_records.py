@@ -79,6 +79,10 @@ BY_CLOCK = 1
 """Cause of a decision: the first expiry key, which is a clock. Expiry key c, counted from 0, is cause c + 1."""
 
 
+_NONE = np.zeros(0)
+"""No category column."""
+
+
 class HeldRecords(NamedTuple):
     """Arrays of the held records; every array is allocated once.
 
@@ -88,6 +92,10 @@ class HeldRecords(NamedTuple):
         Scaled and weighted quasi-identifiers, one row per attribute.
     amounts : float64 (a, capacity)
         Values that the p % rule is applied to.
+    codes : int64 (c, capacity)
+        One row per category column; two records differ in a column if their codes do.
+    code_distances : float64 (c,)
+        Squared distance of two records that differ in a category column.
     positions, subjects : int64 (capacity,)
         Arrival rank and subject code.
     expiry_keys : int64 (C, capacity)
@@ -106,6 +114,8 @@ class HeldRecords(NamedTuple):
 
     coordinates: Float64Matrix
     amounts: Float64Matrix
+    codes: Int64Matrix
+    code_distances: Float64Vector
     positions: Int64Vector
     subjects: Int64Vector
     expiry_keys: Int64Matrix
@@ -140,11 +150,18 @@ class DecisionBuffer(NamedTuple):
     counts: Int64Vector
 
 
-def empty_held(capacity: int, dimensions: int, columns: int, amounts: int = 0) -> HeldRecords:
-    """Allocate the arrays for ``capacity`` records with so many coordinates, expiry keys and amounts."""
+def empty_held(
+    capacity: int, dimensions: int, columns: int, amounts: int = 0, code_distances: Float64Vector = _NONE
+) -> HeldRecords:
+    """Allocate the arrays for ``capacity`` records with so many coordinates, expiry keys and amounts.
+
+    Each entry of ``code_distances`` (c,) adds a category column.
+    """
     return HeldRecords(
         coordinates=np.zeros((dimensions, capacity)),
         amounts=np.zeros((amounts, capacity)),
+        codes=np.zeros((len(code_distances), capacity), np.int64),
+        code_distances=code_distances.copy(),
         positions=np.zeros(capacity, np.int64),
         subjects=np.zeros(capacity, np.int64),
         expiry_keys=np.zeros((columns, capacity), np.int64),
@@ -268,24 +285,20 @@ def _close_gaps(held: HeldRecords, members: Int64Vector) -> None:
     if moving > LONG_RUN * members.size:
         _shift_runs(held.positions[head:stop], members, held.moved_integers)
         _shift_runs(held.subjects[head:stop], members, held.moved_integers)
-        for row in range(held.expiry_keys.shape[0]):
-            _shift_runs(held.expiry_keys[row, head:stop], members, held.moved_integers)
-        for row in range(held.coordinates.shape[0]):
-            _shift_runs(held.coordinates[row, head:stop], members, held.moved_floats)
-        for row in range(held.amounts.shape[0]):
-            _shift_runs(held.amounts[row, head:stop], members, held.moved_floats)
+        _shift_runs_of_rows(held.expiry_keys[:, head:stop], members, held.moved_integers)
+        _shift_runs_of_rows(held.codes[:, head:stop], members, held.moved_integers)
+        _shift_runs_of_rows(held.coordinates[:, head:stop], members, held.moved_floats)
+        _shift_runs_of_rows(held.amounts[:, head:stop], members, held.moved_floats)
     else:
         remaining_records = held.remaining_records[: moving + 1]
         _list_remaining(members, remaining_records)
         remaining_records = remaining_records[:moving]
         _shift_values(held.positions[head:stop], remaining_records, held.moved_integers)
         _shift_values(held.subjects[head:stop], remaining_records, held.moved_integers)
-        for row in range(held.expiry_keys.shape[0]):
-            _shift_values(held.expiry_keys[row, head:stop], remaining_records, held.moved_integers)
-        for row in range(held.coordinates.shape[0]):
-            _shift_values(held.coordinates[row, head:stop], remaining_records, held.moved_floats)
-        for row in range(held.amounts.shape[0]):
-            _shift_values(held.amounts[row, head:stop], remaining_records, held.moved_floats)
+        _shift_values_of_rows(held.expiry_keys[:, head:stop], remaining_records, held.moved_integers)
+        _shift_values_of_rows(held.codes[:, head:stop], remaining_records, held.moved_integers)
+        _shift_values_of_rows(held.coordinates[:, head:stop], remaining_records, held.moved_floats)
+        _shift_values_of_rows(held.amounts[:, head:stop], remaining_records, held.moved_floats)
     held.extent[HEAD] = head + members.size
 
 
@@ -310,6 +323,22 @@ def _shift_values(
     target = column[column.size - remaining_records.size :]
     for i in range(remaining_records.size):
         target[i] = moved[i]
+
+
+@njit_inline
+def _shift_values_of_rows(
+    rows: Float64Matrix | Int64Matrix, remaining_records: Int64Vector, moved: Float64Vector | Int64Vector
+) -> None:
+    for row in range(rows.shape[0]):
+        _shift_values(rows[row], remaining_records, moved)
+
+
+@njit_inline
+def _shift_runs_of_rows(
+    rows: Float64Matrix | Int64Matrix, members: Int64Vector, moved: Float64Vector | Int64Vector
+) -> None:
+    for row in range(rows.shape[0]):
+        _shift_runs(rows[row], members, moved)
 
 
 @njit_inline

@@ -17,6 +17,13 @@ import numpy as np
 from shoal.arrays import Int64Vector
 from shoal.clustering.numba.jit import njit, njit_inline
 from shoal.clustering.stream.buffer import Buffer
+from shoal.clustering.stream.candidates import (
+    Candidates,
+    empty_candidates,
+    opportunity_cost,
+    set_candidate,
+    write_point,
+)
 from shoal.clustering.stream.cell_index import (
     BUILT_AT,
     NONE,
@@ -30,15 +37,7 @@ from shoal.clustering.stream.cell_index import (
     remove_from_index,
 )
 from shoal.clustering.stream.expiry import NEWEST_POSITION, STAGED, StreamConstraints, Workspace, append_until_due
-from shoal.clustering.stream.growth import (
-    Candidates,
-    GrowthRule,
-    empty_candidates,
-    grow,
-    opportunity_cost,
-    set_candidate,
-    write_point,
-)
+from shoal.clustering.stream.growth import GrowthRule, grow
 from shoal.clustering.stream.held_records import (
     CLUSTERS,
     COMPACTIONS,
@@ -287,7 +286,7 @@ def _grow_from_index(
             candidates, constraints, newest - held.positions[found[candidate]]
         )
     write_point(held, 0, omega_p, candidates.centroid)
-    size = grow(held.subjects[head : held.extent[TAIL]], workspace, candidates, constraints.k, count)
+    size = grow(held, workspace, candidates, constraints.k, count)
     has_enough = workspace.numbering.size[0] == constraints.k
     limit_shares_and_reset(workspace, size, constraints.max_share if has_enough else 1.0)
     if not has_enough:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from shoal.arrays import LARGEST, Float64Matrix, Int32Vector, Int64Vector
+from shoal.clustering.categories import dense_coordinates
 from shoal.clustering.numba.jit import njit, njit_inline, njit_inner
 from shoal.clustering.numba.subject_codes import clear, count_up_to, number
 from shoal.clustering.static.mdav import mdav
@@ -77,13 +78,16 @@ class PartitionFlushRule(NearestRule):
     def _partition(self) -> tuple[Float64Matrix, Int32Vector]:
         """Return the held records as a table, and the cluster of each; both are empty if they cannot be partitioned."""
         rows = held_as_table(self._buffer.held, self._workspace, self._constraints)
-        k = self._constraints.k
+        k, held = self._constraints.k, self._buffer.held
+        if len(held.codes):
+            codes = held.codes[:, held.extent[HEAD] : held.extent[HEAD] + len(rows)].T
+            rows = dense_coordinates(rows, codes, held.code_distances)
         return rows, descended(rows, mdav(rows, k), k) if len(rows) else np.empty(0, np.int32)
 
 
 @njit
 def held_as_table(held: HeldRecords, workspace: Workspace, constraints: StreamConstraints) -> Float64Matrix:
-    """Return the held records as a table (n, d) with the weighted position as last column.
+    """Return the held records as a table (n, d) of numeric coordinates with the weighted position as last column.
 
     The table is empty if the records cannot be partitioned: fewer than k subjects, or a coordinate whose square
     overflows.

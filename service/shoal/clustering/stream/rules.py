@@ -63,7 +63,9 @@ def make_rule(name: str, buffer: Buffer, constraints: StreamConstraints) -> Rule
 def _create(name: str, buffer: Buffer, constraints: StreamConstraints) -> Rule:
     chosen = resolve_rule(name, constraints.k, has_dominance=constraints.dominance.share > 0)
     min_held = INDEXED_FROM.get(chosen, 0)
-    is_indexable = 0 < min_held <= constraints.delta and len(buffer.held.coordinates) <= MAX_INDEXED_DIMENSIONS
+    is_numeric = not len(buffer.held.codes)  # cells bound numeric coordinates only
+    is_indexable = is_numeric and 0 < min_held <= constraints.delta
+    is_indexable = is_indexable and len(buffer.held.coordinates) <= MAX_INDEXED_DIMENSIONS
     if chosen == "nearest" and is_indexable and constraints.dominance.share == 0.0:
         return IndexedNearestRule(buffer, constraints, min_held)
     if chosen == "nearest":

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeGuard
 
@@ -94,7 +94,7 @@ class TargetSpan:
     span : float
         Mean excess span to hold, in records: positions from the first to the last record of a cluster, beyond its size.
     ranges : tuple of float, optional
-        Width of the range of each coordinate. If omitted, the limits of the weight are widened.
+        Width of the range of each numeric coordinate. If omitted, the limits of the weight are widened.
     weight : float, optional
         Initial weight, as `StreamClusterer.weight` returned it before a restart. If omitted, it is estimated.
     """
@@ -103,9 +103,13 @@ class TargetSpan:
     ranges: tuple[float, ...] | None = None
     weight: float | None = None
 
-    def initial(self, k: int, d: int) -> tuple[float, WeightTarget]:
-        """Return the initial weight and the target, for clusters of k records with d coordinates."""
-        bound = order_keeping_weight(k, self.ranges or (1.0,) * d)
+    def initial(self, k: int, d: int, code_distances: Iterable[float] = ()) -> tuple[float, WeightTarget]:
+        """Return the initial weight and the target, for clusters of k records with d coordinates.
+
+        ``code_distances`` are the squared distances of category columns.
+        """
+        ranges = (1.0,) * d if self.ranges is None else self.ranges
+        bound = order_keeping_weight(k, [*ranges, *map(math.sqrt, code_distances)])
         factor = UNKNOWN_RANGE_FACTOR if self.ranges is None else 1.0
         target = WeightTarget(float(self.span), bound * SMALLEST / factor, bound * LARGEST * factor)
         weight = bound * INITIAL_SHARE / (self.span + 1.0) if self.weight is None else self.weight

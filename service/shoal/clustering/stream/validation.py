@@ -61,8 +61,8 @@ class InputValidator:
 
     Parameters
     ----------
-    dimensions, columns, amounts : int
-        Coordinates, expiry keys and amounts of a record.
+    dimensions, columns, amounts, codes : int
+        Coordinates, expiry keys, amounts and category columns of a record.
 
     Attributes
     ----------
@@ -70,8 +70,9 @@ class InputValidator:
         Position of the last record; -1 before the first.
     """
 
-    def __init__(self, dimensions: int, columns: int, amounts: int = 0) -> None:
+    def __init__(self, dimensions: int, columns: int, amounts: int = 0, codes: int = 0) -> None:
         self._amounts = amounts
+        self._codes = codes
         self._dimensions = dimensions
         self._columns = columns
         self._last_keys = np.full(columns, -MAX_POSITION, np.int64)
@@ -85,12 +86,13 @@ class InputValidator:
         positions: AnyArray | None,
         expiry_keys: AnyArray | None,
         amounts: AnyArray | None = None,
+        codes: AnyArray | None = None,
     ) -> CoordinateBlock:
         """Return the arrays as a block, with positions and subjects filled in; the validator does not change.
 
         Parameters
         ----------
-        coordinates, subjects, positions, expiry_keys, amounts
+        coordinates, subjects, positions, expiry_keys, amounts, codes
             As of `StreamClusterer.push`.
 
         Raises
@@ -108,6 +110,7 @@ class InputValidator:
             _expect(numbered, "positions", np.int64, (count,)),
             _expect(self._keys_or_empty(expiry_keys, count), "expiry_keys", np.int64, (count, self._columns)),
             _expect(self._amounts_or_empty(amounts, count), "amounts", np.float64, (count, self._amounts)),
+            _expect(self._codes_or_empty(codes, count), "codes", np.int64, (count, self._codes)),
         )
         if count:
             self._check_content(block, numbered=positions is None)
@@ -122,6 +125,11 @@ class InputValidator:
         if amounts is None and self._amounts:
             raise ParameterError(f"amounts: missing, dominance requires {self._amounts} columns")
         return np.zeros((count, 0)) if amounts is None else amounts
+
+    def _codes_or_empty(self, codes: AnyArray | None, count: int) -> AnyArray:
+        if codes is None and self._codes:
+            raise ParameterError(f"codes: missing, code_distances requires {self._codes} columns")
+        return np.zeros((count, 0), np.int64) if codes is None else codes
 
     def _check_content(self, block: CoordinateBlock, *, numbered: bool) -> None:
         if not np.isfinite(block.coordinates).all():

@@ -20,11 +20,12 @@ def block(positions: list[int]) -> CoordinateBlock:
         column,
         column[:, None] * 100,
         np.zeros((len(column), 0)),
+        column[:, None] * 7,
     )
 
 
 def test_slices_are_staged_behind_the_held_records_and_a_full_buffer_is_compacted() -> None:
-    buffer = Buffer(3, 2, 1)
+    buffer = Buffer(3, 2, 1, code_distances=np.array([0.5]))
     whole = block(list(range(SLICE + 10)))
     assert buffer.stage(whole, 0) == SLICE
     assert len(buffer) == 0
@@ -38,12 +39,13 @@ def test_slices_are_staged_behind_the_held_records_and_a_full_buffer_is_compacte
     assert buffer.held.positions[11] == last
     assert buffer.held.subjects[11] == last * 10
     assert buffer.held.expiry_keys[0, 11] == last * 100
+    assert buffer.held.codes[0, 11] == last * 7
     assert buffer.held.coordinates[:, 11].tolist() == [last, last]
     assert buffer.held.extent[HEAD] == 0
 
 
 def test_a_slice_fits_while_delta_records_are_held() -> None:
-    buffer = Buffer(5, 2, 1)
+    buffer = Buffer(5, 2, 1, code_distances=np.array([0.5]))
     buffer.held.extent[:] = 0, 5
     assert buffer.stage(block(list(range(SLICE))), 0) == SLICE
     assert buffer.held.extent.tolist() == [0, 5]
