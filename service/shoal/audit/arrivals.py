@@ -16,12 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal.audit.originals import UNKNOWN_TIMESTAMP, UNUSABLE, Originals
+from shoal.audit.sizes import DEFAULT_MAX_BYTES
 from shoal.policy import PerSubject, Policy
 
 __all__ = ["AdmissionLimits", "Arrivals", "BoolVector", "Counted", "Int64Vector", "StreamArrivals", "arrivals_of"]
-
-DEFAULT_MAX_BYTES = 900_000
-"""``kafka.max_record_bytes`` if the policy has no section ``kafka``."""
 
 BoolVector: TypeAlias = npt.NDArray[np.bool_]
 Counted: TypeAlias = Literal["certain", "unless claimed", "all"]

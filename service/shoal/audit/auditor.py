@@ -6,31 +6,26 @@ ADR 20 says from which input each check takes its limits.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from shoal.audit.arithmetic import ExactGrid
 from shoal.audit.arrivals import AdmissionLimits
+from shoal.audit.audited_counts import AuditedCounts, count_release, read_lines, read_records
 from shoal.audit.clusters import RecomputedClusters, check_clusters, released_above_limit
 from shoal.audit.evidence import EvidenceCluster, Summary, foreign_fingerprints
 from shoal.audit.joint_uniqueness import measure_joint_uniqueness
+from shoal.audit.losses import attribute_losses
 from shoal.audit.measures import check_unchanged_fields, measure_release, measure_unchanged_fields
 from shoal.audit.near_duplicates import count_near_duplicates
 from shoal.audit.options import check_options
 from shoal.audit.originals import Originals
+from shoal.audit.published_values import PublishedValues
 from shoal.audit.reconciliation import AuditedReferences, check_references
 from shoal.audit.releases import ReleasedRows
 from shoal.audit.rows import LOOK_ALIKE, AllowedOrder, RowOrder, check_order, compare_rows, is_in_input_order
 from shoal.audit.scope import AuditScope, StatedFiles
 from shoal.audit.stream_checks import check_stream
-from shoal.audit.summary_counts import (
-    AuditedCounts,
-    check_summary,
-    quarantine_bounds,
-    read_records,
-    reading_warnings,
-    stated_suppressed,
-)
+from shoal.audit.summary_counts import check_summary, reading_warnings, stated_suppressed
 from shoal.audit.topic_order import check_topic_order, repeated_numbers
 from shoal.audit.unexamined import unexamined_questions
 from shoal.audit.unpublished import Accounts, StatedAccounts, check_unpublished_rows, unknown_completeness
@@ -61,15 +56,20 @@ class Auditor:
     policy : Policy
     originals : Originals
     release : ReleasedRows
-    grids : list of ExactGrid
+    published : sequence of PublishedValues
         One per quasi-identifier.
     scope : AuditScope
     """
 
     def __init__(
-        self, policy: Policy, originals: Originals, release: ReleasedRows, grids: list[ExactGrid], scope: AuditScope
+        self,
+        policy: Policy,
+        originals: Originals,
+        release: ReleasedRows,
+        published: Sequence[PublishedValues],
+        scope: AuditScope,
     ) -> None:
-        self._policy, self._originals, self._release, self._grids = policy, originals, release, grids
+        self._policy, self._originals, self._release, self._published = policy, originals, release, published
         self._scope = scope
         self._limits = AdmissionLimits.of(policy, originals)
         self._clusters: RecomputedClusters | None = None
@@ -197,7 +197,7 @@ class Auditor:
         return order
 
     def _check_clusters(self, evidence_clusters: Iterable[EvidenceCluster]) -> RecomputedClusters:
-        found = check_clusters(self._policy, self._originals, evidence_clusters, self._grids, self._limits)
+        found = check_clusters(self._policy, self._originals, evidence_clusters, self._published, self._limits)
         self._clusters = found
         self._found.checks += found.checks
         self._found.checks += check_options(self._policy, self._originals, found.clusters)
@@ -261,7 +261,7 @@ class Auditor:
             reasons=None if self._references is None else self._references.reasons,
             suppressed=None if of_file is None else stated_suppressed(of_file, stated.summary_name),
             is_drained=is_finished or (summary is not None and summary.get("held") == 0),
-            read_records=None if of_file is None else read_records(of_file),
+            read_records=None if of_file is None else read_lines(of_file, self._originals),
         )
 
     def _withdraw_uncertain(self, before: int, *, is_inferred: bool) -> None:
@@ -314,41 +314,33 @@ class Auditor:
 
     def _check_summary(self, summary: Summary, name: str, *, is_inferred: bool) -> None:
         """Check the summary. Two clusters with equal rows side by side may have been inferred as one."""
-        counts = self._counts(read_records(summary))
+        counts = self._counts(read_records(summary), has_losses="loss" in summary)
         check = check_summary(summary, counts, name)
         if is_inferred and check.failed:
-            unknown = replace(
-                counts, clusters=None, smallest=None, largest=None, fewest_subjects=None, largest_share=None
-            )
+            unknown = counts.without_clusters()
             without_clusters = check_summary(summary, unknown, name)
             if not without_clusters.failed:
                 check = without_clusters
                 self._found.undecided.append(f"the summary counts other clusters than those inferred: {REMEDY}")
         self._found.checks.append(check)
 
-    def _counts(self, records_in: int | None) -> AuditedCounts:
-        found, accounts = self._clusters, self._accounts
+    def _counts(self, records_in: int | None, *, has_losses: bool) -> AuditedCounts:
         reasons = {} if self._references is None else self._references.reasons
-        referenced_end = max(reasons, default=-1) + 1
-        released_end = 0 if found is None else found.is_released.rfind(1) + 1
-        read_end = max(referenced_end, released_end)
-        sizes = [] if found is None else [len(cluster.members) for cluster in found.clusters]
-        return AuditedCounts(
-            records=len(self._originals),
-            reached=len(self._originals) if self._originals.is_export else read_end,
+        counts = count_release(
+            self._originals,
+            self._clusters,
+            self._limits,
             rows=len(self._release),
-            clusters=None if found is None else found.count,
-            smallest=min(sizes, default=None),
-            largest=max(sizes, default=None),
-            fewest_subjects=None if found is None else found.fewest_subjects,
-            largest_share=None if found is None else found.largest_share,
+            referenced_end=max(reasons, default=-1) + 1,
+            records_in=records_in,
+        )
+        return replace(
+            counts,
             suppressed=self._suppressed(),
             held=self._held(),
             are_exact=self._references is not None,
-            certain=0 if accounts is None else accounts.certain,
-            quarantined=quarantine_bounds(
-                self._originals, self._limits, None if found is None else found.is_released, records_in
-            ),
+            certain=0 if self._accounts is None else self._accounts.certain,
+            losses=attribute_losses(self._originals, self._clusters, self._published) if has_losses else {},
         )
 
     def _suppressed(self) -> int | None:
@@ -376,7 +368,7 @@ class Auditor:
             counts={
                 "records": len(self._originals),
                 "usable": usable,
-                "unusable": len(self._originals) - usable,
+                "unusable": self._originals.records - usable,
                 "rows": len(self._release),
                 "clusters": None if self._clusters is None else self._clusters.count,
                 "suppressed": self._suppressed(),

@@ -14,11 +14,11 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from shoal.audit.arithmetic import ExactGrid
 from shoal.audit.arrivals import AdmissionLimits, BoolVector
 from shoal.audit.evidence import EvidenceCluster
 from shoal.audit.fields import FIELD_SEPARATOR
 from shoal.audit.originals import Originals
+from shoal.audit.published_values import PublishedValues
 from shoal.audit.verdict import CheckCounter, counted
 from shoal.policy import Policy
 
@@ -122,7 +122,7 @@ def check_clusters(
     policy: Policy,
     originals: Originals,
     evidence_clusters: Iterable[EvidenceCluster],
-    grids: list[ExactGrid],
+    published: Sequence[PublishedValues],
     limits: AdmissionLimits,
 ) -> RecomputedClusters:
     """Check the members of each cluster and recompute its rows. Cost: O(n) time and memory.
@@ -146,7 +146,7 @@ def check_clusters(
         shares.expect(not members or Fraction(largest, len(members)) <= max_share, cluster.label)
         _note_extremes(found, len(counts), largest / max(len(members), 1))
         if members:
-            quasi = _centroid(originals, members, grids)
+            quasi = _centroid(originals, members, published)
             unchanged = originals.unchanged_of(members)
             found.clusters.append(
                 RecomputedCluster(cluster.partition, cluster.label, members, quasi, unchanged, cluster.number)
@@ -181,6 +181,9 @@ def _note_extremes(found: RecomputedClusters, subjects: int, share: float) -> No
         found.largest_share = share
 
 
-def _centroid(originals: Originals, members: tuple[int, ...], grids: list[ExactGrid]) -> str:
+def _centroid(originals: Originals, members: tuple[int, ...], published: Sequence[PublishedValues]) -> str:
     columns = originals.values[list(members)].T.tolist()
-    return FIELD_SEPARATOR.join(grid.mean(column) for grid, column in zip(grids, columns, strict=True))
+    known = originals.categories or (None,) * len(published)
+    return FIELD_SEPARATOR.join(
+        one.of_members(column, categories) for one, column, categories in zip(published, columns, known, strict=True)
+    )

@@ -13,21 +13,31 @@ import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from itertools import zip_longest
 from typing import TypeAlias
 
 from shoal.audit.arithmetic import canonical_float
 from shoal.audit.parsing import Form, JsonNumber, Record
+from shoal.audit.scales import (
+    ABSENT,
+    POINT,
+    Categories,
+    DecimalSign,
+    decimal_number,
+    is_decimal,
+    is_encodable,
+    value_reader,
+)
 from shoal.audit.spellings import EVERY_STEP, has_long_mark_sequence, one_spelling
-from shoal.policy import Attribute, FieldType, MessagePart, Policy
+from shoal.audit.structure import Dropped, MessageStructure
+from shoal.policy import Attribute, FieldType, MessagePart, Policy, Role, Scale
 
 __all__ = [
     "FIELD_SEPARATOR",
-    "DecimalSign",
     "RecordReader",
     "UnchangedReader",
     "UsableRecord",
     "canonical_decimal",
-    "decimal_number",
     "json_text",
     "merged_subject",
     "released_reader",
@@ -41,7 +51,6 @@ FIELD_SEPARATOR = "\x00"
 """Separates the texts of unchanged fields. JSON text holds no raw NUL, so no field contains it."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
-_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _MAX_INTEGER_LENGTH = 4300
 """Characters; longer integers are not numbers (the limit of Python's int)."""
 
@@ -56,16 +65,19 @@ class UsableRecord:
     Attributes
     ----------
     values : tuple of float
-        Clipped quasi-identifiers in the order of the policy.
+        Quasi-identifiers in the order of the policy, as `shoal.audit.scales` reads them.
     unchanged : str
         Texts of the unchanged fields, separated by `FIELD_SEPARATOR`.
     subject : str or None
         Normalised subject; None if every record is a subject of its own.
+    category_bytes : int
+        Bytes of the published categories as JSON, which are limited together with the unchanged fields.
     """
 
     values: tuple[float, ...]
     unchanged: str
     subject: str | None
+    category_bytes: int = 0
 
 
 class RecordReader:
@@ -80,16 +92,25 @@ class RecordReader:
     """
 
     def __init__(self, policy: Policy, original: Form, released: Form) -> None:
+        self._structure = MessageStructure(policy, original)
         self._names = {attribute.name for attribute in policy.value_attributes}
+        self._optional = {a.name for a in policy.value_attributes if original == "jsonl" and _may_be_absent(a)}
+        self._required = self._names - self._optional
         self._from_envelope = [(attribute.name, str(attribute.source)) for attribute in policy.envelope_attributes]
         self._refuses_undeclared = policy.undeclared == "quarantine"
         # Faust adds the name of its model to every record.
         self._ignored = {"__faust"} - self._names if original == "jsonl" else set()
         sign = DecimalSign(policy.csv.decimal if original == "csv" else ".")
-        self._quasi = [
-            (a.name, _QuasiIdentifierReader(a, _number_reader(source_form(a, original), sign)))
+        self.categories = [
+            Categories(are_leaves=a.taxonomy is not None) if a.scale is Scale.NOMINAL else None
             for a in policy.quasi_identifiers
         ]
+        # Steering attributes are not published, but a record without a usable one does not fit the policy.
+        self._quasi = [
+            (a.name, value_reader(a, source_form(a, original), sign, policy.missing_values, categories))
+            for a, categories in zip_longest(policy.clustered, self.categories)
+        ]
+        self._width = len(policy.quasi_identifiers)
         released_sign = DecimalSign(policy.csv_output.decimal if released == "csv" else ".")
         self._unchanged = [
             (a.name, unchanged_reader(a.type, source_form(a, original), released, sign, released_sign))
@@ -100,12 +121,16 @@ class RecordReader:
         # Only CSV has other encodings than those of Unicode.
         self._encoding = encoding if released == "csv" and not encoding.startswith("utf-") else None
 
+    def content(self, message: Record | None) -> Record | Dropped | None:
+        """Return the fields of a message by the names of their attributes, why it is dropped, or None."""
+        return self._structure.content(message)
+
     def read(self, record: Record | None, envelope: Record) -> UsableRecord | None:
-        """Read one record; None if it is unusable."""
-        if record is None or not record.keys() >= self._names:
+        """Read the fields of one record; None if it is unusable."""
+        if record is None or not record.keys() >= self._required:
             return None
-        has_more = len(record) != len(self._names)
-        if self._refuses_undeclared and has_more and record.keys() != self._names | self._ignored:
+        has_more = self._optional or len(record) != len(self._names)
+        if self._refuses_undeclared and has_more and not record.keys() <= self._names | self._ignored:
             return None
         if self._from_envelope:
             # A field of the value with the name of such an attribute is undeclared.
@@ -115,16 +140,26 @@ class RecordReader:
         return self._usable(record)
 
     def _usable(self, record: Record) -> UsableRecord | None:
+        if self._optional:
+            record = {**dict.fromkeys(self._optional, ABSENT), **record}
         values = [value for name, read in self._quasi if (value := read(record[name])) is not None]
         unchanged = [text for name, read in self._unchanged if (text := read(record[name])) is not None]
         if len(values) < len(self._quasi) or len(unchanged) < len(self._unchanged):
             return None
-        if self._encoding is not None and not _is_encodable("".join(unchanged), self._encoding):
+        if self._encoding is not None and not is_encodable("".join(unchanged), self._encoding):
             return None
         subject = None if self._subject is None else self._subject_text(record[self._subject.name], self._subject)
         if subject is None and self._subject is not None:
             return None
-        return UsableRecord(tuple(values), FIELD_SEPARATOR.join(unchanged), subject)
+        categories = [
+            known.json_text(value)
+            for known, value in zip(self.categories, values, strict=False)
+            if known is not None and not math.isnan(value)
+        ]
+        if self._encoding is not None and not is_encodable("".join(categories), self._encoding):
+            return None
+        size = sum(len(text.encode()) for text in categories)
+        return UsableRecord(tuple(values[: self._width]), FIELD_SEPARATOR.join(unchanged), subject, size)
 
     def _subject_text(self, value: object, subject: Attribute) -> str | None:
         if subject.type != "string" and isinstance(value, str) and self._sign.is_comma:
@@ -138,6 +173,10 @@ class RecordReader:
         return _normalised_subject(value, subject.type)
 
 
+def _may_be_absent(attribute: Attribute) -> bool:
+    return attribute.may_be_missing and attribute.role in {Role.QUASI_IDENTIFIER, Role.STEERING}
+
+
 def source_form(attribute: Attribute, original: Form) -> Form:
     """Return how an attribute is written: keys and headers are texts, as cells are; timestamps are JSON numbers."""
     match attribute.source.part:
@@ -149,60 +188,6 @@ def source_form(attribute: Attribute, original: Form) -> Form:
             return "csv"
 
 
-class DecimalSign:
-    """Converts the numbers of a CSV dialect to numbers with a decimal point, and back."""
-
-    def __init__(self, sign: str = ".") -> None:
-        self._sign = sign
-        self.is_comma = sign != "."
-
-    def to_point(self, cell: str) -> str:
-        """Write a cell with a decimal point. One that has a point where the dialect has a comma is no number."""
-        if not self.is_comma:
-            return cell
-        return "." if "." in cell else cell.replace(self._sign, ".")
-
-    def from_point(self, number: str) -> str:
-        """Write a number as a cell of the dialect."""
-        return number.replace(".", self._sign)
-
-
-POINT = DecimalSign()
-
-
-# ---------------------------------------------------------------- quasi-identifiers
-
-
-class _QuasiIdentifierReader:
-    """Returns the clipped float64 value of a quasi-identifier, or None."""
-
-    __slots__ = ("_clip", "_high", "_integer", "_low", "_number")
-
-    def __init__(self, attribute: Attribute, number: Callable[[object], float | None]) -> None:
-        self._low, self._high = attribute.limits
-        self._clip, self._integer, self._number = attribute.clip, attribute.integer, number
-
-    def __call__(self, value: object) -> float | None:
-        number = self._number(value)
-        if number is None or not math.isfinite(number) or (self._integer and not number.is_integer()):
-            return None
-        clipped = min(max(number, self._low), self._high)
-        return clipped if self._clip or clipped == number else None
-
-
-def _json_number(value: object) -> float | None:
-    return float(value) if isinstance(value, JsonNumber) else None
-
-
-def _number_reader(form: Form, sign: DecimalSign) -> Callable[[object], float | None]:
-    return _json_number if form == "jsonl" else lambda value: decimal_number(sign.to_point(str(value).strip()))
-
-
-def decimal_number(text: str) -> float | None:
-    """Return the float64 nearest to an ASCII decimal number; None for any other text."""
-    return float(text) if _DECIMAL.fullmatch(text) else None
-
-
 # ---------------------------------------------------------------- the subject
 
 
@@ -210,7 +195,7 @@ def _normalised_subject(value: object, kind: FieldType) -> str | None:
     """Return one text per subject, whatever the spelling; None if the value cannot be a subject of this type."""
     if isinstance(value, bool):
         return str(value).lower() if kind in {"boolean", "any"} else None
-    if not isinstance(value, str) or not _is_encodable(value) or not _is_typed(value):
+    if not isinstance(value, str) or not is_encodable(value) or not _is_typed(value):
         return None
     text = unicodedata.normalize("NFC", value).strip()
     if kind == "string":
@@ -239,7 +224,7 @@ def _is_typed(text: str) -> bool:
 
 def _exact(text: str) -> tuple[str, int] | None:
     """Return a decimal number as digits without trailing zeros and a power of ten; None if the text is no number."""
-    if not _DECIMAL.fullmatch(text):
+    if not is_decimal(text):
         return None
     try:
         sign, digits, exponent = Decimal(text).as_tuple()
@@ -298,17 +283,6 @@ def _any_as_cell(value: object, released_sign: DecimalSign) -> str | None:
     return json_text(released_sign.from_point(text) if isinstance(value, JsonNumber) else text)
 
 
-def _is_encodable(value: str, encoding: str = "utf-8") -> bool:
-    """Whether an encoding has all characters of a text; a lone surrogate cannot be published in any."""
-    if value.isascii():
-        return True
-    try:
-        value.encode(encoding)
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _any(value: object) -> str | None:
     if value is None:
         return "null"
@@ -316,7 +290,7 @@ def _any(value: object) -> str | None:
         return "true" if value else "false"
     if isinstance(value, JsonNumber):
         return canonical_decimal(value)
-    return json_text(value) if isinstance(value, str) and _is_encodable(value) else None
+    return json_text(value) if isinstance(value, str) and is_encodable(value) else None
 
 
 def canonical_decimal(text: str) -> str | None:
@@ -362,7 +336,7 @@ def _cell_number(value: object) -> str | None:
     text = str(value).strip()
     if not text:
         return "null"
-    return canonical_decimal(text) if _DECIMAL.fullmatch(text) else None
+    return canonical_decimal(text) if is_decimal(text) else None
 
 
 def _cell_integer(value: object) -> str | None:

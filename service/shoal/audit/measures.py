@@ -17,10 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal.audit.clusters import RecomputedClusters
-from shoal.audit.fields import FIELD_SEPARATOR, decimal_number
+from shoal.audit.fields import FIELD_SEPARATOR
 from shoal.audit.joint_uniqueness import JointUniqueness
 from shoal.audit.order_information import measure_order_information
 from shoal.audit.originals import Originals
+from shoal.audit.scales import decimal_number
 from shoal.audit.verdict import CheckCounter
 from shoal.policy import Policy, Role
 

@@ -11,7 +11,7 @@ from shoal.audit.clusters import RecomputedCluster
 from shoal.audit.originals import Originals
 from shoal.audit.t_closeness import check_closeness
 from shoal.audit.verdict import CheckCounter, counted
-from shoal.policy import Attribute, PerSubject, Policy
+from shoal.policy import Attribute, PerSubject, Policy, Scale
 
 __all__ = ["can_break_dominance", "check_options", "unobservable_options"]
 
@@ -78,11 +78,15 @@ def _check_dominance(
         "dominance", f"no subject's contribution to a cluster can be estimated to within {percent:g} %", "cluster"
     )
     share = Fraction(percent) / 100
-    known_points = [_known_points(attribute) for attribute in policy.quasi_identifiers]
+    known_points = {
+        column: _known_points(attribute)
+        for column, attribute in enumerate(policy.quasi_identifiers)
+        if attribute.scale is Scale.NUMERIC
+    }
     for cluster in clusters:
         subjects = originals.subjects[list(cluster.members)].tolist()
         is_safe = True
-        for column, points in enumerate(known_points):
+        for column, points in known_points.items():
             values = originals.values[list(cluster.members), column].tolist()
             for point in points:
                 margin, is_enough = _margin(values, subjects, point, share)
@@ -103,6 +107,8 @@ def can_break_dominance(policy: Policy, originals: Originals, indices: Sequence[
         return True
     share, subjects = float(policy.dominance or 0) / 100, originals.subjects[list(indices)].tolist()
     for column, attribute in enumerate(policy.quasi_identifiers):
+        if attribute.scale is not Scale.NUMERIC:
+            continue
         values = originals.values[list(indices), column].tolist()
         for point in _known_points(attribute):
             amounts = [abs(value - point) for value in values]

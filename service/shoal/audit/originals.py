@@ -9,14 +9,14 @@ from __future__ import annotations
 import csv
 import math
 from array import array
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from shoal.audit.fields import DecimalSign, RecordReader, decimal_number, merged_subject
+from shoal.audit.fields import RecordReader, merged_subject
 from shoal.audit.parsing import (
     ENVELOPE_FIELDS,
     ORIGINAL_EXPORT,
@@ -28,10 +28,12 @@ from shoal.audit.parsing import (
     is_ended,
     original_records,
 )
-from shoal.audit.sizes import SizeBounds
+from shoal.audit.scales import Categories, DecimalSign, value_reader
+from shoal.audit.sizes import DEFAULT_MAX_BYTES, SizeBounds
+from shoal.audit.structure import Dropped
 from shoal.audit.table_parsing import is_parquet, original_header
 from shoal.errors import InputError
-from shoal.policy import CsvDialect, MessagePart, Policy
+from shoal.policy import Attribute, CsvDialect, MessagePart, Policy
 
 __all__ = ["UNKNOWN_TIMESTAMP", "UNUSABLE", "EmbeddedRecordFinder", "Originals", "is_export_of", "read_originals"]
 
@@ -48,7 +50,8 @@ class Originals:
     Attributes
     ----------
     values : ndarray of float64, shape (n, d)
-        Clipped quasi-identifiers; zeros where the record is unusable.
+        Quasi-identifiers: clipped numbers, milliseconds of times, ranks, and codes of categories; NaN where a value is
+        missing, zeros where the record is unusable.
     subjects : ndarray of int64, shape (n,)
         Equal codes for equal subjects; -1 where the record is unusable.
     merged : ndarray of int64, shape (number of subjects,), or None
@@ -67,6 +70,10 @@ class Originals:
         The file that was read.
     was_read_whole : bool
         Whether a summary counts all records as read. Then a last record without end was read like the others.
+    categories : sequence of (Categories or None), length d
+        The categories of each nominal quasi-identifier; None for other scales. Empty if there is none.
+    drops : dict of Dropped to list of int
+        Indices of the messages that are no records and are dropped, as the policy says of deletes and tombstones.
     may_be_followed : bool
         Whether a run with ``--follow`` may have read the file. It reads no topic, and not for an ordered release.
     """
@@ -83,10 +90,35 @@ class Originals:
     was_read_whole: bool = False
     merged: npt.NDArray[np.int64] | None = None
     may_be_followed: bool = True
+    categories: Sequence[Categories | None] = ()
+    drops: dict[Dropped, list[int]] = field(default_factory=dict)
     _index: dict[int, dict[int, int]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.unchanged)
+
+    @cached_property
+    def is_dropped(self) -> npt.NDArray[np.bool_]:
+        """Which messages are dropped, shape (n,)."""
+        found = np.zeros(len(self), np.bool_)
+        for indices in self.drops.values():
+            found[indices] = True
+        return found
+
+    @property
+    def records(self) -> int:
+        """Number of records, without dropped messages."""
+        return len(self) - sum(map(len, self.drops.values()))
+
+    def end_of(self, records: int) -> int:
+        """Return the number of first lines that hold this number of records, with the dropped ones after them."""
+        if not self.drops:
+            return min(max(records, 0), len(self))
+        return int(np.count_nonzero(np.cumsum(~self.is_dropped) <= records))
+
+    def records_of(self, first: int) -> int:
+        """Number of records among the first lines."""
+        return min(first, len(self)) - int(np.count_nonzero(self.is_dropped[:first]))
 
     @property
     def usable(self) -> int:
@@ -96,6 +128,10 @@ class Originals:
     def usable_of(self, first: int) -> int:
         """Number of usable records among the first ones."""
         return int(np.count_nonzero(self.subjects[:first] != UNUSABLE))
+
+    def unusable_of(self, first: int) -> int:
+        """Number of records among the first lines that do not fit the policy. A dropped message is no record."""
+        return self.records_of(first) - self.usable_of(first)
 
     @cached_property
     def by_partition(self) -> dict[int, npt.NDArray[np.int64]]:
@@ -199,6 +235,8 @@ def read_originals(
     reader, embedded = RecordReader(policy, form, released), EmbeddedRecordFinder(policy) if form == "csv" else None
     values, subjects, partitions, offsets = array("d"), array("q"), array("q"), array("q")
     timestamps, sizes = array("q"), array("q")
+    drops: dict[Dropped, list[int]] = {}
+    max_bytes = DEFAULT_MAX_BYTES if policy.kafka is None else policy.kafka.max_record_bytes
     size_bounds = SizeBounds(policy, released, is_measured=form != "csv")
     unchanged: list[str | None] = []
     zeros = (0.0,) * len(policy.quasi_identifiers)
@@ -210,14 +248,23 @@ def read_originals(
             raise InputError(f"{path}, line {index + 1}: this partition and offset are repeated; export again")
         if embedded is not None and record and embedded.contains_record(record):
             record = None
-        found = reader.read(record, envelope)
+        content = reader.content(record)
+        if isinstance(content, Dropped):
+            if size <= max_bytes:
+                drops.setdefault(content, []).append(index)
+            content = None
+        found = reader.read(content, envelope)
         partitions.append(partition)
         offsets.append(offset)
         values.extend(zeros if found is None else found.values)
         unchanged.append(None if found is None else found.unchanged)
         timestamps.append(int(str(envelope.get("timestamp", UNKNOWN_TIMESTAMP))))
         known_size = 0 if is_parquet(path) else size
-        sizes.extend((0, 0) if found is None else size_bounds.of(record, envelope, known_size, found.unchanged))
+        sizes.extend(
+            (0, 0)
+            if found is None
+            else size_bounds.of(record, envelope, known_size, found.unchanged, found.category_bytes)
+        )
         if found is None:
             subjects.append(UNUSABLE)
         else:
@@ -235,6 +282,8 @@ def read_originals(
         file=file,
         merged=_merge_subjects(policy, codes),
         may_be_followed=not has_offsets and policy.stream is not None and not policy.stream.is_ordered,
+        drops=drops,
+        categories=reader.categories if any(reader.categories) else (),
         _index=indices,
     )
 
@@ -261,8 +310,12 @@ class EmbeddedRecordFinder:
 
     def __init__(self, policy: Policy) -> None:
         self._dialect: CsvDialect = policy.csv
-        self._sign = DecimalSign(policy.csv.decimal)
-        self._quasi = [attribute.name for attribute in policy.quasi_identifiers]
+        sign = DecimalSign(policy.csv.decimal)
+        # Any number stands for a record here, whatever its bounds.
+        self._readers = [
+            (a.name, value_reader(_without_limits(a), "csv", sign, policy.missing_values, None))
+            for a in policy.clustered
+        ]
 
     def contains_record(self, record: Record) -> bool:
         """Whether a line of a cell is a record, or a cell joins the first part of one record to the last of another."""
@@ -294,5 +347,8 @@ class EmbeddedRecordFinder:
         if len(cells) != len(names):
             return False
         found = dict(zip(names, cells, strict=True))
-        values = [decimal_number(self._sign.to_point(found[name].strip(" \t"))) for name in self._quasi]
-        return all(value is not None and math.isfinite(value) for value in values)
+        return all(read(found[name]) is not None for name, read in self._readers)
+
+
+def _without_limits(attribute: Attribute) -> Attribute:
+    return replace(attribute, limits=(-math.inf, math.inf), clip=True, integer=False)

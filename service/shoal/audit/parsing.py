@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal, NamedTuple, NoReturn, TypeAlias, TypeGuard, TypeVar
 
 from shoal.audit.line_form import EMPTY_CONTENTS, LineForm
@@ -32,6 +33,7 @@ __all__ = [
     "ORIGINAL_EXPORT",
     "RELEASED_ENVELOPE",
     "RELEASED_EXPORT",
+    "TOMBSTONE",
     "Form",
     "InputFile",
     "JsonNumber",
@@ -39,6 +41,7 @@ __all__ = [
     "OriginalRecord",
     "Record",
     "ReleasedRecord",
+    "as_record",
     "byte_lines",
     "first_line_names",
     "form_of",
@@ -65,6 +68,9 @@ LARGEST_COUNT = 1 << 62
 """Partitions, offsets and counts are smaller in magnitude."""
 BLANK: Record = {}
 """The record of an empty line: unusable. Empty lines at the end of a file are no records."""
+
+TOMBSTONE: Record = MappingProxyType({})
+"""The record of a message without a value."""
 
 _COUNT = re.compile(r"-?[0-9]{1,18}")
 """Partitions, offsets and usable timestamps; all of them fit 64 bits."""
@@ -212,12 +218,12 @@ def json_value(text: bytes) -> object:
 def _record(text: bytes | str) -> Record | None:
     """Parse one record with its numbers as `JsonNumber`."""
     try:
-        return _as_record(_with_number_texts.decode(text.decode() if isinstance(text, bytes) else text))
+        return as_record(_with_number_texts.decode(text.decode() if isinstance(text, bytes) else text))
     except (ValueError, RecursionError):
         return None
 
 
-def _as_record(value: object) -> Record | None:
+def as_record(value: object) -> Record | None:
     """Return a JSON object as a mapping; None for any other value and for repeated names."""
     if not isinstance(value, JsonObject):
         return None
@@ -319,7 +325,9 @@ def _size(line: Record) -> int:
 
 def _value(line: Record) -> Record | None:
     value = line["value"]
-    return within_depth(_record(str(value)) if _is_text(value) else _as_record(value))
+    if value is None:
+        return TOMBSTONE
+    return within_depth(_record(str(value)) if _is_text(value) else as_record(value))
 
 
 def _envelope(line: Record) -> Record:

@@ -107,7 +107,7 @@ class _ReasonExaminer:
         found: AuditedReferences,
     ) -> None:
         self._originals, self._found = originals, found
-        self._limits = limits
+        self._limits, self._is_dropped = limits, originals.is_dropped
         self._delta = 0 if policy.stream is None else policy.stream.delta
         count = len(originals)
         self._is_released = np.zeros(count, np.bool_)
@@ -117,6 +117,8 @@ class _ReasonExaminer:
 
     def allows(self, index: int, reason: str) -> bool:
         """Whether a record may be unpublished for this reason. Cases that files cannot decide are counted."""
+        if self._is_dropped[index]:
+            return False
         if reason == "suppressed" or not self._originals.is_usable(index):
             return True
         if reason == "too_large":

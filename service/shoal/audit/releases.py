@@ -8,14 +8,12 @@ carry information, such as 1e2 for 100.0 or an escape for a letter.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from shoal.audit.arithmetic import ExactGrid
 from shoal.audit.csv_cells import csv_line
 from shoal.audit.fields import (
     FIELD_SEPARATOR,
-    DecimalSign,
     canonical_decimal,
     json_text,
     released_reader,
@@ -33,14 +31,13 @@ from shoal.audit.parsing import (
     first_line_names,
     released_records,
 )
+from shoal.audit.published_values import NO_VALUE, PublishedNumbers, PublishedValues
+from shoal.audit.scales import DecimalSign
 from shoal.audit.table_parsing import NumberWriter, has_encoded_lines, is_parquet, released_header
 from shoal.audit.verdict import CheckCounter
-from shoal.policy import CsvDialect, Policy, Role
+from shoal.policy import CsvDialect, Policy, Role, Scale
 
 __all__ = ["CanonicalCsv", "CanonicalJson", "PartitionRows", "ReleasedRows", "read_release"]
-
-NO_ROW = "\x02"
-"""Text of an unreadable value. Recomputed texts are JSON or numbers, so it equals none of them."""
 
 _JSON_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
@@ -104,7 +101,7 @@ class ReleasedRows:
 def read_release(
     policy: Policy,
     file: InputFile,
-    grids: list[ExactGrid],
+    published: Sequence[PublishedValues],
     *,
     original: InputFile,
     is_export: bool | None = None,
@@ -116,7 +113,7 @@ def read_release(
     ----------
     policy : Policy
     file : InputFile
-    grids : list of ExactGrid
+    published : sequence of PublishedValues
         One per quasi-identifier.
     original : InputFile
         The original.
@@ -132,13 +129,13 @@ def read_release(
     """
     form = file.form
     exported = is_export_of(policy, file, RELEASED_EXPORT, RELEASED_ENVELOPE) if is_export is None else is_export
-    checker = _RowChecker(policy, form, original.form, grids)
+    checker = _RowChecker(policy, form, original.form, published)
     header = released_header(file.path, file.dialect) if form == "csv" else None
     if header is not None:
         # A header shows field names even if no row follows.
         checker.check_header(*header)
     partitions: dict[int, PartitionRows] = {}
-    writers = {a.name: grid.canonical for a, grid in zip(policy.quasi_identifiers, grids, strict=True)}
+    writers = {one.attribute.name: one.grid.canonical for one in published if isinstance(one, PublishedNumbers)}
     rows = released_records(file, is_export=exported, number_writers=writers)
     envelope = CheckCounter("envelope", "released messages have neither a key nor headers")
     for line, (partition, text, record, is_bare) in enumerate(rows, 1):
@@ -177,7 +174,7 @@ def _check_bytes(
 class _RowChecker:
     """Checks columns, canonical form, grid and bounds of single rows, and returns the texts to compare them by."""
 
-    def __init__(self, policy: Policy, form: Form, original: Form, grids: list[ExactGrid]) -> None:
+    def __init__(self, policy: Policy, form: Form, original: Form, published: Sequence[PublishedValues]) -> None:
         self._columns = CheckCounter("columns", "every row has exactly the published fields, in order")
         self._hidden = CheckCounter("hidden", "no identifier and no undeclared field appears")
         self._spelling = CheckCounter("spelling", "every value is written in its canonical form")
@@ -185,22 +182,24 @@ class _RowChecker:
         self._bounds = CheckCounter(
             "bounds", "quasi-identifiers are within their bounds, plus or minus half a resolution"
         )
+        self._values = CheckCounter(
+            "values", "categories and times are among those that the policy allows, and missing where it allows that"
+        )
+        self._has_values = any(not one.is_number for one in published)
         self._names, self._dialect = [attribute.name for attribute in policy.published], policy.csv_output
-        self._quasi = [(a.name, grid) for a, grid in zip(policy.quasi_identifiers, grids, strict=True)]
-        self._sign = DecimalSign(policy.csv_output.decimal if form == "csv" else ".")
+        self._quasi = [(one.attribute.name, one) for one in published]
+        sign = DecimalSign(policy.csv_output.decimal if form == "csv" else ".")
         self._unchanged = [
-            (a.name, released_reader(a.type, source_form(a, original), form, self._sign))
-            for a in policy.unchanged_fields
+            (a.name, released_reader(a.type, source_form(a, original), form, sign)) for a in policy.unchanged_fields
         ]
         self._canonical = CanonicalCsv(policy) if form == "csv" else CanonicalJson(policy)
-        # A JSON number is read as `JsonNumber`, a quoted one as str. A cell is always str.
-        self._number_type = str if form == "csv" else JsonNumber
         self._known: dict[tuple[str, str], tuple[bool, bool]] = {}
         self._interned: dict[str, str] = {}
 
     @property
     def checks(self) -> list[CheckCounter]:
-        return [self._columns, self._hidden, self._spelling, self._grid, self._bounds]
+        values = [self._values] if self._has_values else []
+        return [self._columns, self._hidden, self._spelling, self._grid, *values, self._bounds]
 
     def check_header(self, text: str, names: list[str]) -> None:
         self._columns.expect(names == self._names, "header")
@@ -213,20 +212,20 @@ class _RowChecker:
         self._columns.expect(names == self._names, line)
         self._hidden.expect(names == self._names or not set(names) - set(self._names), line)
         if record is None:
-            return NO_ROW, NO_ROW
+            return NO_VALUE, NO_VALUE
         self._spelling.expect(self._canonical.matches(text, record), line)
         if not all(name in record for name in self._names):
-            return NO_ROW, NO_ROW
-        quasi = FIELD_SEPARATOR.join([self._check_number(line, name, grid, record[name]) for name, grid in self._quasi])
-        unchanged = FIELD_SEPARATOR.join([read(record[name]) or NO_ROW for name, read in self._unchanged])
+            return NO_VALUE, NO_VALUE
+        quasi = FIELD_SEPARATOR.join([self._check_value(line, name, one, record[name]) for name, one in self._quasi])
+        unchanged = FIELD_SEPARATOR.join([read(record[name]) or NO_VALUE for name, read in self._unchanged])
         return self._interned.setdefault(quasi, quasi), unchanged
 
-    def _check_number(self, line: int, name: str, grid: ExactGrid, value: object) -> str:
-        text = self._sign.to_point(str(value)) if isinstance(value, self._number_type) else NO_ROW
+    def _check_value(self, line: int, name: str, published: PublishedValues, value: object) -> str:
+        text = published.text_of(value)
         known = self._known.get((name, text))
         if known is None:
-            known = self._known[name, text] = (grid.contains(text), grid.within_bounds(text))
-        self._grid.expect(known[0], line)
+            known = self._known[name, text] = (published.allows(text), published.within_bounds(text))
+        (self._grid if published.is_number else self._values).expect(known[0], line)
         self._bounds.expect(known[1], line)
         return text
 
@@ -238,7 +237,7 @@ class CanonicalJson:
     """The canonical form of a JSON row: no white space, the fewest escapes, one form for all numbers of a value."""
 
     def __init__(self, policy: Policy) -> None:
-        self._quasi = {attribute.name for attribute in policy.quasi_identifiers}
+        self._quasi = {attribute.name for attribute in policy.quasi_identifiers if attribute.scale is Scale.NUMERIC}
 
     def matches(self, text: str, record: Record) -> bool:
         """Whether a row is in its canonical form, whatever its values are."""

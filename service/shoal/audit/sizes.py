@@ -1,7 +1,8 @@
 """Bounds of the bytes that are compared with ``kafka.max_record_bytes``.
 
 Three lengths are limited: that of a message, that of each key and header that the policy reads, and that of the
-unchanged fields as they are published, without what stands between them and the quasi-identifiers. The original shows
+unchanged fields as they are published, without what stands between them and the quasi-identifiers, with the categories
+of the record. The original shows
 them exactly, except the lengths of messages that an export has as objects, and of the rows of Parquet: these are
 estimated. A record is too large for certain if the smallest length exceeds the limit, and cannot be too large if the
 largest one does not.
@@ -17,7 +18,10 @@ from shoal.audit.fields import FIELD_SEPARATOR, json_text
 from shoal.audit.parsing import Form, Record
 from shoal.policy import MessagePart, Policy, Role
 
-__all__ = ["SizeBounds"]
+__all__ = ["DEFAULT_MAX_BYTES", "SizeBounds"]
+
+DEFAULT_MAX_BYTES = 900_000
+"""``kafka.max_record_bytes`` if the policy has no section ``kafka``."""
 
 
 class SizeBounds:
@@ -49,7 +53,9 @@ class SizeBounds:
         if not self._is_csv:
             self._overhead += sum(len(json_text(attribute.name).encode()) + 1 for attribute in policy.unchanged_fields)
 
-    def of(self, record: Record | None, envelope: Record, size: int, unchanged: str) -> tuple[int, int]:
+    def of(
+        self, record: Record | None, envelope: Record, size: int, unchanged: str, categories: int = 0
+    ) -> tuple[int, int]:
         """Return the bounds for a usable record.
 
         Parameters
@@ -60,9 +66,11 @@ class SizeBounds:
             Bytes of the record; 0 if they are not known, as those of Parquet, or if the record was read as cells.
         unchanged : str
             Texts of the unchanged fields, separated by `FIELD_SEPARATOR`.
+        categories : int
+            Bytes of the published categories as JSON.
         """
         parts = max((len(str(envelope[part]).encode()) for part in self._parts if part in envelope), default=0)
-        fewest = max(size, parts, self._unchanged(unchanged))
+        fewest = max(size, parts, self._unchanged(unchanged) + categories)
         if self._is_measured and not size:
             cells = sum(len(name) + len(str(value)) for name, value in (record or {}).items())
             return fewest, max(fewest, 2 * cells)

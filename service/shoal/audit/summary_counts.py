@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NoReturn
 
-import numpy as np
-
-from shoal.audit.arrivals import AdmissionLimits
+from shoal.audit.audited_counts import AuditedCounts
 from shoal.audit.evidence import Summary, is_count
-from shoal.audit.originals import UNUSABLE, Originals
+from shoal.audit.originals import Originals
 from shoal.audit.parsing import LARGEST_COUNT
 from shoal.audit.verdict import CheckCounter, counted
 from shoal.errors import InputError
 
 __all__ = [
-    "AuditedCounts",
     "check_summary",
-    "quarantine_bounds",
-    "read_records",
     "reading_warnings",
     "stated_suppressed",
 ]
@@ -29,47 +23,8 @@ _ACCOUNTED = ("records_in", "released", "suppressed", "quarantined", "held")
 
 RELATIVE_TOLERANCE = 5e-4
 """Fractions of a summary may be rounded to four digits."""
-
-
-@dataclass(frozen=True, slots=True)
-class AuditedCounts:
-    """What the audit counted; None where it could not.
-
-    Attributes
-    ----------
-    records : int
-        Records of the original.
-    reached : int
-        Records up to the last one that is released or referenced; of an exported topic all records.
-    rows, clusters, smallest, largest : int
-        Released rows, clusters, and the sizes of the smallest and the largest cluster.
-    fewest_subjects : int
-        Fewest subjects of a cluster.
-    largest_share : float
-        Largest share of one subject in a cluster.
-    suppressed, held : int
-        Largest numbers of records that the run can have suppressed and that it can still hold.
-    certain : int
-        Records that the run must have suppressed.
-    quarantined : (int, int)
-        Fewest and most records of a file that the run can have refused.
-    are_exact : bool
-        Whether ``suppressed`` and ``held`` are the numbers themselves.
-    """
-
-    records: int
-    reached: int
-    rows: int
-    clusters: int | None
-    smallest: int | None
-    largest: int | None
-    fewest_subjects: int | None
-    largest_share: float | None
-    suppressed: int | None = None
-    held: int | None = None
-    are_exact: bool = False
-    certain: int = 0
-    quarantined: tuple[int, int] | None = None
+ABSOLUTE_TOLERANCE = 1e-9
+"""Rounding error of a loss near zero."""
 
 
 def check_summary(summary: Summary, counts: AuditedCounts, name: str = "the summary") -> CheckCounter:
@@ -103,9 +58,25 @@ def check_summary(summary: Summary, counts: AuditedCounts, name: str = "the summ
     if parts[2] is not None and counts.quarantined is not None:
         fewest, most = counts.quarantined
         check.expect(fewest <= parts[2] <= most, "quarantined")
+    _check_scales(check, reader, counts)
     for field in filter(reader.has_negative, _ACCOUNTED):
         check.fail(field)
     return check
+
+
+def _check_scales(check: CheckCounter, reader: _SummaryReader, counts: AuditedCounts) -> None:
+    """Check the numbers of dropped messages, and the loss of each attribute in its own measure."""
+    for field, most in counts.dropped.items():
+        dropped = reader.number("dropped", field)
+        if dropped is not None:
+            fewest = most if counts.reached == counts.records else 0
+            check.expect(fewest <= dropped <= most, f"dropped.{field}")
+    for name_of, loss in counts.losses.items():
+        found_loss = reader.number("loss", name_of)
+        if found_loss is not None and loss is not None:
+            check.expect(
+                abs(found_loss - loss) <= RELATIVE_TOLERANCE * abs(loss) + ABSOLUTE_TOLERANCE, f"loss.{name_of}"
+            )
 
 
 def _check_totals(check: CheckCounter, reader: _SummaryReader, parts: list[int | None], counts: AuditedCounts) -> None:
@@ -137,12 +108,6 @@ def _compared(
     ]
 
 
-def read_records(summary: Summary) -> int | None:
-    """Return the number of records that a summary counts as read; None if it does not say."""
-    value = summary.get("records_in")
-    return value if is_count(value) else None
-
-
 def stated_suppressed(summary: Summary, name: str = "the summary") -> int | None:
     """Return the number of suppressed records of a summary that accounts for all records; None of any other."""
     reader = _SummaryReader(summary, name)
@@ -151,31 +116,10 @@ def stated_suppressed(summary: Summary, name: str = "the summary") -> int | None
     return reader.total("suppressed")
 
 
-def quarantine_bounds(
-    originals: Originals, limits: AdmissionLimits, is_released: bytearray | None, records_in: int | None
-) -> tuple[int, int] | None:
-    """Return the fewest and the most records of a file that the run refused; None for a topic.
-
-    Unusable records and those that are too large are refused, and those near the limit may be.
-    """
-    if originals.is_export:
-        return None
-    count = len(originals)
-    most = count if records_in is None else min(max(records_in, 0), count)
-    # A run that follows a file does not read a last record without end.
-    fewest = most - 1 if records_in is None and not originals.is_ended else most
-    is_unpublished = originals.subjects != UNUSABLE
-    if is_released is not None:
-        is_unpublished &= ~np.frombuffer(bytes(is_released), np.bool_)
-    too_large = int(np.count_nonzero((limits.is_too_large & is_unpublished)[:fewest]))
-    perhaps = int(np.count_nonzero((limits.may_be_too_large & is_unpublished)[:most]))
-    return fewest - originals.usable_of(fewest) + too_large, most - originals.usable_of(most) + perhaps
-
-
 def reading_warnings(summary: Summary, originals: Originals, name: str = "the summary") -> list[str]:
     """Warn if a summary counts fewer records than there are, leaves counts out, or differs on refused messages."""
     reader = _SummaryReader(summary, name)
-    records_in, count = reader.total("records_in"), len(originals)
+    records_in, count = reader.total("records_in"), originals.records
     quarantined = reader.total("quarantined") if originals.is_export else None
     read = count if records_in is None else min(max(records_in, 0), count)
     warnings = []
@@ -187,7 +131,7 @@ def reading_warnings(summary: Summary, originals: Originals, name: str = "the su
     missing = [field for field in _ACCOUNTED if reader.total(field) is None]
     if records_in is not None and missing:
         warnings.append(f"the summary does not state {', '.join(missing)}, so it does not account for all records")
-    unusable = read - originals.usable_of(read)
+    unusable = originals.unusable_of(originals.end_of(read))
     if quarantined is not None and quarantined != unusable:
         warnings.append(
             f"the summary counts {counted(quarantined, 'quarantined record')}; the audit finds "

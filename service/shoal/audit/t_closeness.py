@@ -17,8 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal.audit.clusters import RecomputedCluster
-from shoal.audit.fields import FIELD_SEPARATOR, decimal_number
+from shoal.audit.fields import FIELD_SEPARATOR
 from shoal.audit.originals import Originals
+from shoal.audit.scales import decimal_number
 from shoal.audit.verdict import CheckCounter
 from shoal.policy import Policy, Role
 

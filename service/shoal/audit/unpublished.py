@@ -126,7 +126,7 @@ def check_unpublished(
     accounts.population = examiner.check_population()
     is_released = found.is_member()
     accounts.complete.examined += int(np.count_nonzero(is_released))
-    for index in np.flatnonzero(~is_released).tolist():
+    for index in np.flatnonzero(~is_released & ~originals.is_dropped).tolist():
         examiner.examine(index)
     examiner.settle()
     if not originals.is_ended and not found.is_released[-1]:
@@ -168,7 +168,7 @@ def check_unpublished_rows(
         accounts.population.expect(subjects >= policy.min_population, 0)
         accounts.population.worst = subjects
     accounts.complete.examined += int(np.count_nonzero(is_released))
-    for index in np.flatnonzero(~is_released).tolist():
+    for index in np.flatnonzero(~is_released & ~originals.is_dropped).tolist():
         is_referenced = reasons is not None and index in reasons
         is_explained = not originals.is_usable(index) or bool(exceeds[index] or limits.is_too_large[index])
         if not is_explained:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from shoal.audit.arithmetic import ExactGrid
+from shoal.audit.audited_counts import read_records
 from shoal.audit.auditor import Auditor
 from shoal.audit.evidence import Summary, read_evidence, read_quarantine, read_summary
 from shoal.audit.line_numbers import add_lines
 from shoal.audit.originals import Originals, is_export_of, read_originals
 from shoal.audit.parsing import ENVELOPE_FIELDS, ORIGINAL_EXPORT, Form, InputFile, first_line_names
+from shoal.audit.published_values import PublishedValues, published_values
 from shoal.audit.releases import ReleasedRows, read_release
 from shoal.audit.scope import AuditScope, StatedFiles
-from shoal.audit.summary_counts import read_records
 from shoal.audit.table_parsing import is_parquet
 from shoal.audit.verdict import Verdict
 from shoal.errors import InputError
@@ -119,12 +120,12 @@ def verify(
     )
     scope = AuditScope.of(policy, table=table, partial=partial and not complete, strict=strict)
     is_binary = is_parquet(target.path)
-    grids = [
-        ExactGrid(attribute, table=scope.has_table_grids, is_binary=is_binary) for attribute in policy.quasi_identifiers
-    ]
+    shown = published_values(
+        policy, target.form, table=scope.is_table, has_table_grids=scope.has_table_grids, is_binary=is_binary
+    )
     is_export = wrapped if is_export is None else is_export
-    release = read_release(policy, target, grids, original=source, is_export=is_export, stores_texts=scope.is_ordered)
-    verdict = _Judgement(policy, source, target, release, grids, scope, stated, is_export).verdict()
+    release = read_release(policy, target, shown, original=source, is_export=is_export, stores_texts=scope.is_ordered)
+    verdict = _Judgement(policy, source, target, release, shown, scope, stated, is_export).verdict()
     return add_lines(verdict, original=source, released=target)
 
 
@@ -136,7 +137,7 @@ class _Judgement:
     source: InputFile
     target: InputFile
     release: ReleasedRows
-    grids: list[ExactGrid]
+    published: Sequence[PublishedValues]
     scope: AuditScope
     stated: StatedFiles
     is_export: bool | None
@@ -168,11 +169,11 @@ class _Judgement:
             )
         summary = self.stated.summary_fields
         if summary is not None and not originals.is_export:
-            originals.was_read_whole = (read_records(summary) or 0) >= len(originals)
+            originals.was_read_whole = (read_records(summary) or 0) >= originals.records
         return originals
 
     def _judge(self, originals: Originals) -> Verdict:
-        return Auditor(self.policy, originals, self.release, self.grids, self.scope).run(self.stated)
+        return Auditor(self.policy, originals, self.release, self.published, self.scope).run(self.stated)
 
     def _is_numbered_by_line(self) -> bool | None:
         """Whether the references of an empty release number records by line, as `shoal pipe` does.

@@ -1,0 +1,159 @@
+"""What a cluster publishes by scale, recomputed by the audit, and which published values it accepts."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from shoal.audit.parsing import Form, JsonNumber
+from shoal.audit.published_values import (
+    PublishedCategories,
+    PublishedNumbers,
+    PublishedRanks,
+    PublishedTimes,
+    PublishedValues,
+)
+from shoal.audit.scales import Categories
+from shoal.policy import Attribute, Role, Scale, Taxonomy, TimeStep
+
+pytestmark = pytest.mark.unit
+
+NAN = math.nan
+TREE = Taxonomy((("a", "north"), ("b", "north"), ("c", "south")), "all")
+
+
+def attribute(scale: Scale, **settings: Any) -> Attribute:
+    return Attribute("a", Role.QUASI_IDENTIFIER, scale=scale, **settings)
+
+
+def nominal(form: Form = "jsonl", *, table: bool = False, **settings: Any) -> PublishedCategories:
+    return PublishedCategories(attribute(Scale.NOMINAL, **settings), form, table=table, missing_values=("", "?"))
+
+
+def coded(*texts: str, categories: Categories | None = None) -> tuple[list[float], Categories]:
+    known = categories or Categories()
+    return [NAN if text == "" else known.code(text) for text in texts], known
+
+
+@pytest.mark.parametrize(
+    ("values", "mode"),
+    [
+        (['"b"', '"a"', '"b"'], '"b"'),
+        (['"b"', '"a"'], '"a"'),
+        (["true", '"true"'], '"true"'),
+        (['"a"', '"a b"'], '"a b"'),
+        (["250", '"9"'], '"9"'),
+        (['"\U0001f41f"', '"\uffff"'], '"\uffff"'),
+    ],
+)
+def test_the_mode_is_published_and_of_equally_frequent_ones_the_smaller_text(values: list[str], mode: str) -> None:
+    assert nominal().of_members(*coded(*values)) == mode
+
+
+def test_in_a_table_the_category_that_is_more_frequent_in_the_table_is_published_first() -> None:
+    values, categories = coded('"b"', '"a"')
+    categories.counts.update({0: 5, 1: 2})
+    assert nominal(table=True).of_members(values, categories) == '"b"'
+    assert nominal(table=False).of_members(values, categories) == '"a"'
+
+
+@pytest.mark.parametrize(
+    ("publish", "leaves", "node"),
+    [
+        ("ancestor", ["a", "b"], '"north"'),
+        ("ancestor", ["a", "a", "c"], '"all"'),
+        ("ancestor", ["x", "x"], '"x"'),
+        ("median", ["a", "a", "c"], '"a"'),
+        ("mode", ["a", "c", "c"], '"c"'),
+        ("mode", ["c", "a"], '"a"'),
+    ],
+)
+def test_a_node_of_the_taxonomy_is_published(publish: str, leaves: list[str], node: str) -> None:
+    assert nominal(taxonomy=TREE, publish=publish).of_members(*coded(*leaves)) == node
+
+
+@pytest.mark.parametrize(
+    ("missing", "values", "text"),
+    [
+        ("group", ['"a"', "", ""], "null"),
+        ("group", ['"a"', ""], '"a"'),
+        ("group", ["", ""], "null"),
+        ("group", ['"a"', '"a"', ""], '"a"'),
+    ],
+)
+def test_a_cluster_publishes_missing_if_more_than_half_of_it_misses_the_value(
+    missing: str, values: list[str], text: str
+) -> None:
+    assert nominal(missing=missing).of_members(*coded(*values)) == text
+
+
+def test_with_mean_a_cluster_publishes_missing_only_if_no_member_has_the_value() -> None:
+    numbers = PublishedNumbers(attribute(Scale.NUMERIC, missing="mean", integer=True), "jsonl", table=False)
+    assert numbers.of_members([NAN, NAN, 3.0]) == "3"
+    assert numbers.of_members([NAN, NAN]) == "null"
+    grouped = PublishedNumbers(attribute(Scale.NUMERIC, missing="group", integer=True), "csv", table=False)
+    assert grouped.of_members([NAN, NAN, 3.0]) == ""
+    assert grouped.of_members([NAN, 4.0]) == "4"
+
+
+@pytest.mark.parametrize(("ranks", "text"), [([0, 2], '"low"'), ([0, 1, 2], "2"), ([2, 2, 0, 1], "2"), ([2], '"high"')])
+def test_the_lower_median_of_ranks_is_published_as_an_item(ranks: list[float], text: str) -> None:
+    settings = attribute(Scale.ORDINAL, order=("low", 2, "high"))
+    assert PublishedRanks(settings, "jsonl", table=False).of_members(ranks) == text
+    assert PublishedRanks(settings, "csv", table=False).of_members(ranks) == f'"{text.strip(chr(34))}"'
+
+
+def test_a_time_is_published_as_text_or_number() -> None:
+    day = TimeStep(1, "day")
+    texts = PublishedTimes(attribute(Scale.TIME, time_step=day), "jsonl", table=False)
+    assert texts.of_members([0.0, 86_400_000.0, 86_400_000.0]) == '"1970-01-02"'
+    numbers = PublishedTimes(attribute(Scale.TIME, time_step=day, unit="s"), "jsonl", table=False)
+    assert numbers.of_members([86_400_000.0]) == "86400"
+
+
+ORDER = attribute(Scale.ORDINAL, order=("low", 2, "2 or more"))
+BOUNDED = attribute(
+    Scale.TIME, time_step=TimeStep(1, "month"), bounds=(0.0, 2.6e9), limits=(0.0, 2.6e9), missing="group"
+)
+
+
+@pytest.mark.parametrize(
+    ("published", "value", "is_allowed", "is_inside"),
+    [
+        (PublishedRanks(ORDER, "jsonl", table=False), "low", True, True),
+        (PublishedRanks(ORDER, "jsonl", table=False), "Low", False, True),
+        (PublishedRanks(ORDER, "jsonl", table=False), JsonNumber("2"), True, True),
+        (PublishedRanks(ORDER, "jsonl", table=False), "2", False, True),
+        (PublishedRanks(ORDER, "csv", table=False), "2", True, True),
+        (PublishedRanks(ORDER, "jsonl", table=False), None, False, True),
+        (PublishedTimes(BOUNDED, "jsonl", table=False), "1970-02-01", True, True),
+        (PublishedTimes(BOUNDED, "jsonl", table=False), "1970-03-01", True, False),
+        (PublishedTimes(BOUNDED, "jsonl", table=False), "1970-02-02", False, True),
+        (PublishedTimes(BOUNDED, "jsonl", table=False), None, True, True),
+        (PublishedTimes(BOUNDED, "csv", table=False), "", True, True),
+        (PublishedTimes(BOUNDED, "jsonl", table=False), "", False, True),
+        (nominal(), "M", True, True),
+        (nominal(), True, True, True),
+        (nominal(), JsonNumber("7"), True, True),
+        (nominal(), JsonNumber("7.0"), False, True),
+        (nominal(), None, False, True),
+        (nominal(), "?", False, True),
+        (nominal("csv"), "", False, True),
+        (nominal(), [], False, True),
+        (nominal(missing="group"), None, True, True),
+        (nominal(taxonomy=TREE, publish="ancestor", unknown="quarantine"), "north", True, True),
+        (nominal(taxonomy=TREE, publish="ancestor", unknown="quarantine"), "x", False, True),
+        (nominal(taxonomy=TREE, publish="ancestor"), "x", True, True),
+        (nominal(taxonomy=TREE, publish="ancestor"), JsonNumber("1"), False, True),
+        (nominal(taxonomy=TREE, publish="mode", unknown="quarantine"), "north", False, True),
+    ],
+)
+def test_only_values_that_the_policy_allows_are_accepted(
+    published: PublishedValues,
+    value: object,
+    is_allowed: bool,
+    is_inside: bool,  # noqa: FBT001
+) -> None:
+    text = published.text_of(value)
+    assert (published.allows(text), published.within_bounds(text)) == (is_allowed, is_inside)
