@@ -132,9 +132,21 @@ def test_the_policy_of_the_readme_is_that_of_the_quick_start(tmp_path: Path) -> 
 
 
 def test_the_policy_page_shows_a_policy_without_faults(tmp_path: Path) -> None:
-    (shown,) = fences(ROOT / "docs" / "policy.md", "yaml")
+    shown, *_ = fences(ROOT / "docs" / "policy.md", "yaml")
     (tmp_path / "policy.yaml").write_text(shown, encoding="utf-8")
     assert Policy.load(tmp_path / "policy.yaml").k == 10
+
+
+def test_every_example_of_the_policy_page_is_part_of_a_policy_without_faults(tmp_path: Path) -> None:
+    page = ROOT / "docs" / "policy.md"
+    _, *parts = fences(page, "yaml")
+    (taxonomy,) = fences(page, "csv")
+    (tmp_path / "job.csv").write_text(taxonomy, encoding="utf-8")
+    for number, part in enumerate(parts):
+        path = tmp_path / f"policy{number}.yaml"
+        path.write_text(f"{part}subject: every_record\nprivacy: {{k: 2}}\nstream: {{delta: 9}}\n", encoding="utf-8")
+        assert Policy.load(path).clustered
+    assert len(parts) == 7
 
 
 def test_the_five_records_of_the_readme_are_input_and_output_of_the_quick_start(tmp_path: Path) -> None:

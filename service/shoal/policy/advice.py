@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from shoal.policy.attribute import Attribute
 from shoal.policy.resolved import Policy
+from shoal.policy.schema import Scale
 from shoal.policy.value_source import MessagePart
 
 __all__ = ["advise"]
@@ -16,6 +17,8 @@ _CODE_WORDS = {
     *("serial", "ssn", "token", "uuid"),
 }
 """Words in the name of a field whose values are codes, not names of people."""
+MANY_LEAVES = 20
+"""From this number of categories on, two random records rarely have the same one."""
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
@@ -34,12 +37,8 @@ def advise(policy: Policy) -> Iterator[str]:
             "[nfkc, casefold, spaces, invisible], or each spelling counts as a person; if it is a code in which case "
             "matters, set normalize: []"
         )
-    dotted = [f"attributes.{a.name}" for a in policy.attributes if "." in a.name and a.source.part is MessagePart.VALUE]
-    if dotted:
-        yield (
-            f"{', '.join(dotted)}: the name of one field, dots included; fields inside objects are not read, so they "
-            "must be moved to the top level of the record"
-        )
+    yield from _advise_on_fields(policy)
+    yield from _advise_on_categories(policy)
     for attribute in policy.quasi_identifiers:
         if attribute.integer and attribute.resolution is not None and attribute.resolution % 1:
             yield (
@@ -51,6 +50,50 @@ def advise(policy: Policy) -> Iterator[str]:
             "subject: every_record: a record that its producer sends twice counts as two people; use it only if "
             "every person has one record and producers are idempotent"
         )
+
+
+def _advise_on_fields(policy: Policy) -> Iterator[str]:
+    """Yield advice on the fields of messages and on missing values."""
+    for attribute in policy.attributes:
+        if "." in attribute.name and attribute.path == (attribute.name,):
+            yield (
+                f"attributes.{attribute.name}: the name of one field, dots included; if it is a field inside an "
+                f"object, say so with from: value.{attribute.name}"
+            )
+    whole = [f"attributes.{attribute.name}" for attribute in policy.confidential if attribute.type == "json"]
+    if whole:
+        yield (
+            f"{', '.join(whole)}: published whole, with every field inside it; names, dates and numbers in there can "
+            "identify people, so declare single fields by their paths where that is enough"
+        )
+    if policy.missing_values != ("",) and not any(attribute.may_be_missing for attribute in policy.clustered):
+        yield (
+            "missing_values: a record with one of them in a quasi-identifier is quarantined; set missing: group at the "
+            "attributes that may lack a value, to release such records too"
+        )
+
+
+def _advise_on_categories(policy: Policy) -> Iterator[str]:
+    """Yield advice on attributes whose values are not numbers."""
+    real = [
+        f"attributes.{attribute.name}"
+        for attribute in policy.quasi_identifiers
+        if attribute.scale is Scale.ORDINAL or (attribute.is_nominal and attribute.publish != "ancestor")
+    ]
+    if real:
+        yield (
+            f"{', '.join(real)}: a cluster publishes a category that one of its people has (the median or the most "
+            "frequent one), not a mean of all: it shows that such a person is there. A nominal attribute with a "
+            "taxonomy and publish: ancestor publishes what all have in common"
+        )
+    for attribute in policy.clustered:
+        taxonomy = attribute.taxonomy
+        if taxonomy is not None and taxonomy.levels == 1 and len(taxonomy.paths) > MANY_LEAVES:
+            yield (
+                f"attributes.{attribute.name}: its {len(taxonomy.paths)} categories are all equally far from each "
+                "other, so most clusters can publish only the root or the most frequent one; a taxonomy with groups of "
+                "categories loses less"
+            )
 
 
 def _may_hold_names(subject: Attribute) -> bool:

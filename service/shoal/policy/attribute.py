@@ -8,11 +8,11 @@ from math import inf
 from typing import Any, Literal
 
 from shoal.policy.field_path import split_path
+from shoal.policy.scale_checks import MAX_EXACT_INTEGER
 from shoal.policy.schema import AttributeSection, Document, FieldType, Missing, NormalizeStep, Role, Scale
 from shoal.policy.taxonomy import Taxonomy
 from shoal.policy.time_step import TimeStep
-from shoal.policy.time_text import parse_time
-from shoal.policy.validation import MAX_EXACT_INTEGER
+from shoal.policy.time_text import format_time, parse_time
 from shoal.policy.value_source import VALUE, MessagePart, Source, path_of_source
 
 __all__ = ["Attribute", "resolve_attribute"]
@@ -167,7 +167,7 @@ class Attribute:
         if self.scale is Scale.NOMINAL:
             return self._nominal_as_dict()
         content: dict[str, Any] = {
-            "bounds": None if self.bounds is None else list(self.bounds),
+            "bounds": None if self.bounds is None else [self._plain_bound(bound) for bound in self.bounds],
             "out_of_bounds": "clip" if self.clip else "quarantine",
         }
         if self.scale is Scale.NUMERIC:
@@ -177,6 +177,9 @@ class Attribute:
         if self.role is Role.QUASI_IDENTIFIER:
             content["resolution"] = str(self.time_step or self.publication_step(table=table))
         return content
+
+    def _plain_bound(self, bound: float) -> str | float:
+        return format_time(bound, self.unit) if self.scale is Scale.TIME else bound
 
     def _nominal_as_dict(self) -> dict[str, Any]:
         content: dict[str, Any] = {"publish": self.publish} if self.role is Role.QUASI_IDENTIFIER else {}

@@ -31,14 +31,39 @@ def check_names(settings: KafkaSection) -> Iterator[tuple[FieldPath, str]]:
         if fault := _fault_of_server(server.strip()):
             which = f"address {number} of {len(servers)}" if len(servers) > 1 else "the address"
             yield ("kafka", "bootstrap_servers"), f"{which} {fault}"
+    yield from _check_pairs(settings)
     fields: dict[str, str] = {}
-    for name in _TOPIC_FIELDS:
-        topic = getattr(settings, name)
-        if not topic:
-            continue
+    for path, topic in _topics_of(settings):
         if fault := _fault_of_topic(topic, fields):
-            yield ("kafka", name), fault
-        fields.setdefault(topic, name)
+            yield ("kafka", *path), fault
+        fields.setdefault(topic, ".".join(path))
+
+
+def _topics_of(settings: KafkaSection) -> Iterator[tuple[FieldPath, str]]:
+    """Yield every topic that is set, with its field in section ``kafka``."""
+    for name in _TOPIC_FIELDS:
+        if topic := getattr(settings, name):
+            yield (name,), topic
+    for index, pair in enumerate(settings.topics or ()):
+        for name in ("input", "output"):
+            if topic := getattr(pair, name):
+                yield ("topics", str(index), name), topic
+
+
+def _check_pairs(settings: KafkaSection) -> Iterator[tuple[FieldPath, str]]:
+    """Check the list of several inputs, each with an output of its own."""
+    path = ("kafka", "topics")
+    if settings.topics is None:
+        return
+    if not settings.topics:
+        yield path, "names no topic; give at least one {input, output}, or remove it"
+    for name in ("input", "output"):
+        if getattr(settings, name):
+            yield ("kafka", name), "contradicts kafka.topics, which names all inputs and outputs; remove one of the two"
+    for index, pair in enumerate(settings.topics):
+        for name in ("input", "output"):
+            if not getattr(pair, name):
+                yield (*path, str(index), name), "missing; every input has an output of its own"
 
 
 def _fault_of_server(server: str) -> str:

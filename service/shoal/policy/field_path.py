@@ -19,14 +19,17 @@ def split_path(text: str) -> FieldPath:
     return tuple(text.split("."))
 
 
-def fault_of_path(text: str) -> str:
+def fault_of_path(text: str, *, is_output: bool = False) -> str:
     """Return what is wrong with a dotted path, and the remedy; an empty text if it is valid."""
     names = split_path(text)
     if _INDEX.search(text) or any(name.isascii() and name.isdigit() for name in names):
-        return (
-            "names an item of a list, which has no fixed meaning; read the whole list as a confidential attribute of "
-            "type json, or let the producer write the item into a field of its own"
+        remedy = (
+            "give a field of an object, because lists are not written"
+            if is_output
+            else "read the whole list as a confidential attribute of type json, or let the producer write the item "
+            "into a field of its own"
         )
+        return f"names an item of a list; {remedy}"
     if not all(name.strip() for name in names):
         return "has an empty name between two dots, at its start or at its end; remove a dot"
     if len(names) > MAX_DEPTH:

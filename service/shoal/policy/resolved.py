@@ -7,7 +7,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
@@ -198,8 +197,9 @@ class Policy:
         """
         found = list(faults or [])
         known = [fault.path for fault in found]
-        taxonomies, findings = read_taxonomies(document, Path(source).parent)
-        for path, message in chain(check_document(document), findings):
+        taxonomies, wrong = read_taxonomies(document, Path(source).parent)
+        found += [Fault(fault.path, fault.message, line_of(fault.place, lines or {})) for fault in wrong]
+        for path, message in check_document(document):
             # A field with a schema fault was removed from the document: do not report it as missing too.
             if not any(_covers(path, other) for other in known):
                 found.append(Fault(path, message, line_of(path, lines or {})))
@@ -373,8 +373,8 @@ def _resolve_stream(section: StreamSection | None, k: int, *, has_dominance: boo
 
 
 def _covers(path: FieldPath, known: FieldPath) -> bool:
-    """Return whether a field with a fault is ``path``, contains it, or is an item of its list."""
-    return path[: len(known)] == known or (path == known[:-1] and known[-1].isdigit())
+    """Return whether a field with a fault is ``path``, contains it, or is in an item of its list."""
+    return path[: len(known)] == known or (path == known[: len(path)] and known[len(path)].isdigit())
 
 
 def _optional_float(value: float | None) -> float | None:

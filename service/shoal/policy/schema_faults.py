@@ -33,8 +33,9 @@ _LIMITS = {
     "less_than": ("lt", "below"),
 }
 _SCALE = (
-    "unknown scale; numeric is for numbers whose differences have a meaning, ordinal, nominal and time are reserved; "
-    "a field of another kind is an identifier, which leaves it out of the output"
+    "unknown scale; give numeric (numbers whose differences have a meaning), ordinal (categories with an order), "
+    "nominal (categories without an order) or time; a field of another kind is an identifier, which leaves it out of "
+    "the output"
 )
 
 
@@ -89,7 +90,7 @@ def _words(annotation: object) -> Iterator[str]:
     """Yield the words of all literals of an annotation."""
     for part in get_args(annotation):
         if get_origin(annotation) is Literal:
-            yield part if part.isprintable() and len(part) > 1 else repr(part)
+            yield part if part.isalnum() or (part.isprintable() and len(part) > 1) else repr(part)
         else:
             yield from _words(part)
 

@@ -7,7 +7,7 @@ from datetime import date
 from decimal import Decimal
 from typing import Final
 
-__all__ = ["FIRST_MS", "LAST_MS", "parse_time"]
+__all__ = ["FIRST_MS", "LAST_MS", "format_time", "parse_time"]
 
 FIRST_MS: Final = -62_135_596_800_000
 """0001-01-01T00:00Z in ms since 1970-01-01T00:00Z."""
@@ -41,6 +41,18 @@ def parse_time(value: str | float, unit: str | None) -> float | None:
         return None
     whole = milliseconds.to_integral_value() if abs(milliseconds) <= LAST_MS + 1 else milliseconds
     return float(whole) if FIRST_MS <= whole <= LAST_MS else None
+
+
+def format_time(milliseconds: float, unit: str | None) -> str | float:
+    """Return a time as `parse_time` reads it: in whole ms since 1970-01-01T00:00Z, from year 1 to 9999."""
+    if unit is not None:
+        return milliseconds / _SECOND_MS if unit == "s" else milliseconds
+    days, rest = divmod(int(milliseconds), _DAY_MS)
+    day = date.fromordinal(days + date(1970, 1, 1).toordinal())
+    seconds, fraction = divmod(rest, _SECOND_MS)
+    minutes, second = divmod(seconds, 60)
+    hour, minute = divmod(minutes, 60)
+    return f"{day.isoformat()}T{hour:02}:{minute:02}:{second:02}" + (f".{fraction:03}Z" if fraction else "Z")
 
 
 def _parse_iso(text: str) -> Decimal | None:

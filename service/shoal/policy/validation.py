@@ -9,32 +9,37 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from itertools import chain
 from typing import TypeAlias
 
+from shoal.policy.attribute_checks import (
+    check_attributes,
+    check_normalize,
+    check_steering,
+    check_subject,
+    is_numeric_quasi_identifier,
+)
 from shoal.policy.connection import check_names
 from shoal.policy.csv_dialect import check_dialects
 from shoal.policy.loader import FieldPath
+from shoal.policy.message_checks import check_messages
 from shoal.policy.rule_choice import supports_dominance
-from shoal.policy.schema import AttributeSection, Document, KafkaSection, PrivacySection, StreamSection
+from shoal.policy.scale_checks import check_missing
+from shoal.policy.schema import Document, KafkaSection, PrivacySection, StreamSection
 from shoal.policy.value_source import check_sources
 
-__all__ = ["MAX_DELTA", "MAX_EXACT_INTEGER", "check_document"]
+__all__ = ["MAX_DELTA", "check_document"]
 
 Finding: TypeAlias = tuple[FieldPath, str]
 
-MAX_EXACT_INTEGER = 2**53
-"""Up to here, every integer has a float64 of its own."""
 MAX_DELTA = 10_000_000
 """The buffer of ``delta`` records is allocated at the start. A larger value is most likely a mistake."""
 MAX_WINDOW = 1_000_000
 """A restart reads the current window again and counts its subjects in memory."""
 _MAX_DELAY_S = 1_000_000_000
 """About 30 years. Times in ms stay far within 64 bits."""
-_MIN_STEP, _MAX_STEP = Decimal("1e-15"), Decimal("1e15")
 _MIN_K_FOR_DOMINANCE = 3
-_QUASI_IDENTIFIER_FIELDS = ("scale", "bounds", "out_of_bounds", "integer", "resolution", "weight", "order", "taxonomy")
 _KEY_LIKE = re.compile(r"[0-9a-fA-F]{64}|[A-Za-z0-9+/_-]{43}=?")
 """32 bytes in hexadecimal or base64."""
 
@@ -42,11 +47,13 @@ _KEY_LIKE = re.compile(r"[0-9a-fA-F]{64}|[A-Za-z0-9+/_-]{43}=?")
 def check_document(document: Document) -> Iterator[Finding]:
     """Yield every violated rule of a document whose single fields are well formed, as path and message."""
     return chain(
-        _check_attributes(document),
+        check_attributes(document),
         check_sources(document),
+        check_messages(document),
+        check_missing(document),
         check_dialects(document),
-        _check_subject(document),
-        _check_normalize(document),
+        check_subject(document),
+        check_normalize(document),
         _check_privacy(document.privacy),
         _check_dominance(document),
         _check_per_subject(document),
@@ -55,135 +62,9 @@ def check_document(document: Document) -> Iterator[Finding]:
         _check_dependence(document),
         _check_stream(document),
         _check_position(document),
+        check_steering(document),
         _check_kafka(document.kafka),
     )
-
-
-# ---------------------------------------------------------------- attributes
-
-
-def _check_attributes(document: Document) -> Iterator[Finding]:
-    if not document.attributes:
-        yield ("attributes",), "missing; declare every field of the input"
-        return
-    for name, attribute in document.attributes.items():
-        path = ("attributes", name)
-        if any("\ud800" <= letter <= "\udfff" for letter in name):
-            yield path, "contains a lone surrogate, which no message can contain; correct the name"
-        if attribute.role is None:
-            yield (*path, "role"), "missing; give identifier, quasi_identifier, confidential or other"
-            continue
-        is_clustered = attribute.role in {"quasi_identifier", "steering"}
-        check = _check_quasi_identifier if is_clustered else _check_other_role
-        yield from check(path, attribute)
-    if all(attribute.role not in {"quasi_identifier", None} for attribute in document.attributes.values()):
-        yield ("attributes",), "no attribute has the role quasi_identifier, so there is nothing to make k-anonymous"
-
-
-def _check_quasi_identifier(path: FieldPath, attribute: AttributeSection) -> Iterator[Finding]:
-    if attribute.type is not None:
-        yield (*path, "type"), "not allowed for a quasi_identifier, whose type follows from its scale; remove type"
-    if attribute.publish_unchanged:
-        yield (*path, "publish_unchanged"), "a quasi_identifier is never published unchanged; remove it"
-    for name in ("order", "taxonomy"):
-        if attribute.scale in {"numeric", None} and getattr(attribute, name) is not None:
-            yield (*path, name), "only for scale ordinal or nominal; remove it"
-    if attribute.scale in {"ordinal", "nominal", "time"}:
-        return
-    yield from _check_bounds(path, attribute.bounds)
-    if attribute.weight is not None and not (attribute.weight > 0 and math.isfinite(attribute.weight)):
-        yield (*path, "weight"), "must be a finite number above 0"
-    yield from _check_resolution(path, attribute)
-
-
-def _check_bounds(path: FieldPath, section: list[float | str] | None) -> Iterator[Finding]:
-    if section is None:
-        return
-    bounds = [bound for bound in section if not isinstance(bound, str)]
-    if len(bounds) != 2:  # noqa: PLR2004 - low and high
-        yield (*path, "bounds"), "must be two numbers: [low, high]"
-    elif not all(math.isfinite(bound) and abs(bound) <= MAX_EXACT_INTEGER for bound in bounds):
-        yield (*path, "bounds"), "must be finite and from -2^53 to 2^53"
-    elif not bounds[0] < bounds[1]:
-        yield (*path, "bounds"), "low must be below high"
-    elif bounds[1] - bounds[0] < float(_MIN_STEP) * 1000:
-        yield (*path, "bounds"), "low and high differ by less than 1e-12; give the attribute in another unit"
-
-
-def _check_resolution(path: FieldPath, attribute: AttributeSection) -> Iterator[Finding]:
-    if attribute.resolution is None:
-        return
-    if isinstance(attribute.resolution, str):
-        yield (*path, "resolution"), "not supported in this version: a resolution in words; give a number"
-        return
-    try:
-        step = Decimal(repr(attribute.resolution))
-    except InvalidOperation:  # pragma: no cover - repr of a number always parses
-        step = Decimal("nan")
-    if not step.is_finite() or step < 0:
-        yield (*path, "resolution"), "must be 0 (publish the exact mean) or a finite number above 0"
-    elif step != 0 and not _MIN_STEP <= step <= _MAX_STEP:
-        yield (*path, "resolution"), "must be 0, or from 1e-15 to 1e15"
-    elif attribute.bounds is not None and len(attribute.bounds) == 2:  # noqa: PLR2004
-        low, high = map(float, attribute.bounds)
-        if math.isfinite(high - low) and step > high - low > 0:
-            yield (*path, "resolution"), "is wider than the bounds, so all records would be equal; give a smaller step"
-
-
-def _check_other_role(path: FieldPath, attribute: AttributeSection) -> Iterator[Finding]:
-    for name in _QUASI_IDENTIFIER_FIELDS:
-        if getattr(attribute, name) is not None:
-            yield (*path, name), f"only for a quasi_identifier; remove it, or change the role from {attribute.role}"
-    if attribute.role == "other" and not attribute.publish_unchanged:
-        yield (
-            (*path, "publish_unchanged"),
-            (
-                "missing: role other publishes the field unchanged, and a person who knows its value can find the "
-                "record; set publish_unchanged: true to accept this, or declare a quasi_identifier or an identifier"
-            ),
-        )
-    if attribute.role == "identifier" and attribute.publish_unchanged:
-        yield (*path, "publish_unchanged"), "an identifier is never published; remove it"
-
-
-def _check_subject(document: Document) -> Iterator[Finding]:
-    marked = [name for name, attribute in document.attributes.items() if attribute.subject]
-    for name in marked:
-        if document.attributes[name].role not in {"identifier", None}:
-            yield ("attributes", name, "subject"), "the subject is never published; set its role to identifier"
-    if len(marked) > 1:
-        for name in marked[1:]:
-            yield (
-                ("attributes", name, "subject"),
-                f"only one attribute can be the subject, and attributes.{marked[0]} is marked already; unmark one",
-            )
-    if marked and document.subject == "every_record":
-        yield ("subject",), f"every_record contradicts attributes.{marked[0]}.subject; remove one of the two"
-    if not marked and document.subject is None:
-        yield (
-            ("attributes",),
-            (
-                "no subject: mark the attribute that identifies the person with subject: true, or set "
-                "subject: every_record at the top level if every record belongs to a different person"
-            ),
-        )
-
-
-def _check_normalize(document: Document) -> Iterator[Finding]:
-    for name, attribute in document.attributes.items():
-        path, steps = ("attributes", name, "normalize"), attribute.normalize
-        if steps is None:
-            continue
-        if not attribute.subject:
-            yield path, "only for the subject, whose spellings are counted as one person; remove it"
-        elif attribute.type not in {"string", "any", None}:
-            yield path, f"only for a subject of type string or any; remove it, or change the type from {attribute.type}"
-        elif len(set(steps)) < len(steps):
-            yield path, "names a step twice; remove one"
-
-
-def _is_numeric_quasi_identifier(attribute: AttributeSection) -> bool:
-    return attribute.role == "quasi_identifier" and attribute.scale in {"numeric", None}
 
 
 # ---------------------------------------------------------------- privacy
@@ -221,8 +102,10 @@ def _check_dominance(document: Document) -> Iterator[Finding]:
         yield path, "must be a percentage above 0 and below 100"
     elif privacy.k is not None and privacy.k < _MIN_K_FOR_DOMINANCE:
         yield path, "needs privacy.k of at least 3: of two subjects, each can compute what the other contributed"
+    if not any(map(is_numeric_quasi_identifier, document.attributes.values())):
+        yield path, "limits nothing, because no quasi-identifier is numeric; remove it"
     for name, attribute in document.attributes.items():
-        if _is_numeric_quasi_identifier(attribute) and attribute.bounds is None:
+        if is_numeric_quasi_identifier(attribute) and attribute.bounds is None:
             yield (
                 ("attributes", name, "bounds"),
                 "missing: privacy.dominance measures contributions from the bounds; give bounds: [low, high]",
@@ -311,7 +194,7 @@ def _check_stream(document: Document) -> Iterator[Finding]:
         yield ("stream", "reveal_order"), "only for release: ordered; remove it"
     for name, attribute in document.attributes.items():
         has_step = attribute.bounds is not None or attribute.resolution is not None or attribute.integer
-        if _is_numeric_quasi_identifier(attribute) and not has_step:
+        if is_numeric_quasi_identifier(attribute) and not has_step:
             yield (
                 ("attributes", name, "resolution"),
                 (

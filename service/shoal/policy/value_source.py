@@ -75,7 +75,7 @@ def check_sources(document: Document) -> Iterator[tuple[FieldPath, str]]:
         if source is None:
             yield path, _NO_SOURCE
         elif source.part is MessagePart.VALUE:
-            if attribute.source != MessagePart.VALUE and (fault := fault_of_path(attribute.source)):
+            if fault := _fault_of_value_path(attribute.source):
                 yield path, fault
         else:
             yield from _check_envelope(path, source, readers)
@@ -83,6 +83,15 @@ def check_sources(document: Document) -> Iterator[tuple[FieldPath, str]]:
             if source.part is MessagePart.TIMESTAMP:
                 yield from _check_timestamp(name, attribute)
     yield from _check_collisions(document)
+
+
+def _fault_of_value_path(text: str) -> str:
+    first = text.partition(".")[0]
+    if text == MessagePart.VALUE:
+        return ""
+    if first in {MessagePart.KEY, MessagePart.HEADER, MessagePart.TIMESTAMP}:
+        return f"a field inside the {first} is not read; for the field {first} of the value, start with value.{first}"
+    return fault_of_path(text)
 
 
 def _check_envelope(path: FieldPath, source: Source, readers: Mapping[Source, str]) -> Iterator[tuple[FieldPath, str]]:
@@ -117,5 +126,7 @@ def _check_timestamp(name: str, attribute: AttributeSection) -> Iterator[tuple[F
                 "quasi_identifier, or set role: other with publish_unchanged: true to accept this"
             ),
         )
+    if attribute.scale == "time" and attribute.unit != "ms":
+        yield (*path, "unit"), "a timestamp is a number of milliseconds; give unit: ms"
     if attribute.type in {"string", "boolean"}:
         yield (*path, "type"), "a timestamp is a whole number of milliseconds; use integer, number or any"

@@ -1,0 +1,36 @@
+"""The rules for the form of messages: envelopes, deletes, and the fields of the output."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from shoal.policy.field_path import collisions, fault_of_path, split_path
+from shoal.policy.loader import FieldPath
+from shoal.policy.schema import Document
+
+__all__ = ["check_messages"]
+
+Finding: TypeAlias = tuple[FieldPath, str]
+
+
+def check_messages(document: Document) -> Iterator[Finding]:
+    """Check the envelope of messages, and that every field of the output is written once."""
+    if document.deletes is not None and document.unwrap != "debezium":
+        yield ("deletes",), "only with unwrap: debezium, whose messages say that a row was deleted; remove it"
+    written: list[tuple[str, FieldPath]] = []
+    for name, attribute in document.attributes.items():
+        if attribute.role in {"identifier", "steering"}:
+            continue
+        if attribute.to is None:
+            written.append((name, (name,)))
+        elif fault := fault_of_path(attribute.to, is_output=True):
+            yield ("attributes", name, "to"), fault
+        else:
+            written.append((name, split_path(attribute.to)))
+    for name, other, is_same in collisions(written):
+        if is_same:
+            message = f"is the field of attributes.{other} already; give one of the two another field"
+        else:
+            message = f"is an object around the field of attributes.{other}, or inside its field; give it another field"
+        yield ("attributes", name, "to"), message

@@ -1,0 +1,76 @@
+"""What `shoal check` advises on attributes that are not numbers, and on the form of messages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from shoal.policy import advise
+from support.policy_files import load
+
+pytestmark = pytest.mark.unit
+
+TEXT = """\
+subject: every_record
+attributes:
+  age: {{role: quasi_identifier, bounds: [0, 110]}}
+  {attribute}
+privacy: {{k: 2}}
+stream: {{delta: 9}}
+{more}
+"""
+LEAVES = ", ".join(f"c{n}" for n in range(21))
+
+
+def advice(folder: Path, attribute: str, more: str = "") -> list[str]:
+    told = list(advise(load(TEXT.format(attribute=attribute, more=more), folder)))
+    assert told[-1].startswith("subject: every_record"), "of every policy here"
+    return told[:-1]
+
+
+@pytest.mark.parametrize(
+    ("attribute", "more", "words"),
+    [
+        ("seen: {role: quasi_identifier, scale: time}", "", ""),
+        ("job: {role: quasi_identifier, scale: nominal, taxonomy: {A: [a, b], B: [c]}}", "", ""),
+        ("job: {role: quasi_identifier, scale: nominal}", "", "attributes.job: a cluster publishes a category that"),
+        ("job: {role: quasi_identifier, scale: ordinal, order: [a, b]}", "", "attributes.job: a cluster publishes a"),
+        (
+            "job: {role: quasi_identifier, scale: nominal, taxonomy: {A: [a, b], B: [c]}, publish: median}",
+            "",
+            "attributes.job: a cluster publishes a",
+        ),
+        (
+            f"job: {{role: quasi_identifier, scale: nominal, taxonomy: [{LEAVES}]}}",
+            "",
+            "attributes.job: its 21 categories are all equally far",
+        ),
+        ("p.job: {role: identifier}", "", "attributes.p.job: the name of one field, dots included"),
+        ("p.job: {role: identifier}", "", "say so with from: value.p.job"),
+        ("p.job: {role: identifier, from: value.p.job}", "", ""),
+        ("p.job: {role: identifier, from: key}", "", ""),
+        ("job: {role: confidential, type: json}", "", "attributes.job: published whole"),
+        ("job: {role: identifier}", 'missing_values: ["?"]', "missing_values: a record with one of them"),
+        ("job: {role: identifier}", 'missing_values: [""]', ""),
+        (
+            "job: {role: quasi_identifier, scale: time, bounds: [2020-01-01, 2021-01-01], missing: mean}",
+            'missing_values: ["?"]',
+            "",
+        ),
+    ],
+)
+def test_advice_names_the_attribute_and_the_remedy(attribute: str, more: str, words: str, tmp_path: Path) -> None:
+    told = advice(tmp_path, attribute, more)
+    assert len(told) == (1 if words else 0)
+    assert words in "".join(told)
+
+
+def test_that_a_published_category_is_that_of_a_person_is_said_once(tmp_path: Path) -> None:
+    both = "a: {role: quasi_identifier, scale: nominal}\n  b: {role: quasi_identifier, scale: nominal}"
+    (told,) = advice(tmp_path, both)
+    assert told.startswith("attributes.a, attributes.b: ")
+
+
+def test_a_list_of_exactly_twenty_categories_needs_no_advice(tmp_path: Path) -> None:
+    leaves = LEAVES.removesuffix(", c20")
+    assert advice(tmp_path, f"a: {{role: quasi_identifier, scale: nominal, taxonomy: [{leaves}]}}") == []

@@ -1,0 +1,189 @@
+"""Taxonomies: files and trees in the policy, their faults with lines, and their part in the fingerprint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from shoal.policy import Policy
+from support.policy_files import faults, load
+
+pytestmark = pytest.mark.unit
+
+TEXT = """\
+subject: every_record
+attributes:
+  job:
+    role: quasi_identifier
+    scale: nominal
+    taxonomy: {taxonomy}
+privacy: {{k: 2}}
+"""
+FILE = "job;field;all\nnurse;Health;Any\ndoctor;Health;Any\njudge;Law;Any\n"
+TREE = "{Any: {Health: [nurse, doctor], Law: [judge]}}"
+PATHS = {("nurse", "Health"), ("doctor", "Health"), ("judge", "Law")}
+
+
+def of_file(folder: Path, content: str | bytes) -> Policy:
+    (folder / "job.csv").write_bytes(content if isinstance(content, bytes) else content.encode())
+    return load(TEXT.format(taxonomy="job.csv"), folder)
+
+
+def faults_of_file(folder: Path, content: str | bytes) -> list[str]:
+    (folder / "job.csv").write_bytes(content if isinstance(content, bytes) else content.encode())
+    found = faults(TEXT.format(taxonomy="job.csv"), folder)
+    assert list(found) == ["attributes.job.taxonomy"]
+    assert found["attributes.job.taxonomy"][0] == 6
+    assert "canary" not in found["attributes.job.taxonomy"][1]
+    return [found["attributes.job.taxonomy"][1]]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        FILE,
+        FILE.replace(";", ","),
+        "\ufeff" + FILE.replace("\n", "\r\n"),
+        FILE.replace(";", " ; ") + "\n\n",
+        FILE.replace("nurse", '"nurse"'),
+    ],
+)
+def test_a_file_is_read_with_either_delimiter(content: str, tmp_path: Path) -> None:
+    taxonomy = of_file(tmp_path, content).attributes[0].taxonomy
+    assert taxonomy is not None
+    assert set(taxonomy.paths) == PATHS
+    assert taxonomy.root == "Any"
+
+
+def test_a_file_of_one_column_is_a_list_of_values(tmp_path: Path) -> None:
+    taxonomy = of_file(tmp_path, "job\nnurse\n\ndoctor, senior\n".replace(", ", " ")).attributes[0].taxonomy
+    assert taxonomy is not None
+    assert (taxonomy.paths, taxonomy.root) == ((("nurse",), ("doctor senior",)), "*")
+
+
+def test_names_may_contain_the_other_delimiter(tmp_path: Path) -> None:
+    taxonomy = of_file(tmp_path, 'job;field\n"nurse; senior";Health, care\njudge;Law\n').attributes[0].taxonomy
+    assert taxonomy is not None
+    assert taxonomy.paths == (("nurse; senior", "Health, care"), ("judge", "Law"))
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("", "job.csv: must have a header and one row per leaf"),
+        ("job;field\n", "job.csv: must have a header and one row per leaf"),
+        ("canary;Health;Any\ndoctor;Health;Any\njudge;Law;Any\n", "job.csv line 1: repeats a name of the rows below"),
+        ("canary;Health;*\ndoctor;Cure;*\njudge;Law;*\n", "job.csv line 1: repeats a name of the rows below"),
+        (FILE + "canary;Law\n", "job.csv line 5: has 2 cells, but the header has 3"),
+        (FILE + "canary;Law;Any;\n", "job.csv line 5: has 4 cells, but the header has 3"),
+        (FILE + "canary;;Any\n", "job.csv line 5: a name is empty"),
+        (FILE + " ;Law;Any\n", "job.csv line 5: a name is empty"),
+        (FILE + "\nnurse;Health;Any\n", "job.csv line 6: the leaf occurs twice, also in line 2"),
+        (FILE + "canary;Health;Other\n", "job.csv line 5: the name on level 1 is below two different names, also in"),
+        (FILE + '"canary;Health;Any\n', "a quotation mark is missing"),
+        (b"job;field\n\xff;Health\n", "job.csv: not UTF-8"),
+        (FILE.replace(";", "\t"), "job.csv: separates cells by tabs"),
+        ("a;" * 40 + "a\n" + "".join(f"b{n};" for n in range(40)) + "b\n", "more than 32 levels"),
+        (b"job\n" + b"x" * (33 << 20), "job.csv: is larger than 32 MiB"),
+    ],
+)
+def test_a_faulty_file_is_reported_with_its_own_line(content: str | bytes, words: str, tmp_path: Path) -> None:
+    assert words in faults_of_file(tmp_path, content)[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("absent.csv", "no such file"), (".", "is no file"), ('"a\\0b"', "no such file"), ('""', "is no file")],
+)
+def test_a_path_without_a_file_is_reported(name: str, words: str, tmp_path: Path) -> None:
+    found = faults(TEXT.format(taxonomy=name), tmp_path)
+    assert words in found["attributes.job.taxonomy"][1]
+
+
+def test_many_faults_of_one_file_are_cut(tmp_path: Path) -> None:
+    (tmp_path / "job.csv").write_text(FILE + "nurse;Health;Any\n" * 50)
+    (tmp_path / "policy.yaml").write_text(TEXT.format(taxonomy="job.csv"))
+    with pytest.raises(Exception, match="line 5: the leaf occurs twice") as caught:
+        Policy.load(tmp_path / "policy.yaml")
+    assert str(caught.value).count("occurs twice") == 5
+
+
+@pytest.mark.parametrize(
+    ("tree", "paths", "root"),
+    [
+        (TREE, PATHS, "Any"),
+        ("{Health: [nurse, doctor], Law: {judge: }}", PATHS, "*"),
+        ("{Health: [nurse, doctor], Law: judge}", PATHS, "*"),
+        ("[{Health: [nurse, doctor]}, {Law: [judge]}]", PATHS, "*"),
+        ("[Bern, Basel]", {("Bern",), ("Basel",)}, "*"),
+        ("[250, true, ' x ']", {("250",), ("true",), ("x",)}, "*"),
+        ("{A: {B: {C: [d]}}, x: , E: [f]}", {("d", "C", "B", "A"), ("x", "x", "x", "x"), ("f", "f", "f", "E")}, "*"),
+    ],
+)
+def test_a_tree_in_the_policy_has_leaves_of_one_depth(
+    tree: str, paths: set[tuple[str, ...]], root: str, tmp_path: Path
+) -> None:
+    taxonomy = load(TEXT.format(taxonomy=tree), tmp_path).attributes[0].taxonomy
+    assert taxonomy is not None
+    assert (set(taxonomy.paths), taxonomy.root) == (paths, root)
+
+
+def test_a_tree_is_read_from_toml(tmp_path: Path) -> None:
+    text = """\
+subject = "every_record"
+attributes.job = {role = "quasi_identifier", scale = "nominal", taxonomy = {Health = ["nurse"], Law = ["judge"]}}
+privacy.k = 2
+"""
+    taxonomy = load(text, tmp_path, "p.toml").attributes[0].taxonomy
+    assert taxonomy is not None
+    assert taxonomy.paths == (("nurse", "Health"), ("judge", "Law"))
+
+
+@pytest.mark.parametrize(
+    ("tree", "line", "words"),
+    [
+        ("{}", 6, "at least one value"),
+        ("[]", 6, "at least one value"),
+        ("\n      Health: [nurse, doctor]\n      Law:\n      - nurse", 9, "the leaf occurs twice"),
+        ("\n      A: {C: [x]}\n      B: {C: [y]}", 8, "level 1 is below two different names"),
+        ("\n      A: [x, '']", 7, "a name is empty"),
+        ("\n      A: [x, 1.5]", 7, "neither a text nor an integer"),
+        ("\n      A: [x, null]", 7, "neither a text nor an integer"),
+        ('\n      A: [x, "\\ud800"]', 7, "lone surrogate"),
+        ("[" * 1 + "{a: " * 40 + "x" + "}" * 40 + "]", 6, "more than 32 levels"),
+    ],
+)
+def test_a_faulty_tree_is_reported_with_its_line(tree: str, line: int, words: str, tmp_path: Path) -> None:
+    found = faults(TEXT.format(taxonomy=tree), tmp_path)
+    assert list(found) == ["attributes.job.taxonomy"]
+    assert found["attributes.job.taxonomy"][0] == line
+    assert words in found["attributes.job.taxonomy"][1]
+
+
+def test_a_taxonomy_is_part_of_the_fingerprint_by_its_content(tmp_path: Path) -> None:
+    there = tmp_path / "there"
+    there.mkdir()
+    known = of_file(tmp_path, FILE).fingerprint
+    assert of_file(there, FILE).fingerprint == known, "the same content in another folder"
+    header, *rows = FILE.splitlines(keepends=True)
+    assert of_file(there, "a;b;c\n" + "".join(reversed(rows))).fingerprint == known, "rows have no order"
+    assert load(TEXT.format(taxonomy=TREE), tmp_path).fingerprint == known, "the same tree in the policy"
+    assert of_file(there, FILE.replace("judge", "lawyer")).fingerprint != known
+    assert of_file(there, FILE.replace("Any", "All")).fingerprint != known
+    assert of_file(there, header + "".join(rows[1:])).fingerprint != known
+
+
+def test_a_file_is_found_beside_the_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    there = tmp_path / "there"
+    there.mkdir()
+    of_file(there, FILE)
+    monkeypatch.chdir(tmp_path)
+    assert Policy.load(Path("there/policy.yaml")).attributes[0].taxonomy is not None
+    found = faults(TEXT.format(taxonomy="job.csv"), tmp_path)
+    assert "relative to the folder of the policy" in found["attributes.job.taxonomy"][1]
+
+
+def test_a_taxonomy_of_another_scale_is_not_read(tmp_path: Path) -> None:
+    found = faults(TEXT.format(taxonomy="absent.csv").replace("nominal", "ordinal"), tmp_path)
+    assert set(found) == {"attributes.job.taxonomy", "attributes.job.order"}
+    assert "only for scale nominal" in found["attributes.job.taxonomy"][1]
