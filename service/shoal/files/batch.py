@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,7 +14,7 @@ from shoal.errors import ConfigError, InputError
 from shoal.files.background import BackgroundRunner, elapsed_time, progress_bar
 from shoal.files.output_writer import encode_evidence, encode_references
 from shoal.files.outputs import PIPE, AtomicOutputs, Files, RowSink, UnbufferedOutput, open_input
-from shoal.files.report import RunReport
+from shoal.files.report import RunReport, dropped_messages
 from shoal.files.sources import RecordSource, import_parquet, open_source
 from shoal.observability import TABLE_COMPILE_S, CompilationNotice, logger
 from shoal.pipeline import AlgorithmSpec, TablePipeline, TableRelease
@@ -83,7 +84,7 @@ def run_batch(policy: Policy, files: Files, spec: AlgorithmSpec, *, keep_order: 
             None if name is None else outputs.open(name, private=True) for name in optional
         )
         table = TablePipeline(policy, encoder)
-        _read(table, source, file, files.source)
+        dropped = _read(table, source, file, files.source)
         with elapsed_time("clustering"):
             release = background.run(lambda: _release(table, policy.k, spec, files, keep_order=keep_order))
         # Evidence first: rows written to a pipe cannot be taken back, and must have evidence.
@@ -97,6 +98,7 @@ def run_batch(policy: Policy, files: Files, spec: AlgorithmSpec, *, keep_order: 
             contents = release.summary | {
                 "elapsed_s": time.monotonic() - started - compilation.seconds,
                 "policy": policy.fingerprint,
+                **dropped_messages(policy, dropped),
             }
             summary.write(json.dumps(contents, indent=2).encode() + b"\n")
         if isinstance(target, UnbufferedOutput):
@@ -111,8 +113,8 @@ def run_batch(policy: Policy, files: Files, spec: AlgorithmSpec, *, keep_order: 
     )
 
 
-def _read(table: TablePipeline, source: RecordSource, file: BinaryIO, path: str) -> None:
-    """Add all records to the table.
+def _read(table: TablePipeline, source: RecordSource, file: BinaryIO, path: str) -> Counter[str]:
+    """Add all records to the table, and return how many messages were dropped.
 
     The whole source is read also if a record is invalid, so that all faults are told at once.
 
@@ -123,11 +125,12 @@ def _read(table: TablePipeline, source: RecordSource, file: BinaryIO, path: str)
         records for each field and reason.
     """
     name = "standard input" if path == PIPE else path
-    first, refusals = "", RefusalCounter()
+    first, refusals, dropped = "", RefusalCounter(), Counter[str]()
     size = Path(path).stat().st_size if path != PIPE and Path(path).is_file() else None
     with progress_bar(desc="reading", total=size, unit="B", unit_scale=True) as bar:
         block_start, unit = 0, "line" if source.schema is None else "row"
         for block, records in source.blocks:
+            dropped.update(reason for _, reason in block.dropped)
             for index, reason in block.rejected:
                 faults = [TOO_LARGE] if reason is Reason.TOO_LARGE else source.faults_of(records[index])
                 refusals.add(reason.value, faults)
@@ -141,6 +144,7 @@ def _read(table: TablePipeline, source: RecordSource, file: BinaryIO, path: str)
                 bar.update(file.tell() - bar.n)
     if first:
         raise InputError(_refusal(f"{name}, {first}", refusals, block_start))
+    return dropped
 
 
 def _refusal(first: str, refusals: RefusalCounter, records_in: int) -> str:

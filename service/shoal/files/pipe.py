@@ -18,12 +18,20 @@ from shoal.files.background import BackgroundRunner, reading_bar
 from shoal.files.follow import FollowedFile, open_followed
 from shoal.files.output_writer import HoldTimer, OutputWriter
 from shoal.files.outputs import AtomicOutputs, Files, RowSink, open_appending, open_input
-from shoal.files.report import RunReport
+from shoal.files.report import RunReport, dropped_messages
 from shoal.files.sources import RecordSource, open_source
 from shoal.observability import CompilationNotice, logger, stream_compile_s
 from shoal.pipeline import BlockDecisions, PartitionPipeline, RunSummary, precompile, release_strategy
 from shoal.policy import Policy
-from shoal.records import Block, CsvEncoder, JsonEncoder, Reason, RecordEncoder, RefusalCounter, StoppedReading
+from shoal.records import (
+    Block,
+    CsvEncoder,
+    JsonEncoder,
+    Reason,
+    RecordEncoder,
+    RefusalCounter,
+    StoppedReading,
+)
 
 __all__ = ["run_pipe"]
 
@@ -117,10 +125,12 @@ def _require_whole_clusters(policy: Policy, *, follows: bool) -> None:
 def _summarize(policy: Policy, pipeline: PartitionPipeline | None, elapsed_s: float) -> dict[str, Any]:
     """Return the contents of the summary file: totals, the adaptive state at the end, the fingerprint of the policy."""
     if pipeline is None:
-        totals = RunSummary(len(policy.quasi_identifiers)).as_dict(0, elapsed_s)
+        summary = RunSummary(len(policy.quasi_identifiers))
+        totals = summary.as_dict(0, elapsed_s)
     else:
-        totals = pipeline.summary.as_dict(pipeline.waiting_count, elapsed_s) | pipeline.adaptive_state.as_dict(policy)
-    return totals | {"policy": policy.fingerprint}
+        summary = pipeline.summary
+        totals = summary.as_dict(pipeline.waiting_count, elapsed_s) | pipeline.adaptive_state.as_dict(policy)
+    return totals | dropped_messages(policy, summary.dropped) | {"policy": policy.fingerprint}
 
 
 def _report(policy: Policy, pipeline: PartitionPipeline | None, refusals: RefusalCounter) -> RunReport:
@@ -190,7 +200,8 @@ def _count_refused(
 
 
 def _count_read(summary: RunSummary, block: Block, count: int) -> None:
-    summary.records_in += count
+    summary.records_in += count - len(block.dropped)
+    summary.dropped.update(reason.value for _, reason in block.dropped)
     summary.clipped += block.clipped
     for _, reason in block.rejected:
         (summary.suppressed if reason is Reason.SUPPRESSED else summary.quarantined)[reason.value] += 1

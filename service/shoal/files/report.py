@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from shoal.records import is_notable
+from shoal.policy import Policy
+from shoal.records import DropReason, is_notable
 
-__all__ = ["RunReport"]
+__all__ = ["RunReport", "dropped_messages"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,3 +54,10 @@ class RunReport:
     def loss_percent(self) -> float | None:
         """Information loss with three significant digits: more could reveal a value by a difference."""
         return None if self.information_loss is None else float(f"{self.information_loss:.3g}")
+
+
+def dropped_messages(policy: Policy, counts: Mapping[str, int]) -> dict[str, Any]:
+    """Return the part of a summary that tells how many messages were dropped; empty if the policy drops none."""
+    if "drop" not in {policy.deletes, policy.tombstones}:
+        return {}
+    return {"dropped": {reason.value: counts.get(reason, 0) for reason in DropReason}}

@@ -1,4 +1,4 @@
-"""Which messages of a block are pushed to the pipeline, and which are rejected.
+"""Which messages of a block are pushed to the pipeline, and which are rejected or dropped.
 
 `classify_messages` reads the offset tracker and returns a `Classification`. The partition task, which alone changes the
 tracker, then calls `apply_classification`. All steps work on whole columns, because a partition reads a hundred
@@ -18,7 +18,7 @@ from shoal.arrays import BoolVector, Int64Matrix, Int64Vector
 from shoal.errors import GuaranteeError
 from shoal.kafka.offset_tracker import OffsetTracker
 from shoal.pipeline import BLOCK_RECORDS, LARGE_BLOCK_RECORDS
-from shoal.records import Block, Envelope, Reason
+from shoal.records import Block, DropReason, Envelope, Reason
 
 __all__ = [
     "MAX_AHEAD_MS",
@@ -112,11 +112,13 @@ class Classification:
     expiry_keys : ndarray of int64, shape (pushed, 2)
         Stream time (ms) and offset of each pushed record.
     rejections : list of Rejection
-        Open messages that are not pushed, in order.
+        Open messages that are not pushed and not dropped, in order.
+    dropped : list of (int, DropReason)
+        Offsets of the open messages that are dropped, and why; in order.
     known_future : MessageColumns
         Completed messages that were rejected before a restart for a timestamp in the future.
     new_count : int
-        Number of messages that were never read before.
+        Number of messages that were never read before and are not dropped.
     """
 
     columns: MessageColumns
@@ -127,6 +129,7 @@ class Classification:
     is_undecided: BoolVector
     expiry_keys: Int64Matrix
     rejections: list[Rejection]
+    dropped: list[tuple[int, DropReason]]
     known_future: MessageColumns
     new_count: int
 
@@ -172,6 +175,8 @@ def classify_messages(
     is_open = unread if unread.all() else unread | tracker.are_incomplete(offsets)
     accepted = np.zeros(len(offsets), np.bool_)
     accepted[block.index] = True
+    is_dropped = np.zeros(len(offsets), np.bool_)
+    is_dropped[[index for index, _ in block.dropped]] = True
     # An incomplete record was accepted before, at another time, and stays accepted.
     is_future = unread & accepted & (timestamps > now_ms + MAX_AHEAD_MS)
     pushed = accepted & ~is_future
@@ -190,14 +195,17 @@ def classify_messages(
         chosen=pushed[block.index],
         is_undecided=is_open[pushed],
         expiry_keys=np.column_stack((after[pushed], offsets[pushed])),
-        rejections=_rejections(columns, is_open & ~pushed, block) if block.rejected or is_future.any() else [],
+        rejections=(
+            _rejections(columns, is_open & ~pushed & ~is_dropped, block) if block.rejected or is_future.any() else []
+        ),
+        dropped=[(int(offsets[index]), reason) for index, reason in block.dropped if is_open[index]],
         known_future=columns.chosen(known_future),
-        new_count=int(np.count_nonzero(unread)),
+        new_count=int(np.count_nonzero(unread & ~is_dropped)),
     )
 
 
 def apply_classification(tracker: OffsetTracker, classified: Classification, now_ms: int) -> None:
-    """Update the tracker with the messages that were read at this time (ms) and with the rejections."""
+    """Update the tracker with the messages that were read at this time (ms), the rejections and the drops."""
     columns, is_open, known_future = classified.columns, classified.is_open, classified.known_future
     tracker.note_future_timestamped(known_future.offsets.tolist(), known_future.timestamps.tolist())
     tracker.stream_time = classified.stream_time
@@ -211,6 +219,7 @@ def apply_classification(tracker: OffsetTracker, classified: Classification, now
             tracker.reject_future_timestamp(rejection.offset, rejection.timestamp)
         else:
             tracker.complete((rejection.offset,))
+    tracker.complete([offset for offset, _ in classified.dropped])
 
 
 def _rejections(columns: MessageColumns, rejected: BoolVector, block: Block) -> list[Rejection]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
@@ -19,7 +19,7 @@ from shoal.kafka.offset_metadata import CommittedState
 from shoal.kafka.producer import TransactionBatch, UnpublishedRecord
 from shoal.observability import Metrics
 from shoal.pipeline import BlockDecisions, DecidedCluster
-from shoal.records import Reason
+from shoal.records import DropReason, Reason
 
 __all__ = ["RecordCollector", "TransactionSink"]
 
@@ -139,6 +139,10 @@ class RecordCollector:
         """Add a record that is suppressed or quarantined."""
         self._batch.unpublished.append(UnpublishedRecord(offset, reason.value))
 
+    def add_dropped(self, reasons: Iterable[DropReason]) -> None:
+        """Count messages that are dropped."""
+        self._batch.dropped.update(reasons)
+
     # ------------------------------------------------------------------ transactions
 
     def start_packing(self) -> int:
@@ -227,6 +231,8 @@ class RecordCollector:
             self._metrics.clusters.labels(self._topic, self._partition).inc(len(batch.clusters))
         for reason, count in Counter(entry.reason for entry in batch.unpublished).items():
             self._count("suppressed" if reason == Reason.SUPPRESSED else "quarantined", reason, count)
+        for dropped, count in batch.dropped.items():
+            self._count("dropped", dropped, count)
         for stats, sst_growth, waited_s in batch.stats:
             self._metrics.observe(stats, sst_growth, waited_s)
 

@@ -240,6 +240,7 @@ class PartitionTask:
         apply_classification(self._tracker, classified, now_ms)
         for rejection in classified.rejections:
             self._collector.add_unpublished(rejection.offset, rejection.reason)
+        self._collector.add_dropped(reason for _, reason in classified.dropped)
         self._metrics.records.labels("in", "", self.topic, self.partition).inc(classified.new_count)
         self._suppress_compacted(self.position)
         if classified.rejects_future:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -18,6 +19,7 @@ from shoal.kafka.preflight import TopicLayout
 from shoal.pipeline import DecidedCluster, release_strategy
 from shoal.pipeline.stats import ReleaseStats
 from shoal.policy import KafkaSection, Policy
+from shoal.records import DropReason
 
 __all__ = ["TransactionBatch", "TransactionalProducer", "UnpublishedRecord"]
 
@@ -49,6 +51,8 @@ class TransactionBatch:
         Total length of the rows (bytes).
     stats : list of (ReleaseStats, float, ndarray)
         What `Metrics.observe` counts after the commit.
+    dropped : Counter of DropReason
+        Messages that are dropped. They are counted after the commit; nothing of them is sent.
     """
 
     clusters: list[DecidedCluster] = field(default_factory=list)
@@ -56,6 +60,7 @@ class TransactionBatch:
     rows: list[bytes] = field(default_factory=list)
     row_bytes: int = 0
     stats: list[tuple[ReleaseStats, float, Float64Vector]] = field(default_factory=list)
+    dropped: Counter[DropReason] = field(default_factory=Counter)
 
     def __bool__(self) -> bool:
         """Return whether there is anything to send."""

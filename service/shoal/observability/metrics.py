@@ -115,12 +115,13 @@ class Metrics:
         return histogram
 
     def totals(self) -> dict[str, int]:
-        """Return the records of this process by outcome, over all partitions."""
+        """Return the records of this process by outcome, over all partitions; ``dropped`` only if messages were."""
         totals = dict.fromkeys(("in", "released", "suppressed", "quarantined"), 0)
         for family in self.records.collect():
             for sample in family.samples:
                 if sample.name.endswith("_total"):
-                    totals[sample.labels["outcome"]] += int(sample.value)
+                    outcome = sample.labels["outcome"]
+                    totals[outcome] = totals.get(outcome, 0) + int(sample.value)
         return totals
 
     def count_clipped(self, topic: str, partition: int, count: int) -> None:

@@ -100,6 +100,8 @@ class RunSummary:
     """Records of the decided clusters; with ordered release some of them are not released yet."""
     suppressed: Counter[str] = field(default_factory=Counter)
     quarantined: Counter[str] = field(default_factory=Counter)
+    dropped: Counter[str] = field(default_factory=Counter)
+    """Messages that are no records; they are not part of ``records_in``."""
     _sums: Counter[str] = field(default_factory=Counter)
     _min: dict[str, float] = field(default_factory=dict)
     _max: dict[str, float] = field(default_factory=dict)

@@ -7,14 +7,14 @@ A record passes through four steps:
    types are those of the policy.
 2. A decoder (`JsonDecoder`, `CsvDecoder`) checks the messages against the policy and returns a `Block`:
    quasi-identifiers as float64, hashed subjects, and unchanged fields that are already encoded for the output.
-   Every other message is rejected with a `Reason`.
+   Every other message is rejected with a `Reason`, or dropped if the policy says so (`DropReason`).
 3. Other packages form clusters and compute the centroids.
 4. An encoder (`JsonEncoder`, `CsvEncoder`) combines centroids and unchanged fields into the published bytes.
 
 No error, log line or `Reason` contains an attribute value.
 """
 
-from shoal.records.block import Block, Reason
+from shoal.records.block import Block, DropReason, Reason
 from shoal.records.columns import to_exact_number, to_number
 from shoal.records.csv_decoder import CsvCells, CsvDecoder
 from shoal.records.csv_reader import CsvReader
@@ -35,6 +35,7 @@ __all__ = [
     "CsvDecoder",
     "CsvEncoder",
     "CsvReader",
+    "DropReason",
     "Envelope",
     "JsonDecoder",
     "JsonEncoder",

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Block", "BoolVector", "Float64Matrix", "Int64Vector", "Reason"]
+__all__ = ["Block", "BoolVector", "DropReason", "Float64Matrix", "Int64Vector", "Reason"]
 
 BoolVector: TypeAlias = NDArray[np.bool_]
 Float64Matrix: TypeAlias = NDArray[np.float64]
@@ -27,9 +27,16 @@ class Reason(StrEnum):
     TOO_LARGE = "too_large"
 
 
+class DropReason(StrEnum):
+    """Why a message is dropped: it is no record, and the policy says that such messages are not quarantined."""
+
+    DELETES = "deletes"
+    TOMBSTONES = "tombstones"
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
-    """The n accepted records of a sequence of messages, and the rejected messages.
+    """The n accepted records of a sequence of messages, and the messages that are rejected or dropped.
 
     Attributes
     ----------
@@ -47,7 +54,7 @@ class Block:
     index : ndarray of int64, shape (n,), strictly increasing
         Index of each accepted record in the messages.
     rejected : list of (int, Reason)
-        Index and reason of each rejected message, by increasing index. Every message is in ``index`` or here.
+        Index and reason of each rejected message, by increasing index.
     clipped : int
         Number of values that were outside their bounds and were moved to them.
     unchanged_columns : sequence of sequences
@@ -57,6 +64,9 @@ class Block:
         One sequence per nominal attribute of `Policy.clustered`: the categories of this block, each once, as the texts
         of JSON scalars (``"M"`` with its quotation marks, ``true``, ``250``). Indices have a meaning within the block
         only.
+    dropped : sequence of (int, DropReason)
+        Index and reason of each dropped message, by increasing index. Every message is in ``index``, in ``rejected`` or
+        here.
     """
 
     values: Float64Matrix
@@ -67,6 +77,7 @@ class Block:
     clipped: int
     unchanged_columns: Sequence[Sequence[Any]] = ()
     categories: Sequence[Sequence[str]] = ()
+    dropped: Sequence[tuple[int, DropReason]] = ()
 
     def __len__(self) -> int:
         return len(self.unchanged_fields)

@@ -12,11 +12,12 @@ from shoal.policy import Attribute, FieldType, Policy, Role, Scale
 from shoal.records.block import Reason
 from shoal.records.columns import MISMATCH, parse_values, replace_decimal_commas, to_number
 from shoal.records.csv_decoder import EmbeddedRecordCheck
-from shoal.records.json_decoder import FAUST_FIELD
 from shoal.records.numerals import NumberText
+from shoal.records.record_struct import FAUST_FIELD, has_objects, path_of
 from shoal.records.scales import is_clustered, scale_reader
 from shoal.records.strict_json import validate_strictly
 from shoal.records.subjects import normaliser
+from shoal.records.unwrapping import Content, Unwrapper
 
 __all__ = ["OTHER_WIDTH", "RecordFault", "find_csv_faults", "find_json_faults"]
 
@@ -80,6 +81,19 @@ _EMBEDDED = RecordFault(
     "a cell contains what looks like another record; close the quotation mark, or set csv.multiline: true"
 )
 _UNDECLARED = RecordFault("a field that the policy does not declare; declare it, or set undeclared: drop")
+_TWICE = RecordFault("a field occurs twice; remove one of them")
+_NOT_UTF8 = RecordFault("not UTF-8, or nested too deeply")
+_NO_ENVELOPE = {
+    "debezium": RecordFault("not a message of Debezium; correct unwrap in the policy, or the messages"),
+    "connect": RecordFault(
+        "not a message of JsonConverter with schemas; correct unwrap in the policy, or set schemas.enable"
+    ),
+    "cloudevents": RecordFault(
+        "not an event in JSON format with JSON data; correct unwrap in the policy, or the events"
+    ),
+}
+_DELETE = RecordFault("a delete; set deletes: drop to leave such messages out")
+_TOMBSTONE = RecordFault("no value; set tombstones: drop to leave such messages out")
 OTHER_WIDTH = "another number of cells than the header"
 
 
@@ -125,23 +139,40 @@ def find_json_faults(policy: Policy, message: bytes) -> list[RecordFault]:
     -----
     Cost: about 10 µs for a message of 200 bytes.
     """
-    record, fault = _decode_object(message)
+    record, fault = _find_record(policy, message)
     if fault is not None:
         return [fault]
     found = []
     for attribute in policy.value_attributes:
-        name = attribute.name
-        absent = _describe_missing(attribute, "missing")
-        if reason := _describe_value(policy, attribute, record[name]) if name in record else absent:
-            found.append(RecordFault(reason, name))
-    if policy.undeclared == "quarantine":
-        declared = {attribute.name for attribute in policy.value_attributes} | {FAUST_FIELD}
-        if not record.keys() <= declared:
-            found.append(_UNDECLARED)
+        value = _value_at(record, path_of(attribute))
+        if value is msgspec.UNSET:
+            reason = _describe_missing(attribute, "missing")
+        else:
+            reason = _describe_value(policy, attribute, value)
+        if reason:
+            found.append(RecordFault(reason, attribute.name))
+    if policy.undeclared == "quarantine" and _has_undeclared(policy, record):
+        found.append(_UNDECLARED)
     return found or [_ENVELOPE if policy.envelope_attributes else _UNKNOWN]
 
 
-def _decode_object(message: bytes) -> tuple[dict[str, Any], RecordFault | None]:
+def _find_record(policy: Policy, message: bytes) -> tuple[dict[str, Any], RecordFault | None]:
+    """Return the fields of the record in a message, and why there is no record; None if there is one."""
+    fields, fault = _decode_object(message, checks_nested_keys=has_objects(policy))
+    if fault is not None or policy.unwrap is None:
+        return fields, fault
+    content = Unwrapper(policy).find(message)
+    if content is Content.DELETE:
+        return {}, _DELETE
+    if content is Content.TOMBSTONE:
+        return {}, _TOMBSTONE
+    if not isinstance(content, bytes):
+        return {}, _NO_ENVELOPE[policy.unwrap]
+    fields = _decode(content)
+    return fields, None if isinstance(fields, dict) else _NO_ENVELOPE[policy.unwrap]
+
+
+def _decode_object(message: bytes, *, checks_nested_keys: bool) -> tuple[dict[str, Any], RecordFault | None]:
     """Return the fields, and why the message is not a valid object; None if it is one."""
     try:
         record = _decode(message)
@@ -149,10 +180,35 @@ def _decode_object(message: bytes) -> tuple[dict[str, Any], RecordFault | None]:
         return {}, RecordFault("not JSON")
     if not isinstance(record, dict):
         return {}, RecordFault("not a JSON object; each line must be one object")
-    reason = validate_strictly(message)
-    if reason is Reason.INVALID:
-        return {}, RecordFault("a field occurs twice; remove one of them")
-    return record, None if reason is None else RecordFault("not UTF-8, or nested too deeply")
+    reason = validate_strictly(message, checks_nested_keys=checks_nested_keys)
+    if reason is None:
+        return record, None
+    return {}, _TWICE if reason is Reason.INVALID else _NOT_UTF8
+
+
+def _value_at(record: dict[str, Any], path: Sequence[str]) -> Any:  # noqa: ANN401 - any JSON
+    """Return the value at a path; UNSET if it is absent, as all fields of an object that is null are.
+
+    The fields of a value that is no object are absent, too: such a record is invalid for this reason.
+    """
+    value: Any = record
+    for name in path:
+        value = value.get(name, msgspec.UNSET) if isinstance(value, dict) else msgspec.UNSET
+    return value
+
+
+def _has_undeclared(policy: Policy, record: dict[str, Any]) -> bool:
+    """Return whether a record has a field that the policy does not declare, at any depth."""
+    fields = {path_of(attribute) for attribute in policy.value_attributes} | {(FAUST_FIELD,)}
+    objects = {path[:depth] for path in fields for depth in range(len(path))}
+    pending: list[tuple[tuple[str, ...], dict[str, Any]]] = [((), record)]
+    for path, members in pending:  # the list grows
+        for name, value in members.items():
+            if (*path, name) in objects and isinstance(value, dict):
+                pending.append(((*path, name), value))
+            elif (*path, name) not in fields | objects:
+                return True
+    return False
 
 
 def _describe_cell(policy: Policy, attribute: Attribute, cell: str) -> str:

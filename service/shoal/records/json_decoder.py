@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from operator import attrgetter
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -11,20 +11,18 @@ import numpy as np
 
 from shoal.errors import ParameterError
 from shoal.policy import Attribute, FieldType, Policy, Role
-from shoal.records.block import Block, Reason
+from shoal.records.block import Block, DropReason, Reason
 from shoal.records.block_builder import BlockBuilder, ParsedRecords, reject_unless, to_mask
 from shoal.records.encoder import JsonEncoder, RecordEncoder
 from shoal.records.envelope import Columns, Envelope, EnvelopeReader
-from shoal.records.numerals import NumberText
+from shoal.records.record_struct import RecordField, RecordStruct, has_objects, path_of
 from shoal.records.scales import ScaleColumn, ScaleReader, is_clustered, json_type, scale_reader, stack_columns
 from shoal.records.strict_json import prescreen, validate_strictly
+from shoal.records.unwrapping import Content, Unwrapper
 
-__all__ = ["DEFAULT_MAX_BYTES", "FAUST_FIELD", "JsonDecoder"]
+__all__ = ["DEFAULT_MAX_BYTES", "JsonDecoder"]
 
 DEFAULT_MAX_BYTES = 900_000
-
-FAUST_FIELD = "__faust"
-"""Faust adds this field to the messages of its models. It names the model and says nothing about the person."""
 
 _DECODE_ERRORS = (msgspec.MsgspecError, ValueError, TypeError, RecursionError)
 """All errors that a typed decoder raises. They contain attribute values, so that none may leave this module."""
@@ -37,7 +35,6 @@ _PASSTHROUGH_TYPES: dict[FieldType, Any] = {
     "any": str | int | float | bool | None,
 }
 _check_syntax = msgspec.json.Decoder(msgspec.Raw).decode
-_decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class JsonDecoder:
@@ -80,11 +77,16 @@ class JsonDecoder:
         with_columns: bool = False,
     ) -> None:
         encoder = JsonEncoder(policy) if encoder is None else encoder
+        self._unwrap = Unwrapper(policy)
         self._builder = BlockBuilder(policy, encoder, hash_key, max_bytes, with_columns=with_columns)
         self._max_bytes = max_bytes
-        self._n_fields = len(policy.value_attributes)
-        self._decode_typed = _typed_decoder(policy)
-        self._getters = {a.name: attrgetter(f"f{number}") for number, a in enumerate(policy.value_attributes)}
+        self._struct = RecordStruct(
+            [RecordField(path_of(a), _field_type(a), a.may_be_missing) for a in policy.value_attributes],
+            rejects_undeclared=policy.undeclared == "quarantine",
+        )
+        # In records that are flat, keys inside objects are not compared: such objects are only dropped.
+        self._checks_nested_keys = has_objects(policy)
+        self._getters = dict(zip((a.name for a in policy.value_attributes), self._struct.getters, strict=True))
         self._readers = [scale_reader(attribute, policy) for attribute in policy.clustered]
         self._unchanged_fields = [attribute.name for attribute in policy.unchanged_fields]
         self._integers = [
@@ -126,7 +128,8 @@ class JsonDecoder:
         if self.has_envelope_attributes and envelopes is None:
             raise ParameterError("the policy reads keys, headers or timestamps: pass envelopes with the values")
         rejected: list[tuple[int, Reason]] = []
-        indexes, records = self._decode_records(messages, rejected)
+        dropped: list[tuple[int, DropReason]] = []
+        indexes, records = self._decode_records(messages, rejected, dropped)
         columns: Columns = {}
         if self.has_envelope_attributes and envelopes is not None:
             columns, envelope_faults = self._envelope_reader.read([envelopes[i] for i in indexes])
@@ -134,40 +137,68 @@ class JsonDecoder:
                 rejected += [(indexes[i], reason) for i, reason in envelope_faults.items()]
                 indexes, records = _remove(indexes, envelope_faults), _remove(records, envelope_faults)
                 columns = {name: _remove(column, envelope_faults) for name, column in columns.items()}
-        return self._builder.build(self._parsed_records(indexes, records, columns, rejected), rejected)
+        block = self._builder.build(self._parsed_records(indexes, records, columns, rejected), rejected)
+        return replace(block, dropped=sorted(dropped)) if dropped else block
 
     def build(self, parsed: ParsedRecords) -> Block:
         """Return the block of records whose fields another format has given types, as if they had been messages."""
         return self._builder.build(parsed, [])
 
     def _decode_records(
-        self, messages: Sequence[bytes | None], rejected: list[tuple[int, Reason]]
+        self,
+        messages: Sequence[bytes | None],
+        rejected: list[tuple[int, Reason]],
+        dropped: list[tuple[int, DropReason]],
     ) -> tuple[Sequence[int], Sequence[Any]]:
         """Return the indexes and the typed records of the messages whose values have the types of the policy."""
-        indexes, payloads = self._reject_by_size(messages, rejected)
-        records, failed = _decode_each(self._decode_typed, payloads)
+        indexes, payloads = self._reject_by_size(messages, rejected, dropped)
+        if self._unwrap.is_needed:
+            indexes, payloads = self._unwrap_each(indexes, payloads, rejected, dropped)
+        records, failed = _decode_each(self._struct.decode, payloads)
         if failed:
             rejected += [(indexes[i], _rejection_reason(payloads[i])) for i in failed]
             indexes, payloads = _remove(indexes, failed), _remove(payloads, failed)
+        if self._unwrap.is_needed:  # and has checked the whole messages
+            return indexes, records
         invalid = []
-        for i in prescreen(payloads, b"".join(payloads), self._n_fields):
-            if reason := validate_strictly(payloads[i]):
+        for i in prescreen(payloads, b"".join(payloads), self._struct.count_keys(records)):
+            if reason := validate_strictly(payloads[i], checks_nested_keys=self._checks_nested_keys):
                 invalid.append(i)
                 rejected.append((indexes[i], reason))
         if invalid:
             indexes, records = _remove(indexes, invalid), _remove(records, invalid)
         return indexes, records
 
-    def _reject_by_size(
-        self, messages: Sequence[bytes | None], rejected: list[tuple[int, Reason]]
+    def _unwrap_each(
+        self,
+        indexes: Sequence[int],
+        payloads: Sequence[bytes],
+        rejected: list[tuple[int, Reason]],
+        dropped: list[tuple[int, DropReason]],
     ) -> tuple[Sequence[int], Sequence[bytes]]:
-        """Reject messages without a value or with too large a value; return the indexes and values of the others."""
+        """Return the indexes of the messages that contain a record, and the records."""
+        kept, records = [], []
+        for index, record in zip(indexes, map(self._unwrap, payloads), strict=True):
+            if isinstance(record, bytes):
+                kept.append(index)
+                records.append(record)
+            else:
+                _leave_out(index, record, rejected, dropped)
+        return kept, records
+
+    def _reject_by_size(
+        self,
+        messages: Sequence[bytes | None],
+        rejected: list[tuple[int, Reason]],
+        dropped: list[tuple[int, DropReason]],
+    ) -> tuple[Sequence[int], Sequence[bytes]]:
+        """Leave out messages without a value or with too large a value; return indexes and values of the others."""
         if None not in messages and max(map(len, messages), default=0) <= self._max_bytes:  # type: ignore[arg-type]
             return range(len(messages)), messages  # type: ignore[return-value]  # no None among them
         indexes, payloads = [], []
         for i, message in enumerate(messages):
             if message is None:
-                rejected.append((i, Reason.UNDECODABLE))
+                _leave_out(i, self._unwrap.outcome(Content.TOMBSTONE), rejected, dropped)
             elif len(message) > self._max_bytes:
                 rejected.append((i, Reason.TOO_LARGE))
             else:
@@ -205,51 +236,6 @@ class JsonDecoder:
             are_integers = (all(map(_is_integer_or_null, numbers)) for numbers in zip(*float_columns, strict=True))
             parsed = reject_unless(to_mask(are_integers, count), parsed, Reason.INVALID, rejected)
         return parsed
-
-
-def _typed_decoder(policy: Policy) -> Callable[[bytes], Any]:
-    """Return a decoder from JSON to a Struct.
-
-    The fields of the Struct are called f0, f1, … in the order of ``policy.value_attributes``, because names of
-    attributes need not be Python identifiers.
-    """
-    fields = [(f"f{number}", _field_type(attribute)) for number, attribute in enumerate(policy.value_attributes)]
-    names = {f"f{number}": attribute.name for number, attribute in enumerate(policy.value_attributes)}
-    rejects_undeclared = policy.undeclared == "quarantine"
-    if any(character in '"\\' or character < " " for name in names.values() for character in name):
-        return _renaming_decoder(fields, names, rejects_undeclared=rejects_undeclared)
-    ignored = (
-        [("model", msgspec.Raw, msgspec.Raw())] if rejects_undeclared and FAUST_FIELD not in names.values() else []
-    )
-    names["model"] = FAUST_FIELD
-    record = msgspec.defstruct(
-        "Record", [*fields, *ignored], rename=names, forbid_unknown_fields=rejects_undeclared, gc=False
-    )
-    return msgspec.json.Decoder(record, float_hook=NumberText).decode
-
-
-def _renaming_decoder(
-    fields: list[tuple[str, Any]], names: dict[str, str], *, rejects_undeclared: bool
-) -> Callable[[bytes], Any]:
-    """Return a decoder for names that need escapes in JSON, which a Struct does not support.
-
-    The decoder first replaces the names by those of the Struct and leaves out undeclared fields; if
-    ``rejects_undeclared``, an undeclared field raises an error. It then decodes the result.
-    """
-    record = msgspec.defstruct("Record", fields, forbid_unknown_fields=True, gc=False)
-    decode_typed = msgspec.json.Decoder(record, float_hook=NumberText).decode
-    field_of = {name: field.encode() for field, name in names.items()}
-
-    def decode(message: bytes) -> object:
-        values = _decode_fields(message)
-        if rejects_undeclared and not values.keys() <= field_of.keys() | {FAUST_FIELD}:
-            raise msgspec.ValidationError
-        fields_kept = [
-            b'"%b":%b' % (field_of[name], bytes(value)) for name, value in values.items() if name in field_of
-        ]
-        return decode_typed(b"{" + b",".join(fields_kept) + b"}")
-
-    return decode
 
 
 def _field_type(attribute: Attribute) -> object:
@@ -290,6 +276,19 @@ def _rejection_reason(payload: bytes) -> Reason:
     except _DECODE_ERRORS:
         return Reason.UNDECODABLE
     return validate_strictly(payload) or Reason.INVALID
+
+
+def _leave_out(
+    index: int,
+    reason: Reason | DropReason,
+    rejected: list[tuple[int, Reason]],
+    dropped: list[tuple[int, DropReason]],
+) -> None:
+    """Add a message to those that are rejected or dropped."""
+    if isinstance(reason, DropReason):
+        dropped.append((index, reason))
+    else:
+        rejected.append((index, reason))
 
 
 def _remove(items: Sequence[Any], indexes: Iterable[int]) -> list[Any]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from shoal.policy import Attribute, MessagePart, Policy, Role, Scale
 from shoal.records.columns import parse_numbers, replace_decimal_commas
 from shoal.records.numerals import NumberText
-from shoal.records.times import parse_epoch_times, parse_iso_times
+from shoal.records.times import convert_epoch_times, parse_epoch_times, parse_iso_times
 
 __all__ = [
     "INVALID",
@@ -98,7 +98,7 @@ class ScaleReader(ABC):
         if self.attribute.source.part is not MessagePart.TIMESTAMP:
             return self.read_cells(column)
         if self.attribute.scale is Scale.TIME:
-            return ScaleColumn(parse_epoch_times(list(map(str, column)), "ms"))
+            return ScaleColumn(convert_epoch_times(column, "ms"))
         if self.attribute.scale is Scale.NUMERIC:
             return ScaleColumn(np.array(column, dtype=np.float64))
         return self._parse(column)
@@ -205,6 +205,8 @@ class _EpochTimeReader(ScaleReader):
     """Times as numbers of seconds or milliseconds, in ms."""
 
     def _parse(self, column: Sequence[Any]) -> ScaleColumn:
+        if set(map(type, column)) <= {int}:
+            return ScaleColumn(convert_epoch_times(column, self.attribute.unit or "ms"))
         return self._parse_texts(list(map(_number_text, column)))
 
     def _parse_cells(self, cells: Sequence[str]) -> ScaleColumn:

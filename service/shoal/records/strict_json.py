@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from shoal.records.block import Reason
+from shoal.records.block import Int64Vector, Reason
 
 __all__ = ["prescreen", "validate_strictly"]
 
@@ -29,23 +29,24 @@ _BRACE, _CASE_BIT = 0x7B, 0x20
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 _decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_tree = msgspec.json.Decoder(float_hook=len).decode
 
 
-def prescreen(messages: Sequence[bytes], joined: bytes, fields: int) -> Sequence[int]:
+def prescreen(messages: Sequence[bytes], joined: bytes, keys: int | Int64Vector) -> Sequence[int]:
     """Return the indexes of the messages that a count of characters does not clear.
 
     A colon between key and value follows a quotation mark or white space. So the number of such colons is at least
-    the number of keys. Each message is known to contain ``fields`` different keys: if it has exactly as many such
-    colons, no key is repeated. A message with few opening brackets cannot be nested deeply.
+    the number of keys. Each message is known to contain ``keys`` different declared keys: if it has exactly as many
+    such colons, no key is repeated, at any depth. A message with few opening brackets cannot be nested deeply.
 
     Parameters
     ----------
-    messages : sequence of bytes
-        Well-formed JSON objects, each with all ``fields`` declared keys.
+    messages : sequence of n bytes
+        Well-formed JSON objects.
     joined : bytes
         Concatenation of the messages.
-    fields : int
-        Number of declared fields.
+    keys : int or ndarray of int64, shape (n,)
+        Number of declared keys of each message, with the keys of objects that contain declared fields.
 
     Returns
     -------
@@ -64,16 +65,20 @@ def prescreen(messages: Sequence[bytes], joined: bytes, fields: int) -> Sequence
     before = characters[colons - 1]
     colons = colons[(before == _QUOTE) | (before <= _SPACE)]
     brackets = np.flatnonzero((characters | _CASE_BIT) == _BRACE)
-    if not broken and len(colons) == len(messages) * fields and len(brackets) < len(messages) + _MAX_DEPTH:
+    total = len(messages) * keys if isinstance(keys, int) else int(keys.sum())
+    # No message has fewer colons than keys. So if the sums are equal, the numbers of each message are equal.
+    if not broken and len(colons) == total and len(brackets) < len(messages) + _MAX_DEPTH:
         return ()
     ends = np.cumsum(np.fromiter(map(len, messages), np.int64, len(messages)))
-    unclear = (_count_per_message(colons, ends) != fields) | (_count_per_message(brackets, ends) > _MAX_DEPTH)
+    unclear = (_count_per_message(colons, ends) != keys) | (_count_per_message(brackets, ends) > _MAX_DEPTH)
     unclear[broken] = True
     indexes: list[int] = np.flatnonzero(unclear).tolist()
     return indexes
 
 
-def validate_strictly(message: bytes, max_depth: int = _MAX_DEPTH) -> Reason | None:
+def validate_strictly(
+    message: bytes, max_depth: int = _MAX_DEPTH, *, checks_nested_keys: bool = False
+) -> Reason | None:
     """Return why a well-formed message must be rejected, or None.
 
     Parameters
@@ -81,6 +86,8 @@ def validate_strictly(message: bytes, max_depth: int = _MAX_DEPTH) -> Reason | N
     message : bytes
     max_depth : int
         Maximum number of nested objects and arrays.
+    checks_nested_keys : bool
+        Whether a key must not be repeated at any depth; otherwise only those of the outermost object are compared.
 
     Notes
     -----
@@ -88,7 +95,8 @@ def validate_strictly(message: bytes, max_depth: int = _MAX_DEPTH) -> Reason | N
     """
     if not _is_utf8(message) or _is_too_deep(message, max_depth):
         return Reason.UNDECODABLE
-    return Reason.INVALID if _has_repeated_key(message) else None
+    has_repeated_key = _has_nested_repeated_key if checks_nested_keys else _has_repeated_key
+    return Reason.INVALID if has_repeated_key(message) else None
 
 
 def _count_per_message(positions: np.ndarray[Any, Any], ends: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -131,3 +139,37 @@ def _has_repeated_key(message: bytes) -> bool:
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return True
     return len({key for key, _ in pairs}) != len(pairs)
+
+
+def _has_nested_repeated_key(message: bytes) -> bool:
+    """Return whether a key is repeated in an object at any depth, or the message is not an object."""
+    if not message.lstrip().startswith(b"{"):
+        return True
+    try:
+        if sum(map(message.count, _KEY_ENDS)) == _count_keys(_decode_tree(message)):
+            return False
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        pass  # a number that is too long for this parser
+    try:
+        json.loads(message, object_pairs_hook=_require_distinct, parse_int=len, parse_float=len)
+    except (ValueError, RecursionError):
+        return True
+    return False
+
+
+def _count_keys(tree: object) -> int:
+    """Return how many different keys the objects of a decoded message have."""
+    count, nodes = 0, [tree]
+    for node in nodes:  # the list grows
+        if isinstance(node, dict):
+            count += len(node)
+            nodes += node.values()
+        elif isinstance(node, list):
+            nodes += node
+    return count
+
+
+def _require_distinct(pairs: list[tuple[str, Any]]) -> None:
+    """Raise `ValueError` if a key of an object is repeated."""
+    if len({key for key, _ in pairs}) != len(pairs):
+        raise ValueError("a key is repeated")

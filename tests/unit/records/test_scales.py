@@ -341,3 +341,14 @@ def test_surrogates_are_invalid() -> None:
     lone = b'{"x":"\\ud800","note":"n"}'
     assert JsonDecoder(policy).decode([lone]).rejected == [(0, Reason.UNDECODABLE)]
     assert CsvEncoder(policy).header() == b"x,note"
+
+
+@pytest.mark.parametrize("attribute", [NOMINAL, ORDINAL, ICD, DATE, SECONDS, NUMBER])
+def test_an_absent_field_is_missing_if_the_policy_releases_missing_values(attribute: dict[str, Any]) -> None:
+    messages = [b'{"note":"n"}', b'{"note":"a","note":"b"}', b'{"note":"n","x":null}']
+    grouped = JsonDecoder(policy_with(attribute | GROUP)).decode(messages)
+    # The field that is repeated must not pass for the one that is absent.
+    assert grouped.rejected == [(1, Reason.INVALID)]
+    assert np.isnan(grouped.values[:, 0]).tolist() == [True, True]
+    quarantined = JsonDecoder(policy_with(attribute)).decode(messages)
+    assert quarantined.rejected == [(0, Reason.INVALID), (1, Reason.INVALID), (2, Reason.INVALID)]

@@ -11,8 +11,8 @@ pytestmark = pytest.mark.unit
 CLEAN = b'{"a":1,"b":"x"}'
 
 
-def unclear(*messages: bytes, fields: int = 2) -> list[int]:
-    return list(prescreen(messages, b"".join(messages), fields))
+def unclear(*messages: bytes, keys: int = 2) -> list[int]:
+    return list(prescreen(messages, b"".join(messages), keys))
 
 
 @pytest.mark.parametrize(
