@@ -79,7 +79,7 @@ class Attribute:
         The bounds. Without bounds, a stream accepts the range in which float64 distinguishes all integers, and a table
         accepts every finite number.
     max_bytes : int
-        Of a field of type ``json``: a longer one makes its record invalid.
+        Of a field of type ``json``: a longer one makes its record too large.
     """
 
     name: str

@@ -93,12 +93,15 @@ class BlockBuilder:
         self._rejects_outside = np.array([not a.clip for a in attributes], dtype=bool)
         self._is_integer = np.array([a.integer for a in attributes], dtype=bool)
         self._may_be_missing = np.array([a.may_be_missing for a in attributes], dtype=bool)
+        self._json_limits = [
+            (number, a.max_bytes) for number, a in enumerate(policy.unchanged_fields) if a.type == "json"
+        ]
         nominal = [number for number, attribute in enumerate(attributes) if attribute.is_nominal]
         self._published_nominal = [number for number in nominal if number < len(policy.quasi_identifiers)]
 
     def build(self, candidates: ParsedRecords, rejected: list[tuple[int, Reason]]) -> Block:
         """Return the block. Records rejected here are added to ``rejected``, which is then sorted by index."""
-        candidates = self._reject_invalid(candidates, rejected)
+        candidates = self._reject_long_json(self._reject_invalid(candidates, rejected), rejected)
         unchanged_fields = self._encoder.encode_unchanged(candidates.unchanged_columns, len(candidates))
         is_short = self._find_short(candidates, unchanged_fields)
         if is_short is not None:
@@ -129,6 +132,14 @@ class BlockBuilder:
             if "" in candidates.subjects:
                 is_valid &= to_mask(map(bool, candidates.subjects), len(candidates))
         return reject_unless(is_valid, candidates, Reason.INVALID, rejected)
+
+    def _reject_long_json(self, candidates: ParsedRecords, rejected: list[tuple[int, Reason]]) -> ParsedRecords:
+        """Reject records with a field of type json that is longer than its limit."""
+        for number, limit in self._json_limits:
+            column = candidates.unchanged_columns[number]
+            is_short = to_mask((text is None or len(text.encode()) <= limit for text in column), len(column))
+            candidates = reject_unless(is_short, candidates, Reason.TOO_LARGE, rejected)
+        return candidates
 
     def _find_valid(self, values: Float64Matrix) -> BoolVector:
         """Return which records are finite or may be missing, integers where required, and within bounds that reject."""

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal.policy import FieldType
+from shoal.records.json_values import canonical_json
 from shoal.records.numerals import DECIMAL, FIRST_INEXACT, integral_to_int
 
 __all__ = ["MISMATCH", "parse_numbers", "parse_values", "replace_decimal_commas", "to_exact_number", "to_number"]
@@ -64,13 +65,13 @@ def parse_values(cells: Cells, kind: FieldType) -> tuple[Sequence[Any], bool]:
     -------
     values : sequence of length n
         The unchanged text for types string and any; else int, float or bool, None for an empty cell, and `MISMATCH`
-        for a cell of another type. Integers are exact.
+        for a cell of another type. Integers are exact. A cell of type json becomes its `canonical_json`.
     all_match : bool
         Whether no value is `MISMATCH`.
     """
     if kind in {"string", "any"}:
         return cells, True
-    values = None if kind == "boolean" else _parse_at_once(cells, int if kind == "integer" else float)
+    values = None if kind in {"boolean", "json"} else _parse_at_once(cells, int if kind == "integer" else float)
     if values is not None and (kind == "integer" or max(map(abs, values), default=0.0) < FIRST_INEXACT):
         return values, True
     parse = _CELL_PARSERS[kind]
@@ -111,10 +112,18 @@ def _boolean_or_mismatch(text: str) -> object:
     return _BOOLEANS.get(text.lower(), MISMATCH)
 
 
+def _json_or_mismatch(text: str) -> object:
+    try:
+        return canonical_json(text.encode()) if text else None
+    except ValueError:
+        return MISMATCH
+
+
 _CELL_PARSERS: dict[FieldType, Callable[[str], object]] = {
     "integer": _integer_or_mismatch,
     "number": _number_or_mismatch,
     "boolean": _boolean_or_mismatch,
+    "json": _json_or_mismatch,
 }
 
 

@@ -14,6 +14,7 @@ from shoal.errors import InputError
 from shoal.policy import Policy
 from shoal.records.csv_decoder import CsvCells
 from shoal.records.line_reader import StoppedReading, Utf8Stream, read_batches, read_lines
+from shoal.records.tabular import require_columns
 
 __all__ = ["BackslashConverter", "CsvReader"]
 
@@ -69,7 +70,7 @@ class CsvReader:
         if dialect.escape == "backslash":
             self._backslashes = BackslashConverter(dialect.quote, dialect.delimiter)
         self._reader = csv.reader(self._lines(), **dialect.reader_options)
-        _require_value_attributes(policy, name)
+        require_columns(policy, name, "CSV")
         header = self._read_header(name)
         self._first_line = self._reader.line_num + 1
         if not header and self._has_bare_returns:
@@ -205,14 +206,6 @@ class BackslashConverter:
             is_opening = self._state is _State.CELL_START and token == self._quote
             self._state = _State.QUOTED if is_opening else _State.UNQUOTED
         return token
-
-
-def _require_value_attributes(policy: Policy, name: str) -> None:
-    for attribute in policy.envelope_attributes:
-        raise InputError(
-            f"{name}: attributes.{attribute.name} is read from {attribute.source}, which no CSV file has; give "
-            "messages as JSON lines with key, headers, timestamp and value, or remove 'from' from the policy"
-        )
 
 
 def _check_header(header: Sequence[str], policy: Policy, name: str) -> tuple[str, ...]:

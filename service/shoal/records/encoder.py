@@ -9,15 +9,17 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import groupby, pairwise
 from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
 from shoal.errors import ConfigError, GuaranteeError
-from shoal.policy import Attribute, CsvDialect, Policy, Role, Scale
+from shoal.policy import CsvDialect, Policy, Role, Scale
 from shoal.records.block import Int64Vector
 from shoal.records.numerals import integral_to_int
+from shoal.records.output_layout import OutputField, column_name, json_template, nested_fields, order_of
 from shoal.records.published_scalars import ScalarCheck, fixed_texts
 
 __all__ = ["CsvCellEncoder", "CsvEncoder", "JsonEncoder", "RecordEncoder", "encode_json_values"]
@@ -70,10 +72,14 @@ class _RecordLayout:
     Parameters
     ----------
     policy : Policy
+    fields : sequence of OutputField
+        The published attributes in the order of the output.
     field_template : callable
         Returns the template of one field, with ``%b`` for the value.
     encode_column : callable
         Encodes the values of one unchanged field.
+    encode_json : callable
+        Encodes the text of one value of type json, or None.
     delimiter : bytes
         Separates two fields.
     encode_scalar : callable, optional
@@ -83,19 +89,27 @@ class _RecordLayout:
     def __init__(
         self,
         policy: Policy,
-        field_template: Callable[[Attribute], bytes],
+        fields: Sequence[OutputField],
+        field_template: Callable[[OutputField], bytes],
         encode_column: Callable[[Column], Sequence[bytes]],
+        encode_json: Callable[[str | None], bytes],
         delimiter: bytes = b",",
         encode_scalar: Callable[[str], bytes] | None = None,
     ) -> None:
         runs = [
             (is_quasi_identifier, delimiter.join(map(field_template, run)))
-            for is_quasi_identifier, run in groupby(policy.published, lambda a: a.role is Role.QUASI_IDENTIFIER)
+            for is_quasi_identifier, run in groupby(fields, lambda one: one.attribute.role is Role.QUASI_IDENTIFIER)
         ]
         unchanged_runs = [run for is_quasi_identifier, run in runs if not is_quasi_identifier]
         self.template = delimiter.join(run if is_quasi_identifier else _SEPARATOR for is_quasi_identifier, run in runs)
         self._unchanged_template = _SEPARATOR.join(unchanged_runs)
-        self._encode_column = encode_column
+        self._scalar_order = order_of(policy.quasi_identifiers, fields)
+        self._has_policy_order = self._scalar_order == list(range(len(self._scalar_order)))
+        self._column_order = order_of(policy.unchanged_fields, fields)
+        self._column_encoders = [
+            partial(_map, encode_json) if policy.unchanged_fields[number].type == "json" else encode_column
+            for number in self._column_order
+        ]
         self._encode_scalar = encode_scalar
         self._check = ScalarCheck(policy.quasi_identifiers)
 
@@ -104,7 +118,9 @@ class _RecordLayout:
         if not columns:
             return [b""] * n
         template = self._unchanged_template
-        return [template % cells for cells in zip(*map(self._encode_column, columns), strict=True)]
+        ordered = (columns[number] for number in self._column_order)
+        encoded = (encode(column) for encode, column in zip(self._column_encoders, ordered, strict=True))
+        return [template % cells for cells in zip(*encoded, strict=True)]
 
     def encode_clusters(
         self, centroids: Sequence[Sequence[str]], unchanged_fields: Sequence[bytes], cluster_bounds: ClusterBounds
@@ -132,6 +148,8 @@ class _RecordLayout:
     def _encode_centroid(self, centroid: Sequence[str]) -> list[bytes]:
         """Encode what all members of a cluster share, split where the unchanged fields belong."""
         self._check.require_valid(centroid)
+        if not self._has_policy_order:
+            centroid = [centroid[number] for number in self._scalar_order]
         scalars = map(str.encode if self._encode_scalar is None else self._encode_scalar, centroid)
         return (self.template % tuple(scalars)).split(_SEPARATOR)
 
@@ -139,13 +157,16 @@ class _RecordLayout:
 class JsonEncoder:
     """Encodes published records as compact JSON in UTF-8, with the fields in the order of the policy.
 
+    Fields with a path (``to``) are inside objects; see `nested_fields`.
+
     Parameters
     ----------
     policy : Policy
     """
 
     def __init__(self, policy: Policy) -> None:
-        self._layout = _RecordLayout(policy, _json_field_template, encode_json_values)
+        fields = nested_fields(policy.published)
+        self._layout = _RecordLayout(policy, fields, json_template, encode_json_values, _encode_json_text)
         self._layout.template = b"{" + self._layout.template + b"}"
 
     def header(self) -> None:
@@ -158,7 +179,7 @@ class JsonEncoder:
         ----------
         columns : sequence of sequences
             One column of length n per unchanged field, in the order of the policy: str, int, finite float, bool or
-            None.
+            None. A str of a field of type json is the text of its value.
         n : int
             Number of records; needed if there are no unchanged fields.
 
@@ -242,12 +263,15 @@ class CsvEncoder:
             a.scale is Scale.NUMERIC and not a.may_be_missing for a in policy.quasi_identifiers
         )
         encode_scalar = None if has_plain_numbers else cells.encode_scalar
-        self._layout = _RecordLayout(policy, _csv_field_template, cells.encode_column, delimiter, encode_scalar)
-        self._header = delimiter.join(cells.encode_text(attribute.name) for attribute in policy.published)
+        fields = list(map(OutputField, policy.published))
+        self._layout = _RecordLayout(
+            policy, fields, lambda _: b"%b", cells.encode_column, cells.encode_json_text, delimiter, encode_scalar
+        )
+        self._header = delimiter.join(cells.encode_text(column_name(attribute)) for attribute in policy.published)
         self._line_end, self._encoding = dialect.line_end.encode(), dialect.encoding
         self._recoder = None if self._encoding == "utf-8" else codecs.getincrementalencoder(self._encoding)()
         for attribute in policy.published:
-            self._require_encodable([attribute.name], f"the name of attributes.{attribute.name}")
+            self._require_encodable([column_name(attribute)], f"the name of attributes.{attribute.name}")
         for attribute in policy.quasi_identifiers:
             self._require_encodable(fixed_texts(attribute), f"every category of attributes.{attribute.name}")
 
@@ -342,6 +366,10 @@ class CsvCellEncoder:
             return self.encode_text(_decode_json_text(text))
         return b"" if text == "null" else self.encode_number(text.encode())
 
+    def encode_json_text(self, text: str | None) -> bytes:
+        """Encode the text of a value of type json as a text; None as an empty cell."""
+        return b"" if text is None else self.encode_text(text)
+
     def encode_number(self, text: bytes) -> bytes:
         """Convert the text of a JSON number or truth value to the decimal sign of the dialect."""
         return text if self._decimal is None else text.replace(b".", self._decimal)
@@ -355,12 +383,12 @@ def encode_json_values(column: Column) -> list[bytes]:
     return _encode_json_lines(column)[:-1].split(b"\n") if column else []
 
 
-def _json_field_template(attribute: Attribute) -> bytes:
-    return msgspec.json.encode(attribute.name).replace(b"%", b"%%") + b":%b"
+def _map(encode: Callable[[str | None], bytes], column: Column) -> list[bytes]:
+    return list(map(encode, column))
 
 
-def _csv_field_template(_: Attribute) -> bytes:
-    return b"%b"
+def _encode_json_text(text: str | None) -> bytes:
+    return b"null" if text is None else text.encode()
 
 
 def _interleave(pieces: Sequence[bytes], unchanged_fields: bytes) -> bytes:

@@ -13,7 +13,7 @@ from shoal.records.block import Reason
 from shoal.records.columns import MISMATCH, parse_values, replace_decimal_commas, to_number
 from shoal.records.csv_decoder import EmbeddedRecordCheck
 from shoal.records.numerals import NumberText
-from shoal.records.record_struct import FAUST_FIELD, has_objects, path_of
+from shoal.records.record_struct import FAUST_FIELD, has_nested_messages, path_of
 from shoal.records.scales import is_clustered, scale_reader
 from shoal.records.strict_json import validate_strictly
 from shoal.records.subjects import normaliser
@@ -158,7 +158,7 @@ def find_json_faults(policy: Policy, message: bytes) -> list[RecordFault]:
 
 def _find_record(policy: Policy, message: bytes) -> tuple[dict[str, Any], RecordFault | None]:
     """Return the fields of the record in a message, and why there is no record; None if there is one."""
-    fields, fault = _decode_object(message, checks_nested_keys=has_objects(policy))
+    fields, fault = _decode_object(message, checks_nested_keys=has_nested_messages(policy))
     if fault is not None or policy.unwrap is None:
         return fields, fault
     content = Unwrapper(policy).find(message)
@@ -225,7 +225,7 @@ def _describe_cell(policy: Policy, attribute: Attribute, cell: str) -> str:
         text = cell.replace(",", ".") if has_commas and attribute.type in {"integer", "number"} else cell
         return _describe_subject(attribute, text)
     if attribute.role is not Role.IDENTIFIER:
-        is_converted = has_commas and attribute.type != "string"
+        is_converted = has_commas and attribute.type not in {"string", "json"}
         return _describe_unchanged_cell(attribute, replace_decimal_commas([cell])[0] if is_converted else cell)
     return ""
 
@@ -258,6 +258,8 @@ def _describe_clustered_value(policy: Policy, attribute: Attribute, value: Any) 
 
 
 def _describe_unchanged_value(attribute: Attribute, value: Any) -> str:  # noqa: ANN401 - any JSON
+    if attribute.type == "json":
+        return ""
     if isinstance(value, NumberText):
         value = float(value)
         if not np.isfinite(value):

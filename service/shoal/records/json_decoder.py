@@ -11,11 +11,13 @@ import numpy as np
 
 from shoal.errors import ParameterError
 from shoal.policy import Attribute, FieldType, Policy, Role
-from shoal.records.block import Block, DropReason, Reason
+from shoal.records.block import Block, BoolVector, DropReason, Reason
 from shoal.records.block_builder import BlockBuilder, ParsedRecords, reject_unless, to_mask
+from shoal.records.columns import MISMATCH
 from shoal.records.encoder import JsonEncoder, RecordEncoder
 from shoal.records.envelope import Columns, Envelope, EnvelopeReader
-from shoal.records.record_struct import RecordField, RecordStruct, has_objects, path_of
+from shoal.records.json_values import canonical_json
+from shoal.records.record_struct import RecordField, RecordStruct, has_nested_messages, path_of
 from shoal.records.scales import ScaleColumn, ScaleReader, is_clustered, json_type, scale_reader, stack_columns
 from shoal.records.strict_json import prescreen, validate_strictly
 from shoal.records.unwrapping import Content, Unwrapper
@@ -33,6 +35,7 @@ _PASSTHROUGH_TYPES: dict[FieldType, Any] = {
     "number": int | float | None,
     "boolean": bool | None,
     "any": str | int | float | bool | None,
+    "json": msgspec.Raw,
 }
 _check_syntax = msgspec.json.Decoder(msgspec.Raw).decode
 
@@ -84,13 +87,17 @@ class JsonDecoder:
             [RecordField(path_of(a), _field_type(a), a.may_be_missing) for a in policy.value_attributes],
             rejects_undeclared=policy.undeclared == "quarantine",
         )
-        # In records that are flat, keys inside objects are not compared: such objects are only dropped.
-        self._checks_nested_keys = has_objects(policy)
+        self._checks_nested_keys = has_nested_messages(policy)
         self._getters = dict(zip((a.name for a in policy.value_attributes), self._struct.getters, strict=True))
         self._readers = [scale_reader(attribute, policy) for attribute in policy.clustered]
         self._unchanged_fields = [attribute.name for attribute in policy.unchanged_fields]
         self._integers = [
             number for number, attribute in enumerate(policy.unchanged_fields) if attribute.type == "integer"
+        ]
+        self._json = [
+            number
+            for number, attribute in enumerate(policy.unchanged_fields)
+            if attribute.type == "json" and attribute.name in self._getters
         ]
         self._subject = None if policy.subject is None else policy.subject.name
         self._envelope_reader = EnvelopeReader(policy.envelope_attributes, max_bytes)
@@ -209,7 +216,7 @@ class JsonDecoder:
     def _parsed_records(
         self, indexes: Sequence[int], records: Sequence[Any], columns: Columns, rejected: list[tuple[int, Reason]]
     ) -> ParsedRecords:
-        """Return the columns of the decoded records, without records that have a fraction in an integer field."""
+        """Return the columns of the decoded records that have valid unchanged fields."""
         count = len(records)
 
         def column(name: str) -> Iterable[Any]:
@@ -222,6 +229,7 @@ class JsonDecoder:
 
         values, categories = stack_columns(list(map(clustered_column, self._readers)), count)
         unchanged_columns = [list(column(name)) for name in self._unchanged_fields]
+        is_valid = self._convert_json(unchanged_columns, count)
         parsed = ParsedRecords(
             index=np.array(indexes, dtype=np.int64),
             values=values,
@@ -229,13 +237,25 @@ class JsonDecoder:
             unchanged_columns=unchanged_columns,
             categories=categories,
         )
-        float_columns = [
-            unchanged_columns[number] for number in self._integers if float in set(map(type, unchanged_columns[number]))
-        ]
-        if float_columns:
-            are_integers = (all(map(_is_integer_or_null, numbers)) for numbers in zip(*float_columns, strict=True))
-            parsed = reject_unless(to_mask(are_integers, count), parsed, Reason.INVALID, rejected)
-        return parsed
+        parsed = reject_unless(is_valid, parsed, Reason.INVALID, rejected)
+        return self._reject_fractions(parsed, rejected)
+
+    def _convert_json(self, columns: list[list[Any]], count: int) -> BoolVector:
+        """Convert the columns of type json to canonical texts; return which records have valid ones."""
+        is_valid = np.ones(count, np.bool_)
+        for number in self._json:
+            columns[number] = list(map(_json_or_mismatch, columns[number]))
+            is_valid &= to_mask((text is not MISMATCH for text in columns[number]), count)
+        return is_valid
+
+    def _reject_fractions(self, parsed: ParsedRecords, rejected: list[tuple[int, Reason]]) -> ParsedRecords:
+        """Return the records without fractions in integer fields."""
+        columns = [parsed.unchanged_columns[number] for number in self._integers]
+        float_columns = [column for column in columns if float in set(map(type, column))]
+        if not float_columns:
+            return parsed
+        are_integers = (all(map(_is_integer_or_null, numbers)) for numbers in zip(*float_columns, strict=True))
+        return reject_unless(to_mask(are_integers, len(parsed)), parsed, Reason.INVALID, rejected)
 
 
 def _field_type(attribute: Attribute) -> object:
@@ -247,6 +267,13 @@ def _field_type(attribute: Attribute) -> object:
     if not attribute.subject:
         return msgspec.Raw
     return str if attribute.type == "string" else Any
+
+
+def _json_or_mismatch(text: msgspec.Raw) -> object:
+    try:
+        return canonical_json(bytes(text))
+    except ValueError:
+        return MISMATCH
 
 
 def _is_integer_or_null(number: float | None) -> bool:

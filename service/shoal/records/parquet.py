@@ -15,8 +15,10 @@ import pyarrow.parquet as pq
 from shoal.errors import InputError
 from shoal.policy import Attribute, Policy, Role, Scale
 from shoal.records.numerals import integral_to_int
+from shoal.records.output_layout import column_name, output_path, value_at
 from shoal.records.parquet_rows import ParquetRows, has_json_type, is_ignored, value_type
 from shoal.records.scales import is_clustered
+from shoal.records.tabular import require_columns
 
 __all__ = ["ParquetReader", "encode_parquet"]
 
@@ -24,7 +26,13 @@ ROWS_PER_GROUP = 1 << 16
 """Rows that are read or written at once."""
 
 MAX_BITS = 64
-_TYPE_OF = {"string": pa.string(), "integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
+_TYPE_OF = {
+    "string": pa.string(),
+    "integer": pa.int64(),
+    "number": pa.float64(),
+    "boolean": pa.bool_(),
+    "json": pa.string(),
+}
 
 
 class ParquetReader:
@@ -100,12 +108,12 @@ def encode_parquet(rows: Sequence[bytes], policy: Policy, schema: pa.Schema | No
     InputError
         A field without a declared type contains values of several types.
     """
-    declared = {attribute.name: _published_type(attribute, schema) for attribute in policy.published}
-    inferred = _infer_types(rows, [name for name, kind in declared.items() if kind is None])
+    declared = {column_name(attribute): _published_type(attribute, schema) for attribute in policy.published}
+    inferred = _infer_types(rows, policy, [name for name, kind in declared.items() if kind is None])
     kinds = {name: kind if kind is not None else inferred[name] for name, kind in declared.items()}
     buffer = _PieceBuffer()
     with pq.ParquetWriter(buffer, pa.schema(list(kinds.items())), compression="zstd") as writer:
-        for records in _decode_groups(rows):
+        for records in _decode_groups(rows, policy):
             columns = [_column([record[name] for record in records], kind, name) for name, kind in kinds.items()]
             writer.write_table(pa.Table.from_arrays(columns, schema=writer.schema))
             yield buffer.take()
@@ -135,15 +143,29 @@ class _PieceBuffer(io.RawIOBase):
         return b"".join(pieces)
 
 
-def _decode_groups(rows: Sequence[bytes]) -> Iterator[list[dict[str, Any]]]:
+def _decode_groups(rows: Sequence[bytes], policy: Policy) -> Iterator[list[dict[str, Any]]]:
+    """Yield groups of records, each as a dict from column to value."""
     decode = msgspec.json.Decoder(dict[str, Any]).decode
-    return ([decode(row) for row in part] for part in _split(rows, ROWS_PER_GROUP))
+    is_flat = all(len(output_path(a)) == 1 and a.type != "json" for a in policy.published)
+    for part in _split(rows, ROWS_PER_GROUP):
+        records = map(decode, part)
+        yield list(records) if is_flat else [_to_columns(record, policy) for record in records]
 
 
-def _infer_types(rows: Sequence[bytes], names: list[str]) -> dict[str, pa.DataType]:
+def _to_columns(record: dict[str, Any], policy: Policy) -> dict[str, Any]:
+    """Return the fields of a record by the names of their columns; values of type json as texts."""
+    columns = {}
+    for attribute in policy.published:
+        value = value_at(record, output_path(attribute))
+        is_text = attribute.type == "json" and value is not None
+        columns[column_name(attribute)] = msgspec.json.encode(value).decode() if is_text else value
+    return columns
+
+
+def _infer_types(rows: Sequence[bytes], policy: Policy, names: list[str]) -> dict[str, pa.DataType]:
     """Return the type of each column without a declared type, from all of its values."""
     inferred: dict[str, pa.DataType] = dict.fromkeys(names, pa.null())
-    for records in _decode_groups(rows) if names else ():
+    for records in _decode_groups(rows, policy) if names else ():
         for name in names:
             kinds = {inferred[name], _column([record[name] for record in records], None, name).type} - {pa.null()}
             if kinds == {pa.int64(), pa.float64()}:
@@ -167,11 +189,7 @@ def _split(rows: Sequence[bytes], size: int) -> Iterator[Sequence[bytes]]:
 
 def _check_columns(found: Sequence[str], policy: Policy, name: str) -> None:
     declared = [attribute.name for attribute in policy.attributes]
-    for attribute in policy.envelope_attributes:
-        raise InputError(
-            f"{name}: attributes.{attribute.name} is read from {attribute.source}, which no Parquet file has; remove "
-            "'from' from the policy"
-        )
+    require_columns(policy, name, "Parquet")
     for column in declared:
         if found.count(column) != 1:
             raise InputError(f"{name}: column '{column}' is missing or occurs twice; correct the file or the policy")
@@ -188,6 +206,8 @@ def _check_type(attribute: Attribute, kind: pa.DataType, name: str) -> None:
             raise InputError(f"{name}, column '{attribute.name}': {required}")
     if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         raise InputError(f"{name}, column '{attribute.name}': nested and binary columns are not supported; remove it")
+    if attribute.type == "json":
+        raise InputError(f"{name}, column '{attribute.name}': type json is read from CSV and JSON lines only")
 
 
 def _missing_type(attribute: Attribute, kind: pa.DataType) -> str:

@@ -14,7 +14,7 @@ from shoal.policy import Attribute, Policy
 from shoal.records.block import Int64Vector
 from shoal.records.numerals import NumberText
 
-__all__ = ["FAUST_FIELD", "RecordField", "RecordStruct", "has_objects", "path_of"]
+__all__ = ["FAUST_FIELD", "RecordField", "RecordStruct", "has_nested_messages", "path_of"]
 
 FAUST_FIELD = "__faust"
 """Faust adds this field to the messages of its models. It names the model and says nothing about the person."""
@@ -27,9 +27,13 @@ def path_of(attribute: Attribute) -> tuple[str, ...]:
     return attribute.path or (attribute.name,)
 
 
-def has_objects(policy: Policy) -> bool:
-    """Return whether an attribute of a policy is a field inside an object of the record."""
-    return any(len(path_of(attribute)) > 1 for attribute in policy.value_attributes)
+def has_nested_messages(policy: Policy) -> bool:
+    """Return whether records are inside envelopes, or attributes are fields inside objects of the record.
+
+    No key may then be repeated at any depth. In records that are flat, objects are only dropped, and the keys inside
+    them are not compared.
+    """
+    return policy.unwrap is not None or any(len(path_of(attribute)) > 1 for attribute in policy.value_attributes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ import numpy as np
 
 from shoal.records.block import Int64Vector, Reason
 
-__all__ = ["prescreen", "validate_strictly"]
+__all__ = ["has_repeated_key", "prescreen", "validate_strictly"]
 
 _MAX_DEPTH = 64
 """Maximum number of nested objects and arrays of a record, itself included."""
@@ -99,6 +99,25 @@ def validate_strictly(
     return Reason.INVALID if has_repeated_key(message) else None
 
 
+def has_repeated_key(text: bytes, tree: object) -> bool:
+    """Return whether a key is repeated in an object at any depth of a JSON value.
+
+    Parameters
+    ----------
+    text : bytes
+        Well-formed JSON.
+    tree : object
+        The decoded value, in which only the last of equal keys is left; None if it is not known.
+    """
+    if tree is not None and sum(map(text.count, _KEY_ENDS)) == _count_keys(tree):
+        return False
+    try:
+        json.loads(text, object_pairs_hook=_require_distinct, parse_int=len, parse_float=len)
+    except (ValueError, RecursionError):
+        return True
+    return False
+
+
 def _count_per_message(positions: np.ndarray[Any, Any], ends: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return how many of the increasing positions are in each message."""
     return np.diff(np.searchsorted(positions, ends), prepend=0)
@@ -143,18 +162,11 @@ def _has_repeated_key(message: bytes) -> bool:
 
 def _has_nested_repeated_key(message: bytes) -> bool:
     """Return whether a key is repeated in an object at any depth, or the message is not an object."""
-    if not message.lstrip().startswith(b"{"):
-        return True
     try:
-        if sum(map(message.count, _KEY_ENDS)) == _count_keys(_decode_tree(message)):
-            return False
+        tree = _decode_tree(message)
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        pass  # a number that is too long for this parser
-    try:
-        json.loads(message, object_pairs_hook=_require_distinct, parse_int=len, parse_float=len)
-    except (ValueError, RecursionError):
-        return True
-    return False
+        tree = None  # a number that is too long for this parser
+    return not message.lstrip().startswith(b"{") or has_repeated_key(message, tree)
 
 
 def _count_keys(tree: object) -> int:
