@@ -25,42 +25,48 @@ def compiled():
     kernels = [thing for names in modules for thing in names.values() if hasattr(thing, "signatures")]
     return {f"{kernel.__name__}{signature}" for kernel in kernels for signature in kernel.signatures}
 
-def late(rule, delta, position):
+def late(rule, delta, position, columns):
     random = np.random.default_rng(0)
-    stream = StreamClusterer(4, delta, 3, rule=rule, position=position)
+    distances = np.ones(columns) if columns else None
+    stream = StreamClusterer(4, delta, 3, rule=rule, position=position, code_distances=distances)
+    def push(count, subjects):
+        codes = random.integers(0, 3, (count, columns)) if columns else None
+        return stream.push(random.random((count, 3)), subjects, codes=codes)
     before = compiled()
     released = 0
     for _ in range(4):
         subjects = np.where(random.random(delta) < 0.1, 1, random.integers(2, 1 << 40, delta))
-        released += len(stream.push(random.random((delta, 3)), subjects).cluster_bounds) - 1
-    stream.push(random.random((2 * delta, 3)), np.zeros(2 * delta, np.int64))  # one subject only
-    stream.push(random.random((300, 3)), random.integers(0, 1 << 40, 300))
+        released += len(push(delta, subjects).cluster_bounds) - 1
+    push(2 * delta, np.zeros(2 * delta, np.int64))  # one subject only
+    push(300, random.integers(0, 1 << 40, 300))
     released += len(stream.flush().cluster_bounds) - 1
     return [len(before) > 0, released > 10, *sorted(compiled() - before)]
 
 assert not compiled()
-for rule, delta, position in json.loads(sys.argv[1]):
+for rule, delta, position, columns in json.loads(sys.argv[1]):
     # Each case begins without a compiled kernel, in a process of its own.
     if not (child := os.fork()):
         try:
-            print(json.dumps([[rule, delta, position], late(rule, delta, position)]), flush=True)
+            print(json.dumps([[rule, delta, position, columns], late(rule, delta, position, columns)]), flush=True)
             os._exit(0)
         except BaseException:
             traceback.print_exc()
         finally:
             os._exit(1)
-    assert os.waitpid(child, 0)[1] == 0, (rule, delta, position)
+    assert os.waitpid(child, 0)[1] == 0, (rule, delta, position, columns)
 """
 
-# Kernels depend on the rule and on the delta (few records or many), and on the rule and the position: pairs suffice.
+# Kernels depend on the rule and on the delta (few records or many), and on the rule and the position or the number of
+# category columns: pairs suffice.
 CASES = [
-    *all_pairs(["nearest", "greedy", "awo", "block"], [100, 700], [0, 0.001]),
-    *((rule, 2 * fewest, position) for rule, fewest in INDEXED_FROM.items() for position in (0, 0.001)),
+    *all_pairs(["nearest", "greedy", "awo", "block"], [100, 700], [0, 0.001], [0, 2]),
+    ("block", 1200, 0, 2),
+    *((rule, 2 * fewest, position, 0) for rule, fewest in INDEXED_FROM.items() for position in (0, 0.001)),
 ]
 
 
 @pytest.fixture(scope="module")
-def compiled_late() -> dict[tuple[str, int, float], list[object]]:
+def compiled_late() -> dict[tuple[str, int, float, int], list[object]]:
     """Return for each case: whether a kernel was compiled first, whether clusters left, and what was compiled later."""
     command = [sys.executable, "-c", PROGRAM, json.dumps(CASES)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -68,8 +74,8 @@ def compiled_late() -> dict[tuple[str, int, float], list[object]]:
     return {tuple(case): found for case, found in map(json.loads, done.stdout.splitlines())}
 
 
-@pytest.mark.parametrize(("rule", "delta", "position"), CASES)
+@pytest.mark.parametrize(("rule", "delta", "position", "columns"), CASES)
 def test_no_kernel_is_compiled_after_the_rule_was_created(
-    compiled_late: dict[tuple[str, int, float], list[object]], rule: str, delta: int, position: float
+    compiled_late: dict[tuple[str, int, float, int], list[object]], rule: str, delta: int, position: float, columns: int
 ) -> None:
-    assert compiled_late[rule, delta, position] == [True, True]
+    assert compiled_late[rule, delta, position, columns] == [True, True]

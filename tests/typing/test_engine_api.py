@@ -30,6 +30,11 @@ def test_a_stream_of_arrays() -> None:
     assert len(out.centroids) == labels[-1] + 1
 
 
+def test_a_stream_with_categories() -> None:
+    stream = StreamAggregator(2, 2, code_distances=[1.0])
+    assert_type(stream.push(np.zeros((1, 0)), codes=[[7]]), Released)
+
+
 def test_decisions_alone() -> None:
     stream = StreamClusterer(2, 3, 1, position=0.0, expiry_limits=(30_000,))
     decided = stream.push(np.zeros((2, 1)), np.array([7, 8]), np.array([0, 1]), np.array([[0], [10]]))

@@ -14,7 +14,13 @@ from shoal.arrays import Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
 __all__ = ["dense_coordinates"]
 
 
-def dense_coordinates(numeric: Float64Matrix, codes: Int64Matrix, code_distances: Float64Vector) -> Float64Matrix:
+SIGNS = 64
+"""Coordinates of a column with too many codes."""
+
+
+def dense_coordinates(
+    numeric: Float64Matrix, codes: Int64Matrix, code_distances: Float64Vector, max_codes: int | None = None
+) -> Float64Matrix:
     """Return points whose Euclidean distances are those of records with numeric coordinates and category columns.
 
     Parameters
@@ -25,6 +31,9 @@ def dense_coordinates(numeric: Float64Matrix, codes: Int64Matrix, code_distances
         Code of each record in each category column; c may be 0. Not modified.
     code_distances : ndarray of float64, shape (c,)
         Squared distance of two records with different codes in a column, 0 or more.
+    max_codes : int, optional
+        A column with more distinct codes gets 64 coordinates, which give its squared distances approximately. If
+        omitted, all distances are exact.
 
     Returns
     -------
@@ -39,24 +48,47 @@ def dense_coordinates(numeric: Float64Matrix, codes: Int64Matrix, code_distances
     of the columns in which their codes differ, up to rounding. The result depends on which codes are equal, and not on
     their values.
 
-    Cost: O(n D) time and memory; D is p plus the number of distinct codes.
+    Approximate coordinates are random signs times a constant ([1]_): two different codes differ in half of 64 signs,
+    with a standard deviation of 4. Equal codes have equal signs. The signs are the same in every call.
+
+    Cost: O(n D) time and memory; D is p plus the number of distinct codes, or 64 for a column with too many.
+
+    References
+    ----------
+    .. [1] D. Achlioptas, "Database-friendly random projections: Johnson-Lindenstrauss with binary coins", Journal of
+       Computer and System Sciences 66(4), 2003. doi:10.1016/S0022-0000(03)00025-4
     """
     count, width = numeric.shape
-    numbered = [_numbers(codes[:, column]) for column in range(codes.shape[1])]
-    sizes = [int(numbers.max(initial=0)) + 1 for numbers in numbered]
-    columns = [column for column, size in enumerate(sizes) if size > 1]
-    points = np.zeros((count, max(width + sum(sizes[column] for column in columns), 1)))
+    columns = [_Column(codes[:, column], code_distances[column], max_codes) for column in range(codes.shape[1])]
+    points = np.zeros((count, max(width + sum(column.width for column in columns), 1)))
     points[:, :width] = numeric
-    first, records = width, np.arange(count)
+    first = width
     for column in columns:
-        points[records, first + numbered[column]] = np.sqrt(code_distances[column] / 2)
-        first += sizes[column]
+        column.write(points[:, first : first + column.width])
+        first += column.width
     return points
 
 
-def _numbers(codes: Int64Vector) -> Int64Vector:
-    """Return the number of each code, counted from 0 in the order of first occurrence."""
-    _, first_records, ranks = np.unique(codes, return_index=True, return_inverse=True)
-    numbers = np.empty(len(first_records), np.int64)
-    numbers[np.argsort(first_records)] = np.arange(len(first_records))
-    return numbers[ranks]
+class _Column:
+    """The coordinates of one category column: `width` of them."""
+
+    def __init__(self, codes: Int64Vector, distance: float, max_codes: int | None) -> None:
+        _, first_records, ranks = np.unique(codes, return_index=True, return_inverse=True)
+        numbers = np.empty(len(first_records), np.int64)
+        numbers[np.argsort(first_records)] = np.arange(len(first_records))  # by first record, whatever the codes
+        self._numbers, self._distance, self._distinct = numbers[ranks], distance, len(numbers)
+        self._is_exact = max_codes is None or len(numbers) <= max_codes
+        self.width = 0 if len(numbers) < 2 else len(numbers) if self._is_exact else SIGNS  # noqa: PLR2004 - two differ
+
+    def write(self, points: Float64Matrix) -> None:
+        """Write the coordinates to ``points``, zeros of shape (n, width)."""
+        if not self.width:
+            return
+        if self._is_exact:
+            points[np.arange(len(points)), self._numbers] = np.sqrt(self._distance / 2)
+            return
+        bits = np.random.PCG64(0).random_raw(self._distinct)[:, None] >> np.arange(SIGNS, dtype=np.uint64) & np.uint64(
+            1
+        )
+        signs = (1.0 - 2.0 * bits) * np.sqrt(self._distance / (2 * SIGNS))
+        points[:] = signs[self._numbers]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from shoal.arrays import Float64Matrix, Float64Vector, Int64Vector
+from shoal.arrays import Float64Matrix, Float64Vector, Int64Matrix
 from shoal.clustering.numba.jit import njit_inline
 
-__all__ = ["add_code_distance", "squared_distance"]
+__all__ = ["add_code_distances", "squared_distance"]
 
 
 @njit_inline
@@ -19,8 +19,36 @@ def squared_distance(values: Float64Matrix, record: int, point: Float64Vector) -
 
 
 @njit_inline
-def add_code_distance(codes: Int64Vector, distance: float, record: int, distances: Float64Vector) -> None:
-    """Add ``distance`` to the entries of ``distances`` (n,) whose codes (n,) differ from that of ``record``."""
-    own = codes[record]
-    for x in range(distances.size):
-        distances[x] += distance if codes[x] != own else 0.0
+def add_code_distances(
+    codes: Int64Matrix, code_distances: Float64Vector, record: int, distances: Float64Vector
+) -> None:
+    """Add the squared distances from ``record`` in category columns to ``distances`` (n,).
+
+    Parameters
+    ----------
+    codes : ndarray of int64, shape (c, n)
+        Codes of the records.
+    code_distances : ndarray of float64, shape (c,)
+        Squared distance of two records whose codes differ.
+    record : int
+        Index of the record.
+    distances : ndarray of float64, shape (n,)
+        Changed in place; the columns are added in order.
+    """
+    columns = code_distances.size
+    for column in range(0, columns - 1, 2):  # two per pass halve the memory traffic; the sum keeps its order
+        one, two = codes[column], codes[column + 1]
+        own_one, own_two, distance_one, distance_two = (
+            one[record],
+            two[record],
+            code_distances[column],
+            code_distances[column + 1],
+        )
+        for x in range(distances.size):
+            added = distance_one if one[x] != own_one else 0.0
+            distances[x] = distances[x] + added + (distance_two if two[x] != own_two else 0.0)
+    if columns % 2:
+        one, distance_one = codes[columns - 1], code_distances[columns - 1]
+        own_one = one[record]
+        for x in range(distances.size):
+            distances[x] += distance_one if one[x] != own_one else 0.0

@@ -26,7 +26,7 @@ from shoal.clustering.numba.jit import njit, njit_inline, njit_inner
 from shoal.clustering.static.constraints import NONE
 from shoal.clustering.static.descent import MIN_RELATIVE_GAIN
 
-__all__ = ["DENSE_UP_TO", "ROUNDS", "descend_dense"]
+__all__ = ["DENSE_UP_TO", "ROUNDS", "descend_dense", "pair_squares"]
 
 DENSE_UP_TO = 256
 """Records up to which computing all distances is faster than searching for neighbours."""
@@ -57,13 +57,21 @@ class DenseDescentState(NamedTuple):
 
 
 @njit
-def descend_dense(rows: Float64Matrix, labels: Int32Vector, k: int, rounds: int) -> Int32Vector:
+def pair_squares(rows: Float64Matrix) -> Float64Matrix:
+    """Return the squared distances (n, n) between records, given by their coordinates (n, d); d may be 0. O(n² d)."""
+    squares = np.empty((rows.shape[0], rows.shape[0]))
+    _fill_squares(np.ascontiguousarray(rows.T), squares)
+    return squares
+
+
+@njit
+def descend_dense(squares: Float64Matrix, labels: Int32Vector, k: int, rounds: int) -> Int32Vector:
     """Return a partition whose loss no change that is tried lowers, or the one reached after ``rounds`` rounds.
 
     Parameters
     ----------
-    rows : ndarray of float64, shape (n, d)
-        Coordinates; finite; not modified.
+    squares : ndarray of float64, shape (n, n)
+        Squared distances between the records, as of `pair_squares`; not modified.
     labels : ndarray of int32, shape (n,)
         The partition to start from: clusters of k or more, numbered from 0; not modified.
     k : int
@@ -79,9 +87,9 @@ def descend_dense(rows: Float64Matrix, labels: Int32Vector, k: int, rounds: int)
     Notes
     -----
     Guarantee: clusters of k or more records, and no loss above that of the start, up to rounding.
-    Cost: O(n² d) to start, O(n) per change; O(n²) memory.
+    Cost: O(n²) to start, O(n) per change; O(n²) memory.
     """
-    state = _build_state(rows, labels, k)
+    state = _build_state(squares, labels, k)
     loss = 0.0
     for cluster in range(state.sizes.size):
         loss += _loss(state, cluster)
@@ -101,9 +109,9 @@ def descend_dense(rows: Float64Matrix, labels: Int32Vector, k: int, rounds: int)
 
 
 @njit_inner
-def _build_state(rows: Float64Matrix, labels: Int32Vector, k: int) -> DenseDescentState:
-    """Return the state for a partition ``labels`` (n,) of ``rows`` (n, d)."""
-    n, clusters = rows.shape[0], rows.shape[0] // k
+def _build_state(squares: Float64Matrix, labels: Int32Vector, k: int) -> DenseDescentState:
+    """Return the state for a partition ``labels`` (n,) of records with the squared distances ``squares`` (n, n)."""
+    n, clusters = squares.shape[0], squares.shape[0] // k
     for label in labels:
         clusters = max(clusters, label + 1)
     sizes = np.zeros(clusters, np.int64)
@@ -114,7 +122,7 @@ def _build_state(rows: Float64Matrix, labels: Int32Vector, k: int) -> DenseDesce
         capacity = max(capacity, size + 1)
     inverse_sizes, join_slopes, join_offsets, totals = np.empty((4, clusters))
     state = DenseDescentState(
-        squares=np.empty((n, n)),
+        squares=squares,
         sums=np.empty((clusters, n)),
         max_squares=np.empty((clusters, n)),
         totals=totals,
@@ -132,7 +140,6 @@ def _build_state(rows: Float64Matrix, labels: Int32Vector, k: int) -> DenseDesce
         changes=np.zeros(1, np.int64),
         saved_labels=labels.copy(),
     )
-    _fill_squares(np.ascontiguousarray(rows.T), state.squares)
     for i in range(n):
         _append_member(state, i, labels[i])
     _recompute_sums(state)
@@ -146,6 +153,9 @@ def _fill_squares(columns: Float64Matrix, squares: Float64Matrix) -> None:
     Two attributes per pass halve the memory traffic.
     """
     d, n = columns.shape
+    if d == 0:
+        squares.fill(0.0)
+        return
     for i in range(n):
         away, column, value = squares[i], columns[0], columns[0, i]
         for x in range(n):

@@ -13,7 +13,16 @@ from shoal.clustering.numba.jit import njit, njit_inline, njit_inner
 from shoal.clustering.numba.kd_tree import build, empty_neighbour_search, farthest, nearest, remove
 from shoal.clustering.static.farthest_point_index import empty_farthest_point_index, farthest_point
 
-__all__ = ["SCAN_UP_TO", "NearestMembers", "mdav", "mdav_by_scan", "mdav_by_tree", "take_nearest"]
+__all__ = [
+    "SCAN_UP_TO",
+    "NearestMembers",
+    "insert_nearest",
+    "label_members",
+    "mdav",
+    "mdav_by_scan",
+    "mdav_by_tree",
+    "take_nearest",
+]
 
 SCAN_UP_TO = 400
 """Records up to which a scan of all of them is as fast as a tree."""
@@ -98,21 +107,33 @@ def take_nearest(
     ``found`` has room for k members and is overwritten.
     """
     distances, members = found
-    last = members.size - 1
     distances[:] = np.inf
     distances[0] = -1.0
     members[0] = seed
     for x in range(rest.size):
         record = rest[x]
         distance = squared_distance(values, record, values[seed])
-        if distance < distances[last] and record != seed:
-            i = last
-            while distances[i - 1] > distance:
-                distances[i] = distances[i - 1]
-                members[i] = members[i - 1]
-                i -= 1
-            distances[i] = distance
-            members[i] = record
+        if record != seed:
+            insert_nearest(distances, members, distance, record)
+    label_members(rest, members, labels, label)
+
+
+@njit_inline
+def insert_nearest(distances: Float64Vector, members: Int64Vector, distance: float, record: int) -> None:
+    """Insert a record into lists ordered by distance if it is nearer than the last; the first entry never moves."""
+    i = members.size - 1
+    if distance < distances[i]:
+        while distances[i - 1] > distance:
+            distances[i] = distances[i - 1]
+            members[i] = members[i - 1]
+            i -= 1
+        distances[i] = distance
+        members[i] = record
+
+
+@njit_inline
+def label_members(rest: Int64Vector, members: Int64Vector, labels: Int32Vector, label: int) -> None:
+    """Label the members of a cluster, and move the remaining records to the front of ``rest``, in their order."""
     for record in members:
         labels[record] = label
     remaining = 0

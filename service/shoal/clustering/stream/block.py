@@ -7,15 +7,20 @@ from __future__ import annotations
 
 from functools import partial
 
-from shoal.arrays import Float64Matrix, Int32Vector, Int64Vector
-from shoal.clustering.numba.jit import njit, njit_inner
-from shoal.clustering.static.descent_dense import DENSE_UP_TO, ROUNDS, descend_dense
-from shoal.clustering.static.mdav import mdav_by_scan
+from shoal.arrays import Int64Vector
+from shoal.clustering.numba.jit import njit
+from shoal.clustering.static.descent_dense import DENSE_UP_TO
 from shoal.clustering.stream.candidates import Candidates
 from shoal.clustering.stream.expiry import NEWEST_POSITION, StreamConstraints, Workspace, append_until_due
 from shoal.clustering.stream.growth import GrowthRule, decide_by_growth
 from shoal.clustering.stream.held_records import FLUSHED, HEAD, NOT_DUE, TAIL, DecisionBuffer, HeldRecords
-from shoal.clustering.stream.partition import held_as_table, is_feasible, release_partition
+from shoal.clustering.stream.partition import (
+    PAIRS_UP_TO,
+    held_as_table,
+    is_feasible,
+    partition_dense,
+    release_partition,
+)
 
 __all__ = ["BlockRule", "decide_due_by_partition"]
 
@@ -96,20 +101,13 @@ def decide_due_by_partition(
         decide_by_growth(held, workspace, candidates, decisions, constraints, cursor[NEWEST_POSITION], refused_cause)
     while True:
         cause = append_until_due(held, workspace, constraints, cursor)
-        largest = DENSE_UP_TO if held.codes.shape[0] == 0 else 0
+        largest = DENSE_UP_TO if held.codes.shape[0] == 0 else PAIRS_UP_TO
         if cause == NOT_DUE or held.extent[TAIL] - held.extent[HEAD] > largest:
             return cause
         rows = held_as_table(held, workspace, constraints)
         if rows.shape[0] > 0:
-            labels = _partition(rows, constraints.k)
+            labels = partition_dense(held, rows, constraints.k)
             if is_feasible(held, labels, workspace, constraints):
                 release_partition(held, decisions, constraints, labels, cursor[NEWEST_POSITION], cause)
                 continue
         decide_by_growth(held, workspace, candidates, decisions, constraints, cursor[NEWEST_POSITION], cause)
-
-
-@njit_inner
-def _partition(rows: Float64Matrix, k: int) -> Int32Vector:
-    """Partition a small table as `clustering.static` does: MDAV, then descent."""
-    labels = mdav_by_scan(rows, k)
-    return labels if rows.shape[0] < 2 * k else descend_dense(rows, labels, k, ROUNDS)

@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.arrays import Float64Vector, Int64Vector
-from shoal.clustering.numba.distances import add_code_distance
+from shoal.clustering.numba.distances import add_code_distances
 from shoal.clustering.numba.jit import njit, njit_inline
 from shoal.clustering.numba.subject_codes import Numbering, clear, empty_numbering, number
 from shoal.clustering.stream.dominance import Dominance
@@ -208,5 +208,4 @@ def squared_distances_from(held: HeldRecords, omega_p: float, record: int, dista
         for x in range(count):
             e = one[x] - centre_one
             distances[x] = distances[x] + e * e
-    for column in range(held.codes.shape[0]):
-        add_code_distance(held.codes[column, head : head + count], held.code_distances[column], record, distances)
+    add_code_distances(held.codes[:, head : head + count], held.code_distances, record, distances)

@@ -12,9 +12,12 @@ import numpy as np
 
 from shoal.arrays import LARGEST, Float64Matrix, Int32Vector, Int64Vector
 from shoal.clustering.categories import dense_coordinates
+from shoal.clustering.numba.distances import add_code_distances
 from shoal.clustering.numba.jit import njit, njit_inline, njit_inner
 from shoal.clustering.numba.subject_codes import clear, count_up_to, number
-from shoal.clustering.static.mdav import mdav
+from shoal.clustering.static.descent_dense import ROUNDS, descend_dense, pair_squares
+from shoal.clustering.static.mdav import mdav, mdav_by_scan
+from shoal.clustering.static.mdav_dense import mdav_dense
 from shoal.clustering.static.refinement import descended, precompile_refinement
 from shoal.clustering.stream.expiry import StreamConstraints, Workspace, has_min_population
 from shoal.clustering.stream.held_records import (
@@ -34,7 +37,21 @@ from shoal.clustering.stream.membership import SHARE_TOLERANCE
 from shoal.clustering.stream.nearest import NearestRule
 from shoal.clustering.stream.steering import update_weight
 
-__all__ = ["PartitionFlushRule", "held_as_table", "is_feasible", "merge_infeasible", "release_partition"]
+__all__ = [
+    "PAIRS_UP_TO",
+    "PartitionFlushRule",
+    "held_as_table",
+    "is_feasible",
+    "merge_infeasible",
+    "partition_dense",
+    "release_partition",
+]
+
+MAX_CODES = 256
+"""Distinct codes of a column up to which it gets one coordinate per code in a table of held records."""
+
+PAIRS_UP_TO = 1000
+"""Records with category columns up to which all squared distances are kept in memory: at most 8 MB."""
 
 
 class PartitionFlushRule(NearestRule):
@@ -53,7 +70,9 @@ class PartitionFlushRule(NearestRule):
     def precompile(self) -> None:
         """Compile all kernels by deciding on no records and on a few artificial ones."""
         super().precompile()
-        precompile_refinement(self._constraints.delta + 1)
+        most = self._constraints.delta + 1
+        if not len(self._buffer.held.codes) or most > PAIRS_UP_TO:
+            precompile_refinement(most)
         self._run_on_zeros(self._flush)
 
     def _run_on_zeros(self, decide: Callable[[DecisionBuffer, int], object]) -> None:
@@ -77,12 +96,21 @@ class PartitionFlushRule(NearestRule):
 
     def _partition(self) -> tuple[Float64Matrix, Int32Vector]:
         """Return the held records as a table, and the cluster of each; both are empty if they cannot be partitioned."""
-        rows = held_as_table(self._buffer.held, self._workspace, self._constraints)
-        k, held = self._constraints.k, self._buffer.held
-        if len(held.codes):
-            codes = held.codes[:, held.extent[HEAD] : held.extent[HEAD] + len(rows)].T
-            rows = dense_coordinates(rows, codes, held.code_distances)
-        return rows, descended(rows, mdav(rows, k), k) if len(rows) else np.empty(0, np.int32)
+        rows, k = held_as_table(self._buffer.held, self._workspace, self._constraints), self._constraints.k
+        if not len(rows):
+            return rows, np.empty(0, np.int32)
+        points = self._points(rows)
+        if len(self._buffer.held.codes) and len(rows) <= PAIRS_UP_TO:
+            return points, partition_by_pairs(self._buffer.held, rows, k)
+        return points, descended(points, mdav(points, k), k)
+
+    def _points(self, rows: Float64Matrix) -> Float64Matrix:
+        """Return a table of the held records that has coordinates for their categories, too."""
+        held = self._buffer.held
+        if not len(held.codes):
+            return rows
+        codes = held.codes[:, held.extent[HEAD] : held.extent[HEAD] + len(rows)].T
+        return dense_coordinates(rows, codes, held.code_distances, MAX_CODES)
 
 
 @njit
@@ -108,6 +136,46 @@ def held_as_table(held: HeldRecords, workspace: Workspace, constraints: StreamCo
         for x in range(tail - head):
             rows[x, dimensions] = constraints.omega_p[0] * float(held.positions[head + x] - held.positions[head])
     return rows
+
+
+@njit
+def partition_by_pairs(held: HeldRecords, rows: Float64Matrix, k: int) -> Int32Vector:
+    """Return the partition of `partition_dense`, for calls from Python."""
+    return partition_dense(held, rows, k)
+
+
+@njit_inner
+def partition_dense(held: HeldRecords, rows: Float64Matrix, k: int) -> Int32Vector:
+    """Partition the held records by MDAV and descent with all squared distances in memory.
+
+    Parameters
+    ----------
+    held : HeldRecords
+    rows : ndarray of float64, shape (n, d)
+        Their numeric coordinates, as of `held_as_table`; n of k or more.
+    k : int
+        Smallest cluster; the largest has 2k - 1 records.
+
+    Returns
+    -------
+    ndarray of int32, shape (n,)
+        Cluster of each record; numbers may be left unused.
+
+    Notes
+    -----
+    Category columns are read as they are: one comparison per column and pair of records. Coordinates for them would be
+    several times as many as the columns.
+    Cost: O(n² (d + c)) time, O(n²) memory.
+    """
+    n, head = rows.shape[0], held.extent[HEAD]
+    if n < 2 * k:
+        return np.zeros(n, np.int32)
+    squares = pair_squares(rows)
+    if held.codes.shape[0] == 0:
+        return descend_dense(squares, mdav_by_scan(rows, k), k, ROUNDS)
+    for i in range(n):
+        add_code_distances(held.codes[:, head : head + n], held.code_distances, i, squares[i])
+    return descend_dense(squares, mdav_dense(squares, k), k, ROUNDS)
 
 
 @njit

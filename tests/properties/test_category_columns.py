@@ -1,0 +1,176 @@
+"""Streams with category columns, compared with plain Python on one coordinate per code, and their invariants."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from oracle.growth import NaiveGrowth
+from oracle.naive import Entry, NaiveStream, log_of
+from oracle.partitions import loss, mdav
+from shoal.arrays import Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
+from shoal.clustering.categories import dense_coordinates
+from shoal.clustering.static.descent_dense import pair_squares
+from shoal.clustering.static.mdav_dense import mdav_dense
+from shoal.clustering.stream import Decisions, StreamClusterer
+
+pytestmark = pytest.mark.property
+
+RULES = ("nearest", "greedy", "awo", "block")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A stream whose records have numbers, categories or both; ``cuts`` are the ends of its blocks."""
+
+    rule: str
+    k: int
+    delta: int
+    omega_p: float
+    max_share: float
+    numeric: Float64Matrix
+    codes: Int64Matrix
+    code_distances: Float64Vector
+    subjects: Int64Vector
+    cuts: list[int]
+
+    def run(self, cuts: list[int], codes: Int64Matrix | None = None) -> list[Decisions]:
+        stream = self.clusterer(self.numeric.shape[1], self.code_distances)
+        used = self.codes if codes is None else codes
+        calls = [
+            stream.push(self.numeric[start:end], self.subjects[start:end], codes=used[start:end])
+            for start, end in pairwise([0, *cuts, len(self.subjects)])
+        ]
+        return [*calls, stream.flush()]
+
+    def clusterer(self, d: int, code_distances: Float64Vector | None = None) -> StreamClusterer:
+        return StreamClusterer(
+            self.k,
+            self.delta,
+            d,
+            rule=self.rule,
+            position=self.omega_p,
+            max_share=self.max_share,
+            code_distances=code_distances,
+        )
+
+    def points(self) -> Float64Matrix:
+        return dense_coordinates(self.numeric, self.codes, self.code_distances)
+
+    def feed(self, naive: NaiveStream) -> NaiveStream:
+        for position, (x, subject) in enumerate(zip(self.points().tolist(), self.subjects.tolist(), strict=True)):
+            naive.push(x, subject, position)
+        return naive
+
+
+@st.composite
+def settings(draw: st.DrawFn, *, rules: tuple[str, ...] = RULES, ties: bool = True) -> Setting:
+    """Streams with few and with many codes, and frequent subjects; with ``ties`` many distances are equal and exact."""
+    k, n, c = draw(st.integers(2, 5)), draw(st.integers(1, 70)), draw(st.integers(1, 4))
+    p = draw(st.integers(0 if ties else 1, 2))
+    random = np.random.default_rng(draw(st.integers(0, 2**32)))
+    many = draw(st.sampled_from([1, 2, 5, 100]))
+    subjects = draw(st.sampled_from([k - 1, 2 * k, 10**6]))
+    return Setting(
+        rule=draw(st.sampled_from(rules)),
+        k=k,
+        delta=draw(st.integers(k - 1, 40)),
+        omega_p=draw(st.sampled_from([0.0, 0.25])),
+        max_share=draw(st.sampled_from([1 / k, 0.5, 1.0])),
+        numeric=random.integers(0, 4, (n, p)) / 4 if ties else random.random((n, p)),
+        codes=random.integers(-many, many, (n, c)) * draw(st.sampled_from([1, 2**40])),
+        code_distances=random.choice([0.5, 2.0, 0.125], c) if ties else random.random(c),
+        subjects=random.integers(0, subjects, n) if subjects < 2**19 else np.arange(n),
+        cuts=sorted(draw(st.lists(st.integers(0, n), max_size=4))),
+    )
+
+
+def clusters_of(log: list[Entry]) -> list[tuple[int, ...]]:
+    return [members for kind, members, _, _ in log if kind == "cluster"]
+
+
+@given(settings(ties=False))
+def test_squared_distances_are_those_of_numbers_plus_those_of_columns(setting: Setting) -> None:
+    points = setting.points()
+    for i in range(len(points)):
+        numeric = ((setting.numeric - setting.numeric[i]) ** 2).sum(axis=1)
+        expected = numeric + (setting.codes != setting.codes[i]) @ setting.code_distances
+        assert ((points - points[i]) ** 2).sum(axis=1) == pytest.approx(expected, abs=1e-12)
+
+
+@given(settings(rules=("nearest",)))
+def test_rule_nearest_decides_as_plain_python_on_one_coordinate_per_code(setting: Setting) -> None:
+    naive = setting.feed(NaiveStream(setting.k, setting.delta, setting.omega_p, setting.max_share))
+    naive.flush()
+    assert log_of(setting.run(setting.cuts)) == naive.decisions.log
+
+
+@given(settings(rules=("greedy", "awo"), ties=False))
+def test_growth_rules_decide_as_plain_python_on_one_coordinate_per_code(setting: Setting) -> None:
+    naive = NaiveGrowth(setting.k, setting.delta, setting.omega_p, setting.max_share)
+    if setting.rule == "awo":
+        naive.opportunity_weight, naive.max_candidates = min(max(0.6 * math.log2(setting.k), 1.0), 2.5), 4 * setting.k
+    setting.feed(naive)
+    assert log_of(setting.run(setting.cuts)[:-1]) == naive.decisions.log
+
+
+@given(settings(rules=("greedy", "awo", "block"), ties=False))
+def test_partitions_of_held_records_are_those_of_one_coordinate_per_code(setting: Setting) -> None:
+    points = setting.points()
+    dense = setting.clusterer(points.shape[1])
+    expected = [dense.push(points, setting.subjects), dense.flush()]
+    assert log_of(setting.run(setting.cuts)) == log_of(expected)
+
+
+@given(settings(ties=False))
+def test_mdav_of_distances_is_mdav_of_coordinates(setting: Setting) -> None:
+    points = setting.points()
+    if len(points) < setting.k:
+        return
+    labels = mdav_dense(pair_squares(points), setting.k)
+    found = [np.flatnonzero(labels == label).tolist() for label in range(labels.max() + 1)]
+    table = points.tolist()
+    expected = [sorted(cluster) for cluster in mdav(table, setting.k)]
+    # At the end two records are equally far from the mean of both.
+    assert found == expected or loss(table, found) == pytest.approx(loss(table, expected), rel=1e-9)
+
+
+@given(settings())
+def test_neither_blocks_nor_the_values_of_codes_change_decisions(setting: Setting) -> None:
+    expected = log_of(setting.run(setting.cuts))
+    assert log_of(setting.run(list(range(len(setting.subjects))))) == expected
+    _, renamed = np.unique(setting.codes, return_inverse=True)
+    assert log_of(setting.run(setting.cuts, 7 - 3 * renamed.reshape(setting.codes.shape))) == expected
+
+
+@given(settings())
+def test_clusters_with_categories_satisfy_all_constraints(setting: Setting) -> None:
+    log = log_of(setting.run(setting.cuts))
+    assert sorted(position for _, members, _, _ in log for position in members) == list(range(len(setting.subjects)))
+    for members in clusters_of(log):
+        owners = setting.subjects[list(members)].tolist()
+        assert len(set(owners)) >= setting.k
+        assert max(map(owners.count, owners)) <= setting.max_share * len(owners) + 1e-9
+    assert all(newest - members[0] <= setting.delta for _, members, _, newest in log)
+
+
+@given(settings(), st.data())
+def test_a_restart_with_the_held_codes_decides_alike(setting: Setting, data: st.DataObject) -> None:
+    n, d = len(setting.subjects), setting.numeric.shape[1]
+    stop = data.draw(st.integers(0, n - 1))
+    before, after = (setting.clusterer(d, setting.code_distances) for _ in range(2))
+    before.push(setting.numeric[:stop], setting.subjects[:stop], codes=setting.codes[:stop])
+    held = before.held_positions()
+    renamed = setting.codes * 5 + 1
+    again = after.push(setting.numeric[held], setting.subjects[held], held, codes=renamed[held])
+    assert log_of([again]) == []
+    part = slice(stop, n)
+    calls = [before.push(setting.numeric[part], setting.subjects[part], codes=setting.codes[part]), before.flush()]
+    rest = np.arange(stop, n)
+    resumed = [after.push(setting.numeric[part], setting.subjects[part], rest, codes=renamed[part]), after.flush()]
+    assert log_of(resumed) == log_of(calls)
