@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import heapq
 import json
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
@@ -36,6 +38,8 @@ KEEP_ORDER_REFUSED = (
     "--keep-order: the policy does not allow it, because a row number then identifies the record of the row; remove "
     "it, or set table: {keep_order: true}"
 )
+MISSING_VALUE = {"empty", "null", "a value of missing_values"}
+"""Reasons of faults by which a record is quarantined; a field that a JSON object lacks is not among them."""
 ROWS_PER_WRITE = 10_000
 TOO_LARGE = RecordFault("longer than kafka.max_record_bytes, which is 900,000 by default")
 
@@ -84,21 +88,19 @@ def run_batch(policy: Policy, files: Files, spec: AlgorithmSpec, *, keep_order: 
             None if name is None else outputs.open(name, private=True) for name in optional
         )
         table = TablePipeline(policy, encoder)
-        dropped = _read(table, source, file, files.source)
+        unread = _read(table, source, file, files.source, policy)
         with elapsed_time("clustering"):
             release = background.run(lambda: _release(table, policy.k, spec, files, keep_order=keep_order))
         # Evidence first: rows written to a pipe cannot be taken back, and must have evidence.
         if evidence is not None:
             evidence.write(encode_evidence(enumerate(release.clusters()), policy.fingerprint))
         if quarantine is not None:
-            reason = Reason.SUPPRESSED.value
-            suppressed = ((offset, reason) for offset in release.suppressed.tolist())
-            quarantine.write(encode_references(Path(files.source).name, suppressed))
+            quarantine.write(encode_references(Path(files.source).name, _references(release)))
         if summary is not None:
             contents = release.summary | {
                 "elapsed_s": time.monotonic() - started - compilation.seconds,
                 "policy": policy.fingerprint,
-                **dropped_messages(policy, dropped),
+                **dropped_messages(policy, unread.dropped),
             }
             summary.write(json.dumps(contents, indent=2).encode() + b"\n")
         if isinstance(target, UnbufferedOutput):
@@ -109,12 +111,33 @@ def run_batch(policy: Policy, files: Files, spec: AlgorithmSpec, *, keep_order: 
             _write_rows(target, encoder, release.rows)
     numbers = release.summary
     return RunReport(
-        numbers["records"], numbers["released"], numbers["suppressed"], information_loss=numbers["information_loss"]
+        numbers["records"],
+        numbers["released"],
+        numbers["suppressed"],
+        refused=unread.quarantined.total,
+        refusals=unread.quarantined.texts(numbers["records"]),
+        remedy=unread.quarantined.remedy(),
+        information_loss=numbers["information_loss"],
     )
 
 
-def _read(table: TablePipeline, source: RecordSource, file: BinaryIO, path: str) -> Counter[str]:
-    """Add all records to the table, and return how many messages were dropped.
+def _references(release: TableRelease) -> Iterator[tuple[int, str]]:
+    """Yield number and reason of each record that is not released, by ascending number."""
+    suppressed = ((record, Reason.SUPPRESSED.value) for record in release.suppressed.tolist())
+    quarantined = ((record, Reason.INVALID.value) for record in release.quarantined.tolist())
+    yield from heapq.merge(suppressed, quarantined)
+
+
+@dataclass(slots=True)
+class _Unread:
+    """Records that are quarantined, because they lack a value, and messages that are dropped, by reason."""
+
+    quarantined: RefusalCounter = field(default_factory=RefusalCounter)
+    dropped: Counter[str] = field(default_factory=Counter)
+
+
+def _read(table: TablePipeline, source: RecordSource, file: BinaryIO, path: str, policy: Policy) -> _Unread:
+    """Add all records to the table; return what was not added.
 
     The whole source is read also if a record is invalid, so that all faults are told at once.
 
@@ -125,26 +148,38 @@ def _read(table: TablePipeline, source: RecordSource, file: BinaryIO, path: str)
         records for each field and reason.
     """
     name = "standard input" if path == PIPE else path
-    first, refusals, dropped = "", RefusalCounter(), Counter[str]()
+    first, refusals, unread = "", RefusalCounter(), _Unread()
     size = Path(path).stat().st_size if path != PIPE and Path(path).is_file() else None
     with progress_bar(desc="reading", total=size, unit="B", unit_scale=True) as bar:
         block_start, unit = 0, "line" if source.schema is None else "row"
         for block, records in source.blocks:
-            dropped.update(reason for _, reason in block.dropped)
+            unread.dropped.update(reason for _, reason in block.dropped)
             for index, reason in block.rejected:
                 faults = [TOO_LARGE] if reason is Reason.TOO_LARGE else source.faults_of(records[index])
+                if _lacks_values_only(faults, policy):
+                    table.quarantine(block_start + index)
+                    unread.quarantined.add(reason.value, faults)
+                    continue
                 refusals.add(reason.value, faults)
                 first = first or f"{unit} {source.line_of(block_start + index)}{faults[0].location}"
             if not first:
                 for index, fault in table.find_oversized(block):
-                    raise InputError(f"{name}, {unit} {source.line_of(block_start + index)}, {fault}")
-                table.add(block)
+                    record = block_start + int(block.index[index])
+                    raise InputError(f"{name}, {unit} {source.line_of(record)}, {fault}")
+                table.add(block, block_start)
             block_start += len(records)
             if size is not None and source.schema is None:
                 bar.update(file.tell() - bar.n)
     if first:
         raise InputError(_refusal(f"{name}, {first}", refusals, block_start))
-    return dropped
+    return unread
+
+
+def _lacks_values_only(faults: list[RecordFault], policy: Policy) -> bool:
+    """Return whether a record is invalid only because values are missing of attributes with ``missing: quarantine``."""
+    clustered = {attribute.name for attribute in policy.clustered}
+    missing = MISSING_VALUE if "" in policy.missing_values else MISSING_VALUE - {"empty"}
+    return all(fault.reason in missing and fault.field in clustered for fault in faults)
 
 
 def _refusal(first: str, refusals: RefusalCounter, records_in: int) -> str:

@@ -154,7 +154,7 @@ class Metrics:
         stats : ReleaseStats
             Figures of the clusters.
         total_squares : float
-            The records' part of the total sum of squares, scaled like ``stats.squared``.
+            The records' part of the total sum of squares, scaled like ``stats.numeric_squared``.
         seconds : ndarray of float64, shape (n_records,)
             How long each record was held (s).
         """
@@ -164,7 +164,7 @@ class Metrics:
         reordering.observe(stats.displacement)
         delay.observe(stats.delay)
         delay_seconds.observe(seconds)
-        self._loss[0] += float(stats.squared.sum())
+        self._loss[0] += float(stats.numeric_squared.sum())
         self._loss[1] += total_squares
         self._pending_clusters += len(stats.size)
         if self._pending_clusters >= STEP_CLUSTERS:

@@ -6,6 +6,7 @@ result. The caller decodes records and writes rows. The package reads no clock a
 """
 
 from shoal.pipeline.adaptive_state import AdaptiveState
+from shoal.pipeline.precompilation import precompile, precompile_table
 from shoal.pipeline.release import ReleaseStrategy, release_strategy
 from shoal.pipeline.reorder_buffer import ClusterRestorer, PendingRow
 from shoal.pipeline.stats import RunSummary
@@ -15,9 +16,8 @@ from shoal.pipeline.stream import (
     BlockDecisions,
     DecidedCluster,
     PartitionPipeline,
-    precompile,
 )
-from shoal.pipeline.table import TablePipeline, TableRelease, precompile_table
+from shoal.pipeline.table import TablePipeline, TableRelease
 from shoal.pipeline.table_partition import AlgorithmSpec
 
 __all__ = [

@@ -25,7 +25,7 @@ class DecidedCluster(NamedTuple):
         Published bytes of the members. Sorted by their bytes, so row i need not belong to offset i; with
         ``stream.reveal_order`` row i belongs to offset i.
     centroid : tuple of str
-        Published quasi-identifiers, as JSON numbers.
+        Published quasi-identifiers, as JSON scalars.
     subjects : int
         Number of distinct subjects.
     policy : str
@@ -53,8 +53,8 @@ class BlockDecisions:
     stats : ReleaseStats or None
         None where no cluster was decided and no record is released.
     sst_growth : float
-        How much the total sum of squares (SST) of all clusters grew with these; values in units of the attributes'
-        ranges.
+        How much the total sum of squares (SST) of all clusters grew with these, in the numeric and time attributes;
+        values in units of the attributes' ranges.
     early_count : int
         Number of clusters decided before delta, because the offset metadata would become too large otherwise.
     released : list of int

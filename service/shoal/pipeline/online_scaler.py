@@ -14,7 +14,8 @@ from typing import Self
 import numpy as np
 
 from shoal.arrays import Float64Matrix, Float64Vector
-from shoal.policy import Attribute, Policy
+from shoal.clustering.embedding import time_step
+from shoal.policy import Attribute, Policy, Scale
 
 __all__ = ["OnlineScaler", "ScalerState", "initial_width", "unbounded_columns"]
 
@@ -56,13 +57,22 @@ class ScalerState:
 
 
 def unbounded_columns(attributes: tuple[Attribute, ...]) -> list[int]:
-    """Return the indices of the quasi-identifiers without bounds."""
-    return [index for index, attribute in enumerate(attributes) if attribute.bounds is None]
+    """Return the indices of the quasi-identifiers without bounds that have a range: of scale numeric or time."""
+    return [
+        index for index, attribute in enumerate(attributes) if attribute.bounds is None and not attribute.is_nominal
+    ]
+
+
+def _step(attribute: Attribute) -> float:
+    """Return the step of published values in the unit of values; 0 for exact means."""
+    if attribute.scale is Scale.TIME:
+        return float(time_step(attribute).milliseconds)
+    return float(attribute.publication_step())
 
 
 def initial_width(attribute: Attribute) -> float:
     """Return the width of a range before anything is published; it depends on the policy only."""
-    return INITIAL_STEPS * float(attribute.publication_step()) or 1.0
+    return INITIAL_STEPS * _step(attribute) or 1.0
 
 
 class OnlineScaler:
@@ -89,7 +99,7 @@ class OnlineScaler:
         self.columns = unbounded_columns(attributes)
         self._epoch_length = max(delta, MIN_EPOCH)
         unbounded = [attributes[column] for column in self.columns]
-        self._min_widths = np.array([max(float(attribute.publication_step()), MIN_WIDTH) for attribute in unbounded])
+        self._min_widths = np.array([max(_step(attribute), MIN_WIDTH) for attribute in unbounded])
         if state is None:
             initial = np.array([initial_width(attribute) for attribute in unbounded])
             state = ScalerState(-1, 0, np.zeros(len(unbounded)), initial / PER_DISTANCE, initial)
@@ -146,5 +156,6 @@ class OnlineScaler:
                 bounded = np.clip(moved, self._min_widths / PER_DISTANCE, MAX_WIDTH / PER_DISTANCE)
                 # Equal means are ignored: else the range of an attribute that rarely varies would shrink without end.
                 self._mean_distances = np.where(relative > 0.0, bounded, self._mean_distances)
-            self._last_means = means.copy()
+            # A cluster that publishes null has no mean.
+            self._last_means = np.where(np.isnan(means), self._last_means, means)
             self._clusters_seen += 1

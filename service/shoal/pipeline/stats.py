@@ -10,6 +10,8 @@ import numpy as np
 
 from shoal.arrays import Float64Matrix, Float64Vector, Int64Vector
 from shoal.clustering.stream.clusterer import Decisions
+from shoal.pipeline.attribute_loss import LossTotals, RecordDistances
+from shoal.policy import Attribute
 
 __all__ = ["EMPTY_STATS", "ReleaseStats", "RunSummary", "measure_clusters"]
 
@@ -27,7 +29,10 @@ class ReleaseStats:
         Records that arrived between a record and its release, and difference of its ranks in input and output. Where
         clusters are released as a whole these are the E records, in the same order.
     squared, absolute : ndarray of float64, shape (E,)
-        Squared and plain Euclidean distance of a record from its published values, in units of the attributes' ranges.
+        Squared and plain Euclidean distance of a record from its published values, in units of the attributes' ranges;
+        see `pipeline.attribute_loss`.
+    numeric_squared : ndarray of float64, shape (E,)
+        Squared distance in the numeric and time attributes only.
     """
 
     size: Int64Vector
@@ -38,26 +43,25 @@ class ReleaseStats:
     displacement: Int64Vector
     squared: Float64Vector
     absolute: Float64Vector
+    numeric_squared: Float64Vector
 
 
 _NO_COUNTS, _NO_LOSS = np.zeros(0, np.int64), np.zeros(0)
-EMPTY_STATS = ReleaseStats(_NO_COUNTS, _NO_COUNTS, _NO_COUNTS, _NO_COUNTS, _NO_COUNTS, _NO_COUNTS, _NO_LOSS, _NO_LOSS)
+EMPTY_STATS = ReleaseStats(
+    _NO_COUNTS, _NO_COUNTS, _NO_COUNTS, _NO_COUNTS, _NO_COUNTS, _NO_COUNTS, _NO_LOSS, _NO_LOSS, _NO_LOSS
+)
 """Statistics of a block with which nothing was decided."""
 
 
-def measure_clusters(
-    decided: Decisions, values: Float64Matrix, published: Float64Matrix, unit: Float64Vector, next_rank: int
-) -> ReleaseStats:
+def measure_clusters(decided: Decisions, distances: RecordDistances, next_rank: int) -> ReleaseStats:
     """Return the statistics of decided clusters, as if all their records were released with the decision.
 
     Parameters
     ----------
     decided : Decisions
         At least one cluster.
-    values, published : ndarray of float64, shape (E, d)
-        Quasi-identifiers as read (clipped) and as published, original units.
-    unit : ndarray of float64, shape (d,)
-        Width of the range of each attribute.
+    distances : RecordDistances
+        Of its E records.
     next_rank : int
         Rank in the output of the first of these records.
     """
@@ -66,8 +70,6 @@ def measure_clusters(
     # A suppressed record counts in the order of release, as if it were released without being seen.
     suppressed_before = np.searchsorted(decided.suppressed_before, np.arange(len(sizes)), side="right")
     ranks = next_rank + np.arange(len(decided.positions)) + suppressed_before.repeat(sizes)
-    scaled = (values - published) / unit
-    squared = np.einsum("ij,ij->i", scaled, scaled)
     displacement: Int64Vector = np.abs(ranks - decided.positions)
     return ReleaseStats(
         size=sizes,
@@ -76,8 +78,9 @@ def measure_clusters(
         excess_span=decided.positions[ends - 1] - decided.positions[starts] - (sizes - 1),
         delay=decided.newest.repeat(sizes) - decided.positions,
         displacement=displacement,
-        squared=squared,
-        absolute=np.sqrt(squared),
+        squared=distances.squared,
+        absolute=np.sqrt(distances.squared),
+        numeric_squared=distances.numeric_squared,
     )
 
 
@@ -85,13 +88,23 @@ def measure_clusters(
 class RunSummary:
     """Totals since the start of the process.
 
+    Attributes
+    ----------
+    attributes : tuple of Attribute
+        The quasi-identifiers.
+    records_in, released, clipped, clusters, decided : int
+    suppressed, quarantined : Counter
+        Numbers of records by reason.
+    losses : LossTotals
+        Loss of each quasi-identifier.
+
     Notes
     -----
     Guarantee: ``records_in = released + suppressed + quarantined + waiting``. The last is
     `PartitionPipeline.waiting_count`, ``held`` in the JSON.
     """
 
-    attributes: int
+    attributes: tuple[Attribute, ...]
     records_in: int = 0
     released: int = 0
     clipped: int = 0
@@ -105,37 +118,36 @@ class RunSummary:
     _sums: Counter[str] = field(default_factory=Counter)
     _min: dict[str, float] = field(default_factory=dict)
     _max: dict[str, float] = field(default_factory=dict)
-    _squared_error: Float64Vector = field(init=False)
-    _mean: Float64Vector = field(init=False)
-    _centred_squares: Float64Vector = field(init=False)
+    losses: LossTotals = field(init=False)
 
     def __post_init__(self) -> None:
         """Start the sums of each attribute at zero."""
-        self._squared_error, self._mean, self._centred_squares = (np.zeros(self.attributes) for _ in range(3))
+        self.losses = LossTotals(self.attributes)
 
-    def add_clusters(self, stats: ReleaseStats, values: Float64Matrix, published: Float64Matrix) -> Float64Vector:
+    def add_clusters(
+        self, stats: ReleaseStats, values: Float64Matrix, published: Float64Matrix, distances: Float64Matrix
+    ) -> Float64Vector:
         """Add the clusters decided with one block. Their released records are added by `add_released`.
 
         Parameters
         ----------
         stats : ReleaseStats
             Of these clusters.
-        values, published : ndarray of float64, shape (E, d)
-            Quasi-identifiers as read (clipped) and as published, original units; E >= 1.
+        values, published, distances : ndarray of float64, shape (E, q)
+            As of `LossTotals.add`.
 
         Returns
         -------
-        ndarray of float64, shape (d,)
+        ndarray of float64, shape (q,)
             Growth of the total sum of squares of each attribute, original units squared.
         """
-        before = self._centred_squares.copy()
-        self._add_loss(values, published)
+        growth = self.losses.add(values, published, distances)
         self.decided += len(values)
         self.clusters += len(stats.size)
         self._add_columns(size=stats.size, subjects=stats.subjects, excess_span=stats.excess_span)
         self._add_columns(share=stats.max_per_subject / stats.size)
         self._add_columns(squared=stats.squared, absolute=stats.absolute)
-        return self._centred_squares - before
+        return growth
 
     def add_released(self, stats: ReleaseStats) -> None:
         """Add the records released with one block."""
@@ -154,28 +166,11 @@ class RunSummary:
             self._min[name] = min(self._min.get(name, lowest), lowest)
             self._max[name] = max(self._max.get(name, highest), highest)
 
-    def _add_loss(self, values: Float64Matrix, published: Float64Matrix) -> None:
-        # Means and sums of squares of two samples are combined without a second pass (Chan et al. 1983).
-        error = values - published
-        self._squared_error += np.einsum("ij,ij->j", error, error)
-        count, before = len(values), self.decided
-        mean = values.mean(axis=0)
-        centred = values - mean
-        step = mean - self._mean
-        between = step * step * (before * count / (before + count))
-        self._centred_squares += np.einsum("ij,ij->j", centred, centred) + between
-        self._mean += step * (count / (before + count))
-
     @property
-    def sse(self) -> float:
-        """Sum of squared errors on z-scores (ddof = 0) of the records of all clusters."""
-        varied = self._centred_squares > 0
-        return float((self._squared_error[varied] / self._centred_squares[varied]).sum() * self.decided)
-
-    @property
-    def sst(self) -> float:
-        """Total sum of squares on z-scores: records times attributes that vary."""
-        return float(np.count_nonzero(self._centred_squares > 0) * self.decided)
+    def information_loss(self) -> float | None:
+        """Information loss of the numeric and time attributes in percent; None without such values."""
+        sse, sst = self.losses.sse, self.losses.sst
+        return 100 * sse / sst if sst else None
 
     def as_dict(self, waiting: int, elapsed_s: float) -> dict[str, Any]:
         """Return the summary of a stream as written by ``--summary``; a figure without records is null.
@@ -187,7 +182,7 @@ class RunSummary:
         elapsed_s : float
             Duration of the run in seconds.
         """
-        sse, sst = (self.sse, self.sst) if self.decided else (None, None)
+        has_loss = self.decided > 0 and self.losses.has_numbers
         return {
             "records_in": self.records_in,
             "released": self.released,
@@ -205,9 +200,10 @@ class RunSummary:
             "share": {"max": self._max.get("share")},
             "mse": self._mean_of("squared", self.decided),
             "mae": self._mean_of("absolute", self.decided),
-            "sse": sse,
-            "sst": sst,
-            "information_loss": 100 * sse / sst if sse is not None and sst else None,
+            "sse": self.losses.sse if has_loss else None,
+            "sst": self.losses.sst if has_loss else None,
+            "information_loss": self.information_loss,
+            "loss": self.losses.by_attribute(),
             "displacement": self._mean_and_max("displacement", self.released),
             "excess_span": self._mean_and_max("excess_span", self.clusters),
             "delay": self._mean_and_max("delay", self.released),

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from threading import Event
 
 import numpy as np
 
-from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
+from shoal.arrays import BoolVector, Float64Vector, Int64Matrix, Int64Vector
 from shoal.clustering.embedding import Embedding
-from shoal.clustering.numba.jit import stopping_compilation
 from shoal.clustering.stream.clusterer import Decisions, StreamClusterer
 from shoal.clustering.stream.dominance import dominance_of
 from shoal.clustering.stream.steering import TargetSpan
 from shoal.errors import GuaranteeError
 from shoal.pipeline.adaptive_state import AdaptiveState
+from shoal.pipeline.attribute_loss import AttributeDistances
+from shoal.pipeline.category_index import CategoryIndex
 from shoal.pipeline.decisions import BlockDecisions, DecidedCluster, join_decisions
 from shoal.pipeline.online_scaler import OnlineScaler
 from shoal.pipeline.record_store import RecordStore, StoredRecords
@@ -23,8 +23,8 @@ from shoal.pipeline.release import release_strategy
 from shoal.pipeline.reorder_buffer import ClusterRestorer, PendingRow, RestoredMember
 from shoal.pipeline.stats import RunSummary, measure_clusters
 from shoal.pipeline.subject_quota import SubjectQuota
-from shoal.policy import Policy
-from shoal.records import Block, JsonEncoder, RecordEncoder
+from shoal.policy import Policy, Scale
+from shoal.records import Block, RecordEncoder
 
 __all__ = [
     "BLOCK_RECORDS",
@@ -32,7 +32,6 @@ __all__ = [
     "BlockDecisions",
     "DecidedCluster",
     "PartitionPipeline",
-    "precompile",
 ]
 
 BLOCK_RECORDS, LARGE_BLOCK_RECORDS = 512, 2048
@@ -50,10 +49,10 @@ class PartitionPipeline:
     The caller decodes a block, calls `apply_quota`, classifies the messages (of Kafka), and calls `push`. The steps:
 
     1. quota: `apply_quota` suppresses records above ``privacy.per_subject``;
-    2. embed: scale and weight the quasi-identifiers;
+    2. embed: give categories their codes, scale and weight numbers;
     3. cluster: add the records to the stream clusterer, which decides clusters;
     4. check: `clustering.stream.invariants` verifies every decision before it is returned;
-    5. centroid: compute the published values of each cluster;
+    5. centroid: compute the published values of each cluster, which are those of its scale;
     6. encode: write the rows;
     7. release: return rows now, or keep them until they are due for release (``stream.release``).
 
@@ -101,25 +100,27 @@ class PartitionPipeline:
     ) -> None:
         stream = policy.require_stream()
         state = adaptive_state or AdaptiveState()
-        width = len(policy.quasi_identifiers)
         # Less 1, because a record expires when a key exceeds its own by more than the limit.
         delay_ms = UNLIMITED if stream.max_delay_s is None else max(0, round(stream.max_delay_s * 1000) - 1)
         expiry_limits = (delay_ms, max_offset_span)
         self.policy, self.next_cluster_number, self._encoder = policy, next_cluster_number, encoder
         self._quota = None if policy.per_subject is None else SubjectQuota(policy.per_subject)
         self._scaler = OnlineScaler.of(policy, state.scaler)
-        self._embedding = Embedding.of(policy, None if self._scaler is None else self._scaler.widths)
+        self._categories = CategoryIndex(policy)
+        self._embedding = self._embed(None if self._scaler is None else self._scaler.widths)
         self._clusterer = StreamClusterer(
             policy.k,
             stream.delta,
-            width,
+            self._embedding.dimensions,
             rule=stream.rule,
-            position=_position_weight(policy, state),
+            position=_position_weight(policy, self._embedding.ranges, state),
             max_share=policy.max_share,
             expiry_limits=expiry_limits,
             min_population=policy.min_population or 0,
             dominance=dominance_of(policy),
+            code_distances=self._embedding.code_distances,
         )
+        self._amounts = [i for i, a in enumerate(policy.quasi_identifiers) if a.scale is Scale.NUMERIC]
         self._buffer = release_strategy(policy).buffer(stream.delta, expiry_limits)
         self._restorer = restorer or ClusterRestorer((), 0)
         if self._restorer and not stream.is_ordered:
@@ -127,10 +128,11 @@ class PartitionPipeline:
                 "stream.release is cluster, but a part of a cluster was released before the restart; no more is sent"
             )
         # A record is decided at most delta positions after its arrival: delta, this block and the next one suffice.
-        self._records = RecordStore(stream.delta + 2 * LARGE_BLOCK_RECORDS, width)
+        self._records = RecordStore(stream.delta + 2 * LARGE_BLOCK_RECORDS, len(policy.clustered))
         self._next_position = 0
         self._next_rank = 0
-        self.summary = RunSummary(width)
+        self._distances = AttributeDistances(policy.quasi_identifiers, self._categories.trees)
+        self.summary = RunSummary(policy.quasi_identifiers)
 
     @property
     def waiting_count(self) -> int:
@@ -211,6 +213,7 @@ class PartitionPipeline:
             raise GuaranteeError(f"a block has more than {LARGE_BLOCK_RECORDS} records; nothing of it was sent")
         if is_undecided is None:
             is_undecided = np.ones(count, np.bool_)
+        block = self._encode_categories(block)
         if self._scaler is None or not count:
             return self._process(block, expiry_keys, is_undecided)
         parts, start = [], 0
@@ -237,8 +240,7 @@ class PartitionPipeline:
         if self._restorer:
             self._restore_clusters(block, positions, expiry_keys)
         positions, subjects, records = self._select(block, positions, expiry_keys, is_undecided)
-        coordinates = self._embedding.coordinates(records.values)
-        decided = self._cluster(coordinates, subjects, positions, records)
+        decided = self._cluster(subjects, positions, records)
         decisions = self._encode_decided(decided)
         decisions = self._buffer.add_due(decisions, positions, records.expiry_keys, self._first_undecided)
         return self._count_released(decisions)
@@ -254,17 +256,31 @@ class PartitionPipeline:
         self._next_rank += len(positions) - len(records.values)
         return positions[chosen], block.subjects[chosen], records
 
-    def _cluster(
-        self, coordinates: Float64Matrix, subjects: Int64Vector, positions: Int64Vector, records: StoredRecords
-    ) -> Decisions:
+    def _encode_categories(self, block: Block) -> Block:
+        """Return the block with the codes of this partition; drop codes that are no longer needed."""
+        if self._categories.is_large and not self._restorer:
+            held = self._records.get(self._clusterer.held_positions())
+            self._categories.drop_unused(held.values)
+        return self._categories.encode(block)
+
+    def _cluster(self, subjects: Int64Vector, positions: Int64Vector, records: StoredRecords) -> Decisions:
         """Store the records until they are decided, and return the verified decisions."""
         self._records.put(positions, records)
-        amounts = None if self.policy.dominance is None else records.values
-        return self._clusterer.push(coordinates, subjects, positions, records.expiry_keys, amounts)
+        return self._clusterer.push(
+            self._embedding.coordinates(records.values),
+            subjects,
+            positions,
+            records.expiry_keys,
+            None if self.policy.dominance is None else records.values[:, self._amounts],
+            self._embedding.codes(records.values),
+        )
+
+    def _embed(self, widths: Float64Vector | None) -> Embedding:
+        return Embedding.of(self.policy, widths, self._categories.trees, self._categories.texts)
 
     def _rescale(self, widths: Float64Vector) -> None:
-        """Compute the coordinates of all held records again, from their values, as a restart would."""
-        self._embedding = Embedding.of(self.policy, widths)
+        """Compute the coordinates of all held records again, from their values, as a restart would. Codes stay."""
+        self._embedding = self._embed(widths)
         held = self._records.get(self._clusterer.held_positions())
         self._clusterer.replace_coordinates(self._embedding.coordinates(held.values))
 
@@ -310,9 +326,11 @@ class PartitionPipeline:
         self.next_cluster_number += len(clusters)
         self._buffer.add(decided.positions, members.expiry_keys, map(PendingRow, offsets, rows))
         published = centroids.repeat(np.diff(decided.cluster_bounds), axis=0)
-        stats = measure_clusters(decided, members.values, published, self._embedding.unit, self._next_rank)
+        values = members.values[:, : published.shape[1]]
+        distances = self._distances.measure(values, published, self._embedding.unit)
+        stats = measure_clusters(decided, distances, self._next_rank)
         self._next_rank += len(decided.positions) + len(suppressed)
-        growth = self.summary.add_clusters(stats, members.values, published)
+        growth = self.summary.add_clusters(stats, values, published, distances.each)
         return BlockDecisions(
             clusters,
             suppressed,
@@ -351,39 +369,8 @@ class PartitionPipeline:
         )
 
 
-def precompile(policy: Policy, stop: Event | None = None) -> None:
-    """Compile all kernels that a pipeline of this policy needs, by processing a few artificial records.
-
-    A kernel is compiled at its first use, which takes seconds if it is not in the cache. A worker that compiled after
-    it had joined its consumer group would miss heartbeats and lose its partitions.
-
-    Parameters
-    ----------
-    policy : Policy
-        With the section ``stream``.
-    stop : threading.Event, optional
-        When it is set, the compiler begins no further function, and the exception `CompilationStopped` is raised.
-    """
-    count = 3 * policy.k
-    encoder = JsonEncoder(policy)
-    low = [0.0 if a.bounds is None else a.bounds[0] for a in policy.quasi_identifiers]
-    block = Block(
-        values=np.tile(np.array(low), (count, 1)),
-        subjects=np.arange(count) // 2,
-        unchanged_fields=encoder.encode_unchanged([[None] * count for _ in policy.unchanged_fields], count),
-        index=np.arange(count),
-        rejected=[],
-        clipped=0,
-    )
-    with stopping_compilation(stop or Event()):
-        pipeline = PartitionPipeline(policy, encoder)
-        pipeline.push(block, np.column_stack([np.zeros(count, np.int64), np.arange(count)]))
-        pipeline.flush()
-
-
-def _position_weight(policy: Policy, state: AdaptiveState) -> float | TargetSpan:
+def _position_weight(policy: Policy, ranges: tuple[float, ...], state: AdaptiveState) -> float | TargetSpan:
     """Return the weight of the position, or the target that it follows."""
     if policy.target_span is None:
         return policy.position
-    # Coordinates lie between 0 and an attribute's weight.
-    return TargetSpan(policy.target_span, tuple(a.weight for a in policy.quasi_identifiers), state.position_weight)
+    return TargetSpan(policy.target_span, ranges, state.position_weight)

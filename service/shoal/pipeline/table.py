@@ -12,17 +12,15 @@ from shoal.arrays import LARGEST, BoolVector, Float64Matrix, Int64Vector
 from shoal.clustering.embedding import Embedding
 from shoal.clustering.static import records_above_share
 from shoal.errors import ConfigError, InputError
+from shoal.pipeline.category_index import CategoryIndex
 from shoal.pipeline.confidential_columns import ConfidentialColumn, z_scores
 from shoal.pipeline.subject_quota import SubjectQuota
 from shoal.pipeline.table_measures import mdav_baseline, summarize
 from shoal.pipeline.table_partition import AlgorithmSpec, TableData, TablePartition
-from shoal.policy import Attribute, Policy, Role
-from shoal.records import Block, JsonEncoder, RecordEncoder
+from shoal.policy import Policy, Role
+from shoal.records import Block, RecordEncoder
 
-__all__ = ["TablePipeline", "TableRelease", "precompile_table"]
-
-_SMALL, _LARGE = 200, 600
-"""Records of the artificial tables; up to 256 records are refined by kernels of their own."""
+__all__ = ["TablePipeline", "TableRelease"]
 
 
 class TableRelease(NamedTuple):
@@ -36,8 +34,8 @@ class TableRelease(NamedTuple):
         Numbers of the released records in the input, from 0; cluster after cluster, ascending within a cluster.
     bounds : ndarray of int64, shape (G + 1,)
         Cluster g is ``offsets[bounds[g]:bounds[g + 1]]``.
-    suppressed : ndarray of int64, shape (S,)
-        Numbers of the suppressed records, ascending.
+    suppressed, quarantined : ndarray of int64, shapes (S,) and (Q,)
+        Numbers of the suppressed and of the quarantined records, ascending.
     summary : dict
         Contents of the summary file.
     """
@@ -46,6 +44,7 @@ class TableRelease(NamedTuple):
     offsets: Int64Vector
     bounds: Int64Vector
     suppressed: Int64Vector
+    quarantined: Int64Vector
     summary: dict[str, Any]
 
     def clusters(self) -> Iterator[list[int]]:
@@ -86,8 +85,11 @@ class TablePipeline:
                 "privacy.dominance: is not available for tables; remove it, or add a stream section and use shoal pipe"
             )
         self._policy, self._encoder = policy, encoder
+        self._categories = CategoryIndex(policy)
         self._values: list[Float64Matrix] = []
         self._subjects: list[Int64Vector] = []
+        self._record_numbers: list[Int64Vector] = []
+        self._quarantined: list[int] = []
         self._unchanged_fields: list[bytes] = []
         self._confidential = [
             (number, ConfidentialColumn.of(a))
@@ -105,17 +107,32 @@ class TablePipeline:
         The message contains no value.
         """
         for index, column in np.argwhere(np.abs(block.values) > LARGEST).tolist():
-            name = self._policy.quasi_identifiers[column].name
+            name = self._policy.clustered[column].name
             yield index, f"field {name}: a number beyond {LARGEST:g}; give {name} in another unit"
 
-    def add(self, block: Block) -> None:
-        """Add the next records, decoded with their unchanged columns; `find_oversized` must find none."""
+    def add(self, block: Block, first_record: int | None = None) -> None:
+        """Add the next records, decoded with their unchanged columns; `find_oversized` must find none.
+
+        Parameters
+        ----------
+        block : Block
+            Decoded records.
+        first_record : int, optional
+            Number in the input, from 0, of the first message of the block. If omitted, the block follows the accepted
+            records of all blocks before it.
+        """
+        block = self._categories.encode(block)
+        self._record_numbers.append(block.index + (len(self) if first_record is None else first_record))
         self._values.append(block.values)
         self._subjects.append(block.subjects)
         self._unchanged_fields += block.unchanged_fields
         for number, column in self._confidential:
             column.add(block.unchanged_columns[number])
         self.clipped += block.clipped
+
+    def quarantine(self, record: int) -> None:
+        """Count a record that is left out, given by its number in the input; numbers must ascend."""
+        self._quarantined.append(record)
 
     def release(self, spec: AlgorithmSpec, *, keep_order: bool = False) -> TableRelease:
         """Partition the table and encode its rows. Call once.
@@ -136,16 +153,17 @@ class TablePipeline:
         GuaranteeError
             A cluster violates an invariant; nothing is returned.
         """
-        values, subjects = self._collect()
-        can_stay = self._find_releasable(values, subjects)
+        values, subjects, records = self._collect()
+        can_stay = self._find_releasable(values, subjects, records)
         chosen = np.flatnonzero(can_stay)
         data = self._table_data(values[chosen], subjects[chosen], can_stay)
         partitions = data.partition(spec)
         rows = self._encode(partitions, chosen, keep_order=keep_order)
         summary = summarize(data, partitions) | {
-            "records": len(can_stay),
+            "records": len(can_stay) + len(self._quarantined),
             "released": len(chosen),
             "suppressed": len(can_stay) - len(chosen),
+            **({"quarantined": len(self._quarantined)} if self._quarantined else {}),
             "clipped": self.clipped,
             "keep_order": keep_order,
             "algorithm": spec.algorithm,
@@ -156,27 +174,30 @@ class TablePipeline:
         if len(partitions) > 1:
             summary |= {"blocks": spec.blocks, "jointly_k_anonymous": False}
         first = partitions[0]
-        return TableRelease(rows, chosen[first.order], first.bounds, np.flatnonzero(~can_stay), summary)
+        quarantined = np.array(self._quarantined, np.int64)
+        return TableRelease(rows, records[chosen[first.order]], first.bounds, records[~can_stay], quarantined, summary)
 
-    def _collect(self) -> tuple[Float64Matrix, Int64Vector]:
-        """Return all values, and subject codes from 0 without gaps; the blocks are freed."""
+    def _collect(self) -> tuple[Float64Matrix, Int64Vector, Int64Vector]:
+        """Return all values, subject codes from 0 without gaps, and record numbers; the blocks are freed."""
         if not self._values:
             raise InputError("the input has no records")
         values, subjects = np.concatenate(self._values), np.concatenate(self._subjects)
         self._values.clear()
         self._subjects.clear()
-        return values, np.unique(subjects, return_inverse=True)[1]
+        return values, np.unique(subjects, return_inverse=True)[1], np.concatenate(self._record_numbers)
 
-    def _find_releasable(self, values: Float64Matrix, subjects: Int64Vector) -> BoolVector:
+    def _find_releasable(self, values: Float64Matrix, subjects: Int64Vector, records: Int64Vector) -> BoolVector:
         """Return which records can be in a cluster (n,)."""
         can_stay = np.ones(len(subjects), np.bool_)
         if self._policy.per_subject is not None:
-            can_stay = ~SubjectQuota(self._policy.per_subject).exceeds_quota(subjects, np.arange(len(subjects)))
+            can_stay = ~SubjectQuota(self._policy.per_subject).exceeds_quota(subjects, records)
         fewest = max(self._policy.k, self._policy.min_population or 0)
         if len(np.unique(subjects[can_stay])) < fewest:
             raise InputError(f"fewer than {fewest} different subjects: no record can be released")
         if self._policy.subject is not None:
-            coordinates = Embedding.of_table(self._policy, values[can_stay]).coordinates(values[can_stay])
+            trees, texts = self._categories.trees, self._categories.texts
+            stays = values[can_stay]
+            coordinates = Embedding.of_table(self._policy, stays, trees, texts).dense(stays)
             above = records_above_share(subjects[can_stay], self._policy.max_share, coordinates)
             can_stay[np.flatnonzero(can_stay)[above]] = False
         return can_stay
@@ -187,6 +208,7 @@ class TablePipeline:
         return TableData(
             policy=self._policy,
             values=values,
+            categories=self._categories,
             subjects=subjects,
             scores=z_scores([column[can_stay] for column in numbers], len(values)),
             confidential=tuple(column.bins(can_stay) for column in columns),
@@ -210,41 +232,3 @@ class TablePipeline:
         if not keep_order:
             rows.sort()
         return rows
-
-
-def precompile_table(policy: Policy) -> None:
-    """Compile the kernels that algorithm ``auto`` needs for tables of any size, by releasing two artificial tables.
-
-    Raises
-    ------
-    ConfigError
-        As for `TablePipeline`.
-    """
-    fewest = max(3 * policy.k, policy.min_population or 0)
-    for count in (max(_SMALL, fewest), max(_LARGE, fewest)):
-        table = TablePipeline(policy, JsonEncoder(policy))
-        table.add(_artificial_records(policy, count))
-        table.release(AlgorithmSpec())
-
-
-def _artificial_records(policy: Policy, count: int) -> Block:
-    """Return records of different subjects, with values that are spread over the bounds."""
-    bounds = np.array([a.bounds or (0.0, 1.0) for a in policy.quasi_identifiers])
-    roots = np.sqrt(np.arange(len(bounds)) + 2.5)
-    values = bounds[:, 0] + (np.outer(np.arange(count), roots) % 1.0) * (bounds[:, 1] - bounds[:, 0])
-    columns = [[_artificial_value(attribute, i) for i in range(count)] for attribute in policy.unchanged_fields]
-    return Block(
-        values=values,
-        subjects=np.arange(count),
-        unchanged_fields=JsonEncoder(policy).encode_unchanged(columns, count),
-        index=np.arange(count),
-        rejected=[],
-        clipped=0,
-        unchanged_columns=columns,
-    )
-
-
-def _artificial_value(attribute: Attribute, number: int) -> object:
-    if attribute.type == "boolean":
-        return number % 2 == 0
-    return str(number % 5) if attribute.type == "string" else number % 5

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from shoal.arrays import Float64Matrix, Float64Vector, Int32Vector, Int64Vector
+from shoal.arrays import BoolMatrix, Float64Matrix, Float64Vector, Int32Vector, Int64Vector
 from shoal.clustering.static import ConfidentialAttribute, emd_of_clusters
 from shoal.clustering.static.record_linkage import expected_links
+from shoal.pipeline.attribute_loss import AttributeDistances, LossTotals, has_moments
 from shoal.pipeline.table_partition import AlgorithmSpec, TableData, TablePartition
 
 __all__ = [
@@ -36,21 +37,17 @@ def summarize(data: TableData, partitions: list[TablePartition]) -> dict[str, An
     published = np.column_stack([partition.published[partition.labels] for partition in partitions])
     first, is_one = partitions[0], len(partitions) == 1
     closeness = NO_CLOSENESS
-    rows, labels, bounds = first.published, first.labels, first.bounds
     if is_one:
         closeness = measure_closeness(first.labels, data.confidential, data.confidential_names)
-    else:
-        rows, inverse = np.unique(published, axis=0, return_inverse=True)
-        labels, bounds = inverse.astype(np.int32), np.append(0, np.cumsum(np.bincount(inverse)))
     return {
         "clusters": len(sizes),
         "cluster_size": {"min": int(sizes.min()), "mean": float(sizes.mean()), "max": int(sizes.max())},
         "subjects": {"min": int(counts[0].min())},
         "share": {"max": float((counts[1] / sizes).max())},
-        **measure_losses(data.values, published, _span(data)),
+        **_losses(data, published),
         "d_y": confidential_loss(first.labels, data.scores) if is_one else None,
         **closeness,
-        "dld": linkage_share(data.values, rows, labels, bounds),
+        "dld": _linkage(data, published, first if is_one else None),
         "l_avg": distinct_categories(first.labels, data.scores) if is_one else None,
         "bound": first.bound if is_one else None,
         "gap": first.gap if is_one else None,
@@ -62,14 +59,45 @@ def mdav_baseline(data: TableData, spec: AlgorithmSpec) -> dict[str, Any] | None
     if spec.algorithm != "approximate" or spec.blocks:
         return None
     partition = data.partition(replace(spec, algorithm="mdav", parameters={}))[0]
-    losses = measure_losses(data.values, partition.published[partition.labels], _span(data))
+    losses = _losses(data, partition.published[partition.labels])
     return {"sse": losses["sse"], "information_loss": losses["information_loss"]}
+
+
+def _losses(data: TableData, published: Float64Matrix) -> dict[str, Any]:
+    """Return the measures of `measure_losses`, and ``loss``: that of each attribute in its own measure.
+
+    ``sse``, ``sst``, ``information_loss`` and ``d_x`` are those of numeric and time attributes; None if there are none.
+    """
+    attributes = data.policy.quasi_identifiers
+    values, span, numeric = data.values[:, : len(attributes)], _span(data), has_moments(attributes)
+    if numeric.all():
+        losses = measure_losses(values, published, span)
+    elif numeric.any():
+        losses = measure_losses(values[:, numeric], published[:, numeric], span[numeric])
+    else:
+        losses = dict.fromkeys(("sse", "sst", "information_loss", "mse", "mae", "d_x"))
+    totals = LossTotals(attributes)
+    distances = AttributeDistances(attributes, data.categories.trees).measure(
+        values, published, np.where(span > 0, span, 1.0)
+    )
+    totals.add(values, published, distances.each)
+    mean_distances = {"mse": float(distances.squared.mean()), "mae": float(np.sqrt(distances.squared).mean())}
+    loss = totals.by_attribute()
+    # The computed mean of equal numbers may be wrong in the last bit, which is no variance.
+    loss |= {a.name: None for i, a in enumerate(attributes) if numeric[i] and not _varies(values[:, i])}
+    return losses | mean_distances | {"loss": loss}
+
+
+def _varies(column: Float64Vector) -> bool:
+    return bool(np.fmin.reduce(column) < np.fmax.reduce(column))
 
 
 def _span(data: TableData) -> Float64Vector:
     """Return the unit of ``mse`` and ``mae`` for each attribute: width of the bounds, or range of the table."""
-    ranges = data.values.max(axis=0) - data.values.min(axis=0)
-    bounds = [attribute.bounds for attribute in data.policy.quasi_identifiers]
+    attributes = data.policy.quasi_identifiers
+    values = data.values[:, : len(attributes)]
+    ranges = np.nan_to_num(np.fmax.reduce(values, axis=0) - np.fmin.reduce(values, axis=0), nan=0.0)
+    bounds = [attribute.bounds for attribute in attributes]
     return np.array([ranges[i] if bound is None else bound[1] - bound[0] for i, bound in enumerate(bounds)])
 
 
@@ -79,24 +107,29 @@ def measure_losses(values: Float64Matrix, published: Float64Matrix, span: Float6
     Parameters
     ----------
     values, published : ndarray of float64, shape (n, d)
-        Quasi-identifiers in their own units, as read (clipped) and as published; n >= 1.
+        Numeric and time attributes in their own units, as read (clipped) and as published; NaN where missing; n >= 1.
     span : ndarray of float64, shape (d,)
         Unit of ``mse`` and ``mae``: width of the bounds, or range of the table; 0 for a constant attribute.
 
     Notes
     -----
-    ``sse`` and ``sst`` are computed on z-scores (ddof = 0) of the attributes that vary. ``mse`` and ``mae`` are the
-    mean squared and mean Euclidean distance. ``d_x`` is sse / sst. The residuals themselves are squared, which
-    avoids cancellation.
+    ``sse`` and ``sst`` are computed on z-scores (ddof = 0) of the attributes that vary, over the records of which value
+    and published value are present. ``mse`` and ``mae`` are the mean squared and mean Euclidean distance. ``d_x`` is
+    sse / sst. The residuals themselves are squared, which avoids cancellation.
     """
-    n = len(values)
-    centred = values - values.mean(axis=0)
+    error = values - published
+    absent = np.isnan(error)
+    counts = len(values) - np.count_nonzero(absent, axis=0)
+    is_complete = not absent.any()
+    known = values if is_complete else np.where(absent, _present_means(values, absent), values)
+    centred = known - known.mean(axis=0)
     squares = np.einsum("ij,ij->j", centred, centred)
     del centred
-    error = values - published
-    varied = (np.ptp(values, axis=0) > 0) & (squares > 0)  # the mean of equal numbers may be wrong in the last bit
-    sse = float((np.einsum("ij,ij->j", error, error)[varied] / squares[varied]).sum() * n)
-    sst = float(np.count_nonzero(varied) * n)
+    error[absent] = 0.0
+    varied = (np.ptp(known, axis=0) > 0) & (squares > 0)  # the mean of equal numbers may be wrong in the last bit
+    ratios = np.einsum("ij,ij->j", error, error)[varied] / squares[varied]
+    sse = float(ratios.sum() * len(values)) if is_complete else float((ratios * counts[varied]).sum())
+    sst = float(counts[varied].sum())
     error /= np.where(span > 0, span, 1.0)
     squared = np.einsum("ij,ij->i", error, error)
     return {
@@ -107,6 +140,13 @@ def measure_losses(values: Float64Matrix, published: Float64Matrix, span: Float6
         "mae": float(np.sqrt(squared).mean()),
         "d_x": sse / sst if sst else None,
     }
+
+
+def _present_means(values: Float64Matrix, absent: BoolMatrix) -> Float64Vector:
+    """Return the mean of the values of each column that are not absent (d,); 0 if all are."""
+    counts = np.maximum(np.count_nonzero(~absent, axis=0), 1)
+    means: Float64Vector = np.where(absent, 0.0, values).sum(axis=0) / counts
+    return means
 
 
 def confidential_loss(labels: Int32Vector, numbers: Float64Matrix) -> float | None:
@@ -175,6 +215,31 @@ def measure_closeness(
         emd_of[name] = {"mean": float(distances.mean()), "max": float(distances.max())}
     worst = max(emd_of.values(), key=lambda distance: distance["max"], default={"mean": None, "max": None})
     return {"emd": dict(worst), "emd_of": emd_of}
+
+
+def _linkage(data: TableData, published: Float64Matrix, partition: TablePartition | None) -> float | None:
+    """Return ``dld`` of the attributes that have an order; None if there are none. A missing value counts as the mean.
+
+    ``partition`` is the only one; None if there are several.
+    """
+    attributes = data.policy.quasi_identifiers
+    columns = [i for i, attribute in enumerate(attributes) if not attribute.is_nominal]
+    if not columns:
+        return None
+    is_all = len(columns) == data.values.shape[1]
+    values = _filled(data.values if is_all else data.values[:, columns])
+    if partition is not None:
+        rows = _filled(partition.published if is_all else partition.published[:, columns])
+        return linkage_share(values, rows, partition.labels, partition.bounds)
+    rows, inverse = np.unique(_filled(published[:, columns]), axis=0, return_inverse=True)
+    bounds = np.append(0, np.cumsum(np.bincount(inverse)))
+    return linkage_share(values, rows, inverse.astype(np.int32), bounds)
+
+
+def _filled(values: Float64Matrix) -> Float64Matrix:
+    """Return the values with the mean of their column for missing ones."""
+    absent = np.isnan(values)
+    return np.where(absent, _present_means(values, absent), values) if absent.any() else values
 
 
 def linkage_share(values: Float64Matrix, published: Float64Matrix, labels: Int32Vector, bounds: Int64Vector) -> float:

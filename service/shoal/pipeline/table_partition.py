@@ -16,6 +16,7 @@ from shoal.clustering.static.constraints import T_TOLERANCE
 from shoal.clustering.stream.held_records import BEFORE, CAUSE, END, FLUSHED, NEWEST, DecisionBuffer
 from shoal.clustering.stream.invariants import InvariantChecker
 from shoal.errors import AnonymityViolation, ConfigError
+from shoal.pipeline.category_index import CategoryIndex
 from shoal.policy import Policy
 
 __all__ = ["AlgorithmSpec", "TableData", "TablePartition"]
@@ -62,9 +63,9 @@ class TablePartition(NamedTuple):
     bounds : ndarray of int64, shape (G + 1,)
         Cluster g is ``order[bounds[g]:bounds[g + 1]]``.
     texts : list of list of str
-        Published JSON numbers of each cluster.
+        Published JSON scalars of each cluster.
     published : ndarray of float64, shape (G, c)
-        The same as numbers, original units.
+        The same as numbers of the attributes' scales; NaN for null.
     counts : ndarray of int64, shape (2, G)
         Distinct subjects of each cluster, and records of its subject with most records.
     bound, gap : float or None
@@ -91,7 +92,9 @@ class TableData:
     policy : Policy
         Attributes and constraints.
     values : ndarray of float64, shape (n, d)
-        Quasi-identifiers, original units.
+        Clustered attributes as in `records.Block`, with the codes of ``categories``.
+    categories : CategoryIndex
+        Codes of the categories of nominal attributes.
     subjects : ndarray of int64, shape (n,)
         Subject codes, from 0.
     scores : ndarray of float64, shape (n, m)
@@ -104,6 +107,7 @@ class TableData:
 
     policy: Policy
     values: Float64Matrix
+    categories: CategoryIndex
     subjects: Int64Vector
     scores: Float64Matrix
     confidential: tuple[ConfidentialAttribute, ...]
@@ -119,7 +123,7 @@ class TableData:
         GuaranteeError
             A cluster violates an invariant.
         """
-        d = self.values.shape[1]
+        d = len(self.policy.quasi_identifiers)
         # With dependence 1 quasi-identifiers have no weight: all blocks would have the same partition.
         width = d if self.policy.dependence == 1 else spec.blocks or d
         if width < d and self.policy.t is not None:
@@ -127,8 +131,12 @@ class TableData:
         blocks = [np.arange(first, min(first + width, d)) for first in range(0, d, width)]
         return [self._partition_block(spec, columns, len(blocks)) for columns in blocks]
 
+    def embedding(self) -> Embedding:
+        """Return the embedding of all clustered attributes."""
+        return Embedding.of_table(self.policy, self.values, self.categories.trees, self.categories.texts)
+
     def _partition_block(self, spec: AlgorithmSpec, columns: Int64Vector, blocks: int) -> TablePartition:
-        embedding = Embedding.of_table(self.policy, self.values)
+        embedding = self.embedding().select(columns)
         found = refined(
             self._coordinates(embedding, columns),
             self.policy.k,
@@ -145,11 +153,13 @@ class TableData:
         counts = self._verify_clusters(order, bounds)
         self._verify_t_closeness(labels)
         proven = (found.bound, found.gap) if spec.refine == "exact" else (None, None)
-        texts, published = embedding.select(columns).published(self.values[np.ix_(order, columns)], bounds)
+        texts, published = embedding.published(self.values[order], bounds)
         return TablePartition(columns, labels, order, bounds, texts, published, counts, *proven)
 
     def _coordinates(self, embedding: Embedding, columns: Int64Vector) -> Float64Matrix:
         """Return the coordinates of quasi-identifiers, and of confidential numbers if dependence is preserved.
+
+        Every quasi-identifier has about the same variance, whatever its scale, and counts as one in the dependence.
 
         References
         ----------
@@ -164,7 +174,7 @@ class TableData:
         if share == 1:
             return np.nan_to_num(self.scores, nan=0.0)
         with np.errstate(over="ignore", invalid="ignore"):  # an overflow is refused as a coordinate
-            coordinates = embedding.coordinates(self.values)[:, columns]
+            coordinates = embedding.dense(self.values)
         if not share:
             return coordinates
         beta = math.sqrt(share / (1 - share) * len(columns) / self.scores.shape[1])

@@ -7,8 +7,7 @@ from decimal import Decimal
 
 import numpy as np
 import pytest
-from shoal.clustering import embedding
-from shoal.clustering.embedding import Embedding, PublicationGrid, exact_means
+from shoal.clustering.embedding import Embedding, PublicationGrid, exact_means, publication_grid
 from shoal.errors import ParameterError
 from shoal.policy.resolved import Policy
 from shoal.policy.schema import Document
@@ -114,7 +113,7 @@ def test_a_resolution_outside_the_range_of_floats_is_rejected(resolution: str) -
 
 
 def test_the_cache_of_texts_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedding, "CACHED_TEXTS", 3)
+    monkeypatch.setattr(publication_grid, "CACHED_TEXTS", 3)
     grid = PublicationGrid([Decimal("0.5")])
     for start in range(0, 40, 2):
         texts, _ = grid.published(np.array([[start], [start + 1.0]]), np.array([0, 1, 2]))

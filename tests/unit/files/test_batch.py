@@ -9,6 +9,7 @@ import os
 import pty
 import random
 import termios
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -319,7 +320,6 @@ def test_a_table_of_too_few_subjects_is_refused(
 
 BROKEN = [
     ("age", "x", "line 6, column 3 (age): not a finite number"),
-    ("age", "", "line 6, column 3 (age): empty"),
     ("age", "1.5", "line 6, column 3 (age): not a whole number"),
     ("income", "nan", "line 6, column 4 (income): not a finite number"),
     ("income", "1e999", "line 6, column 4 (income): not a finite number"),
@@ -356,13 +356,77 @@ def test_all_invalid_records_are_counted_by_field(tmp_path: Path, capsys: pytest
     assert told.startswith(
         f"shoal: {source}, line 2, column 3 (age): not a finite number; correct the record or remove"
     )
-    kinds = "150 of 600 invalid: income: empty; 60 of 600 invalid: age: not a finite number"
-    assert (
-        f"; 180 records are invalid ({kinds}); what to change: income: fill the values in, remove the records, or give"
-        in told
-    )
+    # Records that lack a value only are quarantined and are no reason to refuse the table.
+    kinds = "60 of 600 invalid: age: not a finite number; 30 of 600 invalid: income: empty"
+    assert f"; 60 records are invalid ({kinds}); what to change: age: a quasi-identifier must be a number;" in told
     assert "canary" not in told
     assert not (tmp_path / "out.csv").exists()
+
+
+def test_records_without_a_value_are_quarantined(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = records(30)
+    for lacking, cell in ((3, ""), (7, " "), (29, "")):
+        rows[lacking]["age"] = cell
+    source, policy = write(tmp_path / "in.csv", rows), policy_of(tmp_path)
+    files = [f"--{name}={tmp_path / name}" for name in ("evidence", "quarantine", "summary")]
+    assert main(["batch", str(policy), "-i", str(source), "-o", str(tmp_path / "out.csv"), *files]) == 0
+    assert "30 in, 27 out, 0 suppressed, 3 refused (3 of 30 invalid: age: empty)" in capsys.readouterr().err
+    references = [json.loads(line) for line in (tmp_path / "quarantine").read_text().splitlines()]
+    assert [(one["offset"], one["reason"]) for one in references] == [(3, "invalid"), (7, "invalid"), (29, "invalid")]
+    members = [o for line in (tmp_path / "evidence").read_text().splitlines() for o in json.loads(line)["offsets"]]
+    assert sorted(members) == sorted({*range(30)} - {3, 7, 29})
+    summary = json.loads((tmp_path / "summary").read_text())
+    assert [summary[name] for name in ("records", "released", "suppressed", "quarantined")] == [30, 27, 0, 3]
+
+
+@pytest.mark.parametrize("name", ["in.jsonl", "in.parquet"])
+def test_null_is_a_missing_value_in_every_format(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = records(30)
+    rows[7]["age"] = None
+    if name == "in.parquet":
+        pq.write_table(pa.Table.from_pylist(rows), tmp_path / name)
+    else:
+        write(tmp_path / name, rows)
+    files = ["-i", str(tmp_path / name), "-o", str(tmp_path / "out.csv"), "--quarantine", str(tmp_path / "q")]
+    assert main(["batch", str(policy_of(tmp_path)), *files]) == 0
+    assert "29 out, 0 suppressed, 1 refused (1 of 30 invalid: age: null)" in capsys.readouterr().err
+    assert json.loads((tmp_path / "q").read_text())["offset"] == 7
+
+
+def test_a_table_of_categories_times_and_missing_values_is_released(tmp_path: Path) -> None:
+    (tmp_path / "policy.yaml").write_text(
+        """
+attributes:
+  age: {role: quasi_identifier, missing: group}
+  sex: {role: quasi_identifier, scale: nominal, missing: group}
+  area: {role: quasi_identifier, scale: nominal, taxonomy: {West: [AK, CA], East: [NY, MA]}, publish: median}
+  day: {role: quasi_identifier, scale: time}
+  grade: {role: steering, scale: ordinal, order: [low, high]}
+  ill: {role: confidential, type: string}
+subject: every_record
+privacy: {k: 3}
+steering: {by: [{attribute: grade, weight: 0.5}]}
+missing_values: ["", "?"]
+"""
+    )
+    rows = ["age,sex,area,day,grade,ill"]
+    rows += [
+        f"{('', i % 7 * 10)[i % 3 > 0]},{'MF?'[i % 3]},{['AK', 'CA', 'NY', 'XX'][i % 4]},2024-0{i % 9 + 1}-01,"
+        f"{['low', 'high'][i % 2]},x{i % 5}"
+        for i in range(60)
+    ]
+    (tmp_path / "in.csv").write_text("\n".join(rows) + "\n")
+    files = [f"--{name}={tmp_path / name}" for name in ("evidence", "summary")]
+    inputs = ["-i", str(tmp_path / "in.csv"), "-o", str(tmp_path / "out.csv")]
+    assert main(["batch", str(tmp_path / "policy.yaml"), *inputs, *files]) == 0
+    header, *published = (tmp_path / "out.csv").read_text().splitlines()
+    assert header == "age,sex,area,day,ill"
+    clusters = Counter(row.rsplit(",", 1)[0] for row in published)
+    assert sum(clusters.values()) == 60
+    assert min(clusters.values()) >= 3
+    summary = json.loads((tmp_path / "summary").read_text())
+    assert list(summary["loss"]) == ["age", "sex", "area", "day"]
+    assert 0 < summary["information_loss"] < 100
 
 
 def test_an_invalid_line_is_reported_with_its_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -382,7 +446,6 @@ def test_an_invalid_line_is_reported_with_its_number(tmp_path: Path, capsys: pyt
     ("field", "value", "words"),
     [
         ("age", "x", ", field age: not a finite number"),
-        ("age", None, ", field age: null"),
         ("age", 1.5, ", field age: not a whole number"),
         ("wage", "x", ", field wage: not of type integer"),
         ("wage", 0.5, ", field wage: not of type integer"),
@@ -604,7 +667,6 @@ def test_a_column_of_parquet_is_widened_where_the_grid_needs_it(
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"age": None}, "in.parquet, row 8, field age: null"),
         ({"age": 1.5}, "in.parquet, row 8, field age: not a whole number"),
         ({"note": None, "who": None}, "in.parquet, row 8, field who: not a valid subject"),
     ],

@@ -1,0 +1,24 @@
+"""Values of records to coordinates and codes, and members of a cluster to published values.
+
+`Embedding` gives coordinates, on which distances are computed. Published values are computed from the members' values
+in their own units, never from coordinates.
+"""
+
+from shoal.clustering.embedding.category_tree import CategoryTree, json_string
+from shoal.clustering.embedding.coordinates import Embedding, category_trees
+from shoal.clustering.embedding.exact_means import exact_means
+from shoal.clustering.embedding.publication_grid import PublicationGrid, Published
+from shoal.clustering.embedding.published_values import CategoryTexts
+from shoal.clustering.embedding.time_publisher import time_step
+
+__all__ = [
+    "CategoryTexts",
+    "CategoryTree",
+    "Embedding",
+    "PublicationGrid",
+    "Published",
+    "category_trees",
+    "exact_means",
+    "json_string",
+    "time_step",
+]

@@ -1,0 +1,85 @@
+"""What a cluster publishes of a time: the mean of the members, rounded to the step of the policy."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shoal.arrays import Float64Vector, Int64Vector
+from shoal.policy import Attribute, TimeStep
+
+__all__ = ["DEFAULT_STEP", "TimePublisher", "time_step"]
+
+DEFAULT_STEP = TimeStep(1, "day")
+"""Step of published times if the policy sets none."""
+
+_DAY_MS = 86_400_000
+_MS_PER_UNIT = {"s": 1000, "ms": 1}
+
+
+class TimePublisher:
+    """The exact mean of times, rounded to the nearest multiple of a step since 1970-01-01T00:00Z.
+
+    Parameters
+    ----------
+    attribute : Attribute
+        Its step and the form of its times.
+
+    Notes
+    -----
+    Times are whole milliseconds. Sums are integers, so the mean is exact. Ties go to the even multiple. Steps of months
+    and years are those of the Gregorian calendar in UTC; the mean is rounded to the nearest start of one, ties to the
+    one with an even number since January 1970 or since 1970. A result may lie half a step outside the bounds.
+    """
+
+    def __init__(self, attribute: Attribute) -> None:
+        self._step = time_step(attribute)
+        self._unit = attribute.unit
+
+    def publish(self, values: Float64Vector, bounds: Int64Vector) -> tuple[list[str], Float64Vector]:
+        """Return the rounded means as JSON strings in the form of ISO 8601, or as numbers of the unit; and in ms."""
+        sizes = np.diff(bounds)
+        whole, rest = _exact_means(values.astype(np.int64), bounds)
+        number, start, length = self._step_before(whole)
+        # The mean exceeds the middle of the step by (2 * rest / size - missing) / 2, where 0 <= rest < size.
+        missing = np.clip(length - 2 * (whole - start), -1, 2) * sizes
+        is_up = (2 * rest > missing) | ((2 * rest == missing) & (number % 2 == 1))
+        rounded = np.where(is_up, start + length, start)
+        return self._texts(rounded), rounded.astype(np.float64)
+
+    def _step_before(self, times: Int64Vector) -> tuple[Int64Vector, Int64Vector, Int64Vector]:
+        """Return of the step that contains each time: its number since 1970, its start and its length (ms)."""
+        if self._step.unit in {"month", "year"}:
+            unit = "M" if self._step.unit == "month" else "Y"
+            number = times.astype("M8[ms]").astype(f"M8[{unit}]").astype(np.int64)
+            start, end = (
+                count.astype(f"M8[{unit}]").astype("M8[ms]").astype(np.int64) for count in (number, number + 1)
+            )
+            return number, start, end - start
+        length = np.full(len(times), self._step.milliseconds)
+        number = times // length
+        return number, number * length, length
+
+    def _texts(self, times: Int64Vector) -> list[str]:
+        """Write times (ms)."""
+        if self._unit is not None:
+            return [str(time) for time in (times // _MS_PER_UNIT[self._unit]).tolist()]
+        precision, zone = ("D", "") if self._step.is_date else ("s", "Z")
+        written = np.datetime_as_string(times.astype("M8[ms]").astype(f"M8[{precision}]"))
+        return [f'"{text}{zone}"' for text in written.tolist()]
+
+
+def time_step(attribute: Attribute) -> TimeStep:
+    """Return the step of an attribute's published times."""
+    return attribute.time_step or DEFAULT_STEP
+
+
+def _exact_means(times: Int64Vector, bounds: Int64Vector) -> tuple[Int64Vector, Int64Vector]:
+    """Return for each cluster the mean as whole ms, rounded down, and the rest of the division by its size.
+
+    Days and milliseconds are added apart: a sum of milliseconds of 40,000 members could exceed int64.
+    """
+    sizes = np.diff(bounds)
+    days, in_day = np.divmod(times, _DAY_MS)
+    whole_days, left_days = np.divmod(np.add.reduceat(days, bounds[:-1]), sizes)
+    whole, rest = np.divmod(left_days * _DAY_MS + np.add.reduceat(in_day, bounds[:-1]), sizes)
+    return whole_days * _DAY_MS + whole, rest

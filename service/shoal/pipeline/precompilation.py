@@ -1,0 +1,104 @@
+"""Compilation of all kernels that a policy needs, by processing artificial records."""
+
+from __future__ import annotations
+
+from threading import Event
+
+import numpy as np
+
+from shoal.arrays import Float64Vector
+from shoal.clustering.numba.jit import stopping_compilation
+from shoal.pipeline.stream import PartitionPipeline
+from shoal.pipeline.table import TablePipeline
+from shoal.pipeline.table_partition import AlgorithmSpec
+from shoal.policy import Attribute, Policy
+from shoal.records import Block, JsonEncoder
+
+__all__ = ["precompile", "precompile_table"]
+
+_SMALL, _LARGE = 200, 600
+"""Records of the artificial tables; up to 256 records are refined by kernels of their own."""
+_CATEGORIES = ('"a"', '"b"', '"c"')
+"""Categories of artificial records."""
+
+
+def precompile(policy: Policy, stop: Event | None = None) -> None:
+    """Compile all kernels that a pipeline of this policy needs, by processing a few artificial records.
+
+    A kernel is compiled at its first use, which takes seconds if it is not in the cache. A worker that compiled after
+    it had joined its consumer group would miss heartbeats and lose its partitions.
+
+    Parameters
+    ----------
+    policy : Policy
+        With the section ``stream``.
+    stop : threading.Event, optional
+        When it is set, the compiler begins no further function, and the exception `CompilationStopped` is raised.
+    """
+    count = 3 * policy.k
+    encoder = JsonEncoder(policy)
+    low = [0.0 if a.bounds is None else a.bounds[0] for a in policy.clustered]
+    block = Block(
+        values=np.tile(np.array(low), (count, 1)),
+        subjects=np.arange(count) // 2,
+        unchanged_fields=encoder.encode_unchanged([[None] * count for _ in policy.unchanged_fields], count),
+        index=np.arange(count),
+        rejected=[],
+        clipped=0,
+        categories=_categories(policy),
+    )
+    with stopping_compilation(stop or Event()):
+        pipeline = PartitionPipeline(policy, encoder)
+        pipeline.push(block, np.column_stack([np.zeros(count, np.int64), np.arange(count)]))
+        pipeline.flush()
+
+
+def precompile_table(policy: Policy) -> None:
+    """Compile the kernels that algorithm ``auto`` needs for tables of any size, by releasing two artificial tables.
+
+    Raises
+    ------
+    ConfigError
+        As for `TablePipeline`.
+    """
+    fewest = max(3 * policy.k, policy.min_population or 0)
+    for count in (max(_SMALL, fewest), max(_LARGE, fewest)):
+        table = TablePipeline(policy, JsonEncoder(policy))
+        table.add(_artificial_records(policy, count))
+        table.release(AlgorithmSpec())
+
+
+def _artificial_records(policy: Policy, count: int) -> Block:
+    """Return records of different subjects, with values that are spread over the bounds."""
+    roots = np.sqrt(np.arange(len(policy.clustered)) + 2.5)
+    shares = np.outer(np.arange(count), roots) % 1.0
+    columns = [[_artificial_value(attribute, i) for i in range(count)] for attribute in policy.unchanged_fields]
+    return Block(
+        values=np.column_stack([_spread(a, shares[:, i]) for i, a in enumerate(policy.clustered)]),
+        subjects=np.arange(count),
+        unchanged_fields=JsonEncoder(policy).encode_unchanged(columns, count),
+        index=np.arange(count),
+        rejected=[],
+        clipped=0,
+        unchanged_columns=columns,
+        categories=_categories(policy),
+    )
+
+
+def _spread(attribute: Attribute, shares: Float64Vector) -> Float64Vector:
+    """Return values of an attribute at shares of its range, from 0 to 1."""
+    if attribute.is_nominal:
+        return np.floor(shares * len(_CATEGORIES))
+    low, high = attribute.bounds or (0.0, 1.0)
+    values = low + shares * (high - low)
+    return np.rint(values) if attribute.order or attribute.time_step is not None else values
+
+
+def _categories(policy: Policy) -> list[tuple[str, ...]]:
+    return [_CATEGORIES for attribute in policy.clustered if attribute.is_nominal]
+
+
+def _artificial_value(attribute: Attribute, number: int) -> object:
+    if attribute.type == "boolean":
+        return number % 2 == 0
+    return str(number % 5) if attribute.type == "string" else number % 5
